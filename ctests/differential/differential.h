@@ -1,0 +1,211 @@
+// A seeded random differential test: each step calls MPI_X and PMPI_X on copies of one input and compares
+// every byte. Run it with HUDDLE_PMPI=0, so that PMPI_X is the native library.
+//
+//   random.c   random streams: shared (equal on all ranks) and local
+//   basic.c    the predefined datatypes, their fields, and which operations the library accepts on them
+//   op.c       operations, user-defined ones included, and values whose results are exact
+//   layout.c   random derived datatypes with a given signature, and their type maps
+//   spread.c   the constructors that repeat one datatype
+//   pool.c     the changing pool of communicators
+//   traffic.c  pending traffic and skew around the calls
+//   memory.c   three equal arenas: MPI_X works in one, PMPI_X in the second, the third stays as it was
+//   draw.c     draws one call
+//   quirks.c   what the native library is known to do wrong
+//   call.c     makes it, natively or not
+//   oracle.c   what should come out, without native collectives on derived datatypes
+//   compare.c  compares what the two left behind
+//   main.c     options and the loop
+//
+// Agreement: whatever must be equal on all ranks is drawn from a stream that depends on (seed, step, call)
+// only, and each call has streams of its own, so ranks that draw more often do not drift apart.
+#ifndef DIFFERENTIAL_H
+#define DIFFERENTIAL_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// ---- random.c
+typedef struct {
+    uint64_t state;
+} Random;
+
+Random random_stream(uint64_t seed, uint64_t step, uint64_t call, uint64_t owner);
+uint64_t random_bits(Random *random);
+int64_t random_below(Random *random, int64_t bound);                  // 0 … bound - 1
+int64_t random_between(Random *random, int64_t first, int64_t last);  // both included
+bool random_chance(Random *random, int percent);
+void random_fill(Random *random, void *bytes, size_t n);
+int64_t random_divisor(Random *random, int64_t n);
+void random_permutation(Random *random, int *order, int n);
+
+// ---- basic.c
+typedef enum { C_INTEGER, FORTRAN_INTEGER, ADDRESS, FLOATING, LOGICAL, COMPLEX, BYTE, PAIR, OPAQUE } Class;
+typedef enum { SIGNED, UNSIGNED, REAL, LONG_REAL, BITS } Format;
+typedef struct {
+    int offset, size, significant;  // significant: the bytes that carry the value (10 of the 16 of a long double)
+    Format format;
+} Field;
+typedef struct {
+    const char *name;
+    MPI_Datatype type;
+    Class class;
+    int size, extent, alignment;
+    int fields;
+    Field field[2];
+    unsigned operations;  // bit i: the library accepts the predefined operation i
+} Basic;
+
+extern Basic basics[];
+extern int basics_count;
+void basics_probe(void);
+const Basic *basic_find(MPI_Datatype type);
+
+// ---- layout.c
+typedef struct {
+    const Basic *basic;
+    MPI_Aint at;
+} Entry;
+typedef struct {
+    MPI_Datatype type;
+    bool predefined;
+    int entries;
+    Entry *map;  // in the order of the signature
+    MPI_Aint lb, extent, true_lb, true_ub;
+    MPI_Aint shift;  // of all entries: the absolute address, for MPI_BOTTOM
+    char text[400];
+} Layout;
+typedef struct {
+    int64_t units;  // the signature: `period` basic types, `units` times
+    bool empty;     // no units, but a count above 0 of an empty datatype
+    int period;
+    const Basic *pattern[6];
+    int alignment;  // 1: any byte will do
+} Signature;
+
+void layouts_start(void);
+Layout layout_plain(const Basic *basic);
+Layout layout_random(Random *random, const Signature *signature, int64_t *count, int blocks);
+MPI_Datatype layout_at_address(Random *random, const Layout *layout, void *address);  // for MPI_BOTTOM
+void layout_free(Layout *layout);
+const Layout *layout_of(MPI_Datatype type);  // in a user operation
+
+// For the constructors: takes over `type`, of which copy i of `child` lies at at[i].
+Layout layout_compose(MPI_Datatype type, const Layout *child, const MPI_Aint *at, int copies, const char *text);
+
+// ---- spread.c
+Layout layout_spread(Random *random, const Layout *child, int copies, int alignment);
+Layout layout_column(const Layout *child, int rows, int columns);  // elements interleave like columns of a matrix
+
+// ---- op.c
+enum { OPERATIONS = 12, USER_OPERATIONS = 4 };
+typedef struct {
+    const char *name;
+    MPI_Op op;
+} Operation;
+typedef struct {
+    int predefined;  // index in operations[], or -1
+    int user;        // index of the user-defined one
+    bool fresh;      // created for this call
+    MPI_Op op;
+} ChosenOp;
+
+extern const Operation operations[OPERATIONS];
+bool operation_is_defined(int operation, Class class);
+void user_operations_start(void);
+void user_operations_end(void);
+ChosenOp op_choose(Random *random, const Basic *basic, bool derived);
+const char *op_name(const ChosenOp *chosen);
+void op_release(ChosenOp *chosen);
+void op_combine(const ChosenOp *chosen, const Layout *layout, int64_t count, const unsigned char *left, unsigned char *right);
+void op_fill(Random *random, const ChosenOp *chosen, const Layout *layout, int64_t count, int rank, int size, void *buffer);
+
+// ---- memory.c
+enum { TESTED, NATIVE, ORIGINAL, ARENAS };
+extern unsigned char *arena[ARENAS];
+void memory_start(void);
+size_t memory_place(size_t bytes, size_t alignment, size_t shift);  // the offset in every arena
+void memory_fill(Random *random, size_t offset, size_t bytes);      // of ORIGINAL
+void memory_distribute(void);                                       // ORIGINAL to the others
+bool memory_is_equal(void);                                         // TESTED and NATIVE
+void memory_reset(void);
+void *memory_scratch(size_t bytes);  // until the reset
+
+// ---- pool.c
+typedef struct {
+    MPI_Comm comm;  // MPI_COMM_NULL: this rank is not in it
+    int rank, size;
+    char text[96];
+} Communicator;
+
+void pool_start(uint64_t seed);
+void pool_change(Random *shared);
+void pool_end(void);
+Communicator *pool_choose(Random *shared);
+
+// ---- traffic.c
+void traffic_start(void);
+void traffic_end(void);
+int traffic_begin(Random *shared);  // -> what is pending
+void traffic_complete(int pending);
+const char *traffic_name(int pending);
+void skew(Random *local);
+
+// ---- draw.c, call.c, compare.c
+typedef enum { ALLREDUCE, BCAST, REDUCE, ALLGATHER, BARRIER, SCATTER, COLLECTIVES } Collective;
+extern const char *const collective_names[COLLECTIVES];
+
+typedef struct {
+    bool present;  // false: not significant on this rank, and without memory
+    bool in_place;
+    bool bottom;
+    bool written;  // receives the result
+    Layout layout;
+    int64_t count;                  // as passed to MPI
+    int64_t elements;               // in the buffer: count, or count × size of the communicator
+    size_t region, bytes;           // of the arenas, guard zones included
+    size_t origin;                  // where element 0 lies
+    MPI_Datatype absolute[ARENAS];  // for MPI_BOTTOM
+} Side;
+typedef struct {
+    Collective collective;
+    const Communicator *comm;
+    int root;
+    bool large_count;  // the _c form
+    bool junk;         // arguments that are not significant here hold rubbish
+    bool has_op;
+    ChosenOp op;
+    int64_t packed;  // bytes of one contribution
+    Side send, recv;
+} Call;
+typedef struct {
+    uint64_t seed;
+    int64_t max_bytes;
+    int64_t step;
+    bool enabled[COLLECTIVES];
+    bool contiguous;
+    bool oracle;  // expected results are computed, not taken from PMPI_X
+    bool bold;    // calls that the native library does wrong are drawn too
+} Settings;
+extern Settings settings;
+
+Call call_draw(Random *shared, Random *local, const Communicator *comm, int64_t limit);
+void call_make(Call *call, int which);  // in arena TESTED by MPI_X, in NATIVE by PMPI_X
+void call_describe(const Call *call, int index, const char *title, const char *around);
+void call_compare(const Call *call, int index, const char *around);
+void call_release(Call *call);
+
+// ---- oracle.c
+void oracle(const Call *call);  // leaves in arena NATIVE what should come out
+
+// ---- quirks.c
+extern struct Quirks {
+    bool reduce_in_place;    // MPI_Reduce(MPI_IN_PLACE) crashes above 2 KiB where root ≠ 0
+    bool reduce_bottom;      // a null receive buffer in a reduction is taken for no buffer
+    bool reduce_shifted;     // temporary buffers of reductions ignore a lower bound that isn't 0
+    bool wide_basics;        // basic types of more than 16 bytes overrun a buffer where messages are cut
+} quirks;
+void quirks_look(void);
+
+#endif

@@ -1,0 +1,14 @@
+// How numbers lie in memory here.
+#ifndef NUMBERS_H
+#define NUMBERS_H
+
+#include "differential.h"
+
+#include <float.h>
+
+enum { LONG_DOUBLE_BYTES = LDBL_MANT_DIG == 64 ? 10 : (int)sizeof(long double) };
+
+// The number `value` as this field of the element; bytes that carry no value become zero.
+void number_write(const Field *field, void *element, int64_t value);
+
+#endif

@@ -1,0 +1,17 @@
+// What native libraries do wrong, found by this test itself: such calls are not drawn, unless --bold asks for
+// them (then a library in front must not hand them on).
+#include "differential.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct Quirks quirks;
+
+void quirks_look(void) {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    MPI_Get_library_version(version, &length);
+    const char *mpich = strstr(version, "MPICH Version:"), *openmpi = strstr(version, "Open MPI v");
+    if (mpich != NULL) quirks.reduce_in_place = strtod(mpich + strlen("MPICH Version:"), NULL) < 4.1;
+    if (openmpi != NULL) quirks.reduce_bottom = quirks.reduce_shifted = quirks.wide_basics = true;
+}

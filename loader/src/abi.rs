@@ -1,0 +1,38 @@
+//! What the loader and an engine agree on; the engine holds a copy of this page. In C:
+//!
+//! ```c
+//! struct huddle_host { … };                                  // `Host`
+//! int huddle_engine_open(const struct huddle_host *host);    // `Open`
+//! const void *huddle_engine_entry(const char *name);         // `Entry`
+//! ```
+
+use std::ffi::{c_char, c_int, c_void};
+
+/// The version of this page. An engine that was built for another one refuses to open.
+pub const ABI: u32 = 1;
+
+/// What the loader tells the engine. Everything it points at lives as long as the process.
+#[repr(C)]
+pub struct Host {
+    /// `ABI`, at this place in all versions.
+    pub abi: u32,
+    /// The `dlopen` handle of the MPI library: the real functions are found with `dlsym` on it.
+    pub mpi: *mut c_void,
+    /// Path of the MPI library, as it was loaded.
+    pub mpi_path: *const c_char,
+    /// Text of its `MPI_Get_library_version`.
+    pub mpi_version: *const c_char,
+    /// Calls so far of a `Counted` name, by its `MPI_X` spelling; 0 for all others.
+    pub calls: unsafe extern "C" fn(name: *const c_char) -> u64,
+    /// The `MPI_X` spelling of the `index`-th `Counted` name, null after the last.
+    pub counted: extern "C" fn(index: usize) -> *const c_char,
+}
+
+/// `huddle_engine_open`: prepares the engine and returns 0, or anything else if it can't serve this host. Called once,
+/// at the first call of the process to a served or counted name, before the table is filled. It must not call MPI by
+/// linked names (they lead back here), nor collectives at all: MPI may not be initialised.
+pub type Open = unsafe extern "C" fn(host: *const Host) -> c_int;
+
+/// `huddle_engine_entry`: the function that serves `name` ("MPI_Allreduce", "huddle_version"), or null to leave it
+/// native. Called after a successful `Open`, once for each `Served` name that the MPI library has and each `Api` name.
+pub type Entry = unsafe extern "C" fn(name: *const c_char) -> *const c_void;

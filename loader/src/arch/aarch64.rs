@@ -1,0 +1,113 @@
+//! AArch64, AAPCS64: x16 carries the address of the target from an entry to whatever it jumps to.
+
+use std::arch::naked_asm;
+
+/// Landing pad of an indirect branch: `bti c`, in the hint space where older cores ignore it.
+macro_rules! land {
+    () => {
+        "hint #34"
+    };
+}
+
+/// Adds one to the counter, with base-line instructions and registers that hold no argument.
+macro_rules! count {
+    () => {
+        concat!(
+            "adrp x16, {calls} + {call}\n",
+            "add x16, x16, :lo12:{calls} + {call}\n",
+            "2: ldxr x17, [x16]\n",
+            "add x17, x17, #1\n",
+            "stxr w15, x17, [x16]\n",
+            "cbnz w15, 2b",
+        )
+    };
+}
+
+/// Jumps to what the target holds; the acquire pairs with the resolver's release, so that the engine is seen whole.
+macro_rules! forward {
+    () => {
+        concat!(
+            "adrp x16, {slots} + {slot}\n",
+            "add x16, x16, :lo12:{slots} + {slot}\n",
+            "ldar x17, [x16]\n",
+            "br x17",
+        )
+    };
+}
+pub(crate) use {count, forward, land};
+
+/// The first target of every entry: has the table filled, then makes the same jump again, with every register that can
+/// hold an argument as it was.
+#[unsafe(naked)]
+pub extern "C" fn lazy() {
+    naked_asm!(
+        ".cfi_startproc",
+        "hint #34",
+        "stp x29, x30, [sp, #-224]!",
+        ".cfi_def_cfa_offset 224",
+        ".cfi_offset x29, -224",
+        ".cfi_offset x30, -216",
+        "mov x29, sp",
+        "stp x0, x1, [sp, #16]",
+        "stp x2, x3, [sp, #32]",
+        "stp x4, x5, [sp, #48]",
+        "stp x6, x7, [sp, #64]",
+        "stp x8, x16, [sp, #80]",
+        "stp q0, q1, [sp, #96]",
+        "stp q2, q3, [sp, #128]",
+        "stp q4, q5, [sp, #160]",
+        "stp q6, q7, [sp, #192]",
+        "mov x0, x16",
+        "bl {resolve}",
+        "ldp x0, x1, [sp, #16]",
+        "ldp x2, x3, [sp, #32]",
+        "ldp x4, x5, [sp, #48]",
+        "ldp x6, x7, [sp, #64]",
+        "ldp x8, x16, [sp, #80]",
+        "ldp q0, q1, [sp, #96]",
+        "ldp q2, q3, [sp, #128]",
+        "ldp q4, q5, [sp, #160]",
+        "ldp q6, q7, [sp, #192]",
+        "ldp x29, x30, [sp], #224",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "ldar x17, [x16]",
+        "br x17",
+        ".cfi_endproc",
+        resolve = sym crate::resolve,
+    )
+}
+
+/// The target of a name that the MPI library lacks: hands the eight argument registers and the rest on the stack to
+/// `narrow::call`, and returns what it returns.
+#[unsafe(naked)]
+pub extern "C" fn lacking() {
+    naked_asm!(
+        ".cfi_startproc",
+        "hint #34",
+        "stp x29, x30, [sp, #-80]!",
+        ".cfi_def_cfa_offset 80",
+        ".cfi_offset x29, -80",
+        ".cfi_offset x30, -72",
+        "mov x29, sp",
+        "stp x0, x1, [sp, #16]",
+        "stp x2, x3, [sp, #32]",
+        "stp x4, x5, [sp, #48]",
+        "stp x6, x7, [sp, #64]",
+        "mov x0, x16",
+        "add x1, sp, #16",
+        "add x2, sp, #80",
+        "bl {call}",
+        "ldp x29, x30, [sp], #80",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "ret",
+        ".cfi_endproc",
+        call = sym crate::narrow::call,
+    )
+}
+
+/// How many integer arguments are passed in registers.
+pub const REGISTERS: usize = 8;

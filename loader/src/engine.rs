@@ -1,0 +1,107 @@
+//! Opens the engine that was built for the MPI found.
+
+use crate::abi::{Entry, Host, Open, ABI};
+use crate::mpi::{own_path, Mpi};
+use crate::slots::{index, Kind, CALLS, NAMES};
+use std::ffi::{c_char, c_void, CStr, CString, OsStr};
+use std::mem::transmute;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// An engine that accepted this host. Never closed: the table points into it.
+pub struct Engine {
+    entry: Entry,
+}
+
+impl Engine {
+    /// Opens `huddle/libhuddle-<family>.so` beside this library; else says why not.
+    pub fn open(mpi: &Mpi) -> Result<Engine, String> {
+        let version = mpi.version.to_string_lossy();
+        let version = version.lines().next().unwrap_or_default().trim();
+        let family = mpi
+            .family()
+            .ok_or_else(|| format!("no engine for this MPI library ({version})"))?;
+        let own = own_path();
+        let beside = Path::new(OsStr::from_bytes(own.as_bytes()))
+            .parent()
+            .unwrap_or(Path::new("."));
+        let path = beside.join(format!("huddle/libhuddle-{family}.so"));
+        let handle = open_object(&path)?;
+        let open = symbol(handle, c"huddle_engine_open");
+        let entry = symbol(handle, c"huddle_engine_entry");
+        let (Some(open), Some(entry)) = (open, entry) else {
+            return Err(format!("{} is not an engine", path.display()));
+        };
+        // SAFETY: the two names have these types in every version of the interface (`abi`).
+        let open = unsafe { transmute::<*mut c_void, Open>(open) };
+        // SAFETY: as above.
+        let entry = unsafe { transmute::<*mut c_void, Entry>(entry) };
+        // SAFETY: the host lives for ever.
+        match unsafe { open(host(mpi)) } {
+            0 => Ok(Engine { entry }),
+            code => Err(format!("{} refused to open ({code})", path.display())),
+        }
+    }
+
+    /// The engine's function for `name`, if it serves it.
+    pub fn entry(&self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: the engine is open, the name a C string.
+        let function = unsafe { (self.entry)(name.as_ptr()) };
+        (!function.is_null()).then_some(function.cast_mut())
+    }
+}
+
+/// What the engine is told; it may keep it.
+fn host(mpi: &Mpi) -> &'static Host {
+    let keep = |text: &CString| text.clone().into_raw().cast_const();
+    Box::leak(Box::new(Host {
+        abi: ABI,
+        mpi: mpi.handle,
+        mpi_path: keep(&mpi.path),
+        mpi_version: keep(&mpi.version),
+        calls,
+        counted,
+    }))
+}
+
+fn open_object(path: &Path) -> Result<*mut c_void, String> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+    // SAFETY: the path is a C string; dlerror's text is copied before another call of the linker.
+    unsafe {
+        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        if !handle.is_null() {
+            return Ok(handle);
+        }
+        let error = libc::dlerror();
+        Err(match error.is_null() {
+            true => format!("{} does not open", path.to_string_lossy()),
+            false => CStr::from_ptr(error).to_string_lossy().into_owned(),
+        })
+    }
+}
+
+fn symbol(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the handle is open, the name a C string.
+    let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    (!address.is_null()).then_some(address)
+}
+
+/// `Host::calls`.
+unsafe extern "C" fn calls(name: *const c_char) -> u64 {
+    if name.is_null() {
+        return 0;
+    }
+    // SAFETY: the engine passes a C string.
+    let name = unsafe { CStr::from_ptr(name) };
+    index(name).map_or(0, |index| CALLS[index].load(Relaxed))
+}
+
+/// `Host::counted`.
+extern "C" fn counted(index: usize) -> *const c_char {
+    let mut names = NAMES.iter().filter(|name| name.kind == Kind::Counted);
+    names
+        .nth(index)
+        .map_or(ptr::null(), |name| name.public.as_ptr())
+}

@@ -1,0 +1,259 @@
+//! Stands in for the `_c` names that an MPI library lacks (Open MPI 4 and 5, MPICH 3): mpi4py calls them wherever they
+//! exist, so they have to work. A call is handed to the plain form, each MPI_Count narrowed to an int; one that doesn't
+//! fit becomes -1, which MPI refuses as an invalid count, through the communicator's error handler.
+
+use crate::arch::REGISTERS;
+use crate::mpi::Mpi;
+use crate::say::die;
+use crate::slots::{index, locate, name_of, Target, NAMES, SLOTS};
+use std::ffi::{c_int, c_void, CStr, CString};
+use std::mem::transmute;
+use std::slice;
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::OnceLock;
+
+/// The most arguments of a form in the table.
+const ARGUMENTS: usize = 9;
+const INVALID: c_int = -1;
+
+/// Where the arguments of an operation are that differ between its `_c` and its plain form.
+struct Shape {
+    stem: &'static str,
+    counts: &'static [usize],
+    arrays: &'static [Array],
+    comm: usize,
+}
+
+/// An array of counts, with its array of displacements, by position.
+struct Array {
+    counts: usize,
+    displacements: Option<usize>,
+    read: Read,
+}
+
+/// When MPI reads an array.
+enum Read {
+    Always,
+    AtRoot(usize),
+    UnlessInPlace,
+}
+
+const fn shape(
+    stem: &'static str,
+    counts: &'static [usize],
+    arrays: &'static [Array],
+    comm: usize,
+) -> Shape {
+    Shape {
+        stem,
+        counts,
+        arrays,
+        comm,
+    }
+}
+
+const fn array(counts: usize, read: Read) -> Array {
+    Array {
+        counts,
+        displacements: Some(counts + 1),
+        read,
+    }
+}
+
+static SHAPES: [Shape; 18] = [
+    shape("allgather", &[1, 4], &[], 6),
+    shape("allgatherv", &[1], &[array(4, Read::Always)], 7),
+    shape("allreduce", &[2], &[], 5),
+    shape("alltoall", &[1, 4], &[], 6),
+    shape("alltoallv", &[], &EXCHANGE, 8),
+    shape("alltoallw", &[], &EXCHANGE, 8),
+    shape("bcast", &[1], &[], 4),
+    shape("exscan", &[2], &[], 5),
+    shape("gather", &[1, 4], &[], 7),
+    shape("gatherv", &[1], &[array(4, Read::AtRoot(7))], 8),
+    shape("neighbor_allgather", &[1, 4], &[], 6),
+    shape("neighbor_alltoall", &[1, 4], &[], 6),
+    shape("reduce", &[2], &[], 6),
+    shape("reduce_scatter", &[], &[LOCAL], 5),
+    shape("reduce_scatter_block", &[2], &[], 5),
+    shape("scan", &[2], &[], 5),
+    shape("scatter", &[1, 4], &[], 7),
+    shape("scatterv", &[5], &[array(1, Read::AtRoot(7))], 8),
+];
+const EXCHANGE: [Array; 2] = [array(1, Read::UnlessInPlace), array(5, Read::Always)];
+const LOCAL: Array = Array {
+    counts: 2,
+    displacements: None,
+    read: Read::Always,
+};
+
+/// The way from a lacking `_c` name to its plain form.
+struct Route {
+    plain: usize,
+    shape: &'static Shape,
+    arguments: usize,
+}
+
+/// What the stand-ins need of the MPI library.
+struct Native {
+    routes: Vec<Option<Route>>,
+    comm_rank: Query,
+    comm_size: Query,
+    comm_remote_size: Query,
+    comm_test_inter: Query,
+}
+
+/// `int PMPI_Comm_…(MPI_Comm, int *)`; a handle is an int or a pointer, both fit the register.
+type Query = unsafe extern "C-unwind" fn(comm: usize, answer: *mut c_int) -> c_int;
+
+/// Any plain form: what the callee doesn't declare, it doesn't read.
+type Plain = unsafe extern "C-unwind" fn(W, W, W, W, W, W, W, W, W) -> c_int;
+type W = usize;
+
+static NATIVE: OnceLock<Native> = OnceLock::new();
+
+/// Readies the stand-ins; comes before the first `arch::lacking` is stored in the table.
+pub fn prepare(mpi: &Mpi) {
+    let query = |name: &CStr| match mpi.symbol(name) {
+        // SAFETY: the four queries have this prototype in every MPI.
+        Some(function) => unsafe { transmute::<*mut c_void, Query>(function) },
+        None => die(&format!(
+            "{} is not in this MPI library",
+            name.to_string_lossy()
+        )),
+    };
+    NATIVE.get_or_init(|| Native {
+        routes: NAMES.iter().map(|name| route(mpi, name.public)).collect(),
+        comm_rank: query(c"PMPI_Comm_rank"),
+        comm_size: query(c"PMPI_Comm_size"),
+        comm_remote_size: query(c"PMPI_Comm_remote_size"),
+        comm_test_inter: query(c"PMPI_Comm_test_inter"),
+    });
+}
+
+/// The route of `name` if it is a `_c` form whose plain form the library has.
+fn route(mpi: &Mpi, name: &CStr) -> Option<Route> {
+    let plain = name.to_str().ok()?.strip_suffix("_c")?;
+    let operation = plain.strip_prefix("MPI_")?;
+    let nonblocking = operation
+        .strip_prefix('I')
+        .filter(|rest| rest.starts_with(char::is_lowercase));
+    let stem = nonblocking.unwrap_or(operation);
+    let shape = SHAPES
+        .iter()
+        .find(|shape| shape.stem.eq_ignore_ascii_case(stem))?;
+    let plain = CString::new(plain).ok()?;
+    mpi.symbol(&plain)?;
+    Some(Route {
+        plain: index(&plain)?,
+        shape,
+        arguments: shape.comm + 1 + usize::from(nonblocking.is_some()),
+    })
+}
+
+/// What `arch::lacking` calls: makes the call to the name of `target` through its plain form, or aborts if there is none.
+///
+/// # Safety
+/// `registers` and `stack` hold the arguments of the call, in order.
+pub unsafe extern "C-unwind" fn call(
+    target: &Target,
+    registers: *const usize,
+    stack: *const usize,
+) -> c_int {
+    let (index, is_profiling) = locate(target);
+    let native = NATIVE.get();
+    let Some((native, route)) = native.and_then(|n| Some((n, n.routes[index].as_ref()?))) else {
+        die(&format!("{} is not in this MPI library", name_of(target)))
+    };
+    let mut a = [0; ARGUMENTS];
+    for (position, argument) in a.iter_mut().enumerate().take(route.arguments) {
+        // SAFETY: as the caller promises; the name has that many arguments.
+        *argument = unsafe {
+            match position.checked_sub(REGISTERS) {
+                None => *registers.add(position),
+                Some(above) => *stack.add(above),
+            }
+        };
+    }
+    for &position in route.shape.counts {
+        a[position] = narrow(a[position] as i64).unwrap_or(INVALID) as usize;
+    }
+    let mut arrays = Vec::new(); // no allocation where there are none
+    for array in route.shape.arrays {
+        // SAFETY: the arguments are those of this shape.
+        arrays.push(unsafe { native.narrow_array(array, &mut a, route.shape.comm) });
+    }
+    let slot = &SLOTS[route.plain];
+    let plain = if is_profiling {
+        &slot.profiling
+    } else {
+        &slot.public
+    };
+    // SAFETY: the target is a function of the operation's plain form, which `route` found in the library.
+    unsafe {
+        let plain = transmute::<*mut c_void, Plain>(plain.load(Acquire));
+        plain(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8])
+    }
+}
+
+impl Native {
+    /// Puts narrowed copies in place of an array and its displacements; they have to outlive the call.
+    ///
+    /// # Safety
+    /// `a` holds the arguments of a call that `array` describes.
+    unsafe fn narrow_array(
+        &self,
+        array: &Array,
+        a: &mut [usize; ARGUMENTS],
+        comm: usize,
+    ) -> [Vec<c_int>; 2] {
+        let comm = a[comm];
+        let is_inter = self.ask(self.comm_test_inter, comm) != 0;
+        let is_read = match array.read {
+            Read::Always => true,
+            Read::UnlessInPlace => a[0] != 1 && a[0] != usize::MAX, // MPI_IN_PLACE, of all MPIs
+            Read::AtRoot(root) if is_inter => a[root] as c_int <= -3, // MPI_ROOT; -1 and -2: MPI_PROC_NULL
+            Read::AtRoot(root) => a[root] as c_int == self.ask(self.comm_rank, comm),
+        };
+        if !is_read || a[array.counts] == 0 {
+            return Default::default();
+        }
+        let remote = is_inter && array.displacements.is_some();
+        let size = if remote {
+            self.comm_remote_size
+        } else {
+            self.comm_size
+        };
+        let size = usize::try_from(self.ask(size, comm)).unwrap_or(0);
+        // SAFETY: MPI demands an MPI_Count, and an MPI_Aint, for every rank of the group; `size` is 0 on a bad handle.
+        let wide = |at: usize| unsafe { slice::from_raw_parts(a[at] as *const i64, size) };
+        let narrow = |wide: &[i64]| wide.iter().map(|&wide| narrow(wide)).collect::<Vec<_>>();
+        let mut counts = narrow(wide(array.counts));
+        let displacements = array.displacements.filter(|&at| a[at] != 0);
+        let narrowed = displacements.map_or(vec![], |at| narrow(wide(at)));
+        for (count, displacement) in counts.iter_mut().zip(&narrowed) {
+            *count = (*count).filter(|_| displacement.is_some());
+        }
+        let put = |at: usize, with: Vec<Option<c_int>>, a: &mut [usize; ARGUMENTS]| {
+            let ints: Vec<_> = with.into_iter().map(|int| int.unwrap_or(INVALID)).collect();
+            a[at] = ints.as_ptr() as usize;
+            ints
+        };
+        [
+            put(array.counts, counts, a),
+            displacements.map_or(vec![], |at| put(at, narrowed, a)),
+        ]
+    }
+
+    /// The answer to a query; 0 after an error, which the call itself will meet again.
+    fn ask(&self, query: Query, comm: usize) -> c_int {
+        let mut answer = 0;
+        // SAFETY: `answer` is an int; MPI checks the handle.
+        unsafe { query(comm, &mut answer) };
+        answer
+    }
+}
+
+fn narrow(wide: i64) -> Option<c_int> {
+    wide.try_into().ok()
+}

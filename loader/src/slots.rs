@@ -1,0 +1,159 @@
+//! The jump table: a slot, a counter and the exported entries of every name in `names`.
+
+use crate::arch;
+use crate::names::names;
+use std::ffi::{c_void, CStr};
+use std::mem::{offset_of, size_of};
+use std::sync::atomic::{AtomicPtr, AtomicU64};
+
+/// Where an entry jumps to. Written by the resolver, read by the entries.
+pub type Target = AtomicPtr<c_void>;
+
+/// The two targets of a name, `MPI_X` and `PMPI_X`; an `Api` name has only the first.
+#[repr(C)]
+pub struct Slot {
+    pub public: Target,
+    pub profiling: Target,
+}
+
+/// The target of an entry before the first call.
+pub const LAZY: *mut c_void = arch::lazy as *mut c_void;
+
+/// What becomes of a call: see `names`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Served,
+    Counted,
+    Api,
+}
+
+/// A row of the table.
+pub struct Name {
+    pub kind: Kind,
+    pub public: &'static CStr,
+    pub profiling: &'static CStr,
+}
+
+const fn c_str(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("a name with a NUL inside"),
+    }
+}
+
+/// Defines the exported function `$symbol`: counts where `$call` is given, then jumps to the target at `$slot`. Arguments
+/// and stack stay untouched, so it needs no prototype.
+macro_rules! entry {
+    ($symbol:expr, $slot:expr) => {
+        naked!($symbol, [arch::forward!()], slot = const $slot);
+    };
+    ($symbol:expr, $slot:expr, $call:expr) => {
+        naked!(
+            $symbol,
+            [arch::count!(), arch::forward!()],
+            slot = const $slot,
+            calls = sym CALLS,
+            call = const $call
+        );
+    };
+}
+
+macro_rules! naked {
+    ($symbol:expr, [$($code:expr),*], $($operands:tt)*) => {
+        const _: () = {
+            #[unsafe(naked)]
+            #[unsafe(export_name = $symbol)]
+            extern "C" fn entry() {
+                core::arch::naked_asm!(arch::land!(), $($code,)* slots = sym SLOTS, $($operands)*)
+            }
+        };
+    };
+}
+
+macro_rules! export {
+    (Served $name:ident) => {
+        entry!(stringify!($name), public(Id::$name));
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name));
+    };
+    (Counted $name:ident) => {
+        entry!(stringify!($name), public(Id::$name), call(Id::$name));
+        entry!(
+            concat!("P", stringify!($name)),
+            profiling(Id::$name),
+            call(Id::$name)
+        );
+    };
+    (Api $name:ident) => {
+        entry!(stringify!($name), public(Id::$name));
+    };
+}
+
+macro_rules! define {
+    ($($kind:ident: $($name:ident)*;)*) => {
+        /// The index of a name in `NAMES`, `SLOTS` and `CALLS`.
+        #[allow(non_camel_case_types)]
+        #[derive(Clone, Copy)]
+        enum Id { $($($name,)*)* }
+
+        const COUNT: usize = [$($(Id::$name,)*)*].len();
+
+        /// The table of names.
+        pub static NAMES: [Name; COUNT] = [$($(Name {
+            kind: Kind::$kind,
+            public: c_str(concat!(stringify!($name), "\0")),
+            profiling: c_str(concat!("P", stringify!($name), "\0")),
+        },)*)*];
+
+        $($(export!($kind $name);)*)*
+    };
+}
+names!(define);
+
+/// The targets by index; all lazy until the first call is resolved.
+pub static SLOTS: [Slot; COUNT] = [const {
+    Slot {
+        public: AtomicPtr::new(LAZY),
+        profiling: AtomicPtr::new(LAZY),
+    }
+}; COUNT];
+
+/// How often a `Counted` name was called, under either of its two symbols.
+pub static CALLS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
+
+const fn public(id: Id) -> usize {
+    id as usize * size_of::<Slot>() + offset_of!(Slot, public)
+}
+
+const fn profiling(id: Id) -> usize {
+    id as usize * size_of::<Slot>() + offset_of!(Slot, profiling)
+}
+
+const fn call(id: Id) -> usize {
+    id as usize * size_of::<AtomicU64>()
+}
+
+/// The index of the name that `target` belongs to, and whether it is the name's `PMPI_X`.
+pub fn locate(target: &Target) -> (usize, bool) {
+    let offset = target as *const Target as usize - SLOTS.as_ptr() as usize;
+    let within = offset % size_of::<Slot>();
+    (
+        offset / size_of::<Slot>(),
+        within == offset_of!(Slot, profiling),
+    )
+}
+
+/// The exported name that jumps to `target`.
+pub fn name_of(target: &Target) -> &'static str {
+    let (index, is_profiling) = locate(target);
+    let Name {
+        public, profiling, ..
+    } = &NAMES[index];
+    if is_profiling { profiling } else { public }
+        .to_str()
+        .unwrap_or_default()
+}
+
+/// The index of the name spelled `MPI_X`.
+pub fn index(name: &CStr) -> Option<usize> {
+    NAMES.iter().position(|row| row.public == name)
+}

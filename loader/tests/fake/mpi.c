@@ -1,0 +1,58 @@
+/* An MPI library of three ranks: four names that answer as fake.h says, and some with MPI's prototypes, whose `_c` forms
+   it lacks. */
+#include "fake.h"
+#include <stdio.h>
+
+#ifdef OPENMPI
+int ompi_mpi_comm_world;
+#define VERSION "Open MPI v4.0, a fake"
+#else
+#define VERSION "MPICH Version: 3.0, a fake\nof two lines"
+#endif
+
+#define BOTH(name)                                                                                                   \
+    struct big MPI_##name(PARAMETERS) { return answer(NATIVE, ARGUMENTS); }                                          \
+    struct big PMPI_##name(PARAMETERS) { return answer(NATIVE_PROFILING, ARGUMENTS); }
+BOTH(Init)
+BOTH(Allreduce)
+BOTH(Barrier)
+BOTH(Gather)
+
+int PMPI_Get_library_version(char *text, int *length)
+{
+    strcpy(text, VERSION);
+    *length = sizeof VERSION - 1;
+    return 0;
+}
+/* communicator 7: this is rank 1 of 3; communicator 8: two groups, 2 ranks here and 3 there */
+int PMPI_Comm_rank(int comm, int *rank) { return *rank = 1, comm * 0; }
+int PMPI_Comm_size(int comm, int *size) { return *size = comm == 8 ? 2 : 3, 0; }
+int PMPI_Comm_remote_size(int comm, int *size) { return *size = 3, comm * 0; }
+int PMPI_Comm_test_inter(int comm, int *flag) { return *flag = comm == 8, 0; }
+
+static void print(const char *what, const int *list, int length)
+{
+    printf(" %s", what);
+    for (int i = 0; list && i < length; i++)
+        printf(" %d", list[i]);
+}
+
+#define NAMED(name, parameters, ...)                                                                                 \
+    int MPI_##name parameters { __VA_ARGS__; }                                                                       \
+    int PMPI_##name parameters { __VA_ARGS__; }
+NAMED(Bcast, (void *p, int count, int type, int root, int comm),
+      return printf("Bcast %p %d %d %d %d\n", p, count, type, root, comm), 21)
+NAMED(Ialltoall, (void *s, int sn, int st, void *r, int rn, int rt, int comm, int *request),
+      return printf("Ialltoall %p %d %d %p %d %d %d %p\n", s, sn, st, r, rn, rt, comm, (void *)request), 22)
+NAMED(Gatherv, (void *s, int sn, int st, void *r, int *rn, int *d, int rt, int root, int comm),
+      printf("Gatherv %p %d %d %p", s, sn, st, r);
+      if (root == 1 || root == -4) print("counts", rn, 3), print("at", d, 3); else printf(" %p", (void *)rn);
+      return printf(" %d %d %d\n", rt, root, comm), 23)
+NAMED(Alltoallv, (void *s, int *sn, int *sd, int st, void *r, int *rn, int *rd, int rt, int comm),
+      printf("Alltoallv %d", st);
+      if (s != (void *)1) print("send", sn, 3), print("at", sd, 3);
+      print("receive", rn, 3); print("at", rd, 3);
+      return printf(" %p %d %d\n", r, rt, comm), 24)
+NAMED(Reduce_scatter, (void *s, void *r, int *n, int type, int op, int comm),
+      printf("Reduce_scatter %p %p", s, r); print("counts", n, comm == 8 ? 2 : 3);
+      return printf(" %d %d %d\n", type, op, comm), 25)

@@ -1,0 +1,90 @@
+/* Does what its arguments say, in order:
+   open:FILE, call:NAME (with the sample of fake.h), threads:NAME, ask:NAME (an Api name), absent:NAME, narrow. */
+#include "fake.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static pthread_barrier_t start;
+
+static void *find(const char *name)
+{
+    void *address = dlsym(RTLD_DEFAULT, name);
+    if (!address)
+        printf("no %s\n", name), exit(1);
+    return address;
+}
+
+static const char *call(function *f)
+{
+    static const char *who[] = {"", "native", "native profiling", "engine"};
+    struct big got = f(SAMPLE), want = answer(got.v[0], SAMPLE);
+    return memcmp(&got, &want, sizeof got) ? "damaged" : who[got.v[0]];
+}
+
+static void *call_at_once(void *f)
+{
+    pthread_barrier_wait(&start);
+    return (void *)call((function *)f);
+}
+
+static void threads(const char *name)
+{
+    enum { THREADS = 16 };
+    pthread_t thread[THREADS];
+    void *who, *first = NULL;
+    pthread_barrier_init(&start, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&thread[i], NULL, call_at_once, find(name));
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], &who);
+        first = first ? first : who;
+        if (who != first)
+            puts("they differ");
+    }
+    printf("%s: %s\n", name, (char *)first);
+}
+
+static void narrow(void)
+{
+    long big = 1L << 40, counts[] = {5, 6, 7}, at[] = {0, 5, 11}, far[] = {0, big, 11}, more[] = {8, big, 9};
+    int (*bcast)(void *, long, int, int, int) = find("MPI_Bcast_c");
+    int (*ialltoall)(void *, long, int, void *, long, int, int, int *) = find("PMPI_Ialltoall_c");
+    int (*gatherv)(void *, long, int, void *, long *, long *, int, int, int) = find("MPI_Gatherv_c");
+    int (*alltoallv)(void *, long *, long *, int, void *, long *, long *, int, int) = find("MPI_Alltoallv_c");
+    int (*reduce_scatter)(void *, void *, long *, int, int, int) = find("MPI_Reduce_scatter_c");
+    void *p = (void *)0x10, *q = (void *)0x20;
+    printf("= %d\n", bcast(p, 3, 4, 5, 7));
+    bcast(p, big, 4, 5, 7);
+    printf("= %d\n", ialltoall(p, 1, 2, q, 3, 4, 7, (int *)0x30));
+    printf("= %d\n", gatherv(p, 2, 3, q, counts, at, 4, 1, 7));
+    gatherv(p, 2, 3, q, (long *)0x50, (long *)0x60, 4, 0, 7);
+    gatherv(p, 2, 3, q, counts, far, 4, -4, 8);
+    printf("= %d\n", alltoallv(p, counts, at, 2, q, more, at, 3, 7));
+    alltoallv((void *)1, (long *)0x50, NULL, 2, q, counts, at, 3, 8);
+    printf("= %d\n", reduce_scatter(p, q, counts, 2, 3, 8));
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        char *name = strchr(argv[i], ':');
+        name = name ? name + 1 : "";
+        if (!strncmp(argv[i], "open:", 5)) {
+            if (!dlopen(name, RTLD_NOW | RTLD_LOCAL))
+                puts(dlerror());
+        } else if (!strncmp(argv[i], "call:", 5))
+            printf("%s: %s\n", name, call((function *)find(name)));
+        else if (!strncmp(argv[i], "threads:", 8))
+            threads(name);
+        else if (!strncmp(argv[i], "ask:", 4))
+            printf("%s: %ld\n", name, ((long (*)(const char *))find(name))("MPI_Gather"));
+        else if (!strncmp(argv[i], "absent:", 7))
+            printf("%s: %s\n", name, dlsym(RTLD_DEFAULT, name) ? "present" : "absent");
+        else
+            narrow();
+        fflush(stdout);
+    }
+    return 0;
+}

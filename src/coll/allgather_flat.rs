@@ -1,0 +1,33 @@
+//! Allgather, flat: every rank reads all slots.
+//!
+//! Source: Nishtala 2009, ch. 5 (flat gather-to-all).
+//!
+//! 1. A rank copies the next piece of its block into its slot, one piece ahead of
+//! 2. copying the current piece of all ranks into its buffer.
+//! 3. Several nodes: gather to the leader, Allgather of the leaders, broadcast.
+//!
+//! p = 5: every rank reads every slot.
+//! Cost: copy in, then p − 1 copies out per rank.
+//! Flags: Up by all, read by all.
+
+use super::phase::{composed, exchange, Flat};
+use super::{Algorithm, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct AllgatherFlat;
+
+impl Algorithm for AllgatherFlat {
+    const COLLECTIVE: Collective = Collective::Allgather;
+    const NAME: &'static str = "flat";
+    const SUMMARY: &'static str = "every rank reads the slots of all ranks";
+    const SOURCE: &'static str = "Nishtala 2009, chapter 5";
+
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        if fabric.layout().nodes() > 1 {
+            return composed::allgather(fabric, plan, Flat).await;
+        }
+        exchange::allgather(fabric, plan, fabric.cell_bytes()).await;
+    }
+}

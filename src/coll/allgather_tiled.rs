@@ -1,0 +1,34 @@
+//! Allgather, tiled: as flat, in tiles that stay in the cache.
+//!
+//! Source: Tu, Fan, Zhan, Zhao 2009, §3 (data tiling).
+//!
+//! 1. A rank copies the next piece of its block into its slot, one piece ahead of
+//! 2. copying the current piece of all ranks into its buffer.
+//! 3. Several nodes: gather to the leader, Allgather of the leaders, broadcast.
+//!
+//! p = 5: every rank reads every slot.
+//! Cost: copy in, then p − 1 copies out per rank.
+//! Flags: Up by all, read by all.
+
+use super::phase::{composed, exchange, Tiled};
+use super::{Algorithm, Knob, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct AllgatherTiled;
+
+impl Algorithm for AllgatherTiled {
+    const COLLECTIVE: Collective = Collective::Allgather;
+    const NAME: &'static str = "tiled";
+    const SUMMARY: &'static str = "every rank reads the slots of all ranks, tile by tile, one tile ahead";
+    const SOURCE: &'static str = "Tu et al. 2009, section 3";
+    const KNOBS: &'static [Knob] = &[Knob::Tile];
+
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        if fabric.layout().nodes() > 1 {
+            return composed::allgather(fabric, plan, Tiled { tile: plan.tile }).await;
+        }
+        exchange::allgather(fabric, plan, plan.tile.min(fabric.cell_bytes())).await;
+    }
+}

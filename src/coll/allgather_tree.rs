@@ -1,0 +1,29 @@
+//! Allgather by a tree: for many ranks and small blocks.
+//!
+//! Source: Nishtala 2009, ch. 5 (gather and broadcast trees).
+//!
+//! 1. A rank collects the blocks of its subtree in its slot; the root puts them in place.
+//! 2. Between nodes the leaders exchange the blocks of their nodes.
+//! 3. All blocks go back along the tree.
+//!
+//! p = 5, radix 2: `2→1 4→3, 1→0 3→0`, then back with all blocks.
+//! Cost: 2·⌈log_k p⌉ steps instead of p − 1.
+//! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children.
+use super::phase::{composed, Tree};
+use super::{Algorithm, Knob, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct AllgatherTree;
+
+impl Algorithm for AllgatherTree {
+    const COLLECTIVE: Collective = Collective::Allgather;
+    const NAME: &'static str = "tree";
+    const SUMMARY: &'static str = "gathers along a tree over the node's hierarchy, then broadcasts along it";
+    const SOURCE: &'static str = "Nishtala 2009, chapter 5";
+    const KNOBS: &'static [Knob] = &[Knob::Radix];
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        composed::allgather(fabric, plan, Tree { radix: plan.radix }).await;
+    }
+}

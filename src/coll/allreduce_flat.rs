@@ -1,0 +1,71 @@
+//! Allreduce, flat: every rank combines all operands itself.
+//!
+//! Source: the base case of Li, Hoefler, Hu, Snir 2014, §4; payload in the flag's line up to 48 bytes.
+//!
+//! 1. A rank copies its next piece into its slot, one piece ahead of
+//! 2. combining the current piece of all ranks, in rank order, so that all get the same bits.
+//! 3. Several nodes: reduce to the leader, Allreduce of the leaders, broadcast.
+//!
+//! p = 5: every rank reads every slot.
+//! Cost: one line transfer of latency; p − 1 operands read and combined by each rank.
+//! Flags: Up by all, read by all.
+//! The piece ahead uses the next slot of the ring, which is claimed before it is written.
+
+use super::phase::{composed, ranks, Flat, Local};
+use super::{pieces, Algorithm, Plan};
+use crate::fabric::{Fabric, Line, Place};
+use crate::types::{Bytes, Collective, NodeRank, Ticket};
+
+/// See the module.
+pub struct AllreduceFlat;
+
+impl Algorithm for AllreduceFlat {
+    const COLLECTIVE: Collective = Collective::Allreduce;
+    const NAME: &'static str = "flat";
+    const SUMMARY: &'static str = "every rank combines the slots of all ranks";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4";
+
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        if fabric.layout().nodes() > 1 {
+            return composed::allreduce(fabric, plan, Flat).await;
+        }
+        let mut local = Local::new(fabric, plan);
+        let mut ahead = None;
+        for (offset, n) in pieces(plan.bytes, fabric.cell_bytes(), plan.granule) {
+            // 1.
+            let ticket = local.tickets.draw();
+            local.publish_copy(Line::Up, ticket, Place::SendBuf.at(offset), n).await;
+            // 2.
+            if let Some((ticket, offset, n)) = ahead.replace((ticket, offset, n)) {
+                combine(&local, ticket, offset, n).await;
+            }
+        }
+        if let Some((ticket, offset, n)) = ahead {
+            combine(&local, ticket, offset, n).await;
+        }
+    }
+}
+
+async fn combine<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, offset: Bytes, n: Bytes) {
+    let fabric = local.fabric;
+    let me = fabric.rank();
+    let slot = |rank| Place::stage(rank, Line::Up, ticket, n).start();
+    let (from, to) = (Place::SendBuf.at(offset), Place::RecvBuf.at(offset));
+    if fabric.size() == 1 {
+        return fabric.copy(to, slot(me), n).await;
+    }
+    // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
+    let own = if me.0 >= 2 && fabric.is_in_place() { slot(me) } else { from };
+    let operand = |rank| if rank == me { own } else { slot(rank) };
+    let mut left = operand(NodeRank(0));
+    for rank in ranks(fabric) {
+        if rank != me {
+            fabric.wait(rank, Line::Up, ticket).await;
+        }
+        if rank.0 > 0 {
+            fabric.reduce(to, left, operand(rank), n).await;
+            left = to;
+        }
+    }
+    fabric.release(ticket).await;
+}

@@ -1,0 +1,59 @@
+//! Allreduce, tiled: each rank combines its part of all operands, then everyone collects all parts.
+//!
+//! Source: Li, Hoefler, Hu, Snir 2014, §4.3 (tiled-reduce-broadcast), on one level.
+//!
+//! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
+//! 2. combining part k of all slots, in rank order, into its slot, and
+//! 3. copying all parts into its buffer.
+//! 4. Several nodes: tiled reduce to the leader, Allreduce of the leaders, tiled broadcast.
+//!
+//! p = 5: part k of `0…4 → k`, then `k → 0…4`.
+//! Cost: copy in + m/p·(p − 1) combined per rank + copy out; every byte is combined once.
+//! Flags: Up by all, read by all; Down by all, read by all.
+//! The piece ahead uses the next slot of the ring, which is claimed before it is written.
+
+use super::phase::tiled::{collect_parts, combine_part, publish_operand};
+use super::phase::{composed, Local, Tiled};
+use super::{pieces, Algorithm, Knob, Plan};
+use crate::fabric::{Fabric, Place};
+use crate::types::{Bytes, Collective, Ticket};
+
+/// See the module.
+pub struct AllreduceTiled;
+
+impl Algorithm for AllreduceTiled {
+    const COLLECTIVE: Collective = Collective::Allreduce;
+    const NAME: &'static str = "tiled";
+    const SUMMARY: &'static str = "every rank combines its part of all operands; everyone collects the parts";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4.3";
+    const KNOBS: &'static [Knob] = &[Knob::Tile];
+
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        let form = Tiled { tile: plan.tile };
+        if fabric.layout().nodes() > 1 || fabric.size() == 1 {
+            return composed::allreduce(fabric, plan, form).await;
+        }
+        let mut local = Local::new(fabric, plan);
+        let most = form.reduction_piece(&local);
+        let mut ahead = None;
+        for (offset, n) in pieces(plan.bytes, most, plan.granule) {
+            // 1.
+            let ticket = local.tickets.draw();
+            publish_operand(&local, ticket, Place::SendBuf.at(offset), n).await;
+            if let Some((ticket, offset, n)) = ahead.replace((ticket, offset, n)) {
+                finish(&local, ticket, offset, n).await;
+            }
+        }
+        if let Some((ticket, offset, n)) = ahead {
+            finish(&local, ticket, offset, n).await;
+        }
+    }
+}
+
+async fn finish<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, offset: Bytes, n: Bytes) {
+    // 2.
+    combine_part(local, ticket, Place::SendBuf.at(offset), n).await;
+    // 3.
+    collect_parts(local, ticket, Place::RecvBuf.at(offset), n).await;
+    local.fabric.release(ticket).await;
+}

@@ -1,0 +1,30 @@
+//! Allreduce by a tree: "reduce-broadcast".
+//!
+//! Source: Li, Hoefler, Hu, Snir 2014, §4.1; several nodes: Tanase et al. 2012, §4.
+//!
+//! 1. Up: a rank combines its children's slots with its own operand, in rank order, into its own slot.
+//! 2. Between nodes the leaders combine their results.
+//! 3. Down: a rank copies its parent's slot, into its own slot first if it has children.
+//!
+//! p = 5, radix 2: `1→0 3→0, 2→1 4→3`, then back.
+//! Cost: (a + b·m)·⌈log_k p⌉ for the combination and the same for the way back.
+//! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children.
+//! A rank enters the next call when its result is there; its slot is claimed again only when all have released it.
+use super::phase::{composed, Tree};
+use super::{Algorithm, Knob, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct AllreduceTree;
+
+impl Algorithm for AllreduceTree {
+    const COLLECTIVE: Collective = Collective::Allreduce;
+    const NAME: &'static str = "tree";
+    const SUMMARY: &'static str = "reduce along a tree over the node's hierarchy, then broadcast along it";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4.1";
+    const KNOBS: &'static [Knob] = &[Knob::Radix];
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        composed::allreduce(fabric, plan, Tree { radix: plan.radix }).await;
+    }
+}

@@ -1,0 +1,37 @@
+//! Barrier, flat: everybody looks at everybody.
+//!
+//! Source: the dissemination of Nishtala 2009, §5.1, of radix p.
+//!
+//! 1. Every rank raises its flag and waits for those of all others.
+//! 2. Several nodes: all flags go to the leader, the leaders meet, the leader raises the flag to depart.
+//!
+//! p = 5: every pair.
+//! Cost: one line transfer of latency, p − 1 lines read by each rank.
+//! Flags: Up by all, read by all (one node); Down by the leader, read by all (several).
+//! A flag's value only grows, so a rank that is already in a later call satisfies the waits of this one.
+
+use super::phase::{composed, others, Flat};
+use super::{Algorithm, Plan, Tickets};
+use crate::fabric::{Fabric, Line};
+use crate::types::Collective;
+
+/// See the module.
+pub struct BarrierFlat;
+
+impl Algorithm for BarrierFlat {
+    const COLLECTIVE: Collective = Collective::Barrier;
+    const NAME: &'static str = "flat";
+    const SUMMARY: &'static str = "every rank waits for the flags of all others";
+    const SOURCE: &'static str = "Nishtala 2009, section 5.1";
+
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        if fabric.layout().nodes() > 1 {
+            return composed::barrier(fabric, plan, Flat).await;
+        }
+        let ticket = Tickets::of(plan).draw();
+        fabric.publish(Line::Up, ticket).await;
+        for rank in others(fabric) {
+            fabric.wait(rank, Line::Up, ticket).await;
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Bcast, flat: one-stage broadcast.
+//!
+//! Source: Li, Hoefler, Hu, Snir 2014, §4.1 (one-stage); the ring of slots generalises the alternating buffers of Tanase et al. 2012, §3.
+//!
+//! 1. The root copies a piece into its slot; the ring lets it run ahead of its readers.
+//! 2. Everyone else copies it out.
+//!
+//! p = 5: `0→1 0→2 0→3 0→4`.
+//! Cost: copy in, then p − 1 concurrent reads of one slot.
+//! Flags: Down by the root, read by all.
+use super::phase::{composed, Flat};
+use super::{Algorithm, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct BcastFlat;
+
+impl Algorithm for BcastFlat {
+    const COLLECTIVE: Collective = Collective::Bcast;
+    const NAME: &'static str = "flat";
+    const SUMMARY: &'static str = "all ranks read the root's slots";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4.1";
+
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        composed::bcast(fabric, plan, Flat).await;
+    }
+}

@@ -1,0 +1,28 @@
+//! Bcast by a tree: the two-stage broadcast, for any number of levels.
+//!
+//! Source: Li, Hoefler, Hu, Snir 2014, §4.1 (two-stage).
+//!
+//! 1. The root copies a piece into its slot.
+//! 2. An inner rank copies its parent's slot into its own, then into its buffer; a leaf into its buffer.
+//!
+//! p = 5, radix 2: `0→1 0→3, 1→2 3→4`.
+//! Cost: one copy per level, but only `radix` readers per slot, and borders between caches are crossed once.
+//! Flags: Down by each inner rank, read by its children.
+use super::phase::{composed, Tree};
+use super::{Algorithm, Knob, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct BcastTree;
+
+impl Algorithm for BcastTree {
+    const COLLECTIVE: Collective = Collective::Bcast;
+    const NAME: &'static str = "tree";
+    const SUMMARY: &'static str = "copies along a tree over the node's hierarchy";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4.1";
+    const KNOBS: &'static [Knob] = &[Knob::Radix];
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        composed::bcast(fabric, plan, Tree { radix: plan.radix }).await;
+    }
+}

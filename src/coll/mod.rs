@@ -1,0 +1,162 @@
+//! The algorithms, one file each, and their registry.
+//!
+//! An algorithm is one `async fn` over a [`Fabric`]; it sees a [`Plan`], which holds only what all ranks agree on, and the
+//! plain properties of the fabric. It may decide by rank who does what, never how many tickets a call takes on a node.
+
+#![forbid(unsafe_code)]
+
+use crate::fabric::Fabric;
+use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder, Ticket};
+use std::future::Future;
+use std::ops::Range;
+
+pub mod phase;
+mod registry;
+
+mod allgather_flat;
+mod allgather_tiled;
+mod allgather_tree;
+mod allreduce_flat;
+mod allreduce_tiled;
+mod allreduce_tree;
+mod barrier_flat;
+mod barrier_tree;
+mod bcast_flat;
+mod bcast_tiled;
+mod bcast_tree;
+mod reduce_flat;
+mod reduce_tiled;
+mod reduce_tree;
+mod scatter_flat;
+mod scatter_tiled;
+mod scatter_tree;
+
+pub use registry::{find, rows_of, Row, REGISTRY};
+
+/// A parameter of an algorithm that users may set, as in `tree:radix=4`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knob {
+    /// Children per group and level of a tree.
+    Radix,
+    /// Bytes per tile.
+    Tile,
+}
+
+impl Knob {
+    /// As written in the environment.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Radix => "radix",
+            Self::Tile => "tile",
+        }
+    }
+}
+
+/// One call, as agreed by all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The ordinal of the call on its communicator.
+    pub epoch: Epoch,
+    /// Packed bytes: of the whole buffer (Allreduce, Bcast, Reduce), of one rank's block (Allgather, Scatter), 0 (Barrier).
+    pub bytes: Bytes,
+    /// Packed bytes of one element of a reduction, else 1: pieces are cut at its multiples.
+    pub granule: Bytes,
+    /// Root of the rooted collectives, else rank 0.
+    pub root: CommRank,
+    /// How operands may be combined.
+    pub order: OperandOrder,
+    /// Children per group and level of a tree.
+    pub radix: u32,
+    /// Bytes per tile of the tiled algorithms.
+    pub tile: Bytes,
+    /// Length of this call's [`Place::Scratch`](crate::fabric::Place) on every rank; see [`Algorithm::scratch`].
+    pub scratch: Bytes,
+}
+
+/// What the scratch memory of a call depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Ranks of the communicator.
+    pub ranks: usize,
+    /// Its nodes.
+    pub nodes: usize,
+    /// Length of a cell.
+    pub cell: Bytes,
+}
+
+/// A collective algorithm.
+pub trait Algorithm: 'static {
+    /// What it computes.
+    const COLLECTIVE: Collective;
+    /// Its name in the environment, unique within the collective.
+    const NAME: &'static str;
+    /// One sentence for people.
+    const SUMMARY: &'static str;
+    /// Paper and section.
+    const SOURCE: &'static str;
+    /// What users may set.
+    const KNOBS: &'static [Knob] = &[];
+
+    /// Bytes of scratch that a rank needs for this plan.
+    fn scratch(plan: &Plan, extent: &Extent) -> Bytes {
+        phase::bridge_piece(plan, Self::COLLECTIVE, extent)
+    }
+
+    /// Runs one call. Plans of zero bytes are never run, but for barriers.
+    fn run<F: Fabric>(fabric: &F, plan: &Plan) -> impl Future<Output = ()> + Send;
+}
+
+/// The tickets of one call, in order. All ranks of a node draw the same number.
+#[derive(Debug)]
+pub struct Tickets {
+    epoch: Epoch,
+    next: u64,
+}
+
+impl Tickets {
+    /// All tickets of the call.
+    #[inline]
+    pub fn of(plan: &Plan) -> Self {
+        Self { epoch: plan.epoch, next: 0 }
+    }
+
+    /// The next one.
+    #[inline]
+    pub fn draw(&mut self) -> Ticket {
+        let ticket = Ticket::new(self.epoch, self.next);
+        self.next += 1;
+        ticket
+    }
+}
+
+/// Cuts `total` bytes into pieces of at most `most` bytes, each but the last a multiple of `granule`.
+///
+/// # Panics
+/// If `most` is smaller than `granule`: the caller declines such calls.
+#[inline]
+pub fn pieces(total: Bytes, most: Bytes, granule: Bytes) -> impl Iterator<Item = (Bytes, Bytes)> + Send + use<> {
+    let step = most.round_down_to(granule);
+    assert!(step.0 > 0, "a piece holds at least one element");
+    let mut offset = Bytes::ZERO;
+    std::iter::from_fn(move || {
+        if offset >= total {
+            return None;
+        }
+        let length = step.min(total - offset);
+        let piece = (offset, length);
+        offset += length;
+        Some(piece)
+    })
+}
+
+/// The part of `n` bytes that rank `rank` of `size` works on in a tiled phase: nearly equal parts, cut at multiples of
+/// `granule` and, where that leaves work for all, of a cache line.
+#[inline]
+pub fn part(n: Bytes, granule: Bytes, rank: NodeRank, size: usize) -> Range<usize> {
+    const LINE: usize = 64;
+    let granule = granule.0.max(1);
+    let unit = if LINE.is_multiple_of(granule) && n.0 >= LINE * size { LINE } else { granule };
+    let units = n.0.div_ceil(unit);
+    let cut = |rank: usize| (units * rank / size * unit).min(n.0);
+    cut(rank.index())..cut(rank.index() + 1)
+}

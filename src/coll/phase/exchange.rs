@@ -1,0 +1,35 @@
+//! Exchanges on one node in which every rank reads every slot.
+
+use super::composed::block_of;
+use super::{others, Local};
+use crate::coll::{pieces, Plan};
+use crate::fabric::{Fabric, Line, Place};
+use crate::types::{Bytes, CommRank, NodeRank, Ticket};
+
+/// Allgather on one node, `piece` bytes of each block at a time, publishing one piece ahead of collecting.
+pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan, piece: Bytes) {
+    let mut local = Local::new(fabric, plan);
+    let mut ahead = None;
+    for (offset, n) in pieces(plan.bytes, piece, Bytes(1)) {
+        let ticket = local.tickets.draw();
+        local.publish_copy(Line::Up, ticket, Place::SendBuf.at(offset), n).await;
+        if let Some((ticket, offset, n)) = ahead.replace((ticket, offset, n)) {
+            collect(&local, ticket, offset, n).await;
+        }
+    }
+    if let Some((ticket, offset, n)) = ahead {
+        collect(&local, ticket, offset, n).await;
+    }
+}
+
+async fn collect<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, offset: Bytes, n: Bytes) {
+    let fabric = local.fabric;
+    let block = |rank: NodeRank| block_of(local.plan, CommRank(rank.0)).plus(offset);
+    if !fabric.is_in_place() {
+        fabric.copy(block(fabric.rank()), Place::SendBuf.at(offset), n).await;
+    }
+    for rank in others(fabric) {
+        local.receive(rank, Line::Up, ticket, block(rank), n).await;
+    }
+    fabric.release(ticket).await;
+}

@@ -1,0 +1,181 @@
+//! The flat form: every rank deals with every other directly. Fewest steps; the root touches all slots.
+
+use super::{others, ranks, Blocks, Form, Local};
+use crate::coll::pieces;
+use crate::fabric::{Fabric, Line, Place, Span};
+use crate::types::{Bytes, NodeRank, Ticket};
+
+/// No hierarchy, one piece per cell.
+#[derive(Clone, Copy, Debug)]
+pub struct Flat;
+
+impl Form for Flat {
+    async fn reduce_to<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, to: Span, from: Span, n: Bytes) {
+        let fabric = local.fabric;
+        for (offset, length) in pieces(n, fabric.cell_bytes(), local.plan.granule) {
+            let ticket = local.tickets.draw();
+            let (to, from) = (to.plus(offset), from.plus(offset));
+            if fabric.rank() == root {
+                combine_all(local, root, to, from, ticket, length).await;
+            } else {
+                local.publish_copy(Line::Up, ticket, from, length).await;
+            }
+            fabric.release(ticket).await;
+        }
+    }
+
+    async fn bcast_from<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, from: Span, to: Span, n: Bytes) {
+        bcast_in_pieces(local, root, from, to, n, local.fabric.cell_bytes()).await;
+    }
+
+    async fn gather_to<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, to: Span, from: Span, n: Bytes) {
+        gather_in_pieces(local, root, to, from, n, local.fabric.cell_bytes()).await;
+    }
+
+    async fn scatter_from<F: Fabric>(
+        &self,
+        local: &mut Local<'_, F>,
+        root: NodeRank,
+        from: Blocks,
+        to: Option<Span>,
+        n: Bytes,
+    ) {
+        let fabric = local.fabric;
+        let (me, size) = (fabric.rank(), fabric.size());
+        for (offset, length) in pieces(n, Bytes(fabric.cell_bytes().0 / size), Bytes(1)) {
+            let ticket = local.tickets.draw();
+            let stage = Place::stage(root, Line::Down, ticket, length * size);
+            if me == root {
+                if size > 1 {
+                    fabric.claim(ticket).await;
+                }
+                for rank in others(fabric) {
+                    fabric.copy(stage.at(length * rank.index()), from.of(rank, offset), length).await;
+                }
+                fabric.publish(Line::Down, ticket).await;
+                if let Some(to) = to {
+                    fabric.copy(to.plus(offset), from.of(me, offset), length).await;
+                }
+            } else {
+                fabric.wait(root, Line::Down, ticket).await;
+                if let Some(to) = to {
+                    fabric.copy(to.plus(offset), stage.at(length * me.index()), length).await;
+                }
+            }
+            fabric.release(ticket).await;
+        }
+    }
+
+    async fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
+        let fabric = local.fabric;
+        let ticket = local.tickets.draw();
+        if fabric.rank() == root {
+            for rank in others(fabric) {
+                fabric.wait(rank, Line::Up, ticket).await;
+            }
+        } else {
+            fabric.publish(Line::Up, ticket).await;
+        }
+    }
+
+    async fn depart<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
+        let ticket = local.tickets.draw();
+        if local.fabric.rank() == root {
+            local.fabric.publish(Line::Down, ticket).await;
+        } else {
+            local.fabric.wait(root, Line::Down, ticket).await;
+        }
+    }
+}
+
+/// `to` = the operands of all ranks in rank order; those of the others as published, this rank's own at `from`.
+async fn combine_all<F: Fabric>(
+    local: &Local<'_, F>,
+    root: NodeRank,
+    to: Span,
+    from: Span,
+    ticket: Ticket,
+    n: Bytes,
+) {
+    let fabric = local.fabric;
+    if fabric.size() == 1 {
+        return copy_unless_same(fabric, to, from, n).await;
+    }
+    // The first step overwrites `to`; where that is `from`, an operand that comes later is moved out of the way.
+    let own = if root.0 >= 2 && fabric.is_in_place() {
+        let own = Place::stage(root, Line::Up, ticket, n).start();
+        fabric.claim(ticket).await;
+        fabric.copy(own, from, n).await;
+        own
+    } else {
+        from
+    };
+    let operand = |rank| if rank == root { own } else { Place::stage(rank, Line::Up, ticket, n).start() };
+    let mut left = operand(NodeRank(0));
+    for rank in ranks(fabric) {
+        if rank != root {
+            fabric.wait(rank, Line::Up, ticket).await;
+        }
+        if rank.0 > 0 {
+            fabric.reduce(to, left, operand(rank), n).await;
+            left = to;
+        }
+    }
+}
+
+/// Copies, where source and destination are not known to be the same memory.
+pub(super) async fn copy_unless_same<F: Fabric>(fabric: &F, to: Span, from: Span, n: Bytes) {
+    let is_own_buffer = |place| matches!(place, Place::SendBuf | Place::RecvBuf);
+    let aliased = fabric.is_in_place() && is_own_buffer(to.place) && is_own_buffer(from.place);
+    if to != from && !aliased {
+        fabric.copy(to, from, n).await;
+    }
+}
+
+/// All read the root's slots.
+pub(super) async fn bcast_in_pieces<F: Fabric>(
+    local: &mut Local<'_, F>,
+    root: NodeRank,
+    from: Span,
+    to: Span,
+    n: Bytes,
+    piece: Bytes,
+) {
+    let fabric = local.fabric;
+    if fabric.size() == 1 {
+        return;
+    }
+    for (offset, length) in pieces(n, piece, Bytes(1)) {
+        let ticket = local.tickets.draw();
+        if fabric.rank() == root {
+            local.publish_copy(Line::Down, ticket, from.plus(offset), length).await;
+        } else {
+            local.receive(root, Line::Down, ticket, to.plus(offset), length).await;
+        }
+        fabric.release(ticket).await;
+    }
+}
+
+/// The root reads all slots.
+pub(super) async fn gather_in_pieces<F: Fabric>(
+    local: &mut Local<'_, F>,
+    root: NodeRank,
+    to: Span,
+    from: Span,
+    n: Bytes,
+    piece: Bytes,
+) {
+    let fabric = local.fabric;
+    for (offset, length) in pieces(n, piece, Bytes(1)) {
+        let ticket = local.tickets.draw();
+        if fabric.rank() == root {
+            copy_unless_same(fabric, to.plus(n * root.index() + offset), from.plus(offset), length).await;
+            for rank in others(fabric) {
+                local.receive(rank, Line::Up, ticket, to.plus(n * rank.index() + offset), length).await;
+            }
+        } else {
+            local.publish_copy(Line::Up, ticket, from.plus(offset), length).await;
+        }
+        fabric.release(ticket).await;
+    }
+}

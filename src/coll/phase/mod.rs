@@ -1,0 +1,166 @@
+//! What the ranks of one node do together within a call: the phases from which collectives are composed, in three forms.
+//!
+//! On one node a collective is one phase or two. Between nodes it is phases around a step of the leaders
+//! ([`composed`]), the chaining of Tanase et al. §4: local reduce, leader reduce, leader broadcast, local broadcast.
+
+use super::{Extent, Plan, Tickets};
+use crate::fabric::{Fabric, Line, Place, Span};
+use crate::types::{Bytes, Collective, NodeRank, Ticket};
+use std::future::Future;
+
+pub mod composed;
+pub mod exchange;
+mod flat;
+pub mod tiled;
+mod tree;
+
+pub use flat::Flat;
+pub use tiled::Tiled;
+pub use tree::Tree;
+
+/// Longest piece of a message that takes one step between nodes; bounds the scratch memory of a call.
+const BRIDGE_PIECE: Bytes = Bytes(256 << 10);
+
+/// Bytes of each rank's block that take one step between nodes together (Allgather, Scatter).
+pub fn bridge_block(plan: &Plan, ranks: usize) -> Bytes {
+    plan.bytes.min(Bytes((BRIDGE_PIECE.0 / ranks).max(1)))
+}
+
+/// Scratch memory for the steps between nodes: none on one node.
+pub fn bridge_piece(plan: &Plan, collective: Collective, extent: &Extent) -> Bytes {
+    if extent.nodes == 1 {
+        return Bytes::ZERO;
+    }
+    match collective {
+        Collective::Barrier => Bytes::ZERO,
+        Collective::Allreduce | Collective::Bcast | Collective::Reduce => {
+            plan.bytes.min(Bytes(BRIDGE_PIECE.0.max(plan.granule.0)).round_down_to(plan.granule))
+        }
+        Collective::Allgather | Collective::Scatter => bridge_block(plan, extent.ranks) * extent.ranks,
+    }
+}
+
+/// The ranks of a node at work on one call.
+pub struct Local<'a, F> {
+    /// What this rank may do.
+    pub fabric: &'a F,
+    /// What all ranks agreed on.
+    pub plan: &'a Plan,
+    /// The tickets that are left.
+    pub tickets: Tickets,
+}
+
+impl<'a, F: Fabric> Local<'a, F> {
+    /// At the start of a call.
+    pub fn new(fabric: &'a F, plan: &'a Plan) -> Self {
+        Self { fabric, plan, tickets: Tickets::of(plan) }
+    }
+
+    /// Claims the slot of `ticket`, copies `n` bytes to where the readers of `line` look for them, and publishes.
+    pub async fn publish_copy(&self, line: Line, ticket: Ticket, from: Span, n: Bytes) {
+        let fabric = self.fabric;
+        fabric.claim(ticket).await;
+        fabric.copy(Place::stage(fabric.rank(), line, ticket, n).start(), from, n).await;
+        fabric.publish(line, ticket).await;
+    }
+
+    /// Copies `n` bytes to `to` that `rank` published.
+    pub async fn receive(&self, rank: NodeRank, line: Line, ticket: Ticket, to: Span, n: Bytes) {
+        self.fabric.wait(rank, line, ticket).await;
+        self.fabric.copy(to, Place::stage(rank, line, ticket, n).start(), n).await;
+    }
+
+    /// Moves `n` bytes from one rank of the node to another; all ranks call it.
+    pub async fn send(&mut self, source: NodeRank, from: Span, target: NodeRank, to: Span, n: Bytes) {
+        let me = self.fabric.rank();
+        for (offset, length) in super::pieces(n, self.fabric.cell_bytes(), Bytes(1)) {
+            let ticket = self.tickets.draw();
+            if me == source {
+                self.publish_copy(Line::Down, ticket, from.plus(offset), length).await;
+            } else if me == target {
+                self.receive(source, Line::Down, ticket, to.plus(offset), length).await;
+            }
+            self.fabric.release(ticket).await;
+        }
+    }
+}
+
+/// One way for the ranks of a node to work together. All ranks of the node call each phase, with the same lengths.
+pub trait Form: Sync {
+    /// Combines `n` bytes at `from` of every rank into `to` on rank `root`, in rank order where the plan demands it.
+    /// `to` may be the same memory as `from`.
+    fn reduce_to<F: Fabric>(
+        &self,
+        local: &mut Local<'_, F>,
+        root: NodeRank,
+        to: Span,
+        from: Span,
+        n: Bytes,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// Copies `n` bytes at `from` on rank `root` to `to` on all others.
+    fn bcast_from<F: Fabric>(
+        &self,
+        local: &mut Local<'_, F>,
+        root: NodeRank,
+        from: Span,
+        to: Span,
+        n: Bytes,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// Copies `n` bytes at `from` of rank `r` to `to + r * n` on rank `root`.
+    fn gather_to<F: Fabric>(
+        &self,
+        local: &mut Local<'_, F>,
+        root: NodeRank,
+        to: Span,
+        from: Span,
+        n: Bytes,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// Copies `n` bytes at `from + r * stride` on rank `root` to `to` on rank `r`, or nowhere where `to` is `None`.
+    fn scatter_from<F: Fabric>(
+        &self,
+        local: &mut Local<'_, F>,
+        root: NodeRank,
+        from: Blocks,
+        to: Option<Span>,
+        n: Bytes,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// Ready on `root` when all ranks have called it; on the others at once.
+    fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) -> impl Future<Output = ()> + Send;
+
+    /// Ready when `root` has called it.
+    fn depart<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) -> impl Future<Output = ()> + Send;
+}
+
+/// Blocks at equal distances, one per rank of the node.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks {
+    /// The first block.
+    pub start: Span,
+    /// From one block to the next.
+    pub stride: Bytes,
+}
+
+impl Blocks {
+    /// The block of `rank`, from `offset` on.
+    #[inline]
+    pub fn of(&self, rank: NodeRank, offset: Bytes) -> Span {
+        self.start.plus(self.stride * rank.index() + offset)
+    }
+}
+
+/// All ranks of the node, ascending.
+#[inline]
+pub fn ranks<F: Fabric>(fabric: &F) -> impl Iterator<Item = NodeRank> + Send + use<F> {
+    (0..fabric.size() as u32).map(NodeRank)
+}
+
+/// All other ranks of the node, from this rank's successor on, so that readers spread over the writers.
+#[inline]
+pub fn others<F: Fabric>(fabric: &F) -> impl Iterator<Item = NodeRank> + Send + use<F> {
+    let (me, size) = (fabric.rank().0, fabric.size() as u32);
+    (1..size).map(move |distance| NodeRank((me + distance) % size))
+}

@@ -1,0 +1,253 @@
+//! The tree form: data moves along a tree of any radix over the hierarchy of the node (`topo::Levels::tree`), so that no
+//! rank touches more than a few slots per level and borders between caches are crossed seldom.
+
+use super::flat::copy_unless_same;
+use super::{Blocks, Form, Local};
+use crate::coll::pieces;
+use crate::fabric::{Fabric, Line, Place, Span};
+use crate::topo::{Levels, TreeNode};
+use crate::types::{Bytes, NodeRank, OperandOrder, Ticket};
+use std::ops::Range;
+
+/// A tree whose nodes have up to `radix` children per level and group.
+#[derive(Clone, Copy, Debug)]
+pub struct Tree {
+    /// At least 1.
+    pub radix: u32,
+}
+
+impl Tree {
+    fn node<'a, F: Fabric>(&self, local: &Local<'a, F>, order: OperandOrder, root: NodeRank) -> &'a TreeNode {
+        local.fabric.levels().tree(self.radix, order, root)
+    }
+}
+
+impl Form for Tree {
+    async fn reduce_to<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, to: Span, from: Span, n: Bytes) {
+        let fabric = local.fabric;
+        let node = self.node(local, local.plan.order, root);
+        for (offset, length) in pieces(n, fabric.cell_bytes(), local.plan.granule) {
+            let ticket = local.tickets.draw();
+            let (to, from) = (to.plus(offset), from.plus(offset));
+            if node.parent.is_none() {
+                combine_subtree(local, node, to, from, ticket, length).await;
+            } else {
+                let stage = Place::stage(fabric.rank(), Line::Up, ticket, length).start();
+                fabric.claim(ticket).await;
+                combine_subtree(local, node, stage, from, ticket, length).await;
+                fabric.publish(Line::Up, ticket).await;
+            }
+            fabric.release(ticket).await;
+        }
+    }
+
+    async fn bcast_from<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, from: Span, to: Span, n: Bytes) {
+        let fabric = local.fabric;
+        let node = self.node(local, OperandOrder::Any, root);
+        for (offset, length) in pieces(n, fabric.cell_bytes(), Bytes(1)) {
+            let ticket = local.tickets.draw();
+            let stage = |rank| Place::stage(rank, Line::Down, ticket, length).start();
+            let Some(parent) = node.parent else {
+                if fabric.size() > 1 {
+                    local.publish_copy(Line::Down, ticket, from.plus(offset), length).await;
+                }
+                fabric.release(ticket).await;
+                continue;
+            };
+            fabric.wait(parent, Line::Down, ticket).await;
+            if !node.children.is_empty() {
+                // Children first: they are further from the root.
+                local.publish_copy(Line::Down, ticket, stage(parent), length).await;
+            }
+            fabric.copy(to.plus(offset), stage(parent), length).await;
+            fabric.release(ticket).await;
+        }
+    }
+
+    async fn gather_to<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, to: Span, from: Span, n: Bytes) {
+        let fabric = local.fabric;
+        let node = self.node(local, OperandOrder::Any, root);
+        for (offset, length) in pieces(n, Bytes(fabric.cell_bytes().0 / fabric.size()), Bytes(1)) {
+            let ticket = local.tickets.draw();
+            let from = from.plus(offset);
+            if node.parent.is_none() {
+                copy_unless_same(fabric, to.plus(n * root.index() + offset), from, length).await;
+                for child in &node.children {
+                    fabric.wait(child.rank, Line::Up, ticket).await;
+                    let blocks = subtree_stage(child.rank, &child.covers, Line::Up, ticket, length);
+                    for (index, rank) in ranks_at(fabric.levels(), &child.covers).enumerate() {
+                        fabric.copy(to.plus(n * rank.index() + offset), blocks.plus(length * index), length).await;
+                    }
+                }
+            } else {
+                gather_subtree(local, node, from, ticket, length).await;
+            }
+            fabric.release(ticket).await;
+        }
+    }
+
+    async fn scatter_from<F: Fabric>(
+        &self,
+        local: &mut Local<'_, F>,
+        root: NodeRank,
+        from: Blocks,
+        to: Option<Span>,
+        n: Bytes,
+    ) {
+        let fabric = local.fabric;
+        let node = self.node(local, OperandOrder::Any, root);
+        for (offset, length) in pieces(n, Bytes(fabric.cell_bytes().0 / fabric.size()), Bytes(1)) {
+            let ticket = local.tickets.draw();
+            let to = to.map(|to| to.plus(offset));
+            if node.parent.is_none() {
+                scatter_root(local, node, from, to, ticket, offset, length).await;
+            } else {
+                scatter_subtree(local, node, root, to, ticket, length).await;
+            }
+            fabric.release(ticket).await;
+        }
+    }
+
+    async fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
+        let node = self.node(local, OperandOrder::Any, root);
+        let ticket = local.tickets.draw();
+        for child in &node.children {
+            local.fabric.wait(child.rank, Line::Up, ticket).await;
+        }
+        if node.parent.is_some() {
+            local.fabric.publish(Line::Up, ticket).await;
+        }
+    }
+
+    async fn depart<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
+        let node = self.node(local, OperandOrder::Any, root);
+        let ticket = local.tickets.draw();
+        if let Some(parent) = node.parent {
+            local.fabric.wait(parent, Line::Down, ticket).await;
+        }
+        if !node.children.is_empty() {
+            local.fabric.publish(Line::Down, ticket).await;
+        }
+    }
+}
+
+/// `to` = the operands of this rank's subtree, combined by position.
+async fn combine_subtree<F: Fabric>(
+    local: &Local<'_, F>,
+    node: &TreeNode,
+    to: Span,
+    from: Span,
+    ticket: Ticket,
+    n: Bytes,
+) {
+    let fabric = local.fabric;
+    let stage = |rank| Place::stage(rank, Line::Up, ticket, n).start();
+    if node.children.is_empty() {
+        return copy_unless_same(fabric, to, from, n).await;
+    }
+    // The first step overwrites `to`; where that is `from`, an operand that comes later is moved out of the way.
+    let own = if node.parent.is_none() && fabric.is_in_place() && node.children_before >= 2 {
+        fabric.claim(ticket).await;
+        fabric.copy(stage(fabric.rank()), from, n).await;
+        stage(fabric.rank())
+    } else {
+        from
+    };
+    let mut left = None;
+    for index in 0..=node.children.len() {
+        let operand = match index.cmp(&node.children_before) {
+            std::cmp::Ordering::Equal => own,
+            order => {
+                let child = &node.children[index - usize::from(order.is_gt())];
+                fabric.wait(child.rank, Line::Up, ticket).await;
+                stage(child.rank)
+            }
+        };
+        match left {
+            None => left = Some(operand),
+            Some(before) => {
+                fabric.reduce(to, before, operand, n).await;
+                left = Some(to);
+            }
+        }
+    }
+}
+
+/// Where `rank` stages `n` bytes per rank that its subtree covers, by position.
+fn subtree_stage(rank: NodeRank, covers: &Range<u32>, line: Line, ticket: Ticket, n: Bytes) -> Span {
+    Place::stage(rank, line, ticket, n * covers.len()).start()
+}
+
+fn ranks_at<'a>(levels: &'a Levels, covers: &Range<u32>) -> impl Iterator<Item = NodeRank> + Send + use<'a> {
+    covers.clone().map(|position| levels.rank_at(position))
+}
+
+/// Collects the blocks of this rank's subtree in its slot.
+async fn gather_subtree<F: Fabric>(local: &Local<'_, F>, node: &TreeNode, from: Span, ticket: Ticket, n: Bytes) {
+    let fabric = local.fabric;
+    let me = fabric.rank();
+    let stage = subtree_stage(me, &node.covers, Line::Up, ticket, n);
+    let at = |position: u32| stage.plus(n * (position - node.covers.start) as usize);
+    fabric.claim(ticket).await;
+    fabric.copy(at(fabric.levels().position_of(me)), from, n).await;
+    for child in &node.children {
+        fabric.wait(child.rank, Line::Up, ticket).await;
+        let blocks = subtree_stage(child.rank, &child.covers, Line::Up, ticket, n);
+        fabric.copy(at(child.covers.start), blocks, n * child.covers.len()).await;
+    }
+    fabric.publish(Line::Up, ticket).await;
+}
+
+/// Lays out all blocks by position in the root's slot.
+async fn scatter_root<F: Fabric>(
+    local: &Local<'_, F>,
+    node: &TreeNode,
+    from: Blocks,
+    to: Option<Span>,
+    ticket: Ticket,
+    offset: Bytes,
+    n: Bytes,
+) {
+    let fabric = local.fabric;
+    let me = fabric.rank();
+    if !node.children.is_empty() {
+        let stage = subtree_stage(me, &node.covers, Line::Down, ticket, n);
+        fabric.claim(ticket).await;
+        for (index, rank) in ranks_at(fabric.levels(), &node.covers).enumerate() {
+            if rank != me {
+                fabric.copy(stage.plus(n * index), from.of(rank, offset), n).await;
+            }
+        }
+        fabric.publish(Line::Down, ticket).await;
+    }
+    if let Some(to) = to {
+        fabric.copy(to, from.of(me, offset), n).await;
+    }
+}
+
+/// Takes the blocks of this rank's subtree from its parent's slot and passes them on.
+async fn scatter_subtree<F: Fabric>(
+    local: &Local<'_, F>,
+    node: &TreeNode,
+    root: NodeRank,
+    to: Option<Span>,
+    ticket: Ticket,
+    n: Bytes,
+) {
+    let fabric = local.fabric;
+    let Some(parent) = node.parent else { return };
+    let parent_stage = subtree_stage(parent, &node.parent_covers, Line::Down, ticket, n);
+    let blocks = parent_stage.plus(n * (node.covers.start - node.parent_covers.start) as usize);
+    debug_assert_ne!(fabric.rank(), root);
+    fabric.wait(parent, Line::Down, ticket).await;
+    if !node.children.is_empty() {
+        let stage = subtree_stage(fabric.rank(), &node.covers, Line::Down, ticket, n);
+        fabric.claim(ticket).await;
+        fabric.copy(stage, blocks, n * node.covers.len()).await;
+        fabric.publish(Line::Down, ticket).await;
+    }
+    if let Some(to) = to {
+        let own = fabric.levels().position_of(fabric.rank()) - node.covers.start;
+        fabric.copy(to, blocks.plus(n * own as usize), n).await;
+    }
+}

@@ -1,0 +1,28 @@
+//! Reduce, flat: the root combines all operands.
+//!
+//! Source: the base case of Li, Hoefler, Hu, Snir 2014, §4.
+//!
+//! 1. Every rank but the root copies its operand into its slot.
+//! 2. The root combines slots and its own operand in rank order.
+//!
+//! p = 5: `1→0 2→0 3→0 4→0`.
+//! Cost: copy in, then p − 1 combinations by one rank.
+//! Flags: Up by each rank but the root, read by the root.
+use super::phase::{composed, Flat};
+use super::{Algorithm, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct ReduceFlat;
+
+impl Algorithm for ReduceFlat {
+    const COLLECTIVE: Collective = Collective::Reduce;
+    const NAME: &'static str = "flat";
+    const SUMMARY: &'static str = "the root combines the slots of all ranks";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4";
+
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        composed::reduce(fabric, plan, Flat).await;
+    }
+}

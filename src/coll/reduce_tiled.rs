@@ -1,0 +1,29 @@
+//! Reduce, tiled: the work of combining is shared by all ranks.
+//!
+//! Source: Li, Hoefler, Hu, Snir 2014, §4.3 (tiled reduce).
+//!
+//! 1. Every rank copies its operand into its slot, but for its own part.
+//! 2. Rank k combines part k of all slots, in rank order, into its slot.
+//! 3. The root copies all parts.
+//!
+//! p = 5: part k of `0…4 → k`, then `k → root`.
+//! Cost: copy in + m/p·(p − 1) combined per rank + copy out of m by the root.
+//! Flags: Up by all, read by all; Down by all, read by the root.
+use super::phase::{composed, Tiled};
+use super::{Algorithm, Knob, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct ReduceTiled;
+
+impl Algorithm for ReduceTiled {
+    const COLLECTIVE: Collective = Collective::Reduce;
+    const NAME: &'static str = "tiled";
+    const SUMMARY: &'static str = "every rank combines its part of all operands; the root collects the parts";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4.3";
+    const KNOBS: &'static [Knob] = &[Knob::Tile];
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        composed::reduce(fabric, plan, Tiled { tile: plan.tile }).await;
+    }
+}

@@ -1,0 +1,85 @@
+//! The one table of algorithms. Environment values, documentation, tests and the choice iterate over it.
+
+use super::{Algorithm, Extent, Knob, Plan};
+use crate::fabric::{checked, shm, simulated, Fabric};
+use crate::types::{Bytes, Collective};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// A call that is under way; it owns or borrows all that it needs.
+pub type Running<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// One algorithm: what it is, and its one source as entry points on every fabric.
+pub struct Row {
+    /// What it computes.
+    pub collective: Collective,
+    /// Its name in the environment.
+    pub name: &'static str,
+    /// One sentence for people.
+    pub summary: &'static str,
+    /// Paper and section.
+    pub source: &'static str,
+    /// What users may set.
+    pub knobs: &'static [Knob],
+    /// Scratch memory of a call.
+    pub scratch: fn(&Plan, &Extent) -> Bytes,
+    /// On shared memory, until it is done.
+    pub run: fn(&shm::Call<'_>, &Plan) -> Result<(), shm::Fault>,
+    /// On shared memory, to be polled.
+    pub start: fn(Arc<shm::Call<'static>>, Plan) -> Running<'static>,
+    /// Under the checking scheduler.
+    pub scheduled: for<'a> fn(&'a checked::Rank, &'a Plan) -> Running<'a>,
+    /// In the simulator.
+    pub simulated: for<'a> fn(&'a simulated::Rank, &'a Plan) -> Running<'a>,
+}
+
+const fn row<A: Algorithm>() -> Row {
+    Row {
+        collective: A::COLLECTIVE,
+        name: A::NAME,
+        summary: A::SUMMARY,
+        source: A::SOURCE,
+        knobs: A::KNOBS,
+        scratch: A::scratch,
+        run: |call, plan| call.drive(A::run(call, plan)),
+        start: |call, plan| Box::pin(async move { A::run(&*call, &plan).await }),
+        scheduled: boxed::<A, checked::Rank>,
+        simulated: boxed::<A, simulated::Rank>,
+    }
+}
+
+fn boxed<'a, A: Algorithm, F: Fabric>(fabric: &'a F, plan: &'a Plan) -> Running<'a> {
+    Box::pin(A::run(fabric, plan))
+}
+
+/// All algorithms. The first row of a collective is its fallback.
+pub static REGISTRY: &[Row] = &[
+    row::<super::allreduce_flat::AllreduceFlat>(),
+    row::<super::allreduce_tree::AllreduceTree>(),
+    row::<super::allreduce_tiled::AllreduceTiled>(),
+    row::<super::bcast_flat::BcastFlat>(),
+    row::<super::bcast_tree::BcastTree>(),
+    row::<super::bcast_tiled::BcastTiled>(),
+    row::<super::reduce_flat::ReduceFlat>(),
+    row::<super::reduce_tree::ReduceTree>(),
+    row::<super::reduce_tiled::ReduceTiled>(),
+    row::<super::allgather_flat::AllgatherFlat>(),
+    row::<super::allgather_tree::AllgatherTree>(),
+    row::<super::allgather_tiled::AllgatherTiled>(),
+    row::<super::barrier_flat::BarrierFlat>(),
+    row::<super::barrier_tree::BarrierTree>(),
+    row::<super::scatter_flat::ScatterFlat>(),
+    row::<super::scatter_tree::ScatterTree>(),
+    row::<super::scatter_tiled::ScatterTiled>(),
+];
+
+/// The rows of a collective, with their indices in [`REGISTRY`].
+pub fn rows_of(collective: Collective) -> impl Iterator<Item = (usize, &'static Row)> {
+    REGISTRY.iter().enumerate().filter(move |(_, row)| row.collective == collective)
+}
+
+/// The row of that name.
+pub fn find(collective: Collective, name: &str) -> Option<usize> {
+    rows_of(collective).find(|(_, row)| row.name == name).map(|(index, _)| index)
+}

@@ -1,0 +1,28 @@
+//! Scatter, flat: one stage.
+//!
+//! Source: Li, Hoefler, Hu, Snir 2014, §4 (one-stage scatter).
+//!
+//! 1. The root copies a piece of every block into one slot.
+//! 2. Every rank copies its own out.
+//!
+//! p = 5: `0→1 0→2 0→3 0→4`.
+//! Cost: copy in of all blocks, then concurrent reads.
+//! Flags: Down by the root, read by all.
+use super::phase::{composed, Flat};
+use super::{Algorithm, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct ScatterFlat;
+
+impl Algorithm for ScatterFlat {
+    const COLLECTIVE: Collective = Collective::Scatter;
+    const NAME: &'static str = "flat";
+    const SUMMARY: &'static str = "every rank reads its block in the root's slot";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4";
+
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        composed::scatter(fabric, plan, Flat).await;
+    }
+}

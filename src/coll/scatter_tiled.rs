@@ -1,0 +1,28 @@
+//! Scatter, tiled: one slot per tile and receiver.
+//!
+//! Source: Tu, Fan, Zhan, Zhao 2009, §3 (data tiling).
+//!
+//! 1. The root copies a tile of the next receiver's block into the ring while
+//! 2. earlier receivers copy theirs out.
+//!
+//! p = 5: `0→1 0→2 0→3 0→4`, once per tile.
+//! Cost: copy in of all blocks + one tile.
+//! Flags: Down by the root, read by the receiver of the tile.
+use super::phase::{composed, Tiled};
+use super::{Algorithm, Knob, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct ScatterTiled;
+
+impl Algorithm for ScatterTiled {
+    const COLLECTIVE: Collective = Collective::Scatter;
+    const NAME: &'static str = "tiled";
+    const SUMMARY: &'static str = "every rank reads its block tile by tile, while the root writes the next";
+    const SOURCE: &'static str = "Tu et al. 2009, section 3";
+    const KNOBS: &'static [Knob] = &[Knob::Tile];
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        composed::scatter(fabric, plan, Tiled { tile: plan.tile }).await;
+    }
+}

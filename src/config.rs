@@ -1,0 +1,191 @@
+//! The configuration: one table of environment variables, which parses them and prints their documentation.
+//!
+//! All ranks run with the configuration of rank 0: it broadcasts its [`RawEnvironment`], the others compare theirs
+//! ([`RawEnvironment::differs_from`]) and parse what they received. Parsing never fails: a wrong value is one
+//! [`Complaint`], and the default holds.
+
+#![forbid(unsafe_code)]
+
+use crate::types::{Bytes, Collective};
+use std::path::PathBuf;
+use std::time::Duration;
+
+mod documentation;
+mod environment;
+mod nodes;
+mod options;
+mod selection;
+mod value;
+
+pub use documentation::{documentation, plain_documentation};
+pub use environment::RawEnvironment;
+pub use nodes::NodeOrder;
+pub use options::{Complaint, OPTIONS, Opt, Takes};
+pub use selection::{Forced, Pick, Selection};
+
+/// What the user asked for, the same on all ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Everything is left to the native library.
+    pub is_disabled: bool,
+    /// One line at start says what huddle found and does.
+    pub is_verbose: bool,
+    /// The `PMPI_X` names are served like `MPI_X`.
+    pub serves_pmpi: bool,
+    /// Where the report goes at `MPI_Finalize`.
+    pub report: Option<PathBuf>,
+    /// A wait that takes longer is diagnosed; never, where `None`.
+    pub stall: Option<Duration>,
+    /// Sizes of the virtual nodes into which a node is cut; empty for the real nodes. See [`Config::virtual_nodes`].
+    pub node_ranks: Vec<u32>,
+    /// How ranks are dealt to virtual nodes.
+    pub node_order: NodeOrder,
+    /// The context of a communicator is built by its blocking collective of this ordinal; at least 1.
+    pub warmup: u32,
+    /// Slots in each rank's ring; a power of two.
+    pub slots: usize,
+    /// Length of a slot's cell; a multiple of a cache line.
+    pub slot_bytes: Bytes,
+    /// Communicators of huddle's own between nodes, at most.
+    pub bridges: u32,
+    /// The machine to believe in: a synthetic description for hwloc.
+    pub topology: Option<String>,
+    /// By [`Collective`], what the user forced.
+    selections: [Selection; Collective::ALL.len()],
+}
+
+impl Default for Config {
+    /// What holds without any variable. The texts in [`OPTIONS`] say the same; a test compares them.
+    fn default() -> Self {
+        Self {
+            is_disabled: false,
+            is_verbose: false,
+            serves_pmpi: true,
+            report: None,
+            stall: Some(Duration::from_secs(60)),
+            node_ranks: Vec::new(),
+            node_order: NodeOrder::Block,
+            warmup: 3,
+            slots: 32,
+            slot_bytes: Bytes(8 << 10),
+            bridges: 64,
+            topology: None,
+            selections: Default::default(),
+        }
+    }
+}
+
+impl Config {
+    /// From the variables of rank 0. Every wrong value and every unknown name is one complaint, for one rank to print.
+    pub fn parse(raw: &RawEnvironment) -> (Self, Vec<Complaint>) {
+        let mut config = Self::default();
+        let mut complaints = Vec::new();
+        for (name, value) in raw.variables() {
+            complaints.extend(options::apply(&mut config, name, value).err());
+        }
+        (config, complaints)
+    }
+
+    /// What the user wants for a collective.
+    #[inline]
+    pub fn selection(&self, collective: Collective) -> &Selection {
+        &self.selections[collective as usize]
+    }
+
+    /// By rank of a node that has `ranks` ranks, the virtual node it belongs to; `None` where nodes are not cut.
+    pub fn virtual_nodes(&self, ranks: usize) -> Option<Vec<u32>> {
+        (!self.node_ranks.is_empty()).then(|| nodes::deal(&self.node_ranks, self.node_order, ranks))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(variables: &[(&str, &str)]) -> (Config, Vec<String>) {
+        let (config, complaints) = Config::parse(&RawEnvironment::new(variables.iter().copied()));
+        (config, complaints.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn nothing_set_is_the_default() {
+        assert_eq!(parse(&[]), (Config::default(), vec![]));
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let (config, complaints) = parse(&[
+            ("HUDDLE_DISABLE", "1"),
+            ("HUDDLE_VERBOSE", "1"),
+            ("HUDDLE_PMPI", "0"),
+            ("HUDDLE_REPORT", "out/report.json"),
+            ("HUDDLE_STALL_SECONDS", "0"),
+            ("HUDDLE_NODE_RANKS", "3,1"),
+            ("HUDDLE_NODE_ORDER", "cyclic"),
+            ("HUDDLE_WARMUP", "1"),
+            ("HUDDLE_SLOTS", "2"),
+            ("HUDDLE_SLOT_BYTES", "64K"),
+            ("HUDDLE_BRIDGES", "0"),
+            ("HUDDLE_TOPOLOGY", "package:2 core:4 pu:1"),
+            ("HUDDLE_SCATTER", "native"),
+        ]);
+        assert_eq!(complaints, [""; 0]);
+        assert!(config.is_disabled && config.is_verbose && !config.serves_pmpi);
+        assert_eq!(config.report, Some(PathBuf::from("out/report.json")));
+        assert_eq!(config.stall, None);
+        assert_eq!(config.node_ranks, [3, 1]);
+        assert_eq!(config.node_order, NodeOrder::Cyclic);
+        assert_eq!((config.warmup, config.slots, config.slot_bytes, config.bridges), (1, 2, Bytes(65536), 0));
+        assert_eq!(config.topology.as_deref(), Some("package:2 core:4 pu:1"));
+        assert_eq!(config.selection(Collective::Scatter).pick(Bytes(8)), Pick::Native);
+        assert_eq!(config.selection(Collective::Reduce).pick(Bytes(8)), Pick::Auto);
+    }
+
+    #[test]
+    fn a_wrong_value_is_one_line_and_the_default_holds() {
+        let wrong = [
+            ("HUDDLE_DISABLE", "yes"),
+            ("HUDDLE_VERBOSE", "2"),
+            ("HUDDLE_STALL_SECONDS", "-1"),
+            ("HUDDLE_NODE_RANKS", "3,0"),
+            ("HUDDLE_NODE_ORDER", "random"),
+            ("HUDDLE_WARMUP", "0"),
+            ("HUDDLE_SLOTS", "3"),
+            ("HUDDLE_SLOTS", "512"),
+            ("HUDDLE_SLOT_BYTES", "1000"),
+            ("HUDDLE_SLOT_BYTES", "512"),
+            ("HUDDLE_SLOT_BYTES", "99999999999999999999G"),
+            ("HUDDLE_BRIDGES", "many"),
+            ("HUDDLE_BCAST", "fastest"),
+        ];
+        for (name, value) in wrong {
+            let (config, complaints) = parse(&[(name, value)]);
+            assert_eq!(config, Config::default(), "{name}={value}");
+            assert_eq!(complaints.len(), 1, "{name}={value}");
+            assert!(complaints[0].starts_with(&format!("{name}={value:?}: ")), "{}", complaints[0]);
+            assert!(complaints[0].contains("valid: ") && complaints[0].contains("; using "), "{}", complaints[0]);
+        }
+        let (_, complaints) = parse(&[("HUDDLE_DISABLE", "yes")]);
+        assert_eq!(complaints, [r#"HUDDLE_DISABLE="yes": valid: 0 or 1; using 0"#]);
+    }
+
+    #[test]
+    fn an_unknown_variable_is_one_line_with_the_closest_name() {
+        let (config, complaints) = parse(&[("HUDDLE_ALREDUCE", "tree")]);
+        assert_eq!(config, Config::default());
+        assert_eq!(complaints, ["HUDDLE_ALREDUCE is not known; did you mean HUDDLE_ALLREDUCE?"]);
+    }
+
+    #[test]
+    fn empty_values_are_as_good_as_unset() {
+        assert_eq!(parse(&[("HUDDLE_WARMUP", " "), ("HUDDLE_ALLREDUCE", "")]), (Config::default(), vec![]));
+    }
+
+    #[test]
+    fn the_defaults_of_the_table_are_the_defaults() {
+        for option in OPTIONS.iter().filter(|option| option.default != options::UNSET) {
+            let (config, complaints) = parse(&[(option.name, option.default)]);
+            assert_eq!((config, complaints), (Config::default(), vec![]), "{}", option.name);
+        }
+    }
+}

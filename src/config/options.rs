@@ -1,0 +1,266 @@
+//! The table of environment variables.
+
+use super::{Config, NodeOrder, Selection, value};
+use crate::types::{Bytes, Collective};
+use std::fmt;
+use std::time::Duration;
+
+/// In place of a default, where there is no value that stands for it.
+pub(super) const UNSET: &str = "unset";
+
+/// Slots that a ring may have.
+const SLOTS: std::ops::RangeInclusive<usize> = 2..=256;
+/// The shortest cell.
+const SHORTEST_CELL: Bytes = Bytes(1 << 10);
+/// The longest cell.
+const LONGEST_CELL: Bytes = Bytes(1 << 30);
+/// Cells are cut at cache lines.
+const CACHE_LINE: usize = 64;
+
+/// One environment variable.
+pub struct Opt {
+    /// The variable.
+    pub name: &'static str,
+    /// Its valid values.
+    pub takes: Takes,
+    /// The value that holds without it, or `unset`.
+    pub default: &'static str,
+    /// What it does, for people.
+    pub meaning: &'static str,
+    /// Stores a value that is not blank, or says what is wrong with it where the valid values do not say enough.
+    parse: fn(&str, &mut Config) -> Result<(), String>,
+}
+
+/// The valid values of a variable, for people.
+pub enum Takes {
+    /// These.
+    Text(&'static str),
+    /// The algorithms of a collective, as the registry has them.
+    Algorithm(Collective),
+}
+
+impl fmt::Display for Takes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Algorithm(collective) => f.write_str(&Selection::syntax(*collective)),
+        }
+    }
+}
+
+/// What is wrong with one variable, in one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    text: String,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// All variables, in the order of their documentation.
+pub static OPTIONS: &[Opt] = &[
+    Opt {
+        name: "HUDDLE_DISABLE",
+        takes: Takes::Text("0 or 1"),
+        default: "0",
+        meaning: "1 leaves every call to the native library.",
+        parse: |text, config| store(value::switch(text), &mut config.is_disabled),
+    },
+    Opt {
+        name: "HUDDLE_VERBOSE",
+        takes: Takes::Text("0 or 1"),
+        default: "0",
+        meaning: "1 prints one line at start: version, MPI, ranks, nodes, and whether huddle is active or why not.",
+        parse: |text, config| store(value::switch(text), &mut config.is_verbose),
+    },
+    Opt {
+        name: "HUDDLE_REPORT",
+        takes: Takes::Text("a file name"),
+        default: UNSET,
+        meaning: "Rank 0 writes a report over all ranks to this file at MPI_Finalize: calls by collective, algorithm, \
+                  size and reason of decline, as JSON.",
+        parse: |text, config| store(Some(Some(text.into())), &mut config.report),
+    },
+    Opt {
+        name: "HUDDLE_STALL_SECONDS",
+        takes: Takes::Text("a number of seconds, 0 for never"),
+        default: "60",
+        meaning: "A rank that waits longer in a collective prints what it waits for.",
+        parse: |text, config| {
+            let seconds = value::number::<u64>(text);
+            store(seconds.map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds))), &mut config.stall)
+        },
+    },
+    selection("HUDDLE_ALLREDUCE", Collective::Allreduce, |text, config| select(text, config, Collective::Allreduce)),
+    selection("HUDDLE_BCAST", Collective::Bcast, |text, config| select(text, config, Collective::Bcast)),
+    selection("HUDDLE_REDUCE", Collective::Reduce, |text, config| select(text, config, Collective::Reduce)),
+    selection("HUDDLE_ALLGATHER", Collective::Allgather, |text, config| select(text, config, Collective::Allgather)),
+    selection("HUDDLE_BARRIER", Collective::Barrier, |text, config| select(text, config, Collective::Barrier)),
+    selection("HUDDLE_SCATTER", Collective::Scatter, |text, config| select(text, config, Collective::Scatter)),
+    Opt {
+        name: "HUDDLE_WARMUP",
+        takes: Takes::Text("a number, at least 1"),
+        default: "3",
+        meaning: "The blocking collective on a communicator from which on huddle serves it; those before are native, so \
+                  that communicators used once or twice cost nothing.",
+        parse: |text, config| store(value::number(text).filter(|ordinal| *ordinal >= 1), &mut config.warmup),
+    },
+    Opt {
+        name: "HUDDLE_SLOTS",
+        takes: Takes::Text("a power of two from 2 to 256"),
+        default: "32",
+        meaning: "Slots in the ring of each rank in shared memory, per communicator.",
+        parse: |text, config| {
+            let slots = value::number::<usize>(text);
+            store(slots.filter(|slots| slots.is_power_of_two() && SLOTS.contains(slots)), &mut config.slots)
+        },
+    },
+    Opt {
+        name: "HUDDLE_SLOT_BYTES",
+        takes: Takes::Text("a size such as 8K or 1M, a multiple of 64 from 1K to 1G"),
+        default: "8K",
+        meaning: "Bytes of data in a slot. An element of a reduction must fit into one.",
+        parse: |text, config| {
+            let fits =
+                |size: &Bytes| (SHORTEST_CELL..=LONGEST_CELL).contains(size) && size.0.is_multiple_of(CACHE_LINE);
+            store(value::size(text).filter(fits), &mut config.slot_bytes)
+        },
+    },
+    Opt {
+        name: "HUDDLE_BRIDGES",
+        takes: Takes::Text("a number"),
+        default: "64",
+        meaning: "MPI communicators that huddle may make for the steps between nodes; communicators beyond are native.",
+        parse: |text, config| store(value::number(text), &mut config.bridges),
+    },
+    Opt {
+        name: "HUDDLE_TOPOLOGY",
+        takes: Takes::Text("a synthetic topology of hwloc such as \"package:2 core:4 pu:1\""),
+        default: UNSET,
+        meaning: "The machine to assume in place of the one found; for tests.",
+        parse: |text, config| store(Some(Some(text.to_owned())), &mut config.topology),
+    },
+    Opt {
+        name: "HUDDLE_NODE_RANKS",
+        takes: Takes::Text("a number of ranks, or several as in 3,1"),
+        default: UNSET,
+        meaning: "Cuts each node into virtual nodes of these sizes, repeated as often as needed; for tests.",
+        parse: |text, config| {
+            let sizes = text.split(',').map(|size| value::number(size.trim()).filter(|size| *size >= 1u32));
+            store(sizes.collect(), &mut config.node_ranks)
+        },
+    },
+    Opt {
+        name: "HUDDLE_NODE_ORDER",
+        takes: Takes::Text("block or cyclic"),
+        default: "block",
+        meaning: "Whether ranks fill virtual nodes one after the other or in turn.",
+        parse: |text, config| {
+            let order = match text {
+                "block" => Some(NodeOrder::Block),
+                "cyclic" => Some(NodeOrder::Cyclic),
+                _ => None,
+            };
+            store(order, &mut config.node_order)
+        },
+    },
+    Opt {
+        name: "HUDDLE_PMPI",
+        takes: Takes::Text("0 or 1"),
+        default: "1",
+        meaning: "0 leaves the PMPI_ names to the native library, so that MPI_X and PMPI_X can be compared in one \
+                  process; Fortran programs may call either. Read by the loader.",
+        parse: |text, config| store(value::switch(text), &mut config.serves_pmpi),
+    },
+];
+
+/// The variable that forces the algorithm of a collective.
+const fn selection(
+    name: &'static str,
+    collective: Collective,
+    parse: fn(&str, &mut Config) -> Result<(), String>,
+) -> Opt {
+    let meaning = "Forces the algorithm, for all sizes or by size in bytes.";
+    Opt { name, takes: Takes::Algorithm(collective), default: "auto", meaning, parse }
+}
+
+fn select(text: &str, config: &mut Config, collective: Collective) -> Result<(), String> {
+    config.selections[collective as usize] = Selection::parse(text, collective)?;
+    Ok(())
+}
+
+fn store<T>(value: Option<T>, to: &mut T) -> Result<(), String> {
+    *to = value.ok_or_else(String::new)?;
+    Ok(())
+}
+
+/// Stores the value of one variable in `config`, which stays as it is where there is a complaint.
+pub(super) fn apply(config: &mut Config, name: &str, value: &str) -> Result<(), Complaint> {
+    let Some(option) = OPTIONS.iter().find(|option| option.name == name) else {
+        let text = format!("{name} is not known; did you mean {}?", closest(name));
+        return Err(Complaint { text });
+    };
+    if value.trim().is_empty() {
+        return Ok(());
+    }
+    (option.parse)(value.trim(), config).map_err(|problem| {
+        let problem = if problem.is_empty() { problem } else { format!("{problem}; ") };
+        Complaint { text: format!("{name}={value:?}: {problem}valid: {}; using {}", option.takes, option.default) }
+    })
+}
+
+/// The variable whose name takes the fewest edits to reach.
+fn closest(name: &str) -> &'static str {
+    OPTIONS.iter().map(|option| option.name).min_by_key(|known| distance(name, known)).unwrap_or_default()
+}
+
+/// Characters to insert, delete or replace (Levenshtein), by rows of the usual table.
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, have) in from.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, want) in to.bytes().enumerate() {
+            let replaced = diagonal + usize::from(have != want);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("abc", "abc"), 0);
+    }
+
+    #[test]
+    fn names_are_unique_and_close_to_themselves() {
+        for option in OPTIONS {
+            assert_eq!(OPTIONS.iter().filter(|other| other.name == option.name).count(), 1);
+            assert_eq!(closest(option.name), option.name);
+        }
+    }
+
+    #[test]
+    fn every_collective_has_its_variable() {
+        for collective in Collective::ALL {
+            let name = format!("HUDDLE_{}", collective.name().to_uppercase());
+            let mut config = Config::default();
+            apply(&mut config, &name, "native").unwrap();
+            for other in Collective::ALL {
+                let is_native = config.selection(other).pick(Bytes(1)) == super::super::Pick::Native;
+                assert_eq!(is_native, other == collective);
+            }
+        }
+    }
+}

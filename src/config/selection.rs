@@ -1,0 +1,210 @@
+//! Which algorithm the user wants for a collective, by size: `tree`, `tree:radix=4`, `<=8K:flat,<=256K:tree,tiled`.
+
+use super::value;
+use crate::coll::{self, Knob, Row};
+use crate::types::{Bytes, Collective};
+
+/// Leave it to huddle.
+const AUTO: &str = "auto";
+/// Leave it to the native library.
+const NATIVE: &str = "native";
+/// What opens an entry that holds up to a size.
+const UP_TO: &str = "<=";
+/// Children per group and level that a tree may have.
+const RADICES: std::ops::RangeInclusive<u32> = 1..=256;
+/// Shorter tiles are refused: a cache line is the least that pays.
+const SHORTEST_TILE: Bytes = Bytes(64);
+
+/// What the user wants for one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// huddle chooses.
+    Auto,
+    /// The native library.
+    Native,
+    /// This algorithm.
+    Row(Forced),
+}
+
+/// An algorithm with the knobs that the user set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forced {
+    /// Index in [`coll::REGISTRY`].
+    pub row: usize,
+    /// [`Knob::Radix`]
+    pub radix: Option<u32>,
+    /// [`Knob::Tile`]
+    pub tile: Option<Bytes>,
+}
+
+/// What the user wants for a collective: picks for sizes up to ascending bounds, [`Pick::Auto`] above the last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    ranges: Vec<(Bytes, Pick)>,
+}
+
+impl Selection {
+    /// The pick for a call of that many bytes, counted as in [`Plan::bytes`](crate::coll::Plan).
+    #[inline]
+    pub fn pick(&self, bytes: Bytes) -> Pick {
+        self.ranges.iter().find(|(up_to, _)| bytes <= *up_to).map_or(Pick::Auto, |(_, pick)| *pick)
+    }
+
+    /// From a user's text, or what is wrong with it.
+    pub(super) fn parse(text: &str, collective: Collective) -> Result<Self, String> {
+        let mut ranges: Vec<(Bytes, Pick)> = Vec::new();
+        for entry in text.split(',').map(str::trim) {
+            let (up_to, rest) = bound(entry)?;
+            match ranges.last() {
+                Some((Bytes(usize::MAX), _)) => return Err(format!("{entry:?} follows an entry for all sizes")),
+                Some((before, _)) if *before >= up_to => {
+                    return Err(format!("{entry:?} does not exceed its predecessor"));
+                }
+                _ => ranges.push((up_to, pick(rest, collective)?)),
+            }
+        }
+        // Huddle chooses above the last bound anyway: two ways to say the same are equal.
+        ranges.pop_if(|range| *range == (Bytes(usize::MAX), Pick::Auto));
+        Ok(Self { ranges })
+    }
+
+    /// What a user may write, for people.
+    pub(super) fn syntax(collective: Collective) -> String {
+        let names = [AUTO.to_owned(), NATIVE.to_owned()].into_iter();
+        let names: Vec<_> = names.chain(coll::rows_of(collective).map(|(_, row)| syntax_of(row))).collect();
+        format!(
+            "{}; by size as in {UP_TO}8K:{},{NATIVE}",
+            names.join(", "),
+            names[2..].first().map_or(AUTO, |name| name)
+        )
+    }
+}
+
+/// A row's name with its knobs.
+pub(super) fn syntax_of(row: &Row) -> String {
+    let knobs: String = row.knobs.iter().map(|knob| format!("[:{}={}]", knob.name(), knob_takes(*knob))).collect();
+    format!("{}{knobs}", row.name)
+}
+
+fn knob_takes(knob: Knob) -> &'static str {
+    match knob {
+        Knob::Radix => "N",
+        Knob::Tile => "SIZE",
+    }
+}
+
+/// Splits `<=SIZE:rest`; entries without a bound hold for all sizes.
+fn bound(entry: &str) -> Result<(Bytes, &str), String> {
+    let Some(bounded) = entry.strip_prefix(UP_TO) else { return Ok((Bytes(usize::MAX), entry)) };
+    let Some((size, rest)) = bounded.split_once(':') else {
+        return Err(format!("{entry:?} has no algorithm after its size"));
+    };
+    match value::size(size.trim()) {
+        Some(up_to) if up_to < Bytes(usize::MAX) => Ok((up_to, rest)),
+        _ => Err(format!("{size:?} is not a size such as 512, 8K or 1M")),
+    }
+}
+
+/// `name` or `name:knob=value:…`
+fn pick(text: &str, collective: Collective) -> Result<Pick, String> {
+    let mut parts = text.split(':').map(str::trim);
+    let name = parts.next().unwrap_or_default();
+    let pick = match name {
+        AUTO => Pick::Auto,
+        NATIVE => Pick::Native,
+        _ => match coll::find(collective, name) {
+            Some(row) => Pick::Row(Forced { row, radix: None, tile: None }),
+            None => return Err(format!("no algorithm {name:?}")),
+        },
+    };
+    parts.try_fold(pick, |pick, setting| match pick {
+        Pick::Row(forced) => turn(forced, setting).map(Pick::Row),
+        Pick::Auto | Pick::Native => Err(format!("{name:?} takes no {setting:?}")),
+    })
+}
+
+/// The algorithm with one more knob set.
+fn turn(forced: Forced, setting: &str) -> Result<Forced, String> {
+    let row = &coll::REGISTRY[forced.row];
+    let (name, text) = setting.split_once('=').unwrap_or((setting, ""));
+    let Some(knob) = row.knobs.iter().find(|knob| knob.name() == name) else {
+        return Err(format!("{:?} takes no {setting:?}", row.name));
+    };
+    match knob {
+        Knob::Radix => match value::number(text).filter(|radix| RADICES.contains(radix)) {
+            Some(radix) => Ok(Forced { radix: Some(radix), ..forced }),
+            None => Err(format!("a radix is from {} to {}, not {text:?}", RADICES.start(), RADICES.end())),
+        },
+        Knob::Tile => match value::size(text).filter(|tile| *tile >= SHORTEST_TILE) {
+            Some(tile) => Ok(Forced { tile: Some(tile), ..forced }),
+            None => Err(format!("a tile is a size of at least {}, not {text:?}", SHORTEST_TILE.0)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLLECTIVE: Collective = Collective::Allreduce;
+
+    fn row(name: &str, radix: Option<u32>, tile: Option<Bytes>) -> Pick {
+        Pick::Row(Forced { row: coll::find(COLLECTIVE, name).unwrap(), radix, tile })
+    }
+
+    fn parse(text: &str) -> Selection {
+        Selection::parse(text, COLLECTIVE).unwrap()
+    }
+
+    #[test]
+    fn one_name_holds_for_all_sizes() {
+        assert_eq!(parse("flat").pick(Bytes(usize::MAX)), row("flat", None, None));
+        assert_eq!(parse("tree:radix=4").pick(Bytes(1)), row("tree", Some(4), None));
+        assert_eq!(parse("tiled:tile=4K").pick(Bytes(1)), row("tiled", None, Some(Bytes(4096))));
+        assert_eq!(parse("native").pick(Bytes(1)), Pick::Native);
+        assert_eq!(parse("auto").pick(Bytes(1)), Pick::Auto);
+    }
+
+    #[test]
+    fn ranges_hold_up_to_their_bounds() {
+        let selection = parse("<=8K:flat, <=256K:tree:radix=4 ,tiled");
+        assert_eq!(selection.pick(Bytes(8192)), row("flat", None, None));
+        assert_eq!(selection.pick(Bytes(8193)), row("tree", Some(4), None));
+        assert_eq!(selection.pick(Bytes(256 << 10)), row("tree", Some(4), None));
+        assert_eq!(selection.pick(Bytes((256 << 10) + 1)), row("tiled", None, None));
+    }
+
+    #[test]
+    fn above_the_last_bound_huddle_chooses() {
+        assert_eq!(parse("<=8K:native").pick(Bytes(8193)), Pick::Auto);
+        assert_eq!(Selection::default().pick(Bytes(0)), Pick::Auto);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let mistakes = [
+            ("", r#"no algorithm """#),
+            ("trea", r#"no algorithm "trea""#),
+            ("flat,tree", r#""tree" follows an entry for all sizes"#),
+            ("<=8K:flat,<=8K:tree", r#""<=8K:tree" does not exceed its predecessor"#),
+            ("<=8K", r#""<=8K" has no algorithm after its size"#),
+            ("<=8X:flat", r#""8X" is not a size such as 512, 8K or 1M"#),
+            ("flat:radix=4", r#""flat" takes no "radix=4""#),
+            ("native:radix=4", r#""native" takes no "radix=4""#),
+            ("tree:radix", r#"a radix is from 1 to 256, not """#),
+            ("tree:radix=0", r#"a radix is from 1 to 256, not "0""#),
+            ("tiled:tile=8", r#"a tile is a size of at least 64, not "8""#),
+        ];
+        for (text, mistake) in mistakes {
+            assert_eq!(Selection::parse(text, COLLECTIVE).unwrap_err(), mistake);
+        }
+    }
+
+    #[test]
+    fn every_row_can_be_forced() {
+        for (index, row) in coll::REGISTRY.iter().enumerate() {
+            let pick = Selection::parse(row.name, row.collective).unwrap().pick(Bytes(1));
+            assert_eq!(pick, Pick::Row(Forced { row: index, radix: None, tile: None }));
+        }
+    }
+}

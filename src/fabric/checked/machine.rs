@@ -1,0 +1,332 @@
+//! The machine that all ranks of a program share: who may go on, and what each operation does and breaks.
+
+use super::bridge::Rendezvous;
+use super::clocks::{Clocks, History, Stamp};
+use super::memory::{Buffers, Memory};
+use super::mutation::Mutator;
+use super::operation::Operation;
+use super::operator::Operator;
+use super::slots::Slot;
+use super::violation::{Fault, Violation};
+use crate::fabric::Line;
+use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
+
+/// What the machine knows of one rank.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) node: usize,
+    pub(super) node_rank: NodeRank,
+    pub(super) epoch: Epoch,
+    pub(super) operator: Option<Operator>,
+    pub(super) memory: Memory,
+    pub(super) ring: Vec<Slot>,
+    released: History,
+    /// When it entered each call.
+    entered: Vec<(Epoch, Stamp)>,
+    /// What it has asked for and not got yet, in order.
+    queue: Vec<Operation>,
+    /// Whether it waits for something that has not happened.
+    is_blocked: bool,
+    is_done: bool,
+}
+
+/// See the module. Ranks are indices by `CommRank`.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) members: Vec<Member>,
+    /// By node, its ranks in order.
+    pub(super) nodes: Vec<Vec<usize>>,
+    pub(super) clocks: Clocks,
+    pub(super) bridge: Rendezvous,
+    /// Buffers for the operands and the result of the operation at hand.
+    pub(super) spare: [Vec<u8>; 3],
+    mutator: Mutator,
+    ready: Vec<usize>,
+    violation: Option<Violation>,
+    operations: u64,
+}
+
+impl Machine {
+    pub(super) fn new(nodes: Vec<Vec<usize>>, slots: usize, cell: Bytes, mutator: Mutator) -> Self {
+        let size = nodes.iter().map(Vec::len).sum();
+        let mut places = vec![(0, 0); size];
+        for (node, ranks) in nodes.iter().enumerate() {
+            ranks.iter().enumerate().for_each(|(at, rank)| places[*rank] = (node, at));
+        }
+        let member = |(node, at): (usize, usize)| Member {
+            node,
+            node_rank: NodeRank(at as u32),
+            epoch: Epoch(0),
+            operator: None,
+            memory: Memory::default(),
+            ring: vec![Slot::new(cell); slots],
+            released: History::default(),
+            entered: Vec::new(),
+            queue: Vec::new(),
+            is_blocked: false,
+            is_done: false,
+        };
+        Self {
+            members: places.into_iter().map(member).collect(),
+            bridge: Rendezvous::new(nodes.len()),
+            nodes,
+            clocks: Clocks::new(size),
+            spare: Default::default(),
+            mutator,
+            ready: Vec::new(),
+            violation: None,
+            operations: 0,
+        }
+    }
+
+    /// Operations that took effect.
+    pub(super) fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// How often the mutation changed something.
+    pub(super) fn mutated(&self) -> u64 {
+        self.mutator.hits()
+    }
+
+    /// The ranks that can go on, each once. Who takes one out and polls it finds it back there if it still can.
+    pub(super) fn ready(&mut self) -> Result<&mut Vec<usize>, Violation> {
+        match self.violation.take() {
+            Some(violation) => Err(violation),
+            None => Ok(&mut self.ready),
+        }
+    }
+
+    /// `me` enters a call.
+    pub(super) fn begin(&mut self, me: usize, epoch: Epoch, operator: Option<Operator>, buffers: Buffers) {
+        let stamp = self.clocks.stamp(me);
+        let member = &mut self.members[me];
+        member.epoch = epoch;
+        member.operator = operator;
+        member.memory = Memory::new(buffers);
+        member.entered.push((epoch, stamp));
+        self.ready.push(me);
+    }
+
+    /// `me` leaves its call; it releases all of it.
+    pub(super) fn end(&mut self, me: usize) {
+        let epoch = self.members[me].epoch;
+        if let Err(fault) = self.release(me, Ticket::last_of(epoch)) {
+            self.accuse(me, "driver's release".into(), fault);
+        }
+    }
+
+    /// `me` has left its last call.
+    pub(super) fn finish(&mut self, me: usize) {
+        self.members[me].is_done = true;
+    }
+
+    /// A rank that had not certainly entered call `epoch` by now, as far as `me` can know.
+    pub(super) fn not_entered(&self, me: usize, epoch: Epoch) -> Option<CommRank> {
+        let has_entered = |rank: usize| {
+            let entries = &self.members[rank].entered;
+            entries.iter().any(|(call, stamp)| *call == epoch && self.clocks.knows(me, rank, *stamp))
+        };
+        (0..self.members.len()).find(|rank| !has_entered(*rank)).map(|rank| CommRank(rank as u32))
+    }
+
+    /// Records that `me` broke a rule; the first counts.
+    pub(super) fn accuse(&mut self, me: usize, operation: String, fault: Fault) {
+        let (rank, epoch) = (CommRank(me as u32), self.members[me].epoch);
+        self.violation.get_or_insert(Violation { rank, epoch, operation, fault });
+    }
+
+    /// Nobody can go on.
+    pub(super) fn deadlock(&self) -> Violation {
+        let waiting = self.members.iter().enumerate().filter(|(_, member)| !member.is_done);
+        let waiting: Vec<(usize, String)> = waiting
+            .map(|(rank, member)| {
+                let what = member.queue.first().map_or("nothing".into(), Operation::to_string);
+                let (node, at) = (member.node, member.node_rank.0);
+                (rank, format!("rank {rank} (node {node}, rank {at}), call {}: {what}", member.epoch.0))
+            })
+            .collect();
+        let first = waiting.first().map_or(0, |(rank, _)| *rank);
+        Violation {
+            rank: CommRank(first as u32),
+            epoch: self.members[first].epoch,
+            operation: self.members[first].queue.first().map(Operation::to_string).unwrap_or_default(),
+            fault: Fault::Deadlock { waiting: waiting.into_iter().map(|(_, line)| line).collect() },
+        }
+    }
+
+    /// Takes `operation` of `me` to be performed when its turn comes.
+    ///
+    /// # Panics
+    /// If it has not got what it asked for before: a rank does one thing at a time.
+    pub(super) fn submit(&mut self, me: usize, operation: Operation) {
+        assert!(self.members[me].queue.is_empty(), "a rank awaits one operation at a time");
+        let mut queue = std::mem::take(&mut self.members[me].queue);
+        if let Some(ticket) = self.mutator.apply(me, operation, &mut queue) {
+            self.slot_mut(me, ticket).claimed = Some(ticket);
+        }
+        self.members[me].queue = queue;
+        self.settle(me);
+    }
+
+    /// Performs the next part of what `me` asked for; true when it has got all of it.
+    pub(super) fn perform(&mut self, me: usize) -> bool {
+        let Some(operation) = self.members[me].queue.first().copied() else { return true };
+        self.operations += 1;
+        match self.effect(me, operation) {
+            Ok(true) => {
+                self.members[me].queue.remove(0);
+            }
+            Ok(false) => {}
+            Err(fault) => {
+                self.accuse(me, operation.to_string(), fault);
+                return false;
+            }
+        }
+        if self.members[me].queue.is_empty() {
+            return true;
+        }
+        self.settle(me);
+        false
+    }
+
+    /// Puts `me` among the ready or the blocked.
+    fn settle(&mut self, me: usize) {
+        let is_enabled = self.members[me].queue.first().is_none_or(|operation| self.is_enabled(me, *operation));
+        self.members[me].is_blocked = !is_enabled;
+        if is_enabled {
+            self.ready.push(me);
+        }
+    }
+
+    /// Looks again at the blocked ranks of a node.
+    fn wake(&mut self, node: usize) {
+        for at in 0..self.nodes[node].len() {
+            let rank = self.nodes[node][at];
+            if self.members[rank].is_blocked {
+                self.settle(rank);
+            }
+        }
+    }
+
+    /// Whether the operation can take effect now; once it can, it can for ever.
+    fn is_enabled(&self, me: usize, operation: Operation) -> bool {
+        let member = &self.members[me];
+        match operation {
+            Operation::Claim(ticket) => match self.slot(me, ticket).written {
+                // Where it holds the slot up itself, it must not hide among the blocked.
+                Some(held) if self.has_released(me, held) => self.peers(me).all(|peer| self.has_released(peer, held)),
+                _ => true,
+            },
+            Operation::Wait(rank, line, ticket) => match self.nodes[member.node].get(rank.index()) {
+                Some(owner) => self.slot(*owner, ticket).flags[line as usize].reached(ticket),
+                None => true,
+            },
+            Operation::Bridge(_) => self.bridge.is_enabled(member.node),
+            _ => true,
+        }
+    }
+
+    /// False where more has to happen before it is done.
+    fn effect(&mut self, me: usize, operation: Operation) -> Result<bool, Fault> {
+        match operation {
+            Operation::Claim(ticket) => self.claim(me, ticket)?,
+            Operation::Release(ticket) => {
+                self.check_epoch(me, ticket)?;
+                self.release(me, ticket)?;
+            }
+            Operation::Publish(line, ticket) => self.publish(me, line, ticket)?,
+            Operation::Wait(rank, line, ticket) => self.wait(me, rank, line, ticket)?,
+            Operation::Copy { to, from, n } => self.copy(me, to, from, n)?,
+            Operation::Reduce { to, left, right, n } => self.reduce(me, to, left, right, n)?,
+            Operation::Bridge(step) => {
+                let is_done = self.take_step(me, step)?;
+                (0..self.nodes.len()).for_each(|node| self.wake(node));
+                return Ok(is_done);
+            }
+        }
+        Ok(true)
+    }
+
+    fn claim(&mut self, me: usize, ticket: Ticket) -> Result<(), Fault> {
+        self.check_epoch(me, ticket)?;
+        let slot = self.slot(me, ticket);
+        if let Some(before) = slot.claimed.filter(|before| *before > ticket) {
+            return Err(Fault::OutOfOrder { before });
+        }
+        if let Some(held) = slot.written {
+            for at in 0..self.nodes[self.members[me].node].len() {
+                let peer = self.nodes[self.members[me].node][at];
+                if peer == me {
+                    continue;
+                }
+                if !self.has_released(me, held) {
+                    return Err(Fault::Lookahead { held });
+                }
+                let snapshot = self.members[peer].released.first_reaching(held);
+                self.clocks.join(me, snapshot.expect("a claim takes effect when all peers have released"));
+            }
+        }
+        self.slot_mut(me, ticket).claimed = Some(ticket);
+        Ok(())
+    }
+
+    fn release(&mut self, me: usize, ticket: Ticket) -> Result<(), Fault> {
+        if let Some(before) = self.members[me].released.latest().filter(|before| *before >= ticket) {
+            return Err(Fault::OutOfOrder { before });
+        }
+        let snapshot = self.clocks.announce(me);
+        self.members[me].released.push(ticket, snapshot);
+        self.wake(self.members[me].node);
+        Ok(())
+    }
+
+    fn publish(&mut self, me: usize, line: Line, ticket: Ticket) -> Result<(), Fault> {
+        self.check_epoch(me, ticket)?;
+        let before = self.slot(me, ticket).flags[line as usize].latest();
+        if let Some(before) = before.filter(|before| *before >= ticket) {
+            return Err(Fault::OutOfOrder { before });
+        }
+        let snapshot = self.clocks.announce(me);
+        self.slot_mut(me, ticket).flags[line as usize].push(ticket, snapshot);
+        self.wake(self.members[me].node);
+        Ok(())
+    }
+
+    fn wait(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<(), Fault> {
+        self.check_epoch(me, ticket)?;
+        let owner = self.peer(me, rank)?;
+        let snapshot = self.slot(owner, ticket).flags[line as usize].first_reaching(ticket);
+        self.clocks.join(me, snapshot.expect("a wait takes effect when its flag is up"));
+        Ok(())
+    }
+
+    /// The index of a rank of the same node.
+    pub(super) fn peer(&self, me: usize, rank: NodeRank) -> Result<usize, Fault> {
+        self.nodes[self.members[me].node].get(rank.index()).copied().ok_or(Fault::NoSuchRank(rank))
+    }
+
+    /// Whether `me` has promised not to read slots of `ticket`.
+    pub(super) fn has_released(&self, me: usize, ticket: Ticket) -> bool {
+        self.members[me].released.reached(ticket)
+    }
+
+    pub(super) fn check_epoch(&self, me: usize, ticket: Ticket) -> Result<(), Fault> {
+        if ticket.epoch() == self.members[me].epoch { Ok(()) } else { Err(Fault::WrongEpoch(ticket)) }
+    }
+
+    fn peers(&self, me: usize) -> impl Iterator<Item = usize> + '_ {
+        self.nodes[self.members[me].node].iter().copied().filter(move |peer| *peer != me)
+    }
+
+    pub(super) fn slot(&self, owner: usize, ticket: Ticket) -> &Slot {
+        let ring = &self.members[owner].ring;
+        &ring[ticket.position(ring.len())]
+    }
+
+    pub(super) fn slot_mut(&mut self, owner: usize, ticket: Ticket) -> &mut Slot {
+        let ring = &mut self.members[owner].ring;
+        let position = ticket.position(ring.len());
+        &mut ring[position]
+    }
+}

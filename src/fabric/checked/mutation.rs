@@ -1,0 +1,250 @@
+//! Deliberate mistakes, made in the operations of correct algorithms, to show that the machine finds them.
+
+use super::operation::Operation;
+use crate::fabric::{Line, Place, Span};
+use crate::types::{Bytes, CommRank, NodeRank, Ticket};
+
+/// A class of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Claims.
+    Claim,
+    /// Releases within calls.
+    Release,
+    /// Publications.
+    Publish,
+    /// Waits for a line.
+    Wait(Line),
+    /// Copies into a slot.
+    CopyIn,
+    /// Copies from a slot to the rank's own memory.
+    CopyOut,
+    /// Reductions.
+    Reduce,
+    /// Steps between nodes.
+    Bridge,
+}
+
+/// What is done to an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is left out.
+    Drop(Kind),
+    /// It is performed after the operation that follows it.
+    Postpone(Kind),
+    /// Its ticket is released before it, and no longer after it.
+    ReleaseBefore(Kind),
+    /// A claim does not wait, but permits to write.
+    ClaimAtOnce,
+    /// A wait looks at the other line.
+    OtherLine,
+    /// A wait is for the ticket before.
+    EarlierTicket,
+    /// All operations use the ticket before, as if one had not been drawn.
+    MissingTicket,
+    /// The operands of a reduction change places.
+    SwapOperands,
+    /// A copy ends one byte early.
+    ShortCopy,
+    /// A copy goes to or from the payload in place of the cell.
+    PayloadForCell,
+    /// A copy goes to the slot of the next rank.
+    OthersSlot,
+}
+
+/// A change, and which operations suffer it.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutation {
+    /// What is done.
+    pub change: Change,
+    /// To whose operations; to everyone's where it is `None`.
+    pub rank: Option<CommRank>,
+    /// To the first operation that it fits and to every `period`th from there; at least 1.
+    pub period: usize,
+}
+
+/// Applies a mutation to the operations of all ranks.
+#[derive(Debug)]
+pub(super) struct Mutator {
+    mutation: Option<Mutation>,
+    ranks: Vec<Progress>,
+    hits: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    fitting: usize,
+    postponed: Option<Operation>,
+    released: Option<Ticket>,
+}
+
+impl Mutator {
+    pub(super) fn new(mutation: Option<Mutation>, ranks: usize) -> Self {
+        Self { mutation, ranks: vec![Progress::default(); ranks], hits: 0 }
+    }
+
+    /// Operations changed so far.
+    pub(super) fn hits(&self) -> u64 {
+        self.hits
+    }
+
+    /// Appends to `queue` what `me` does in place of `operation`. The ticket returned counts as claimed at once.
+    pub(super) fn apply(&mut self, me: usize, operation: Operation, queue: &mut Vec<Operation>) -> Option<Ticket> {
+        let Some(mutation) = self.mutation else {
+            queue.push(operation);
+            return None;
+        };
+        let progress = &mut self.ranks[me];
+        let postponed = progress.postponed.take();
+        let mut claimed = None;
+        if mutation.concerns(me) && mutation.change.fits(&operation) {
+            progress.fitting += 1;
+            if (progress.fitting - 1).is_multiple_of(mutation.period) {
+                self.hits += 1;
+                claimed = progress.change(mutation.change, operation, queue);
+            } else {
+                queue.push(operation);
+            }
+        } else if !matches!(operation, Operation::Release(ticket) if progress.released == Some(ticket)) {
+            queue.push(operation);
+        }
+        queue.extend(postponed);
+        claimed
+    }
+}
+
+impl Mutation {
+    fn concerns(&self, rank: usize) -> bool {
+        self.rank.is_none_or(|concerned| concerned.index() == rank)
+    }
+}
+
+impl Progress {
+    fn change(&mut self, change: Change, operation: Operation, queue: &mut Vec<Operation>) -> Option<Ticket> {
+        match (change, operation) {
+            (Change::Drop(_), _) => {}
+            (Change::Postpone(_), _) => self.postponed = Some(operation),
+            (Change::ReleaseBefore(_), _) => {
+                let ticket = ticket_of(&operation).filter(|ticket| self.released < Some(*ticket));
+                self.released = ticket.or(self.released);
+                queue.extend(ticket.map(Operation::Release));
+                queue.push(operation);
+            }
+            (Change::ClaimAtOnce, Operation::Claim(ticket)) => return Some(ticket),
+            _ => queue.push(replaced(change, operation)),
+        }
+        None
+    }
+}
+
+impl Change {
+    fn fits(self, operation: &Operation) -> bool {
+        match self {
+            Self::Drop(kind) | Self::Postpone(kind) => kind.has(operation),
+            Self::ReleaseBefore(kind) => kind.has(operation) && ticket_of(operation).is_some(),
+            Self::ClaimAtOnce => Kind::Claim.has(operation),
+            Self::OtherLine => matches!(operation, Operation::Wait(..)),
+            Self::EarlierTicket => matches!(operation, Operation::Wait(_, _, ticket) if ticket.step() > 0),
+            Self::MissingTicket => ticket_of(operation).is_some_and(|ticket| ticket.step() > 0),
+            Self::SwapOperands => Kind::Reduce.has(operation),
+            Self::ShortCopy => matches!(operation, Operation::Copy { .. }),
+            Self::PayloadForCell => {
+                let is_cell = |span: &Span| matches!(span.place, Place::Cell { .. });
+                matches!(operation, Operation::Copy { to, from, .. } if is_cell(to) || is_cell(from))
+            }
+            Self::OthersSlot => Kind::CopyIn.has(operation),
+        }
+    }
+}
+
+impl Kind {
+    fn has(self, operation: &Operation) -> bool {
+        match (self, operation) {
+            (Self::Claim, Operation::Claim(_))
+            | (Self::Release, Operation::Release(_))
+            | (Self::Publish, Operation::Publish(..))
+            | (Self::Reduce, Operation::Reduce { .. })
+            | (Self::Bridge, Operation::Bridge(_)) => true,
+            (Self::Wait(line), Operation::Wait(_, other, _)) => line == *other,
+            (Self::CopyIn, Operation::Copy { to, .. }) => ticket_in(to).is_some(),
+            (Self::CopyOut, Operation::Copy { to, from, .. }) => ticket_in(to).is_none() && ticket_in(from).is_some(),
+            _ => false,
+        }
+    }
+}
+
+fn ticket_in(span: &Span) -> Option<Ticket> {
+    match span.place {
+        Place::Cell { ticket, .. } | Place::Payload { ticket, .. } => Some(ticket),
+        _ => None,
+    }
+}
+
+/// The ticket that an operation is about; of a copy or a reduction, that of what it reads.
+fn ticket_of(operation: &Operation) -> Option<Ticket> {
+    match operation {
+        Operation::Claim(ticket)
+        | Operation::Release(ticket)
+        | Operation::Publish(_, ticket)
+        | Operation::Wait(_, _, ticket) => Some(*ticket),
+        Operation::Copy { to, from, .. } => ticket_in(from).or(ticket_in(to)),
+        Operation::Reduce { left, right, .. } => ticket_in(right).or(ticket_in(left)),
+        Operation::Bridge(_) => None,
+    }
+}
+
+fn replaced(change: Change, operation: Operation) -> Operation {
+    match (change, operation) {
+        (Change::OtherLine, Operation::Wait(rank, line, ticket)) => {
+            let other = if line == Line::Up { Line::Down } else { Line::Up };
+            Operation::Wait(rank, other, ticket)
+        }
+        (Change::SwapOperands, Operation::Reduce { to, left, right, n }) => {
+            Operation::Reduce { to, left: right, right: left, n }
+        }
+        (Change::ShortCopy, Operation::Copy { to, from, n }) => Operation::Copy { to, from, n: n - Bytes(1) },
+        (Change::EarlierTicket | Change::MissingTicket, _) => with_places(operation, |ticket, place| (before(ticket), place)),
+        (Change::PayloadForCell, _) => with_places(operation, |ticket, place| match place {
+            Place::Cell { rank, .. } => (ticket, Place::Payload { rank, line: Line::Up, ticket }),
+            other => (ticket, other),
+        }),
+        (Change::OthersSlot, Operation::Copy { to, from, n }) => {
+            let place = match to.place {
+                Place::Cell { rank, ticket } => Place::Cell { rank: NodeRank(rank.0 ^ 1), ticket },
+                Place::Payload { rank, line, ticket } => Place::Payload { rank: NodeRank(rank.0 ^ 1), line, ticket },
+                own => own,
+            };
+            Operation::Copy { to: Span { place, ..to }, from, n }
+        }
+        _ => operation,
+    }
+}
+
+fn before(ticket: Ticket) -> Ticket {
+    if ticket.step() > 0 { Ticket(ticket.0 - 1) } else { ticket }
+}
+
+/// The operation with every ticket and every slot replaced.
+fn with_places(operation: Operation, change: impl Fn(Ticket, Place) -> (Ticket, Place)) -> Operation {
+    let ticket_only = |ticket| change(ticket, Place::SendBuf).0;
+    let span = |span: Span| {
+        let Some(ticket) = ticket_in(&span) else { return span };
+        let place = match change(ticket, span.place) {
+            (ticket, Place::Cell { rank, .. }) => Place::Cell { rank, ticket },
+            (ticket, Place::Payload { rank, line, .. }) => Place::Payload { rank, line, ticket },
+            (_, own) => own,
+        };
+        Span { place, offset: span.offset }
+    };
+    match operation {
+        Operation::Claim(ticket) => Operation::Claim(ticket_only(ticket)),
+        Operation::Release(ticket) => Operation::Release(ticket_only(ticket)),
+        Operation::Publish(line, ticket) => Operation::Publish(line, ticket_only(ticket)),
+        Operation::Wait(rank, line, ticket) => Operation::Wait(rank, line, ticket_only(ticket)),
+        Operation::Copy { to, from, n } => Operation::Copy { to: span(to), from: span(from), n },
+        Operation::Reduce { to, left, right, n } => {
+            Operation::Reduce { to: span(to), left: span(left), right: span(right), n }
+        }
+        Operation::Bridge(step) => Operation::Bridge(step),
+    }
+}

@@ -1,0 +1,92 @@
+//! What ranks ask of the fabric, as values: to be scheduled, mutated and named in reports.
+
+use crate::fabric::{BridgeStep, Line, Place, Span};
+use crate::types::{Bytes, NodeRank, Ticket};
+use std::fmt;
+
+/// One awaited operation of the fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// [`Fabric::claim`](crate::fabric::Fabric::claim)
+    Claim(Ticket),
+    /// [`Fabric::release`](crate::fabric::Fabric::release)
+    Release(Ticket),
+    /// [`Fabric::publish`](crate::fabric::Fabric::publish)
+    Publish(Line, Ticket),
+    /// [`Fabric::wait`](crate::fabric::Fabric::wait)
+    Wait(NodeRank, Line, Ticket),
+    /// [`Fabric::copy`](crate::fabric::Fabric::copy)
+    Copy {
+        /// Destination.
+        to: Span,
+        /// Source.
+        from: Span,
+        /// Length.
+        n: Bytes,
+    },
+    /// [`Fabric::reduce`](crate::fabric::Fabric::reduce)
+    Reduce {
+        /// Destination.
+        to: Span,
+        /// First operand.
+        left: Span,
+        /// Second operand.
+        right: Span,
+        /// Length.
+        n: Bytes,
+    },
+    /// [`Fabric::bridge`](crate::fabric::Fabric::bridge)
+    Bridge(BridgeStep),
+}
+
+struct Show<T>(T);
+
+impl fmt::Display for Show<Ticket> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = Ticket::last_of(self.0.epoch());
+        match self.0 {
+            ticket if ticket == last => write!(f, "{}.end", ticket.epoch().0),
+            ticket => write!(f, "{}.{}", ticket.epoch().0, ticket.step()),
+        }
+    }
+}
+
+impl fmt::Display for Show<Span> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.place {
+            Place::Cell { rank, ticket } => write!(f, "cell[{}]@{}", rank.0, Show(ticket)),
+            Place::Payload { rank, line, ticket } => write!(f, "{line:?}[{}]@{}", rank.0, Show(ticket)),
+            own => write!(f, "{own:?}"),
+        }?;
+        write!(f, "+{}", self.0.offset.0)
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Claim(ticket) => write!(f, "claim {}", Show(ticket)),
+            Self::Release(ticket) => write!(f, "release {}", Show(ticket)),
+            Self::Publish(line, ticket) => write!(f, "publish {line:?} {}", Show(ticket)),
+            Self::Wait(rank, line, ticket) => write!(f, "wait for {line:?}[{}]@{}", rank.0, Show(ticket)),
+            Self::Copy { to, from, n } => write!(f, "copy {} B: {} = {}", n.0, Show(to), Show(from)),
+            Self::Reduce { to, left, right, n } => {
+                write!(f, "reduce {} B: {} = {} op {}", n.0, Show(to), Show(left), Show(right))
+            }
+            Self::Bridge(BridgeStep::Barrier) => write!(f, "bridge barrier"),
+            Self::Bridge(BridgeStep::Allreduce { at, n }) => write!(f, "bridge allreduce {} B at {}", n.0, Show(at)),
+            Self::Bridge(BridgeStep::Reduce { at, n, root }) => {
+                write!(f, "bridge reduce {} B at {} to node {}", n.0, Show(at), root.0)
+            }
+            Self::Bridge(BridgeStep::Bcast { at, n, root }) => {
+                write!(f, "bridge bcast {} B at {} from node {}", n.0, Show(at), root.0)
+            }
+            Self::Bridge(BridgeStep::Allgather { at, block }) => {
+                write!(f, "bridge allgather {} B each at {}", block.0, Show(at))
+            }
+            Self::Bridge(BridgeStep::Scatter { at, block, root }) => {
+                write!(f, "bridge scatter {} B each at {} from node {}", block.0, Show(at), root.0)
+            }
+        }
+    }
+}

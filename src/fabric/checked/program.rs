@@ -1,0 +1,209 @@
+//! Random programs: sequences of collective calls on a random machine.
+
+use super::random::Random;
+use super::{Mutation, Rank, Running};
+use crate::coll::{Extent, Plan, Row, REGISTRY};
+use crate::topo::Layout;
+use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
+
+/// A program that all ranks run, and the machine that it runs on.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// By rank: a label of its node.
+    pub labels: Vec<u32>,
+    /// By rank: its path through the hierarchy of its node; see [`Levels`](crate::topo::Levels).
+    pub paths: Vec<Vec<u32>>,
+    /// Length of the rings.
+    pub slots: usize,
+    /// Length of the cells.
+    pub cell: Bytes,
+    /// What the ranks do, one call after another.
+    pub calls: Vec<Call>,
+    /// A mistake to be made.
+    pub mutation: Option<Mutation>,
+    /// How the ranks take turns.
+    pub pace: Pace,
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The index of its algorithm in the [`REGISTRY`], or of another for the same collective where `start` was replaced.
+    pub row: usize,
+    /// The algorithm.
+    pub start: for<'a> fn(&'a Rank, &'a Plan) -> Running<'a>,
+    /// What all ranks agree on.
+    pub plan: Plan,
+    /// By rank: whether it passes `MPI_IN_PLACE`, where its role permits it.
+    pub in_place: Vec<bool>,
+}
+
+impl Call {
+    /// What it computes.
+    pub fn collective(&self) -> Collective {
+        REGISTRY[self.row].collective
+    }
+}
+
+/// How the ranks take turns.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// After an operation another rank may come with a chance of one in this.
+    pub switch: usize,
+    /// A rank that seldom gets a turn.
+    pub laggard: Option<usize>,
+}
+
+/// Chance of one in this that a program has messages that take several steps between nodes.
+const LONG: usize = 400;
+
+impl Program {
+    /// The program of `seed`, which calls any algorithm of the registry.
+    pub fn random(seed: u64) -> Self {
+        Self::random_of(seed, &(0..REGISTRY.len()).collect::<Vec<_>>())
+    }
+
+    /// The program of `seed` that calls only some algorithms, by their index in the registry.
+    pub fn random_of(seed: u64, rows: &[usize]) -> Self {
+        let random = &mut Random::new(seed);
+        let is_long = random.one_in(LONG);
+        let ranks = match random.below(20) {
+            _ if is_long => random.between(2, 5),
+            0 => 1,
+            1..13 => random.between(2, 9),
+            13..19 => random.between(10, 24),
+            _ => random.between(25, 64),
+        };
+        let labels = if is_long { (0..ranks as u32).map(|rank| rank % 2).collect() } else { labels(random, ranks) };
+        let layout = Layout::new(&labels, CommRank(0));
+        let least = layout.largest_node().max(16);
+        let cell = match random.below(4) {
+            _ if is_long => 64 << 10,
+            0 => random.between(least, 300),
+            _ => random.pick(&[64, 128, 192, 256, 512]),
+        };
+        let mut program = Self {
+            paths: paths(random, ranks),
+            labels,
+            slots: random.pick(&[2, 2, 4, 8]),
+            cell: Bytes(cell),
+            calls: Vec::new(),
+            mutation: None,
+            pace: Pace {
+                switch: random.pick(&[1, 1, 4, 64]),
+                laggard: random.one_in(3).then(|| random.below(ranks)),
+            },
+        };
+        let mut epoch = Epoch(random.between(1, 9) as u64);
+        for _ in 0..random.between(1, if is_long || ranks > 24 { 3 } else { 8 }) {
+            let row = random.pick(rows);
+            let call = program.call(random, row, epoch, &layout, is_long);
+            program.calls.push(call);
+            // A call that the fabric never saw, because its arguments were wrong, takes an epoch too.
+            epoch.0 += if random.one_in(8) { 2 } else { 1 };
+        }
+        program
+    }
+
+    /// A random call of an algorithm.
+    fn call(&self, random: &mut Random, row: usize, epoch: Epoch, layout: &Layout, is_long: bool) -> Call {
+        let ranks = self.labels.len();
+        let algorithm: &Row = &REGISTRY[row];
+        let is_reduction = matches!(algorithm.collective, Collective::Allreduce | Collective::Reduce);
+        let order = if is_reduction && layout.is_block_placed() && random.one_in(2) {
+            OperandOrder::Rank
+        } else {
+            OperandOrder::Any
+        };
+        let granule = match order {
+            _ if !is_reduction => 1,
+            OperandOrder::Rank => random.pick(&[8, 16]),
+            OperandOrder::Any => random.pick(&[1, 4, 8, 12]),
+        };
+        let tile = random.pick(&[granule, 16, 48, 49, 64, self.cell.0 / 2, self.cell.0, 2 * self.cell.0]);
+        let bytes = match algorithm.collective {
+            Collective::Barrier => 0,
+            _ if is_long => (256 << 10) / granule * granule + granule * random.between(0, 4000),
+            Collective::Allgather | Collective::Scatter => {
+                let most = if ranks <= 8 || random.one_in(8) { 4 * self.cell.0 } else { 12 * self.cell.0 / ranks };
+                length(random, 1, self.cell.0, ranks).min(most.max(1))
+            }
+            _ => length(random, granule, self.cell.0, ranks),
+        };
+        let mut plan = Plan {
+            epoch,
+            bytes: Bytes(bytes),
+            granule: Bytes(granule),
+            root: CommRank(random.below(ranks) as u32),
+            order,
+            radix: random.between(1, 5) as u32,
+            tile: Bytes(tile),
+            scratch: Bytes::ZERO,
+        };
+        if !matches!(algorithm.collective, Collective::Bcast | Collective::Reduce | Collective::Scatter) {
+            plan.root = CommRank(0);
+        }
+        plan.scratch = (algorithm.scratch)(&plan, &Extent { ranks, nodes: layout.nodes(), cell: self.cell });
+        let in_place = match random.below(3) {
+            0 => vec![false; ranks],
+            1 => vec![true; ranks],
+            _ => (0..ranks).map(|_| random.one_in(2)).collect(),
+        };
+        Call { row, start: algorithm.scheduled, plan, in_place }
+    }
+}
+
+/// A message length near one of the borders at which algorithms change their ways, a multiple of `granule`.
+fn length(random: &mut Random, granule: usize, cell: usize, ranks: usize) -> usize {
+    let cells = random.between(1, 5) * cell;
+    let border = random.pick(&[1, 48, 48 / ranks, 64, 64 * ranks, cell / ranks, cell, cells]);
+    let near = match random.below(4) {
+        0 => border.saturating_sub(granule),
+        1 => border,
+        2 => border + granule,
+        _ => random.between(1, 3 * cell),
+    };
+    // Tiled reductions cut a message into as many parts as there are ranks.
+    (near.min(5 * cell) / granule).max(1) * granule
+}
+
+/// By rank: the label of its node.
+fn labels(random: &mut Random, ranks: usize) -> Vec<u32> {
+    let nodes = if random.one_in(2) { 1 } else { random.between(1, 5.min(ranks)) } as u32;
+    let ranks = ranks as u32;
+    match random.below(4) {
+        0 => (0..ranks).map(|rank| rank * nodes / ranks).collect(),
+        1 => (0..ranks).map(|rank| rank % nodes).collect(),
+        2 => {
+            let mut labels: Vec<u32> = (0..ranks).map(|_| random.below(nodes as usize) as u32).collect();
+            labels.sort_unstable();
+            labels
+        }
+        _ => (0..ranks).map(|_| random.below(nodes as usize) as u32).collect(),
+    }
+}
+
+/// By rank: its path through up to three levels, in blocks, round-robin or anywhere.
+fn paths(random: &mut Random, ranks: usize) -> Vec<Vec<u32>> {
+    let widths: Vec<usize> = (0..random.below(4)).map(|_| random.between(2, 4)).collect();
+    let inner_first: Vec<usize> = widths.iter().rev().copied().collect();
+    let containers: usize = widths.iter().product();
+    let style = random.below(3);
+    (0..ranks)
+        .map(|rank| match style {
+            0 => digits(rank * containers / ranks, &inner_first).into_iter().rev().collect(),
+            1 => digits(rank, &widths),
+            _ => digits(random.below(containers), &widths),
+        })
+        .collect()
+}
+
+/// The digits of `number` for the bases `widths`, least significant first.
+fn digits(mut number: usize, widths: &[usize]) -> Vec<u32> {
+    let digit = |width: &usize| {
+        let digit = number % width;
+        number /= width;
+        digit as u32
+    };
+    widths.iter().map(digit).collect()
+}

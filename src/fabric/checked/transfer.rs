@@ -1,0 +1,139 @@
+//! What copies and reductions do to memory, and the rules that they must keep.
+
+use super::machine::Machine;
+use super::memory::Spot;
+use super::violation::Fault;
+use crate::fabric::{Line, Place, Span};
+use crate::types::{Bytes, Ticket};
+use std::ops::Range;
+
+/// `n` bytes of some memory.
+#[derive(Clone, Debug)]
+pub(super) enum Location {
+    Own(Place, Spot),
+    Slot { owner: usize, line: Option<Line>, ticket: Ticket, position: usize, range: Range<usize> },
+}
+
+impl Location {
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Own(_, mine), Self::Own(_, others)) => mine == others,
+            (Self::Slot { range: mine, .. }, Self::Slot { range: others, .. }) => self.is_beside(other) && mine == others,
+            _ => false,
+        }
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Own(_, mine), Self::Own(_, others)) => mine.overlaps(others),
+            (Self::Slot { range: mine, .. }, Self::Slot { range: others, .. }) => {
+                self.is_beside(other) && mine.start < others.end && others.start < mine.end
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether both lie in the same cell or payload.
+    fn is_beside(&self, other: &Self) -> bool {
+        let key = |location: &Self| match location {
+            Self::Slot { owner, line, position, .. } => Some((*owner, *line, *position)),
+            Self::Own(..) => None,
+        };
+        key(self).is_some() && key(self) == key(other)
+    }
+}
+
+impl Machine {
+    pub(super) fn locate(&mut self, me: usize, span: Span, n: Bytes) -> Result<Location, Fault> {
+        let (offset, n) = (span.offset.0, n.0);
+        let (rank, line, ticket) = match span.place {
+            Place::Cell { rank, ticket } => (rank, None, ticket),
+            Place::Payload { rank, line, ticket } => (rank, Some(line), ticket),
+            own => return Ok(Location::Own(own, self.members[me].memory.locate(own, offset, n)?)),
+        };
+        self.check_epoch(me, ticket)?;
+        let owner = self.peer(me, rank)?;
+        let length = self.slot_mut(owner, ticket).store(line).length();
+        let end = offset + n;
+        if end > length {
+            return Err(Fault::OutOfBounds { end, length });
+        }
+        let position = ticket.position(self.members[owner].ring.len());
+        Ok(Location::Slot { owner, line, ticket, position, range: offset..end })
+    }
+
+    /// Appends the bytes at `from` to `data`.
+    pub(super) fn read(&mut self, me: usize, from: &Location, data: &mut Vec<u8>) -> Result<(), Fault> {
+        match from {
+            Location::Own(place, spot) => data.extend_from_slice(self.members[me].memory.read(*place, spot)?),
+            Location::Slot { owner, line, ticket, position, range } => {
+                if *owner != me && self.has_released(me, *ticket) {
+                    return Err(Fault::ReadAfterRelease);
+                }
+                let store = self.members[*owner].ring[*position].store(*line);
+                data.extend_from_slice(store.read(&self.clocks, me, *owner, *ticket, range.clone())?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies `data` to `to`.
+    pub(super) fn write(&mut self, me: usize, to: &Location, data: &[u8]) -> Result<(), Fault> {
+        match to {
+            Location::Own(place, spot) => self.members[me].memory.write(*place, spot)?.copy_from_slice(data),
+            Location::Slot { owner, line, ticket, position, range } => {
+                if *owner != me {
+                    return Err(Fault::NotOwner);
+                }
+                let slot = &mut self.members[me].ring[*position];
+                if slot.claimed != Some(*ticket) {
+                    return Err(Fault::Unclaimed);
+                }
+                slot.written = Some(*ticket);
+                slot.store(*line).write(&self.clocks, me, *ticket, range.clone())?.copy_from_slice(data);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn copy(&mut self, me: usize, to: Span, from: Span, n: Bytes) -> Result<(), Fault> {
+        let (to, from) = (self.locate(me, to, n)?, self.locate(me, from, n)?);
+        let mut data = std::mem::take(&mut self.spare[0]);
+        data.clear();
+        self.read(me, &from, &mut data)?;
+        if to.is_same(&from) {
+            // The bytes stay as they are, as input and as output.
+        } else if to.overlaps(&from) {
+            return Err(Fault::Overlap);
+        } else {
+            self.write(me, &to, &data)?;
+        }
+        self.spare[0] = data;
+        Ok(())
+    }
+
+    pub(super) fn reduce(&mut self, me: usize, to: Span, left: Span, right: Span, n: Bytes) -> Result<(), Fault> {
+        let operator = self.members[me].operator.ok_or(Fault::NoOperation)?;
+        let granule = operator.granule();
+        let is_split = |span: Span| {
+            matches!(span.place, Place::SendBuf | Place::RecvBuf) && !span.offset.0.is_multiple_of(granule)
+        };
+        if !n.0.is_multiple_of(granule) || [to, left, right].into_iter().any(is_split) {
+            return Err(Fault::SplitElement);
+        }
+        let (to, left, right) = (self.locate(me, to, n)?, self.locate(me, left, n)?, self.locate(me, right, n)?);
+        if [&left, &right].into_iter().any(|operand| to.overlaps(operand) && !to.is_same(operand)) {
+            return Err(Fault::Overlap);
+        }
+        let [mut first, mut second, mut result] = std::mem::take(&mut self.spare);
+        first.clear();
+        second.clear();
+        result.clear();
+        self.read(me, &left, &mut first)?;
+        self.read(me, &right, &mut second)?;
+        operator.combine(&first, &second, &mut result);
+        self.write(me, &to, &result)?;
+        self.spare = [first, second, result];
+        Ok(())
+    }
+}

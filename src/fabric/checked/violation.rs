@@ -1,0 +1,114 @@
+//! What the checking scheduler finds.
+
+use crate::types::{CommRank, Epoch, NodeRank, Ticket};
+use std::fmt;
+
+/// A rule that a program broke: where, and which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Who broke it.
+    pub rank: CommRank,
+    /// In which call.
+    pub epoch: Epoch,
+    /// By which operation, in words.
+    pub operation: String,
+    /// The rule.
+    pub fault: Fault,
+}
+
+/// The rules of the fabric and of the collectives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Wrote the slot of another rank.
+    NotOwner,
+    /// Wrote a slot that it had not claimed for that ticket.
+    Unclaimed,
+    /// Reached beyond the end of a place.
+    OutOfBounds {
+        /// The end asked for.
+        end: usize,
+        /// The length of the place.
+        length: usize,
+    },
+    /// Named a rank that is not on the node.
+    NoSuchRank(NodeRank),
+    /// Named a ticket of another call.
+    WrongEpoch(Ticket),
+    /// Read bytes that nobody had written.
+    Unwritten {
+        /// The first of them.
+        at: usize,
+    },
+    /// Read bytes that were written for another ticket.
+    WrongTicket {
+        /// Their ticket.
+        found: Ticket,
+    },
+    /// Read bytes whose write by another rank did not happen before.
+    ReadRace {
+        /// The writer.
+        writer: CommRank,
+    },
+    /// Wrote bytes whose read by another rank did not happen before.
+    WriteRace {
+        /// The reader.
+        reader: CommRank,
+    },
+    /// Read a slot of another rank after having released its ticket.
+    ReadAfterRelease,
+    /// Wrote its input.
+    InputWritten,
+    /// Read input that its own output had overwritten in place.
+    InputOverwritten,
+    /// Source and destination overlap without being equal.
+    Overlap,
+    /// Cut an element of a reduction.
+    SplitElement,
+    /// Reduced in a collective that has no operation.
+    NoOperation,
+    /// Published, claimed or released a ticket that is not later than the one before.
+    OutOfOrder {
+        /// The one before.
+        before: Ticket,
+    },
+    /// Claimed a slot whose last ticket it has not released itself: peers may do the same and wait for ever.
+    Lookahead {
+        /// That ticket.
+        held: Ticket,
+    },
+    /// A rank other than a leader took a step between nodes.
+    NotLeader,
+    /// A step between nodes on a slot in place of a buffer.
+    NotBuffer,
+    /// Leaders took different steps between nodes.
+    BridgeMismatch {
+        /// What another leader asked for.
+        other: String,
+    },
+    /// All ranks that have not finished wait: who for what.
+    Deadlock {
+        /// One line per waiting rank.
+        waiting: Vec<String>,
+    },
+    /// The call ended with the wrong result.
+    WrongResult {
+        /// The first wrong byte.
+        at: usize,
+    },
+    /// Left a barrier that another rank had not entered.
+    LeftBarrierEarly {
+        /// That rank.
+        missing: CommRank,
+    },
+    /// The algorithm panicked.
+    Panic(String),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, epoch, operation, fault } = self;
+        write!(f, "rank {}, call {}, {operation}: {fault:?}", rank.0, epoch.0)
+    }
+}
+
+impl std::error::Error for Violation {}

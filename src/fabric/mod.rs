@@ -1,0 +1,191 @@
+//! The fabric: what an algorithm may do, in symbolic terms, so that one source runs on shared memory, under the checking
+//! scheduler, in the simulator and under loom.
+//!
+//! # The slot protocol
+//! Each rank owns a ring of slots. A slot has a *cell* of [`Fabric::cell_bytes`] bytes, and per [`Line`] a flag with
+//! [`INLINE`] bytes of payload in the flag's own cache line. A [`Ticket`] names one slot of every rank.
+//! Only the owner writes its slots; everyone reads all. For ticket `t` a rank, in this order and as far as it needs to:
+//! 1. `claim(t)`: waits until every peer has released the ticket for which this rank wrote that slot last;
+//! 2. writes cell or payload by `copy` or `reduce`;
+//! 3. `publish(line, t)`: makes all its writes so far visible to whoever waits for that flag;
+//! 4. `wait(rank, line, t)` for peers, and reads their slots;
+//! 5. `release(t)`: promises to read no slot of any ticket up to `t` again. Tickets are released in order. The driver
+//!    releases the whole call when it ends, so an algorithm releases only within calls longer than the ring.
+//!
+//! A rank that claims runs at most `slots() - 1` tickets ahead of what it released itself, or it may wait for ever.
+//! Flags without data need no claim: their values only grow and waits are satisfied by later ones.
+
+use crate::topo::{Layout, Levels};
+use crate::types::{Bytes, NodeIndex, NodeRank, Ticket};
+use std::future::Future;
+
+pub mod checked;
+pub mod shm;
+pub mod simulated;
+
+/// Bytes of payload that travel in the cache line of a flag.
+pub const INLINE: Bytes = Bytes(48);
+
+/// The flags of a slot: one for data that flows towards a root, one for data that flows away from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Line {
+    /// Towards the root.
+    Up,
+    /// Away from the root.
+    Down,
+}
+
+impl Line {
+    /// How many there are.
+    pub const COUNT: usize = 2;
+}
+
+/// Where data is, without addresses. Buffers hold packed data, whatever the user's datatype.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// This rank's input. With `MPI_IN_PLACE` it is the same memory as `RecvBuf` ([`Fabric::is_in_place`]).
+    SendBuf,
+    /// This rank's output; for a broadcast the only buffer.
+    RecvBuf,
+    /// Memory of this rank alone, of [`Plan::scratch`](crate::coll::Plan) bytes.
+    Scratch,
+    /// The cell of a slot of `rank`.
+    Cell {
+        /// The owner, the only writer.
+        rank: NodeRank,
+        /// Which slot.
+        ticket: Ticket,
+    },
+    /// The payload in a flag's line of `rank`, [`INLINE`] bytes.
+    Payload {
+        /// The owner, the only writer.
+        rank: NodeRank,
+        /// Which flag.
+        line: Line,
+        /// Which slot.
+        ticket: Ticket,
+    },
+}
+
+impl Place {
+    /// The place, from its start.
+    #[inline]
+    pub fn start(self) -> Span {
+        self.at(Bytes::ZERO)
+    }
+
+    /// The place, from `offset` on.
+    #[inline]
+    pub fn at(self, offset: Bytes) -> Span {
+        Span { place: self, offset }
+    }
+
+    /// Where `rank` puts `n` bytes for the readers of `line`: into the flag's line where they fit, else into the cell.
+    #[inline]
+    pub fn stage(rank: NodeRank, line: Line, ticket: Ticket, n: Bytes) -> Self {
+        if n <= INLINE { Self::Payload { rank, line, ticket } } else { Self::Cell { rank, ticket } }
+    }
+}
+
+/// A position in a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// The memory.
+    pub place: Place,
+    /// The distance from its start.
+    pub offset: Bytes,
+}
+
+impl Span {
+    /// `n` bytes further on.
+    #[inline]
+    pub fn plus(self, n: Bytes) -> Self {
+        Self { place: self.place, offset: self.offset + n }
+    }
+}
+
+/// One step between nodes, taken by the leaders of all nodes together. Spans must lie in buffers of this rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BridgeStep {
+    /// Nobody leaves before all have entered.
+    Barrier,
+    /// Combines `n` bytes at `at` over all nodes, in node order; the result replaces them on every node.
+    Allreduce {
+        /// Input and output.
+        at: Span,
+        /// The length, a multiple of the element.
+        n: Bytes,
+    },
+    /// As `Allreduce`, with the result on node `root` only; elsewhere the contents are undefined afterwards.
+    Reduce {
+        /// Input and, on `root`, output.
+        at: Span,
+        /// The length, a multiple of the element.
+        n: Bytes,
+        /// The node that gets the result.
+        root: NodeIndex,
+    },
+    /// Copies `n` bytes at `at` on node `root` to `at` on all others.
+    Bcast {
+        /// Source on `root`, destination elsewhere.
+        at: Span,
+        /// The length.
+        n: Bytes,
+        /// The node that has the data.
+        root: NodeIndex,
+    },
+    /// Node `i` contributes `block` bytes per member, which lie at `at + block * first(i)`, where `first(i)` counts the
+    /// members of the nodes before `i`; afterwards everyone has all contributions at those places.
+    Allgather {
+        /// Start of the gathered data, input and output.
+        at: Span,
+        /// Bytes per member.
+        block: Bytes,
+    },
+    /// Node `root` has, at `at + block * first(i)`, `block` bytes for each member of node `i`; afterwards node `i` has
+    /// them at `at + block * first(i)`.
+    Scatter {
+        /// Start of the data on all nodes.
+        at: Span,
+        /// Bytes per member.
+        block: Bytes,
+        /// The node that has the data.
+        root: NodeIndex,
+    },
+}
+
+/// What an algorithm may do. Every shared operation is awaited, so that a scheduler can switch ranks at each; the futures
+/// of the real fabric are ready at once, but for waits.
+pub trait Fabric: Sync {
+    /// This rank on its node.
+    fn rank(&self) -> NodeRank;
+    /// Ranks of the communicator on this node.
+    fn size(&self) -> usize;
+    /// How the ranks of this node lie in its caches and memories.
+    fn levels(&self) -> &Levels;
+    /// How the ranks of the communicator lie on nodes.
+    fn layout(&self) -> &Layout;
+    /// Length of a cell.
+    fn cell_bytes(&self) -> Bytes;
+    /// Slots in each rank's ring, a power of two, at least 2.
+    fn slots(&self) -> usize;
+    /// Whether `SendBuf` and `RecvBuf` of this rank are the same memory. Local: peers may differ, so it must not change
+    /// what is published or waited for.
+    fn is_in_place(&self) -> bool;
+
+    /// Ready when this rank may write its slot for `ticket`.
+    fn claim(&self, ticket: Ticket) -> impl Future<Output = ()> + Send;
+    /// Promises to read no slot of any ticket up to `ticket` again.
+    fn release(&self, ticket: Ticket) -> impl Future<Output = ()> + Send;
+    /// Makes all writes of this rank visible to those who wait for this flag.
+    fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send;
+    /// Ready when `rank` has published `line` for `ticket` or a later one.
+    fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send;
+    /// Copies `n` bytes. The spans do not overlap unless they are equal.
+    fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send;
+    /// `to = left op right` element by element. `to` may equal `left` or `right`, else the spans do not overlap.
+    fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send;
+    /// Takes one step between nodes; only leaders call it, all in the same order.
+    fn bridge(&self, step: BridgeStep) -> impl Future<Output = ()> + Send;
+}

@@ -1,0 +1,396 @@
+//! One collective call on a context: the fabric that algorithms run on.
+
+use super::context::{Context, Descriptor};
+use super::drive::{Fault, Waiting};
+use super::Bridge;
+use crate::coll::Plan;
+use crate::fabric::{BridgeStep, Fabric, Line, Place, Span, INLINE};
+use crate::kernel::{Combine, PackedBuffer};
+use crate::topo::{Layout, Levels};
+use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
+use std::future::{poll_fn, ready, Future};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+
+/// A buffer of the user as packed bytes.
+#[derive(Clone, Copy)]
+pub enum Buffer<'a> {
+    /// Not significant at this rank.
+    Absent,
+    /// Memory that is packed as it lies.
+    Contiguous(*mut u8),
+    /// Memory with holes, read and written piece by piece.
+    Packed(&'a dyn PackedBuffer),
+}
+
+/// The memory of one call, of this rank alone.
+#[derive(Clone, Copy)]
+pub struct Buffers<'a> {
+    /// The input; for a reduction contiguous.
+    pub send: Buffer<'a>,
+    /// The output; for a reduction contiguous.
+    pub recv: Buffer<'a>,
+    /// Whether both are the same memory.
+    pub is_in_place: bool,
+    /// [`Plan::scratch`] bytes.
+    pub scratch: *mut u8,
+    /// The operation of a reduction.
+    pub combine: Option<&'a dyn Combine>,
+    /// The way to other nodes, on leaders of communicators that span several.
+    pub bridge: Option<&'a dyn Bridge>,
+}
+
+impl Buffers<'_> {
+    /// No buffers yet.
+    pub const fn empty(is_in_place: bool) -> Self {
+        Self {
+            send: Buffer::Absent,
+            recv: Buffer::Absent,
+            is_in_place,
+            scratch: std::ptr::null_mut(),
+            combine: None,
+            bridge: None,
+        }
+    }
+}
+
+/// What a call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// Nothing yet.
+    Nothing,
+    /// A flag of a peer.
+    Flag {
+        /// Whose.
+        rank: NodeRank,
+        /// Which.
+        line: Line,
+        /// For which step.
+        ticket: Ticket,
+    },
+    /// Its own slot, which some peer has not released.
+    Slot {
+        /// For which step.
+        ticket: Ticket,
+    },
+    /// The other nodes.
+    Bridge,
+}
+
+impl Awaited {
+    /// The peer that keeps it waiting.
+    pub(super) fn peer(self, context: &Context) -> Option<NodeRank> {
+        match self {
+            Self::Flag { rank, .. } => Some(rank),
+            Self::Slot { ticket } => context.peer_that_has_not_released(ticket),
+            Self::Nothing | Self::Bridge => None,
+        }
+    }
+}
+
+/// One collective call of one rank.
+pub struct Call<'a> {
+    context: NonNull<Context>,
+    /// Keeps the context alive where the call is not on its owner's stack.
+    _owner: Option<Arc<Context>>,
+    buffers: Buffers<'a>,
+    pub(super) waiting: &'a Waiting,
+    pub(super) collective: Collective,
+    pub(super) epoch: Epoch,
+    pub(super) bytes: Bytes,
+    pub(super) descriptor: Descriptor,
+    pub(super) fault: OnceLock<Fault>,
+    /// What the last pending poll waited for, packed: see `note` and `awaited`.
+    awaited_what: AtomicU64,
+    awaited_ticket: AtomicU64,
+}
+
+// SAFETY: the raw pointers are the context, which is Sync and outlives the call, and the user's buffers, which MPI forbids
+// the program to touch during the call; one thread at a time drives it.
+unsafe impl Send for Call<'_> {}
+// SAFETY: as above; shared state is atomic.
+unsafe impl Sync for Call<'_> {}
+
+impl<'a> Call<'a> {
+    /// Enters a call: peers can see it from here on.
+    ///
+    /// # Safety
+    /// The buffers are valid for the packed lengths that `plan` gives them at this rank, until the call is dropped; no
+    /// other call of this rank is under way on `context`.
+    #[inline]
+    pub unsafe fn enter(
+        context: &'a Context,
+        waiting: &'a Waiting,
+        collective: Collective,
+        row: usize,
+        plan: &Plan,
+        buffers: Buffers<'a>,
+    ) -> Self {
+        let descriptor = Descriptor::new(plan.epoch, collective, row, plan.root.0, plan.bytes);
+        context.enter(plan.epoch, descriptor, plan.bytes);
+        Self {
+            context: NonNull::from(context),
+            _owner: None,
+            buffers,
+            waiting,
+            collective,
+            epoch: plan.epoch,
+            bytes: plan.bytes,
+            descriptor,
+            fault: OnceLock::new(),
+            awaited_what: AtomicU64::new(0),
+            awaited_ticket: AtomicU64::new(0),
+        }
+    }
+
+    /// As [`Call::enter`], for a call that outlives its caller's frame: it shares the ownership of the context.
+    ///
+    /// # Safety
+    /// As for [`Call::enter`].
+    pub unsafe fn enter_owned(
+        context: Arc<Context>,
+        waiting: &'static Waiting,
+        collective: Collective,
+        row: usize,
+        plan: &Plan,
+        buffers: Buffers<'static>,
+    ) -> Call<'static> {
+        // SAFETY: the reference does not outlive the call, which owns the context from here on.
+        let borrowed: &'static Context = unsafe { NonNull::from(&*context).as_ref() };
+        // SAFETY: the caller's promise.
+        let call = unsafe { Call::enter(borrowed, waiting, collective, row, plan, buffers) };
+        Call { _owner: Some(context), ..call }
+    }
+
+    #[inline]
+    pub(super) fn context(&self) -> &Context {
+        // SAFETY: `enter` borrowed it for the call's lifetime, or `_owner` holds it.
+        unsafe { self.context.as_ref() }
+    }
+
+    #[inline]
+    pub(super) fn has_fault(&self) -> bool {
+        self.fault.get().is_some()
+    }
+
+    pub(super) fn set_fault(&self, fault: Fault) {
+        // The first one is the cause.
+        let _ = self.fault.set(fault);
+    }
+
+    fn note(&self, awaited: Awaited) {
+        let (what, ticket) = match awaited {
+            Awaited::Nothing => (0, Ticket(0)),
+            Awaited::Flag { rank, line, ticket } => (1 + (line as u64) + (u64::from(rank.0) << 8), ticket),
+            Awaited::Slot { ticket } => (8, ticket),
+            Awaited::Bridge => (9, Ticket(0)),
+        };
+        self.awaited_what.store(what, Ordering::Relaxed);
+        self.awaited_ticket.store(ticket.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn awaited(&self) -> Awaited {
+        let what = self.awaited_what.load(Ordering::Relaxed);
+        let ticket = Ticket(self.awaited_ticket.load(Ordering::Relaxed));
+        let rank = NodeRank((what >> 8) as u32);
+        match what & 0xff {
+            0 => Awaited::Nothing,
+            1 => Awaited::Flag { rank, line: Line::Up, ticket },
+            2 => Awaited::Flag { rank, line: Line::Down, ticket },
+            8 => Awaited::Slot { ticket },
+            _ => Awaited::Bridge,
+        }
+    }
+
+    /// After a flag was reached with `value`: whether its owner took part in this call.
+    #[inline]
+    fn verify(&self, rank: NodeRank, line: Line, ticket: Ticket, value: u64) {
+        if value == ticket.0 {
+            let word = self.context().line(rank, line, ticket).descriptor();
+            if self.descriptor.contradicts(word) {
+                self.set_fault(Fault::Mismatch { rank, peer: self.context().peer_call(rank) });
+            }
+        } else if Ticket(value).epoch() > self.epoch && self.context().has_failed(rank, self.epoch) {
+            self.set_fault(Fault::PeerFailed { rank });
+        }
+    }
+
+    #[inline]
+    fn locate(&self, span: Span) -> Location<'a> {
+        let memory = |base: *mut u8| Location::Memory(base.wrapping_add(span.offset.0));
+        let buffer = |buffer: Buffer<'a>| match buffer {
+            Buffer::Contiguous(base) => memory(base),
+            Buffer::Packed(packed) => Location::Packed(packed, span.offset.0),
+            Buffer::Absent => unreachable!("a buffer that is not significant at this rank"),
+        };
+        match span.place {
+            Place::SendBuf => buffer(self.buffers.send),
+            Place::RecvBuf => buffer(self.buffers.recv),
+            Place::Scratch => memory(self.buffers.scratch),
+            Place::Cell { rank, ticket } => memory(self.context().cell(rank, ticket)),
+            Place::Payload { rank, line, ticket } => memory(self.context().line(rank, line, ticket).payload()),
+        }
+    }
+
+    /// Only reductions ask, and their buffers are contiguous.
+    #[inline]
+    fn memory(&self, span: Span) -> *mut u8 {
+        match self.locate(span) {
+            Location::Memory(at) => at,
+            Location::Packed(..) => unreachable!("operands of reductions are contiguous"),
+        }
+    }
+}
+
+enum Location<'a> {
+    Memory(*mut u8),
+    Packed(&'a dyn PackedBuffer, usize),
+}
+
+/// Copies `n` bytes.
+///
+/// # Safety
+/// Both locations are valid for `n` bytes and do not overlap unless they are equal.
+#[inline]
+unsafe fn copy(to: Location<'_>, from: Location<'_>, n: usize) {
+    // SAFETY: the caller's promise, for all arms.
+    unsafe {
+        match (to, from) {
+            (Location::Memory(to), Location::Memory(from)) => {
+                if to != from {
+                    from.copy_to_nonoverlapping(to, n);
+                }
+            }
+            (Location::Memory(to), Location::Packed(from, offset)) => from.read(offset, to, n),
+            (Location::Packed(to, offset), Location::Memory(from)) => to.write(offset, from, n),
+            (Location::Packed(to, to_offset), Location::Packed(from, from_offset)) => {
+                let mut bounce = [0_u8; 4096];
+                let mut done = 0;
+                while done < n {
+                    let length = (n - done).min(bounce.len());
+                    from.read(from_offset + done, bounce.as_mut_ptr(), length);
+                    to.write(to_offset + done, bounce.as_ptr(), length);
+                    done += length;
+                }
+            }
+        }
+    }
+}
+
+impl Fabric for Call<'_> {
+    #[inline]
+    fn rank(&self) -> NodeRank {
+        self.context().rank()
+    }
+
+    #[inline]
+    fn size(&self) -> usize {
+        self.context().geometry().ranks
+    }
+
+    #[inline]
+    fn levels(&self) -> &Levels {
+        self.context().levels()
+    }
+
+    #[inline]
+    fn layout(&self) -> &Layout {
+        self.context().layout()
+    }
+
+    #[inline]
+    fn cell_bytes(&self) -> Bytes {
+        self.context().geometry().cell
+    }
+
+    #[inline]
+    fn slots(&self) -> usize {
+        self.context().geometry().slots
+    }
+
+    #[inline]
+    fn is_in_place(&self) -> bool {
+        self.buffers.is_in_place
+    }
+
+    #[inline]
+    fn claim(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        poll_fn(move |_| {
+            if self.context().claim(ticket) {
+                return Poll::Ready(());
+            }
+            self.note(Awaited::Slot { ticket });
+            Poll::Pending
+        })
+    }
+
+    #[inline]
+    fn release(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.context().release(ticket);
+        ready(())
+    }
+
+    #[inline]
+    fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.context().line(self.rank(), line, ticket).publish(ticket, self.descriptor.word());
+        ready(())
+    }
+
+    #[inline]
+    fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        poll_fn(move |_| match self.context().line(rank, line, ticket).reached(ticket) {
+            Some(value) => {
+                self.verify(rank, line, ticket, value);
+                // A call with a fault goes nowhere; the driver ends it.
+                if self.has_fault() { Poll::Pending } else { Poll::Ready(()) }
+            }
+            None => {
+                self.note(Awaited::Flag { rank, line, ticket });
+                Poll::Pending
+            }
+        })
+    }
+
+    #[inline]
+    fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send {
+        debug_assert!(!matches!(to.place, Place::Payload { .. }) || to.offset + n <= INLINE);
+        // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm keeps
+        // within them and follows the slot protocol, which the checking scheduler verifies for every registry row.
+        unsafe { copy(self.locate(to), self.locate(from), n.0) };
+        ready(())
+    }
+
+    #[inline]
+    fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send {
+        if let Some(combine) = self.buffers.combine {
+            // SAFETY: as in `copy`.
+            unsafe { combine.combine(self.memory(to), self.memory(left), self.memory(right), n.0) };
+        }
+        ready(())
+    }
+
+    fn bridge(&self, step: BridgeStep) -> impl Future<Output = ()> + Send {
+        let at = match step {
+            BridgeStep::Barrier => None,
+            BridgeStep::Allreduce { at, .. }
+            | BridgeStep::Reduce { at, .. }
+            | BridgeStep::Bcast { at, .. }
+            | BridgeStep::Allgather { at, .. }
+            | BridgeStep::Scatter { at, .. } => Some(at),
+        };
+        let bridge = self.buffers.bridge;
+        if let Some(bridge) = bridge {
+            // SAFETY: the span is in this rank's buffers, which outlive the call; leaders take one step at a time.
+            unsafe { bridge.start(step, at.map_or(std::ptr::null_mut(), |at| self.memory(at))) };
+        }
+        poll_fn(move |_| {
+            if bridge.is_none_or(Bridge::is_done) {
+                return Poll::Ready(());
+            }
+            self.note(Awaited::Bridge);
+            Poll::Pending
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! Driving a call to its end: polling, backing off, keeping the MPI library's traffic moving, noticing trouble.
+
+use super::call::{Awaited, Call};
+use super::context::PeerCall;
+use crate::types::{Collective, CommRank, Epoch, NodeRank, Ticket};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// How ranks wait; the same on all ranks of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// Ranks of this node outnumber the cores they may run on.
+    pub is_oversubscribed: bool,
+    /// After how long a wait is reported, and again each time that long.
+    pub stall: Option<Duration>,
+    /// Lets the MPI library make progress on the program's own traffic. Cheap, never blocks.
+    pub progress: fn(),
+    /// Reports a line.
+    pub report: fn(&Stall),
+}
+
+/// A wait that has lasted.
+#[derive(Clone, Copy, Debug)]
+pub struct Stall {
+    /// In which collective.
+    pub collective: Collective,
+    /// Its ordinal on the communicator.
+    pub epoch: Epoch,
+    /// How long so far.
+    pub waited: Duration,
+    /// What for.
+    pub awaited: Awaited,
+    /// The awaited peer, by its rank in the communicator, and what it says it does.
+    pub peer: Option<(CommRank, PeerCall)>,
+}
+
+/// Why a call ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The arguments of `rank`, or of one that it depended on, were rejected: this call fails, later ones work.
+    PeerFailed {
+        /// On this node.
+        rank: NodeRank,
+    },
+    /// `rank` is in another collective, or in the same with another root or size. The program is erroneous.
+    Mismatch {
+        /// On this node.
+        rank: NodeRank,
+        /// What it does.
+        peer: PeerCall,
+    },
+}
+
+/// Polls before the first thought of anything else.
+const SPINS: u32 = 1000;
+/// The same where the awaited rank may need this core.
+const SPINS_OVERSUBSCRIBED: u32 = 20;
+/// Polls between two calls into the MPI library.
+const POLLS_PER_PROGRESS: u32 = 64;
+/// Where ranks share cores, a wait this long becomes a nap between polls, so that others compute undisturbed...
+const NAP_AFTER: Duration = Duration::from_millis(2);
+/// ...of this length: the MPI library makes no progress meanwhile.
+const NAP: Duration = Duration::from_micros(50);
+
+impl Call<'_> {
+    /// Runs a call to its end.
+    ///
+    /// # Errors
+    /// If a peer failed or contradicts; then this rank has failed the call too, as its peers can see.
+    #[inline]
+    pub fn drive(&self, call: impl Future<Output = ()>) -> Result<(), Fault> {
+        let mut call = pin!(call);
+        let mut task = TaskContext::from_waker(Waker::noop());
+        let mut spins = 0;
+        let limit = if self.waiting.is_oversubscribed { SPINS_OVERSUBSCRIBED } else { SPINS };
+        while call.as_mut().poll(&mut task) == Poll::Pending {
+            if spins < limit && !self.has_fault() {
+                spins += 1;
+                std::hint::spin_loop();
+            } else {
+                return self.drive_slowly(call.as_mut(), &mut task);
+            }
+        }
+        if self.has_fault() { self.give_up() } else { self.end() }
+    }
+
+    fn end(&self) -> Result<(), Fault> {
+        self.context().release(Ticket::last_of(self.epoch));
+        Ok(())
+    }
+
+    #[cold]
+    fn give_up(&self) -> Result<(), Fault> {
+        self.context().fail(self.epoch);
+        self.fault.get().map_or(Ok(()), |fault| Err(*fault))
+    }
+
+    #[cold]
+    fn drive_slowly(
+        &self,
+        mut call: std::pin::Pin<&mut impl Future<Output = ()>>,
+        task: &mut TaskContext<'_>,
+    ) -> Result<(), Fault> {
+        let mut last = self.awaited();
+        let mut since = Instant::now();
+        let mut reported = Duration::ZERO;
+        let mut polls = 0_u32;
+        loop {
+            if self.has_fault() || self.notice_trouble() {
+                return self.give_up();
+            }
+            polls = polls.wrapping_add(1);
+            let waited = since.elapsed();
+            self.pause(polls, waited);
+            if let Some(stall) = self.waiting.stall
+                && waited >= reported + stall
+            {
+                reported = waited;
+                self.report_stall(waited);
+            }
+            if call.as_mut().poll(task) == Poll::Ready(()) {
+                return if self.has_fault() { self.give_up() } else { self.end() };
+            }
+            let now = self.awaited();
+            if now != last {
+                (last, since, reported) = (now, Instant::now(), Duration::ZERO);
+            }
+        }
+    }
+
+    fn pause(&self, polls: u32, waited: Duration) {
+        if self.waiting.is_oversubscribed {
+            (self.waiting.progress)();
+            if waited < NAP_AFTER {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(NAP);
+            }
+        } else {
+            std::hint::spin_loop();
+            if polls.is_multiple_of(POLLS_PER_PROGRESS) {
+                (self.waiting.progress)();
+            }
+        }
+    }
+
+    /// Whether the awaited peer will never do what this rank waits for; then the fault is set.
+    fn notice_trouble(&self) -> bool {
+        let Some(rank) = self.awaited().peer(self.context()) else { return false };
+        if self.context().peer_contradicts(rank, self.epoch, self.descriptor, self.bytes) {
+            self.set_fault(Fault::Mismatch { rank, peer: self.context().peer_call(rank) });
+            return true;
+        }
+        if matches!(self.awaited(), Awaited::Flag { .. }) && self.context().has_failed(rank, self.epoch) {
+            self.set_fault(Fault::PeerFailed { rank });
+            return true;
+        }
+        false
+    }
+
+    fn report_stall(&self, waited: Duration) {
+        let awaited = self.awaited();
+        let context = self.context();
+        let peer = awaited.peer(context).map(|rank| (context.comm_rank(rank), context.peer_call(rank)));
+        (self.waiting.report)(&Stall { collective: self.collective, epoch: self.epoch, waited, awaited, peer });
+    }
+}

@@ -1,0 +1,29 @@
+//! The real fabric: slots and flags in a segment that all ranks of a communicator on one node map.
+//!
+//! A process holds one [`Context`] per communicator; each collective on it is a [`Call`], which implements
+//! [`Fabric`](super::Fabric). The futures of a call are ready at once, but for waits: the driver ([`Call::drive`]) polls
+//! them, keeps the MPI library's own traffic moving, and notices peers that failed or do something else.
+
+mod call;
+mod context;
+mod drive;
+mod segment;
+
+pub use call::{Awaited, Buffer, Buffers, Call};
+pub use context::{Context, Descriptor, Geometry, PeerCall};
+pub use drive::{Fault, Stall, Waiting};
+pub use segment::Segment;
+
+use super::BridgeStep;
+
+/// The step between nodes, taken by leaders only. Implemented over the native MPI library.
+pub trait Bridge: Sync {
+    /// Starts `step`, whose span begins at `at`.
+    ///
+    /// # Safety
+    /// `at` is valid for the bytes that the step names until [`Bridge::is_done`] says so; no other step is under way.
+    unsafe fn start(&self, step: BridgeStep, at: *mut u8);
+
+    /// Whether the step that was started has ended.
+    fn is_done(&self) -> bool;
+}

@@ -1,0 +1,112 @@
+//! Shared mappings without a name: a `memfd` that the leader creates and its peers open through `/proc`.
+//!
+//! Nothing is left behind when processes are killed, `/dev/shm` and its limits do not matter, and the kernel frees the
+//! memory with the last mapping. Space is reserved before anyone is told of it, so a first touch can't fail.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// A mapping of shared memory, zeroed at creation.
+#[derive(Debug)]
+pub struct Segment {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: a mapping may be used and unmapped by any thread; what is done through `base` is its users' contract.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Creates and maps `length` bytes; the descriptor must stay open until all peers have opened it.
+    ///
+    /// # Errors
+    /// Whatever the system says when memory or descriptors are short.
+    pub fn create(length: usize) -> io::Result<(Self, OwnedFd)> {
+        // SAFETY: the name is a C string; the call has no other preconditions.
+        let descriptor = unsafe { libc::memfd_create(c"huddle".as_ptr(), libc::MFD_CLOEXEC) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let file = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        // SAFETY: plain system call on an own descriptor; it also sets the length.
+        let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length as libc::off_t) };
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        Ok((Self::map(&file, length)?, file))
+    }
+
+    /// Maps `length` bytes of the segment that process `pid` of this node holds open as `descriptor`.
+    ///
+    /// # Errors
+    /// Whatever the system says, in particular where the process lives in another PID namespace or belongs to another
+    /// user.
+    pub fn open(pid: u32, descriptor: i32, length: usize) -> io::Result<Self> {
+        let path = format!("/proc/{pid}/fd/{descriptor}");
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        if (file.metadata()?.len() as usize) < length {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the segment is shorter than announced"));
+        }
+        Self::map(&file.into(), length)
+    }
+
+    fn map(file: &OwnedFd, length: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the system's choice.
+        let base = unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
+        Ok(Self { base, length })
+    }
+
+    /// The first byte, page-aligned.
+    #[inline]
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Its length in bytes.
+    #[inline]
+    pub fn length(&self) -> usize {
+        self.length
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: this mapping is ours alone; contexts own their segment, so nobody uses it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_sees_what_the_creator_wrote() {
+        let (mine, file) = Segment::create(8192).expect("memfd");
+        let theirs = Segment::open(std::process::id(), file.as_raw_fd(), 8192).expect("open through /proc");
+        // SAFETY: both mappings are 8192 bytes long and used by this thread only.
+        unsafe {
+            mine.base().as_ptr().add(5000).write(7);
+            assert_eq!(theirs.base().as_ptr().add(5000).read(), 7);
+        }
+    }
+
+    #[test]
+    fn a_segment_that_is_too_short_or_gone_is_an_error() {
+        let (_mine, file) = Segment::create(4096).expect("memfd");
+        assert!(Segment::open(std::process::id(), file.as_raw_fd(), 1 << 20).is_err());
+        assert!(Segment::open(u32::MAX, 3, 4096).is_err());
+    }
+}

@@ -1,0 +1,320 @@
+//! Ranks on virtual time.
+
+use super::machine::{Machine, Nanos, Site};
+use crate::coll::{Extent, Plan, Row};
+use crate::fabric::checked::Operation;
+use crate::fabric::{BridgeStep, Fabric, Line, Place, Span};
+use crate::topo::{Layout, Levels};
+use crate::types::{Bytes, CommRank, NodeIndex, NodeRank, Ticket};
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Data move in lines of this many bytes.
+const LINE: usize = 64;
+
+/// One rank of a simulated machine.
+#[derive(Debug)]
+pub struct Rank {
+    me: usize,
+    node_rank: NodeRank,
+    levels: Levels,
+    layout: Layout,
+    cell: Bytes,
+    slots: usize,
+    world: Arc<Mutex<World>>,
+}
+
+/// What was announced through one word, and when: growing tickets.
+type Announced = Vec<(Ticket, f64)>;
+
+/// When `ticket` or a later one was announced first.
+fn reached(announced: Option<&Announced>, ticket: Ticket) -> Option<f64> {
+    announced?.iter().find(|(found, _)| *found >= ticket).map(|(_, time)| *time)
+}
+
+#[derive(Debug)]
+struct World {
+    machine: Machine,
+    site: Site,
+    layout: Layout,
+    /// By rank: its time, and what it does next.
+    now: Vec<f64>,
+    next: Vec<Option<Operation>>,
+    /// By owner, line and position.
+    flags: HashMap<(usize, usize, usize), Announced>,
+    released: Vec<Announced>,
+    /// By owner and position: the ticket written last.
+    written: HashMap<(usize, usize), Ticket>,
+    /// By reader, owner, line and position: the ticket whose line the reader has fetched.
+    fetched: HashMap<(usize, usize, usize, usize), Ticket>,
+    /// By the node and the path of a group: when the link out of it is free.
+    links: HashMap<(u32, Vec<u32>), f64>,
+    /// By node: when its leader came to each of its steps.
+    arrivals: Vec<Vec<f64>>,
+    /// By node: steps that its leader has finished.
+    steps: Vec<usize>,
+}
+
+/// The finishing time of each rank, all having entered the call at zero.
+///
+/// # Panics
+/// If the algorithm deadlocks; the checking scheduler says why.
+pub fn simulate(row: &Row, plan: &Plan, machine: &Machine, site: &Site) -> Vec<Nanos> {
+    let nodes = Layout::new(&site.labels, CommRank(0)).nodes();
+    let extent = Extent { ranks: site.labels.len(), nodes, cell: site.cell };
+    let plan = Plan { scratch: (row.scratch)(plan, &extent), ..*plan };
+    let ranks = Rank::all(machine, site);
+    drive(&ranks, ranks.iter().map(|rank| (row.simulated)(rank, &plan)).collect())
+}
+
+/// Runs one future of each rank to its end; the finishing times.
+pub(super) fn drive<'a>(ranks: &'a [Rank], running: Vec<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>) -> Vec<Nanos> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut running: Vec<_> = running.into_iter().map(Some).collect();
+    let mut poll = |rank: usize| {
+        if let Some(future) = &mut running[rank]
+            && future.as_mut().poll(&mut context).is_ready()
+        {
+            running[rank] = None;
+        }
+        running.iter().all(Option::is_none)
+    };
+    let mut is_done = (0..ranks.len()).map(&mut poll).fold(false, |_, is_done| is_done);
+    while !is_done {
+        let next = ranks[0].world().first_ready().expect("a deadlock");
+        is_done = poll(next);
+    }
+    ranks[0].world().now.iter().map(|time| Nanos(*time)).collect()
+}
+
+impl World {
+    /// The rank that can go on earliest.
+    fn first_ready(&self) -> Option<usize> {
+        let can_go_on = |rank: &usize| self.next[*rank].is_some_and(|operation| self.ready_at(*rank, operation).is_some());
+        (0..self.now.len()).filter(can_go_on).min_by(|a, b| self.now[*a].total_cmp(&self.now[*b]))
+    }
+
+    fn members(&self, me: usize) -> &[CommRank] {
+        self.layout.members(self.layout.place(CommRank(me as u32)).0)
+    }
+
+    fn peer(&self, me: usize, rank: NodeRank) -> usize {
+        self.members(me)[rank.index()].index()
+    }
+
+    fn position(&self, ticket: Ticket) -> usize {
+        ticket.position(self.site.slots)
+    }
+
+    /// When what the operation needs has happened, if it has.
+    fn ready_at(&self, me: usize, operation: Operation) -> Option<f64> {
+        match operation {
+            Operation::Wait(rank, line, ticket) => {
+                let flag = (self.peer(me, rank), line as usize, self.position(ticket));
+                reached(self.flags.get(&flag), ticket)
+            }
+            Operation::Claim(ticket) => {
+                let Some(held) = self.written.get(&(me, self.position(ticket))) else { return Some(0.0) };
+                let peers = self.members(me).iter().filter(|peer| peer.index() != me);
+                peers.map(|peer| reached(Some(&self.released[peer.index()]), *held)).try_fold(0.0, |latest, time| {
+                    Some(f64::max(latest, time?))
+                })
+            }
+            Operation::Bridge(step) => {
+                let node = self.layout.place(CommRank(me as u32)).0.index();
+                let arrival = |other: usize| self.arrivals[other].get(self.steps[node]).copied();
+                match step {
+                    BridgeStep::Bcast { root, .. } | BridgeStep::Scatter { root, .. } => arrival(root.index()),
+                    BridgeStep::Reduce { root, .. } if root.index() != node => arrival(node),
+                    _ => (0..self.arrivals.len()).map(arrival).try_fold(0.0, |latest, time| Some(f64::max(latest, time?))),
+                }
+            }
+            _ => Some(0.0),
+        }
+    }
+
+    fn perform(&mut self, me: usize, operation: Operation) {
+        let ready = self.ready_at(me, operation).expect("picked because it is ready");
+        self.now[me] = self.now[me].max(ready);
+        match operation {
+            Operation::Claim(ticket) => {
+                self.written.insert((me, self.position(ticket)), ticket);
+            }
+            Operation::Release(ticket) => self.released[me].push((ticket, self.now[me])),
+            Operation::Publish(line, ticket) => {
+                let flag = (me, line as usize, self.position(ticket));
+                self.flags.entry(flag).or_default().push((ticket, self.now[me]));
+            }
+            Operation::Wait(rank, line, ticket) => {
+                let owner = self.peer(me, rank);
+                let flag = (me, owner, line as usize, self.position(ticket));
+                if self.fetched.insert(flag, ticket) != Some(ticket) {
+                    self.transfer(me, owner, LINE);
+                }
+            }
+            Operation::Copy { from, n, .. } => {
+                self.read(me, from, n);
+                self.now[me] += self.machine.local + self.machine.copy * n.0 as f64;
+            }
+            Operation::Reduce { left, right, n, .. } => {
+                self.read(me, left, n);
+                self.read(me, right, n);
+                self.now[me] += self.machine.local + self.machine.reduce * n.0 as f64;
+            }
+            Operation::Bridge(step) => {
+                let node = self.layout.place(CommRank(me as u32)).0.index();
+                self.steps[node] += 1;
+                self.now[me] += self.machine.bridge(step, self.now.len(), self.arrivals.len());
+            }
+        }
+    }
+
+    /// Charges an operand.
+    fn read(&mut self, me: usize, from: Span, n: Bytes) {
+        let (rank, line, ticket) = match from.place {
+            Place::Cell { rank, ticket } => (rank, None, ticket),
+            Place::Payload { rank, line, ticket } => (rank, Some(line), ticket),
+            _ => return self.now[me] += self.machine.local,
+        };
+        let owner = self.peer(me, rank);
+        if owner == me {
+            self.now[me] += self.machine.local;
+            return;
+        }
+        let came_with_its_flag = line.is_some_and(|line| {
+            self.fetched.get(&(me, owner, line as usize, self.position(ticket))) == Some(&ticket)
+        });
+        if !came_with_its_flag {
+            self.transfer(me, owner, n.0.next_multiple_of(LINE));
+        }
+    }
+
+    /// Moves `bytes` from the cache of `owner` to that of `me`, over the link out of the group in which they part.
+    fn transfer(&mut self, me: usize, owner: usize, bytes: usize) {
+        let (mine, others) = (&self.site.paths[me], &self.site.paths[owner]);
+        let common = mine.iter().zip(others).take_while(|(mine, others)| mine == others).count();
+        let crossing = self.machine.crossing(common);
+        let group = others[..others.len().min(common + 1)].to_vec();
+        let link = self.links.entry((self.site.labels[owner], group)).or_default();
+        *link = link.max(self.now[me]) + crossing.shared * bytes as f64;
+        self.now[me] = (self.now[me] + crossing.stream * bytes as f64).max(*link) + crossing.latency;
+    }
+}
+
+impl Rank {
+    /// All ranks of a site.
+    pub(super) fn all(machine: &Machine, site: &Site) -> Vec<Self> {
+        let layout = Layout::new(&site.labels, CommRank(0));
+        let size = site.labels.len();
+        let world = Arc::new(Mutex::new(World {
+            machine: machine.clone(),
+            site: site.clone(),
+            now: vec![0.0; size],
+            next: vec![None; size],
+            flags: HashMap::new(),
+            released: vec![Vec::new(); size],
+            written: HashMap::new(),
+            fetched: HashMap::new(),
+            links: HashMap::new(),
+            arrivals: vec![Vec::new(); layout.nodes()],
+            steps: vec![0; layout.nodes()],
+            layout,
+        }));
+        (0..size).map(|me| Self::new(me, site, &world)).collect()
+    }
+
+    fn new(me: usize, site: &Site, world: &Arc<Mutex<World>>) -> Self {
+        let layout = Layout::new(&site.labels, CommRank(me as u32));
+        let members = layout.members(layout.my_node());
+        let paths: Vec<Vec<u32>> = members.iter().map(|rank| site.paths[rank.index()].clone()).collect();
+        let node_rank = layout.place(CommRank(me as u32)).1;
+        let levels = Levels::from_paths(&paths, node_rank);
+        Self { me, node_rank, levels, layout, cell: site.cell, slots: site.slots, world: Arc::clone(world) }
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Performs the operation when it is this rank's turn.
+    async fn step(&self, operation: Operation) {
+        let mut is_submitted = false;
+        std::future::poll_fn(|_| {
+            let mut world = self.world();
+            if is_submitted {
+                world.next[self.me] = None;
+                world.perform(self.me, operation);
+                return Poll::Ready(());
+            }
+            is_submitted = true;
+            world.next[self.me] = Some(operation);
+            if let Operation::Bridge(_) = operation {
+                let (node, now) = (self.layout.my_node().index(), world.now[self.me]);
+                world.arrivals[node].push(now);
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Fabric for Rank {
+    fn rank(&self) -> NodeRank {
+        self.node_rank
+    }
+
+    fn size(&self) -> usize {
+        self.levels.size()
+    }
+
+    fn levels(&self) -> &Levels {
+        &self.levels
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn cell_bytes(&self) -> Bytes {
+        self.cell
+    }
+
+    fn slots(&self) -> usize {
+        self.slots
+    }
+
+    fn is_in_place(&self) -> bool {
+        false
+    }
+
+    async fn claim(&self, ticket: Ticket) {
+        self.step(Operation::Claim(ticket)).await;
+    }
+
+    async fn release(&self, ticket: Ticket) {
+        self.step(Operation::Release(ticket)).await;
+    }
+
+    async fn publish(&self, line: Line, ticket: Ticket) {
+        self.step(Operation::Publish(line, ticket)).await;
+    }
+
+    async fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) {
+        self.step(Operation::Wait(rank, line, ticket)).await;
+    }
+
+    async fn copy(&self, to: Span, from: Span, n: Bytes) {
+        self.step(Operation::Copy { to, from, n }).await;
+    }
+
+    async fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) {
+        self.step(Operation::Reduce { to, left, right, n }).await;
+    }
+
+    async fn bridge(&self, step: BridgeStep) {
+        self.step(Operation::Bridge(step)).await;
+    }
+}

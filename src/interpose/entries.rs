@@ -1,0 +1,117 @@
+//! The functions that programs call in place of MPI's.
+
+use crate::capi;
+use crate::mpi::native::native;
+use crate::mpi::serve::{self, Served};
+use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+type In = *const c_void;
+type Out = *mut c_void;
+
+/// The address of an entry.
+pub struct Address(pub *const c_void);
+
+// SAFETY: the address of a function, never written through.
+unsafe impl Sync for Address {}
+
+/// All entries by name.
+pub static TABLE: &[(&CStr, Address)] = &[
+    (c"MPI_Init", Address(init as *const c_void)),
+    (c"MPI_Init_thread", Address(init_thread as *const c_void)),
+    (c"MPI_Allgather", Address(allgather as *const c_void)),
+    (c"MPI_Allgather_c", Address(allgather_c as *const c_void)),
+    (c"MPI_Allreduce", Address(allreduce as *const c_void)),
+    (c"MPI_Allreduce_c", Address(allreduce_c as *const c_void)),
+    (c"MPI_Barrier", Address(barrier as *const c_void)),
+    (c"MPI_Bcast", Address(bcast as *const c_void)),
+    (c"MPI_Bcast_c", Address(bcast_c as *const c_void)),
+    (c"MPI_Reduce", Address(reduce as *const c_void)),
+    (c"MPI_Reduce_c", Address(reduce_c as *const c_void)),
+    (c"MPI_Scatter", Address(scatter as *const c_void)),
+    (c"MPI_Scatter_c", Address(scatter_c as *const c_void)),
+    (c"huddle_version", Address(capi::huddle_version as *const c_void)),
+    (c"huddle_is_active", Address(capi::huddle_is_active as *const c_void)),
+    (c"huddle_counters", Address(capi::huddle_counters as *const c_void)),
+    (c"huddle_counter_name", Address(capi::huddle_counter_name as *const c_void)),
+];
+
+unsafe extern "C-unwind" fn init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    // SAFETY: the program's arguments.
+    let code = unsafe { native().init(argc, argv) };
+    // SAFETY: MPI has just returned from its initialisation with this code.
+    unsafe { serve::initialised(code) };
+    code
+}
+
+unsafe extern "C-unwind" fn init_thread(
+    argc: *mut c_int,
+    argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
+) -> c_int {
+    // SAFETY: the program's arguments.
+    let code = unsafe { native().init_thread(argc, argv, required, provided) };
+    // SAFETY: MPI has just returned from its initialisation with this code.
+    unsafe { serve::initialised(code) };
+    code
+}
+
+/// Two entries, with `int` and with `MPI_Count`, that differ in nothing else.
+macro_rules! entries {
+    ($(
+        $name:ident, $name_c:ident ($($arg:ident: $type:ident),* $(,)?);
+    )*) => {$(
+        unsafe extern "C-unwind" fn $name($($arg: entries!(@int $type)),*) -> c_int {
+            // SAFETY: the program's arguments, under MPI's contract.
+            match unsafe { serve::$name($(entries!(@widen $arg $type)),*) } {
+                Served::Done(code) => code,
+                // SAFETY: as above.
+                Served::Native => unsafe { native().$name($($arg),*) },
+            }
+        }
+
+        unsafe extern "C-unwind" fn $name_c($($arg: entries!(@count $type)),*) -> c_int {
+            // SAFETY: the program's arguments, under MPI's contract.
+            match unsafe { serve::$name($($arg),*) } {
+                Served::Done(code) => code,
+                Served::Native => match native().$name_c {
+                    // SAFETY: as above.
+                    Some(call) => unsafe { call($($arg),*) },
+                    None => unreachable!("the loader asks only for names that the library has"),
+                },
+            }
+        }
+    )*};
+    (@int Count) => { c_int };
+    (@int $type:ident) => { $type };
+    (@count Count) => { MPI_Count };
+    (@count $type:ident) => { $type };
+    (@widen $arg:ident Count) => { MPI_Count::from($arg) };
+    (@widen $arg:ident $type:ident) => { $arg };
+}
+
+entries! {
+    allreduce, allreduce_c (sendbuf: In, recvbuf: Out, count: Count, datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm);
+    reduce, reduce_c (
+        sendbuf: In, recvbuf: Out, count: Count, datatype: MPI_Datatype, op: MPI_Op, root: c_int, comm: MPI_Comm
+    );
+    bcast, bcast_c (buffer: Out, count: Count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm);
+    allgather, allgather_c (
+        sendbuf: In, sendcount: Count, sendtype: MPI_Datatype,
+        recvbuf: Out, recvcount: Count, recvtype: MPI_Datatype, comm: MPI_Comm
+    );
+    scatter, scatter_c (
+        sendbuf: In, sendcount: Count, sendtype: MPI_Datatype,
+        recvbuf: Out, recvcount: Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm
+    );
+}
+
+unsafe extern "C-unwind" fn barrier(comm: MPI_Comm) -> c_int {
+    // SAFETY: the program's arguments, under MPI's contract.
+    match unsafe { serve::barrier(comm) } {
+        Served::Done(code) => code,
+        // SAFETY: as above.
+        Served::Native => unsafe { native().barrier(comm) },
+    }
+}

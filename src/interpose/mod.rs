@@ -1,0 +1,63 @@
+//! The engine's entry points: what the loader's table points at.
+//!
+//! Each entry asks [`crate::mpi::serve`] and, where the call is declined, ends in the native function with the very same
+//! arguments. Nothing remembers across that jump: a native call may run callbacks that enter here again.
+
+mod entries;
+
+use crate::log;
+use crate::mpi::finish::{Host as KnownHost, HOST};
+use crate::mpi::native::{self, Native};
+use std::ffi::{c_char, c_int, c_void, CStr};
+
+/// What the loader tells the engine; a copy of the loader's `abi.rs`.
+#[repr(C)]
+pub struct Host {
+    abi: u32,
+    mpi: *mut c_void,
+    mpi_path: *const c_char,
+    mpi_version: *const c_char,
+    calls: unsafe extern "C" fn(name: *const c_char) -> u64,
+    counted: extern "C" fn(index: usize) -> *const c_char,
+}
+
+/// The version of the interface between loader and engine.
+const ABI: u32 = 1;
+
+/// Prepares the engine; 0 when it can serve. The loader calls it once, before it asks for entries.
+///
+/// # Safety
+/// `host` points to the loader's description, which lives as long as the process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn huddle_engine_open(host: *const Host) -> c_int {
+    // SAFETY: the caller's promise; `abi` is the first member in all versions.
+    if unsafe { (*host).abi } != ABI {
+        return 1;
+    }
+    // SAFETY: the caller's promise.
+    let host = unsafe { &*host };
+    // SAFETY: the loader's handle of the MPI library.
+    match unsafe { Native::load(host.mpi) } {
+        Ok(table) => native::install(table),
+        Err(problem) => {
+            log::warning(format_args!("{problem}; collectives stay native"));
+            return 2;
+        }
+    }
+    // SAFETY: the loader's C string.
+    let mpi_version = unsafe { CStr::from_ptr(host.mpi_version) }.to_string_lossy().into_owned();
+    let _ = HOST.set(KnownHost { mpi_version, calls: host.calls, counted: host.counted });
+    0
+}
+
+/// The function that serves `name`, or null to leave it native.
+///
+/// # Safety
+/// `name` is a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn huddle_engine_entry(name: *const c_char) -> *const c_void {
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) };
+    let entry = entries::TABLE.iter().find(|(served, _)| *served == name);
+    entry.map_or(std::ptr::null(), |(_, function)| function.0)
+}

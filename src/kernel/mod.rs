@@ -1,0 +1,140 @@
+//! Kernels: combining and moving packed data. No MPI, no shared state.
+//!
+//! *Packed* data is a sequence of basic elements without holes, the wire format of huddle. [`reduce`] combines packed
+//! operands, [`segments`] moves data between packed memory and the layout of a user's datatype.
+
+pub mod reduce;
+pub mod segments;
+
+pub use reduce::kernel;
+pub use segments::{PackedBuffer, Segments};
+
+/// A predefined reduction operation that has kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Op {
+    /// The greater operand.
+    Max,
+    /// The smaller operand.
+    Min,
+    /// The sum; integers wrap.
+    Sum,
+    /// The product; integers wrap.
+    Prod,
+    /// Logical and: 1 or 0.
+    Land,
+    /// Bitwise and.
+    Band,
+    /// Logical or: 1 or 0.
+    Lor,
+    /// Bitwise or.
+    Bor,
+    /// Logical exclusive or: 1 or 0.
+    Lxor,
+    /// Bitwise exclusive or.
+    Bxor,
+}
+
+impl Op {
+    /// All of them, in the order of their discriminants.
+    pub const ALL: [Self; 10] = [
+        Self::Max,
+        Self::Min,
+        Self::Sum,
+        Self::Prod,
+        Self::Land,
+        Self::Band,
+        Self::Lor,
+        Self::Bor,
+        Self::Lxor,
+        Self::Bxor,
+    ];
+}
+
+/// A basic element that has kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Element {
+    /// `int8_t`
+    I8,
+    /// `int16_t`
+    I16,
+    /// `int32_t`
+    I32,
+    /// `int64_t`
+    I64,
+    /// `uint8_t`, and C's `bool`
+    U8,
+    /// `uint16_t`
+    U16,
+    /// `uint32_t`
+    U32,
+    /// `uint64_t`
+    U64,
+    /// `float`
+    F32,
+    /// `double`
+    F64,
+    /// A complex number of two `float`s, 8 bytes
+    C32,
+    /// A complex number of two `double`s, 16 bytes
+    C64,
+}
+
+impl Element {
+    /// All of them, in the order of their discriminants.
+    pub const ALL: [Self; 12] = [
+        Self::I8,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+        Self::F32,
+        Self::F64,
+        Self::C32,
+        Self::C64,
+    ];
+
+    /// Its size in bytes.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::I8 | Self::U8 => 1,
+            Self::I16 | Self::U16 => 2,
+            Self::I32 | Self::U32 | Self::F32 => 4,
+            Self::I64 | Self::U64 | Self::F64 | Self::C32 => 8,
+            Self::C64 => 16,
+        }
+    }
+}
+
+/// `to = left op right`, element by element, over `bytes` bytes of packed data.
+///
+/// # Safety
+/// `left` and `right` are readable and `to` is writable for `bytes` bytes, a multiple of the element. `to` may equal
+/// `left` or `right`; otherwise it overlaps neither. No pointer needs an alignment. Nobody writes the operands or touches
+/// `to` meanwhile.
+pub type Kernel = unsafe fn(to: *mut u8, left: *const u8, right: *const u8, bytes: usize);
+
+/// Something that combines packed operands: a kernel, or the MPI library with the user's operation.
+pub trait Combine: Sync {
+    /// `to = left op right`, element by element.
+    ///
+    /// # Safety
+    /// As for [`Kernel`].
+    unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize);
+}
+
+/// A kernel as [`Combine`].
+#[derive(Clone, Copy, Debug)]
+pub struct Simple(pub Kernel);
+
+impl Combine for Simple {
+    #[inline]
+    unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
+        // SAFETY: the contract of `combine` is that of the kernel.
+        unsafe { (self.0)(to, left, right, bytes) }
+    }
+}

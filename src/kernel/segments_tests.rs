@@ -1,0 +1,136 @@
+//! Random layouts against an oracle that lists every byte.
+
+use super::*;
+use proptest::prelude::*;
+
+/// A layout as it is described to the builder.
+#[derive(Clone, Debug)]
+enum Shape {
+    Blocks(Vec<(isize, usize)>),
+    Repeat { inner: Box<Shape>, extent: isize, at: isize, stride: isize, repeat: usize },
+    Several(Vec<(isize, Shape)>),
+}
+
+impl Shape {
+    /// The displacement of each packed byte.
+    fn bytes(&self) -> Vec<isize> {
+        match self {
+            Self::Blocks(blocks) => blocks.iter().flat_map(|&(at, len)| at..at + len as isize).collect(),
+            Self::Repeat { inner, at, stride, repeat, .. } => {
+                let inner = inner.bytes();
+                (0..*repeat).flat_map(|copy| inner.iter().map(move |byte| at + stride * copy as isize + byte)).collect()
+            }
+            Self::Several(parts) => {
+                parts.iter().flat_map(|(at, part)| part.bytes().into_iter().map(move |byte| at + byte)).collect()
+            }
+        }
+    }
+
+    fn build(&self, extent: isize) -> Segments {
+        let mut builder = Builder::new(1 << 12);
+        match self {
+            Self::Blocks(blocks) => blocks.iter().for_each(|&(at, len)| builder.push(at, len).expect("small")),
+            Self::Repeat { inner, extent, at, stride, repeat } => {
+                builder.push_all(&inner.build(*extent), *at, *stride, *repeat).expect("small");
+            }
+            Self::Several(parts) => {
+                for (at, part) in parts {
+                    builder.push_all(&part.build(0), *at, 0, 1).expect("small");
+                }
+            }
+        }
+        builder.finish(extent).expect("small")
+    }
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let block = (-60isize..60, prop_oneof![0usize..6, Just(8), Just(16), 0usize..40]);
+    let equal = (-60isize..60, 1usize..9, -20isize..20, 0usize..9)
+        .prop_map(|(at, len, gap, n)| (0..n as isize).map(|i| (at + i * (len as isize + gap), len)).collect::<Vec<_>>());
+    let leaf = prop_oneof![proptest::collection::vec(block, 0..6), equal].prop_map(Shape::Blocks);
+    leaf.prop_recursive(3, 40, 4, |inner| {
+        prop_oneof![
+            (inner.clone(), -60isize..60, -60isize..60, -90isize..90, 0usize..9).prop_map(
+                |(inner, extent, at, stride, repeat)| {
+                    Shape::Repeat { inner: Box::new(inner), extent, at, stride, repeat }
+                }
+            ),
+            proptest::collection::vec((-60isize..60, inner), 1..4).prop_map(Shape::Several),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #[test]
+    fn any_range_moves_as_the_oracle_says(
+        shape in shapes(), extent in -150isize..150, count in 1usize..6, cut in any::<(u32, u32)>(),
+    ) {
+        let segments = shape.build(extent);
+        let element = shape.bytes();
+        prop_assert_eq!(segments.size(), element.len());
+        let bytes: Vec<isize> =
+            (0..count as isize).flat_map(|i| element.iter().map(move |byte| i * extent + byte)).collect();
+        let low = bytes.iter().copied().min().unwrap_or(0);
+        let span = (bytes.iter().copied().max().unwrap_or(0) - low + 1) as usize;
+        let offset = cut.0 as usize % (bytes.len() + 1);
+        let n = cut.1 as usize % (bytes.len() - offset + 1);
+        let mut memory: Vec<u8> = (0..span).map(|i| (i * 7 + i / 251) as u8).collect();
+
+        let mut packed = vec![0xee; n + 2];
+        let base = memory.as_mut_ptr().wrapping_offset(-low);
+        // SAFETY: `memory` spans all bytes of the elements; `packed` has `n` bytes after the first.
+        unsafe { segments.gather(base, offset, packed.as_mut_ptr().add(1), n) };
+        let expected: Vec<u8> = bytes[offset..offset + n].iter().map(|byte| memory[(byte - low) as usize]).collect();
+        prop_assert_eq!(&packed[1..n + 1], &expected[..]);
+        prop_assert_eq!((packed[0], packed[n + 1]), (0xee, 0xee));
+
+        let source: Vec<u8> = (0..n).map(|i| (i * 13 + 5) as u8).collect();
+        let mut expected = memory.clone();
+        for (byte, value) in bytes[offset..offset + n].iter().zip(&source) {
+            expected[(byte - low) as usize] = *value;
+        }
+        // SAFETY: as above.
+        unsafe { segments.scatter(memory.as_mut_ptr().wrapping_offset(-low), offset, source.as_ptr(), n) };
+        prop_assert_eq!(memory, expected);
+        if let Some(at) = segments.contiguous_at(count) {
+            prop_assert!(bytes.iter().enumerate().all(|(i, &byte)| byte == at + i as isize));
+        }
+    }
+}
+
+#[test]
+fn a_long_vector_is_few_runs() {
+    let mut element = Builder::new(4);
+    element.push(0, 8).expect("one block");
+    let element = element.finish(8).expect("one block");
+    let mut vector = Builder::new(4);
+    vector.push_all(&element, 16, 24, 1 << 40).expect("one run");
+    let vector = vector.finish(0).expect("one run");
+    assert_eq!((vector.runs(), vector.size()), (1, 8 << 40));
+    let mut contiguous = Builder::new(4);
+    contiguous.push_all(&element, 0, 8, 1 << 40).expect("one block");
+    let contiguous = contiguous.finish(8 << 40).expect("one block");
+    assert_eq!((contiguous.runs(), contiguous.contiguous_at(3)), (1, Some(0)));
+}
+
+#[test]
+fn vectors_with_a_fitting_extent_are_one_run() {
+    let segments = Shape::Blocks((0..5).map(|i| (i * 12, 4)).collect()).build(60);
+    assert_eq!((segments.runs(), segments.stride), (1, Some(12)));
+    assert_eq!(segments.resized(64).stride, None);
+}
+
+#[test]
+fn complex_layouts_are_refused() {
+    let pair = Shape::Blocks(vec![(0, 8), (12, 4)]).build(16);
+    let mut builder = Builder::new(1000);
+    assert_eq!(builder.push_all(&pair, 0, 16, 1 << 50), Err(TooComplex));
+    let mut builder = Builder::new(1000);
+    assert_eq!(builder.push(isize::MAX - 2, 8), Err(TooComplex));
+    let block = Shape::Blocks(vec![(0, 8)]).build(8);
+    let mut builder = Builder::new(1000);
+    assert_eq!(builder.push_all(&block, 0, 1 << 40, 1 << 40), Err(TooComplex));
+    let mut builder = Builder::new(1000);
+    assert_eq!(builder.push_all(&block, 0, 8, usize::MAX / 4), Err(TooComplex));
+}

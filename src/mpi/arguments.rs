@@ -1,0 +1,349 @@
+//! From the arguments of a collective to what the choice may see of it and what the call needs.
+//!
+//! Arguments that MPI rejects are left to the native call, whose handler and error class then answer. Where the standard
+//! leaves room, the library itself is asked, on a communicator of this process alone.
+
+use super::datatype::View;
+use super::op::Operator;
+use super::serve::Site;
+use crate::kernel::PackedBuffer;
+use crate::mpi::handles::{constants, predefined};
+use crate::mpi::native::native;
+use crate::tune::{OperatorClass, Shape};
+use crate::types::{Bytes, Collective, CommRank, OperandOrder};
+use mpi_sys::{MPI_Count, MPI_Datatype, MPI_Op};
+use std::ffi::{c_int, c_void};
+
+/// Why a call can't run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The MPI library rejects the arguments, and the native call says so.
+    ByLibrary,
+    /// Input and output of this rank have different lengths: the native call might wait for its peers.
+    Truncated,
+}
+
+/// A buffer of the program.
+pub enum Operand {
+    /// Not significant at this rank.
+    Absent,
+    /// Packed as it lies.
+    Memory(*mut u8),
+    /// With holes.
+    View(View),
+    /// A block in a buffer with holes.
+    Part(Part),
+}
+
+/// The packed bytes of a buffer from an offset on.
+pub struct Part {
+    view: View,
+    offset: usize,
+}
+
+impl PackedBuffer for Part {
+    unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
+        // SAFETY: the caller's promise on the part is one on the view.
+        unsafe { self.view.read(self.offset + offset, to, n) }
+    }
+
+    unsafe fn write(&self, offset: usize, from: *const u8, n: usize) {
+        // SAFETY: as above.
+        unsafe { self.view.write(self.offset + offset, from, n) }
+    }
+}
+
+/// A call whose arguments are in order.
+pub struct Prepared {
+    /// As in [`Shape`].
+    pub bytes: Bytes,
+    granule: Bytes,
+    root: CommRank,
+    /// The input.
+    pub send: Operand,
+    /// The output.
+    pub recv: Operand,
+    /// Whether both are one.
+    pub is_in_place: bool,
+    /// The operation of a reduction.
+    pub operator: Option<Operator>,
+    /// Datatype and operation, where the native library can reduce packed data.
+    pub native_op: Option<(MPI_Datatype, MPI_Op)>,
+}
+
+impl Prepared {
+    fn moving(bytes: Bytes, root: CommRank, send: Operand, recv: Operand) -> Self {
+        let granule = Bytes(1);
+        Self { bytes, granule, root, send, recv, is_in_place: false, operator: None, native_op: None }
+    }
+
+    /// What all ranks have in common.
+    #[inline]
+    pub fn shape(&self, collective: Collective) -> Shape {
+        let (operator, order) = match &self.operator {
+            None => (OperatorClass::None, OperandOrder::Any),
+            Some(operator) => (
+                if operator.is_predefined() { OperatorClass::Predefined } else { OperatorClass::User },
+                if operator.is_commutative() { OperandOrder::Any } else { OperandOrder::Rank },
+            ),
+        };
+        Shape { collective, bytes: self.bytes, granule: self.granule, root: self.root, operator, order }
+    }
+
+    /// After the call: brings data that was held back to where the program wants it.
+    #[inline]
+    pub fn finish(&self) {
+        if let Operand::View(view) = &self.recv {
+            view.finish();
+        }
+        if let Operand::Part(part) = &self.recv {
+            part.view.finish();
+        }
+    }
+}
+
+/// Address, count and datatype of an input.
+pub type Input = (*const c_void, MPI_Count, MPI_Datatype);
+/// Address, count and datatype of an output.
+pub type Output = (*mut c_void, MPI_Count, MPI_Datatype);
+
+/// A buffer and its packed length.
+#[inline]
+fn operand(site: &Site<'_>, address: *mut c_void, count: MPI_Count, datatype: MPI_Datatype) -> Result<(Operand, Bytes), Refused> {
+    if count < 0 || datatype == constants().datatype_null {
+        return Err(Refused::ByLibrary);
+    }
+    match predefined(datatype) {
+        // MPI_BOTTOM is null: with a predefined type nothing can lie there.
+        Some(_) if address.is_null() && count > 0 => Err(Refused::ByLibrary),
+        Some(known) if known.is_contiguous() => {
+            Ok((Operand::Memory(address.cast()), Bytes(count as usize * known.size)))
+        }
+        _ => {
+            // SAFETY: the program's arguments.
+            let view = unsafe { View::new(address, count as u64, datatype, site.job.self_comm) };
+            let view = view.map_err(|_| Refused::ByLibrary)?;
+            let bytes = Bytes(view.len());
+            match view.as_contiguous() {
+                Some(at) => Ok((Operand::Memory(at), bytes)),
+                None => Ok((Operand::View(view), bytes)),
+            }
+        }
+    }
+}
+
+fn is_root(site: &Site<'_>, root: c_int) -> Result<bool, Refused> {
+    if root < 0 || root as usize >= site.shared.agreed.ranks {
+        return Err(Refused::ByLibrary);
+    }
+    let context = &site.shared.context;
+    Ok(context.comm_rank(context.rank()).0 as c_int == root)
+}
+
+fn my_index(site: &Site<'_>) -> usize {
+    site.shared.context.comm_rank(site.shared.context.rank()).index()
+}
+
+/// # Safety
+/// The arguments are the program's, under MPI's contract; the same holds for all functions here.
+#[inline]
+pub unsafe fn allreduce(
+    site: &Site<'_>,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+) -> Result<Prepared, Refused> {
+    let in_place = constants().in_place;
+    if recvbuf == in_place {
+        return Err(Refused::ByLibrary);
+    }
+    let is_aliased = sendbuf == recvbuf.cast_const() && count > 0 && !recvbuf.is_null();
+    if is_aliased {
+        // Not in place, and yet the same memory: some libraries reject it. In place it means the same.
+        let count = count.min(1) as c_int;
+        // SAFETY: on one process the result is the operand itself.
+        let code = unsafe { native().allreduce(sendbuf, recvbuf, count, datatype, op, site.job.self_comm) };
+        if code != constants().success {
+            return Err(Refused::ByLibrary);
+        }
+    }
+    let is_in_place = is_aliased || sendbuf == in_place.cast_const();
+    // SAFETY: the caller's promise.
+    unsafe { reduction(site, (!is_in_place).then_some(sendbuf), Some(recvbuf), count, datatype, op, CommRank(0)) }
+}
+
+/// # Safety
+/// As above.
+#[inline]
+pub unsafe fn reduce(
+    site: &Site<'_>,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    root: c_int,
+) -> Result<Prepared, Refused> {
+    let in_place = constants().in_place;
+    let is_root = is_root(site, root)?;
+    let is_in_place = sendbuf == in_place.cast_const();
+    if is_in_place && !is_root || is_root && recvbuf == in_place {
+        return Err(Refused::ByLibrary);
+    }
+    if is_root && sendbuf == recvbuf.cast_const() && count > 0 && !recvbuf.is_null() {
+        // SAFETY: as in `allreduce`.
+        let code = unsafe {
+            native().reduce(sendbuf, recvbuf, count.min(1) as c_int, datatype, op, 0, site.job.self_comm)
+        };
+        if code != constants().success {
+            return Err(Refused::ByLibrary);
+        }
+        // SAFETY: the caller's promise.
+        return unsafe { reduction(site, None, Some(recvbuf), count, datatype, op, CommRank(root as u32)) };
+    }
+    let send = (!is_in_place).then_some(sendbuf);
+    // SAFETY: the caller's promise.
+    unsafe { reduction(site, send, is_root.then_some(recvbuf), count, datatype, op, CommRank(root as u32)) }
+}
+
+/// A reduction; in place where there is no input.
+///
+/// # Safety
+/// As above.
+#[inline]
+unsafe fn reduction(
+    site: &Site<'_>,
+    send: Option<*const c_void>,
+    recv: Option<*mut c_void>,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    root: CommRank,
+) -> Result<Prepared, Refused> {
+    if op == constants().op_null {
+        return Err(Refused::ByLibrary);
+    }
+    let mut bytes = Bytes::ZERO;
+    let mut take = |address: Option<*mut c_void>| match address {
+        None => Ok(Operand::Absent),
+        Some(address) => {
+            let (operand, length) = operand(site, address, count, datatype)?;
+            bytes = length;
+            Ok(operand)
+        }
+    };
+    let send_operand = take(send.map(<*const c_void>::cast_mut))?;
+    let recv_operand = take(recv)?;
+    // SAFETY: the program's arguments.
+    let operator =
+        unsafe { Operator::resolve(op, datatype, site.job.self_comm) }.map_err(|_| Refused::ByLibrary)?;
+    let is_native = operator.is_predefined() && predefined(datatype).is_some_and(|known| known.is_contiguous());
+    Ok(Prepared {
+        bytes,
+        granule: Bytes(operator.granule()),
+        root,
+        send: send_operand,
+        recv: recv_operand,
+        is_in_place: send.is_none(),
+        native_op: is_native.then_some((datatype, op)),
+        operator: Some(operator),
+    })
+}
+
+/// # Safety
+/// As above.
+#[inline]
+pub unsafe fn bcast(
+    site: &Site<'_>,
+    buffer: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    root: c_int,
+) -> Result<Prepared, Refused> {
+    is_root(site, root)?;
+    if buffer == constants().in_place {
+        return Err(Refused::ByLibrary);
+    }
+    let (buffer, bytes) = operand(site, buffer, count, datatype)?;
+    Ok(Prepared::moving(bytes, CommRank(root as u32), Operand::Absent, buffer))
+}
+
+/// # Safety
+/// As above.
+#[inline]
+pub unsafe fn allgather(site: &Site<'_>, send: Input, recv: Output) -> Result<Prepared, Refused> {
+    let in_place = constants().in_place;
+    if recv.0 == in_place {
+        return Err(Refused::ByLibrary);
+    }
+    let ranks = site.shared.agreed.ranks;
+    let count = recv.1.checked_mul(ranks as MPI_Count).ok_or(Refused::ByLibrary)?;
+    let (buffer, total) = operand(site, recv.0, count, recv.2)?;
+    let bytes = Bytes(total.0 / ranks);
+    if send.0 == in_place.cast_const() {
+        let offset = bytes.0 * my_index(site);
+        let own = match &buffer {
+            Operand::Memory(at) => Operand::Memory(at.wrapping_add(offset)),
+            Operand::View(view) => Operand::Part(Part { view: view.clone(), offset }),
+            Operand::Absent | Operand::Part(_) => Operand::Absent,
+        };
+        return Ok(Prepared { is_in_place: true, ..Prepared::moving(bytes, CommRank(0), own, buffer) });
+    }
+    let (own, length) = operand(site, send.0.cast_mut(), send.1, send.2)?;
+    if length != bytes {
+        return Err(Refused::Truncated);
+    }
+    if send.0 == recv.0.cast_const() && length > Bytes::ZERO && !send.0.is_null() {
+        return Err(Refused::ByLibrary).or_else(|refused| accepts_aliased_allgather(site, send, recv).ok_or(refused)).map(
+            |()| Prepared::moving(bytes, CommRank(0), own, buffer),
+        );
+    }
+    Ok(Prepared::moving(bytes, CommRank(0), own, buffer))
+}
+
+/// Whether the library takes input and output at the same address.
+fn accepts_aliased_allgather(site: &Site<'_>, send: Input, recv: Output) -> Option<()> {
+    let (sends, receives) = (c_int::try_from(send.1).ok()?, c_int::try_from(recv.1).ok()?);
+    // SAFETY: on one process, the block onto itself.
+    let code = unsafe { native().allgather(send.0, sends, send.2, recv.0, receives, recv.2, site.job.self_comm) };
+    (code == constants().success).then_some(())
+}
+
+/// # Safety
+/// As above.
+#[inline]
+pub unsafe fn scatter(site: &Site<'_>, send: Input, recv: Output, root: c_int) -> Result<Prepared, Refused> {
+    let in_place = constants().in_place;
+    let is_root = is_root(site, root)?;
+    let root = CommRank(root as u32);
+    if !is_root {
+        if recv.0 == in_place {
+            return Err(Refused::ByLibrary);
+        }
+        let (buffer, bytes) = operand(site, recv.0, recv.1, recv.2)?;
+        return Ok(Prepared::moving(bytes, root, Operand::Absent, buffer));
+    }
+    if send.0 == in_place.cast_const() {
+        return Err(Refused::ByLibrary);
+    }
+    let ranks = site.shared.agreed.ranks;
+    let count = send.1.checked_mul(ranks as MPI_Count).ok_or(Refused::ByLibrary)?;
+    let (blocks, total) = operand(site, send.0.cast_mut(), count, send.2)?;
+    let bytes = Bytes(total.0 / ranks);
+    if recv.0 == in_place {
+        return Ok(Prepared { is_in_place: true, ..Prepared::moving(bytes, root, blocks, Operand::Absent) });
+    }
+    let (buffer, length) = operand(site, recv.0, recv.1, recv.2)?;
+    if length != bytes {
+        return Err(Refused::Truncated);
+    }
+    Ok(Prepared::moving(bytes, root, blocks, buffer))
+}
+
+/// No arguments but the communicator.
+#[inline]
+pub fn barrier() -> Prepared {
+    Prepared::moving(Bytes::ZERO, CommRank(0), Operand::Absent, Operand::Absent)
+}

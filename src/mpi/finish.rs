@@ -1,0 +1,92 @@
+//! What happens in `MPI_Finalize`: the report.
+//!
+//! It runs as the delete callback of an attribute of `MPI_COMM_SELF`. MPI deletes those first, the last one set first, so it
+//! comes after all callbacks of the program, which may still run collectives.
+
+use super::communicator::do_not_copy;
+use super::job::{self, Job};
+use crate::mpi::handles::constants;
+use crate::mpi::native::native;
+use crate::report::{counters, Report, Tally};
+use mpi_sys::MPI_Comm;
+use std::ffi::{c_char, c_int, c_void, CStr};
+use std::sync::OnceLock;
+
+/// What the loader knows.
+pub struct Host {
+    /// The text of `MPI_Get_library_version`.
+    pub mpi_version: String,
+    /// Calls of a collective that huddle doesn't serve.
+    pub calls: unsafe extern "C" fn(*const c_char) -> u64,
+    /// Their names.
+    pub counted: extern "C" fn(usize) -> *const c_char,
+}
+
+/// Set when the engine is opened.
+pub static HOST: OnceLock<Host> = OnceLock::new();
+
+/// Arranges for [`finalize`] to run.
+pub(super) fn at_finalize() {
+    let c = constants();
+    let mut keyval = c.keyval_invalid;
+    // SAFETY: MPI is initialised; valid places.
+    unsafe {
+        if native().comm_create_keyval(Some(do_not_copy), Some(finalize), &mut keyval, std::ptr::null_mut())
+            == c.success
+        {
+            native().comm_set_attr(c.comm_self, keyval, std::ptr::null_mut());
+        }
+    }
+}
+
+unsafe extern "C" fn finalize(_: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+    if let Some(job) = job::job() {
+        job::retire();
+        crate::report::set_active(false);
+        if let Some(path) = &job.config.report {
+            report(job, path);
+        }
+    }
+    constants().success
+}
+
+/// Sums the counters of all ranks; rank 0 writes them.
+fn report(job: &Job, path: &std::path::Path) {
+    let names = unserved_names();
+    let host = HOST.get();
+    let mut mine: Vec<u64> = counters().tally().as_slice().to_vec();
+    // SAFETY: the loader's function, with its own names.
+    mine.extend(names.iter().map(|name| host.map_or(0, |host| unsafe { (host.calls)(name.as_ptr()) })));
+    let mut all = vec![0_u64; mine.len()];
+    let c = constants();
+    // SAFETY: buffers of `mine.len()` numbers.
+    let code = unsafe {
+        let (from, to) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
+        native().reduce(from, to, mine.len() as c_int, c.uint64, c.sum, 0, job.world)
+    };
+    if job.rank != 0 || code != c.success {
+        return;
+    }
+    let unserved = all.split_off(all.len() - names.len());
+    let Some(tally) = Tally::from_values(all) else { return };
+    let report = Report {
+        version: env!("CARGO_PKG_VERSION").into(),
+        mpi: host.map_or_else(String::new, |host| host.mpi_version.clone()),
+        ranks: job.size,
+        nodes: job.nodes,
+        inactive: job.inactive,
+        counters: tally,
+        unserved: names.iter().map(|name| name.to_string_lossy().into_owned()).zip(unserved).collect(),
+    };
+    report.write(path);
+}
+
+fn unserved_names() -> Vec<&'static CStr> {
+    let Some(host) = HOST.get() else { return Vec::new() };
+    (0..)
+        .map(|index| (host.counted)(index))
+        .take_while(|name| !name.is_null())
+        // SAFETY: the loader's names are C strings that live as long as the process.
+        .map(|name| unsafe { CStr::from_ptr(name) })
+        .collect()
+}

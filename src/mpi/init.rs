@@ -1,0 +1,295 @@
+//! What happens in `MPI_Init`: the ranks find each other, agree on the environment, and learn where everyone lies.
+
+use super::communicator::{create_keyval, keep_native};
+use super::job::{self, progress, Job};
+use crate::config::{Config, RawEnvironment};
+use crate::fabric::shm::Waiting;
+use crate::log;
+use crate::mpi::handles::{self, constants};
+use crate::mpi::native::native;
+use crate::topo::place::{self, Containers, CpuMask};
+use crate::tune::Reason;
+use mpi_sys::{MPI_Comm, MPI_Datatype};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
+
+/// Ranks that find another number here leave everything native: they are different versions of huddle.
+const PROTOCOL: c_int = 1;
+
+/// A wait for other ranks this long is explained.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Sets the job up. Collective over `MPI_COMM_WORLD`, right after the native `MPI_Init`; failures leave the job native.
+///
+/// # Safety
+/// MPI has just been initialised.
+pub unsafe fn start() {
+    // SAFETY: the caller's promise.
+    if let Err(problem) = unsafe { handles::fill(native()) } {
+        // The same binary on all ranks comes to the same verdict.
+        log::error(format_args!("{problem}; collectives stay native"));
+        return;
+    }
+    meet();
+    let world = duplicate(constants().comm_world);
+    let self_comm = duplicate(constants().comm_self);
+    let (rank, size) = rank_and_size(world);
+    log::set_rank(rank);
+    let (config, is_one_version) = agree_on_environment(world, rank);
+    let node = Node::find(world, &config, rank, size);
+    // SAFETY: MPI is initialised.
+    let Some(keyval) = (unsafe { create_keyval() }) else {
+        log::error(format_args!("the MPI library has no attribute left; collectives stay native"));
+        return;
+    };
+    for comm in [world, self_comm] {
+        keep_native(keyval, comm, Reason::NoContext);
+    }
+    let inactive = inactive_reason(&config, is_one_version, size, node.has_devices);
+    let mut group = constants().group_null;
+    // SAFETY: valid communicator and place.
+    unsafe { native().comm_group(constants().comm_world, &mut group) };
+    let waiting = Waiting {
+        is_oversubscribed: node.is_oversubscribed,
+        stall: config.stall,
+        progress,
+        report: super::serve::report_stall,
+    };
+    let nodes = node.labels.iter().enumerate().filter(|(rank, label)| *rank as u32 == **label).count();
+    let is_threaded = is_threaded();
+    if !is_threaded {
+        crate::report::counters().assume_one_thread_at_a_time();
+    }
+    job::publish(Job {
+        config,
+        rank,
+        size: size as usize,
+        world,
+        group,
+        self_comm,
+        labels: node.labels,
+        nodes,
+        paths: node.paths,
+        waiting,
+        is_threaded,
+        keyval,
+        bridges: AtomicU32::new(0),
+        sequence: AtomicU32::new(0),
+        inactive,
+    });
+    super::finish::at_finalize();
+    announce();
+}
+
+fn inactive_reason(config: &Config, is_one_version: bool, size: c_int, has_devices: bool) -> Option<Reason> {
+    if config.is_disabled {
+        Some(Reason::Disabled)
+    } else if !is_one_version {
+        Some(Reason::HuddleMissing)
+    } else if size == 1 {
+        Some(Reason::SingleRank)
+    } else if has_devices {
+        Some(Reason::DevicePointer)
+    } else {
+        None
+    }
+}
+
+fn announce() {
+    let Some(job) = job::job() else { return };
+    crate::report::set_active(job.inactive.is_none());
+    if !(job.config.is_verbose && job.rank == 0) {
+        return;
+    }
+    let mpi = super::finish::HOST.get().map_or("", |host| host.mpi_version.as_str());
+    let mpi = mpi.lines().next().unwrap_or_default().trim_end_matches(',');
+    let state = job.inactive.map_or_else(|| "active".to_owned(), |reason| format!("inactive: {}", reason.meaning()));
+    let sharing = if job.waiting.is_oversubscribed { ", more ranks than cores" } else { "" };
+    log::info(format_args!(
+        "huddle {} on {mpi}: {} ranks on {} nodes{sharing}; {state}",
+        env!("CARGO_PKG_VERSION"),
+        job.size,
+        job.nodes
+    ));
+}
+
+/// Waits for all ranks without a collective of huddle's own that could meet one of the program's: where some ranks lack
+/// huddle, this never ends, and says so.
+fn meet() {
+    let c = constants();
+    let mut request = c.request_null;
+    let started = Instant::now();
+    let mut is_explained = false;
+    // SAFETY: valid communicator, request and places.
+    unsafe {
+        native().ibarrier(c.comm_world, &mut request);
+        loop {
+            let mut done = 0;
+            native().test(&mut request, &mut done, c.status_ignore);
+            if done != 0 {
+                return;
+            }
+            if started.elapsed() > PATIENCE && !is_explained {
+                is_explained = true;
+                let (rank, _) = rank_and_size(c.comm_world);
+                log::set_rank(rank);
+                log::warning(format_args!(
+                    "waiting in MPI_Init for ranks that do not answer: is huddle loaded on all of them? LD_PRELOAD must \
+                     reach every host and program of the job (Open MPI: mpiexec -x LD_PRELOAD; static binaries can't be \
+                     served: run without huddle)"
+                ));
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn duplicate(comm: MPI_Comm) -> MPI_Comm {
+    let mut new = constants().comm_null;
+    // SAFETY: valid communicator and place.
+    unsafe {
+        native().comm_dup(comm, &mut new);
+        native().comm_set_errhandler(new, constants().errors_return);
+    }
+    new
+}
+
+pub(super) fn rank_and_size(comm: MPI_Comm) -> (u32, c_int) {
+    let (mut rank, mut size) = (0, 0);
+    // SAFETY: valid communicator and places.
+    unsafe {
+        native().comm_rank(comm, &mut rank);
+        native().comm_size(comm, &mut size);
+    }
+    (rank as u32, size)
+}
+
+fn is_threaded() -> bool {
+    let mut provided = 0;
+    // SAFETY: a valid place.
+    unsafe { native().query_thread(&mut provided) };
+    provided == constants().thread_multiple
+}
+
+/// Rank 0's bytes, on all ranks.
+fn bcast_bytes(comm: MPI_Comm, mut bytes: Vec<u8>) -> Vec<u8> {
+    let c = constants();
+    let mut length = bytes.len() as c_int;
+    // SAFETY: buffers of one int and of `length` bytes.
+    unsafe {
+        native().bcast((&raw mut length).cast(), 1, c.int, 0, comm);
+        bytes.resize(length as usize, 0);
+        native().bcast(bytes.as_mut_ptr().cast(), length, c.byte, 0, comm);
+    }
+    bytes
+}
+
+/// The smallest of each number over all ranks.
+fn minimum<const N: usize>(comm: MPI_Comm, mut values: [c_int; N]) -> [c_int; N] {
+    let c = constants();
+    // SAFETY: a buffer of N ints, in place.
+    unsafe { native().allreduce(c.in_place, values.as_mut_ptr().cast(), N as c_int, c.int, c.min, comm) };
+    values
+}
+
+/// Rank 0's environment, parsed; and whether all ranks run the same version of huddle.
+fn agree_on_environment(world: MPI_Comm, rank: u32) -> (Config, bool) {
+    let own = RawEnvironment::from_process();
+    let agreed = RawEnvironment::from_bytes(&bcast_bytes(world, own.to_bytes())).unwrap_or_default();
+    let difference = own.differs_from(&agreed);
+    let differs = if difference.is_some() { rank as c_int } else { c_int::MAX };
+    let [first, least, most] = minimum(world, [differs, PROTOCOL, -PROTOCOL]);
+    if let (Some(difference), true) = (difference, first == differs) {
+        log::warning(format_args!("the environment differs from rank 0's, which all ranks use: {difference}"));
+    }
+    let (config, complaints) = Config::parse(&agreed);
+    if rank == 0 {
+        for complaint in complaints {
+            log::warning(format_args!("{complaint}"));
+        }
+    }
+    (config, least == -most)
+}
+
+/// What the ranks of the job know about their nodes.
+struct Node {
+    labels: Vec<u32>,
+    paths: Vec<Vec<u32>>,
+    is_oversubscribed: bool,
+    has_devices: bool,
+}
+
+impl Node {
+    fn find(world: MPI_Comm, config: &Config, rank: u32, size: c_int) -> Self {
+        let c = constants();
+        let mut physical = c.comm_null;
+        // SAFETY: valid communicator and place.
+        unsafe { native().comm_split_type(world, c.comm_type_shared, 0, c.info_null, &mut physical) };
+        let (node_rank, node_size) = rank_and_size(physical);
+        let world_ranks = allgather_u32(physical, rank, node_size as usize);
+
+        let mask = CpuMask::of_this_process();
+        let masks: Vec<CpuMask> = allgather_bytes(physical, &mask.to_bytes(), node_size as usize)
+            .iter()
+            .map(|bytes| CpuMask::from_bytes(bytes))
+            .collect();
+        let containers = Self::containers(physical, node_rank, config);
+        let mut paths = vec![Vec::new(); size as usize];
+        for (rank, path) in world_ranks.iter().zip(place::paths(&containers, &masks)) {
+            paths[*rank as usize] = path;
+        }
+
+        let virtual_node = config.virtual_nodes(node_size as usize);
+        let leader = virtual_node.map_or(0, |nodes| {
+            nodes.iter().position(|node| *node == nodes[node_rank as usize]).unwrap_or(0)
+        });
+        let labels = allgather_u32(world, world_ranks[leader], size as usize);
+
+        let crowded = place::is_oversubscribed(&masks, place::cgroup_quota());
+        let [not_crowded, no_devices] =
+            minimum(world, [c_int::from(!crowded), c_int::from(!has_device_library())]);
+        // SAFETY: a communicator of our own.
+        unsafe { native().comm_free(&mut physical) };
+        Self { labels, paths, is_oversubscribed: not_crowded == 0, has_devices: no_devices == 0 }
+    }
+
+    /// The leader of the node looks at the machine: loading hwloc takes milliseconds.
+    fn containers(physical: MPI_Comm, node_rank: u32, config: &Config) -> Containers {
+        let mut bytes = Vec::new();
+        if node_rank == 0 {
+            match crate::topo::hwloc::load(config.topology.as_deref()) {
+                Ok(containers) => bytes = containers.to_bytes(),
+                Err(problem) => log::warning(format_args!("{problem}; the node is taken as one flat level")),
+            }
+        }
+        Containers::from_bytes(&bcast_bytes(physical, bytes))
+    }
+}
+
+fn allgather_u32(comm: MPI_Comm, value: u32, size: usize) -> Vec<u32> {
+    let mut all = vec![0; size];
+    allgather(comm, (&raw const value).cast(), 4, constants().byte, all.as_mut_ptr().cast());
+    all
+}
+
+fn allgather_bytes(comm: MPI_Comm, bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
+    let mut all = vec![0_u8; bytes.len() * size];
+    allgather(comm, bytes.as_ptr().cast(), bytes.len(), constants().byte, all.as_mut_ptr().cast());
+    all.chunks(bytes.len().max(1)).map(<[u8]>::to_vec).collect()
+}
+
+/// `to` holds `n` elements per rank.
+fn allgather(comm: MPI_Comm, from: *const c_void, n: usize, datatype: MPI_Datatype, to: *mut c_void) {
+    let n = n as c_int;
+    // SAFETY: the callers' buffers have these lengths.
+    unsafe { native().allgather(from, n, datatype, to, n, datatype, comm) };
+}
+
+/// Whether memory of accelerators may be among the buffers: then a library of CUDA or HIP is loaded.
+fn has_device_library() -> bool {
+    [c"cuPointerGetAttribute", c"hipPointerGetAttributes"].iter().any(|symbol| {
+        // SAFETY: looks among the objects of the process; the name is a C string.
+        !unsafe { libc::dlsym(libc::RTLD_DEFAULT, symbol.as_ptr()) }.is_null()
+    })
+}

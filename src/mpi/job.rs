@@ -1,0 +1,102 @@
+//! What the ranks of a job agree on in `MPI_Init`, and the state of the engine.
+
+use crate::config::Config;
+use crate::fabric::shm::Waiting;
+use crate::mpi::handles::constants;
+use crate::mpi::native::native;
+use crate::tune::Reason;
+use mpi_sys::{MPI_Comm, MPI_Group};
+use std::ffi::c_int;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// A job: the processes of one `MPI_COMM_WORLD`. Built once, never freed.
+pub struct Job {
+    /// Rank 0's environment.
+    pub config: Config,
+    /// This process in `MPI_COMM_WORLD`.
+    pub rank: u32,
+    /// Processes in `MPI_COMM_WORLD`.
+    pub size: usize,
+    /// A duplicate of `MPI_COMM_WORLD` for progress, bridges and the report; errors return.
+    pub world: MPI_Comm,
+    /// The group of `MPI_COMM_WORLD`.
+    pub group: MPI_Group,
+    /// A duplicate of `MPI_COMM_SELF` on which the library is asked what it accepts; errors return.
+    pub self_comm: MPI_Comm,
+    /// Per world rank a number that is equal on one node and differs between nodes.
+    pub labels: Vec<u32>,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Per world rank its path through the machine; empty for ranks of other nodes.
+    pub paths: Vec<Vec<u32>>,
+    /// How ranks wait.
+    pub waiting: Waiting,
+    /// Whether several threads may call MPI at once.
+    pub is_threaded: bool,
+    /// The attribute of communicators that holds their state.
+    pub keyval: c_int,
+    /// Communicators between nodes that this process has.
+    pub bridges: AtomicU32,
+    /// Numbers the communicators between nodes that this process led the creation of.
+    pub sequence: AtomicU32,
+    /// Why nothing is accelerated, if so.
+    pub inactive: Option<Reason>,
+}
+
+// SAFETY: the handles are numbers or addresses that any thread may pass to MPI.
+unsafe impl Sync for Job {}
+// SAFETY: as above.
+unsafe impl Send for Job {}
+
+static JOB: OnceLock<Job> = OnceLock::new();
+static ACTIVE: AtomicPtr<Job> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The job, from the end of `MPI_Init` on.
+pub fn job() -> Option<&'static Job> {
+    JOB.get()
+}
+
+/// The job while collectives are accelerated: between `MPI_Init` and `MPI_Finalize`, unless the ranks agreed otherwise.
+#[inline(always)]
+pub fn active() -> Option<&'static Job> {
+    // [active] acquire: pairs with the release in `publish`.
+    let job = ACTIVE.load(Ordering::Acquire);
+    // SAFETY: null or the address of the job in its static cell.
+    unsafe { job.as_ref() }
+}
+
+/// Makes the job known and, unless the ranks agreed otherwise, starts to accelerate.
+pub(super) fn publish(job: Job) {
+    let job = JOB.get_or_init(|| job);
+    if job.inactive.is_none() {
+        // [active] release: pairs with the acquire in `active`.
+        ACTIVE.store(std::ptr::from_ref(job).cast_mut(), Ordering::Release);
+    }
+}
+
+/// From here on everything is native.
+pub(super) fn retire() {
+    ACTIVE.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+/// Lets the MPI library make progress on the program's own traffic.
+///
+/// Probing a duplicate of `MPI_COMM_WORLD`, on which nothing is ever sent, drives all pending operations of the process on
+/// all MPI libraries that were tried; probing a duplicate of `MPI_COMM_SELF` does not on MPICH.
+pub fn progress() {
+    if let Some(job) = active() {
+        let c = constants();
+        let mut flag = 0;
+        // SAFETY: MPI is initialised and not finalised while the job is active; valid communicator and places.
+        unsafe { native().iprobe(c.any_source, c.any_tag, job.world, &mut flag, c.status_ignore) };
+    }
+}
+
+/// Ends the job after an internal fault or an erroneous program was reported.
+pub fn abort() -> ! {
+    let comm = job().map_or(constants().comm_world, |job| job.world);
+    // SAFETY: a valid communicator.
+    unsafe { native().abort(comm, 1) };
+    std::process::abort()
+}

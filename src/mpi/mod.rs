@@ -1,0 +1,13 @@
+//! The only code that names MPI.
+
+mod arguments;
+mod bridge;
+mod communicator;
+pub mod datatype;
+pub mod finish;
+pub mod handles;
+mod init;
+mod job;
+pub mod native;
+pub mod op;
+pub mod serve;

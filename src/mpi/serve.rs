@@ -1,0 +1,346 @@
+//! A collective call, from the program's arguments to its result or to the native library.
+
+use super::arguments::{self, Operand, Prepared, Refused};
+use super::bridge::{NativeBridge, NativeOp};
+use super::communicator::{find, Purpose, Shared};
+use super::job::{self, abort, Job};
+use crate::coll::{Plan, REGISTRY};
+use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, Stall};
+use crate::kernel::{Combine, PackedBuffer};
+use crate::log;
+use crate::mpi::handles::constants;
+use crate::mpi::native::native;
+use crate::report::{counters, Outcome};
+use crate::tune::{choose, Choice, Reason};
+use crate::types::{Bytes, Collective, Epoch, NodeRank};
+use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
+use std::ffi::{c_int, c_void};
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// Its return code.
+    Done(c_int),
+    /// The native function shall do it.
+    Native,
+}
+
+/// After the native `MPI_Init` or `MPI_Init_thread`, which returned `code`.
+///
+/// # Safety
+/// As said.
+pub unsafe fn initialised(code: c_int) {
+    if code != constants().success || job::job().is_some() {
+        return;
+    }
+    // SAFETY: MPI has just been initialised.
+    unsafe { super::init::start() };
+}
+
+/// `MPI_Allreduce`
+///
+/// # Safety
+/// The arguments are the program's, under MPI's contract; the same holds for all functions here.
+#[inline]
+pub unsafe fn allreduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+) -> Served {
+    let Some(site) = Site::enter(Collective::Allreduce, comm) else { return Served::Native };
+    // SAFETY: the caller's promise.
+    let prepared = unsafe { arguments::allreduce(&site, sendbuf, recvbuf, count, datatype, op) };
+    site.serve(prepared)
+}
+
+/// `MPI_Reduce`
+///
+/// # Safety
+/// As above.
+#[inline]
+pub unsafe fn reduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    root: c_int,
+    comm: MPI_Comm,
+) -> Served {
+    let Some(site) = Site::enter(Collective::Reduce, comm) else { return Served::Native };
+    // SAFETY: the caller's promise.
+    let prepared = unsafe { arguments::reduce(&site, sendbuf, recvbuf, count, datatype, op, root) };
+    site.serve(prepared)
+}
+
+/// `MPI_Bcast`
+///
+/// # Safety
+/// As above.
+#[inline]
+pub unsafe fn bcast(
+    buffer: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+) -> Served {
+    let Some(site) = Site::enter(Collective::Bcast, comm) else { return Served::Native };
+    // SAFETY: the caller's promise.
+    let prepared = unsafe { arguments::bcast(&site, buffer, count, datatype, root) };
+    site.serve(prepared)
+}
+
+/// `MPI_Allgather`
+///
+/// # Safety
+/// As above.
+#[inline]
+pub unsafe fn allgather(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> Served {
+    let Some(site) = Site::enter(Collective::Allgather, comm) else { return Served::Native };
+    let send = (sendbuf, sendcount, sendtype);
+    // SAFETY: the caller's promise.
+    let prepared = unsafe { arguments::allgather(&site, send, (recvbuf, recvcount, recvtype)) };
+    site.serve(prepared)
+}
+
+/// `MPI_Scatter`
+///
+/// # Safety
+/// As above.
+#[inline]
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn scatter(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+) -> Served {
+    let Some(site) = Site::enter(Collective::Scatter, comm) else { return Served::Native };
+    let send = (sendbuf, sendcount, sendtype);
+    // SAFETY: the caller's promise.
+    let prepared = unsafe { arguments::scatter(&site, send, (recvbuf, recvcount, recvtype), root) };
+    site.serve(prepared)
+}
+
+/// `MPI_Barrier`
+///
+/// # Safety
+/// As above.
+#[inline]
+pub unsafe fn barrier(comm: MPI_Comm) -> Served {
+    let Some(site) = Site::enter(Collective::Barrier, comm) else { return Served::Native };
+    site.serve(Ok(arguments::barrier()))
+}
+
+/// A call on a communicator that has shared memory.
+pub struct Site<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// The communicator.
+    pub shared: &'a Shared,
+    /// Its handle.
+    pub comm: MPI_Comm,
+    collective: Collective,
+    epoch: Epoch,
+}
+
+impl Site<'_> {
+    /// Counts the call, whatever becomes of it: its ordinal is agreed even where its arguments are not.
+    #[inline]
+    fn enter(collective: Collective, comm: MPI_Comm) -> Option<Self> {
+        let reason = 'reason: {
+            let Some(job) = job::active() else {
+                break 'reason job::job().and_then(|job| job.inactive).unwrap_or(Reason::NotRunning);
+            };
+            let Some(communicator) = find(job, comm) else { break 'reason Reason::NoContext };
+            let epoch = communicator.next_epoch();
+            match communicator.standing(job, comm, epoch) {
+                Ok(shared) => return Some(Self { job, shared, comm, collective, epoch }),
+                Err(reason) => reason,
+            }
+        };
+        counters().record(Outcome::Declined(collective, reason), Bytes::ZERO);
+        None
+    }
+
+    #[inline]
+    fn serve(&self, prepared: Result<Prepared, Refused>) -> Served {
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(refused) => return self.refuse(refused),
+        };
+        match choose(&self.job.config, &prepared.shape(self.collective), &self.shared.agreed, self.epoch) {
+            Choice::Run { row, plan } => self.run(row, &plan, &prepared),
+            Choice::Decline(reason) => {
+                counters().record(Outcome::Declined(self.collective, reason), prepared.bytes);
+                Served::Native
+            }
+        }
+    }
+
+    /// The peers may wait for this rank: they learn that it takes no part.
+    #[cold]
+    fn refuse(&self, refused: Refused) -> Served {
+        self.shared.context.fail(self.epoch);
+        counters().record(Outcome::Declined(self.collective, Reason::RejectedArguments), Bytes::ZERO);
+        match refused {
+            Refused::ByLibrary => Served::Native,
+            Refused::Truncated => Served::Done(self.call_error_handler(constants().err_truncate)),
+        }
+    }
+
+    fn call_error_handler(&self, class: c_int) -> c_int {
+        // SAFETY: the call's communicator.
+        unsafe { native().comm_call_errhandler(self.comm, class) };
+        class
+    }
+
+    #[inline]
+    fn run(&self, row: usize, plan: &Plan, prepared: &Prepared) -> Served {
+        let buffers = if prepared.operator.is_some() { self.reduction(plan, prepared) } else { moves(prepared) };
+        let combine = prepared.operator.as_ref().map(|operator| operator as &dyn Combine);
+        let bridge = self.shared.bridge.as_ref().map(|comm| NativeBridge {
+            comm,
+            layout: self.shared.context.layout(),
+            granule: plan.granule,
+            native_op: prepared.native_op.map(|(datatype, op)| NativeOp { datatype, op }),
+            combine,
+        });
+        let scratch = match plan.scratch.0 {
+            0 => std::ptr::null_mut(),
+            n => self.shared.memory(Purpose::Scratch, n),
+        };
+        let bridge = bridge.as_ref().map(|bridge| bridge as &dyn Bridge);
+        let buffers = Buffers { scratch, combine, bridge, ..buffers };
+        let (context, waiting) = (&self.shared.context, &self.job.waiting);
+        // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
+        let call = unsafe { Call::enter(context, waiting, self.collective, row, plan, buffers) };
+        match (REGISTRY[row].run)(&call, plan) {
+            Ok(()) => {
+                self.deliver(plan, prepared, &buffers);
+                counters().record(Outcome::Accelerated(row), plan.bytes);
+                Served::Done(constants().success)
+            }
+            Err(fault) => self.fault(fault),
+        }
+    }
+
+    /// Reductions work on contiguous memory: buffers with holes are packed first.
+    fn reduction<'p>(&self, plan: &Plan, prepared: &'p Prepared) -> Buffers<'p> {
+        let n = plan.bytes.0;
+        let pack = |operand: &Operand, purpose, is_input: bool| match operand {
+            Operand::Absent => Buffer::Absent,
+            Operand::Memory(at) => Buffer::Contiguous(*at),
+            Operand::View(view) => {
+                let packed = self.shared.memory(purpose, n);
+                if is_input {
+                    // SAFETY: the view has `n` packed bytes, and so has the memory.
+                    unsafe { view.read(0, packed, n) };
+                }
+                Buffer::Contiguous(packed)
+            }
+            Operand::Part(..) => unreachable!("no reduction takes part of a buffer"),
+        };
+        let recv = pack(&prepared.recv, Purpose::Recv, prepared.is_in_place);
+        let send = if prepared.is_in_place { recv } else { pack(&prepared.send, Purpose::Send, true) };
+        Buffers { send, recv, ..Buffers::empty(prepared.is_in_place) }
+    }
+
+    /// Brings a packed result to where the program wants it.
+    fn deliver(&self, plan: &Plan, prepared: &Prepared, buffers: &Buffers<'_>) {
+        if let (Operand::View(view), Some(_), Buffer::Contiguous(packed)) =
+            (&prepared.recv, &prepared.operator, buffers.recv)
+        {
+            // SAFETY: both have the plan's length.
+            unsafe { view.write(0, packed, plan.bytes.0) };
+        }
+        prepared.finish();
+    }
+
+    fn rank_of(&self, rank: NodeRank) -> u32 {
+        self.shared.context.comm_rank(rank).0
+    }
+
+    #[cold]
+    fn fault(&self, fault: Fault) -> Served {
+        let name = self.collective.name();
+        match fault {
+            Fault::PeerFailed { rank } if self.shared.agreed.nodes == 1 => {
+                log::warning(format_args!(
+                    "MPI_{name} (call {} of its communicator) fails: rank {} takes no part, its arguments were rejected",
+                    self.epoch.0,
+                    self.rank_of(rank)
+                ));
+                Served::Done(self.call_error_handler(constants().err_other))
+            }
+            Fault::PeerFailed { rank } => {
+                log::error(format_args!(
+                    "MPI_{name} (call {} of its communicator) can't end: rank {} takes no part, its arguments were \
+                     rejected, and other nodes wait",
+                    self.epoch.0,
+                    self.rank_of(rank)
+                ));
+                abort()
+            }
+            Fault::Mismatch { rank, peer } => {
+                log::error(format_args!(
+                    "erroneous program: call {} of a communicator is MPI_{name} here but on its rank {} it is MPI_{} with \
+                     root {} and {} bytes",
+                    self.epoch.0,
+                    self.rank_of(rank),
+                    peer.collective.map_or("?", Collective::name),
+                    peer.root,
+                    peer.bytes
+                ));
+                abort()
+            }
+        }
+    }
+}
+
+/// Collectives that move data read and write buffers with holes piece by piece.
+fn moves(prepared: &Prepared) -> Buffers<'_> {
+    let buffer = |operand| match operand {
+        &Operand::Absent => Buffer::Absent,
+        &Operand::Memory(at) => Buffer::Contiguous(at),
+        Operand::View(view) => Buffer::Packed(view),
+        Operand::Part(part) => Buffer::Packed(part),
+    };
+    Buffers { send: buffer(&prepared.send), recv: buffer(&prepared.recv), ..Buffers::empty(prepared.is_in_place) }
+}
+
+/// The line for a wait that lasts.
+pub fn report_stall(stall: &Stall) {
+    let peer = stall.peer.map_or_else(String::new, |(rank, call)| {
+        let what = call.collective.map_or("nothing yet", Collective::name);
+        format!(" of rank {}, whose last call is number {} ({what})", rank.0, call.epoch.0)
+    });
+    let awaited = match stall.awaited {
+        Awaited::Nothing => "nothing".to_owned(),
+        Awaited::Flag { line, ticket, .. } => format!("flag {line:?} of step {}", ticket.step()),
+        Awaited::Slot { ticket } => format!("the release of the slot for step {}", ticket.step()),
+        Awaited::Bridge => "the other nodes".to_owned(),
+    };
+    log::warning(format_args!(
+        "stalled for {} s in MPI_{} (call {} of its communicator): waiting for {awaited}{peer}",
+        stall.waited.as_secs(),
+        stall.collective.name(),
+        stall.epoch.0
+    ));
+}

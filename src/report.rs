@@ -1,0 +1,26 @@
+//! What happened: counters, reasons, and the report at `MPI_Finalize`.
+
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+mod counters;
+mod json;
+mod reason;
+
+pub use counters::{Cell, Counters, Outcome, SizeClass, Tally, counters};
+pub use json::Report;
+pub use reason::Reason;
+
+/// Whether this process accelerates collectives.
+static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
+
+/// Says whether this process accelerates collectives from now on.
+pub fn set_active(is_active: bool) {
+    IS_ACTIVE.store(is_active, Ordering::Relaxed);
+}
+
+/// Whether this process accelerates collectives: between `MPI_Init` and `MPI_Finalize`, where setup succeeded.
+pub fn is_active() -> bool {
+    IS_ACTIVE.load(Ordering::Relaxed)
+}

@@ -1,0 +1,210 @@
+//! The report over all ranks, as JSON.
+
+use super::{Cell, Outcome, Reason, Tally};
+use crate::coll::REGISTRY;
+use crate::log;
+use crate::types::Collective;
+use serde_json::{Map, Value, json};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// What a job did, for [`Report::to_json`].
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Of huddle.
+    pub version: String,
+    /// Name and version of the MPI library.
+    pub mpi: String,
+    /// In `MPI_COMM_WORLD`.
+    pub ranks: usize,
+    /// On which they run.
+    pub nodes: usize,
+    /// Why huddle did nothing, where it was not active.
+    pub inactive: Option<Reason>,
+    /// Summed over ranks.
+    pub counters: Tally,
+    /// Calls of collectives that huddle does not serve, by the full name, summed over ranks.
+    pub unserved: Vec<(String, u64)>,
+}
+
+impl Report {
+    /// As JSON; `calls` and `bytes` are sums over ranks:
+    ///
+    /// ```json
+    /// {"huddle": "0.1.0", "mpi": "…", "ranks": 4, "nodes": 1, "active": true, "reason": null,
+    ///  "collectives": {"Allreduce": {"accelerated": 123, "declined": 4,
+    ///    "by_algorithm": [{"algorithm": "flat", "size_class": "<=64", "calls": 123, "bytes": 984}],
+    ///    "by_reason": [{"reason": "warm-up", "size_class": "<=64", "calls": 4}]}, …},
+    ///  "unserved": {"MPI_Gather": 3}}
+    /// ```
+    pub fn to_json(&self) -> Value {
+        let collectives: Map<String, Value> = Collective::ALL
+            .into_iter()
+            .map(|collective| (collective.name().to_owned(), self.collective_json(collective)))
+            .collect();
+        let unserved: Map<String, Value> =
+            self.unserved.iter().map(|(name, calls)| (name.clone(), json!(calls))).collect();
+        json!({
+            "huddle": self.version,
+            "mpi": self.mpi,
+            "ranks": self.ranks,
+            "nodes": self.nodes,
+            "active": self.inactive.is_none(),
+            "reason": self.inactive.map(Reason::name),
+            "collectives": collectives,
+            "unserved": unserved,
+        })
+    }
+
+    fn collective_json(&self, collective: Collective) -> Value {
+        let (mut accelerated, mut declined) = (0, 0);
+        let (mut by_algorithm, mut by_reason) = (Vec::new(), Vec::new());
+        for Cell { outcome, class, calls, bytes } in self.counters.cells() {
+            match outcome {
+                _ if outcome.collective() != collective => {}
+                Outcome::Accelerated(row) => {
+                    accelerated += calls;
+                    let algorithm = REGISTRY[row].name;
+                    by_algorithm.push(
+                        json!({"algorithm": algorithm, "size_class": class.name(), "calls": calls, "bytes": bytes}),
+                    );
+                }
+                Outcome::Declined(_, reason) => {
+                    declined += calls;
+                    by_reason.push(json!({"reason": reason.name(), "size_class": class.name(), "calls": calls}));
+                }
+            }
+        }
+        json!({
+            "accelerated": accelerated,
+            "declined": declined,
+            "by_algorithm": by_algorithm,
+            "by_reason": by_reason,
+        })
+    }
+
+    /// Writes the report; a failure is one line, and the program runs on. Readers see the old file or the whole new one.
+    pub fn write(&self, path: &Path) {
+        let text = format!("{:#}\n", self.to_json());
+        if let Err(error) = replace(path, text.as_bytes()) {
+            log::error(format_args!("cannot write the report to {}: {error}", path.display()));
+        }
+    }
+}
+
+/// Puts `contents` in place of the file at `path`. What is no regular file (a terminal, a pipe, `/dev/null`) is written to.
+fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    // A link stays, and what it leads to is replaced.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        return fs::OpenOptions::new().write(true).open(&path)?.write_all(contents);
+    }
+    let temporary = beside(&path);
+    let result = fs::write(&temporary, contents).and_then(|()| fs::rename(&temporary, &path));
+    if result.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_file(&temporary);
+    }
+    result
+}
+
+/// A name in the same directory, so that renaming does not cross file systems.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}", std::process::id()));
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Counters;
+    use super::*;
+    use crate::coll;
+    use crate::types::Bytes;
+
+    fn report() -> Report {
+        let counters = Counters::new();
+        let flat = coll::find(Collective::Allreduce, "flat").unwrap();
+        for _ in 0..3 {
+            counters.record(Outcome::Accelerated(flat), Bytes(8));
+        }
+        counters.record(Outcome::Declined(Collective::Allreduce, Reason::WarmUp), Bytes(8));
+        Report {
+            version: "0.1.0".to_owned(),
+            mpi: "Some MPI 4.1".to_owned(),
+            ranks: 4,
+            nodes: 1,
+            inactive: None,
+            counters: counters.tally(),
+            unserved: vec![("MPI_Gather".to_owned(), 3)],
+        }
+    }
+
+    #[test]
+    fn the_format() {
+        let json = report().to_json();
+        assert_eq!(json["huddle"], "0.1.0");
+        assert_eq!((&json["active"], &json["reason"]), (&json!(true), &Value::Null));
+        assert_eq!(
+            json["collectives"]["Allreduce"],
+            json!({
+                "accelerated": 3,
+                "declined": 1,
+                "by_algorithm": [{"algorithm": "flat", "size_class": "<=64", "calls": 3, "bytes": 24}],
+                "by_reason": [{"reason": "warm-up", "size_class": "<=64", "calls": 1}],
+            })
+        );
+        let nothing = json!({"accelerated": 0, "declined": 0, "by_algorithm": [], "by_reason": []});
+        assert_eq!(json["collectives"]["Scatter"], nothing);
+        assert_eq!(json["collectives"].as_object().unwrap().len(), Collective::ALL.len());
+        assert_eq!(json["unserved"], json!({"MPI_Gather": 3}));
+        let inactive = Report { inactive: Some(Reason::NoSharedMemory), ..report() }.to_json();
+        assert_eq!((&inactive["active"], &inactive["reason"]), (&json!(false), &json!("no-shared-memory")));
+    }
+
+    /// A directory of this test's own, removed at its end.
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("huddle-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn files_are_replaced_whole_and_nothing_else_is_left() {
+        let directory = Directory::new("replace");
+        let path = directory.0.join("report.json");
+        fs::write(&path, "old and much longer than the new contents").unwrap();
+        let link = directory.0.join("link.json");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        replace(&link, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn devices_are_written_to() {
+        replace(Path::new("/dev/null"), b"gone").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn a_failure_leaves_nothing() {
+        let directory = Directory::new("failure");
+        assert!(replace(&directory.0.join("missing/report.json"), b"new").is_err());
+        assert!(replace(&directory.0, b"new").is_err());
+        assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,162 @@
+//! Flags: tickets that one rank writes and all others wait for, alone or with a payload in the same cache line.
+
+use super::atomic::{AtomicU64, Ordering, UnsafeCell};
+use crate::types::Ticket;
+
+/// The latest ticket that its one writer has announced; zero before the first.
+///
+/// Zeroed memory is a valid flag. Writer: one rank, with growing tickets. Readers: all ranks that map it.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Flag(AtomicU64);
+
+impl Flag {
+    /// A flag that has announced nothing.
+    #[cfg(not(loom))]
+    #[inline]
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// A flag that has announced nothing.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Announces `ticket`. All that the writer did before is visible to whoever finds the flag to have
+    /// [`reached`](Self::reached) it.
+    #[inline]
+    pub fn publish(&self, ticket: Ticket) {
+        // [flag] release: pairs with the acquire in `reached`.
+        self.0.store(ticket.0, Ordering::Release);
+    }
+
+    /// The flag's value, if that is `ticket` or a later one; then all that the writer did before it announced that value
+    /// is visible here.
+    #[inline]
+    pub fn reached(&self, ticket: Ticket) -> Option<u64> {
+        // [flag] acquire: pairs with the release in `publish`.
+        let value = self.0.load(Ordering::Acquire);
+        (value >= ticket.0).then_some(value)
+    }
+
+    /// The value, for reports: nothing may be concluded about other memory.
+    #[inline]
+    pub fn peek(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Flag {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A flag, a descriptor of the call and a payload, in one cache line of 64 bytes on a 128-byte boundary, so that
+/// prefetchers of line pairs do not join two writers.
+///
+/// Zeroed memory is a valid line. Writer: the owner of the slot. Readers: all ranks that map it.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct FlagLine {
+    flag: Flag,
+    descriptor: AtomicU64,
+    payload: UnsafeCell<[u8; FlagLine::PAYLOAD]>,
+}
+
+// SAFETY: flag and descriptor are atomics. The payload is only handed out as a raw pointer; who follows it owes that the
+// owner writes after a claim and before `publish`, and that others read after `reached` and before they release.
+unsafe impl Sync for FlagLine {}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<FlagLine>() == 128 && std::mem::offset_of!(FlagLine, payload) + FlagLine::PAYLOAD == 64);
+
+impl FlagLine {
+    /// Bytes of payload.
+    pub const PAYLOAD: usize = 48;
+
+    /// A line that has announced nothing.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self { flag: Flag::new(), descriptor: AtomicU64::new(0), payload: UnsafeCell::new([0; Self::PAYLOAD]) }
+    }
+
+    /// A line that has announced nothing.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self { flag: Flag::new(), descriptor: AtomicU64::new(0), payload: UnsafeCell::new([0; Self::PAYLOAD]) }
+    }
+
+    /// Announces `ticket` with `descriptor`; see [`Flag::publish`] for what becomes visible.
+    #[inline]
+    pub fn publish(&self, ticket: Ticket, descriptor: u64) {
+        // Relaxed: ordered before the flag by its release.
+        self.descriptor.store(descriptor, Ordering::Relaxed);
+        self.flag.publish(ticket);
+    }
+
+    /// As [`Flag::reached`].
+    #[inline]
+    pub fn reached(&self, ticket: Ticket) -> Option<u64> {
+        self.flag.reached(ticket)
+    }
+
+    /// The flag's value for reports; see [`Flag::peek`].
+    #[inline]
+    pub fn peek(&self) -> u64 {
+        self.flag.peek()
+    }
+
+    /// The descriptor that belongs to the value that was reached, or to a later one.
+    #[inline]
+    pub fn descriptor(&self) -> u64 {
+        self.descriptor.load(Ordering::Relaxed)
+    }
+
+    /// The payload's first byte, of [`FlagLine::PAYLOAD`], 8-byte aligned; valid as long as the line.
+    ///
+    /// loom does not see what is done through it: its tests use [`FlagLine::read_payload`] and
+    /// [`FlagLine::write_payload`].
+    #[inline]
+    pub fn payload(&self) -> *mut u8 {
+        self.payload.with(|payload| payload.cast_mut().cast())
+    }
+
+    /// Calls `read` with the payload.
+    #[inline]
+    pub fn read_payload<R>(&self, read: impl FnOnce(*const [u8; Self::PAYLOAD]) -> R) -> R {
+        self.payload.with(read)
+    }
+
+    /// Calls `write` with the payload.
+    #[inline]
+    pub fn write_payload<R>(&self, write: impl FnOnce(*mut [u8; Self::PAYLOAD]) -> R) -> R {
+        self.payload.with_mut(write)
+    }
+}
+
+impl Default for FlagLine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::types::Epoch;
+
+    #[test]
+    fn a_flag_has_reached_what_was_published_and_all_before() {
+        let line = FlagLine::new();
+        let ticket = |epoch| Ticket::new(Epoch(epoch), 0);
+        assert_eq!(line.reached(ticket(1)), None);
+        line.publish(ticket(2), 77);
+        assert_eq!(line.reached(ticket(1)), Some(ticket(2).0));
+        assert_eq!(line.reached(ticket(3)), None);
+        assert_eq!(line.descriptor(), 77);
+        assert_eq!(line.peek(), ticket(2).0);
+    }
+}

@@ -1,0 +1,8 @@
+//! The words through which processes synchronise: one writer each, values that only grow.
+//!
+//! The same source runs on real atomics and, with `--cfg loom`, on loom's, so `tests/loom.rs` explores what is used here.
+
+mod atomic;
+mod flag;
+
+pub use flag::{Flag, FlagLine};

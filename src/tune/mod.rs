@@ -1,0 +1,79 @@
+//! The choice of algorithm for each call.
+//!
+//! All ranks of a communicator must choose alike, so [`choose()`] sees only what MPI makes equal on all of them: the
+//! [`Shape`] of the call, the facts [`Agreed`] when the context was built, and the configuration of rank 0. It cannot see
+//! buffers, counts, datatypes, `MPI_IN_PLACE` or the rank.
+
+#![forbid(unsafe_code)]
+
+mod choose;
+mod defaults;
+
+pub use crate::report::Reason;
+pub use choose::choose;
+
+use crate::coll::Plan;
+use crate::types::{Bytes, Collective, CommRank, OperandOrder};
+
+/// A call, as far as MPI makes it equal on all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// What is called.
+    pub collective: Collective,
+    /// Packed bytes, as in [`Plan::bytes`].
+    pub bytes: Bytes,
+    /// Packed bytes of one element of a reduction, else 1.
+    pub granule: Bytes,
+    /// Root of the rooted collectives, else rank 0.
+    pub root: CommRank,
+    /// Who defined the operation.
+    pub operator: OperatorClass,
+    /// How the operation allows operands to be combined.
+    pub order: OperandOrder,
+}
+
+/// Who defined the operation of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperatorClass {
+    /// The call has none.
+    None,
+    /// MPI.
+    Predefined,
+    /// The program. Ranks may pass different functions; their results follow rank order even where they commute.
+    User,
+}
+
+/// What the ranks of a context agreed on when it was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// Ranks of the communicator.
+    pub ranks: usize,
+    /// Its nodes.
+    pub nodes: usize,
+    /// Members of the largest node.
+    pub largest_node: usize,
+    /// Each node holds a contiguous range of ranks.
+    pub block_placed: bool,
+    /// The leaders have a bridge; means nothing on one node.
+    pub bridgeable: bool,
+    /// Length of a cell.
+    pub cell_bytes: Bytes,
+    /// Slots in each rank's ring.
+    pub slots: usize,
+    /// On some node ranks outnumber the cores that they may run on.
+    pub oversubscribed: bool,
+}
+
+/// Who serves a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// huddle.
+    Run {
+        /// Index in [`REGISTRY`](crate::coll::REGISTRY).
+        row: usize,
+        /// For the row.
+        plan: Plan,
+    },
+    /// The native library.
+    Decline(Reason),
+}
