@@ -1,12 +1,14 @@
 //! huddle makes the collectives of unmodified MPI programs faster. See ARCHITECTURE.md.
 //!
 //! A module uses only what stands below it in this list of layers:
-//! `interpose` and `capi` > `mpi` > `tune` > `coll` > `fabric`, `topo`, `kernel` > `sync` > `config`, `report`, `log`, `types`.
+//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel` > `sync` > `log`, `types`.
 
 pub mod capi;
 pub mod coll;
 pub mod config;
 pub mod fabric;
+#[cfg(feature = "mpi")]
+mod interpose;
 pub mod kernel;
 pub mod log;
 #[cfg(feature = "mpi")]

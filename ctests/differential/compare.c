@@ -50,7 +50,9 @@ static unsigned char *classify(const Side *side, size_t bytes) {
 }
 
 static bool is_wrong(unsigned char kind, unsigned char tested, unsigned char native, unsigned char original) {
-    return kind == DATA ? tested != native : kind == HOLE && tested != original && native == original;
+    if (kind == DATA) return tested != native;
+    bool native_libraries_do_it = settings.oracle && !settings.bold;
+    return kind == HOLE && tested != original && native == original && !native_libraries_do_it;
 }
 
 static long compare_side(const Call *call, const Side *side, const char *name, int index, const char *around) {
@@ -75,6 +77,7 @@ static long compare_side(const Call *call, const Side *side, const char *name, i
 void call_compare(const Call *call, int index, const char *around) {
     long wrong = compare_side(call, &call->send, "send", index, around) + compare_side(call, &call->recv, "receive", index, around);
     if (wrong == 0) return;
+    if (!settings.oracle) printf("  which of the two is right: the same with --oracle\n");
     fflush(stdout);
     MPI_Abort(MPI_COMM_WORLD, 1);
 }

@@ -82,6 +82,8 @@ typedef struct {
     int period;
     const Basic *pattern[6];
     int alignment;  // 1: any byte will do
+    bool shallow;   // at most one constructor
+    bool unshifted; // the data begins at 0
 } Signature;
 
 void layouts_start(void);
@@ -201,10 +203,12 @@ void oracle(const Call *call);  // leaves in arena NATIVE what should come out
 
 // ---- quirks.c
 extern struct Quirks {
-    bool reduce_in_place;    // MPI_Reduce(MPI_IN_PLACE) crashes above 2 KiB where root ≠ 0
-    bool reduce_bottom;      // a null receive buffer in a reduction is taken for no buffer
-    bool reduce_shifted;     // temporary buffers of reductions ignore a lower bound that isn't 0
-    bool wide_basics;        // basic types of more than 16 bytes overrun a buffer where messages are cut
+    bool reduce_in_place;  // MPI_Reduce(MPI_IN_PLACE) crashes above 2 KiB where root ≠ 0
+    bool reduce_bottom;    // a null receive buffer in a reduction is taken for no buffer
+    bool reduce_shifted;   // temporary buffers of reductions ignore a lower bound that isn't 0
+    int64_t nested_limit;  // bytes of a message above which it is cut inside elements and then truncated; 0: no limit
+    int64_t wide_limit;    // … above which basic types of more than 16 bytes overrun a buffer
+    bool packed;           // MPI_PACKED inside a derived datatype is unpacked without its holes
 } quirks;
 void quirks_look(void);
 

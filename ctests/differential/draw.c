@@ -30,10 +30,22 @@ static int64_t draw_bytes(Random *shared, int64_t limit) {
     return bytes > limit ? limit - limit * (power % 8) / 64 : bytes;
 }
 
-static Signature draw_signature(Random *shared, bool homogeneous) {
-    Signature signature = {.period = homogeneous || random_chance(shared, 60) ? 1 : (int)random_between(shared, 2, 5), .alignment = 1};
+static bool is_cut(int64_t limit, int64_t message_bytes) { return limit > 0 && message_bytes > limit; }
+
+static bool is_allowed(const Basic *basic, bool plain, int64_t message_bytes) {
+    if (quirks.packed && basic->type == MPI_PACKED) return false;
+    bool whole = basic->size == basic->extent && (basic->size & (basic->size - 1)) == 0;
+    if (is_cut(quirks.nested_limit, message_bytes)) return whole && (plain || basic->size <= 8);
+    return plain || !is_cut(quirks.wide_limit, message_bytes) || basic->size <= 16;
+}
+
+static Signature draw_signature(Random *shared, bool plain, int64_t message_bytes) {
+    Signature signature = {.alignment = 1, .shallow = is_cut(quirks.nested_limit, message_bytes)};
+    bool mixed = !random_chance(shared, 60) && !plain && !signature.shallow;
+    signature.period = mixed ? (int)random_between(shared, 2, 5) : 1;
     for (int i = 0; i < signature.period; i++) {
-        signature.pattern[i] = &basics[random_below(shared, basics_count)];
+        do signature.pattern[i] = &basics[random_below(shared, basics_count)];
+        while (!is_allowed(signature.pattern[i], plain, message_bytes));
         if (signature.pattern[i]->alignment > signature.alignment) signature.alignment = signature.pattern[i]->alignment;
     }
     return signature;
@@ -83,7 +95,8 @@ static void draw_side(Random *random, Random *local, Side *side, const Signature
 static void draw_reduction(Random *shared, Random *local, Call *call, int64_t bytes) {
     bool is_root = call->comm->rank == call->root, to_all = call->collective == ALLREDUCE;
     bool derived = random_chance(shared, 25) && !settings.contiguous, all_in_place = random_chance(shared, 25);
-    Signature signature = draw_signature(shared, !derived);
+    Signature signature = draw_signature(shared, !derived, bytes);
+    signature.unshifted = quirks.reduce_shifted;
     draw_units(shared, &signature, bytes);
     call->packed = signature.units * unit_bytes(&signature);
     call->op = op_choose(shared, signature.pattern[0], derived);
@@ -111,7 +124,8 @@ static void draw_reduction(Random *shared, Random *local, Call *call, int64_t by
 static void draw_movement(Random *shared, Random *local, Call *call, int64_t bytes) {
     bool is_root = call->comm->rank == call->root, all_in_place = random_chance(shared, 25);
     bool any_byte = random_chance(shared, 40);
-    Signature signature = draw_signature(shared, settings.contiguous);
+    int blocks = call->collective == ALLGATHER ? call->comm->size : 1;
+    Signature signature = draw_signature(shared, settings.contiguous, bytes * blocks);
     draw_units(shared, &signature, bytes);
     call->packed = signature.units * unit_bytes(&signature);
     if (any_byte) signature.alignment = 1;

@@ -76,6 +76,19 @@ static MPI_Aint round_up(MPI_Aint value, MPI_Aint unit) {
     return rest == 0 ? value : value + (rest < 0 ? -rest : unit - rest);
 }
 
+// Explicit bounds of one piece of a struct win over the others, and a subarray begins at 0: the invariant
+// needs new bounds then.
+static Layout enclose(Layout layout) {
+    MPI_Aint low = layout.true_lb < layout.lb ? layout.true_lb : layout.lb;
+    MPI_Aint high = layout.true_ub > layout.lb + layout.extent ? layout.true_ub : layout.lb + layout.extent;
+    if (low == layout.lb && high - low == layout.extent) return layout;
+    Layout resized = layout;
+    MPI_Type_create_resized(layout.type, low, high - low, &resized.type);
+    layout_free(&layout);
+    measure(&resized);
+    return resized;
+}
+
 // A struct of the pieces, which lie in memory in another order than they are sent, with gaps.
 static Layout join(Random *random, Layout *pieces, int n, int alignment) {
     int order[PIECES], lengths[PIECES], entries = 0;
@@ -95,10 +108,10 @@ static Layout join(Random *random, Layout *pieces, int n, int alignment) {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < pieces[i].entries; j++)
             *next++ = (Entry){pieces[i].map[j].basic, at[i] + pieces[i].map[j].at};
-    snprintf(layout.text, sizeof layout.text, "struct(%.160s, %.160s%s)", pieces[0].text, n > 1 ? pieces[1].text : "", n > 2 ? ", …" : "");
+    snprintf(layout.text, sizeof layout.text, "struct(%.160s, %.160s, %.60s)", pieces[0].text, n > 1 ? pieces[1].text : "", n > 2 ? pieces[2].text : "");
     for (int i = 0; i < n; i++) layout_free(&pieces[i]);
     measure(&layout);
-    return layout;
+    return enclose(layout);
 }
 
 static Layout duplicate(Layout layout) {
@@ -139,21 +152,33 @@ static Layout build(Random *random, const Signature *signature, int units) {
     Layout layout;
     if (units == 1) {
         layout = build_unit(random, signature);
-    } else if (units >= 4 && random_chance(random, 15)) {
+    } else if (units >= 4 && !signature->shallow && random_chance(random, 15)) {
         Layout pieces[2];
         int cut = (int)random_between(random, 1, units - 1);
         pieces[0] = build(random, signature, cut);
         pieces[1] = build(random, signature, units - cut);
         layout = join(random, pieces, 2, signature->alignment);
     } else {
-        int inner = random_chance(random, 50) ? 1 : (int)random_divisor(random, units);
+        int inner = signature->shallow || random_chance(random, 50) ? 1 : (int)random_divisor(random, units);
         if (inner == units) inner = 1;
         Layout child = build(random, signature, inner);
-        layout = layout_spread(random, &child, units / inner, signature->alignment);
+        layout = enclose(layout_spread(random, &child, units / inner, signature->alignment));
         layout_free(&child);
     }
-    if (random_chance(random, 8)) layout = resize(random, layout, signature->alignment);
+    if (!signature->shallow && random_chance(random, 8)) layout = resize(random, layout, signature->alignment);
     return layout;
+}
+
+// Moves the data so that its lower bound is 0.
+static Layout unshift(Layout layout) {
+    if (layout.true_lb == 0) return layout;
+    int one = 1;
+    MPI_Aint at = -layout.true_lb;
+    MPI_Datatype type;
+    MPI_Type_create_hindexed(1, &one, &at, layout.type, &type);
+    Layout moved = layout_compose(type, &layout, &at, 1, "moved");
+    layout_free(&layout);
+    return moved;
 }
 
 static Layout build_empty(Random *random) {
@@ -215,6 +240,7 @@ Layout layout_random(Random *random, const Signature *signature, int64_t *count,
         }
         if (layout.predefined) return layout;
     }
+    if (signature->unshifted) layout = unshift(layout);
     if (random_chance(random, 10)) layout = duplicate(layout);
     MPI_Type_commit(&layout.type);
     attach(&layout, layout.type, 0);

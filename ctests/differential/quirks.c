@@ -12,6 +12,12 @@ void quirks_look(void) {
     int length;
     MPI_Get_library_version(version, &length);
     const char *mpich = strstr(version, "MPICH Version:"), *openmpi = strstr(version, "Open MPI v");
-    if (mpich != NULL) quirks.reduce_in_place = strtod(mpich + strlen("MPICH Version:"), NULL) < 4.1;
-    if (openmpi != NULL) quirks.reduce_bottom = quirks.reduce_shifted = quirks.wide_basics = true;
+    if (mpich != NULL) {
+        quirks.reduce_in_place = strtod(mpich + strlen("MPICH Version:"), NULL) < 4.1;
+        quirks.nested_limit = 8192;
+    }
+    if (openmpi != NULL) {
+        quirks.reduce_bottom = quirks.reduce_shifted = quirks.packed = true;
+        quirks.wide_limit = 1024;
+    }
 }

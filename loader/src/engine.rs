@@ -20,13 +20,9 @@ impl Engine {
     pub fn open(mpi: &Mpi) -> Result<Engine, String> {
         let version = mpi.version.to_string_lossy();
         let version = version.lines().next().unwrap_or_default().trim();
-        let family = mpi
-            .family()
-            .ok_or_else(|| format!("no engine for this MPI library ({version})"))?;
+        let family = mpi.family().ok_or_else(|| format!("no engine for this MPI library ({version})"))?;
         let own = own_path();
-        let beside = Path::new(OsStr::from_bytes(own.as_bytes()))
-            .parent()
-            .unwrap_or(Path::new("."));
+        let beside = Path::new(OsStr::from_bytes(own.as_bytes())).parent().unwrap_or(Path::new("."));
         let path = beside.join(format!("huddle/libhuddle-{family}.so"));
         let handle = open_object(&path)?;
         let open = symbol(handle, c"huddle_engine_open");
@@ -101,7 +97,5 @@ unsafe extern "C" fn calls(name: *const c_char) -> u64 {
 /// `Host::counted`.
 extern "C" fn counted(index: usize) -> *const c_char {
     let mut names = NAMES.iter().filter(|name| name.kind == Kind::Counted);
-    names
-        .nth(index)
-        .map_or(ptr::null(), |name| name.public.as_ptr())
+    names.nth(index).map_or(ptr::null(), |name| name.public.as_ptr())
 }

@@ -37,9 +37,7 @@ extern "C" fn resolve(target: &Target) {
 /// Fills the table. All decisions come before the first store: a thread whose target is still lazy waits in `resolve`,
 /// so no call goes to the native function that later ones of its kind won't go to.
 fn fill(mpi: &Mpi) {
-    let engine = Engine::open(mpi)
-        .inspect_err(|reason| say::warn(reason))
-        .ok();
+    let engine = Engine::open(mpi).inspect_err(|reason| say::warn(reason)).ok();
     let is_profiling_native = env::var_os("HUDDLE_PMPI").is_some_and(|value| value == "0");
     narrow::prepare(mpi);
     let choose = |name| targets(name, mpi, engine.as_ref(), is_profiling_native);
@@ -52,10 +50,8 @@ fn fill(mpi: &Mpi) {
 
 /// Where the two symbols of `name` lead.
 fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, is_profiling_native: bool) -> Slot {
-    let slot = |public: *mut c_void, profiling: *mut c_void| Slot {
-        public: public.into(),
-        profiling: profiling.into(),
-    };
+    let slot =
+        |public: *mut c_void, profiling: *mut c_void| Slot { public: public.into(), profiling: profiling.into() };
     let served = || engine.and_then(|engine| engine.entry(name.public));
     if name.kind == Kind::Api {
         let entry = served().unwrap_or(zero as *mut c_void);
@@ -65,11 +61,7 @@ fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, is_profiling_native:
     let (Some(public), Some(profiling)) = native else {
         return slot(arch::lacking as *mut c_void, arch::lacking as *mut c_void);
     };
-    let entry = if name.kind == Kind::Served {
-        served()
-    } else {
-        None
-    };
+    let entry = if name.kind == Kind::Served { served() } else { None };
     match entry {
         Some(entry) if is_profiling_native => slot(entry, profiling),
         Some(entry) => slot(entry, entry),
@@ -80,10 +72,7 @@ fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, is_profiling_native:
 /// A question about huddle is answered with 0 until there is an MPI library; a call of MPI can't go on.
 fn answer_without_mpi(slot: &Target) {
     if NAMES[locate(slot).0].kind != Kind::Api {
-        say::die(&format!(
-            "{} was called, but no MPI library is loaded",
-            name_of(slot)
-        ));
+        say::die(&format!("{} was called, but no MPI library is loaded", name_of(slot)));
     }
     // Not over the engine's entry, if another thread has just filled the table.
     let _ = slot.compare_exchange(LAZY, zero as *mut c_void, Release, Relaxed);

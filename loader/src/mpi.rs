@@ -32,11 +32,7 @@ impl Mpi {
         if handle.is_null() {
             return None;
         }
-        let mut mpi = Mpi {
-            handle,
-            path,
-            version: CString::default(),
-        };
+        let mut mpi = Mpi { handle, path, version: CString::default() };
         if mpi.symbol(c"PMPI_Init").and_then(object_of).as_ref() != Some(&mpi.path) {
             // SAFETY: the handle is the one just opened.
             unsafe { libc::dlclose(handle) };
@@ -62,24 +58,16 @@ impl Mpi {
         let mut length: c_int = 0;
         // SAFETY: the prototype is MPI's, the same in every implementation, and the buffer the largest one asked for.
         unsafe {
-            let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int =
-                transmute(function);
+            let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = transmute(function);
             function(text.as_mut_ptr().cast(), &mut length);
         }
-        CStr::from_bytes_until_nul(&text)
-            .map(CStr::to_owned)
-            .unwrap_or_default()
+        CStr::from_bytes_until_nul(&text).map(CStr::to_owned).unwrap_or_default()
     }
 
     /// The family whose engine fits, by the meaning of handles in its binary interface.
     pub fn family(&self) -> Option<&'static str> {
         const MPICH: [&[u8]; 4] = [b"MPICH", b"Intel(R) MPI", b"MVAPICH", b"CRAY"];
-        let says = |word: &[u8]| {
-            self.version
-                .as_bytes()
-                .windows(word.len())
-                .any(|w| w == word)
-        };
+        let says = |word: &[u8]| self.version.as_bytes().windows(word.len()).any(|w| w == word);
         if base_name(&self.path).starts_with(b"libmpi_abi") {
             Some("abi")
         } else if self.symbol(c"ompi_mpi_comm_world").is_some() {
@@ -111,11 +99,7 @@ fn object_of(address: *mut c_void) -> Option<CString> {
 /// The paths of the loaded objects, in the order of loading. They are opened afterwards: dlopen from inside
 /// dl_iterate_phdr takes the linker's two locks in the wrong order.
 fn loaded() -> Vec<CString> {
-    unsafe extern "C" fn note(
-        info: *mut libc::dl_phdr_info,
-        _: usize,
-        paths: *mut c_void,
-    ) -> c_int {
+    unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, paths: *mut c_void) -> c_int {
         // SAFETY: the linker passes a valid `info` whose name is a C string or null, and `paths` is the vector below.
         unsafe {
             let name = (*info).dlpi_name;
@@ -133,8 +117,5 @@ fn loaded() -> Vec<CString> {
 
 /// What follows the last slash.
 fn base_name(path: &CStr) -> &[u8] {
-    path.to_bytes()
-        .rsplit(|&byte| byte == b'/')
-        .next()
-        .unwrap_or_default()
+    path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }

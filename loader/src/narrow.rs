@@ -38,26 +38,12 @@ enum Read {
     UnlessInPlace,
 }
 
-const fn shape(
-    stem: &'static str,
-    counts: &'static [usize],
-    arrays: &'static [Array],
-    comm: usize,
-) -> Shape {
-    Shape {
-        stem,
-        counts,
-        arrays,
-        comm,
-    }
+const fn shape(stem: &'static str, counts: &'static [usize], arrays: &'static [Array], comm: usize) -> Shape {
+    Shape { stem, counts, arrays, comm }
 }
 
 const fn array(counts: usize, read: Read) -> Array {
-    Array {
-        counts,
-        displacements: Some(counts + 1),
-        read,
-    }
+    Array { counts, displacements: Some(counts + 1), read }
 }
 
 static SHAPES: [Shape; 18] = [
@@ -81,11 +67,7 @@ static SHAPES: [Shape; 18] = [
     shape("scatterv", &[5], &[array(1, Read::AtRoot(7))], 8),
 ];
 const EXCHANGE: [Array; 2] = [array(1, Read::UnlessInPlace), array(5, Read::Always)];
-const LOCAL: Array = Array {
-    counts: 2,
-    displacements: None,
-    read: Read::Always,
-};
+const LOCAL: Array = Array { counts: 2, displacements: None, read: Read::Always };
 
 /// The way from a lacking `_c` name to its plain form.
 struct Route {
@@ -117,10 +99,7 @@ pub fn prepare(mpi: &Mpi) {
     let query = |name: &CStr| match mpi.symbol(name) {
         // SAFETY: the four queries have this prototype in every MPI.
         Some(function) => unsafe { transmute::<*mut c_void, Query>(function) },
-        None => die(&format!(
-            "{} is not in this MPI library",
-            name.to_string_lossy()
-        )),
+        None => die(&format!("{} is not in this MPI library", name.to_string_lossy())),
     };
     NATIVE.get_or_init(|| Native {
         routes: NAMES.iter().map(|name| route(mpi, name.public)).collect(),
@@ -135,31 +114,19 @@ pub fn prepare(mpi: &Mpi) {
 fn route(mpi: &Mpi, name: &CStr) -> Option<Route> {
     let plain = name.to_str().ok()?.strip_suffix("_c")?;
     let operation = plain.strip_prefix("MPI_")?;
-    let nonblocking = operation
-        .strip_prefix('I')
-        .filter(|rest| rest.starts_with(char::is_lowercase));
+    let nonblocking = operation.strip_prefix('I').filter(|rest| rest.starts_with(char::is_lowercase));
     let stem = nonblocking.unwrap_or(operation);
-    let shape = SHAPES
-        .iter()
-        .find(|shape| shape.stem.eq_ignore_ascii_case(stem))?;
+    let shape = SHAPES.iter().find(|shape| shape.stem.eq_ignore_ascii_case(stem))?;
     let plain = CString::new(plain).ok()?;
     mpi.symbol(&plain)?;
-    Some(Route {
-        plain: index(&plain)?,
-        shape,
-        arguments: shape.comm + 1 + usize::from(nonblocking.is_some()),
-    })
+    Some(Route { plain: index(&plain)?, shape, arguments: shape.comm + 1 + usize::from(nonblocking.is_some()) })
 }
 
 /// What `arch::lacking` calls: makes the call to the name of `target` through its plain form, or aborts if there is none.
 ///
 /// # Safety
 /// `registers` and `stack` hold the arguments of the call, in order.
-pub unsafe extern "C-unwind" fn call(
-    target: &Target,
-    registers: *const usize,
-    stack: *const usize,
-) -> c_int {
+pub unsafe extern "C-unwind" fn call(target: &Target, registers: *const usize, stack: *const usize) -> c_int {
     let (index, is_profiling) = locate(target);
     let native = NATIVE.get();
     let Some((native, route)) = native.and_then(|n| Some((n, n.routes[index].as_ref()?))) else {
@@ -184,11 +151,7 @@ pub unsafe extern "C-unwind" fn call(
         arrays.push(unsafe { native.narrow_array(array, &mut a, route.shape.comm) });
     }
     let slot = &SLOTS[route.plain];
-    let plain = if is_profiling {
-        &slot.profiling
-    } else {
-        &slot.public
-    };
+    let plain = if is_profiling { &slot.profiling } else { &slot.public };
     // SAFETY: the target is a function of the operation's plain form, which `route` found in the library.
     unsafe {
         let plain = transmute::<*mut c_void, Plain>(plain.load(Acquire));
@@ -201,12 +164,7 @@ impl Native {
     ///
     /// # Safety
     /// `a` holds the arguments of a call that `array` describes.
-    unsafe fn narrow_array(
-        &self,
-        array: &Array,
-        a: &mut [usize; ARGUMENTS],
-        comm: usize,
-    ) -> [Vec<c_int>; 2] {
+    unsafe fn narrow_array(&self, array: &Array, a: &mut [usize; ARGUMENTS], comm: usize) -> [Vec<c_int>; 2] {
         let comm = a[comm];
         let is_inter = self.ask(self.comm_test_inter, comm) != 0;
         let is_read = match array.read {
@@ -219,11 +177,7 @@ impl Native {
             return Default::default();
         }
         let remote = is_inter && array.displacements.is_some();
-        let size = if remote {
-            self.comm_remote_size
-        } else {
-            self.comm_size
-        };
+        let size = if remote { self.comm_remote_size } else { self.comm_size };
         let size = usize::try_from(self.ask(size, comm)).unwrap_or(0);
         // SAFETY: MPI demands an MPI_Count, and an MPI_Aint, for every rank of the group; `size` is 0 on a bad handle.
         let wide = |at: usize| unsafe { slice::from_raw_parts(a[at] as *const i64, size) };
@@ -239,10 +193,7 @@ impl Native {
             a[at] = ints.as_ptr() as usize;
             ints
         };
-        [
-            put(array.counts, counts, a),
-            displacements.map_or(vec![], |at| put(at, narrowed, a)),
-        ]
+        [put(array.counts, counts, a), displacements.map_or(vec![], |at| put(at, narrowed, a))]
     }
 
     /// The answer to a query; 0 after an error, which the call itself will meet again.

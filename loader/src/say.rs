@@ -3,20 +3,13 @@
 use std::env;
 
 /// Launchers give the rank before MPI_Init in one of these.
-const RANK: [&str; 4] = [
-    "PMI_RANK",
-    "OMPI_COMM_WORLD_RANK",
-    "PMIX_RANK",
-    "SLURM_PROCID",
-];
+const RANK: [&str; 4] = ["PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"];
 
 /// Says why nothing is accelerated; once per job, where the launcher tells the rank.
 pub fn warn(reason: &str) {
     let rank = RANK.iter().find_map(env::var_os);
     if rank.is_none_or(|rank| rank == "0") {
-        write(&format!(
-            "huddle warning: {reason}; collectives stay native\n"
-        ));
+        write(&format!("huddle warning: {reason}; collectives stay native\n"));
     }
 }
 

@@ -77,11 +77,7 @@ macro_rules! export {
     };
     (Counted $name:ident) => {
         entry!(stringify!($name), public(Id::$name), call(Id::$name));
-        entry!(
-            concat!("P", stringify!($name)),
-            profiling(Id::$name),
-            call(Id::$name)
-        );
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name), call(Id::$name));
     };
     (Api $name:ident) => {
         entry!(stringify!($name), public(Id::$name));
@@ -110,12 +106,8 @@ macro_rules! define {
 names!(define);
 
 /// The targets by index; all lazy until the first call is resolved.
-pub static SLOTS: [Slot; COUNT] = [const {
-    Slot {
-        public: AtomicPtr::new(LAZY),
-        profiling: AtomicPtr::new(LAZY),
-    }
-}; COUNT];
+pub static SLOTS: [Slot; COUNT] =
+    [const { Slot { public: AtomicPtr::new(LAZY), profiling: AtomicPtr::new(LAZY) } }; COUNT];
 
 /// How often a `Counted` name was called, under either of its two symbols.
 pub static CALLS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
@@ -136,21 +128,14 @@ const fn call(id: Id) -> usize {
 pub fn locate(target: &Target) -> (usize, bool) {
     let offset = target as *const Target as usize - SLOTS.as_ptr() as usize;
     let within = offset % size_of::<Slot>();
-    (
-        offset / size_of::<Slot>(),
-        within == offset_of!(Slot, profiling),
-    )
+    (offset / size_of::<Slot>(), within == offset_of!(Slot, profiling))
 }
 
 /// The exported name that jumps to `target`.
 pub fn name_of(target: &Target) -> &'static str {
     let (index, is_profiling) = locate(target);
-    let Name {
-        public, profiling, ..
-    } = &NAMES[index];
-    if is_profiling { profiling } else { public }
-        .to_str()
-        .unwrap_or_default()
+    let Name { public, profiling, .. } = &NAMES[index];
+    if is_profiling { profiling } else { public }.to_str().unwrap_or_default()
 }
 
 /// The index of the name spelled `MPI_X`.

@@ -20,31 +20,18 @@ impl Rig {
         fs::copy(library(), dir.join("libhuddle.so")).unwrap();
         let rig = Rig { dir };
         let soname = "-Wl,-soname,libmpi.so.40";
-        rig.cc(
-            "libmpi.so.40",
-            "mpi.c",
-            &["-shared", "-fPIC", "-DOPENMPI", soname],
-        );
+        rig.cc("libmpi.so.40", "mpi.c", &["-shared", "-fPIC", "-DOPENMPI", soname]);
         rig.cc("libmpich.so.12", "mpi.c", &["-shared", "-fPIC"]);
         rig.cc("probe", "probe.c", &["-pthread", "-ldl"]);
         let mpi = rig.path("libmpi.so.40");
-        let link = [
-            "-pthread",
-            "-ldl",
-            "-Wl,--no-as-needed,-rpath,$ORIGIN",
-            &mpi,
-        ];
+        let link = ["-pthread", "-ldl", "-Wl,--no-as-needed,-rpath,$ORIGIN", &mpi];
         rig.cc("linked", "probe.c", &link);
         rig
     }
 
     fn with_engine(test: &str) -> Rig {
         let rig = Rig::new(test);
-        rig.cc(
-            "huddle/libhuddle-openmpi.so",
-            "engine.c",
-            &["-shared", "-fPIC"],
-        );
+        rig.cc("huddle/libhuddle-openmpi.so", "engine.c", &["-shared", "-fPIC"]);
         rig
     }
 
@@ -54,32 +41,18 @@ impl Rig {
 
     fn cc(&self, output: &str, source: &str, options: &[&str]) {
         let mut cc = Command::new("cc");
-        cc.args([
-            "-O1",
-            "-w",
-            "-o",
-            &self.path(output),
-            &format!("{FAKES}/{source}"),
-        ]);
+        cc.args(["-O1", "-w", "-o", &self.path(output), &format!("{FAKES}/{source}")]);
         assert!(cc.args(options).status().unwrap().success(), "cc {source}");
     }
 
     /// Output of a program that has libhuddle.so preloaded and no launcher's environment.
     fn preloaded(&self, program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         let mut command = Command::new(program);
-        for rank in [
-            "PMI_RANK",
-            "OMPI_COMM_WORLD_RANK",
-            "PMIX_RANK",
-            "SLURM_PROCID",
-        ] {
+        for rank in ["PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"] {
             command.env_remove(rank);
         }
         let preload = self.path("libhuddle.so");
-        command
-            .args(arguments)
-            .env("LD_PRELOAD", preload)
-            .envs(environment.iter().copied());
+        command.args(arguments).env("LD_PRELOAD", preload).envs(environment.iter().copied());
         command.output().unwrap()
     }
 
@@ -103,14 +76,7 @@ fn library() -> &'static Path {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library");
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args([
-            "build",
-            "--quiet",
-            "--release",
-            "--manifest-path",
-            manifest,
-            "--target-dir",
-        ]);
+        cargo.args(["build", "--quiet", "--release", "--manifest-path", manifest, "--target-dir"]);
         assert!(cargo.arg(&target).status().unwrap().success());
         target.join("release/libhuddle_loader.so")
     })
@@ -119,13 +85,7 @@ fn library() -> &'static Path {
 #[test]
 fn arguments_arrive_under_both_names() {
     let rig = Rig::with_engine("both_names");
-    let calls = [
-        "MPI_Init",
-        "MPI_Allreduce",
-        "PMPI_Allreduce",
-        "MPI_Barrier",
-        "PMPI_Gather",
-    ];
+    let calls = ["MPI_Init", "MPI_Allreduce", "PMPI_Allreduce", "MPI_Barrier", "PMPI_Gather"];
     let calls = calls.map(|name| format!("call:{name}"));
     let said = rig.says("linked", &calls.each_ref().map(String::as_str), &[]);
     let expected = "MPI_Init: engine\nMPI_Allreduce: engine\nPMPI_Allreduce: engine\n\
@@ -138,34 +98,18 @@ fn profiling_names_can_stay_native() {
     let rig = Rig::with_engine("pmpi");
     let calls = ["call:PMPI_Allreduce", "call:MPI_Allreduce"];
     let said = rig.says("linked", &calls, &[("HUDDLE_PMPI", "0")]);
-    assert_eq!(
-        said,
-        "PMPI_Allreduce: native profiling\nMPI_Allreduce: engine\n"
-    );
-    assert!(rig
-        .says("linked", &calls, &[("HUDDLE_PMPI", "1")])
-        .starts_with("PMPI_Allreduce: engine"));
+    assert_eq!(said, "PMPI_Allreduce: native profiling\nMPI_Allreduce: engine\n");
+    assert!(rig.says("linked", &calls, &[("HUDDLE_PMPI", "1")]).starts_with("PMPI_Allreduce: engine"));
 }
 
 #[test]
 fn both_names_share_a_counter() {
     let rig = Rig::with_engine("counting");
-    let calls = [
-        "call:MPI_Gather",
-        "call:PMPI_Gather",
-        "threads:MPI_Gather",
-        "ask:huddle_counters",
-    ];
+    let calls = ["call:MPI_Gather", "call:PMPI_Gather", "threads:MPI_Gather", "ask:huddle_counters"];
     let said = rig.says("linked", &calls, &[]);
-    let counted = names()
-        .iter()
-        .filter(|(kind, _)| *kind == "Counted")
-        .count();
+    let counted = names().iter().filter(|(kind, _)| *kind == "Counted").count();
     let library = format!("Open MPI v4.0, a fake of /libmpi.so.40 among {counted}");
-    assert!(
-        said.ends_with(&format!("{library}\nhuddle_counters: 18\n")),
-        "{said}"
-    );
+    assert!(said.ends_with(&format!("{library}\nhuddle_counters: 18\n")), "{said}");
 }
 
 #[test]
@@ -181,15 +125,9 @@ fn threads_resolve_once() {
 fn finds_an_mpi_opened_locally() {
     let rig = Rig::with_engine("local");
     let open = format!("open:{}", rig.path("libmpi.so.40"));
-    let calls = [
-        "ask:huddle_is_active",
-        &open,
-        "call:PMPI_Allreduce",
-        "ask:huddle_counters",
-    ];
+    let calls = ["ask:huddle_is_active", &open, "call:PMPI_Allreduce", "ask:huddle_counters"];
     let said = rig.says("probe", &calls, &[]);
-    let expected =
-        "huddle_is_active: 0\nPMPI_Allreduce: engine\nOpen MPI v4.0, a fake of /libmpi.so.40";
+    let expected = "huddle_is_active: 0\nPMPI_Allreduce: engine\nOpen MPI v4.0, a fake of /libmpi.so.40";
     assert!(said.starts_with(expected), "{said}");
 }
 
@@ -197,39 +135,21 @@ fn finds_an_mpi_opened_locally() {
 fn stays_native_without_an_engine() {
     let rig = Rig::new("no_engine");
     let open = format!("open:{}", rig.path("libmpich.so.12"));
-    let calls = [
-        &open,
-        "call:MPI_Allreduce",
-        "call:PMPI_Allreduce",
-        "ask:huddle_version",
-    ];
+    let calls = [&open, "call:MPI_Allreduce", "call:PMPI_Allreduce", "ask:huddle_version"];
     let output = rig.preloaded(&rig.path("probe"), &calls, &[("PMI_RANK", "0")]);
     let expected = "MPI_Allreduce: native\nPMPI_Allreduce: native profiling\nhuddle_version: 0\n";
     assert_eq!(text(&output.stdout), expected);
     let line = text(&output.stderr);
-    assert!(
-        line.starts_with("huddle warning: ") && line.contains("libhuddle-mpich.so"),
-        "{line}"
-    );
-    assert!(
-        line.ends_with("; collectives stay native\n") && line.lines().count() == 1,
-        "{line}"
-    );
+    assert!(line.starts_with("huddle warning: ") && line.contains("libhuddle-mpich.so"), "{line}");
+    assert!(line.ends_with("; collectives stay native\n") && line.lines().count() == 1, "{line}");
     let other_rank = rig.preloaded(&rig.path("probe"), &calls, &[("PMI_RANK", "1")]);
-    assert_eq!(
-        (text(&other_rank.stdout).as_str(), other_rank.stderr.len()),
-        (expected, 0)
-    );
+    assert_eq!((text(&other_rank.stdout).as_str(), other_rank.stderr.len()), (expected, 0));
 }
 
 #[test]
 fn stays_native_when_the_engine_refuses() {
     let rig = Rig::with_engine("refuses");
-    let output = rig.preloaded(
-        &rig.path("linked"),
-        &["call:MPI_Allreduce"],
-        &[("FAKE_REFUSE", "1")],
-    );
+    let output = rig.preloaded(&rig.path("linked"), &["call:MPI_Allreduce"], &[("FAKE_REFUSE", "1")]);
     assert_eq!(text(&output.stdout), "MPI_Allreduce: native\n");
     assert!(text(&output.stderr).contains("refused to open (1); collectives stay native\n"));
 }
@@ -256,31 +176,16 @@ Reduce_scatter 0x10 0x20 counts 5 6 2 3 8
     assert_eq!(rig.says("linked", &["narrow"], &[]), expected);
     let absent = ["absent:MPI_Allreduce_init", "absent:PMPI_Ialltoallw_c"];
     let said = rig.says("linked", &absent, &[]);
-    assert_eq!(
-        said,
-        "MPI_Allreduce_init: absent\nPMPI_Ialltoallw_c: absent\n"
-    );
+    assert_eq!(said, "MPI_Allreduce_init: absent\nPMPI_Ialltoallw_c: absent\n");
 }
 
 #[test]
 fn aborts_with_a_line_where_nothing_can_be_called() {
     let rig = Rig::with_engine("abort");
     for (probe, call, line) in [
-        (
-            "linked",
-            "call:PMPI_Iscan",
-            "PMPI_Iscan is not in this MPI library",
-        ),
-        (
-            "linked",
-            "call:MPI_Scan_c",
-            "MPI_Scan_c is not in this MPI library",
-        ),
-        (
-            "probe",
-            "call:PMPI_Scan",
-            "PMPI_Scan was called, but no MPI library is loaded",
-        ),
+        ("linked", "call:PMPI_Iscan", "PMPI_Iscan is not in this MPI library"),
+        ("linked", "call:MPI_Scan_c", "MPI_Scan_c is not in this MPI library"),
+        ("probe", "call:PMPI_Scan", "PMPI_Scan was called, but no MPI library is loaded"),
     ] {
         let output = rig.preloaded(&rig.path(probe), &[call], &[]);
         assert_eq!(text(&output.stderr), format!("huddle error: {line}\n"));
@@ -291,36 +196,23 @@ fn aborts_with_a_line_where_nothing_can_be_called() {
 #[test]
 fn leaves_programs_without_mpi_alone() {
     let rig = Rig::new("inert");
-    let programs: [&[&str]; 3] = [
-        &["ls", "/"],
-        &["bash", "-c", "true | true"],
-        &["python3", "-c", "import ctypes, socket"],
-    ];
+    let programs: [&[&str]; 3] =
+        [&["ls", "/"], &["bash", "-c", "true | true"], &["python3", "-c", "import ctypes, socket"]];
     for command in programs {
         if Command::new(command[0]).arg("--version").output().is_err() {
             continue;
         }
         let output = rig.preloaded(command[0], &command[1..], &[]);
-        assert!(
-            output.status.success() && output.stderr.is_empty(),
-            "{output:?}"
-        );
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     }
 }
 
 #[test]
 fn exports_the_table_and_nothing_else() {
     let mut nm = Command::new("nm");
-    let output = nm
-        .args(["-D", "--defined-only"])
-        .arg(library())
-        .output()
-        .unwrap();
+    let output = nm.args(["-D", "--defined-only"]).arg(library()).output().unwrap();
     let output = text(&output.stdout);
-    let mut exported: Vec<_> = output
-        .lines()
-        .map(|line| line.rsplit(' ').next().unwrap().to_owned())
-        .collect();
+    let mut exported: Vec<_> = output.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect();
     let both = |(kind, name): &(&str, &str)| match *kind {
         "Api" => vec![name.to_string()],
         _ => vec![name.to_string(), format!("P{name}")],

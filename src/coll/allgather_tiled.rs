@@ -10,7 +10,7 @@
 //! Cost: copy in, then p − 1 copies out per rank.
 //! Flags: Up by all, read by all.
 
-use super::phase::{composed, exchange, Tiled};
+use super::phase::{Tiled, composed, exchange};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::types::Collective;

@@ -9,7 +9,7 @@
 //! p = 5, radix 2: `2→1 4→3, 1→0 3→0`, then back with all blocks.
 //! Cost: 2·⌈log_k p⌉ steps instead of p − 1.
 //! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children.
-use super::phase::{composed, Tree};
+use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::types::Collective;

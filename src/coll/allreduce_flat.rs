@@ -11,8 +11,8 @@
 //! Flags: Up by all, read by all.
 //! The piece ahead uses the next slot of the ring, which is claimed before it is written.
 
-use super::phase::{composed, ranks, Flat, Local};
-use super::{pieces, Algorithm, Plan};
+use super::phase::{Flat, Local, composed, ranks};
+use super::{Algorithm, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 

@@ -13,8 +13,8 @@
 //! The piece ahead uses the next slot of the ring, which is claimed before it is written.
 
 use super::phase::tiled::{collect_parts, combine_part, publish_operand};
-use super::phase::{composed, Local, Tiled};
-use super::{pieces, Algorithm, Knob, Plan};
+use super::phase::{Local, Tiled, composed};
+use super::{Algorithm, Knob, Plan, pieces};
 use crate::fabric::{Fabric, Place};
 use crate::types::{Bytes, Collective, Ticket};
 

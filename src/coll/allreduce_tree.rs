@@ -10,7 +10,7 @@
 //! Cost: (a + b·m)·⌈log_k p⌉ for the combination and the same for the way back.
 //! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children.
 //! A rank enters the next call when its result is there; its slot is claimed again only when all have released it.
-use super::phase::{composed, Tree};
+use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::types::Collective;

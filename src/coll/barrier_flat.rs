@@ -10,7 +10,7 @@
 //! Flags: Up by all, read by all (one node); Down by the leader, read by all (several).
 //! A flag's value only grows, so a rank that is already in a later call satisfies the waits of this one.
 
-use super::phase::{composed, others, Flat};
+use super::phase::{Flat, composed, others};
 use super::{Algorithm, Plan, Tickets};
 use crate::fabric::{Fabric, Line};
 use crate::types::Collective;

@@ -8,7 +8,7 @@
 //! p = 5: `0→1 0→2 0→3 0→4`.
 //! Cost: copy in, then p − 1 concurrent reads of one slot.
 //! Flags: Down by the root, read by all.
-use super::phase::{composed, Flat};
+use super::phase::{Flat, composed};
 use super::{Algorithm, Plan};
 use crate::fabric::Fabric;
 use crate::types::Collective;

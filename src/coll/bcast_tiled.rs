@@ -8,7 +8,7 @@
 //! p = 5: `0→1 0→2 0→3 0→4`, once per tile.
 //! Cost: max(copy in, copy out) + one tile.
 //! Flags: Down by the root, read by all.
-use super::phase::{composed, Tiled};
+use super::phase::{Tiled, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::types::Collective;

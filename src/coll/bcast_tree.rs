@@ -8,7 +8,7 @@
 //! p = 5, radix 2: `0→1 0→3, 1→2 3→4`.
 //! Cost: one copy per level, but only `radix` readers per slot, and borders between caches are crossed once.
 //! Flags: Down by each inner rank, read by its children.
-use super::phase::{composed, Tree};
+use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::types::Collective;

@@ -31,7 +31,7 @@ mod scatter_flat;
 mod scatter_tiled;
 mod scatter_tree;
 
-pub use registry::{find, rows_of, Row, REGISTRY};
+pub use registry::{REGISTRY, Row, find, rows_of};
 
 /// A parameter of an algorithm that users may set, as in `tree:radix=4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 //! p = 5: `1→0 2→0 3→0 4→0`.
 //! Cost: copy in, then p − 1 combinations by one rank.
 //! Flags: Up by each rank but the root, read by the root.
-use super::phase::{composed, Flat};
+use super::phase::{Flat, composed};
 use super::{Algorithm, Plan};
 use crate::fabric::Fabric;
 use crate::types::Collective;

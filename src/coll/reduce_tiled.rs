@@ -9,7 +9,7 @@
 //! p = 5: part k of `0…4 → k`, then `k → root`.
 //! Cost: copy in + m/p·(p − 1) combined per rank + copy out of m by the root.
 //! Flags: Up by all, read by all; Down by all, read by the root.
-use super::phase::{composed, Tiled};
+use super::phase::{Tiled, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::types::Collective;

@@ -7,7 +7,7 @@
 //! p = 5, radix 2: `2→1 4→3, 1→0 3→0`.
 //! Cost: (a + b·m)·⌈log_k p⌉.
 //! Flags: Up by each rank but the root, read by its parent.
-use super::phase::{composed, Tree};
+use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::types::Collective;

@@ -1,7 +1,7 @@
 //! The one table of algorithms. Environment values, documentation, tests and the choice iterate over it.
 
 use super::{Algorithm, Extent, Knob, Plan};
-use crate::fabric::{checked, shm, simulated, Fabric};
+use crate::fabric::{Fabric, checked, shm, simulated};
 use crate::types::{Bytes, Collective};
 use std::future::Future;
 use std::pin::Pin;

@@ -8,7 +8,7 @@
 //! p = 5: `0→1 0→2 0→3 0→4`.
 //! Cost: copy in of all blocks, then concurrent reads.
 //! Flags: Down by the root, read by all.
-use super::phase::{composed, Flat};
+use super::phase::{Flat, composed};
 use super::{Algorithm, Plan};
 use crate::fabric::Fabric;
 use crate::types::Collective;

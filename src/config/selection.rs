@@ -56,7 +56,9 @@ impl Selection {
         for entry in text.split(',').map(str::trim) {
             let (up_to, rest) = bound(entry)?;
             match ranges.last() {
-                Some((Bytes(usize::MAX), _)) => return Err(format!("{entry:?} follows an entry for all sizes")),
+                Some((Bytes(usize::MAX), _)) => {
+                    return Err(format!("{entry:?} follows an entry for all sizes"));
+                }
                 Some((before, _)) if *before >= up_to => {
                     return Err(format!("{entry:?} does not exceed its predecessor"));
                 }
@@ -95,7 +97,9 @@ fn knob_takes(knob: Knob) -> &'static str {
 
 /// Splits `<=SIZE:rest`; entries without a bound hold for all sizes.
 fn bound(entry: &str) -> Result<(Bytes, &str), String> {
-    let Some(bounded) = entry.strip_prefix(UP_TO) else { return Ok((Bytes(usize::MAX), entry)) };
+    let Some(bounded) = entry.strip_prefix(UP_TO) else {
+        return Ok((Bytes(usize::MAX), entry));
+    };
     let Some((size, rest)) = bounded.split_once(':') else {
         return Err(format!("{entry:?} has no algorithm after its size"));
     };

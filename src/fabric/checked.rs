@@ -1,10 +1,10 @@
 //! The checking scheduler: all ranks of several virtual nodes in one thread, in random turns, under rules.
 //!
-//! Every awaited operation of a [`Rank`] yields once before it takes effect, so a seeded scheduler may switch ranks at each.
-//! What is checked does not depend on the turns that it takes: publications and releases carry vector clocks, a wait or a
-//! claim joins the *first* announcement that satisfies it, and an access must have happened after those that it depends on,
-//! not merely have come later this time. So seeds are spent on random [`Program`]s, several calls that follow each other
-//! without synchronisation, where the reuse of slots breaks. [`Fault`] lists the rules.
+//! Every awaited operation of a [`Rank`] yields once before it takes effect, so a seeded scheduler may switch ranks at
+//! each. What is checked does not depend on the turns that it takes: publications and releases carry vector clocks, a wait
+//! or a claim joins the *first* announcement that satisfies it, and an access must have happened after those that it
+//! depends on, not merely have come later this time. So seeds are spent on random [`Program`]s, several calls that follow
+//! each other without synchronisation, where the reuse of slots breaks. [`Fault`] lists the rules.
 //!
 //! This covers weak memory above the flags; `tests/loom.rs` covers the flags themselves.
 

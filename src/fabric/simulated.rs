@@ -1,12 +1,12 @@
 //! The simulator: all ranks in one thread on virtual time, each operation charged by the distance in the machine and by
 //! contention, so that algorithms can be compared on machines that nobody has at hand.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §5 (an access costs `a + b·m` by the level it crosses, and the streams that cross a
-//! level together share `1/B`); between nodes LogGP, as Nishtala 2009, ch. 4. No data are moved.
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.1 (an access costs `a + b·m` by the level it crosses, and the streams that cross
+//! a level together share `1/B`); between nodes LogGP, as Nishtala 2009. No data are moved.
 //!
 //! - A wait fetches the flag's line from its owner, once per value; the payload has come with it.
-//! - A copy or a reduction reads each operand, from this rank's own cache or over the levels that lie between, and writes
-//!   its result to its own cache.
+//! - A copy or a reduction reads each operand, from this rank's own cache or over the levels that lie between, and
+//!   writes its result to its own cache.
 //! - A publication or a release costs nothing: the line is at hand.
 //!
 //! Ranks take turns in the order of their clocks, so transfers that meet on a link meet in the order of time.
@@ -16,5 +16,5 @@ mod machine;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{simulate, Rank};
+pub use engine::{Rank, simulate};
 pub use machine::{Crossing, Machine, Nanos, Network, Site};

@@ -6,9 +6,9 @@
 mod entries;
 
 use crate::log;
-use crate::mpi::finish::{Host as KnownHost, HOST};
+use crate::mpi::finish::{HOST, Host as KnownHost};
 use crate::mpi::native::{self, Native};
-use std::ffi::{c_char, c_int, c_void, CStr};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// What the loader tells the engine; a copy of the loader's `abi.rs`.
 #[repr(C)]

@@ -1,16 +1,13 @@
 //! Reduction kernels: one function per operation and element, picked from a table by [`kernel`].
 //!
-//! A kernel loads a block of [`BLOCK`] bytes of each operand, combines them and stores the block. All loads of a block
-//! precede its stores, so the compiler needs no proof that the operands do not overlap the result (it may equal either),
-//! and every kernel becomes vector code on the baseline of the target.
+//! A kernel is a plain loop in three copies: result apart, in place of the left operand, and of the right one. In each copy
+//! the compiler sees which pointers are equal and checks once that the others do not overlap, so that every kernel is
+//! vector code on the baseline of the target (read in the assembly for x86-64), in place too.
 //!
 //! `MPI_MAX` and `MPI_MIN` are `left > right ? left : right` and its mirror image, logical operations yield 1 or 0, and
 //! integers wrap, as in the native libraries.
 
 use super::{Element, Kernel, Op};
-
-/// Bytes per block: four SSE2 registers per operand.
-const BLOCK: usize = 64;
 
 /// A binary operation on `T`.
 trait Apply<T> {
@@ -70,43 +67,42 @@ apply! {
     Bxor for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| left ^ right;
 }
 
-/// Combines `LANES` elements.
-///
-/// # Safety
-/// As for [`Kernel`], with `LANES` elements.
-#[inline(always)]
-unsafe fn block<T: Copy, O: Apply<T>, const LANES: usize>(to: *mut u8, left: *const u8, right: *const u8) {
-    // SAFETY: the caller vouches for `LANES` elements at each pointer; nothing is assumed about alignment.
-    unsafe {
-        let left = left.cast::<[T; LANES]>().read_unaligned();
-        let right = right.cast::<[T; LANES]>().read_unaligned();
-        let result: [T; LANES] = std::array::from_fn(|lane| O::apply(left[lane], right[lane]));
-        to.cast::<[T; LANES]>().write_unaligned(result);
-    }
-}
-
-/// The kernel of `O` on `T`, where `LANES` elements make a block.
+/// Combines `count` elements one after the other.
 ///
 /// # Safety
 /// As for [`Kernel`].
-unsafe fn run<T: Copy, O: Apply<T>, const LANES: usize>(to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
-    const { assert!(LANES * size_of::<T>() == BLOCK) };
-    debug_assert_eq!(bytes % size_of::<T>(), 0);
-    let mut at = 0;
-    // SAFETY: `at` grows in steps of what is combined and stays within `bytes`.
-    unsafe {
-        while at + BLOCK <= bytes {
-            block::<T, O, LANES>(to.add(at), left.add(at), right.add(at));
-            at += BLOCK;
-        }
-        while at < bytes {
-            block::<T, O, 1>(to.add(at), left.add(at), right.add(at));
-            at += size_of::<T>();
+#[inline(always)]
+unsafe fn each<T: Copy, O: Apply<T>>(to: *mut u8, left: *const u8, right: *const u8, count: usize) {
+    let (to, left, right) = (to.cast::<T>(), left.cast::<T>(), right.cast::<T>());
+    for at in 0..count {
+        // SAFETY: the caller vouches for `count` elements at each pointer; nothing is assumed about alignment.
+        unsafe {
+            let value = O::apply(left.add(at).read_unaligned(), right.add(at).read_unaligned());
+            to.add(at).write_unaligned(value);
         }
     }
 }
 
-fn integer<T: Copy, const LANES: usize>(op: Op) -> Option<Kernel>
+/// The kernel of `O` on `T`.
+///
+/// # Safety
+/// As for [`Kernel`].
+unsafe fn run<T: Copy, O: Apply<T>>(to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
+    debug_assert_eq!(bytes % size_of::<T>(), 0);
+    let count = bytes / size_of::<T>();
+    // SAFETY: the contract of `each` is that of the kernel; equal pointers are exchanged for each other.
+    unsafe {
+        if to.cast_const() == left {
+            each::<T, O>(to, to, right, count);
+        } else if to.cast_const() == right {
+            each::<T, O>(to, left, to, count);
+        } else {
+            each::<T, O>(to, left, right, count);
+        }
+    }
+}
+
+fn integer<T: Copy>(op: Op) -> Option<Kernel>
 where
     Max: Apply<T>,
     Min: Apply<T>,
@@ -120,20 +116,20 @@ where
     Bxor: Apply<T>,
 {
     Some(match op {
-        Op::Max => run::<T, Max, LANES>,
-        Op::Min => run::<T, Min, LANES>,
-        Op::Sum => run::<T, Sum, LANES>,
-        Op::Prod => run::<T, Prod, LANES>,
-        Op::Land => run::<T, Land, LANES>,
-        Op::Band => run::<T, Band, LANES>,
-        Op::Lor => run::<T, Lor, LANES>,
-        Op::Bor => run::<T, Bor, LANES>,
-        Op::Lxor => run::<T, Lxor, LANES>,
-        Op::Bxor => run::<T, Bxor, LANES>,
+        Op::Max => run::<T, Max>,
+        Op::Min => run::<T, Min>,
+        Op::Sum => run::<T, Sum>,
+        Op::Prod => run::<T, Prod>,
+        Op::Land => run::<T, Land>,
+        Op::Band => run::<T, Band>,
+        Op::Lor => run::<T, Lor>,
+        Op::Bor => run::<T, Bor>,
+        Op::Lxor => run::<T, Lxor>,
+        Op::Bxor => run::<T, Bxor>,
     })
 }
 
-fn float<T: Copy, const LANES: usize>(op: Op) -> Option<Kernel>
+fn float<T: Copy>(op: Op) -> Option<Kernel>
 where
     Max: Apply<T>,
     Min: Apply<T>,
@@ -141,22 +137,22 @@ where
     Prod: Apply<T>,
 {
     match op {
-        Op::Max => Some(run::<T, Max, LANES>),
-        Op::Min => Some(run::<T, Min, LANES>),
-        Op::Sum => Some(run::<T, Sum, LANES>),
-        Op::Prod => Some(run::<T, Prod, LANES>),
+        Op::Max => Some(run::<T, Max>),
+        Op::Min => Some(run::<T, Min>),
+        Op::Sum => Some(run::<T, Sum>),
+        Op::Prod => Some(run::<T, Prod>),
         _ => None,
     }
 }
 
-fn complex<T: Copy, const LANES: usize>(op: Op) -> Option<Kernel>
+fn complex<T: Copy>(op: Op) -> Option<Kernel>
 where
     Sum: Apply<T>,
     Prod: Apply<T>,
 {
     match op {
-        Op::Sum => Some(run::<T, Sum, LANES>),
-        Op::Prod => Some(run::<T, Prod, LANES>),
+        Op::Sum => Some(run::<T, Sum>),
+        Op::Prod => Some(run::<T, Prod>),
         _ => None,
     }
 }
@@ -165,18 +161,18 @@ where
 /// of complex numbers). The one place that picks, also once kernels depend on the processor.
 pub fn kernel(op: Op, element: Element) -> Option<Kernel> {
     match element {
-        Element::I8 => integer::<i8, 64>(op),
-        Element::I16 => integer::<i16, 32>(op),
-        Element::I32 => integer::<i32, 16>(op),
-        Element::I64 => integer::<i64, 8>(op),
-        Element::U8 => integer::<u8, 64>(op),
-        Element::U16 => integer::<u16, 32>(op),
-        Element::U32 => integer::<u32, 16>(op),
-        Element::U64 => integer::<u64, 8>(op),
-        Element::F32 => float::<f32, 16>(op),
-        Element::F64 => float::<f64, 8>(op),
-        Element::C32 => complex::<Complex<f32>, 8>(op),
-        Element::C64 => complex::<Complex<f64>, 4>(op),
+        Element::I8 => integer::<i8>(op),
+        Element::I16 => integer::<i16>(op),
+        Element::I32 => integer::<i32>(op),
+        Element::I64 => integer::<i64>(op),
+        Element::U8 => integer::<u8>(op),
+        Element::U16 => integer::<u16>(op),
+        Element::U32 => integer::<u32>(op),
+        Element::U64 => integer::<u64>(op),
+        Element::F32 => float::<f32>(op),
+        Element::F64 => float::<f64>(op),
+        Element::C32 => complex::<Complex<f32>>(op),
+        Element::C64 => complex::<Complex<f64>>(op),
     }
 }
 

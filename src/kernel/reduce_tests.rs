@@ -43,8 +43,20 @@ fn f64_at(bytes: &[u8], index: usize) -> f64 {
 macro_rules! floats {
     ($op:expr, $left:expr, $right:expr) => {
         match $op {
-            Op::Max => if $left > $right { $left } else { $right },
-            Op::Min => if $left < $right { $left } else { $right },
+            Op::Max => {
+                if $left > $right {
+                    $left
+                } else {
+                    $right
+                }
+            }
+            Op::Min => {
+                if $left < $right {
+                    $left
+                } else {
+                    $right
+                }
+            }
             Op::Sum => $left + $right,
             Op::Prod => $left * $right,
             _ => return None,

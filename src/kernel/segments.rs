@@ -65,6 +65,20 @@ impl Segments {
         self.runs.len()
     }
 
+    /// Where the data of `count` elements start and end, relative to the buffer; none if there are no data.
+    pub fn bounds(&self, count: usize) -> Option<(isize, isize)> {
+        let last = isize::try_from(count.checked_sub(1)?).ok()?.checked_mul(self.extent)?;
+        let mut bounds: Option<(isize, isize)> = None;
+        for run in &self.runs {
+            let across = run.stride.wrapping_mul(run.repeat as isize - 1);
+            let low = run.at + across.min(0);
+            let high = run.at + across.max(0) + run.len as isize;
+            bounds = Some(bounds.map_or((low, high), |bounds| (bounds.0.min(low), bounds.1.max(high))));
+        }
+        let (low, high) = bounds?;
+        Some((low.checked_add(last.min(0))?, high.checked_add(last.max(0))?))
+    }
+
     /// Where the data of `count` elements start, relative to the buffer, if they lie packed in memory.
     #[inline]
     pub fn contiguous_at(&self, count: usize) -> Option<isize> {

@@ -45,8 +45,9 @@ impl Shape {
 
 fn shapes() -> impl Strategy<Value = Shape> {
     let block = (-60isize..60, prop_oneof![0usize..6, Just(8), Just(16), 0usize..40]);
-    let equal = (-60isize..60, 1usize..9, -20isize..20, 0usize..9)
-        .prop_map(|(at, len, gap, n)| (0..n as isize).map(|i| (at + i * (len as isize + gap), len)).collect::<Vec<_>>());
+    let equal = (-60isize..60, 1usize..9, -20isize..20, 0usize..9).prop_map(|(at, len, gap, n)| {
+        (0..n as isize).map(|i| (at + i * (len as isize + gap), len)).collect::<Vec<_>>()
+    });
     let leaf = prop_oneof![proptest::collection::vec(block, 0..6), equal].prop_map(Shape::Blocks);
     leaf.prop_recursive(3, 40, 4, |inner| {
         prop_oneof![
@@ -93,6 +94,8 @@ proptest! {
         // SAFETY: as above.
         unsafe { segments.scatter(memory.as_mut_ptr().wrapping_offset(-low), offset, source.as_ptr(), n) };
         prop_assert_eq!(memory, expected);
+        let high = bytes.iter().copied().max().map(|last| last + 1);
+        prop_assert_eq!(segments.bounds(count), high.map(|high| (low, high)));
         if let Some(at) = segments.contiguous_at(count) {
             prop_assert!(bytes.iter().enumerate().all(|(i, &byte)| byte == at + i as isize));
         }

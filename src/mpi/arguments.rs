@@ -3,10 +3,12 @@
 //! Arguments that MPI rejects are left to the native call, whose handler and error class then answer. Where the standard
 //! leaves room, the library itself is asked, on a communicator of this process alone.
 
-use super::datatype::View;
+use super::datatype::{Rejected, View};
+use super::job::abort;
 use super::op::Operator;
 use super::serve::Site;
 use crate::kernel::PackedBuffer;
+use crate::log;
 use crate::mpi::handles::{constants, predefined};
 use crate::mpi::native::native;
 use crate::tune::{OperatorClass, Shape};
@@ -109,7 +111,12 @@ pub type Output = (*mut c_void, MPI_Count, MPI_Datatype);
 
 /// A buffer and its packed length.
 #[inline]
-fn operand(site: &Site<'_>, address: *mut c_void, count: MPI_Count, datatype: MPI_Datatype) -> Result<(Operand, Bytes), Refused> {
+fn operand(
+    site: &Site<'_>,
+    address: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+) -> Result<(Operand, Bytes), Refused> {
     if count < 0 || datatype == constants().datatype_null {
         return Err(Refused::ByLibrary);
     }
@@ -122,7 +129,10 @@ fn operand(site: &Site<'_>, address: *mut c_void, count: MPI_Count, datatype: MP
         _ => {
             // SAFETY: the program's arguments.
             let view = unsafe { View::new(address, count as u64, datatype, site.job.self_comm) };
-            let view = view.map_err(|_| Refused::ByLibrary)?;
+            let view = view.map_err(|rejected| match rejected {
+                Rejected::TooLarge => too_large(),
+                _ => Refused::ByLibrary,
+            })?;
             let bytes = Bytes(view.len());
             match view.as_contiguous() {
                 Some(at) => Ok((Operand::Memory(at), bytes)),
@@ -130,6 +140,16 @@ fn operand(site: &Site<'_>, address: *mut c_void, count: MPI_Count, datatype: MP
             }
         }
     }
+}
+
+/// The peers know nothing of this rank's datatype, so it can't decline alone.
+#[cold]
+fn too_large() -> ! {
+    log::error(format_args!(
+        "a buffer of a datatype that only the MPI library can pack exceeds what one MPI_Pack takes; HUDDLE_DISABLE=1 or \
+         HUDDLE_<COLLECTIVE>=native leaves the call to the library"
+    ));
+    abort()
 }
 
 fn is_root(site: &Site<'_>, root: c_int) -> Result<bool, Refused> {
@@ -194,9 +214,8 @@ pub unsafe fn reduce(
     }
     if is_root && sendbuf == recvbuf.cast_const() && count > 0 && !recvbuf.is_null() {
         // SAFETY: as in `allreduce`.
-        let code = unsafe {
-            native().reduce(sendbuf, recvbuf, count.min(1) as c_int, datatype, op, 0, site.job.self_comm)
-        };
+        let code =
+            unsafe { native().reduce(sendbuf, recvbuf, count.min(1) as c_int, datatype, op, 0, site.job.self_comm) };
         if code != constants().success {
             return Err(Refused::ByLibrary);
         }
@@ -237,8 +256,7 @@ unsafe fn reduction(
     let send_operand = take(send.map(<*const c_void>::cast_mut))?;
     let recv_operand = take(recv)?;
     // SAFETY: the program's arguments.
-    let operator =
-        unsafe { Operator::resolve(op, datatype, site.job.self_comm) }.map_err(|_| Refused::ByLibrary)?;
+    let operator = unsafe { Operator::resolve(op, datatype, site.job.self_comm) }.map_err(|_| Refused::ByLibrary)?;
     let is_native = operator.is_predefined() && predefined(datatype).is_some_and(|known| known.is_contiguous());
     Ok(Prepared {
         bytes,
@@ -296,9 +314,9 @@ pub unsafe fn allgather(site: &Site<'_>, send: Input, recv: Output) -> Result<Pr
         return Err(Refused::Truncated);
     }
     if send.0 == recv.0.cast_const() && length > Bytes::ZERO && !send.0.is_null() {
-        return Err(Refused::ByLibrary).or_else(|refused| accepts_aliased_allgather(site, send, recv).ok_or(refused)).map(
-            |()| Prepared::moving(bytes, CommRank(0), own, buffer),
-        );
+        return Err(Refused::ByLibrary)
+            .or_else(|refused| accepts_aliased_allgather(site, send, recv).ok_or(refused))
+            .map(|()| Prepared::moving(bytes, CommRank(0), own, buffer));
     }
     Ok(Prepared::moving(bytes, CommRank(0), own, buffer))
 }

@@ -2,8 +2,8 @@
 
 use super::communicator::may_free;
 use super::job::Job;
-use crate::fabric::shm::Bridge;
 use crate::fabric::BridgeStep;
+use crate::fabric::shm::Bridge;
 use crate::kernel::Combine;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;

@@ -3,7 +3,7 @@
 //! The state is an attribute of the communicator, so it dies with it and a reused handle never finds its predecessor's.
 
 use super::bridge::BridgeComm;
-use super::job::{job, Job};
+use super::job::{Job, job};
 use crate::fabric::shm::{Context, Geometry, Segment};
 use crate::log;
 use crate::mpi::handles::constants;
@@ -305,8 +305,7 @@ fn share(
         None => (map(of_leader(node), geometry.length(), me), None),
     };
     let bridge = (is_leader && spans_nodes).then(|| {
-        let leaders: Vec<c_int> =
-            nodes.map(|node| world_ranks[layout.members(node)[0].index()]).collect();
+        let leaders: Vec<c_int> = nodes.map(|node| world_ranks[layout.members(node)[0].index()]).collect();
         BridgeComm::create(job, &leaders, of_leader(crate::types::NodeIndex(0)).bridge)
     });
     let bridge = bridge.flatten();
@@ -411,9 +410,7 @@ fn vote(comm: MPI_Comm, yes: bool) -> bool {
     let c = constants();
     let (mine, mut all) = (c_int::from(yes), 0);
     // SAFETY: buffers of one int.
-    let code = unsafe {
-        native().allreduce((&raw const mine).cast(), (&raw mut all).cast(), 1, c.int, c.min, comm)
-    };
+    let code = unsafe { native().allreduce((&raw const mine).cast(), (&raw mut all).cast(), 1, c.int, c.min, comm) };
     code == c.success && all == 1
 }
 

@@ -7,9 +7,9 @@ use super::communicator::do_not_copy;
 use super::job::{self, Job};
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::report::{counters, Report, Tally};
+use crate::report::{Report, Tally, counters};
 use mpi_sys::MPI_Comm;
-use std::ffi::{c_char, c_int, c_void, CStr};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 /// What the loader knows.
@@ -68,7 +68,9 @@ fn report(job: &Job, path: &std::path::Path) {
         return;
     }
     let unserved = all.split_off(all.len() - names.len());
-    let Some(tally) = Tally::from_values(all) else { return };
+    let Some(tally) = Tally::from_values(all) else {
+        return;
+    };
     let report = Report {
         version: env!("CARGO_PKG_VERSION").into(),
         mpi: host.map_or_else(String::new, |host| host.mpi_version.clone()),
@@ -82,7 +84,9 @@ fn report(job: &Job, path: &std::path::Path) {
 }
 
 fn unserved_names() -> Vec<&'static CStr> {
-    let Some(host) = HOST.get() else { return Vec::new() };
+    let Some(host) = HOST.get() else {
+        return Vec::new();
+    };
     (0..)
         .map(|index| (host.counted)(index))
         .take_while(|name| !name.is_null())

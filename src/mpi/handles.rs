@@ -243,11 +243,15 @@ impl PredefinedOp {
     pub fn is_defined_on(self, class: Class) -> bool {
         use Class::*;
         match self {
-            Self::Max | Self::Min => matches!(class, Signed | Unsigned | FortranInteger | Float | Address),
+            Self::Max | Self::Min => {
+                matches!(class, Signed | Unsigned | FortranInteger | Float | Address)
+            }
             Self::Sum | Self::Prod => {
                 matches!(class, Signed | Unsigned | FortranInteger | Float | Complex | Address)
             }
-            Self::Land | Self::Lor | Self::Lxor => matches!(class, Signed | Unsigned | Bool | Logical),
+            Self::Land | Self::Lor | Self::Lxor => {
+                matches!(class, Signed | Unsigned | Bool | Logical)
+            }
             Self::Band | Self::Bor | Self::Bxor => {
                 matches!(class, Signed | Unsigned | FortranInteger | Byte | Address)
             }
@@ -406,10 +410,7 @@ unsafe fn learn(native: &Native, row: &Row, index: usize) -> Option<Predefined> 
     let (mut size, mut lb, mut extent): (MPI_Count, MPI_Count, MPI_Count) = (0, 0, 0);
     // SAFETY: a predefined datatype other than the null handle, and valid places for the results.
     let codes = unsafe {
-        [
-            native.type_size_x(row.handle, &mut size),
-            native.type_get_extent_x(row.handle, &mut lb, &mut extent),
-        ]
+        [native.type_size_x(row.handle, &mut size), native.type_get_extent_x(row.handle, &mut lb, &mut extent)]
     };
     // A type that exists in mpi.h but not in this build of the library has size 0 or -1 (`MPI_UNDEFINED`).
     if codes != [constants().success; 2] || size <= 0 || lb != 0 || extent < size {
@@ -454,4 +455,9 @@ pub fn predefined_op(op: MPI_Op) -> Option<PredefinedOp> {
     let tables = TABLES.get()?;
     let slot = probe(op, tables.ops.len(), |slot| tables.ops[slot].map(|(handle, _)| handle));
     tables.ops[slot].map(|(_, op)| op)
+}
+
+/// All predefined operations with their handles.
+pub fn all_ops() -> impl Iterator<Item = (MPI_Op, PredefinedOp)> {
+    TABLES.get().into_iter().flat_map(|tables| tables.ops.iter().copied().flatten())
 }

@@ -1,7 +1,7 @@
 //! What happens in `MPI_Init`: the ranks find each other, agree on the environment, and learn where everyone lies.
 
 use super::communicator::{create_keyval, keep_native};
-use super::job::{self, progress, Job};
+use super::job::{self, Job, progress};
 use crate::config::{Config, RawEnvironment};
 use crate::fabric::shm::Waiting;
 use crate::log;
@@ -48,8 +48,9 @@ pub unsafe fn start() {
     }
     let inactive = inactive_reason(&config, is_one_version, size, node.has_devices);
     let mut group = constants().group_null;
+    // The duplicate's own group: MPICH 4.0.2 crashes in Comm_create_group on a group that was taken of another communicator.
     // SAFETY: valid communicator and place.
-    unsafe { native().comm_group(constants().comm_world, &mut group) };
+    unsafe { native().comm_group(world, &mut group) };
     let waiting = Waiting {
         is_oversubscribed: node.is_oversubscribed,
         stall: config.stall,
@@ -241,14 +242,12 @@ impl Node {
         }
 
         let virtual_node = config.virtual_nodes(node_size as usize);
-        let leader = virtual_node.map_or(0, |nodes| {
-            nodes.iter().position(|node| *node == nodes[node_rank as usize]).unwrap_or(0)
-        });
+        let leader = virtual_node
+            .map_or(0, |nodes| nodes.iter().position(|node| *node == nodes[node_rank as usize]).unwrap_or(0));
         let labels = allgather_u32(world, world_ranks[leader], size as usize);
 
         let crowded = place::is_oversubscribed(&masks, place::cgroup_quota());
-        let [not_crowded, no_devices] =
-            minimum(world, [c_int::from(!crowded), c_int::from(!has_device_library())]);
+        let [not_crowded, no_devices] = minimum(world, [c_int::from(!crowded), c_int::from(!has_device_library())]);
         // SAFETY: a communicator of our own.
         unsafe { native().comm_free(&mut physical) };
         Self { labels, paths, is_oversubscribed: not_crowded == 0, has_devices: no_devices == 0 }

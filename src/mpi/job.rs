@@ -20,7 +20,7 @@ pub struct Job {
     pub size: usize,
     /// A duplicate of `MPI_COMM_WORLD` for progress, bridges and the report; errors return.
     pub world: MPI_Comm,
-    /// The group of `MPI_COMM_WORLD`.
+    /// The group of `world`.
     pub group: MPI_Group,
     /// A duplicate of `MPI_COMM_SELF` on which the library is asked what it accepts; errors return.
     pub self_comm: MPI_Comm,

@@ -5,6 +5,7 @@ mod bridge;
 mod communicator;
 pub mod datatype;
 pub mod finish;
+mod flatten;
 pub mod handles;
 mod init;
 mod job;

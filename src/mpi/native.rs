@@ -193,6 +193,8 @@ table! {
         bcast_c PMPI_Bcast_c(buffer: Out, count: MPI_Count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm) -> c_int;
         allgather_c PMPI_Allgather_c(sendbuf: In, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: Out, recvcount: MPI_Count, recvtype: MPI_Datatype, comm: MPI_Comm) -> c_int;
         scatter_c PMPI_Scatter_c(sendbuf: In, sendcount: MPI_Count, sendtype: MPI_Datatype, recvbuf: Out, recvcount: MPI_Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm) -> c_int;
+        pack_c PMPI_Pack_c(inbuf: In, incount: MPI_Count, datatype: MPI_Datatype, outbuf: Out, outsize: MPI_Count, position: *mut MPI_Count, comm: MPI_Comm) -> c_int;
+        unpack_c PMPI_Unpack_c(inbuf: In, insize: MPI_Count, position: *mut MPI_Count, outbuf: Out, outcount: MPI_Count, datatype: MPI_Datatype, comm: MPI_Comm) -> c_int;
         type_get_envelope_c PMPI_Type_get_envelope_c(datatype: MPI_Datatype, integers: *mut MPI_Count, addresses: *mut MPI_Count, large: *mut MPI_Count, datatypes: *mut MPI_Count, combiner: *mut c_int) -> c_int;
         type_get_contents_c PMPI_Type_get_contents_c(datatype: MPI_Datatype, max_integers: MPI_Count, max_addresses: MPI_Count, max_large: MPI_Count, max_datatypes: MPI_Count, integers: *mut c_int, addresses: *mut MPI_Aint, large: *mut MPI_Count, datatypes: *mut MPI_Datatype) -> c_int;
     }

@@ -2,16 +2,16 @@
 
 use super::arguments::{self, Operand, Prepared, Refused};
 use super::bridge::{NativeBridge, NativeOp};
-use super::communicator::{find, Purpose, Shared};
-use super::job::{self, abort, Job};
+use super::communicator::{Purpose, Shared, find};
+use super::job::{self, Job, abort};
 use crate::coll::{Plan, REGISTRY};
 use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, Stall};
 use crate::kernel::{Combine, PackedBuffer};
 use crate::log;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::report::{counters, Outcome};
-use crate::tune::{choose, Choice, Reason};
+use crate::report::{Outcome, counters};
+use crate::tune::{Choice, Reason, choose};
 use crate::types::{Bytes, Collective, Epoch, NodeRank};
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
@@ -50,7 +50,9 @@ pub unsafe fn allreduce(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Allreduce, comm) else { return Served::Native };
+    let Some(site) = Site::enter(Collective::Allreduce, comm) else {
+        return Served::Native;
+    };
     // SAFETY: the caller's promise.
     let prepared = unsafe { arguments::allreduce(&site, sendbuf, recvbuf, count, datatype, op) };
     site.serve(prepared)
@@ -70,7 +72,9 @@ pub unsafe fn reduce(
     root: c_int,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Reduce, comm) else { return Served::Native };
+    let Some(site) = Site::enter(Collective::Reduce, comm) else {
+        return Served::Native;
+    };
     // SAFETY: the caller's promise.
     let prepared = unsafe { arguments::reduce(&site, sendbuf, recvbuf, count, datatype, op, root) };
     site.serve(prepared)
@@ -88,7 +92,9 @@ pub unsafe fn bcast(
     root: c_int,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Bcast, comm) else { return Served::Native };
+    let Some(site) = Site::enter(Collective::Bcast, comm) else {
+        return Served::Native;
+    };
     // SAFETY: the caller's promise.
     let prepared = unsafe { arguments::bcast(&site, buffer, count, datatype, root) };
     site.serve(prepared)
@@ -108,7 +114,9 @@ pub unsafe fn allgather(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Allgather, comm) else { return Served::Native };
+    let Some(site) = Site::enter(Collective::Allgather, comm) else {
+        return Served::Native;
+    };
     let send = (sendbuf, sendcount, sendtype);
     // SAFETY: the caller's promise.
     let prepared = unsafe { arguments::allgather(&site, send, (recvbuf, recvcount, recvtype)) };
@@ -131,7 +139,9 @@ pub unsafe fn scatter(
     root: c_int,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Scatter, comm) else { return Served::Native };
+    let Some(site) = Site::enter(Collective::Scatter, comm) else {
+        return Served::Native;
+    };
     let send = (sendbuf, sendcount, sendtype);
     // SAFETY: the caller's promise.
     let prepared = unsafe { arguments::scatter(&site, send, (recvbuf, recvcount, recvtype), root) };
@@ -144,7 +154,9 @@ pub unsafe fn scatter(
 /// As above.
 #[inline]
 pub unsafe fn barrier(comm: MPI_Comm) -> Served {
-    let Some(site) = Site::enter(Collective::Barrier, comm) else { return Served::Native };
+    let Some(site) = Site::enter(Collective::Barrier, comm) else {
+        return Served::Native;
+    };
     site.serve(Ok(arguments::barrier()))
 }
 
@@ -168,10 +180,14 @@ impl Site<'_> {
             let Some(job) = job::active() else {
                 break 'reason job::job().and_then(|job| job.inactive).unwrap_or(Reason::NotRunning);
             };
-            let Some(communicator) = find(job, comm) else { break 'reason Reason::NoContext };
+            let Some(communicator) = find(job, comm) else {
+                break 'reason Reason::NoContext;
+            };
             let epoch = communicator.next_epoch();
             match communicator.standing(job, comm, epoch) {
-                Ok(shared) => return Some(Self { job, shared, comm, collective, epoch }),
+                Ok(shared) => {
+                    return Some(Self { job, shared, comm, collective, epoch });
+                }
                 Err(reason) => reason,
             }
         };

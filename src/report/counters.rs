@@ -52,8 +52,12 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Accelerated(row) => write!(f, "{}.{}", self.collective().name(), REGISTRY[*row].name),
-            Self::Declined(collective, reason) => write!(f, "{}.declined.{}", collective.name(), reason.name()),
+            Self::Accelerated(row) => {
+                write!(f, "{}.{}", self.collective().name(), REGISTRY[*row].name)
+            }
+            Self::Declined(collective, reason) => {
+                write!(f, "{}.declined.{}", collective.name(), reason.name())
+            }
         }
     }
 }

@@ -71,7 +71,8 @@ pub struct FlagLine {
 unsafe impl Sync for FlagLine {}
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<FlagLine>() == 128 && std::mem::offset_of!(FlagLine, payload) + FlagLine::PAYLOAD == 64);
+const _: () =
+    assert!(size_of::<FlagLine>() == 128 && std::mem::offset_of!(FlagLine, payload) + FlagLine::PAYLOAD == 64);
 
 impl FlagLine {
     /// Bytes of payload.

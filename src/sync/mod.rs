@@ -3,6 +3,8 @@
 //! The same source runs on real atomics and, with `--cfg loom`, on loom's, so `tests/loom.rs` explores what is used here.
 
 mod atomic;
+mod event;
 mod flag;
 
+pub use event::Event;
 pub use flag::{Flag, FlagLine};

@@ -52,13 +52,7 @@ impl Levels {
         for (at, rank) in order.iter().enumerate() {
             position[rank.index()] = at as u32;
         }
-        Self {
-            me,
-            order: order.into(),
-            position: position.into(),
-            groups: groups.into(),
-            trees: TreeCache::default(),
-        }
+        Self { me, order: order.into(), position: position.into(), groups: groups.into(), trees: TreeCache::default() }
     }
 
     /// Ranks on the node.

@@ -163,9 +163,10 @@ mod tests {
     fn two_sockets_are_crossed_once() {
         let paths: Vec<Vec<u32>> = (0..12).map(|rank| vec![rank / 6]).collect();
         let all = trees(&paths, 2, 0);
-        let crossings = all.iter().enumerate().filter(|(rank, node)| {
-            node.parent.is_some_and(|parent| parent.0 / 6 != *rank as u32 / 6)
-        });
+        let crossings = all
+            .iter()
+            .enumerate()
+            .filter(|(rank, node)| node.parent.is_some_and(|parent| parent.0 / 6 != *rank as u32 / 6));
         assert_eq!(crossings.count(), 1);
         assert_eq!(all[6].parent, Some(NodeRank(0)));
     }

@@ -1,8 +1,8 @@
 //! Collectives over several nodes, composed of a form's phases on each node and steps of the leaders between nodes, piece
 //! by piece, so that scratch memory stays bounded. Each has the same meaning on one node, where it is the phases alone.
 
-use super::{bridge_block, Blocks, Form, Local};
-use crate::coll::{pieces, Plan};
+use super::{Blocks, Form, Local, bridge_block};
+use crate::coll::{Plan, pieces};
 use crate::fabric::{BridgeStep, Fabric, Place, Span};
 use crate::types::{Bytes, CommRank, NodeIndex, NodeRank};
 

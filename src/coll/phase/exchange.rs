@@ -1,8 +1,8 @@
 //! Exchanges on one node in which every rank reads every slot.
 
 use super::composed::block_of;
-use super::{others, Local};
-use crate::coll::{pieces, Plan};
+use super::{Local, others};
+use crate::coll::{Plan, pieces};
 use crate::fabric::{Fabric, Line, Place};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 

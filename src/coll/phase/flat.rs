@@ -1,6 +1,6 @@
 //! The flat form: every rank deals with every other directly. Fewest steps; the root touches all slots.
 
-use super::{others, ranks, Blocks, Form, Local};
+use super::{Blocks, Form, Local, others, ranks};
 use crate::coll::pieces;
 use crate::fabric::{Fabric, Line, Place, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
@@ -89,14 +89,7 @@ impl Form for Flat {
 }
 
 /// `to` = the operands of all ranks in rank order; those of the others as published, this rank's own at `from`.
-async fn combine_all<F: Fabric>(
-    local: &Local<'_, F>,
-    root: NodeRank,
-    to: Span,
-    from: Span,
-    ticket: Ticket,
-    n: Bytes,
-) {
+async fn combine_all<F: Fabric>(local: &Local<'_, F>, root: NodeRank, to: Span, from: Span, ticket: Ticket, n: Bytes) {
     let fabric = local.fabric;
     if fabric.size() == 1 {
         return copy_unless_same(fabric, to, from, n).await;
@@ -110,7 +103,9 @@ async fn combine_all<F: Fabric>(
     } else {
         from
     };
-    let operand = |rank| if rank == root { own } else { Place::stage(rank, Line::Up, ticket, n).start() };
+    let operand = |rank| {
+        if rank == root { own } else { Place::stage(rank, Line::Up, ticket, n).start() }
+    };
     let mut left = operand(NodeRank(0));
     for rank in ranks(fabric) {
         if rank != root {

@@ -2,7 +2,7 @@
 //! rank combines its own part of all operands (tiled-reduce of Li et al. §IV.C).
 
 use super::flat::{bcast_in_pieces, copy_unless_same, gather_in_pieces};
-use super::{others, ranks, Blocks, Flat, Form, Local};
+use super::{Blocks, Flat, Form, Local, others, ranks};
 use crate::coll::{part, pieces};
 use crate::fabric::{Fabric, Line, Place, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
@@ -122,7 +122,9 @@ pub async fn combine_part<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, from:
     if length > Bytes::ZERO {
         let cell = |rank| Place::Cell { rank, ticket }.at(at);
         // This rank's own operand comes from its buffer: its cell is where the result grows.
-        let operand = |rank| if rank == me { from.plus(at) } else { cell(rank) };
+        let operand = |rank| {
+            if rank == me { from.plus(at) } else { cell(rank) }
+        };
         let mut left = operand(NodeRank(0));
         for rank in ranks(fabric) {
             if rank != me {

@@ -1,6 +1,6 @@
 //! The steps between nodes: every leader must come before any goes on, but a leader may rely only on what its step
-//! promises, as with a native library that buffers. So a missing partner is a deadlock, and a result used before its step
-//! ordered it is a race.
+//! promises, as with a native library that buffers. So a missing partner is a deadlock, and what a step does not order
+//! stays unordered.
 
 use super::clocks::Snapshot;
 use super::machine::Machine;

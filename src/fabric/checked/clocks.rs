@@ -1,8 +1,8 @@
 //! Vector clocks: which operations of which rank happened before what another rank does now.
 //!
-//! Component `r` of a rank's clock counts the announcements of rank `r` that it knows of, directly or through others. An
-//! access is stamped with its rank's own component only, as in FastTrack (Flanagan, Freund 2009): it happened before the
-//! present of another rank exactly if that rank's component for it is at least the stamp.
+//! Component `r` of a rank's clock counts the announcements of rank `r` that it knows of, directly or through others.
+//! An access is stamped with its rank's own component only, as in FastTrack (Flanagan, Freund 2009): it happened before
+//! the present of another rank exactly if that rank's component for it is at least the stamp.
 
 use crate::types::Ticket;
 

@@ -171,7 +171,9 @@ impl Machine {
 
     /// Performs the next part of what `me` asked for; true when it has got all of it.
     pub(super) fn perform(&mut self, me: usize) -> bool {
-        let Some(operation) = self.members[me].queue.first().copied() else { return true };
+        let Some(operation) = self.members[me].queue.first().copied() else {
+            return true;
+        };
         self.operations += 1;
         match self.effect(me, operation) {
             Ok(true) => {

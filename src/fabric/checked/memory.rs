@@ -76,10 +76,10 @@ impl Memory {
     pub(super) fn new(buffers: Buffers) -> Self {
         let Buffers { input, output, is_bcast, in_place, scratch } = buffers;
         let whole = |block, length| View { block, offset: 0, length };
-        let mut memory = Self::default();
-        memory.views = [whole(SEND, input.len()), whole(RECV, output), whole(SCRATCH, scratch)];
-        memory.blocks[SCRATCH] = Block::output(scratch);
-        memory.blocks[RECV] = Block::output(output);
+        let mut memory = Self {
+            blocks: [Block::default(), Block::output(output), Block::output(scratch)],
+            views: [whole(SEND, input.len()), whole(RECV, output), whole(SCRATCH, scratch)],
+        };
         match in_place {
             _ if is_bcast => {
                 memory.views[SEND] = View::default();
@@ -156,6 +156,8 @@ fn index(place: Place) -> usize {
         Place::SendBuf => SEND,
         Place::RecvBuf => RECV,
         Place::Scratch => SCRATCH,
-        Place::Cell { .. } | Place::Payload { .. } => unreachable!("slots are not a rank's own memory"),
+        Place::Cell { .. } | Place::Payload { .. } => {
+            unreachable!("slots are not a rank's own memory")
+        }
     }
 }

@@ -144,7 +144,9 @@ impl Change {
             Self::ReleaseBefore(kind) => kind.has(operation) && ticket_of(operation).is_some(),
             Self::ClaimAtOnce => Kind::Claim.has(operation),
             Self::OtherLine => matches!(operation, Operation::Wait(..)),
-            Self::EarlierTicket => matches!(operation, Operation::Wait(_, _, ticket) if ticket.step() > 0),
+            Self::EarlierTicket => {
+                matches!(operation, Operation::Wait(_, _, ticket) if ticket.step() > 0)
+            }
             Self::MissingTicket => ticket_of(operation).is_some_and(|ticket| ticket.step() > 0),
             Self::SwapOperands => Kind::Reduce.has(operation),
             Self::ShortCopy => matches!(operation, Operation::Copy { .. }),
@@ -203,7 +205,9 @@ fn replaced(change: Change, operation: Operation) -> Operation {
             Operation::Reduce { to, left: right, right: left, n }
         }
         (Change::ShortCopy, Operation::Copy { to, from, n }) => Operation::Copy { to, from, n: n - Bytes(1) },
-        (Change::EarlierTicket | Change::MissingTicket, _) => with_places(operation, |ticket, place| (before(ticket), place)),
+        (Change::EarlierTicket | Change::MissingTicket, _) => {
+            with_places(operation, |ticket, place| (before(ticket), place))
+        }
         (Change::PayloadForCell, _) => with_places(operation, |ticket, place| match place {
             Place::Cell { rank, .. } => (ticket, Place::Payload { rank, line: Line::Up, ticket }),
             other => (ticket, other),
@@ -228,7 +232,9 @@ fn before(ticket: Ticket) -> Ticket {
 fn with_places(operation: Operation, change: impl Fn(Ticket, Place) -> (Ticket, Place)) -> Operation {
     let ticket_only = |ticket| change(ticket, Place::SendBuf).0;
     let span = |span: Span| {
-        let Some(ticket) = ticket_in(&span) else { return span };
+        let Some(ticket) = ticket_in(&span) else {
+            return span;
+        };
         let place = match change(ticket, span.place) {
             (ticket, Place::Cell { rank, .. }) => Place::Cell { rank, ticket },
             (ticket, Place::Payload { rank, line, .. }) => Place::Payload { rank, line, ticket },

@@ -55,7 +55,9 @@ impl fmt::Display for Show<Span> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.place {
             Place::Cell { rank, ticket } => write!(f, "cell[{}]@{}", rank.0, Show(ticket)),
-            Place::Payload { rank, line, ticket } => write!(f, "{line:?}[{}]@{}", rank.0, Show(ticket)),
+            Place::Payload { rank, line, ticket } => {
+                write!(f, "{line:?}[{}]@{}", rank.0, Show(ticket))
+            }
             own => write!(f, "{own:?}"),
         }?;
         write!(f, "+{}", self.0.offset.0)
@@ -68,13 +70,19 @@ impl fmt::Display for Operation {
             Self::Claim(ticket) => write!(f, "claim {}", Show(ticket)),
             Self::Release(ticket) => write!(f, "release {}", Show(ticket)),
             Self::Publish(line, ticket) => write!(f, "publish {line:?} {}", Show(ticket)),
-            Self::Wait(rank, line, ticket) => write!(f, "wait for {line:?}[{}]@{}", rank.0, Show(ticket)),
-            Self::Copy { to, from, n } => write!(f, "copy {} B: {} = {}", n.0, Show(to), Show(from)),
+            Self::Wait(rank, line, ticket) => {
+                write!(f, "wait for {line:?}[{}]@{}", rank.0, Show(ticket))
+            }
+            Self::Copy { to, from, n } => {
+                write!(f, "copy {} B: {} = {}", n.0, Show(to), Show(from))
+            }
             Self::Reduce { to, left, right, n } => {
                 write!(f, "reduce {} B: {} = {} op {}", n.0, Show(to), Show(left), Show(right))
             }
             Self::Bridge(BridgeStep::Barrier) => write!(f, "bridge barrier"),
-            Self::Bridge(BridgeStep::Allreduce { at, n }) => write!(f, "bridge allreduce {} B at {}", n.0, Show(at)),
+            Self::Bridge(BridgeStep::Allreduce { at, n }) => {
+                write!(f, "bridge allreduce {} B at {}", n.0, Show(at))
+            }
             Self::Bridge(BridgeStep::Reduce { at, n, root }) => {
                 write!(f, "bridge reduce {} B at {} to node {}", n.0, Show(at), root.0)
             }

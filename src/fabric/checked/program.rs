@@ -2,7 +2,7 @@
 
 use super::random::Random;
 use super::{Mutation, Rank, Running};
-use crate::coll::{Extent, Plan, Row, REGISTRY};
+use crate::coll::{Extent, Plan, REGISTRY, Row};
 use crate::topo::Layout;
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 
@@ -28,7 +28,7 @@ pub struct Program {
 /// One call.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The index of its algorithm in the [`REGISTRY`], or of another for the same collective where `start` was replaced.
+    /// The index of its algorithm in the [`REGISTRY`]; where `start` was replaced, of any for the same collective.
     pub row: usize,
     /// The algorithm.
     pub start: for<'a> fn(&'a Rank, &'a Plan) -> Running<'a>,
@@ -55,7 +55,7 @@ pub struct Pace {
 }
 
 /// Chance of one in this that a program has messages that take several steps between nodes.
-const LONG: usize = 400;
+const LONG: usize = 200;
 
 impl Program {
     /// The program of `seed`, which calls any algorithm of the registry.
@@ -89,10 +89,7 @@ impl Program {
             cell: Bytes(cell),
             calls: Vec::new(),
             mutation: None,
-            pace: Pace {
-                switch: random.pick(&[1, 1, 4, 64]),
-                laggard: random.one_in(3).then(|| random.below(ranks)),
-            },
+            pace: Pace { switch: random.pick(&[1, 1, 4, 64]), laggard: random.one_in(3).then(|| random.below(ranks)) },
         };
         let mut epoch = Epoch(random.between(1, 9) as u64);
         for _ in 0..random.between(1, if is_long || ranks > 24 { 3 } else { 8 }) {
@@ -118,8 +115,9 @@ impl Program {
         let granule = match order {
             _ if !is_reduction => 1,
             OperandOrder::Rank => random.pick(&[8, 16]),
-            OperandOrder::Any => random.pick(&[1, 4, 8, 12]),
+            OperandOrder::Any => random.pick(&[1, 4, 8, 12, 56]),
         };
+        let granule = if granule > self.cell.0 { 8 } else { granule };
         let tile = random.pick(&[granule, 16, 48, 49, 64, self.cell.0 / 2, self.cell.0, 2 * self.cell.0]);
         let bytes = match algorithm.collective {
             Collective::Barrier => 0,

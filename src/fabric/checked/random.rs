@@ -10,8 +10,8 @@ impl Random {
         Self(seed)
     }
 
-    /// Any number.
-    pub fn next(&mut self) -> u64 {
+    /// Any number of 64 bits.
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -21,7 +21,7 @@ impl Random {
 
     /// A number below `limit`, which is not zero.
     pub fn below(&mut self, limit: usize) -> usize {
-        ((u128::from(self.next()) * limit as u128) >> 64) as usize
+        ((u128::from(self.number()) * limit as u128) >> 64) as usize
     }
 
     /// A number from `low` to `high`, both included.
@@ -43,7 +43,7 @@ impl Random {
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(n + 8);
         while bytes.len() < n {
-            bytes.extend_from_slice(&self.next().to_le_bytes());
+            bytes.extend_from_slice(&self.number().to_le_bytes());
         }
         bytes.truncate(n);
         bytes

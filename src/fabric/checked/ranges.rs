@@ -47,7 +47,8 @@ impl<T: Copy + PartialEq> RangeMap<T> {
         let at = self.runs.partition_point(|(run, _)| run.start < range.start);
         let mut merged = range;
         let mut replaced = at..at;
-        if let Some((before, _)) = at.checked_sub(1).map(|i| &self.runs[i]).filter(|(r, v)| r.end == merged.start && *v == value)
+        if let Some((before, _)) =
+            at.checked_sub(1).map(|i| &self.runs[i]).filter(|(r, v)| r.end == merged.start && *v == value)
         {
             merged.start = before.start;
             replaced.start -= 1;

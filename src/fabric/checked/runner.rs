@@ -2,14 +2,14 @@
 
 use super::machine::Machine;
 use super::mutation::Mutator;
-use super::oracle::{in_place, operator, Data};
+use super::oracle::{Data, in_place, operator};
 use super::program::{Call, Program};
 use super::random::Random;
 use super::violation::{Fault, Violation};
-use super::{lock, Rank, Running};
+use super::{Rank, Running, lock};
 use crate::topo::{Layout, Levels};
 use crate::types::{Collective, CommRank, NodeIndex};
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -29,6 +29,14 @@ impl Program {
     /// # Errors
     /// The first rule that it broke.
     pub fn run(&self, seed: u64) -> Result<Stats, Violation> {
+        self.run_in_turns(seed, seed)
+    }
+
+    /// Runs the program with the data of one seed and the turns of another.
+    ///
+    /// # Errors
+    /// The first rule that it broke.
+    pub fn run_in_turns(&self, seed: u64, turns: u64) -> Result<Stats, Violation> {
         let layout = Layout::new(&self.labels, CommRank(0));
         let nodes: Vec<Vec<usize>> = (0..layout.nodes() as u32)
             .map(|node| layout.members(NodeIndex(node)).iter().map(|rank| rank.index()).collect())
@@ -40,7 +48,7 @@ impl Program {
             program: self,
             machine: &machine,
             ranks: &ranks,
-            random: Random::new(seed ^ 0x5CED),
+            random: Random::new(!turns),
             seed,
             data: self.calls.iter().map(|_| None).collect(),
             running: ranks.iter().map(|_| (0, None)).collect(),
@@ -113,7 +121,9 @@ impl<'a> Runner<'a> {
     }
 
     fn poll(&mut self, rank: usize) -> Poll<()> {
-        let Some(future) = &mut self.running[rank].1 else { return Poll::Pending };
+        let Some(future) = &mut self.running[rank].1 else {
+            return Poll::Pending;
+        };
         let mut context = Context::from_waker(Waker::noop());
         catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context))).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
@@ -152,7 +162,9 @@ impl<'a> Runner<'a> {
 
     fn check(&self, rank: usize, index: usize, call: &Call) {
         let mut machine = lock(self.machine);
-        let Some(data) = &self.data[index] else { return };
+        let Some(data) = &self.data[index] else {
+            return;
+        };
         if let Some(at) = data.first_wrong(call, rank, machine.members[rank].memory.output()) {
             machine.accuse(rank, "result".into(), Fault::WrongResult { at });
         }

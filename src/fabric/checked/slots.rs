@@ -3,7 +3,7 @@
 use super::clocks::{Clocks, History, Stamp};
 use super::ranges::RangeMap;
 use super::violation::Fault;
-use crate::fabric::{Line, INLINE};
+use crate::fabric::{INLINE, Line};
 use crate::types::{Bytes, CommRank, Ticket};
 use std::ops::Range;
 

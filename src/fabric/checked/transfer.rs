@@ -18,7 +18,9 @@ impl Location {
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Own(_, mine), Self::Own(_, others)) => mine == others,
-            (Self::Slot { range: mine, .. }, Self::Slot { range: others, .. }) => self.is_beside(other) && mine == others,
+            (Self::Slot { range: mine, .. }, Self::Slot { range: others, .. }) => {
+                self.is_beside(other) && mine == others
+            }
             _ => false,
         }
     }
@@ -49,7 +51,9 @@ impl Machine {
         let (rank, line, ticket) = match span.place {
             Place::Cell { rank, ticket } => (rank, None, ticket),
             Place::Payload { rank, line, ticket } => (rank, Some(line), ticket),
-            own => return Ok(Location::Own(own, self.members[me].memory.locate(own, offset, n)?)),
+            own => {
+                return Ok(Location::Own(own, self.members[me].memory.locate(own, offset, n)?));
+            }
         };
         self.check_epoch(me, ticket)?;
         let owner = self.peer(me, rank)?;

@@ -1,14 +1,14 @@
 //! One collective call on a context: the fabric that algorithms run on.
 
+use super::Bridge;
 use super::context::{Context, Descriptor};
 use super::drive::{Fault, Waiting};
-use super::Bridge;
 use crate::coll::Plan;
-use crate::fabric::{BridgeStep, Fabric, Line, Place, Span, INLINE};
+use crate::fabric::{BridgeStep, Fabric, INLINE, Line, Place, Span};
 use crate::kernel::{Combine, PackedBuffer};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
-use std::future::{poll_fn, ready, Future};
+use std::future::{Future, poll_fn, ready};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -170,6 +170,14 @@ impl<'a> Call<'a> {
         unsafe { self.context.as_ref() }
     }
 
+    /// Wakes peers that sleep until this rank does something.
+    #[inline]
+    pub(super) fn announce(&self) {
+        if self.waiting.is_oversubscribed {
+            self.context().event(self.context().rank()).announce();
+        }
+    }
+
     #[inline]
     pub(super) fn has_fault(&self) -> bool {
         self.fault.get().is_some()
@@ -329,12 +337,14 @@ impl Fabric for Call<'_> {
     #[inline]
     fn release(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
         self.context().release(ticket);
+        self.announce();
         ready(())
     }
 
     #[inline]
     fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
         self.context().line(self.rank(), line, ticket).publish(ticket, self.descriptor.word());
+        self.announce();
         ready(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::Segment;
 use crate::fabric::Line;
-use crate::sync::{Flag, FlagLine};
+use crate::sync::{Event, Flag, FlagLine};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, Ticket};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +42,13 @@ struct Control {
     /// All tickets up to this one are released.
     released: Flag,
     call: CallLine,
+    /// Announced with every flag and release where ranks share cores.
+    event: EventLine,
 }
+
+/// An event on a line of its own: sleepers write it.
+#[repr(C, align(128))]
+struct EventLine(Event);
 
 /// The call that a rank is in, for diagnosis, and the last calls that it could not take part in.
 #[repr(C, align(128))]
@@ -219,6 +225,18 @@ impl Context {
     #[inline]
     pub(super) fn release(&self, ticket: Ticket) {
         self.control(self.me).released.publish(ticket);
+    }
+
+    /// What `rank` announces its flags and releases with, where ranks share cores.
+    #[inline]
+    pub(super) fn event(&self, rank: NodeRank) -> &Event {
+        &self.control(rank).event.0
+    }
+
+    /// Whether `rank` has released all tickets that this rank's slot for `ticket` waits for.
+    pub(super) fn has_released(&self, rank: NodeRank, ticket: Ticket) -> bool {
+        let before = Ticket(self.last_written[ticket.position(self.geometry.slots)].load(Ordering::Relaxed));
+        self.control(rank).released.reached(before).is_some()
     }
 
     /// The peer that keeps this rank from writing its slot for `ticket`.

@@ -59,10 +59,12 @@ const SPINS: u32 = 1000;
 const SPINS_OVERSUBSCRIBED: u32 = 20;
 /// Polls between two calls into the MPI library.
 const POLLS_PER_PROGRESS: u32 = 64;
-/// Where ranks share cores, a wait this long becomes a nap between polls, so that others compute undisturbed...
-const NAP_AFTER: Duration = Duration::from_millis(2);
-/// ...of this length: the MPI library makes no progress meanwhile.
-const NAP: Duration = Duration::from_micros(50);
+/// A wait this long may be for a rank whose core does something else.
+const PATIENCE: Duration = Duration::from_micros(50);
+/// Where ranks share cores, polls that yield the core before one that sleeps.
+const YIELDS: u32 = 8;
+/// The longest sleep. The MPI library makes no progress meanwhile: a message of 64 MiB needs about 150 probes.
+const NAP: Duration = Duration::from_micros(100);
 
 impl Call<'_> {
     /// Runs a call to its end.
@@ -88,12 +90,14 @@ impl Call<'_> {
 
     fn end(&self) -> Result<(), Fault> {
         self.context().release(Ticket::last_of(self.epoch));
+        self.announce();
         Ok(())
     }
 
     #[cold]
     fn give_up(&self) -> Result<(), Fault> {
         self.context().fail(self.epoch);
+        self.announce();
         self.fault.get().map_or(Ok(()), |fault| Err(*fault))
     }
 
@@ -126,29 +130,47 @@ impl Call<'_> {
             let now = self.awaited();
             if now != last {
                 (last, since, reported) = (now, Instant::now(), Duration::ZERO);
+                polls = 0;
             }
         }
     }
 
     fn pause(&self, polls: u32, waited: Duration) {
-        if self.waiting.is_oversubscribed {
-            (self.waiting.progress)();
-            if waited < NAP_AFTER {
-                std::thread::yield_now();
-            } else {
-                std::thread::sleep(NAP);
-            }
-        } else {
+        if !self.waiting.is_oversubscribed {
             std::hint::spin_loop();
             if polls.is_multiple_of(POLLS_PER_PROGRESS) {
                 (self.waiting.progress)();
+                if waited > PATIENCE {
+                    std::thread::yield_now();
+                }
             }
+            return;
+        }
+        (self.waiting.progress)();
+        let awaited = self.awaited();
+        match awaited.peer(self.context()) {
+            Some(rank) if polls > YIELDS => {
+                let event = self.context().event(rank);
+                event.sleep_unless(|| self.has_come(awaited, rank), NAP);
+            }
+            _ => std::thread::yield_now(),
+        }
+    }
+
+    /// Whether what is awaited of `rank` is there.
+    fn has_come(&self, awaited: Awaited, rank: NodeRank) -> bool {
+        match awaited {
+            Awaited::Flag { line, ticket, .. } => self.context().line(rank, line, ticket).reached(ticket).is_some(),
+            Awaited::Slot { ticket } => self.context().has_released(rank, ticket),
+            Awaited::Nothing | Awaited::Bridge => true,
         }
     }
 
     /// Whether the awaited peer will never do what this rank waits for; then the fault is set.
     fn notice_trouble(&self) -> bool {
-        let Some(rank) = self.awaited().peer(self.context()) else { return false };
+        let Some(rank) = self.awaited().peer(self.context()) else {
+            return false;
+        };
         if self.context().peer_contradicts(rank, self.epoch, self.descriptor, self.bytes) {
             self.set_fault(Fault::Mismatch { rank, peer: self.context().peer_call(rank) });
             return true;

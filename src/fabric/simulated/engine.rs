@@ -5,7 +5,7 @@ use crate::coll::{Extent, Plan, Row};
 use crate::fabric::checked::Operation;
 use crate::fabric::{BridgeStep, Fabric, Line, Place, Span};
 use crate::topo::{Layout, Levels};
-use crate::types::{Bytes, CommRank, NodeIndex, NodeRank, Ticket};
+use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -14,6 +14,9 @@ use std::task::{Context, Poll, Waker};
 
 /// Data move in lines of this many bytes.
 const LINE: usize = 64;
+
+/// A call of one rank, under way.
+pub(super) type Running<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// One rank of a simulated machine.
 #[derive(Debug)]
@@ -71,7 +74,7 @@ pub fn simulate(row: &Row, plan: &Plan, machine: &Machine, site: &Site) -> Vec<N
 }
 
 /// Runs one future of each rank to its end; the finishing times.
-pub(super) fn drive<'a>(ranks: &'a [Rank], running: Vec<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>) -> Vec<Nanos> {
+pub(super) fn drive<'a>(ranks: &'a [Rank], running: Vec<Running<'a>>) -> Vec<Nanos> {
     let mut context = Context::from_waker(Waker::noop());
     let mut running: Vec<_> = running.into_iter().map(Some).collect();
     let mut poll = |rank: usize| {
@@ -93,7 +96,8 @@ pub(super) fn drive<'a>(ranks: &'a [Rank], running: Vec<Pin<Box<dyn Future<Outpu
 impl World {
     /// The rank that can go on earliest.
     fn first_ready(&self) -> Option<usize> {
-        let can_go_on = |rank: &usize| self.next[*rank].is_some_and(|operation| self.ready_at(*rank, operation).is_some());
+        let can_go_on =
+            |rank: &usize| self.next[*rank].is_some_and(|operation| self.ready_at(*rank, operation).is_some());
         (0..self.now.len()).filter(can_go_on).min_by(|a, b| self.now[*a].total_cmp(&self.now[*b]))
     }
 
@@ -117,11 +121,13 @@ impl World {
                 reached(self.flags.get(&flag), ticket)
             }
             Operation::Claim(ticket) => {
-                let Some(held) = self.written.get(&(me, self.position(ticket))) else { return Some(0.0) };
+                let Some(held) = self.written.get(&(me, self.position(ticket))) else {
+                    return Some(0.0);
+                };
                 let peers = self.members(me).iter().filter(|peer| peer.index() != me);
-                peers.map(|peer| reached(Some(&self.released[peer.index()]), *held)).try_fold(0.0, |latest, time| {
-                    Some(f64::max(latest, time?))
-                })
+                peers
+                    .map(|peer| reached(Some(&self.released[peer.index()]), *held))
+                    .try_fold(0.0, |latest, time| Some(f64::max(latest, time?)))
             }
             Operation::Bridge(step) => {
                 let node = self.layout.place(CommRank(me as u32)).0.index();
@@ -129,7 +135,9 @@ impl World {
                 match step {
                     BridgeStep::Bcast { root, .. } | BridgeStep::Scatter { root, .. } => arrival(root.index()),
                     BridgeStep::Reduce { root, .. } if root.index() != node => arrival(node),
-                    _ => (0..self.arrivals.len()).map(arrival).try_fold(0.0, |latest, time| Some(f64::max(latest, time?))),
+                    _ => (0..self.arrivals.len())
+                        .map(arrival)
+                        .try_fold(0.0, |latest, time| Some(f64::max(latest, time?))),
                 }
             }
             _ => Some(0.0),
@@ -184,9 +192,8 @@ impl World {
             self.now[me] += self.machine.local;
             return;
         }
-        let came_with_its_flag = line.is_some_and(|line| {
-            self.fetched.get(&(me, owner, line as usize, self.position(ticket))) == Some(&ticket)
-        });
+        let came_with_its_flag = line
+            .is_some_and(|line| self.fetched.get(&(me, owner, line as usize, self.position(ticket))) == Some(&ticket));
         if !came_with_its_flag {
             self.transfer(me, owner, n.0.next_multiple_of(LINE));
         }

@@ -83,7 +83,11 @@ impl Machine {
             }
             BridgeStep::Scatter { block, .. } => {
                 let others = (nodes - 1) as f64;
-                if nodes == 1 { 0.0 } else { hop + others * gap + bytes(block * ranks) * others / nodes as f64 * per_byte }
+                if nodes == 1 {
+                    0.0
+                } else {
+                    hop + others * gap + bytes(block * ranks) * others / nodes as f64 * per_byte
+                }
             }
         }
     }

@@ -1,0 +1,481 @@
+//! The user's datatypes and buffers as packed bytes.
+//!
+//! A derived datatype is flattened when a call first uses it. The result is an attribute of the datatype, so it lives as long
+//! as the datatype and is never found under a reused handle; duplicates don't inherit it.
+//!
+//! What can't be flattened (distributed arrays, layouts with too many pieces) is packed and unpacked as a whole by the
+//! library. ✓ `MPI_Pack` of MPICH 4.0.2 and Open MPI 4.1.4 writes the packed bytes without a header.
+//!
+//! Datatypes that were not committed must be rejected, and no query tells. ✓ Both libraries reject them in `MPI_Pack` and
+//! `MPI_Unpack` even of no elements (class `MPI_ERR_TYPE`). The collectives themselves are less strict: MPICH's Bcast of no
+//! elements passes; Open MPI ignores the receive type of Allgather and Scatter, and crashes on it if there is data.
+
+use super::flatten::{Extent, extent, flatten};
+use crate::kernel::{PackedBuffer, Segments};
+use crate::mpi::handles::{PREDEFINED_MOST, Predefined, constants, predefined};
+use crate::mpi::native::native;
+use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype};
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// The native call is to answer: MPI rejects these arguments, or they exceed the address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// The null handle of a datatype or operation.
+    Null,
+    /// A datatype that was not committed.
+    NotCommitted,
+    /// More bytes than fit the address space, or one element that even the library can't pack.
+    TooLarge,
+    /// An operation that the library doesn't have for this datatype.
+    NotDefined,
+}
+
+/// How the elements of a datatype lie in memory.
+#[derive(Debug)]
+pub enum Shape {
+    /// As they are packed, from `at` bytes after the buffer's address on.
+    Contiguous {
+        /// The true lower bound.
+        at: isize,
+    },
+    /// In segments: `times` elements of `segments` make one of the datatype.
+    Segments {
+        /// Their layout.
+        segments: Segments,
+        /// How many there are.
+        times: usize,
+    },
+    /// Known to the library only.
+    Opaque,
+}
+
+/// What is known about a datatype that isn't packed in memory and predefined at once.
+#[derive(Debug)]
+pub struct Layout {
+    /// Packed bytes of an element.
+    pub size: usize,
+    /// Distance between elements.
+    pub extent: isize,
+    /// Where the data of an element start and how far they reach.
+    pub true_lb: isize,
+    /// See `true_lb`.
+    pub true_extent: usize,
+    /// How elements lie in memory.
+    pub shape: Shape,
+    /// Whether the library was seen to accept the datatype.
+    is_committed: AtomicBool,
+}
+
+impl Layout {
+    /// The layout of `datatype`, freshly read.
+    ///
+    /// # Safety
+    /// MPI is initialised, and `datatype` is valid and not null.
+    unsafe fn read(datatype: MPI_Datatype) -> Option<Self> {
+        // SAFETY: the caller's promise.
+        let (Extent { size, extent, true_lb, true_extent }, flat) = unsafe { (extent(datatype)?, flatten(datatype)) };
+        let shape = match flat {
+            Err(_) => Shape::Opaque,
+            // The library has another idea of this datatype, and its idea counts: ✓ Open MPI 4.1.4 takes a stride of -1 byte
+            // for none, so that a vector that turns bytes around becomes contiguous.
+            Ok(flat)
+                if size > 0 && flat.segments.bounds(flat.times) != Some((true_lb, true_lb + true_extent as isize)) =>
+            {
+                Shape::Opaque
+            }
+            Ok(flat) => match flat.segments.contiguous_at(2) {
+                Some(at) if flat.times == 1 => Shape::Contiguous { at },
+                _ => Shape::Segments { segments: flat.segments, times: flat.times },
+            },
+        };
+        Some(Self { size, extent, true_lb, true_extent, shape, is_committed: AtomicBool::new(false) })
+    }
+
+    /// The layout of `datatype`: its attribute, made where it is missing.
+    ///
+    /// # Errors
+    /// If the datatype is null or not committed.
+    ///
+    /// # Safety
+    /// MPI is initialised; `datatype` is valid or null, and not freed meanwhile; `self_comm` is a private communicator of
+    /// this process alone whose errors return.
+    pub unsafe fn of(datatype: MPI_Datatype, self_comm: MPI_Comm) -> Result<Arc<Self>, Rejected> {
+        if datatype == constants().datatype_null {
+            return Err(Rejected::Null);
+        }
+        if let Some(known) = predefined(datatype) {
+            // SAFETY: the caller's promise.
+            return unsafe { Self::of_predefined(known) }.ok_or(Rejected::TooLarge);
+        }
+        // SAFETY: the caller's promise.
+        let layout = unsafe { Self::cached(datatype).or_else(|| Self::keep(datatype)) }.ok_or(Rejected::TooLarge)?;
+        if !layout.is_committed.load(Ordering::Relaxed) {
+            // SAFETY: the caller's promise; no element is packed, so the addresses are not used.
+            let code = unsafe {
+                let (from, mut to, mut position) = ([0u64; 2], [0u64; 2], 0);
+                native().pack(from.as_ptr().cast(), 0, datatype, to.as_mut_ptr().cast(), 16, &mut position, self_comm)
+            };
+            if code != constants().success {
+                return Err(Rejected::NotCommitted);
+            }
+            layout.is_committed.store(true, Ordering::Relaxed);
+        }
+        Ok(layout)
+    }
+
+    /// The layout of a predefined datatype, a pair with a hole: read once per process.
+    ///
+    /// # Safety
+    /// MPI is initialised.
+    unsafe fn of_predefined(known: &Predefined) -> Option<Arc<Self>> {
+        static LAYOUTS: [OnceLock<Option<Arc<Layout>>>; PREDEFINED_MOST] = [const { OnceLock::new() }; PREDEFINED_MOST];
+        // SAFETY: the caller's promise.
+        let read = || unsafe { Self::read(known.handle) }.map(Arc::new);
+        let layout = LAYOUTS[known.index].get_or_init(read).clone();
+        if let Some(layout) = &layout {
+            layout.is_committed.store(true, Ordering::Relaxed);
+        }
+        layout
+    }
+
+    /// The attribute of `datatype`.
+    ///
+    /// # Safety
+    /// As for `of`.
+    #[inline]
+    unsafe fn cached(datatype: MPI_Datatype) -> Option<Arc<Self>> {
+        let keyval = keyval()?;
+        let (mut value, mut found): (*const Self, c_int) = (std::ptr::null(), 0);
+        // SAFETY: a valid datatype; the value of our keyval is a pointer that `keep` got from an Arc, alive while the
+        // datatype is.
+        unsafe {
+            let code = native().type_get_attr(datatype, keyval, (&raw mut value).cast(), &mut found);
+            (code == constants().success && found != 0).then(|| Arc::clone(&ManuallyDrop::new(Arc::from_raw(value))))
+        }
+    }
+
+    /// Reads the layout of `datatype` and makes it an attribute. Two threads may do so at once; one of them wins.
+    ///
+    /// # Safety
+    /// As for `of`.
+    #[cold]
+    unsafe fn keep(datatype: MPI_Datatype) -> Option<Arc<Self>> {
+        static SETTING: Mutex<()> = Mutex::new(());
+        // SAFETY: the caller's promise.
+        let layout = Arc::new(unsafe { Self::read(datatype) }?);
+        let _one_at_a_time = SETTING.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the caller's promise; the attribute owns one count of the Arc, which `delete` gives back.
+        unsafe {
+            if let Some(other) = Self::cached(datatype) {
+                return Some(other);
+            }
+            let value = Arc::into_raw(Arc::clone(&layout));
+            let code = keyval().map(|keyval| native().type_set_attr(datatype, keyval, value.cast_mut().cast()));
+            if code != Some(constants().success) {
+                drop(Arc::from_raw(value));
+            }
+        }
+        Some(layout)
+    }
+}
+
+static KEYVAL: OnceLock<Option<c_int>> = OnceLock::new();
+
+/// The key of the attribute; none if the library has no more.
+#[inline]
+fn keyval() -> Option<c_int> {
+    *KEYVAL.get_or_init(|| {
+        let mut keyval = constants().keyval_invalid;
+        // SAFETY: MPI is initialised, since there is a datatype to look at.
+        let code =
+            unsafe { native().type_create_keyval(Some(no_copy), Some(delete), &mut keyval, std::ptr::null_mut()) };
+        (code == constants().success).then_some(keyval)
+    })
+}
+
+/// Attribute callback of duplication: the duplicate starts without.
+unsafe extern "C" fn no_copy(
+    _datatype: MPI_Datatype,
+    _keyval: c_int,
+    _extra: *mut c_void,
+    _value: *mut c_void,
+    _new_value: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the library passes the place for the flag.
+    unsafe { *flag = 0 };
+    constants().success
+}
+
+/// Attribute callback of freeing: gives back what the attribute owned.
+unsafe extern "C" fn delete(_datatype: MPI_Datatype, _keyval: c_int, value: *mut c_void, _extra: *mut c_void) -> c_int {
+    // SAFETY: the value is the pointer that `keep` stored, deleted once.
+    drop(unsafe { Arc::from_raw(value.cast_const().cast::<Layout>()) });
+    constants().success
+}
+
+/// A buffer of the program as packed bytes: address, count and datatype.
+#[derive(Clone)]
+pub struct View {
+    memory: Memory,
+    len: usize,
+}
+
+#[derive(Clone)]
+enum Memory {
+    /// Packed as it lies.
+    Contiguous(*mut u8),
+    /// Elements of `Shape::Segments`.
+    Segments(*mut u8, Arc<Layout>),
+    /// Packed by the library.
+    Opaque(Arc<Whole>),
+}
+
+// SAFETY: the pointers are the program's, which lends the buffer to one call; threads take turns.
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+impl View {
+    /// `count` elements of `datatype` at `address`, which is null (`MPI_BOTTOM`) where the datatype holds absolute addresses.
+    ///
+    /// # Errors
+    /// If MPI rejects the datatype, or the size exceeds the address space.
+    ///
+    /// # Safety
+    /// As for [`Layout::of`]. The buffer is the program's for as long as the view is used.
+    pub unsafe fn new(
+        address: *mut c_void,
+        count: u64,
+        datatype: MPI_Datatype,
+        self_comm: MPI_Comm,
+    ) -> Result<Self, Rejected> {
+        let base = address.cast::<u8>();
+        let count = usize::try_from(count).map_err(|_| Rejected::TooLarge)?;
+        let length = |size: usize| {
+            size.checked_mul(count).filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or(Rejected::TooLarge)
+        };
+        if let Some(known) = predefined(datatype).filter(|known| known.is_contiguous()) {
+            return Ok(Self { memory: Memory::Contiguous(base), len: length(known.size)? });
+        }
+        // SAFETY: the caller's promise.
+        let layout = unsafe { Layout::of(datatype, self_comm) }?;
+        let len = length(layout.size)?;
+        let memory = match &layout.shape {
+            Shape::Contiguous { at } => Memory::Contiguous(base.wrapping_offset(*at)),
+            Shape::Segments { segments, times } => match segments.contiguous_at(count.saturating_mul(*times)) {
+                Some(at) => Memory::Contiguous(base.wrapping_offset(at)),
+                None => Memory::Segments(base, layout),
+            },
+            Shape::Opaque if layout.size > MOST_PACKED && native().pack_c.is_none() => {
+                return Err(Rejected::TooLarge);
+            }
+            Shape::Opaque => Memory::Opaque(Arc::new(Whole {
+                base,
+                count,
+                datatype,
+                self_comm,
+                layout,
+                packed: OnceLock::new(),
+                is_changed: AtomicBool::new(false),
+            })),
+        };
+        Ok(Self { memory, len })
+    }
+
+    /// Packed bytes of the buffer.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the buffer holds no data.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where the packed bytes lie, if they lie packed in memory.
+    #[inline]
+    pub fn as_contiguous(&self) -> Option<*mut u8> {
+        match self.memory {
+            Memory::Contiguous(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Brings what was written to the program's buffer, where that was held back. Called once after the last write.
+    pub fn finish(&self) {
+        if let Memory::Opaque(whole) = &self.memory {
+            whole.unpack();
+        }
+    }
+}
+
+impl PackedBuffer for View {
+    #[inline]
+    unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
+        debug_assert!(offset + n <= self.len);
+        // SAFETY: the range lies in the buffer, which is the program's as `new` was promised.
+        unsafe {
+            match &self.memory {
+                Memory::Contiguous(at) => to.copy_from_nonoverlapping(at.wrapping_add(offset), n),
+                Memory::Segments(base, layout) => match &layout.shape {
+                    Shape::Segments { segments, .. } => segments.gather(*base, offset, to, n),
+                    _ => unreachable!("the layout of a segmented view has segments"),
+                },
+                Memory::Opaque(whole) => to.copy_from_nonoverlapping(whole.packed().wrapping_add(offset), n),
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn write(&self, offset: usize, from: *const u8, n: usize) {
+        debug_assert!(offset + n <= self.len);
+        // SAFETY: as in `read`.
+        unsafe {
+            match &self.memory {
+                Memory::Contiguous(at) => at.wrapping_add(offset).copy_from_nonoverlapping(from, n),
+                Memory::Segments(base, layout) => match &layout.shape {
+                    Shape::Segments { segments, .. } => segments.scatter(*base, offset, from, n),
+                    _ => unreachable!("the layout of a segmented view has segments"),
+                },
+                Memory::Opaque(whole) => {
+                    whole.packed().wrapping_add(offset).copy_from_nonoverlapping(from, n);
+                    whole.is_changed.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+/// Bytes that one call packs, safely within an `int`.
+const MOST_PACKED: usize = 1 << 30;
+
+/// A buffer that only the library can pack: packed whole at the first access, unpacked whole at the end, so that bytes that
+/// were not written keep their values.
+struct Whole {
+    base: *mut u8,
+    count: usize,
+    datatype: MPI_Datatype,
+    self_comm: MPI_Comm,
+    layout: Arc<Layout>,
+    packed: OnceLock<Box<[UnsafeCell<u8>]>>,
+    is_changed: AtomicBool,
+}
+
+impl Whole {
+    /// The packed bytes.
+    fn packed(&self) -> *mut u8 {
+        let packed = self.packed.get_or_init(|| {
+            let bytes = self.layout.size * self.count;
+            let packed: Box<[UnsafeCell<u8>]> = (0..bytes).map(|_| UnsafeCell::new(0)).collect();
+            // SAFETY: the buffer is the program's, and `packed` has the room for it.
+            unsafe {
+                pack_elements(
+                    &self.layout,
+                    self.datatype,
+                    self.base,
+                    UnsafeCell::raw_get(packed.as_ptr()),
+                    self.count,
+                    self.self_comm,
+                )
+            };
+            packed
+        });
+        UnsafeCell::raw_get(packed.as_ptr())
+    }
+
+    fn unpack(&self) {
+        if self.is_changed.swap(false, Ordering::Relaxed) {
+            // SAFETY: as in `packed`.
+            unsafe {
+                unpack_elements(&self.layout, self.datatype, self.packed(), self.base, self.count, self.self_comm)
+            };
+        }
+    }
+}
+
+/// Elements per call of the library.
+fn step(layout: &Layout) -> usize {
+    (MOST_PACKED / layout.size.max(1)).max(1)
+}
+
+/// Packs `count` elements at `base` by the library.
+///
+/// # Panics
+/// If the library fails, since the caller is in the middle of a collective.
+///
+/// # Safety
+/// The elements are readable and `to` is writable for their packed bytes; `datatype` is valid and `layout` its layout.
+pub(super) unsafe fn pack_elements(
+    layout: &Layout,
+    datatype: MPI_Datatype,
+    base: *const u8,
+    to: *mut u8,
+    count: usize,
+    self_comm: MPI_Comm,
+) {
+    let mut done = 0;
+    while done < count {
+        let n = step(layout).min(count - done);
+        let from = base.wrapping_offset(layout.extent.wrapping_mul(done as isize));
+        let (room, to) = (n * layout.size, to.wrapping_add(done * layout.size));
+        // SAFETY: the caller's promise, for the elements of this step.
+        let (code, packed) = unsafe {
+            if let Some(pack_c) = native().pack_c {
+                let mut position: MPI_Count = 0;
+                let (n, room) = (n as MPI_Count, room as MPI_Count);
+                (pack_c(from.cast(), n, datatype, to.cast(), room, &mut position, self_comm), position as usize)
+            } else {
+                let mut position: c_int = 0;
+                let (n, room) = (n as c_int, room as c_int);
+                (native().pack(from.cast(), n, datatype, to.cast(), room, &mut position, self_comm), position as usize)
+            }
+        };
+        assert!(
+            code == constants().success && packed == room,
+            "MPI_Pack failed with code {code}, {packed} of {room} bytes"
+        );
+        done += n;
+    }
+}
+
+/// Unpacks `count` elements to `base` by the library.
+///
+/// # Panics
+/// If the library fails, since the caller is in the middle of a collective.
+///
+/// # Safety
+/// As for [`pack_elements`], the other way round.
+pub(super) unsafe fn unpack_elements(
+    layout: &Layout,
+    datatype: MPI_Datatype,
+    from: *const u8,
+    base: *mut u8,
+    count: usize,
+    self_comm: MPI_Comm,
+) {
+    let mut done = 0;
+    while done < count {
+        let n = step(layout).min(count - done);
+        let to = base.wrapping_offset(layout.extent.wrapping_mul(done as isize));
+        let (room, from) = (n * layout.size, from.wrapping_add(done * layout.size));
+        // SAFETY: the caller's promise, for the elements of this step.
+        let code = unsafe {
+            if let Some(unpack_c) = native().unpack_c {
+                let mut position: MPI_Count = 0;
+                unpack_c(from.cast(), room as MPI_Count, &mut position, to.cast(), n as MPI_Count, datatype, self_comm)
+            } else {
+                let mut position: c_int = 0;
+                native().unpack(from.cast(), room as c_int, &mut position, to.cast(), n as c_int, datatype, self_comm)
+            }
+        };
+        assert!(code == constants().success, "MPI_Unpack failed with code {code}");
+        done += n;
+    }
+}

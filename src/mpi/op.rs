@@ -1,0 +1,333 @@
+//! The user's operation on packed operands.
+//!
+//! A predefined operation on elements that have a kernel runs in the kernel. Everything else runs in the library, by
+//! `MPI_Reduce_local` with the program's own operation and datatype: on the packed bytes themselves where those look like
+//! elements in memory, else on elements unpacked into memory of this rank. It computes `inout = in op inout`, so the left
+//! operand is always `in`: also commutative operations see their operands in one order, whichever the result replaces, or
+//! ranks would differ in the last bits.
+//!
+//! ✓ Facts. MPICH 4.0.2 and Open MPI 4.1.4 check an operation against a datatype before they look at the count, so a
+//! reduction of nothing on a communicator of one process asks. Both reject `MPI_REPLACE` and `MPI_NO_OP`, and every
+//! predefined operation on any derived datatype, duplicates of predefined ones too, but not on those of
+//! `MPI_Type_create_f90_*`. Both take `MPI_CHAR` as an integer, Open MPI also `MPI_BYTE`. MPICH lets `MPI_LAND` of floating
+//! point pass and aborts when it has to compute.
+
+use super::datatype::{Layout, Rejected, Shape, pack_elements, unpack_elements};
+use crate::kernel::{Combine, Kernel, kernel};
+use crate::mpi::handles::{Legality, PREDEFINED_MOST, Predefined, PredefinedOp, constants, predefined, predefined_op};
+use crate::mpi::native::native;
+use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Op};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// An operation on a datatype, for one call.
+pub struct Operator {
+    way: Way,
+    op: Option<PredefinedOp>,
+    is_commutative: bool,
+    granule: usize,
+}
+
+/// How operands are combined.
+enum Way {
+    Kernel(Kernel),
+    Library(Box<Library>),
+}
+
+impl Operator {
+    /// The operation `op` on `datatype`.
+    ///
+    /// # Errors
+    /// If the library rejects the pair.
+    ///
+    /// # Safety
+    /// MPI is initialised; `op` and `datatype` are valid or null and outlive the operator; `self_comm` is a private
+    /// communicator of this process alone whose errors return.
+    #[inline]
+    pub unsafe fn resolve(op: MPI_Op, datatype: MPI_Datatype, self_comm: MPI_Comm) -> Result<Self, Rejected> {
+        if let (Some(op), Some(known)) = (predefined_op(op), predefined(datatype))
+            && let (Some(kernel_op), Some(element)) = (op.kernel_op(), known.element)
+            && known.legality(op) == Legality::Legal
+            && let Some(kernel) = kernel(kernel_op, element)
+        {
+            let is_commutative = op.is_commutative();
+            return Ok(Self { way: Way::Kernel(kernel), op: Some(op), is_commutative, granule: known.size });
+        }
+        // SAFETY: the caller's promise.
+        unsafe { Self::by_library(op, datatype, self_comm) }
+    }
+
+    /// The operation in the library.
+    ///
+    /// # Safety
+    /// As for `resolve`.
+    #[cold]
+    unsafe fn by_library(op: MPI_Op, datatype: MPI_Datatype, self_comm: MPI_Comm) -> Result<Self, Rejected> {
+        if op == constants().op_null || datatype == constants().datatype_null {
+            return Err(Rejected::Null);
+        }
+        let (known_op, known) = (predefined_op(op), predefined(datatype));
+        // SAFETY: the caller's promise.
+        unsafe {
+            let layout = match known {
+                Some(known) if known.is_contiguous() => None,
+                _ => Some(Layout::of(datatype, self_comm)?),
+            };
+            if let Some(known_op) = known_op {
+                let is_defined = match known {
+                    Some(known) => is_defined(known_op, op, known, self_comm),
+                    None => accepts(op, datatype, self_comm),
+                };
+                if !is_defined {
+                    return Err(Rejected::NotDefined);
+                }
+            }
+            let mut commutes = 0;
+            let is_commutative = match known_op {
+                Some(op) => op.is_commutative(),
+                None => native().op_commutative(op, &mut commutes) == constants().success && commutes != 0,
+            };
+            let granule = layout.as_ref().map_or_else(|| known.map_or(0, |known| known.size), |layout| layout.size);
+            let scratch = Mutex::new([Vec::new(), Vec::new()]);
+            let library = Library { op, datatype, self_comm, granule: granule.max(1), layout, scratch };
+            Ok(Self { way: Way::Library(Box::new(library)), op: known_op, is_commutative, granule: granule.max(1) })
+        }
+    }
+
+    /// Whether operands may be combined in any order.
+    #[inline]
+    pub fn is_commutative(&self) -> bool {
+        self.is_commutative
+    }
+
+    /// Packed bytes of an element; 1 where elements are empty.
+    #[inline]
+    pub fn granule(&self) -> usize {
+        self.granule
+    }
+
+    /// Whether the operation is one of MPI's.
+    #[inline]
+    pub fn is_predefined(&self) -> bool {
+        self.op.is_some()
+    }
+
+    /// Which of MPI's operations it is.
+    #[inline]
+    pub fn predefined(&self) -> Option<PredefinedOp> {
+        self.op
+    }
+
+    /// The kernel, if one does the work.
+    #[inline]
+    pub fn kernel(&self) -> Option<Kernel> {
+        match self.way {
+            Way::Kernel(kernel) => Some(kernel),
+            Way::Library(_) => None,
+        }
+    }
+}
+
+impl Combine for Operator {
+    #[inline]
+    unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
+        // SAFETY: the contract of `combine` is that of kernels and of `Library::combine`.
+        unsafe {
+            match &self.way {
+                Way::Kernel(kernel) => kernel(to, left, right, bytes),
+                Way::Library(library) => library.combine(to, left, right, bytes),
+            }
+        }
+    }
+}
+
+/// Whether the library defines `op` on `known`. Its answer is remembered: neither can ever be freed.
+///
+/// # Safety
+/// As for [`Operator::resolve`].
+unsafe fn is_defined(known_op: PredefinedOp, op: MPI_Op, known: &Predefined, self_comm: MPI_Comm) -> bool {
+    const UNKNOWN: u8 = 0;
+    const YES: u8 = 1;
+    const NO: u8 = 2;
+    static ANSWERS: [[AtomicU8; PREDEFINED_MOST]; PredefinedOp::ALL.len()] =
+        [const { [const { AtomicU8::new(UNKNOWN) }; PREDEFINED_MOST] }; PredefinedOp::ALL.len()];
+    if known.legality(known_op) == Legality::Legal {
+        return true;
+    }
+    let answer = &ANSWERS[known_op as usize][known.index];
+    if answer.load(Ordering::Relaxed) == UNKNOWN {
+        // SAFETY: the caller's promise.
+        let accepted = unsafe { accepts(op, known.handle, self_comm) };
+        answer.store(if accepted { YES } else { NO }, Ordering::Relaxed);
+    }
+    answer.load(Ordering::Relaxed) == YES
+}
+
+/// Asks the library, by a reduction of nothing.
+///
+/// # Safety
+/// As for [`Operator::resolve`].
+unsafe fn accepts(op: MPI_Op, datatype: MPI_Datatype, self_comm: MPI_Comm) -> bool {
+    static ASKING: Mutex<()> = Mutex::new(());
+    // Calls on one communicator take turns.
+    let _one_at_a_time = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let (from, mut to) = ([0u64; 8], [0u64; 8]);
+    // SAFETY: no element is read or written.
+    let code = unsafe { native().allreduce(from.as_ptr().cast(), to.as_mut_ptr().cast(), 0, datatype, op, self_comm) };
+    code == constants().success
+}
+
+/// Memory for unpacked elements, aligned for any type.
+type Scratch = Vec<u128>;
+
+/// An operation in the library.
+struct Library {
+    op: MPI_Op,
+    datatype: MPI_Datatype,
+    self_comm: MPI_Comm,
+    /// Packed bytes of an element, at least 1.
+    granule: usize,
+    /// None where packed data look like predefined elements in memory.
+    layout: Option<Arc<Layout>>,
+    /// One for each operand; grows to the size of a piece.
+    scratch: Mutex<[Scratch; 2]>,
+}
+
+// SAFETY: handles are numbers or addresses of objects of the library, which locks where it has to.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+/// Bytes that one step keeps in each scratch memory, if elements are not larger: little enough for the caches.
+const PIECE: usize = 16 << 10;
+
+impl Library {
+    /// `to = left op right`.
+    ///
+    /// # Safety
+    /// As for [`Combine::combine`].
+    unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let span = self.layout.as_ref().map_or(self.granule, |layout| layout.extent.unsigned_abs().max(layout.size));
+        let step = (PIECE / span.max(1)).max(1) * self.granule;
+        // What needs no copy takes larger steps; the count still fits an `int`.
+        let most = (1 << 30) / self.granule * self.granule;
+        let mut done = 0;
+        while done < bytes {
+            let at = (to.wrapping_add(done), left.wrapping_add(done), right.wrapping_add(done));
+            let direct = self.direct(at.0, at.1, at.2);
+            let n = (bytes - done).min(if direct.is_some() { most.max(self.granule) } else { step });
+            // SAFETY: the caller's promise, for this piece.
+            unsafe {
+                match direct {
+                    Some(shift) => {
+                        if at.0.cast_const() != at.2 {
+                            at.0.copy_from_nonoverlapping(at.2, n);
+                        }
+                        self.reduce_local(at.1.wrapping_offset(-shift), at.0.wrapping_offset(-shift), n);
+                    }
+                    None => self.unpacked(&mut scratch, at.0, at.1, at.2, n),
+                }
+            }
+            done += n;
+        }
+    }
+
+    /// Whether packed operands can be handed to the library as they are: they look like elements in memory, lie as such
+    /// elements do, and the result doesn't replace the left one. Says by how much elements start after their address.
+    fn direct(&self, to: *mut u8, left: *const u8, right: *const u8) -> Option<isize> {
+        let shift = match self.layout.as_ref().map(|layout| &layout.shape) {
+            None => 0,
+            Some(Shape::Contiguous { at }) => *at,
+            Some(_) => return None,
+        };
+        // Packed bytes may start anywhere; user functions are compiled for aligned elements.
+        let alignment = 1 << self.granule.trailing_zeros().min(4);
+        let is_aligned = |address: *const u8| address.addr().is_multiple_of(alignment);
+        let is_apart = to.cast_const() != left;
+        (is_apart && is_aligned(to) && is_aligned(left) && is_aligned(right)).then_some(shift)
+    }
+
+    /// Combines `n` bytes in memory of this rank.
+    ///
+    /// # Safety
+    /// As for [`Combine::combine`].
+    unsafe fn unpacked(&self, scratch: &mut [Scratch; 2], to: *mut u8, left: *const u8, right: *const u8, n: usize) {
+        let count = n / self.granule;
+        let [left_memory, right_memory] = scratch;
+        let (left_base, right_base) = (self.memory(left_memory, count), self.memory(right_memory, count));
+        // SAFETY: both memories have room for `count` elements.
+        unsafe {
+            self.unpack(left, left_base, count);
+            self.unpack(right, right_base, count);
+            self.reduce_local(left_base, right_base, n);
+            self.pack(right_base, to, count);
+        }
+    }
+
+    /// The address of a buffer for `count` elements in `scratch`, which grows as needed.
+    fn memory(&self, scratch: &mut Scratch, count: usize) -> *mut u8 {
+        let (low, bytes) = match &self.layout {
+            None => (0, self.granule * count),
+            Some(layout) => {
+                let last = layout.extent.saturating_mul(count as isize - 1);
+                let low = layout.true_lb.saturating_add(last.min(0));
+                (low, layout.true_extent.saturating_add(last.unsigned_abs()))
+            }
+        };
+        let words = bytes.div_ceil(size_of::<u128>());
+        if scratch.len() < words {
+            scratch.resize(words, 0);
+        }
+        scratch.as_mut_ptr().cast::<u8>().wrapping_offset(low.wrapping_neg())
+    }
+
+    /// # Safety
+    /// `from` has `count` packed elements, `base` room for as many.
+    unsafe fn unpack(&self, from: *const u8, base: *mut u8, count: usize) {
+        let n = count * self.granule;
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.layout.as_deref() {
+                None => base.copy_from_nonoverlapping(from, n),
+                Some(layout) => match &layout.shape {
+                    Shape::Contiguous { at } => base.wrapping_offset(*at).copy_from_nonoverlapping(from, n),
+                    Shape::Segments { segments, .. } => segments.scatter(base, 0, from, n),
+                    Shape::Opaque => unpack_elements(layout, self.datatype, from, base, count, self.self_comm),
+                },
+            }
+        }
+    }
+
+    /// # Safety
+    /// `base` has `count` elements, `to` room for as many packed ones.
+    unsafe fn pack(&self, base: *const u8, to: *mut u8, count: usize) {
+        let n = count * self.granule;
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.layout.as_deref() {
+                None => to.copy_from_nonoverlapping(base, n),
+                Some(layout) => match &layout.shape {
+                    Shape::Contiguous { at } => to.copy_from_nonoverlapping(base.wrapping_offset(*at), n),
+                    Shape::Segments { segments, .. } => segments.gather(base, 0, to, n),
+                    Shape::Opaque => pack_elements(layout, self.datatype, base, to, count, self.self_comm),
+                },
+            }
+        }
+    }
+
+    /// `inout = input op inout`, for elements in memory with `n` packed bytes.
+    ///
+    /// # Panics
+    /// If the library fails, since the caller is in the middle of a collective.
+    ///
+    /// # Safety
+    /// Both buffers have `n / granule` elements.
+    unsafe fn reduce_local(&self, input: *const u8, inout: *mut u8, n: usize) {
+        let count = (n / self.granule) as c_int;
+        // SAFETY: the caller's promise.
+        let code = unsafe { native().reduce_local(input.cast(), inout.cast(), count, self.datatype, self.op) };
+        assert!(code == constants().success, "MPI_Reduce_local failed with code {code}");
+    }
+}

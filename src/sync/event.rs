@@ -1,0 +1,79 @@
+//! Sleeping until another process announces something, for ranks that share cores.
+
+use super::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, fence};
+use std::time::Duration;
+
+/// Wakes those who sleep until its one announcer has changed something that they wait for.
+///
+/// Zeroed memory is a valid event. Announcer: one rank. Sleepers: any rank that maps it.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Event {
+    /// Changes with each announcement that found sleepers.
+    count: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+impl Event {
+    /// Wakes all sleepers. The change that they wait for comes before, in the announcer's order.
+    #[inline]
+    pub fn announce(&self) {
+        // [event] fence: pairs with the one in `sleep_unless`. Either this rank sees the sleeper, or the sleeper sees the
+        // change.
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the address is that of a live word; waking touches no memory.
+            unsafe { libc::syscall(libc::SYS_futex, self.count.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+        }
+    }
+
+    /// Sleeps until an announcement, at most about `most`; not at all if `is_ready` now.
+    pub fn sleep_unless(&self, is_ready: impl FnOnce() -> bool, most: Duration) {
+        let seen = self.count.load(Ordering::Relaxed);
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        // [event] fence: pairs with the one in `announce`.
+        fence(Ordering::SeqCst);
+        if !is_ready() {
+            let timeout = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
+            // SAFETY: the address of a live word and of a timeout. The word may be in memory shared between processes, so
+            // the futex is not private to this one.
+            unsafe { libc::syscall(libc::SYS_futex, self.count.as_ptr(), libc::FUTEX_WAIT, seen, &raw const timeout) };
+        }
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
+    #[test]
+    fn a_sleeper_wakes_when_it_is_announced() {
+        let (event, ready) = (Event::default(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                ready.store(true, Ordering::Relaxed);
+                event.announce();
+            });
+            let started = Instant::now();
+            while !ready.load(Ordering::Relaxed) {
+                event.sleep_unless(|| ready.load(Ordering::Relaxed), Duration::from_secs(20));
+            }
+            assert!(started.elapsed() < Duration::from_secs(10));
+        });
+    }
+
+    #[test]
+    fn nobody_sleeps_who_is_ready_or_longer_than_told() {
+        let event = Event::default();
+        let started = Instant::now();
+        event.sleep_unless(|| true, Duration::from_secs(20));
+        event.sleep_unless(|| false, Duration::from_micros(100));
+        assert!(started.elapsed() < Duration::from_secs(10));
+    }
+}

@@ -1,0 +1,451 @@
+//! Where each rank of a node may run: its processors, the containers (package, NUMA domain, caches) around them, and
+//! the share of processor time that its cgroup grants.
+//!
+//! Each rank reads its own [`CpuMask`], the node's leader finds the [`Containers`] and publishes them as bytes, and
+//! [`paths`] gives what [`Levels`](super::Levels) is built from, the same on all ranks.
+//! A *PU* is one hardware thread, named by the number that the operating system gives it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The PUs that a rank may run on.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CpuMask([u64; Self::BYTES / 8]);
+
+impl CpuMask {
+    /// PUs that a mask can hold: the limit of Linux on x86-64 and ARM. Higher numbers are ignored.
+    pub const CPUS: usize = 8192;
+
+    /// Length of the wire format.
+    pub const BYTES: usize = Self::CPUS / 8;
+
+    /// No PU.
+    pub const EMPTY: Self = Self([0; Self::BYTES / 8]);
+
+    /// The mask of this process, which is that of the calling thread; empty if the system does not tell.
+    pub fn of_this_process() -> Self {
+        let mut mask = Self::EMPTY;
+        // SAFETY: the kernel writes at most BYTES bytes to `mask`, which is as long, aligned as cpu_set_t is, and valid
+        // for any bits.
+        let status = unsafe { libc::sched_getaffinity(0, Self::BYTES, mask.0.as_mut_ptr().cast()) };
+        if status == 0 { mask } else { Self::EMPTY }
+    }
+
+    /// Adds a PU.
+    pub fn insert(&mut self, pu: u32) {
+        if let Some(word) = self.0.get_mut(pu as usize / 64) {
+            *word |= 1 << (pu % 64);
+        }
+    }
+
+    /// Whether it holds a PU.
+    pub fn contains(&self, pu: u32) -> bool {
+        self.0.get(pu as usize / 64).is_some_and(|word| word >> (pu % 64) & 1 == 1)
+    }
+
+    /// Number of PUs.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// The PUs, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..Self::CPUS as u32).filter(|pu| self.contains(*pu))
+    }
+
+    /// The PUs of both.
+    pub fn union(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] | other.0[word]))
+    }
+
+    /// The wire format: PU `8 * i + b` is bit `b` of byte `i`.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        std::array::from_fn(|byte| self.0[byte / 8].to_le_bytes()[byte % 8])
+    }
+
+    /// From the wire format; PUs whose bytes are missing are not in the mask.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut mask = Self::EMPTY;
+        for (word, bytes) in mask.0.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        mask
+    }
+
+    /// Whether all its PUs are in `other`.
+    fn is_subset_of(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(word, other)| word & !other == 0)
+    }
+}
+
+impl FromIterator<u32> for CpuMask {
+    fn from_iter<I: IntoIterator<Item = u32>>(pus: I) -> Self {
+        let mut mask = Self::EMPTY;
+        pus.into_iter().for_each(|pu| mask.insert(pu));
+        mask
+    }
+}
+
+impl std::fmt::Debug for CpuMask {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// A kind of container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What goes into a socket.
+    Package,
+    /// PUs with the same nearest memories.
+    NumaDomain,
+    /// A cache of level 3.
+    L3,
+    /// A cache of level 2.
+    L2,
+}
+
+impl Kind {
+    /// All, in the order in which they usually nest, outermost first.
+    pub const ALL: [Self; 4] = [Self::Package, Self::NumaDomain, Self::L3, Self::L2];
+}
+
+/// The containers around each PU of a machine. The default is a machine of which nothing is known: all paths are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Containers {
+    is_pretended: bool,
+    /// Outermost first; kinds that the machine does not have are left out.
+    kinds: Vec<Kind>,
+    /// The PUs in the order of the machine: neighbours share most.
+    pus: Vec<u32>,
+    /// Per PU, in the order of `pus`, one number for each of `kinds`.
+    ids: Vec<u32>,
+}
+
+/// In place of a container that a PU does not have and others do, such as the L3 of an efficiency core.
+const NO_CONTAINER: u32 = u32::MAX;
+
+impl Containers {
+    /// From the PUs in the order of the machine: each one's number, and its container of each kind of [`Kind::ALL`],
+    /// any number that differs between containers of one kind. `is_pretended`: this is not the machine that runs us.
+    ///
+    /// Kinds with fewer containers become the outer ones: an L3 holds several NUMA domains on one machine (Intel's
+    /// sub-NUMA clusters), and lies with others in a NUMA domain on another (AMD's core complexes).
+    pub fn new(is_pretended: bool, pus: &[(u32, [Option<u32>; Kind::ALL.len()])]) -> Self {
+        let count = |kind: Kind| {
+            let ids: std::collections::HashSet<_> = pus.iter().map(|(_, ids)| ids[kind as usize]).collect();
+            ids.len()
+        };
+        let mut kinds = Kind::ALL.to_vec();
+        kinds.retain(|kind| pus.iter().any(|(_, ids)| ids[*kind as usize].is_some()));
+        kinds.sort_by_key(|kind| count(*kind));
+        let id = |ids: &[Option<u32>], kind: &Kind| ids[*kind as usize].unwrap_or(NO_CONTAINER);
+        Self {
+            is_pretended,
+            pus: pus.iter().map(|(pu, _)| *pu).collect(),
+            ids: pus.iter().flat_map(|(_, ids)| kinds.iter().map(move |kind| id(ids, kind))).collect(),
+            kinds,
+        }
+    }
+
+    /// Whether this describes another machine than the one that runs us, so that masks say nothing about it.
+    pub fn is_pretended(&self) -> bool {
+        self.is_pretended
+    }
+
+    /// The kinds of container found, outermost first: what the entries of a full path are.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    /// Number of PUs.
+    pub fn pus(&self) -> usize {
+        self.pus.len()
+    }
+
+    fn path_of(&self, mask: &CpuMask) -> Vec<u32> {
+        let mut allowed = (0..self.pus.len()).filter(|&at| mask.contains(self.pus[at]));
+        let Some(first) = allowed.next() else {
+            return Vec::new();
+        };
+        let mut path = self.path_at(first);
+        let mut count = 1;
+        for at in allowed {
+            let common = path.iter().zip(self.path_at(at)).take_while(|(left, right)| left == right).count();
+            path = &path[..common];
+            count += 1;
+        }
+        if count == self.pus.len() { Vec::new() } else { path.to_vec() }
+    }
+
+    fn path_at(&self, at: usize) -> &[u32] {
+        &self.ids[at * self.kinds.len()..][..self.kinds.len()]
+    }
+
+    /// The wire format: is_pretended, number of kinds, the kinds (a byte each); then, as little-endian u32, the number
+    /// of PUs, all PUs, and the containers of each.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![u8::from(self.is_pretended), self.kinds.len() as u8];
+        bytes.extend(self.kinds.iter().map(|kind| *kind as u8));
+        let count = [self.pus.len() as u32];
+        bytes.extend(count.iter().chain(&self.pus).chain(&self.ids).flat_map(|number| number.to_le_bytes()));
+        bytes
+    }
+
+    /// From the wire format; the default if it isn't one, as where the leader found nothing and sent nothing.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self::parse(bytes).unwrap_or_default()
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (&[is_pretended, kinds], rest) = bytes.split_first_chunk::<2>()?;
+        let (kinds, rest) = rest.split_at_checked(kinds.into())?;
+        let kinds: Vec<Kind> =
+            kinds.iter().map(|kind| Kind::ALL.get(usize::from(*kind)).copied()).collect::<Option<_>>()?;
+        let (numbers, beyond) = rest.as_chunks::<4>();
+        let mut numbers = numbers.iter().map(|number| u32::from_le_bytes(*number));
+        let count = numbers.next()? as usize;
+        if is_pretended > 1 || !beyond.is_empty() || numbers.len() != count.checked_mul(kinds.len() + 1)? {
+            return None;
+        }
+        let pus = numbers.by_ref().take(count).collect();
+        let ids = numbers.collect();
+        Some(Self { is_pretended: is_pretended == 1, kinds, pus, ids })
+    }
+}
+
+/// The path of each rank of the node, from the masks of all: the containers that hold all PUs on which it may run,
+/// outermost first, up to the first that doesn't. It is empty for a rank that may run on every PU of the machine, or
+/// on none that is known. PUs that are not part of the machine, such as offline ones, are ignored.
+///
+/// On a pretended machine the masks don't count: rank `i` is placed on PU `i` in the order of the machine, and after
+/// the last PU comes the first again.
+pub fn paths(containers: &Containers, masks: &[CpuMask]) -> Vec<Vec<u32>> {
+    if containers.is_pretended && !containers.pus.is_empty() {
+        return (0..masks.len()).map(|rank| containers.path_at(rank % containers.pus.len()).to_vec()).collect();
+    }
+    masks.iter().map(|mask| containers.path_of(mask)).collect()
+}
+
+/// Whether the ranks of a node outnumber the PUs that they may use: all of them, or those that are confined to the mask
+/// of one (two bound to one PU, say), or the quota of their cgroup. Ranks of unknown mask are counted only for the quota.
+pub fn is_oversubscribed(masks: &[CpuMask], quota: Option<f64>) -> bool {
+    let known: Vec<&CpuMask> = masks.iter().filter(|mask| **mask != CpuMask::EMPTY).collect();
+    let all = known.iter().fold(CpuMask::EMPTY, |all, mask| all.union(mask));
+    let is_crowded = |mask: &CpuMask| known.iter().filter(|inner| inner.is_subset_of(mask)).count() > mask.count();
+    quota.is_some_and(|quota| masks.len() as f64 > quota)
+        || is_crowded(&all)
+        || known.iter().any(|mask| is_crowded(mask))
+}
+
+/// How many processors' worth of time the cgroup of this process may use, by its own limit and those of its parents as
+/// far as they are visible. `None` if it is unlimited or can't be read.
+pub fn cgroup_quota() -> Option<f64> {
+    quota_below(Path::new("/"))
+}
+
+/// The same for the file system below `root`.
+fn quota_below(root: &Path) -> Option<f64> {
+    let read = |path: &Path| fs::read_to_string(root.join(path.strip_prefix("/").unwrap_or(path))).ok();
+    let groups = read(Path::new("/proc/self/cgroup"))?;
+    let mounts = read(Path::new("/proc/self/mountinfo"))?;
+    let quota = |directory: PathBuf| match read(&directory.join("cpu.max")) {
+        Some(limit) => parse_quota(&limit),
+        None => parse_quota(&format!(
+            "{} {}",
+            read(&directory.join("cpu.cfs_quota_us"))?,
+            read(&directory.join("cpu.cfs_period_us"))?
+        )),
+    };
+    cgroup_directories(&groups, &mounts).into_iter().filter_map(quota).reduce(f64::min)
+}
+
+/// The quotient of quota and period, as in the file `cpu.max` of cgroup v2; `None` for `max`, and for -1 as in v1.
+fn parse_quota(text: &str) -> Option<f64> {
+    let mut numbers = text.split_whitespace().map(|word| word.parse::<f64>().ok().filter(|number| *number > 0.0));
+    Some(numbers.next()?? / numbers.next()??)
+}
+
+/// The directories that limit the processor time of a process, from its `/proc/self/cgroup` and `mountinfo`.
+fn cgroup_directories(groups: &str, mounts: &str) -> Vec<PathBuf> {
+    let mut directories = Vec::new();
+    for (controllers, group) in groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':')) {
+        let is_v2 = controllers.is_empty();
+        if !is_v2 && !controllers.split(',').any(|controller| controller == "cpu") {
+            continue;
+        }
+        for (top, mount_point) in mounts.lines().filter_map(|line| cgroup_mount(line, is_v2)) {
+            // In a container the mount may show a part of the tree that does not hold the group's name: its top counts.
+            let below = Path::new(group).strip_prefix(top).unwrap_or(Path::new(""));
+            directories.extend(below.ancestors().map(|part| Path::new(mount_point).join(part)));
+        }
+    }
+    directories
+}
+
+/// Which directory of the cgroup tree a line of `mountinfo` mounts and where, if it mounts v2, or v1's cpu controller.
+fn cgroup_mount(line: &str, is_v2: bool) -> Option<(&str, &str)> {
+    let (left, right) = line.split_once(" - ")?;
+    let mut fields = left.split(' ').skip(3);
+    let (top, mount_point) = (fields.next()?, fields.next()?);
+    let mut fields = right.split(' ');
+    let is_it = match fields.next()? {
+        "cgroup2" => is_v2,
+        "cgroup" => !is_v2 && fields.nth(1)?.split(',').any(|option| option == "cpu"),
+        _ => false,
+    };
+    is_it.then_some((top, mount_point))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two packages of two NUMA domains of two L3 of two cores (an L2 each) of two PUs; the second PUs of the cores
+    /// have the numbers 16 to 31, as Linux counts.
+    fn machine(is_pretended: bool) -> Containers {
+        let pu = |at: u32| (at / 2 + at % 2 * 16, [Some(at / 16), Some(at / 8), Some(at / 4), Some(at / 2)]);
+        Containers::new(is_pretended, &(0..32).map(pu).collect::<Vec<_>>())
+    }
+
+    fn path(containers: &Containers, pus: &[u32]) -> Vec<u32> {
+        paths(containers, &[pus.iter().copied().collect()]).remove(0)
+    }
+
+    #[test]
+    fn masks_are_sets_that_survive_the_wire() {
+        let mask: CpuMask = [0, 63, 64, 1500, 8191, 8192, u32::MAX].into_iter().collect();
+        assert_eq!(mask.iter().collect::<Vec<_>>(), [0, 63, 64, 1500, 8191]);
+        assert_eq!(mask.count(), 5);
+        assert_eq!(CpuMask::from_bytes(&mask.to_bytes()), mask);
+        assert_eq!(CpuMask::from_bytes(&mask.to_bytes()[..128]).count(), 3);
+        assert_eq!(mask.union(&[1].into_iter().collect()).count(), 6);
+        assert!(CpuMask::of_this_process().count() > 0);
+    }
+
+    #[test]
+    fn a_path_ends_where_the_mask_spans_several() {
+        let machine = machine(false);
+        assert_eq!(machine.kinds(), Kind::ALL);
+        assert_eq!(path(&machine, &[5]), [0, 1, 2, 5]);
+        assert_eq!(path(&machine, &[5, 21]), [0, 1, 2, 5], "both PUs of a core share its L2");
+        assert_eq!(path(&machine, &[4, 5]), [0, 1, 2]);
+        assert_eq!(path(&machine, &[4, 6]), [0, 1]);
+        assert_eq!(path(&machine, &[0, 6]), [0]);
+        assert_eq!(path(&machine, &[0, 8]), [0; 0]);
+    }
+
+    #[test]
+    fn ranks_that_may_run_everywhere_or_nowhere_have_no_path() {
+        let machine = machine(false);
+        let masks = [(0..32).collect(), CpuMask::EMPTY, (0..100).collect()];
+        assert_eq!(paths(&machine, &masks), [[0; 0], [0; 0], [0; 0]]);
+        let one_package = Containers::new(false, &[(0, [Some(0); 4]), (1, [Some(0); 4])]);
+        assert_eq!(path(&one_package, &[0, 1]), [0; 0]);
+    }
+
+    #[test]
+    fn a_cpuset_keeps_the_containers_around_it() {
+        let (job, machine): (CpuMask, _) = ((8..12).collect(), machine(false));
+        assert_eq!(paths(&machine, &[job.clone(), job]), [[1, 2], [1, 2]]);
+    }
+
+    #[test]
+    fn offline_pus_are_ignored() {
+        let online = Containers::new(false, &[(0, [Some(0); 4]), (2, [Some(1); 4]), (3, [Some(1); 4])]);
+        assert_eq!(path(&online, &[1, 2]), [1; 4]);
+        assert_eq!(path(&online, &[0, 1, 2]), [0; 0]);
+        assert_eq!(path(&online, &[1]), [0; 0]);
+    }
+
+    #[test]
+    fn ranks_are_placed_in_order_on_a_pretended_machine() {
+        let (machine, masks) = (machine(true), vec![CpuMask::EMPTY; 34]);
+        let paths = paths(&machine, &masks);
+        assert_eq!(paths[1], [0, 0, 0, 0], "rank 1 is the second PU of the first core");
+        assert_eq!(paths[31], [1, 3, 7, 15]);
+        assert_eq!(paths[33], paths[1]);
+    }
+
+    #[test]
+    fn kinds_are_ordered_by_nesting_and_missing_ones_left_out() {
+        let sub_numa = [(0, [Some(0), Some(0), Some(0), None]), (1, [Some(0), Some(1), Some(0), None])];
+        let containers = Containers::new(false, &sub_numa);
+        assert_eq!(containers.kinds(), [Kind::Package, Kind::L3, Kind::NumaDomain]);
+        assert_eq!(path(&containers, &[1]), [0, 0, 1]);
+        let hybrid = Containers::new(false, &[(0, [None, None, Some(0), Some(0)]), (1, [None, None, None, Some(1)])]);
+        assert_eq!(path(&hybrid, &[1]), [NO_CONTAINER, 1]);
+        assert_eq!(path(&Containers::new(true, &[]), &[1]), [0; 0]);
+    }
+
+    #[test]
+    fn containers_survive_the_wire_and_damage_is_noticed() {
+        let bytes = machine(true).to_bytes();
+        assert_eq!(Containers::from_bytes(&bytes), machine(true));
+        for length in 0..bytes.len() {
+            assert_eq!(Containers::from_bytes(&bytes[..length]), Containers::default(), "{length}");
+        }
+        assert_eq!(Containers::from_bytes(&[0, 1, 9]), Containers::default());
+        assert_eq!(Containers::from_bytes(&[7, 0, 0, 0, 0, 0]), Containers::default());
+    }
+
+    #[test]
+    fn ranks_are_counted_against_the_pus_that_they_may_use() {
+        let masks =
+            |masks: &[&[u32]]| -> Vec<CpuMask> { masks.iter().map(|pus| pus.iter().copied().collect()).collect() };
+        assert!(!is_oversubscribed(&masks(&[&[0, 1], &[0, 1]]), None));
+        assert!(is_oversubscribed(&masks(&[&[0, 1], &[0, 1], &[0, 1]]), None));
+        assert!(is_oversubscribed(&masks(&[&[3], &[3], &[0, 1, 2, 3]]), None), "two are bound to PU 3");
+        assert!(is_oversubscribed(&masks(&[&[0, 1], &[1, 2], &[2], &[0]]), None), "together they have three");
+        assert!(is_oversubscribed(&masks(&[&[0], &[1]]), Some(1.5)));
+        assert!(!is_oversubscribed(&masks(&[&[0], &[1]]), Some(2.0)));
+        assert!(!is_oversubscribed(&masks(&[&[], &[]]), None), "nothing is known");
+    }
+
+    /// The quota in a file system that holds only these files.
+    fn quota_with(test: &str, files: &[(&str, &str)]) -> Option<f64> {
+        let root = std::env::temp_dir().join(format!("huddle-place-{}-{test}", std::process::id()));
+        for (path, text) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let quota = quota_below(&root);
+        let _ = fs::remove_dir_all(root);
+        quota
+    }
+
+    const V2: &str = "24 1 0:22 / /proc rw - proc proc rw\n\
+        30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+    #[test]
+    fn the_tightest_limit_of_cgroup_v2_counts() {
+        let own = ("proc/self/cgroup", "0::/job/step/task\n");
+        let (mounts, task) = (("proc/self/mountinfo", V2), "sys/fs/cgroup/job/step/task/cpu.max");
+        let job = ("sys/fs/cgroup/job/cpu.max", "150000 100000\n");
+        assert_eq!(quota_with("v2", &[own, mounts, job, (task, "max 100000\n")]), Some(1.5));
+        assert_eq!(quota_with("v2-own", &[own, mounts, job, (task, "20000 40000\n")]), Some(0.5));
+        assert_eq!(quota_with("v2-none", &[own, mounts, (task, "max 100000\n")]), None);
+        assert_eq!(quota_with("unmounted", &[own, ("proc/self/mountinfo", "")]), None);
+        assert_eq!(quota_with("unreadable", &[]), None);
+    }
+
+    #[test]
+    fn limits_of_cgroup_v1_count() {
+        let own = ("proc/self/cgroup", "9:cpuset:/\n4:cpu,cpuacct:/docker/abc\n0::/\n");
+        let mounts = "33 32 0:29 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n\
+                      34 32 0:30 / /sys/fs/cgroup/cpuset ro - cgroup cgroup rw,cpuset\n";
+        let period = ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+        let quota = "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us";
+        let mounts = ("proc/self/mountinfo", mounts);
+        assert_eq!(quota_with("v1", &[own, mounts, period, (quota, "250000\n")]), Some(2.5));
+        assert_eq!(quota_with("v1-none", &[own, mounts, period, (quota, "-1\n")]), None);
+    }
+
+    #[test]
+    fn garbage_is_no_quota() {
+        for text in ["", "max", "12", "0 0", "1 0", "x y", "nan 1", "-1 100000"] {
+            assert_eq!(parse_quota(text), None, "{text:?}");
+        }
+    }
+}

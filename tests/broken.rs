@@ -1,0 +1,297 @@
+//! Small algorithms that are right, and the same with one mistake each, which the checking scheduler has to find.
+
+use huddle::coll::{Plan, Tickets, find, part, pieces};
+use huddle::fabric::checked::{Fault, Program, Rank, Running};
+use huddle::fabric::{BridgeStep, Fabric, Line, Place, Span};
+use huddle::types::{Bytes, Collective, NodeRank, Ticket};
+use std::ops::Range;
+
+/// Programs within which every mistake shows.
+const WITHIN: u64 = 40;
+
+type Start = for<'a> fn(&'a Rank, &'a Plan) -> Running<'a>;
+
+/// The program of `seed` in which all calls are of one algorithm, on one node or on several.
+fn program(seed: u64, collective: Collective, start: Start, is_one_node: bool) -> Program {
+    let row = find(collective, "flat").expect("a row");
+    let mut program = Program::random_of(seed, &[row]);
+    program.calls.iter_mut().for_each(|call| call.start = start);
+    if is_one_node {
+        program.labels.fill(0);
+    }
+    program
+}
+
+/// The algorithm keeps all rules.
+fn is_right(collective: Collective, is_one_node: bool, start: Start) {
+    for seed in 1..=300 {
+        if let Err(violation) = program(seed, collective, start, is_one_node).run(seed) {
+            panic!("seed {seed}: {violation}");
+        }
+    }
+}
+
+/// The algorithm breaks the rules, and the scheduler says so in time and in the right words.
+fn is_wrong(collective: Collective, is_one_node: bool, start: Start, fault: fn(&Fault) -> bool) {
+    let run = |seed| program(seed, collective, start, is_one_node).run(seed).err();
+    let found: Vec<_> = (1..=WITHIN).filter_map(run).collect();
+    assert!(found.iter().any(|violation| fault(&violation.fault)), "not found; only {found:#?}");
+}
+
+macro_rules! start {
+    ($algorithm:ident, $mistake:ident) => {
+        |fabric, plan| Box::pin($algorithm(fabric, plan, Mistake::$mistake))
+    };
+}
+
+/// `is_found!(algorithm on nodes, mistake => faults)`: wrong with the mistake.
+macro_rules! is_found {
+    ($name:ident: $algorithm:ident, $collective:ident, $one_node:expr, $mistake:ident => $fault:pat) => {
+        #[test]
+        fn $name() {
+            is_wrong(Collective::$collective, $one_node, start!($algorithm, $mistake), |fault| matches!(fault, $fault));
+        }
+    };
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mistake {
+    None,
+    PublishFirst,
+    NoClaim,
+    NoWait,
+    OtherLine,
+    EarlyRelease,
+    NoRelease,
+    AlwaysPayload,
+    TooLong,
+    SkippedTicket,
+    OthersSlot,
+    Overwrites,
+    SplitsElements,
+    WrongOrder,
+    OverlappingParts,
+    ReadsTooEarly,
+    RewritesPublished,
+    WritesInput,
+    LeavesEarly,
+    MemberBridges,
+    SkipsBridge,
+}
+
+fn ranks<F: Fabric>(fabric: &F) -> impl Iterator<Item = NodeRank> + Send + use<F> {
+    (0..fabric.size() as u32).map(NodeRank)
+}
+
+/// Flat broadcast: the root's slots are read by all.
+async fn bcast<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
+    let root = NodeRank(plan.root.0);
+    let mut tickets = Tickets::of(plan);
+    for (index, (offset, n)) in pieces(plan.bytes, fabric.cell_bytes(), Bytes(1)).enumerate() {
+        let ticket = match mistake {
+            Mistake::SkippedTicket if index > 0 && fabric.rank() != root => Ticket::new(plan.epoch, index as u64 - 1),
+            _ => tickets.draw(),
+        };
+        let stage = match mistake {
+            Mistake::AlwaysPayload => Place::Payload { rank: root, line: Line::Down, ticket },
+            _ => Place::stage(root, Line::Down, ticket, n),
+        };
+        let buffer = Place::RecvBuf.at(offset);
+        if fabric.rank() == root {
+            send(fabric, stage.start(), buffer, ticket, n, mistake).await;
+        } else {
+            receive(fabric, root, stage.start(), buffer, ticket, n, mistake).await;
+        }
+        if !matches!(mistake, Mistake::NoRelease | Mistake::EarlyRelease) {
+            fabric.release(ticket).await;
+        }
+    }
+}
+
+async fn send<F: Fabric>(fabric: &F, stage: Span, from: Span, ticket: Ticket, n: Bytes, mistake: Mistake) {
+    if mistake != Mistake::NoClaim {
+        fabric.claim(ticket).await;
+    }
+    if mistake == Mistake::PublishFirst {
+        fabric.publish(Line::Down, ticket).await;
+    }
+    fabric.copy(stage, from, n).await;
+    if mistake != Mistake::PublishFirst {
+        fabric.publish(Line::Down, ticket).await;
+    }
+    if mistake == Mistake::RewritesPublished {
+        fabric.copy(stage, from, n).await;
+    }
+    if mistake == Mistake::EarlyRelease {
+        fabric.release(ticket).await;
+    }
+}
+
+async fn receive<F: Fabric>(
+    fabric: &F,
+    root: NodeRank,
+    stage: Span,
+    to: Span,
+    ticket: Ticket,
+    n: Bytes,
+    mistake: Mistake,
+) {
+    if mistake == Mistake::EarlyRelease {
+        fabric.release(ticket).await;
+    }
+    if mistake == Mistake::OthersSlot {
+        fabric.claim(ticket).await;
+        fabric.copy(stage, to, n).await;
+    }
+    match mistake {
+        Mistake::NoWait => {}
+        Mistake::OtherLine => fabric.wait(root, Line::Up, ticket).await,
+        _ => fabric.wait(root, Line::Down, ticket).await,
+    }
+    let n = if mistake == Mistake::TooLong { n + Bytes(1) } else { n };
+    fabric.copy(to, stage, n).await;
+}
+
+#[test]
+fn bcast_is_right() {
+    is_right(Collective::Bcast, true, start!(bcast, None));
+}
+
+is_found!(published_before_copied_in: bcast, Bcast, true, PublishFirst => Fault::ReadRace { .. });
+is_found!(slot_not_claimed: bcast, Bcast, true, NoClaim => Fault::Unclaimed);
+is_found!(flag_not_awaited: bcast, Bcast, true, NoWait => Fault::ReadRace { .. } | Fault::Unwritten { .. });
+is_found!(other_line_awaited: bcast, Bcast, true, OtherLine => Fault::Deadlock { .. });
+is_found!(read_after_release: bcast, Bcast, true, EarlyRelease => Fault::ReadAfterRelease);
+is_found!(ring_held_by_its_writer: bcast, Bcast, true, NoRelease => Fault::Lookahead { .. });
+is_found!(payload_for_long_messages: bcast, Bcast, true, AlwaysPayload => Fault::OutOfBounds { .. });
+is_found!(buffer_overrun: bcast, Bcast, true, TooLong => Fault::OutOfBounds { .. } | Fault::Unwritten { .. });
+is_found!(ticket_drawn_too_few: bcast, Bcast, true, SkippedTicket => Fault::ReadAfterRelease | Fault::OutOfOrder { .. });
+is_found!(slot_of_another: bcast, Bcast, true, OthersSlot => Fault::NotOwner | Fault::Unwritten { .. });
+is_found!(rewritten_after_publication: bcast, Bcast, true, RewritesPublished => Fault::WriteRace { .. });
+
+/// Flat allreduce: everyone combines all slots in rank order.
+async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
+    let me = fabric.rank();
+    let mut tickets = Tickets::of(plan);
+    let granule = if mistake == Mistake::SplitsElements { Bytes(1) } else { plan.granule };
+    for (offset, n) in pieces(plan.bytes, fabric.cell_bytes(), granule) {
+        let ticket = tickets.draw();
+        let (from, to) = (Place::SendBuf.at(offset), Place::RecvBuf.at(offset));
+        let slot = |rank| Place::stage(rank, Line::Up, ticket, n).start();
+        fabric.claim(ticket).await;
+        fabric.copy(slot(me), from, n).await;
+        fabric.publish(Line::Up, ticket).await;
+        for rank in ranks(fabric) {
+            fabric.wait(rank, Line::Up, ticket).await;
+            let operand = if rank == me && mistake == Mistake::Overwrites { from } else { slot(rank) };
+            match mistake {
+                _ if rank.0 == 0 => fabric.copy(to, operand, n).await,
+                Mistake::WrongOrder => fabric.reduce(to, operand, to, n).await,
+                Mistake::WritesInput => fabric.reduce(from, from, operand, n).await,
+                _ => fabric.reduce(to, to, operand, n).await,
+            }
+        }
+        fabric.release(ticket).await;
+    }
+}
+
+#[test]
+fn allreduce_is_right() {
+    is_right(Collective::Allreduce, true, start!(allreduce, None));
+}
+
+is_found!(input_overwritten_in_place: allreduce, Allreduce, true, Overwrites => Fault::InputOverwritten);
+is_found!(elements_split: allreduce, Allreduce, true, SplitsElements => Fault::SplitElement);
+is_found!(operands_in_the_wrong_order: allreduce, Allreduce, true, WrongOrder => Fault::WrongResult { .. });
+is_found!(input_written: allreduce, Allreduce, true, WritesInput => Fault::InputWritten);
+
+/// Tiled allreduce: rank k combines part k of all slots in its own, everyone collects the parts.
+async fn tiled<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
+    let (me, size) = (fabric.rank(), fabric.size());
+    let mut tickets = Tickets::of(plan);
+    for (offset, n) in pieces(plan.bytes, fabric.cell_bytes(), plan.granule) {
+        let ticket = tickets.draw();
+        let cell = |rank, at: usize| Place::Cell { rank, ticket }.at(Bytes(at));
+        let mut own = part(n, plan.granule, me, size);
+        if mistake == Mistake::OverlappingParts {
+            own.end = (own.end + plan.granule.0).min(n.0);
+        }
+        fabric.claim(ticket).await;
+        fabric.copy(cell(me, 0), Place::SendBuf.at(offset), n).await;
+        fabric.publish(Line::Up, ticket).await;
+        combine(fabric, ticket, Place::SendBuf.at(offset), own).await;
+        for rank in ranks(fabric) {
+            let range = part(n, plan.granule, rank, size);
+            let line = if mistake == Mistake::ReadsTooEarly { Line::Up } else { Line::Down };
+            fabric.wait(rank, line, ticket).await;
+            if mistake == Mistake::EarlyRelease && rank.index() + 1 == size {
+                fabric.release(ticket).await;
+            }
+            let to = Place::RecvBuf.at(offset + Bytes(range.start));
+            fabric.copy(to, cell(rank, range.start), Bytes(range.len())).await;
+        }
+        if mistake != Mistake::EarlyRelease {
+            fabric.release(ticket).await;
+        }
+    }
+}
+
+/// Combines the part `own` of all slots in this rank's slot; its own operand is taken from its buffer, at `from`.
+async fn combine<F: Fabric>(fabric: &F, ticket: Ticket, from: Span, own: Range<usize>) {
+    let me = fabric.rank();
+    let (at, n) = (Bytes(own.start), Bytes(own.len()));
+    let cell = |rank| Place::Cell { rank, ticket }.at(at);
+    let operand = |rank| {
+        if rank == me { from.plus(at) } else { cell(rank) }
+    };
+    let mut left = operand(NodeRank(0));
+    for rank in ranks(fabric) {
+        fabric.wait(rank, Line::Up, ticket).await;
+        if rank.0 > 0 {
+            fabric.reduce(cell(me), left, operand(rank), n).await;
+            left = cell(me);
+        }
+    }
+    fabric.publish(Line::Down, ticket).await;
+}
+
+#[test]
+fn tiled_allreduce_is_right() {
+    is_right(Collective::Allreduce, true, start!(tiled, None));
+}
+
+is_found!(parts_overlap: tiled, Allreduce, true, OverlappingParts => Fault::ReadRace { .. } | Fault::WriteRace { .. });
+is_found!(result_read_before_down: tiled, Allreduce, true, ReadsTooEarly => Fault::ReadRace { .. });
+is_found!(tiles_released_too_early: tiled, Allreduce, true, EarlyRelease => Fault::ReadAfterRelease);
+
+/// Barrier: all ranks of a node report to its leader, the leaders meet, the leader lets all go.
+async fn barrier<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
+    let ticket = Tickets::of(plan).draw();
+    let leader = NodeRank::LEADER;
+    fabric.publish(Line::Up, ticket).await;
+    if fabric.rank() == leader {
+        for rank in ranks(fabric).skip(usize::from(mistake == Mistake::LeavesEarly)) {
+            fabric.wait(rank, Line::Up, ticket).await;
+            if mistake == Mistake::LeavesEarly {
+                break;
+            }
+        }
+    }
+    if mistake == Mistake::MemberBridges || fabric.rank() == leader && mistake != Mistake::SkipsBridge {
+        fabric.bridge(BridgeStep::Barrier).await;
+    }
+    if fabric.rank() == leader {
+        fabric.publish(Line::Down, ticket).await;
+    } else {
+        fabric.wait(leader, Line::Down, ticket).await;
+    }
+}
+
+#[test]
+fn barrier_is_right() {
+    is_right(Collective::Barrier, false, start!(barrier, None));
+}
+
+is_found!(barrier_left_early: barrier, Barrier, false, LeavesEarly => Fault::LeftBarrierEarly { .. });
+is_found!(step_between_nodes_skipped: barrier, Barrier, false, SkipsBridge => Fault::LeftBarrierEarly { .. });
+is_found!(step_between_nodes_by_a_member: barrier, Barrier, false, MemberBridges => Fault::NotLeader);
