@@ -355,7 +355,7 @@ impl Builder {
         if isize::try_from(len) == Ok(stride) {
             return self.push(at, len.checked_mul(repeat).ok_or(TooComplex)?);
         }
-        let place = |block: usize| Some(at.checked_add(stride.checked_mul(isize::try_from(block).ok()?)?)?);
+        let place = |block: usize| at.checked_add(stride.checked_mul(isize::try_from(block).ok()?)?);
         if repeat < 4 {
             return (0..repeat).try_for_each(|block| self.push(place(block).ok_or(TooComplex)?, len));
         }

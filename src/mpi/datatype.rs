@@ -271,9 +271,7 @@ impl View {
                 Some(at) => Memory::Contiguous(base.wrapping_offset(at)),
                 None => Memory::Segments(base, layout),
             },
-            Shape::Opaque if layout.size > MOST_PACKED && native().pack_c.is_none() => {
-                return Err(Rejected::TooLarge);
-            }
+            Shape::Opaque if layout.size > MOST_PACKED && native().pack_c.is_none() => return Err(Rejected::TooLarge),
             Shape::Opaque => Memory::Opaque(Arc::new(Whole {
                 base,
                 count,
@@ -367,6 +365,11 @@ struct Whole {
     packed: OnceLock<Box<[UnsafeCell<u8>]>>,
     is_changed: AtomicBool,
 }
+
+// SAFETY: the address is the program's, which lends the buffer to one call; threads take turns.
+unsafe impl Send for Whole {}
+// SAFETY: as above.
+unsafe impl Sync for Whole {}
 
 impl Whole {
     /// The packed bytes.

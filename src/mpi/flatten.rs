@@ -124,7 +124,7 @@ impl Contents {
     /// counts.
     fn address(&self, index: usize, numbers_before: usize) -> Result<isize, TooComplex> {
         match self.addresses.get(index) {
-            Some(&address) => isize::try_from(address).map_err(|_| TooComplex),
+            Some(address) => Ok(isize::from_ne_bytes(address.to_ne_bytes())),
             None => self.number(numbers_before + index),
         }
     }

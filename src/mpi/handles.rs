@@ -3,7 +3,7 @@
 //! `shim.c`, compiled with the mpicc of the build, holds the values; this file mirrors its layouts. Sizes of datatypes come
 //! from the running library, once per process ([`fill`]): the size of a Fortran `INTEGER` is a matter of compiler options.
 
-use crate::kernel::{Element, Op};
+use crate::kernel::{Element, Kernel, Op, kernel};
 use crate::mpi::native::Native;
 use mpi_sys::{
     MPI_Comm, MPI_Count, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Op, MPI_Request, MPI_Status, MPI_Win,
@@ -243,15 +243,11 @@ impl PredefinedOp {
     pub fn is_defined_on(self, class: Class) -> bool {
         use Class::*;
         match self {
-            Self::Max | Self::Min => {
-                matches!(class, Signed | Unsigned | FortranInteger | Float | Address)
-            }
+            Self::Max | Self::Min => matches!(class, Signed | Unsigned | FortranInteger | Float | Address),
             Self::Sum | Self::Prod => {
                 matches!(class, Signed | Unsigned | FortranInteger | Float | Complex | Address)
             }
-            Self::Land | Self::Lor | Self::Lxor => {
-                matches!(class, Signed | Unsigned | Bool | Logical)
-            }
+            Self::Land | Self::Lor | Self::Lxor => matches!(class, Signed | Unsigned | Bool | Logical),
             Self::Band | Self::Bor | Self::Bxor => {
                 matches!(class, Signed | Unsigned | FortranInteger | Byte | Address)
             }
@@ -285,6 +281,8 @@ pub struct Predefined {
     pub extent: usize,
     /// The element that the kernels know.
     pub element: Option<Element>,
+    /// The kernels of the operations that MPI defines on it, in the order of [`Op`].
+    pub kernels: [Option<Kernel>; Op::ALL.len()],
     /// For a pair with a hole: where its second member lies in memory, and that member's size.
     pub second: Option<(usize, usize)>,
 }
@@ -419,13 +417,18 @@ unsafe fn learn(native: &Native, row: &Row, index: usize) -> Option<Predefined> 
     let (size, extent) = (size as usize, extent as usize);
     let class = *Class::ALL.get(row.class as usize)?;
     let second = (row.second_at as usize, row.second_size as usize);
+    let element = class.element(size);
+    let kernels = Op::ALL.map(|op| {
+        element.filter(|_| PredefinedOp::ALL[op as usize].is_defined_on(class)).and_then(|element| kernel(op, element))
+    });
     Some(Predefined {
         handle: row.handle,
         index,
         class,
         size,
         extent,
-        element: class.element(size),
+        element,
+        kernels,
         second: (size != extent && second.1 > 0 && second.0 + second.1 <= extent).then_some(second),
     })
 }

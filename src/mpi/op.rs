@@ -13,7 +13,7 @@
 //! point pass and aborts when it has to compute.
 
 use super::datatype::{Layout, Rejected, Shape, pack_elements, unpack_elements};
-use crate::kernel::{Combine, Kernel, kernel};
+use crate::kernel::{Combine, Kernel};
 use crate::mpi::handles::{Legality, PREDEFINED_MOST, Predefined, PredefinedOp, constants, predefined, predefined_op};
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Op};
@@ -47,12 +47,9 @@ impl Operator {
     #[inline]
     pub unsafe fn resolve(op: MPI_Op, datatype: MPI_Datatype, self_comm: MPI_Comm) -> Result<Self, Rejected> {
         if let (Some(op), Some(known)) = (predefined_op(op), predefined(datatype))
-            && let (Some(kernel_op), Some(element)) = (op.kernel_op(), known.element)
-            && known.legality(op) == Legality::Legal
-            && let Some(kernel) = kernel(kernel_op, element)
+            && let Some(&Some(kernel)) = known.kernels.get(op as usize)
         {
-            let is_commutative = op.is_commutative();
-            return Ok(Self { way: Way::Kernel(kernel), op: Some(op), is_commutative, granule: known.size });
+            return Ok(Self { way: Way::Kernel(kernel), op: Some(op), is_commutative: true, granule: known.size });
         }
         // SAFETY: the caller's promise.
         unsafe { Self::by_library(op, datatype, self_comm) }

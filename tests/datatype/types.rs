@@ -1,0 +1,100 @@
+//! What is known about datatypes, and for how long.
+
+use crate::constructors::{Constructors, committed, free, make};
+use huddle::kernel::Element;
+use huddle::mpi::datatype::{Layout, Rejected, Shape};
+use huddle::mpi::handles::{Class, PredefinedOp, all_predefined, constants, predefined, predefined_op};
+use mpi_sys::MPI_Comm;
+use std::sync::{Arc, Barrier};
+
+/// The tables have what every MPI has.
+pub fn predefined_datatypes_are_known() {
+    let c = constants();
+    let all: Vec<_> = all_predefined().collect();
+    assert!(all.len() >= 55, "only {} predefined datatypes", all.len());
+    for known in &all {
+        assert!(std::ptr::eq(predefined(known.handle).expect("in the table"), *known));
+        if let Some(element) = known.element {
+            assert_eq!(element.bytes(), known.size);
+        }
+        assert!(known.is_contiguous() || known.class == Class::Pair, "{known:?}");
+    }
+    assert_eq!(predefined(c.int).map(|known| (known.element, known.size)), Some((Some(Element::I32), 4)));
+    assert_eq!(predefined(c.double).map(|known| (known.class, known.size)), Some((Class::Float, 8)));
+    assert_eq!(all.iter().filter(|known| known.class == Class::Pair && !known.is_contiguous()).count(), 4);
+    assert!(predefined(c.datatype_null).is_none());
+    assert_eq!(predefined_op(c.sum), Some(PredefinedOp::Sum));
+    assert_eq!(predefined_op(c.bor), Some(PredefinedOp::Bor));
+    assert_eq!(predefined_op(c.op_null), None);
+}
+
+/// Only committed datatypes are good, whether or not one looked before.
+pub fn uncommitted_datatypes_are_rejected(make: &Constructors, comm: MPI_Comm) {
+    let c = constants();
+    // SAFETY: valid datatypes and a communicator of this process.
+    unsafe {
+        assert_eq!(Layout::of(c.datatype_null, comm).map(|_| ()), Err(Rejected::Null));
+        for datatype in [make!(make, contiguous, 3, c.int), make!(make, vector, 3, 1, 2, c.int)] {
+            assert_eq!(Layout::of(datatype, comm).map(|_| ()), Err(Rejected::NotCommitted));
+            let datatype = committed(datatype);
+            assert_eq!(Layout::of(datatype, comm).map(|layout| layout.size), Ok(12));
+            free(datatype);
+        }
+        if let Some(f90_real) = make.f90_real {
+            let mut real = c.datatype_null;
+            assert_eq!(f90_real(15, 300, &mut real), 0);
+            let layout = Layout::of(real, comm).expect("F90 types are predefined");
+            assert!(matches!(layout.shape, Shape::Contiguous { at: 0 }) && layout.size == 8);
+        }
+    }
+}
+
+/// Handles are used again after a free; what is known must not be.
+pub fn layouts_follow_their_datatype(make: &Constructors, comm: MPI_Comm) {
+    let c = constants();
+    let mut reused = 0;
+    let mut last = c.datatype_null;
+    for round in 0..200 {
+        let datatype = committed(make!(make, vector, 2 + round % 7, 1, 2, c.double));
+        reused += i32::from(datatype == last);
+        last = datatype;
+        // SAFETY: valid datatypes and a communicator of this process.
+        let (layout, again) = unsafe { (Layout::of(datatype, comm), Layout::of(datatype, comm)) };
+        let (layout, again) = (layout.expect("committed"), again.expect("committed"));
+        assert_eq!(layout.size, 8 * (2 + round as usize % 7));
+        assert!(Arc::ptr_eq(&layout, &again), "the attribute is found again");
+        let duplicate = make!(make, dup, datatype);
+        // SAFETY: as above.
+        let copy = unsafe { Layout::of(duplicate, comm) }.expect("duplicates of committed datatypes are committed");
+        assert!(!Arc::ptr_eq(&layout, &copy));
+        free(duplicate);
+        drop(again);
+        free(datatype);
+        assert_eq!(Arc::strong_count(&layout), 1, "the attribute was deleted with its datatype");
+    }
+    assert!(reused > 50, "this library does not reuse handles: the test shows nothing");
+}
+
+/// Two threads look at a new datatype at the same time.
+pub fn threads_may_look_at_once(make: &Constructors, comm: MPI_Comm) {
+    /// A handle, which threads share.
+    struct Shared<T>(T);
+    // SAFETY: handles may be used by all threads (MPI_THREAD_MULTIPLE).
+    unsafe impl<T> Sync for Shared<T> {}
+    for round in 0..100 {
+        let shared = Shared((committed(make!(make, vector, 3 + round % 5, 1, 2, constants().int)), comm));
+        let start = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let shared = &shared;
+                    start.wait();
+                    // SAFETY: a valid datatype and a communicator of this process.
+                    let layout = unsafe { Layout::of(shared.0.0, shared.0.1) }.expect("committed");
+                    assert_eq!(layout.size, 4 * (3 + round as usize % 5));
+                });
+            }
+        });
+        free(shared.0.0);
+    }
+}
