@@ -1,6 +1,6 @@
 //! The words of `huddle::sync` and the slot protocol on top of them, in every order that the memory model permits.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release --no-default-features --test loom`
+//! `RUSTFLAGS="--cfg loom" cargo test --no-default-features --test loom`
 //!
 //! loom reports an access to a payload or a cell that is not ordered with another one, so the tests only have to follow
 //! the protocol as it stands in `huddle::fabric`. The checking scheduler takes over above the flags.

@@ -102,20 +102,22 @@ static int step(int64_t before) {
 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
-    int rank;
+    int rank, size;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
     parse(argc, argv);
     if (!settings.bold) quirks_look();
     basics_probe();
     memory_start();
     layouts_start();
     user_operations_start();
-    traffic_start();
+    if (size > 1) traffic_start();
+    else traffic_percent = 0;
     pool_start(settings.seed);
     int64_t calls = 0;
     for (settings.step = 0; calls < wanted_calls; settings.step++) calls += step(calls);
     pool_end();
-    traffic_end();
+    if (size > 1) traffic_end();
     user_operations_end();
     MPI_Finalize();
     if (rank == 0) printf("differential: %ld calls, 0 differences\n", (long)calls);

@@ -1,6 +1,6 @@
 //! Allgather, flat: every rank reads all slots.
 //!
-//! Source: Nishtala 2009, ch. 5 (flat gather-to-all).
+//! Source: Nishtala 2009, §6.2 (flat gather-to-all).
 //!
 //! 1. A rank copies the next piece of its block into its slot, one piece ahead of
 //! 2. copying the current piece of all ranks into its buffer.
@@ -22,7 +22,7 @@ impl Algorithm for AllgatherFlat {
     const COLLECTIVE: Collective = Collective::Allgather;
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "every rank reads the slots of all ranks";
-    const SOURCE: &'static str = "Nishtala 2009, chapter 5";
+    const SOURCE: &'static str = "Nishtala 2009, section 6.2";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {

@@ -1,6 +1,6 @@
 //! Allgather by a tree: for many ranks and small blocks.
 //!
-//! Source: Nishtala 2009, ch. 5 (gather and broadcast trees).
+//! Source: Nishtala 2009, §6.2 (gather and broadcast trees).
 //!
 //! 1. A rank collects the blocks of its subtree in its slot; the root puts them in place.
 //! 2. Between nodes the leaders exchange the blocks of their nodes.
@@ -21,7 +21,7 @@ impl Algorithm for AllgatherTree {
     const COLLECTIVE: Collective = Collective::Allgather;
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "gathers along a tree over the node's hierarchy, then broadcasts along it";
-    const SOURCE: &'static str = "Nishtala 2009, chapter 5";
+    const SOURCE: &'static str = "Nishtala 2009, section 6.2";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::allgather(fabric, plan, Tree { radix: plan.radix }).await;

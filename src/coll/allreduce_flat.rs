@@ -1,6 +1,6 @@
 //! Allreduce, flat: every rank combines all operands itself.
 //!
-//! Source: the base case of Li, Hoefler, Hu, Snir 2014, §4; payload in the flag's line up to 48 bytes.
+//! Source: the base case of Li, Hoefler, Hu, Snir 2014, §2.6; payload in the flag's line up to 48 bytes.
 //!
 //! 1. A rank copies its next piece into its slot, one piece ahead of
 //! 2. combining the current piece of all ranks, in rank order, so that all get the same bits.
@@ -23,7 +23,7 @@ impl Algorithm for AllreduceFlat {
     const COLLECTIVE: Collective = Collective::Allreduce;
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "every rank combines the slots of all ranks";
-    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.6";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {

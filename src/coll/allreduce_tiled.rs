@@ -1,6 +1,6 @@
 //! Allreduce, tiled: each rank combines its part of all operands, then everyone collects all parts.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §4.3 (tiled-reduce-broadcast), on one level.
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.4 (tiled-reduce-broadcast), on one level.
 //!
 //! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
 //! 2. combining part k of all slots, in rank order, into its slot, and
@@ -25,7 +25,7 @@ impl Algorithm for AllreduceTiled {
     const COLLECTIVE: Collective = Collective::Allreduce;
     const NAME: &'static str = "tiled";
     const SUMMARY: &'static str = "every rank combines its part of all operands; everyone collects the parts";
-    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4.3";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.4";
     const KNOBS: &'static [Knob] = &[Knob::Tile];
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

@@ -1,6 +1,6 @@
 //! Allreduce by a tree: "reduce-broadcast".
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §4.1; several nodes: Tanase et al. 2012, §4.
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.2; several nodes: Tanase et al. 2012, §4.
 //!
 //! 1. Up: a rank combines its children's slots with its own operand, in rank order, into its own slot.
 //! 2. Between nodes the leaders combine their results.
@@ -22,7 +22,7 @@ impl Algorithm for AllreduceTree {
     const COLLECTIVE: Collective = Collective::Allreduce;
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "reduce along a tree over the node's hierarchy, then broadcast along it";
-    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4.1";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::allreduce(fabric, plan, Tree { radix: plan.radix }).await;

@@ -1,6 +1,6 @@
 //! Barrier, flat: everybody looks at everybody.
 //!
-//! Source: the dissemination of Nishtala 2009, §5.1, of radix p.
+//! Source: the dissemination of Nishtala 2009, §7.1, of radix p.
 //!
 //! 1. Every rank raises its flag and waits for those of all others.
 //! 2. Several nodes: all flags go to the leader, the leaders meet, the leader raises the flag to depart.
@@ -22,7 +22,7 @@ impl Algorithm for BarrierFlat {
     const COLLECTIVE: Collective = Collective::Barrier;
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "every rank waits for the flags of all others";
-    const SOURCE: &'static str = "Nishtala 2009, section 5.1";
+    const SOURCE: &'static str = "Nishtala 2009, section 7.1";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {

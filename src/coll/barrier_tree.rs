@@ -1,6 +1,6 @@
 //! Barrier by a tree.
 //!
-//! Source: Nishtala 2009, §5.1 (pull on both ways).
+//! Source: Nishtala 2009, §7.1 (pull on both ways).
 //!
 //! 1. Up: a rank waits for its children, then raises its flag.
 //! 2. Between nodes the leaders meet.
@@ -21,7 +21,7 @@ impl Algorithm for BarrierTree {
     const COLLECTIVE: Collective = Collective::Barrier;
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "arrives and departs along a tree over the node's hierarchy";
-    const SOURCE: &'static str = "Nishtala 2009, section 5.1";
+    const SOURCE: &'static str = "Nishtala 2009, section 7.1";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::barrier(fabric, plan, Tree { radix: plan.radix }).await;

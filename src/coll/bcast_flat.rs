@@ -1,6 +1,7 @@
 //! Bcast, flat: one-stage broadcast.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §4.1 (one-stage); the ring of slots generalises the alternating buffers of Tanase et al. 2012, §3.
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (one-stage); the ring of slots generalises
+//! the alternating buffers of Tanase et al. 2012, §3.4.
 //!
 //! 1. The root copies a piece into its slot; the ring lets it run ahead of its readers.
 //! 2. Everyone else copies it out.
@@ -20,7 +21,7 @@ impl Algorithm for BcastFlat {
     const COLLECTIVE: Collective = Collective::Bcast;
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "all ranks read the root's slots";
-    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4.1";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::bcast(fabric, plan, Flat).await;

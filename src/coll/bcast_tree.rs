@@ -1,6 +1,6 @@
 //! Bcast by a tree: the two-stage broadcast, for any number of levels.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §4.1 (two-stage).
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (two-stage).
 //!
 //! 1. The root copies a piece into its slot.
 //! 2. An inner rank copies its parent's slot into its own, then into its buffer; a leaf into its buffer.
@@ -20,7 +20,7 @@ impl Algorithm for BcastTree {
     const COLLECTIVE: Collective = Collective::Bcast;
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "copies along a tree over the node's hierarchy";
-    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4.1";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::bcast(fabric, plan, Tree { radix: plan.radix }).await;

@@ -1,6 +1,6 @@
 //! Reduce, flat: the root combines all operands.
 //!
-//! Source: the base case of Li, Hoefler, Hu, Snir 2014, §4.
+//! Source: the base case of Li, Hoefler, Hu, Snir 2014, §2.6.
 //!
 //! 1. Every rank but the root copies its operand into its slot.
 //! 2. The root combines slots and its own operand in rank order.
@@ -20,7 +20,7 @@ impl Algorithm for ReduceFlat {
     const COLLECTIVE: Collective = Collective::Reduce;
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "the root combines the slots of all ranks";
-    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.6";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::reduce(fabric, plan, Flat).await;

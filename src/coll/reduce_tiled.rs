@@ -1,6 +1,6 @@
 //! Reduce, tiled: the work of combining is shared by all ranks.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §4.3 (tiled reduce).
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.4 (tiled reduce).
 //!
 //! 1. Every rank copies its operand into its slot, but for its own part.
 //! 2. Rank k combines part k of all slots, in rank order, into its slot.
@@ -21,7 +21,7 @@ impl Algorithm for ReduceTiled {
     const COLLECTIVE: Collective = Collective::Reduce;
     const NAME: &'static str = "tiled";
     const SUMMARY: &'static str = "every rank combines its part of all operands; the root collects the parts";
-    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4.3";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.4";
     const KNOBS: &'static [Knob] = &[Knob::Tile];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::reduce(fabric, plan, Tiled { tile: plan.tile }).await;

@@ -1,6 +1,6 @@
 //! Reduce by a tree rooted at the root.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §4.1 (the reduction phase).
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (the reduction phase).
 //!
 //! 1. A rank combines its children's slots with its own operand, in rank order, into its slot, the root into its buffer.
 //!
@@ -19,7 +19,7 @@ impl Algorithm for ReduceTree {
     const COLLECTIVE: Collective = Collective::Reduce;
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "combines along a tree over the node's hierarchy";
-    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4.1";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::reduce(fabric, plan, Tree { radix: plan.radix }).await;

@@ -1,6 +1,6 @@
 //! Scatter, flat: one stage.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §4 (one-stage scatter).
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.6 (one-stage scatter).
 //!
 //! 1. The root copies a piece of every block into one slot.
 //! 2. Every rank copies its own out.
@@ -20,7 +20,7 @@ impl Algorithm for ScatterFlat {
     const COLLECTIVE: Collective = Collective::Scatter;
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "every rank reads its block in the root's slot";
-    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.6";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::scatter(fabric, plan, Flat).await;

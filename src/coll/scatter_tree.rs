@@ -1,6 +1,6 @@
 //! Scatter by a tree: the two-stage scatter, for any number of levels.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §4 (two-stage scatter).
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.6 (two-stage scatter).
 //!
 //! 1. The root copies a piece of every block into its slot.
 //! 2. An inner rank copies the blocks of its subtree into its own slot and takes its own.
@@ -20,7 +20,7 @@ impl Algorithm for ScatterTree {
     const COLLECTIVE: Collective = Collective::Scatter;
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "passes blocks along a tree over the node's hierarchy";
-    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 4";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.6";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::scatter(fabric, plan, Tree { radix: plan.radix }).await;

@@ -12,7 +12,8 @@
 //! 5. `release(t)`: promises to read no slot of any ticket up to `t` again. Tickets are released in order. The driver
 //!    releases the whole call when it ends, so an algorithm releases only within calls longer than the ring.
 //!
-//! A rank that claims runs at most `slots() - 1` tickets ahead of what it released itself, or it may wait for ever.
+//! A claim needs the previous ticket of its position released by all: a rank that goes on to the ticket `slots()` further
+//! without releasing an earlier one may wait for ever.
 //! Flags without data need no claim: their values only grow and waits are satisfied by later ones.
 
 use crate::topo::{Layout, Levels};
@@ -24,7 +25,7 @@ pub mod shm;
 pub mod simulated;
 
 /// Bytes of payload that travel in the cache line of a flag.
-pub const INLINE: Bytes = Bytes(48);
+pub const INLINE: Bytes = Bytes(crate::sync::FlagLine::PAYLOAD);
 
 /// The flags of a slot: one for data that flows towards a root, one for data that flows away from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -123,9 +123,10 @@ fn operand(
     match predefined(datatype) {
         // MPI_BOTTOM is null: with a predefined type nothing can lie there.
         Some(_) if address.is_null() && count > 0 => Err(Refused::ByLibrary),
-        Some(known) if known.is_contiguous() => {
-            Ok((Operand::Memory(address.cast()), Bytes(count as usize * known.size)))
-        }
+        Some(known) if known.is_contiguous() => match (count as usize).checked_mul(known.size) {
+            Some(bytes) => Ok((Operand::Memory(address.cast()), Bytes(bytes))),
+            None => too_large(),
+        },
         _ => {
             // SAFETY: the program's arguments.
             let view = unsafe { View::new(address, count as u64, datatype, site.job.self_comm) };
@@ -146,8 +147,8 @@ fn operand(
 #[cold]
 fn too_large() -> ! {
     log::error(format_args!(
-        "a buffer of a datatype that only the MPI library can pack exceeds what one MPI_Pack takes; HUDDLE_DISABLE=1 or \
-         HUDDLE_<COLLECTIVE>=native leaves the call to the library"
+        "a buffer exceeds the address space, or what one MPI_Pack takes of a datatype that only the MPI library can pack; \
+         HUDDLE_<COLLECTIVE>=native leaves such calls to the library"
     ));
     abort()
 }

@@ -1,5 +1,5 @@
 //! The tiled form: long messages move in tiles that stay in the cache between writer and reader, and in reductions every
-//! rank combines its own part of all operands (tiled-reduce of Li et al. §IV.C).
+//! rank combines its own part of all operands (tiled-reduce of Li et al. 2014, §2.4).
 
 use super::flat::{bcast_in_pieces, copy_unless_same, gather_in_pieces};
 use super::{Blocks, Flat, Form, Local, others, ranks};

@@ -1,0 +1,76 @@
+// Communicators made and freed in loops: handles and ids are used again at once (lessons 5, 6; DESIGN §5: no
+// MPI object per context, regions freed by count). Arguments: loops, communicators alive at the same time.
+#include "check.h"
+
+static void use(MPI_Comm comm, int salt) {
+    int rank, size, sum = -1, value;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    for (int call = 0; call < 3; call++) {
+        value = rank + salt + call;
+        MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, comm);
+        CHECK(sum == size * (size - 1) / 2 + size * (salt + call));
+    }
+    value = rank == salt % size ? salt : -1;
+    MPI_Bcast(&value, 1, MPI_INT, salt % size, comm);
+    CHECK(value == salt);
+}
+
+static void churn(int loops) {
+    for (int i = 0; i < loops; i++) {
+        MPI_Comm dup, split, child;
+        MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+        use(dup, i);
+        if (i % 3 == 0) {
+            MPI_Comm_split(dup, world_rank % 2, -world_rank, &split);
+            MPI_Comm_free(&dup);  // the parent goes first
+            use(split, i + 1);
+            MPI_Comm_dup(split, &child);
+            MPI_Comm_free(&split);
+            use(child, i + 2);
+            MPI_Comm_free(&child);
+        } else {
+            MPI_Comm_free(&dup);
+        }
+    }
+}
+
+// Of two communicators made together the first is freed while the second is in use: its handle comes back for
+// the third one.
+static void reuse(int loops) {
+    MPI_Comm first, second, third;
+    MPI_Comm_dup(MPI_COMM_WORLD, &second);
+    for (int i = 0; i < loops; i++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &first);
+        use(first, i);
+        MPI_Comm_free(&first);
+        MPI_Comm_split(MPI_COMM_WORLD, i % 2 == 0 ? 0 : world_rank, 0, &third);
+        use(third, i);
+        use(second, i);
+        MPI_Comm_free(&third);
+    }
+    MPI_Comm_free(&second);
+}
+
+static void keep_alive(int n) {
+    MPI_Comm *comms = malloc((size_t)n * sizeof *comms);
+    for (int i = 0; i < n; i++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < n; i++) use(comms[(i * 7) % n], i + round);
+    for (int i = 0; i < n; i += 2) MPI_Comm_free(&comms[i]);
+    for (int i = 1; i < n; i += 2) use(comms[i], i);
+    for (int i = 1; i < n - 4; i += 2) MPI_Comm_free(&comms[i]);  // the last ones are left to MPI_Finalize
+    free(comms);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    look_around();
+    int loops = argument(argc, argv, 300), alive = argc > 2 ? atoi(argv[2]) : 50;
+    churn(loops);
+    reuse(loops / 3);
+    keep_alive(alive);
+    MPI_Finalize();
+    say_ok("comm_churn");
+    return 0;
+}

@@ -1,0 +1,120 @@
+// A rank that waits in a collective must keep the MPI library's own traffic moving, awake or asleep (lesson 13,
+// DESIGN §6). Each scene: rank 0 starts something and goes into a collective at once; the last rank needs that
+// something to get through before it comes to the collective itself.
+#include "check.h"
+
+enum { BYTES = 8 << 20, WINDOW = 1 << 18, SCENES = 6 };
+static unsigned char *buffer, *exposed;
+static MPI_Comm wires;
+static MPI_Win window;
+static int last, *counts;
+
+static void collective(int which, int salt) {
+    int mine = world_rank + salt, got = -1;
+    switch (which % 6) {
+    case 0:
+        MPI_Allreduce(&mine, &got, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+        CHECK(got == last + salt);
+        break;
+    case 1:  // rank 0 waits for the late root
+        got = world_rank == last ? salt : -1;
+        MPI_Bcast(&got, 1, MPI_INT, last, MPI_COMM_WORLD);
+        CHECK(got == salt);
+        break;
+    case 2:
+        MPI_Reduce(&mine, &got, 1, MPI_INT, MPI_MAX, 0, MPI_COMM_WORLD);
+        CHECK(world_rank != 0 || got == last + salt);
+        break;
+    case 3:
+        MPI_Allgather(&mine, 1, MPI_INT, counts, 1, MPI_INT, MPI_COMM_WORLD);
+        CHECK(counts[last] == last + salt);
+        break;
+    case 4: MPI_Barrier(MPI_COMM_WORLD); break;
+    default:
+        for (int i = 0; i < world_size; i++) counts[i] = salt + i;
+        MPI_Scatter(counts, 1, MPI_INT, &got, 1, MPI_INT, last, MPI_COMM_WORLD);
+        CHECK(got == salt + world_rank);
+    }
+}
+
+static void check_bytes(const unsigned char *bytes, int n, int value) {
+    for (int i = 0; i < n; i += 997) CHECK(bytes[i] == value);
+    CHECK(bytes[n - 1] == value);
+}
+
+static void large_message(int which, int salt, bool synchronous) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    int n = synchronous ? 100 : BYTES;
+    if (world_rank == 0) {
+        memset(buffer, salt, (size_t)n);
+        if (synchronous) MPI_Issend(buffer, n, MPI_BYTE, last, 1, wires, &request);
+        else MPI_Isend(buffer, n, MPI_BYTE, last, 1, wires, &request);
+    } else if (world_rank == last) {
+        if (synchronous) sleep_micros(5000);
+        MPI_Recv(buffer, n, MPI_BYTE, 0, 1, wires, MPI_STATUS_IGNORE);
+        check_bytes(buffer, n, salt);
+    }
+    collective(which, salt);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+// The last rank completes a nonblocking collective before it comes; the others are already waiting.
+static void pending_collective(int which, int salt, bool bcast) {
+    MPI_Request request;
+    int mine = world_rank == 0 ? salt : -1, got = -1;
+    if (bcast) MPI_Ibcast(&mine, 1, MPI_INT, 0, wires, &request);
+    else MPI_Iallreduce(&mine, &got, 1, MPI_INT, MPI_MAX, wires, &request);
+    if (world_rank == last) MPI_Wait(&request, MPI_STATUS_IGNORE);
+    collective(which, salt);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK((bcast ? mine : got) == salt);
+}
+
+// Rank 0, the target, does nothing for it.
+static void passive_target(int which, int salt, bool get) {
+    if (world_rank == last) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);
+        memset(buffer, salt, WINDOW);
+        MPI_Put(buffer, WINDOW, MPI_BYTE, 0, 0, WINDOW, MPI_BYTE, window);
+        MPI_Win_flush(0, window);
+        if (get) {
+            memset(buffer, 0, WINDOW);
+            MPI_Get(buffer, WINDOW, MPI_BYTE, 0, 0, WINDOW, MPI_BYTE, window);
+        }
+        MPI_Win_unlock(0, window);
+        check_bytes(buffer, WINDOW, salt);
+    }
+    collective(which, salt);
+    if (world_rank != 0) return;
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
+    if (which % 6 != 5) check_bytes(exposed, WINDOW, salt);
+    MPI_Win_unlock(0, window);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    look_around();
+    CHECK(world_size >= 2);
+    last = world_size - 1;
+    int rounds = argument(argc, argv, 3);
+    buffer = malloc(BYTES), exposed = calloc(1, WINDOW), counts = malloc((size_t)world_size * sizeof(int));
+    CHECK(buffer != NULL && exposed != NULL && counts != NULL);
+    MPI_Comm_dup(MPI_COMM_WORLD, &wires);
+    MPI_Win_create(exposed, WINDOW, 1, MPI_INFO_NULL, wires, &window);
+    for (int round = 0; round < rounds; round++)
+        for (int which = 0; which < 6; which++) {
+            int salt = 1 + (round * 6 + which) % 100;
+            large_message(which, salt, false);
+            large_message(which, salt, true);
+            pending_collective(which, salt, false);
+            pending_collective(which, salt, true);
+            passive_target(which, salt, false);
+            passive_target(which, salt, true);
+        }
+    MPI_Win_free(&window);
+    MPI_Comm_free(&wires);
+    free(buffer), free(exposed), free(counts);
+    MPI_Finalize();
+    say_ok("progress");
+    return 0;
+}
