@@ -1,6 +1,6 @@
 //! Allgather, tiled: as flat, in tiles that stay in the cache.
 //!
-//! Source: Tu, Fan, Zhan, Zhao 2009, §3 (data tiling).
+//! Source: Tu, Fan, Zhan, Zhao 2009, §6 (data tiling).
 //!
 //! 1. A rank copies the next piece of its block into its slot, one piece ahead of
 //! 2. copying the current piece of all ranks into its buffer.
@@ -22,7 +22,7 @@ impl Algorithm for AllgatherTiled {
     const COLLECTIVE: Collective = Collective::Allgather;
     const NAME: &'static str = "tiled";
     const SUMMARY: &'static str = "every rank reads the slots of all ranks, tile by tile, one tile ahead";
-    const SOURCE: &'static str = "Tu et al. 2009, section 3";
+    const SOURCE: &'static str = "Tu et al. 2009, section 6";
     const KNOBS: &'static [Knob] = &[Knob::Tile];
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

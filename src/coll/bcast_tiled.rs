@@ -1,6 +1,6 @@
 //! Bcast, tiled: as flat, in tiles that stay in the cache, so that copying in and copying out overlap.
 //!
-//! Source: Tu, Fan, Zhan, Zhao 2009, §3 (data tiling).
+//! Source: Tu, Fan, Zhan, Zhao 2009, §6 (data tiling).
 //!
 //! 1. The root copies tile i + 1 into the ring while
 //! 2. everyone else copies tile i out.
@@ -20,7 +20,7 @@ impl Algorithm for BcastTiled {
     const COLLECTIVE: Collective = Collective::Bcast;
     const NAME: &'static str = "tiled";
     const SUMMARY: &'static str = "all ranks read the root's slots, tile by tile, while the root writes the next";
-    const SOURCE: &'static str = "Tu et al. 2009, section 3";
+    const SOURCE: &'static str = "Tu et al. 2009, section 6";
     const KNOBS: &'static [Knob] = &[Knob::Tile];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::bcast(fabric, plan, Tiled { tile: plan.tile }).await;

@@ -1,6 +1,6 @@
 //! Scatter, tiled: one slot per tile and receiver.
 //!
-//! Source: Tu, Fan, Zhan, Zhao 2009, §3 (data tiling).
+//! Source: Tu, Fan, Zhan, Zhao 2009, §6 (data tiling).
 //!
 //! 1. The root copies a tile of the next receiver's block into the ring while
 //! 2. earlier receivers copy theirs out.
@@ -20,7 +20,7 @@ impl Algorithm for ScatterTiled {
     const COLLECTIVE: Collective = Collective::Scatter;
     const NAME: &'static str = "tiled";
     const SUMMARY: &'static str = "every rank reads its block tile by tile, while the root writes the next";
-    const SOURCE: &'static str = "Tu et al. 2009, section 3";
+    const SOURCE: &'static str = "Tu et al. 2009, section 6";
     const KNOBS: &'static [Knob] = &[Knob::Tile];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::scatter(fabric, plan, Tiled { tile: plan.tile }).await;
