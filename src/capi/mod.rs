@@ -99,6 +99,13 @@ mod tests {
     use crate::report::Outcome;
     use crate::types::{Bytes, Collective};
 
+    #[test]
+    fn the_header_is_committed() {
+        let generated = include_str!(concat!(env!("OUT_DIR"), "/huddle.h"));
+        let committed = include_str!("../../include/huddle.h");
+        assert_eq!(generated, committed, "renew it: HUDDLE_WRITE_HEADER=1 cargo build --no-default-features");
+    }
+
     fn name_of(index: usize, capacity: usize) -> (String, usize) {
         let mut name = vec![b'x' as c_char; capacity + 1];
         // SAFETY: `name` has room for more than `capacity` characters.

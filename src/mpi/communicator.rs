@@ -12,17 +12,17 @@ use crate::topo::{Layout, Levels};
 use crate::tune::{Agreed, Reason};
 use crate::types::{CommRank, Epoch, NodeRank};
 use mpi_sys::{MPI_Comm, MPI_Group};
+use once_cell::sync::OnceCell;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The state of one communicator in this process.
 pub struct Communicator {
     /// Blocking collectives that began here, accelerated or not.
     calls: AtomicU64,
-    standing: OnceLock<Standing>,
+    standing: OnceCell<Standing>,
 }
 
 /// What becomes of a communicator's collectives.
@@ -155,7 +155,7 @@ fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
         return None;
     }
     if found == 0 {
-        let new = Communicator { calls: AtomicU64::new(0), standing: OnceLock::new() };
+        let new = Communicator { calls: AtomicU64::new(0), standing: OnceCell::new() };
         state = Box::into_raw(Box::new(new));
         // SAFETY: as above; `delete` frees the box.
         let code = unsafe { native().comm_set_attr(comm, job.keyval, state.cast()) };
@@ -178,7 +178,7 @@ fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
 
 /// Marks `comm` as one whose collectives are never touched.
 pub fn keep_native(job_keyval: c_int, comm: MPI_Comm, reason: Reason) {
-    let state = Communicator { calls: AtomicU64::new(0), standing: OnceLock::from(Standing::Native(reason)) };
+    let state = Communicator { calls: AtomicU64::new(0), standing: OnceCell::with_value(Standing::Native(reason)) };
     let state = Box::into_raw(Box::new(state));
     // SAFETY: a valid communicator without the attribute; `delete` frees the box.
     unsafe { native().comm_set_attr(comm, job_keyval, state.cast()) };

@@ -9,8 +9,8 @@ use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::report::{Report, Tally, counters};
 use mpi_sys::MPI_Comm;
+use once_cell::sync::OnceCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::OnceLock;
 
 /// What the loader knows.
 pub struct Host {
@@ -23,7 +23,7 @@ pub struct Host {
 }
 
 /// Set when the engine is opened.
-pub static HOST: OnceLock<Host> = OnceLock::new();
+pub static HOST: OnceCell<Host> = OnceCell::new();
 
 /// Arranges for [`finalize`] to run.
 pub(super) fn at_finalize() {

@@ -6,8 +6,8 @@ use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::tune::Reason;
 use mpi_sys::{MPI_Comm, MPI_Group};
+use once_cell::sync::OnceCell;
 use std::ffi::c_int;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// A job: the processes of one `MPI_COMM_WORLD`. Built once, never freed.
@@ -49,7 +49,7 @@ unsafe impl Sync for Job {}
 // SAFETY: as above.
 unsafe impl Send for Job {}
 
-static JOB: OnceLock<Job> = OnceLock::new();
+static JOB: OnceCell<Job> = OnceCell::new();
 static ACTIVE: AtomicPtr<Job> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The job, from the end of `MPI_Init` on.

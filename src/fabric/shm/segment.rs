@@ -33,6 +33,10 @@ impl Segment {
         }
         // SAFETY: the descriptor is new and nobody else's.
         let file = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        if length as u64 > longest_file() {
+            // Growing beyond the limit would not fail but kill the process (SIGXFSZ).
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
+        }
         // SAFETY: plain system call on an own descriptor; it also sets the length.
         let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length as libc::off_t) };
         if error != 0 {
@@ -79,6 +83,14 @@ impl Segment {
     pub fn length(&self) -> usize {
         self.length
     }
+}
+
+/// The limit that `ulimit -f` sets.
+fn longest_file() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a valid place for the result.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    limit.rlim_cur
 }
 
 impl Drop for Segment {
