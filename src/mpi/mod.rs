@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bridge;
+mod build;
 mod communicator;
 pub mod datatype;
 pub mod finish;

@@ -1,0 +1,264 @@
+//! Building the context of a communicator: its ranks agree on shared memory, and its leaders on a way between nodes.
+//!
+//! All ranks are in the same collective call on the communicator, so native collectives on it serve the agreement: one
+//! Allgather of offers, one vote.
+
+use super::bridge::BridgeComm;
+use super::communicator::{Shared, Standing};
+use super::job::Job;
+use crate::fabric::shm::{Context, Geometry, Segment};
+use crate::log;
+use crate::mpi::handles::constants;
+use crate::mpi::native::native;
+use crate::topo::{Layout, Levels};
+use crate::tune::{Agreed, Reason};
+use crate::types::{CommRank, NodeIndex, NodeRank};
+use mpi_sys::{MPI_Comm, MPI_Group};
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+/// What becomes of `comm`; the same on all its ranks. Collective over it.
+pub(super) fn build(job: &Job, comm: MPI_Comm) -> Standing {
+    let shared = Builder::new(job, comm).and_then(|builder| builder.share());
+    shared.map_or_else(Standing::Native, Standing::Shared)
+}
+
+/// A leader's new segment, and the descriptor through which its members open it.
+type Own = (Segment, OwnedFd);
+
+/// What a leader tells the members of its node, and everyone else whether it can go on.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Offer {
+    process: u64,
+    descriptor: u64,
+    /// Stands in the segment's header; zero where there is no segment.
+    nonce: u64,
+    /// For the communicator between nodes; the lowest leader's counts. Zero where it can't have one more.
+    bridge: u64,
+}
+
+/// A communicator that is about to get shared memory, as one of its ranks sees it.
+struct Builder<'a> {
+    job: &'a Job,
+    comm: MPI_Comm,
+    layout: Layout,
+    me: CommRank,
+    /// This rank on its node.
+    node_rank: NodeRank,
+    /// Per rank of the communicator.
+    world_ranks: Vec<c_int>,
+    geometry: Geometry,
+}
+
+impl<'a> Builder<'a> {
+    /// # Errors
+    /// Why huddle serves no such communicator; all its ranks come to the same verdict, without asking each other.
+    fn new(job: &'a Job, comm: MPI_Comm) -> Result<Self, Reason> {
+        let (mut is_inter, mut size, mut rank) = (0, 0, 0);
+        // SAFETY: valid communicator and places.
+        unsafe {
+            native().comm_test_inter(comm, &mut is_inter);
+            native().comm_size(comm, &mut size);
+            native().comm_rank(comm, &mut rank);
+        }
+        if is_inter != 0 {
+            return Err(Reason::Intercommunicator);
+        }
+        if size == 1 {
+            return Err(Reason::SingleRank);
+        }
+        let world_ranks = world_ranks(job, comm, size);
+        if world_ranks.iter().any(|rank| *rank < 0 || *rank as usize >= job.size) {
+            return Err(Reason::OutsideCommWorld);
+        }
+        let labels: Vec<u32> = world_ranks.iter().map(|rank| job.labels[*rank as usize]).collect();
+        let me = CommRank(rank as u32);
+        let layout = Layout::new(&labels, me);
+        if layout.largest_node() == 1 {
+            return Err(Reason::OneRankPerNode);
+        }
+        let (node, node_rank) = layout.place(me);
+        let ranks = layout.members(node).len();
+        let geometry = Geometry { ranks, slots: job.config.slots, cell: job.config.slot_bytes };
+        Ok(Self { job, comm, layout, me, node_rank, world_ranks, geometry })
+    }
+
+    fn share(self) -> Result<Box<Shared>, Reason> {
+        // 1. Leaders reserve memory and tell everyone.
+        let (own, offer) = if self.is_leader() { self.make_offer() } else { (None, Offer::default()) };
+        let offers = self.exchange(offer);
+        // 2. Members map it, leaders get their communicator; so far everyone comes to the same verdict.
+        if let Some(reason) = self.obstacle(&offers) {
+            if offer.bridge != 0 {
+                self.job.bridges.fetch_sub(1, Ordering::Relaxed);
+            }
+            return Err(self.decline(reason));
+        }
+        let (segment, file) = match own {
+            Some((segment, file)) => (Some(segment), Some(file)),
+            None => (self.map(self.offer_of(&offers, self.layout.my_node())), None),
+        };
+        let needs_bridge = self.is_leader() && self.spans_nodes();
+        let bridge = if needs_bridge { self.create_bridge(&offers) } else { None };
+        // 3. They vote.
+        let all_ready = self.vote(segment.is_some() && bridge.is_some() == needs_bridge);
+        drop(file);
+        match segment {
+            Some(segment) if all_ready => Ok(self.finish(segment, bridge)),
+            _ => Err(self.decline(Reason::NoSharedMemory)),
+        }
+    }
+
+    fn is_leader(&self) -> bool {
+        self.node_rank == NodeRank::LEADER
+    }
+
+    fn spans_nodes(&self) -> bool {
+        self.layout.nodes() > 1
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+        (0..self.layout.nodes() as u32).map(NodeIndex)
+    }
+
+    fn offer_of(&self, offers: &[Offer], node: NodeIndex) -> Offer {
+        offers[self.layout.members(node)[0].index()]
+    }
+
+    fn make_offer(&self) -> (Option<Own>, Offer) {
+        let mut offer = Offer::default();
+        if self.spans_nodes() {
+            if self.job.bridges.fetch_add(1, Ordering::Relaxed) < self.job.config.bridges {
+                offer.bridge = 1 + u64::from(self.job.sequence.fetch_add(1, Ordering::Relaxed));
+            } else {
+                self.job.bridges.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        let length = self.geometry.length();
+        match Segment::create(length) {
+            Ok((segment, file)) => {
+                offer.process = u64::from(std::process::id());
+                offer.descriptor = file.as_raw_fd() as u64;
+                offer.nonce = nonce(&segment);
+                // SAFETY: the header is the segment's first page, and nobody else has mapped it yet.
+                unsafe { segment.base().cast::<u64>().write(offer.nonce) };
+                (Some((segment, file)), offer)
+            }
+            Err(error) => {
+                let rank = self.me.0;
+                log::warning(format_args!(
+                    "no shared memory for a communicator ({length} bytes, rank {rank} in it): {error}"
+                ));
+                (None, offer)
+            }
+        }
+    }
+
+    /// All ranks' offers, by rank.
+    fn exchange(&self, offer: Offer) -> Vec<Offer> {
+        let c = constants();
+        let mut offers = vec![Offer::default(); self.layout.size()];
+        let n = size_of::<Offer>() as c_int;
+        // SAFETY: buffers of one and `size` offers.
+        unsafe {
+            let (from, to) = ((&raw const offer).cast(), offers.as_mut_ptr().cast());
+            native().allgather(from, n, c.byte, to, n, c.byte, self.comm);
+        }
+        offers
+    }
+
+    /// What the offers lack.
+    fn obstacle(&self, offers: &[Offer]) -> Option<Reason> {
+        if !self.nodes().all(|node| self.offer_of(offers, node).nonce != 0) {
+            Some(Reason::NoSharedMemory)
+        } else if self.spans_nodes() && !self.nodes().all(|node| self.offer_of(offers, node).bridge != 0) {
+            Some(Reason::TooManyBridges)
+        } else {
+            None
+        }
+    }
+
+    fn map(&self, offer: Offer) -> Option<Segment> {
+        let rank = self.me.0;
+        match Segment::open(offer.process as u32, offer.descriptor as i32, self.geometry.length()) {
+            // SAFETY: the header is the first page; its leader wrote it before it told anyone.
+            Ok(segment) if unsafe { segment.base().cast::<u64>().read() } == offer.nonce => Some(segment),
+            Ok(_) => {
+                log::warning(format_args!(
+                    "rank {rank} of a communicator opened a segment that is not its leader's (another PID namespace?)"
+                ));
+                None
+            }
+            Err(error) => {
+                log::warning(format_args!("rank {rank} of a communicator can't open its leader's segment: {error}"));
+                None
+            }
+        }
+    }
+
+    fn create_bridge(&self, offers: &[Offer]) -> Option<BridgeComm> {
+        let leader = |node| self.world_ranks[self.layout.members(node)[0].index()];
+        let leaders: Vec<c_int> = self.nodes().map(leader).collect();
+        BridgeComm::create(self.job, &leaders, self.offer_of(offers, NodeIndex(0)).bridge)
+    }
+
+    fn vote(&self, yes: bool) -> bool {
+        let c = constants();
+        let (mine, mut all) = (c_int::from(yes), 0);
+        // SAFETY: buffers of one int.
+        let code = unsafe {
+            let (from, to) = ((&raw const mine).cast(), (&raw mut all).cast());
+            native().allreduce(from, to, 1, c.int, c.min, self.comm)
+        };
+        code == c.success && all == 1
+    }
+
+    /// One line for the communicator that everyone agreed to leave native.
+    fn decline(&self, reason: Reason) -> Reason {
+        if self.me.0 == 0 {
+            log::warning(format_args!("a communicator stays native: {}", reason.meaning()));
+        }
+        reason
+    }
+
+    fn finish(self, segment: Segment, bridge: Option<BridgeComm>) -> Box<Shared> {
+        let agreed = Agreed {
+            ranks: self.layout.size(),
+            nodes: self.layout.nodes(),
+            largest_node: self.layout.largest_node(),
+            block_placed: self.layout.is_block_placed(),
+            bridgeable: self.spans_nodes(),
+            cell_bytes: self.geometry.cell,
+            slots: self.geometry.slots,
+            oversubscribed: self.job.waiting.is_oversubscribed,
+        };
+        let members = self.layout.members(self.layout.my_node());
+        let path = |rank: &CommRank| self.job.paths[self.world_ranks[rank.index()] as usize].clone();
+        let paths: Vec<Vec<u32>> = members.iter().map(path).collect();
+        let levels = Levels::from_paths(&paths, self.node_rank);
+        let context = Context::new(segment, self.geometry, self.node_rank, self.layout, levels);
+        Box::new(Shared::new(context, agreed, bridge))
+    }
+}
+
+fn world_ranks(job: &Job, comm: MPI_Comm, size: c_int) -> Vec<c_int> {
+    let ranks: Vec<c_int> = (0..size).collect();
+    let mut world_ranks = vec![0; size as usize];
+    let mut group: MPI_Group = constants().group_null;
+    // SAFETY: valid communicator, groups and places of `size` elements.
+    unsafe {
+        native().comm_group(comm, &mut group);
+        native().group_translate_ranks(group, size, ranks.as_ptr(), job.group, world_ranks.as_mut_ptr());
+        native().group_free(&mut group);
+    }
+    world_ranks
+}
+
+/// A number that another segment is unlikely to carry, never zero.
+fn nonce(segment: &Segment) -> u64 {
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let time = time.map_or(1, |time| time.as_nanos() as u64);
+    (time ^ (segment.base().as_ptr() as u64) << 16 ^ u64::from(std::process::id()) << 40) | 1
+}
