@@ -4,14 +4,18 @@
 //!
 //! loom reports an access to a payload or a cell that is not ordered with another one, so the tests only have to follow
 //! the protocol as it stands in `huddle::fabric`. The checking scheduler takes over above the flags.
+//!
+//! Events: a sleep never times out here, so a wake-up that gets lost is a deadlock. loom orders fences, but takes accesses
+//! that are `SeqCst` by themselves for weaker ones; an event has none of those.
 
 #![cfg(loom)]
 
-use huddle::sync::{Flag, FlagLine};
+use huddle::sync::{Event, Flag, FlagLine, without_fences};
 use huddle::types::{Epoch, Ticket};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
+use std::time::Duration;
 
 const SLOTS: usize = 2;
 
@@ -155,4 +159,75 @@ fn flags_without_data_need_no_claim_and_order_what_came_before() {
         // SAFETY: as above; nobody writes any more.
         theirs.cells[0].with(|cell| assert_eq!(unsafe { *cell }, [8 - u64::from(me); 2]));
     });
+}
+
+/// A flag and the event that announces it.
+#[derive(Default)]
+struct Announced {
+    flag: Flag,
+    event: Event,
+}
+
+impl Announced {
+    fn announce(&self, call: u64) {
+        self.flag.publish(ticket(call));
+        self.event.announce();
+    }
+
+    fn has_come(&self, call: u64) -> bool {
+        self.flag.reached(ticket(call)).is_some()
+    }
+
+    fn sleep_until(&self, call: u64) {
+        while !self.has_come(call) {
+            self.event.sleep_unless(|| self.has_come(call), Duration::MAX);
+        }
+    }
+}
+
+/// `sleepers` threads sleep while this one announces.
+fn sleepers(sleepers: usize, preemptions: Option<usize>, sleep: fn(&Announced), announce: fn(&Announced)) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = preemptions;
+    model.check(move || {
+        let shared = Arc::new(Announced::default());
+        let others: Vec<_> = (0..sleepers)
+            .map(|_| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || sleep(&shared))
+            })
+            .collect();
+        announce(&shared);
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+}
+
+#[test]
+fn no_wake_up_is_lost() {
+    sleepers(1, None, |shared| shared.sleep_until(1), |shared| shared.announce(1));
+}
+
+#[test]
+fn no_wake_up_is_lost_among_two_sleepers() {
+    sleepers(2, Some(3), |shared| shared.sleep_until(1), |shared| shared.announce(1));
+}
+
+#[test]
+fn no_wake_up_is_lost_in_a_row() {
+    let sleep = |shared: &Announced| (1..=2).for_each(|call| shared.sleep_until(call));
+    sleepers(1, Some(4), sleep, |shared| (1..=2).for_each(|call| shared.announce(call)));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_the_announcers_fence_a_wake_up_is_lost() {
+    let announce = |shared: &Announced| without_fences(|| shared.announce(1));
+    sleepers(1, None, |shared| shared.sleep_until(1), announce);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_the_sleepers_fence_a_wake_up_is_lost() {
+    let sleep = |shared: &Announced| without_fences(|| shared.sleep_until(1));
+    sleepers(1, None, sleep, |shared| shared.announce(1));
 }

@@ -1,7 +1,6 @@
 //! Sleeping until another process announces something, for ranks that share cores.
 
-use super::atomic::Ordering;
-use std::sync::atomic::{AtomicU32, fence};
+use super::atomic::{AtomicU32, Futex, Ordering, fence};
 use std::time::Duration;
 
 /// Wakes those who sleep until its one announcer has changed something that they wait for.
@@ -11,7 +10,7 @@ use std::time::Duration;
 #[repr(C)]
 pub struct Event {
     /// Changes with each announcement that found sleepers.
-    count: AtomicU32,
+    count: Futex,
     sleepers: AtomicU32,
 }
 
@@ -23,23 +22,19 @@ impl Event {
         // change.
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {
-            self.count.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: the address is that of a live word; waking touches no memory.
-            unsafe { libc::syscall(libc::SYS_futex, self.count.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+            self.count.word().fetch_add(1, Ordering::Relaxed);
+            self.count.wake();
         }
     }
 
     /// Sleeps until an announcement, at most about `most`; not at all if `is_ready` now.
     pub fn sleep_unless(&self, is_ready: impl FnOnce() -> bool, most: Duration) {
-        let seen = self.count.load(Ordering::Relaxed);
+        let seen = self.count.word().load(Ordering::Relaxed);
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         // [event] fence: pairs with the one in `announce`.
         fence(Ordering::SeqCst);
         if !is_ready() {
-            let timeout = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
-            // SAFETY: the address of a live word and of a timeout. The word may be in memory shared between processes, so
-            // the futex is not private to this one.
-            unsafe { libc::syscall(libc::SYS_futex, self.count.as_ptr(), libc::FUTEX_WAIT, seen, &raw const timeout) };
+            self.count.wait(seen, most);
         }
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }

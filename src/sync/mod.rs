@@ -6,5 +6,7 @@ mod atomic;
 mod event;
 mod flag;
 
+#[cfg(loom)]
+pub use atomic::without_fences;
 pub use event::Event;
 pub use flag::{Flag, FlagLine};

@@ -32,15 +32,17 @@ impl Form for Tiled {
         if fabric.size() == 1 {
             return copy_unless_same(fabric, to, from, n).await;
         }
+        // One piece is published ahead of the one that is combined.
+        let mut ahead = None;
         for (offset, length) in pieces(n, self.reduction_piece(local), local.plan.granule) {
             let ticket = local.tickets.draw();
-            let from = from.plus(offset);
-            publish_operand(local, ticket, from, length).await;
-            combine_part(local, ticket, from, length).await;
-            if fabric.rank() == root {
-                collect_parts(local, ticket, to.plus(offset), length).await;
+            publish_operand(local, ticket, from.plus(offset), length).await;
+            if let Some((ticket, offset, length)) = ahead.replace((ticket, offset, length)) {
+                combine_and_collect(local, ticket, root, to.plus(offset), from.plus(offset), length).await;
             }
-            fabric.release(ticket).await;
+        }
+        if let Some((ticket, offset, length)) = ahead {
+            combine_and_collect(local, ticket, root, to.plus(offset), from.plus(offset), length).await;
         }
     }
 
@@ -96,6 +98,22 @@ impl Form for Tiled {
 
 fn own_part<F: Fabric>(local: &Local<'_, F>, n: Bytes) -> Range<usize> {
     part(n, local.plan.granule, local.fabric.rank(), local.fabric.size())
+}
+
+/// What follows once an operand is published: this rank's part is combined, the root collects all parts.
+async fn combine_and_collect<F: Fabric>(
+    local: &Local<'_, F>,
+    ticket: Ticket,
+    root: NodeRank,
+    to: Span,
+    from: Span,
+    n: Bytes,
+) {
+    combine_part(local, ticket, from, n).await;
+    if local.fabric.rank() == root {
+        collect_parts(local, ticket, to, n).await;
+    }
+    local.fabric.release(ticket).await;
 }
 
 /// Copies this rank's operand into its cell, but for the part that it combines itself, and publishes it.

@@ -1,0 +1,152 @@
+// User-defined operations: created, used and freed at once (the handle comes back for another function), with
+// datatypes that are freed right after the call, commutative and not, on types with holes. The function must be
+// called with the caller's own datatype (DESIGN §5: no caching by user handles; §7: rank order).
+#include "check.h"
+
+#include <stdint.h>
+
+enum { N = 3000 };
+typedef struct { uint32_t a, b, c, d; } Matrix;  // modulo 2^32
+typedef struct {
+    double value;
+    int32_t rank;
+    char comment[20];  // a hole as far as MPI is concerned
+} Record;
+
+static MPI_Datatype expected_type;
+static int elements;
+
+static void note(int n, MPI_Datatype type) {
+    elements += n;
+    CHECK(type == expected_type);
+    CHECK(n > 0);
+}
+
+static void multiply(void *in, void *inout, int *n, MPI_Datatype *type) {
+    const Matrix *x = in;
+    Matrix *y = inout;
+    note(*n, *type);
+    for (int i = 0; i < *n; i++) {
+        Matrix m = {x[i].a * y[i].a + x[i].b * y[i].c, x[i].a * y[i].b + x[i].b * y[i].d,
+                    x[i].c * y[i].a + x[i].d * y[i].c, x[i].c * y[i].b + x[i].d * y[i].d};
+        y[i] = m;
+    }
+}
+
+static void add(void *in, void *inout, int *n, MPI_Datatype *type) {
+    const Matrix *x = in;
+    Matrix *y = inout;
+    note(*n, *type);
+    for (int i = 0; i < *n; i++) y[i].a += x[i].a, y[i].b += x[i].b, y[i].c += x[i].c, y[i].d += x[i].d;
+}
+
+static void keep_best(void *in, void *inout, int *n, MPI_Datatype *type) {
+    const Record *x = in;
+    Record *y = inout;
+    note(*n, *type);
+    for (int i = 0; i < *n; i++)
+        if (x[i].value > y[i].value || (x[i].value == y[i].value && x[i].rank < y[i].rank)) y[i].value = x[i].value, y[i].rank = x[i].rank;
+}
+
+static void add_ints(void *in, void *inout, int *n, MPI_Datatype *type) {
+    note(*n, *type);
+    for (int i = 0; i < *n; i++) ((int *)inout)[i] += ((int *)in)[i];
+}
+
+static Matrix matrix_of(int rank, int i) {
+    return (Matrix){(uint32_t)(rank * 17 + i), (uint32_t)(i * 3 + 1), (uint32_t)(rank + 2), (uint32_t)(i ^ rank)};
+}
+
+static void matrices(int n, int round) {
+    static Matrix mine[N], got[N], expected[N];
+    bool ordered = round % 2 == 0;
+    MPI_User_function *function = ordered ? multiply : add;
+    MPI_Op op;
+    MPI_Datatype type;
+    MPI_Type_contiguous(4, MPI_UINT32_T, &type);
+    MPI_Type_commit(&type);
+    expected_type = type;
+    for (int i = 0; i < n; i++) mine[i] = matrix_of(world_rank, i), expected[i] = matrix_of(world_size - 1, i);
+    for (int r = world_size - 2; r >= 0; r--) {
+        for (int i = 0; i < n; i++) got[i] = matrix_of(r, i);
+        function(got, expected, &n, &type);
+    }
+    MPI_Op_create(function, !ordered, &op);
+    MPI_Allreduce(mine, got, n, type, op, MPI_COMM_WORLD);
+    MPI_Op_free(&op);
+    CHECK(memcmp(got, expected, (size_t)n * sizeof(Matrix)) == 0);
+    memset(got, 0, sizeof got);
+    int root = round % world_size;
+    MPI_Op_create(function, !ordered, &op);
+    MPI_Reduce(mine, got, n, type, op, root, MPI_COMM_WORLD);
+    MPI_Op_free(&op);
+    MPI_Type_free(&type);
+    if (world_rank == root) CHECK(memcmp(got, expected, (size_t)n * sizeof(Matrix)) == 0);
+}
+
+static MPI_Datatype record_type(void) {
+    MPI_Datatype fields, type;
+    int lengths[2] = {1, 1};
+    MPI_Aint at[2] = {0, sizeof(double)};
+    MPI_Datatype types[2] = {MPI_DOUBLE, MPI_INT32_T};
+    MPI_Type_create_struct(2, lengths, at, types, &fields);
+    MPI_Type_create_resized(fields, 0, sizeof(Record), &type);
+    MPI_Type_free(&fields);
+    MPI_Type_commit(&type);
+    return type;
+}
+
+static void records(int n, int round) {
+    static Record best[N];
+    MPI_Op op;
+    MPI_Op_create(keep_best, 1, &op);
+    MPI_Datatype type = record_type();
+    expected_type = type;
+    for (int i = 0; i < n; i++) {
+        best[i].value = (i * 7 + world_rank * 3 + round) % 5, best[i].rank = world_rank;
+        memset(best[i].comment, 'a' + world_rank % 26, sizeof best[i].comment);
+    }
+    MPI_Allreduce(MPI_IN_PLACE, best, n, type, op, MPI_COMM_WORLD);
+    MPI_Type_free(&type);
+    MPI_Op_free(&op);
+    for (int i = 0; i < n; i++) {
+        int winner = 0;
+        for (int r = 1; r < world_size; r++)
+            if ((i * 7 + r * 3 + round) % 5 > (i * 7 + winner * 3 + round) % 5) winner = r;
+        CHECK(best[i].rank == winner && best[i].value == (i * 7 + winner * 3 + round) % 5);
+        for (size_t j = 0; j < sizeof best[i].comment; j++) CHECK(best[i].comment[j] == 'a' + world_rank % 26);
+    }
+}
+
+// On a predefined datatype.
+static void predefined(int n) {
+    static int mine[N], got[N];
+    MPI_Op op;
+    int commutes = -1;
+    expected_type = MPI_INT;
+    for (int i = 0; i < n; i++) mine[i] = world_rank + i;
+    MPI_Op_create(add_ints, 1, &op);
+    MPI_Op_commutative(op, &commutes);
+    CHECK(commutes == 1);
+    MPI_Allreduce(mine, got, n, MPI_INT, op, MPI_COMM_WORLD);
+    for (int i = 0; i < n; i++) CHECK(got[i] == world_size * (world_size - 1) / 2 + world_size * i);
+    MPI_Op_free(&op);
+    CHECK(op == MPI_OP_NULL);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    look_around();
+    int counts[] = {1, 2, 3, 4, 5, 100, 511, 513, N}, rounds = argument(argc, argv, 8);
+    for (int round = 0; round < rounds; round++)
+        for (int i = round % 3; i < 9; i += rounds < 3 ? 4 : 1) {
+            matrices(counts[i], round);
+            records(counts[i], round);
+            predefined(counts[i]);
+        }
+    MPI_Allreduce(MPI_IN_PLACE, &elements, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(world_size == 1 || elements > 0);
+    MPI_Finalize();
+    say_ok("user_ops");
+    return 0;
+}
