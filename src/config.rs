@@ -67,7 +67,7 @@ impl Default for Config {
             node_order: NodeOrder::Block,
             warmup: 3,
             slots: 32,
-            slot_bytes: Bytes(8 << 10),
+            slot_bytes: Bytes(16 << 10),
             bridges: 64,
             topology: None,
             selections: Default::default(),

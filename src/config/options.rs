@@ -121,7 +121,7 @@ pub static OPTIONS: &[Opt] = &[
     Opt {
         name: "HUDDLE_SLOT_BYTES",
         takes: Takes::Text("a size such as 8K or 1M, a multiple of 64 from 1K to 1G"),
-        default: "8K",
+        default: "16K",
         meaning: "Bytes of data in a slot. An element of a reduction must fit into one.",
         parse: |text, config| {
             let fits =
