@@ -190,10 +190,11 @@ fn sleepers(sleepers: usize, preemptions: Option<usize>, sleep: fn(&Announced), 
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions;
     model.check(move || {
-        let shared = Arc::new(Announced::default());
+        // Not loom's: it cannot unwind from a deadlock through that.
+        let shared = std::sync::Arc::new(Announced::default());
         let others: Vec<_> = (0..sleepers)
             .map(|_| {
-                let shared = Arc::clone(&shared);
+                let shared = std::sync::Arc::clone(&shared);
                 thread::spawn(move || sleep(&shared))
             })
             .collect();

@@ -62,17 +62,17 @@ pub(crate) use real::{AtomicU32, AtomicU64, Futex, Ordering, UnsafeCell, fence};
 mod model {
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-    use loom::sync::{Condvar, Mutex};
+    use loom::sync::Mutex;
+    use loom::thread::{Thread, current, park};
     use std::cell::Cell;
     use std::time::Duration;
 
-    /// As the kernel has it: the word is compared, and sleepers queue and are woken, under one lock. No sleep times out, so
-    /// loom reports a wake-up that got lost as a deadlock.
+    /// As the kernel has it: the word is compared, and sleepers join and leave the queue, under one lock. No sleep times
+    /// out, so loom reports a wake-up that got lost as a deadlock.
     #[derive(Debug, Default)]
     pub(crate) struct Futex {
         word: AtomicU32,
-        queue: Mutex<()>,
-        woken: Condvar,
+        queue: Mutex<Vec<Thread>>,
     }
 
     impl Futex {
@@ -81,15 +81,21 @@ mod model {
         }
 
         pub(crate) fn wait(&self, seen: u32, _: Duration) {
-            let queue = self.queue.lock().unwrap();
-            if self.word.load(Ordering::Relaxed) == seen {
-                drop(self.woken.wait(queue).unwrap());
+            let mut queue = self.queue.lock().unwrap();
+            let is_unchanged = self.word.load(Ordering::Relaxed) == seen;
+            if is_unchanged {
+                queue.push(current());
+            }
+            // Before this thread parks: loom cannot unwind from a deadlock through a guard.
+            drop(queue);
+            if is_unchanged {
+                park();
             }
         }
 
         pub(crate) fn wake(&self) {
-            let _queue = self.queue.lock().unwrap();
-            self.woken.notify_all();
+            let sleepers = std::mem::take(&mut *self.queue.lock().unwrap());
+            sleepers.iter().for_each(Thread::unpark);
         }
     }
 

@@ -313,14 +313,55 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
+    use std::sync::atomic::AtomicBool;
+
+    fn descriptor(epoch: u64, bytes: usize) -> Descriptor {
+        Descriptor::new(Epoch(epoch), Collective::Reduce, 3, 5, Bytes(bytes))
+    }
+
+    /// Two ranks of one process, each with a mapping of its own.
+    fn two_ranks() -> [Context; 2] {
+        let geometry = Geometry { ranks: 2, slots: 2, cell: Bytes(64) };
+        let (_, file) = Segment::create(geometry.length()).expect("memfd");
+        [0, 1].map(|me| {
+            let segment = Segment::open(std::process::id(), file.as_raw_fd(), geometry.length()).expect("mapping");
+            Context::new(segment, geometry, NodeRank(me), Layout::single(2), Levels::flat(2, NodeRank(me)))
+        })
+    }
 
     #[test]
     fn descriptors_contradict_only_within_an_epoch() {
-        let new = |epoch, bytes| Descriptor::new(Epoch(epoch), Collective::Reduce, 3, 5, Bytes(bytes));
+        let new = descriptor;
         assert!(new(7, 8).contradicts(new(7, 16).word()));
         assert!(!new(7, 8).contradicts(new(7, 8).word()));
         assert!(!new(7, 8).contradicts(new(8, 16).word()));
         assert_eq!(new(7, 8).what() & 0xf, Collective::Reduce as u64);
         assert_eq!(new(7, 8).what() >> 10, 5);
+    }
+
+    #[test]
+    fn a_peer_that_enters_its_next_call_contradicts_nobody() {
+        let [peer, me] = two_ranks();
+        let is_over = AtomicBool::new(false);
+        let mut contradictions = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut epoch = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    epoch += 1;
+                    peer.enter(Epoch(epoch), descriptor(epoch, epoch as usize), Bytes(epoch as usize));
+                }
+            });
+            let contradicts = |_: &u32| {
+                let Epoch(epoch) = me.peer_call(NodeRank(0)).epoch;
+                let bytes = epoch as usize;
+                epoch > 0
+                    && me.peer_contradicts(NodeRank(0), Epoch(epoch), descriptor(epoch, bytes), Bytes(bytes))
+            };
+            contradictions = (0..1_000_000).filter(contradicts).count();
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(contradictions, 0);
     }
 }
