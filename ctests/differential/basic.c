@@ -126,7 +126,8 @@ static bool measure(Basic *basic) {
     return sum == basic->size;
 }
 
-static int64_t expected_value(MPI_Op op, int64_t left, int64_t right) {
+static int64_t expected_value(const Basic *basic, MPI_Op op, int64_t left, int64_t right) {
+    if (op == MPI_MAX && basic->field[0].format == UNSIGNED) return (uint64_t)left > (uint64_t)right ? left : right;
     if (op == MPI_MAX || op == MPI_MAXLOC) return left > right ? left : right;
     if (op == MPI_MIN || op == MPI_MINLOC) return left < right ? left : right;
     if (op == MPI_SUM) return left + right;
@@ -143,7 +144,7 @@ static bool is_right(const Basic *basic, MPI_Op op, int64_t a, int64_t b) {
     _Alignas(16) unsigned char left[64] = {0}, right[64] = {0}, expected[64] = {0};
     number_write(&basic->field[0], left, a);
     number_write(&basic->field[0], right, b);
-    number_write(&basic->field[0], expected, expected_value(op, a, b));
+    number_write(&basic->field[0], expected, expected_value(basic, op, a, b));
     if (MPI_Reduce_local(left, right, 1, basic->type, op) != MPI_SUCCESS) return false;
     return memcmp(right, expected, (size_t)basic->field[0].significant) == 0;
 }
@@ -153,6 +154,11 @@ static bool is_accepted(const Basic *basic, MPI_Op op) {
     bool is_signed = basic->class != LOGICAL && (format == SIGNED || format == REAL || format == LONG_REAL);
     int64_t a = is_signed ? -3 : 1, b = basic->class == LOGICAL ? 1 : 2;
     return is_right(basic, op, a, b) && is_right(basic, op, b, a);
+}
+
+// MPICH 4.0 and, for unsigned long, Open MPI 4.1 take large unsigned numbers for negative ones in MPI_MAX.
+static bool has_signed_order(const Basic *basic) {
+    return basic->field[0].format == UNSIGNED && basic->class == C_INTEGER && !is_right(basic, MPI_MAX, -1, 1);
 }
 
 // Predefined too, but without a name.
@@ -179,6 +185,7 @@ void basics_probe(void) {
         if (!measure(basic)) continue;
         for (int j = 0; j < OPERATIONS; j++)
             if (operation_is_defined(j, basic->class) && is_accepted(basic, operations[j].op)) basic->operations |= 1u << j;
+        basic->signed_order = has_signed_order(basic);
         basics[kept++] = *basic;
     }
     basics_count = kept;

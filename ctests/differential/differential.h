@@ -55,6 +55,7 @@ typedef struct {
     int fields;
     Field field[2];
     unsigned operations;  // bit i: the library accepts the predefined operation i
+    bool signed_order;    // unsigned, but the library compares it as signed
 } Basic;
 
 extern Basic basics[];
@@ -82,8 +83,9 @@ typedef struct {
     int period;
     const Basic *pattern[6];
     int alignment;  // 1: any byte will do
-    bool shallow;   // at most one constructor
-    bool unshifted; // the data begins at 0
+    bool shallow;        // at most one constructor
+    bool unshifted;      // the data begins at 0
+    int64_t most_units;  // in one element; 0: no limit
 } Signature;
 
 void layouts_start(void);

@@ -97,6 +97,8 @@ static void draw_reduction(Random *shared, Random *local, Call *call, int64_t by
     bool derived = random_chance(shared, 25) && !settings.contiguous, all_in_place = random_chance(shared, 25);
     Signature signature = draw_signature(shared, !derived, bytes);
     signature.unshifted = quirks.reduce_shifted;
+    // An element must fit a slot of huddle's to be reduced there, and bold calls must not become native ones.
+    if (settings.bold) signature.most_units = 1024 / unit_bytes(&signature);
     draw_units(shared, &signature, bytes);
     call->packed = signature.units * unit_bytes(&signature);
     call->op = op_choose(shared, signature.pattern[0], derived);

@@ -206,7 +206,8 @@ static bool is_bloated(const Layout *layout, int64_t elements) {
 
 static int choose_units(Random *random, const Signature *signature) {
     int64_t units = random_divisor(random, signature->units);
-    while (units * signature->period > MOST_ENTRIES) units = random_divisor(random, units);
+    int64_t most = signature->most_units > 0 ? signature->most_units : MOST_ENTRIES / signature->period;
+    while (units > most) units = random_divisor(random, units);
     return signature->units % units == 0 ? (int)units : 1;
 }
 

@@ -100,9 +100,22 @@ void user_operations_end(void) {
     for (int i = 0; i < USER_OPERATIONS; i++) MPI_Op_free(&user_operations[i]);
 }
 
+// MPI_MAX or MPI_MIN of unsigned integers, which native libraries get wrong.
+static void combine_unsigned(bool is_max, const Basic *basic, const unsigned char *left, unsigned char *right) {
+    uint64_t a = 0, b = 0;
+    memcpy(&a, left, (size_t)basic->size);
+    memcpy(&b, right, (size_t)basic->size);
+    if (is_max ? a > b : a < b) memcpy(right, left, (size_t)basic->size);
+}
+
 // Both in dense form (oracle.c); right becomes left op right.
 void op_combine(const ChosenOp *chosen, const Layout *layout, int64_t count, const unsigned char *left, unsigned char *right) {
     static Apply *const apply[USER_OPERATIONS] = {apply_xor, apply_left, apply_right, apply_matrix};
+    if (chosen->predefined >= 0 && chosen->predefined <= MIN && layout->map[0].basic->signed_order) {
+        const Basic *basic = layout->map[0].basic;
+        for (int64_t i = 0; i < count * basic->size; i += basic->size) combine_unsigned(chosen->predefined == MAX, basic, left + i, right + i);
+        return;
+    }
     if (chosen->predefined >= 0) {
         PMPI_Reduce_local(left, right, (int)count, layout->map[0].basic->type, chosen->op);
         return;
@@ -160,6 +173,8 @@ static void write_operand(Random *random, int operation, const Basic *basic, int
     case MAX: case MIN:
         if (is_integer && random_chance(random, 50)) random_fill(random, element, (size_t)basic->size);
         else number_write(first, element, small_integer(random, first->format));
+        // (The byte with the highest bit is the last one.)
+        if (basic->signed_order && !settings.bold) ((unsigned char *)element)[basic->size - 1] &= 0x7f;
         return;
     case SUM:
         for (int i = 0; i < basic->fields; i++) number_write(&basic->field[i], element, small_integer(random, first->format));

@@ -1,7 +1,7 @@
 //! One collective call on a context: the fabric that algorithms run on.
 
 use super::Bridge;
-use super::context::{Context, Descriptor};
+use super::context::{Context, Descriptor, PeerCall};
 use super::drive::{Fault, Waiting};
 use crate::coll::Plan;
 use crate::fabric::{BridgeStep, Fabric, INLINE, Line, Place, Span};
@@ -215,14 +215,33 @@ impl<'a> Call<'a> {
     /// After a flag was reached with `value`: whether its owner took part in this call.
     #[inline]
     fn verify(&self, rank: NodeRank, line: Line, ticket: Ticket, value: u64) {
-        if value == ticket.0 {
-            let word = self.context().line(rank, line, ticket).descriptor();
-            if self.descriptor.contradicts(word) {
-                self.set_fault(Fault::Mismatch { rank, peer: self.context().peer_call(rank) });
-            }
-        } else if Ticket(value).epoch() > self.epoch && self.context().has_failed(rank, self.epoch) {
-            self.set_fault(Fault::PeerFailed { rank });
+        if Ticket(value).epoch() != self.epoch {
+            return self.verify_late(rank, ticket);
         }
+        let word = self.context().line(rank, line, ticket).descriptor();
+        if self.descriptor.contradicts(word) {
+            self.set_fault(self.mismatch(rank, word));
+        }
+    }
+
+    /// The flag is that of a later call already. If its owner took part in this one, its data are still there, since it
+    /// can't have claimed the slot again: only barriers publish without a claim, and their waits are for no data.
+    #[cold]
+    fn verify_late(&self, rank: NodeRank, ticket: Ticket) {
+        let word = self.context().written(rank, ticket).load(Ordering::Relaxed);
+        if self.context().has_failed(rank, self.epoch) {
+            self.set_fault(Fault::PeerFailed { rank });
+        } else if self.collective != Collective::Barrier && word != self.descriptor.word() {
+            self.set_fault(self.mismatch(rank, word));
+        }
+    }
+
+    /// The fault of `rank`, in whose call `word` was written. It may have gone on meanwhile.
+    #[cold]
+    fn mismatch(&self, rank: NodeRank, word: u64) -> Fault {
+        let peer = self.context().peer_call(rank);
+        let is_this_call = peer.epoch != self.epoch && self.descriptor.contradicts(word);
+        Fault::Mismatch { rank, peer: if is_this_call { PeerCall::of_word(self.epoch, word) } else { peer } }
     }
 
     #[inline]
@@ -326,7 +345,7 @@ impl Fabric for Call<'_> {
     #[inline]
     fn claim(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
         poll_fn(move |_| {
-            if self.context().claim(ticket) {
+            if self.context().claim(ticket, self.descriptor) {
                 return Poll::Ready(());
             }
             self.note(Awaited::Slot { ticket });

@@ -5,7 +5,7 @@ use crate::fabric::Line;
 use crate::sync::{Event, Flag, FlagLine};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, Ticket};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// The dimensions of a segment, the same on all ranks of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +30,19 @@ impl Geometry {
         (PAGE + self.ranks * self.control()).next_multiple_of(PAGE)
     }
 
-    /// Length of the segment: a page for the header, the ranks' control lines, the ranks' cells.
+    const fn written_start(&self) -> usize {
+        (self.cells_start() + self.ranks * self.slots * self.cell.0).next_multiple_of(128)
+    }
+
+    /// Length of what one rank says of its own slots, on lines of its own.
+    const fn written(&self) -> usize {
+        (self.slots * size_of::<AtomicU64>()).next_multiple_of(128)
+    }
+
+    /// Length of the segment: a page for the header, the ranks' control lines, the ranks' cells, and the calls in which
+    /// they wrote them.
     pub const fn length(&self) -> usize {
-        self.cells_start() + self.ranks * self.slots * self.cell.0
+        self.written_start() + self.ranks * self.written()
     }
 }
 
@@ -53,6 +63,7 @@ struct EventLine(Event);
 /// The call that a rank is in, for diagnosis, and the last calls that it could not take part in.
 #[repr(C, align(128))]
 struct CallLine {
+    /// With [`CallLine::BUSY`] while `what` and `bytes` change.
     epoch: AtomicU64,
     what: AtomicU64,
     bytes: AtomicU64,
@@ -63,6 +74,7 @@ struct CallLine {
 
 impl CallLine {
     const FAILED: usize = 3;
+    const BUSY: u64 = 1 << 63;
 }
 
 /// What MPI makes equal on all ranks of a call, in one word; travels with every flag.
@@ -104,12 +116,24 @@ impl Descriptor {
 pub struct PeerCall {
     /// The call's ordinal.
     pub epoch: Epoch,
-    /// The collective.
+    /// The collective; none before the first.
     pub collective: Option<Collective>,
     /// The root's rank in the communicator.
     pub root: u32,
     /// Packed bytes as in [`crate::coll::Plan`].
     pub bytes: u64,
+}
+
+impl PeerCall {
+    fn new(epoch: Epoch, what: u64, bytes: u64) -> Self {
+        let collective = if epoch.0 == 0 { None } else { Collective::from_index((what & 0xf) as usize) };
+        Self { epoch, collective, root: (what >> 10 & ((1 << 18) - 1)) as u32, bytes }
+    }
+
+    /// The call in `epoch` that a descriptor's word tells of, whose bytes may have lost their upper bits.
+    pub(super) fn of_word(epoch: Epoch, word: u64) -> Self {
+        Self::new(epoch, word >> 8, word >> 36)
+    }
 }
 
 /// One communicator's shared memory, as one of its ranks sees it. At most one call runs on it at a time.
@@ -195,9 +219,23 @@ impl Context {
         unsafe { self.segment.base().as_ptr().add(self.geometry.cells_start() + slot * self.geometry.cell.0) }
     }
 
-    /// Whether this rank may write its slot for `ticket`; if so, the slot is taken for it.
+    /// The descriptor of the call in which `rank` took the slot for `ticket` last. Writer: the owner, behind a claim, so
+    /// that it stays for as long as a peer has yet to read the slot.
     #[inline]
-    pub(super) fn claim(&self, ticket: Ticket) -> bool {
+    pub(super) fn written(&self, rank: NodeRank, ticket: Ticket) -> &AtomicU64 {
+        let geometry = &self.geometry;
+        let index = ticket.position(geometry.slots) * size_of::<AtomicU64>();
+        debug_assert!(rank.index() < geometry.ranks);
+        // SAFETY: as in `control`; `position` is below `slots`.
+        unsafe {
+            let at = self.segment.base().add(geometry.written_start() + rank.index() * geometry.written() + index);
+            at.cast::<AtomicU64>().as_ref()
+        }
+    }
+
+    /// Whether this rank may write its slot for `ticket`; if so, the slot is taken for it, in the call of `descriptor`.
+    #[inline]
+    pub(super) fn claim(&self, ticket: Ticket, descriptor: Descriptor) -> bool {
         // Relaxed: only this rank uses these two; they are atomics so that a context may move between threads.
         let last = &self.last_written[ticket.position(self.geometry.slots)];
         let before = last.load(Ordering::Relaxed);
@@ -205,6 +243,8 @@ impl Context {
             return false;
         }
         last.store(ticket.0, Ordering::Relaxed);
+        // Relaxed: who reads it has found a flag that was published later.
+        self.written(self.me, ticket).store(descriptor.word(), Ordering::Relaxed);
         true
     }
 
@@ -250,24 +290,21 @@ impl Context {
     #[inline]
     pub(super) fn enter(&self, epoch: Epoch, descriptor: Descriptor, bytes: Bytes) {
         let call = &self.control(self.me).call;
+        call.epoch.store(epoch.0 | CallLine::BUSY, Ordering::Relaxed);
+        // [busy] release: pairs with the acquire in `peer_contradicts`.
+        fence(Ordering::Release);
         call.what.store(descriptor.what(), Ordering::Relaxed);
         call.bytes.store(bytes.0 as u64, Ordering::Relaxed);
-        // [call] release: pairs with the acquire in `peer_call`.
+        // [call] release: pairs with the acquires in `peer_call`, `peer_contradicts` and `has_left`.
         call.epoch.store(epoch.0, Ordering::Release);
     }
 
-    /// The call that a peer entered last.
+    /// The call that a peer entered last; while it enters one, some of it may be of the call before.
     pub(super) fn peer_call(&self, rank: NodeRank) -> PeerCall {
         let call = &self.control(rank).call;
         // [call] acquire: pairs with the release in `enter`.
-        let epoch = Epoch(call.epoch.load(Ordering::Acquire));
-        let what = call.what.load(Ordering::Relaxed);
-        PeerCall {
-            epoch,
-            collective: Collective::from_index((what & 0xf) as usize),
-            root: (what >> 10 & ((1 << 18) - 1)) as u32,
-            bytes: call.bytes.load(Ordering::Relaxed),
-        }
+        let epoch = Epoch(call.epoch.load(Ordering::Acquire) & !CallLine::BUSY);
+        PeerCall::new(epoch, call.what.load(Ordering::Relaxed), call.bytes.load(Ordering::Relaxed))
     }
 
     /// Whether a peer in `epoch` is in another call than `descriptor`.
@@ -279,9 +316,17 @@ impl Context {
         }
         let differs = call.what.load(Ordering::Relaxed) != descriptor.what()
             || call.bytes.load(Ordering::Relaxed) != bytes.0 as u64;
-        // It may have entered its next call meanwhile.
-        std::sync::atomic::fence(Ordering::Acquire);
+        // It may have begun to enter its next call meanwhile.
+        // [busy] acquire: pairs with the release in `enter`.
+        fence(Ordering::Acquire);
         differs && call.epoch.load(Ordering::Relaxed) == epoch.0
+    }
+
+    /// Whether a peer has entered a call after `epoch`; then all that it did up to `epoch` is visible here.
+    pub(super) fn has_left(&self, rank: NodeRank, epoch: Epoch) -> bool {
+        // [call] acquire: pairs with the release in `enter`.
+        let current = self.control(rank).call.epoch.load(Ordering::Acquire);
+        current & CallLine::BUSY == 0 && current > epoch.0
     }
 
     /// Tells peers that this rank takes no part in `epoch`: its arguments were rejected, or a peer's were. Peers that
@@ -291,7 +336,8 @@ impl Context {
         let count = call.failures.load(Ordering::Relaxed);
         let entry = &call.failed[count as usize % CallLine::FAILED];
         call.forgotten.store(entry.load(Ordering::Relaxed), Ordering::Relaxed);
-        entry.store(epoch.0, Ordering::Relaxed);
+        // [forgotten] release: pairs with the acquire in `has_failed`.
+        entry.store(epoch.0, Ordering::Release);
         // [failed] release: pairs with the acquire in `has_failed`.
         call.failures.store(count + 1, Ordering::Release);
         self.release(Ticket::last_of(epoch));
@@ -305,7 +351,9 @@ impl Context {
         if call.failures.load(Ordering::Acquire) == 0 {
             return false;
         }
-        call.failed.iter().any(|failed| failed.load(Ordering::Relaxed) == epoch.0)
+        // [forgotten] acquire: pairs with the release in `fail`. Who misses the epoch because its entry was used again finds
+        // it among the forgotten.
+        call.failed.iter().any(|failed| failed.load(Ordering::Acquire) == epoch.0)
             || call.forgotten.load(Ordering::Relaxed) >= epoch.0
     }
 }

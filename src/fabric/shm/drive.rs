@@ -168,18 +168,25 @@ impl Call<'_> {
 
     /// Whether the awaited peer will never do what this rank waits for; then the fault is set.
     fn notice_trouble(&self) -> bool {
-        let Some(rank) = self.awaited().peer(self.context()) else {
+        let (context, awaited) = (self.context(), self.awaited());
+        let Some(rank) = awaited.peer(context) else {
             return false;
         };
-        if self.context().peer_contradicts(rank, self.epoch, self.descriptor, self.bytes) {
-            self.set_fault(Fault::Mismatch { rank, peer: self.context().peer_call(rank) });
+        if context.peer_contradicts(rank, self.epoch, self.descriptor, self.bytes) {
+            self.set_fault(Fault::Mismatch { rank, peer: context.peer_call(rank) });
             return true;
         }
-        if matches!(self.awaited(), Awaited::Flag { .. }) && self.context().has_failed(rank, self.epoch) {
-            self.set_fault(Fault::PeerFailed { rank });
-            return true;
+        let has_left = context.has_left(rank, self.epoch);
+        let has_failed = matches!(awaited, Awaited::Flag { .. }) && context.has_failed(rank, self.epoch);
+        // What it did before it left or failed is visible by now, and may be all that this rank waits for.
+        if !(has_left || has_failed) || self.has_come(awaited, rank) {
+            return false;
         }
-        false
+        self.set_fault(match has_failed {
+            true => Fault::PeerFailed { rank },
+            false => Fault::Mismatch { rank, peer: context.peer_call(rank) },
+        });
+        true
     }
 
     fn report_stall(&self, waited: Duration) {

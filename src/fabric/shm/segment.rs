@@ -37,11 +37,7 @@ impl Segment {
             // Growing beyond the limit would not fail but kill the process (SIGXFSZ).
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
-        // SAFETY: plain system call on an own descriptor; it also sets the length.
-        let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length as libc::off_t) };
-        if error != 0 {
-            return Err(io::Error::from_raw_os_error(error));
-        }
+        reserve(&file, length)?;
         Ok((Self::map(&file, length)?, file))
     }
 
@@ -93,6 +89,23 @@ fn longest_file() -> u64 {
     limit.rlim_cur
 }
 
+/// Extends `file` to `length` bytes of memory that is really there.
+fn reserve(file: &OwnedFd, length: usize) -> io::Result<()> {
+    /// Short enough to be had between two signals of a profiler.
+    const STEP: usize = 1 << 20;
+    let mut start = 0;
+    while start < length {
+        let step = STEP.min(length - start);
+        // SAFETY: plain system call on an own descriptor; it also sets the length.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), start as libc::off_t, step as libc::off_t) } {
+            0 => start += step,
+            libc::EINTR => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+    Ok(())
+}
+
 impl Drop for Segment {
     fn drop(&mut self) {
         // SAFETY: this mapping is ours alone; contexts own their segment, so nobody uses it any more.
@@ -103,6 +116,7 @@ impl Drop for Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn a_peer_sees_what_the_creator_wrote() {
@@ -120,5 +134,30 @@ mod tests {
         let (_mine, file) = Segment::create(4096).expect("memfd");
         assert!(Segment::open(std::process::id(), file.as_raw_fd(), 1 << 20).is_err());
         assert!(Segment::open(u32::MAX, 3, 4096).is_err());
+    }
+
+    /// Profilers interrupt all the time; older kernels give up a whole request for space when a signal comes.
+    #[test]
+    fn signals_do_not_matter() {
+        extern "C" fn ignore(_: libc::c_int) {}
+        // SAFETY: a handler that does nothing; the thread lives until the other one has ended.
+        let me = unsafe {
+            libc::signal(libc::SIGUSR1, ignore as *const () as libc::sighandler_t);
+            libc::pthread_self()
+        };
+        let is_over = AtomicBool::new(false);
+        let created = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    // SAFETY: as above.
+                    unsafe { libc::pthread_kill(me, libc::SIGUSR1) };
+                    std::thread::sleep(std::time::Duration::from_micros(500));
+                }
+            });
+            let created = Segment::create(64 << 20).map(drop);
+            is_over.store(true, Ordering::Relaxed);
+            created
+        });
+        created.expect("64 MiB");
     }
 }

@@ -1,0 +1,254 @@
+//! One collective call: what each rank brings, how it is called there, and what must come out.
+
+use crate::bridge::Port;
+use crate::memory::Area;
+use crate::operation::Operation;
+use crate::world::{Rank, World};
+use huddle::coll::{Extent, Plan, REGISTRY};
+use huddle::fabric::checked::Random;
+use huddle::fabric::shm::{Buffer, Buffers, Call, Fault, Waiting};
+use huddle::kernel::Combine;
+use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
+use std::future::ready;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+/// What is in output buffers before.
+const GARBAGE: u8 = 0xEE;
+
+/// How one rank calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    pub in_place: bool,
+    /// Buffers with holes, where no operation is applied to them.
+    pub has_holes: bool,
+    /// By `Row::start`, after so many polls by hand; else by `Row::run`.
+    pub boxed: Option<usize>,
+}
+
+/// A call on all ranks.
+#[derive(Debug)]
+pub struct Case {
+    pub row: usize,
+    pub plan: Plan,
+    operation: Option<Operation>,
+    inputs: Vec<Vec<u8>>,
+    result: Vec<u8>,
+    pub styles: Vec<Style>,
+}
+
+/// What a rank passes.
+struct Memory {
+    send: Option<Area>,
+    recv: Option<Area>,
+    is_in_place: bool,
+    scratch: Area,
+}
+
+/// Extends a lifetime for a call that owns itself.
+///
+/// # Safety
+/// The call is dropped before what it points to.
+unsafe fn forever<T: ?Sized>(of: &T) -> &'static T {
+    // SAFETY: the caller's promise.
+    unsafe { &*std::ptr::from_ref(of) }
+}
+
+impl Case {
+    /// A call with random data: `bytes` bytes (as in [`Plan::bytes`]), elements of `element` bytes.
+    pub fn new(world: &World, row: usize, shape: (Epoch, CommRank, usize), random: &mut Random) -> Self {
+        let element = if random.one_in(2) { 8 } else { 16 };
+        let is_block_placed = world.layout(CommRank(0)).is_block_placed();
+        let order = if is_block_placed && random.one_in(2) { OperandOrder::Rank } else { OperandOrder::Any };
+        let element = match order {
+            OperandOrder::Rank => element,
+            OperandOrder::Any => random.pick(&[1, 4, 8, 12]),
+        };
+        Self::with_order(world, row, shape, (order, element), random)
+    }
+
+    pub fn with_order(
+        world: &World,
+        row: usize,
+        (epoch, root, bytes): (Epoch, CommRank, usize),
+        (order, element): (OperandOrder, usize),
+        random: &mut Random,
+    ) -> Self {
+        let algorithm = &REGISTRY[row];
+        let collective = algorithm.collective;
+        let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
+        let is_rooted = matches!(collective, Collective::Bcast | Collective::Reduce | Collective::Scatter);
+        let (order, granule) = if is_reduction { (order, element) } else { (OperandOrder::Any, 1) };
+        let bytes = match collective {
+            Collective::Barrier => 0,
+            _ => bytes.next_multiple_of(granule),
+        };
+        let tile = random.pick(&[granule, 16, 48, 100, world.cell / 2, world.cell]).clamp(granule, world.cell);
+        let mut plan = Plan {
+            epoch,
+            bytes: Bytes(bytes),
+            granule: Bytes(granule),
+            root: if is_rooted { root } else { CommRank(0) },
+            order,
+            radix: random.between(1, 4) as u32,
+            tile: Bytes(tile - tile % granule),
+            scratch: Bytes::ZERO,
+        };
+        let ranks = world.size();
+        let nodes = world.layout(CommRank(0)).nodes();
+        plan.scratch = (algorithm.scratch)(&plan, &Extent { ranks, nodes, cell: Bytes(world.cell) });
+        let operation = is_reduction.then(|| Operation::new(order, plan.granule));
+        let mut case = Self { row, plan, operation, inputs: Vec::new(), result: Vec::new(), styles: Vec::new() };
+        case.inputs = (0..ranks).map(|rank| random.bytes(case.input_bytes(rank, ranks))).collect();
+        case.result = case.result();
+        case.styles = (0..ranks)
+            .map(|_| Style {
+                in_place: random.one_in(2),
+                has_holes: random.one_in(3),
+                boxed: random.one_in(2).then(|| random.below(4)),
+            })
+            .collect();
+        case
+    }
+
+    pub fn collective(&self) -> Collective {
+        REGISTRY[self.row].collective
+    }
+
+    pub fn is_root(&self, rank: usize) -> bool {
+        self.plan.root.index() == rank
+    }
+
+    fn input_bytes(&self, rank: usize, ranks: usize) -> usize {
+        let n = self.plan.bytes.0;
+        match self.collective() {
+            Collective::Allreduce | Collective::Reduce | Collective::Allgather => n,
+            Collective::Bcast if self.is_root(rank) => n,
+            Collective::Scatter if self.is_root(rank) => n * ranks,
+            Collective::Bcast | Collective::Scatter | Collective::Barrier => 0,
+        }
+    }
+
+    fn result(&self) -> Vec<u8> {
+        match self.operation {
+            Some(operation) => {
+                let combine = |left: Vec<u8>, right: &Vec<u8>| operation.combined(&left, right);
+                self.inputs[1..].iter().fold(self.inputs[0].clone(), combine)
+            }
+            None => self.inputs.concat(),
+        }
+    }
+
+    /// What `rank` must have in its receive buffer; `None` where it has none.
+    fn expected(&self, rank: usize) -> Option<&[u8]> {
+        let n = self.plan.bytes.0;
+        match self.collective() {
+            Collective::Barrier => None,
+            Collective::Reduce if !self.is_root(rank) => None,
+            Collective::Scatter => Some(&self.result[n * rank..][..n]),
+            _ => Some(&self.result),
+        }
+    }
+
+    /// Whether `rank` can't have its result without `other`, whatever the algorithm.
+    pub fn depends(&self, rank: usize, other: usize) -> bool {
+        rank != other
+            && match self.collective() {
+                Collective::Allreduce | Collective::Allgather | Collective::Barrier => true,
+                Collective::Bcast | Collective::Scatter => self.is_root(other),
+                Collective::Reduce => self.is_root(rank),
+            }
+    }
+
+    /// Calls it as `rank` and checks what the buffers hold afterwards.
+    ///
+    /// # Panics
+    /// If a result is wrong, or anything else was written to.
+    pub fn call(&self, rank: &Rank, waiting: &'static Waiting) -> Result<(), Fault> {
+        // 1. Buffers.
+        let me = rank.me.index();
+        let memory = self.memory(me);
+        let node = rank.context.layout().my_node();
+        let port = rank.switch.as_ref().map(|switch| Port::new(Arc::clone(switch), node, self.operation));
+        // SAFETY: the call ends before they do, here and below.
+        let mut buffers = self.buffers(me, unsafe { forever(&memory) });
+        // SAFETY: as above.
+        buffers.combine = self.operation.as_ref().map(|operation| unsafe { forever(operation) } as &dyn Combine);
+        // SAFETY: as above.
+        buffers.bridge = port.as_ref().map(|port| unsafe { forever(port) } as _);
+
+        // 2. The call.
+        self.run(rank, waiting, buffers)?;
+
+        // 3. Its results.
+        if let Some(send) = memory.send {
+            assert_eq!(send.contents(), self.inputs[me], "the input has changed: {self:?}");
+        }
+        if let (Some(expected), Some(recv)) = (self.expected(me), memory.recv) {
+            let name = REGISTRY[self.row].name;
+            assert!(recv.contents() == expected, "wrong on rank {me}: {:?} {name} {:?}", self.collective(), self.plan);
+        }
+        memory.scratch.contents();
+        Ok(())
+    }
+
+    /// The memory of rank `me` before the call.
+    fn memory(&self, me: usize) -> Memory {
+        let Style { in_place, has_holes, .. } = self.styles[me];
+        let n = self.plan.bytes.0;
+        let input = || Some(self.inputs[me].clone());
+        let output = |length| Some(vec![GARBAGE; length]);
+        let expected = self.expected(me).map(<[u8]>::len);
+        let (send, recv, is_in_place) = match self.collective() {
+            Collective::Barrier => (None, None, false),
+            Collective::Bcast => (None, if self.is_root(me) { input() } else { output(n) }, false),
+            Collective::Scatter if in_place && self.is_root(me) => (input(), None, true),
+            Collective::Scatter if !self.is_root(me) => (None, output(n), false),
+            Collective::Allreduce | Collective::Reduce if in_place && expected.is_some() => (None, input(), true),
+            Collective::Allgather if in_place => {
+                let mut all = vec![GARBAGE; n * self.inputs.len()];
+                all[n * me..][..n].copy_from_slice(&self.inputs[me]);
+                (None, Some(all), true)
+            }
+            _ => (input(), expected.and_then(output), false),
+        };
+        let is_part = is_in_place && self.collective() == Collective::Allgather;
+        let area = |contents: Vec<u8>| Area::new(&contents, has_holes && self.operation.is_none() && !is_part);
+        let scratch = Area::new(&vec![GARBAGE; self.plan.scratch.0], false);
+        Memory { send: send.map(area), recv: recv.map(area), is_in_place, scratch }
+    }
+
+    /// The same as the fabric takes it.
+    fn buffers<'a>(&self, me: usize, memory: &'a Memory) -> Buffers<'a> {
+        let buffer = |area: &'a Option<Area>| area.as_ref().map_or(Buffer::Absent, Area::buffer);
+        let mut send = buffer(&memory.send);
+        if let (true, Some(both)) = (memory.is_in_place, &memory.recv) {
+            let is_part = self.collective() == Collective::Allgather;
+            send = both.part(if is_part { self.plan.bytes.0 * me } else { 0 });
+        }
+        let Buffer::Contiguous(scratch) = memory.scratch.buffer() else {
+            unreachable!("scratch memory has no holes");
+        };
+        Buffers { send, recv: buffer(&memory.recv), scratch, ..Buffers::empty(memory.is_in_place) }
+    }
+
+    fn run(&self, rank: &Rank, waiting: &'static Waiting, buffers: Buffers<'static>) -> Result<(), Fault> {
+        let (row, collective, plan) = (&REGISTRY[self.row], self.collective(), &self.plan);
+        let Some(polls) = self.styles[rank.me.index()].boxed else {
+            // SAFETY: the buffers outlive the call; a rank is in one call at a time.
+            let call = unsafe { Call::enter(&rank.context, waiting, collective, self.row, plan, buffers) };
+            return (row.run)(&call, plan);
+        };
+        let context = Arc::clone(&rank.context);
+        // SAFETY: as above.
+        let call = Arc::new(unsafe { Call::enter_owned(context, waiting, collective, self.row, plan, buffers) });
+        let mut running = (row.start)(Arc::clone(&call), *plan);
+        let mut task = TaskContext::from_waker(Waker::noop());
+        for _ in 0..polls {
+            if running.as_mut().poll(&mut task) == Poll::Ready(()) {
+                return call.drive(ready(()));
+            }
+        }
+        call.drive(running)
+    }
+}

@@ -1,0 +1,152 @@
+//! Right results: every algorithm, all roots, lengths around every border, in place and not, by both entries, call after call
+//! without any other synchronisation.
+
+use crate::case::Case;
+use crate::world::{SLEEPING, SPINNING, World};
+use huddle::coll::REGISTRY;
+use huddle::fabric::checked::Random;
+use huddle::fabric::shm::Waiting;
+use huddle::types::{CommRank, Epoch};
+use std::time::Duration;
+
+/// Packed lengths around the borders: an element, the payload of a flag, a cell, several.
+fn lengths(cell: usize) -> Vec<usize> {
+    let mut lengths = vec![1, 7, 47, 48];
+    lengths.extend(49..=64);
+    lengths.extend([cell - 1, cell, cell + 1, 2 * cell, 3 * cell + 5]);
+    lengths
+}
+
+/// Calls in random order: all algorithms with all roots and all lengths, of which one in `thin` is kept.
+fn program(world: &World, thin: usize, seed: u64) -> Vec<Case> {
+    let random = &mut Random::new(seed);
+    let mut shapes = Vec::new();
+    for (row, algorithm) in REGISTRY.iter().enumerate() {
+        use huddle::types::Collective::{Barrier, Bcast, Reduce, Scatter};
+        let roots = if matches!(algorithm.collective, Bcast | Reduce | Scatter) { world.size() } else { 2 };
+        let lengths = if algorithm.collective == Barrier { vec![0; 4] } else { lengths(world.cell) };
+        for length in lengths {
+            shapes.extend((0..roots as u32).map(|root| (row, CommRank(root), length)));
+        }
+    }
+    let mut calls = Vec::new();
+    let mut epoch = 0;
+    while !shapes.is_empty() {
+        let (row, root, length) = shapes.swap_remove(random.below(shapes.len()));
+        if random.one_in(thin) {
+            // Now and then a call that huddle left to the native library.
+            epoch += if random.one_in(20) { 2 } else { 1 };
+            calls.push(Case::new(world, row, (Epoch(epoch), root, length), random));
+        }
+    }
+    calls
+}
+
+/// Runs a program on every rank; now and then a rank is late.
+fn run(world: &World, waiting: &'static Waiting, thin: usize, seed: u64) -> usize {
+    let calls = program(world, thin, seed);
+    world.run(|rank| {
+        let mut random = Random::new(seed ^ u64::from(rank.me.0) << 32);
+        for case in &calls {
+            if random.one_in(40) {
+                std::thread::sleep(Duration::from_micros(random.below(200) as u64));
+            }
+            let outcome = case.call(&rank, waiting);
+            assert_eq!(outcome, Ok(()), "{case:?}");
+        }
+    });
+    calls.len()
+}
+
+/// Hierarchies: none, two packages, two packages of two caches each in a round-robin binding.
+fn hierarchies(size: usize) -> [Vec<Vec<u32>>; 3] {
+    let ranks = || 0..size as u32;
+    [
+        vec![Vec::new(); size],
+        ranks().map(|rank| vec![rank * 2 / size as u32]).collect(),
+        ranks().map(|rank| vec![rank % 2, rank / 2 % 2]).collect(),
+    ]
+}
+
+/// Rings of 2 and 8, small and usual cells, on every hierarchy in turn.
+fn machines(size: usize) -> Vec<World> {
+    let hierarchies = hierarchies(size);
+    let shapes = [(2, 64), (8, 64), (2, 8192), (8, 8192), (2, 192), (8, 320)];
+    let machine = |(index, (slots, cell)): (usize, (usize, usize))| {
+        World { paths: hierarchies[index % 3].clone(), ..World::single(size, slots, cell) }
+    };
+    shapes.into_iter().enumerate().map(machine).collect()
+}
+
+fn all_machines(size: usize, waiting: &'static Waiting, thin: usize) {
+    let machines = machines(size);
+    let calls: usize = machines.iter().zip(1..).map(|(world, seed)| run(world, waiting, thin, seed)).sum();
+    println!("{size} ranks, {} machines, {calls} calls", machines.len());
+}
+
+#[test]
+fn one_rank() {
+    all_machines(1, &SPINNING, 1);
+}
+
+#[test]
+fn two_ranks() {
+    all_machines(2, &SPINNING, 1);
+}
+
+#[test]
+fn two_ranks_that_sleep() {
+    all_machines(2, &SLEEPING, 1);
+}
+
+#[test]
+fn three_ranks() {
+    all_machines(3, &SPINNING, 1);
+}
+
+#[test]
+fn three_ranks_that_sleep() {
+    all_machines(3, &SLEEPING, 1);
+}
+
+#[test]
+fn four_ranks() {
+    all_machines(4, &SPINNING, 1);
+}
+
+#[test]
+fn four_ranks_that_sleep() {
+    all_machines(4, &SLEEPING, 1);
+}
+
+#[test]
+fn seven_ranks() {
+    all_machines(7, &SPINNING, 1);
+}
+
+#[test]
+fn seven_ranks_that_sleep() {
+    all_machines(7, &SLEEPING, 1);
+}
+
+/// Blocks of ranks, uneven ones, round-robin, nodes of one rank, and no order at all.
+const NODES: &[&[u32]] = &[
+    &[0, 0, 1, 1],
+    &[0, 0, 0, 1],
+    &[0, 1, 1, 1, 2],
+    &[0, 1, 0, 1, 0],
+    &[0, 1, 2, 0, 1, 2, 0],
+    &[5, 3, 3, 5, 5, 4],
+];
+
+#[test]
+fn several_nodes() {
+    for (seed, (labels, slots)) in (100..).zip(NODES.iter().zip([2, 8, 2, 2, 8, 2])) {
+        let paths = (0..labels.len() as u32).map(|rank| vec![rank % 2]).collect();
+        let world = World { labels: labels.to_vec(), paths, slots, cell: if slots == 2 { 64 } else { 8192 } };
+        for waiting in [&SPINNING, &SLEEPING] {
+            let calls = run(&world, waiting, 2, seed);
+            println!("nodes {labels:?}: {calls} calls");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Buffers as a program has them: with or without holes, and with bytes around them that nobody may touch.
+
+use huddle::fabric::shm::Buffer;
+use huddle::kernel::PackedBuffer;
+
+const GUARD: usize = 64;
+const UNTOUCHED: u8 = 0xA5;
+/// Bytes of data and of hole in turn.
+const BLOCK: usize = 5;
+const HOLE: usize = 3;
+
+/// A buffer.
+pub struct Area {
+    memory: Vec<u8>,
+    length: usize,
+    holes: Option<WithHoles>,
+}
+
+/// Its packed view, where it has holes.
+struct WithHoles {
+    base: *mut u8,
+    length: usize,
+}
+
+// SAFETY: a pointer into memory of the area that owns it, which one rank uses at a time.
+unsafe impl Sync for WithHoles {}
+// SAFETY: as above.
+unsafe impl Send for WithHoles {}
+
+fn place(packed: usize) -> usize {
+    packed / BLOCK * (BLOCK + HOLE) + packed % BLOCK
+}
+
+impl Area {
+    /// A buffer that holds `contents`.
+    pub fn new(contents: &[u8], has_holes: bool) -> Self {
+        let length = contents.len();
+        let extent = if has_holes { place(length) } else { length };
+        let mut memory = vec![UNTOUCHED; extent + 2 * GUARD];
+        let holes = has_holes.then(|| WithHoles { base: memory[GUARD..].as_mut_ptr(), length });
+        for (index, byte) in contents.iter().enumerate() {
+            memory[GUARD + if has_holes { place(index) } else { index }] = *byte;
+        }
+        Self { memory, length, holes }
+    }
+
+    /// As the fabric takes it.
+    pub fn buffer(&self) -> Buffer<'_> {
+        match &self.holes {
+            Some(holes) => Buffer::Packed(holes),
+            None => self.part(0),
+        }
+    }
+
+    /// From `offset` on; without holes.
+    pub fn part(&self, offset: usize) -> Buffer<'_> {
+        assert!(self.holes.is_none() && offset <= self.length);
+        Buffer::Contiguous(self.memory[GUARD + offset..].as_ptr().cast_mut())
+    }
+
+    /// What it holds now.
+    ///
+    /// # Panics
+    /// If anything around it, or in its holes, has changed.
+    pub fn contents(&self) -> Vec<u8> {
+        let place = |index| GUARD + if self.holes.is_some() { place(index) } else { index };
+        let mut rest = self.memory.clone();
+        let contents = (0..self.length).map(|index| std::mem::replace(&mut rest[place(index)], UNTOUCHED)).collect();
+        assert!(rest.iter().all(|byte| *byte == UNTOUCHED), "written outside of a buffer");
+        contents
+    }
+}
+
+impl PackedBuffer for WithHoles {
+    unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
+        assert!(offset + n <= self.length);
+        for index in 0..n {
+            // SAFETY: within the buffer, as checked; `to` is the caller's promise.
+            unsafe { to.add(index).write(self.base.add(place(offset + index)).read()) };
+        }
+    }
+
+    unsafe fn write(&self, offset: usize, from: *const u8, n: usize) {
+        assert!(offset + n <= self.length);
+        for index in 0..n {
+            // SAFETY: as in `read`.
+            unsafe { self.base.add(place(offset + index)).write(from.add(index).read()) };
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Ranks as threads, on one node or several.
+
+use crate::bridge::Switch;
+use huddle::fabric::shm::{Context, Geometry, Segment, Stall, Waiting};
+use huddle::topo::{Layout, Levels};
+use huddle::types::{Bytes, CommRank, NodeIndex};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A wait that long is a hang: the rank panics.
+const HANG: Option<Duration> = Some(Duration::from_secs(20));
+
+/// Ranks with cores of their own, as they believe.
+pub static SPINNING: Waiting =
+    Waiting { is_oversubscribed: false, stall: HANG, progress: std::thread::yield_now, report: hang };
+/// Ranks that share cores and sleep.
+pub static SLEEPING: Waiting = Waiting { is_oversubscribed: true, stall: HANG, progress: || {}, report: hang };
+
+fn hang(stall: &Stall) {
+    panic!("hangs: {stall:?}");
+}
+
+/// A machine.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// By rank: a label of its node.
+    pub labels: Vec<u32>,
+    /// By rank: its path through the hierarchy of its node.
+    pub paths: Vec<Vec<u32>>,
+    pub slots: usize,
+    pub cell: usize,
+}
+
+/// A rank of it.
+pub struct Rank {
+    pub me: CommRank,
+    pub context: Arc<Context>,
+    /// On leaders.
+    pub switch: Option<Arc<Switch>>,
+}
+
+impl World {
+    /// `size` ranks on one node without hierarchy.
+    pub fn single(size: usize, slots: usize, cell: usize) -> Self {
+        Self { labels: vec![0; size], paths: vec![Vec::new(); size], slots, cell }
+    }
+
+    pub fn size(&self) -> usize {
+        self.labels.len()
+    }
+
+    pub fn layout(&self, me: CommRank) -> Layout {
+        Layout::new(&self.labels, me)
+    }
+
+    /// By rank: its hierarchy.
+    pub fn levels(&self, me: CommRank) -> Levels {
+        let layout = self.layout(me);
+        let members = layout.members(layout.my_node());
+        let paths: Vec<_> = members.iter().map(|rank| self.paths[rank.index()].clone()).collect();
+        Levels::from_paths(&paths, layout.place(me).1)
+    }
+
+    /// By rank: its context, all new.
+    pub fn contexts(&self) -> Vec<Arc<Context>> {
+        let layout = self.layout(CommRank(0));
+        let geometry =
+            |ranks| Geometry { ranks, slots: self.slots, cell: Bytes(self.cell) };
+        let nodes = (0..layout.nodes() as u32).map(NodeIndex);
+        let files: Vec<_> = nodes
+            .map(|node| Segment::create(geometry(layout.members(node).len()).length()).expect("memory").1)
+            .collect();
+        let ranks = (0..self.size() as u32).map(CommRank);
+        let contexts = ranks.map(|me| {
+            let (node, rank) = layout.place(me);
+            let geometry = geometry(layout.members(node).len());
+            let file = files[node.index()].as_raw_fd();
+            let segment = Segment::open(std::process::id(), file, geometry.length()).expect("a mapping");
+            Arc::new(Context::new(segment, geometry, rank, self.layout(me), self.levels(me)))
+        });
+        contexts.collect()
+    }
+
+    /// Runs `body` as every rank, each on a thread of its own, and returns what they return.
+    pub fn run<R: Send>(&self, body: impl Fn(Rank) -> R + Sync) -> Vec<R> {
+        let switch = Arc::new(Switch::new(&self.layout(CommRank(0))));
+        let body = &body;
+        std::thread::scope(|scope| {
+            let start = |(me, context): (usize, Arc<Context>)| {
+                let is_leader = context.rank() == huddle::types::NodeRank::LEADER;
+                let switch = (is_leader && context.layout().nodes() > 1).then(|| Arc::clone(&switch));
+                scope.spawn(move || body(Rank { me: CommRank(me as u32), context, switch }))
+            };
+            let threads: Vec<_> = self.contexts().into_iter().enumerate().map(start).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a rank panicked")).collect()
+        })
+    }
+}
