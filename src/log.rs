@@ -5,7 +5,7 @@
 //! written to a pipe as one piece: lines of different ranks do not mix.
 
 use std::fmt::{self, Write};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The longest line, with its end: `PIPE_BUF`.
 const LINE_BYTES: usize = 4096;
@@ -54,6 +54,26 @@ pub fn error(text: fmt::Arguments<'_>) {
 /// Writes a warning.
 pub fn warning(text: fmt::Arguments<'_>) {
     line(Level::Warning, text);
+}
+
+/// Warnings that a process gives once, however often their cause comes back.
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+pub enum Once {
+    /// Shared memory could not be had.
+    NoMemory,
+    /// A peer's shared memory could not be mapped.
+    CannotMap,
+    /// A communicator stays native.
+    Declined,
+}
+
+/// Writes a warning, unless this process has given it before.
+pub fn once(which: Once, text: fmt::Arguments<'_>) {
+    static GIVEN: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+    if !GIVEN[which as usize].swap(true, Ordering::Relaxed) {
+        warning(text);
+    }
 }
 
 /// Writes what the user asked to see.

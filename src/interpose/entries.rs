@@ -19,6 +19,8 @@ unsafe impl Sync for Address {}
 pub static TABLE: &[(&CStr, Address)] = &[
     (c"MPI_Init", Address(init as *const c_void)),
     (c"MPI_Init_thread", Address(init_thread as *const c_void)),
+    (c"MPI_Comm_free", Address(comm_free as *const c_void)),
+    (c"MPI_Comm_disconnect", Address(comm_disconnect as *const c_void)),
     (c"MPI_Allgather", Address(allgather as *const c_void)),
     (c"MPI_Allgather_c", Address(allgather_c as *const c_void)),
     (c"MPI_Allreduce", Address(allreduce as *const c_void)),
@@ -55,6 +57,16 @@ unsafe extern "C-unwind" fn init_thread(
     // SAFETY: MPI has just returned from its initialisation with this code.
     unsafe { serve::initialised(code) };
     code
+}
+
+unsafe extern "C-unwind" fn comm_free(comm: *mut MPI_Comm) -> c_int {
+    // SAFETY: the program's arguments, under MPI's contract.
+    unsafe { serve::freeing(comm, |comm| native().comm_free(comm)) }
+}
+
+unsafe extern "C-unwind" fn comm_disconnect(comm: *mut MPI_Comm) -> c_int {
+    // SAFETY: the program's arguments, under MPI's contract.
+    unsafe { serve::freeing(comm, |comm| native().comm_disconnect(comm)) }
 }
 
 /// Two entries, with `int` and with `MPI_Count`, that differ in nothing else.

@@ -157,12 +157,12 @@ fn is_root(site: &Site<'_>, root: c_int) -> Result<bool, Refused> {
     if root < 0 || root as usize >= site.shared.agreed.ranks {
         return Err(Refused::ByLibrary);
     }
-    let context = &site.shared.context;
+    let context = site.shared.context();
     Ok(context.comm_rank(context.rank()).0 as c_int == root)
 }
 
 fn my_index(site: &Site<'_>) -> usize {
-    site.shared.context.comm_rank(site.shared.context.rank()).index()
+    site.shared.context().comm_rank(site.shared.context().rank()).index()
 }
 
 /// # Safety
@@ -182,8 +182,9 @@ pub unsafe fn allreduce(
     }
     let is_aliased = sendbuf == recvbuf.cast_const() && count > 0 && !recvbuf.is_null();
     if is_aliased {
-        // Not in place, and yet the same memory: some libraries reject it. In place it means the same.
-        let count = count.min(1) as c_int;
+        // Not in place, and yet the same memory: some libraries reject it, Open MPI not for one element. In place it means
+        // the same.
+        let count = count.min(2) as c_int;
         // SAFETY: on one process the result is the operand itself.
         let code = unsafe { native().allreduce(sendbuf, recvbuf, count, datatype, op, site.job.self_comm) };
         if code != constants().success {
@@ -216,7 +217,7 @@ pub unsafe fn reduce(
     if is_root && sendbuf == recvbuf.cast_const() && count > 0 && !recvbuf.is_null() {
         // SAFETY: as in `allreduce`.
         let code =
-            unsafe { native().reduce(sendbuf, recvbuf, count.min(1) as c_int, datatype, op, 0, site.job.self_comm) };
+            unsafe { native().reduce(sendbuf, recvbuf, count.min(2) as c_int, datatype, op, 0, site.job.self_comm) };
         if code != constants().success {
             return Err(Refused::ByLibrary);
         }

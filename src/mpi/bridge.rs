@@ -9,9 +9,10 @@ use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::topo::Layout;
 use crate::types::{Bytes, NodeIndex};
-use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Group, MPI_Op};
+use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Group, MPI_Op, MPI_Request};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The communicator of the leaders: its rank is the node's index.
 pub struct BridgeComm(MPI_Comm);
@@ -67,24 +68,68 @@ pub struct NativeOp {
 /// The bridge of one call.
 pub struct NativeBridge<'a> {
     /// The leaders.
-    pub comm: &'a BridgeComm,
+    comm: &'a BridgeComm,
     /// The communicator's nodes.
-    pub layout: &'a Layout,
+    layout: &'a Layout,
     /// Packed bytes of an element of a reduction.
-    pub granule: Bytes,
+    granule: Bytes,
     /// The reduction as the native library knows it; without it operands are gathered and combined in node order.
-    pub native_op: Option<NativeOp>,
+    native_op: Option<NativeOp>,
     /// The reduction on packed operands.
-    pub combine: Option<&'a dyn Combine>,
+    combine: Option<&'a dyn Combine>,
+    pending: Mutex<Pending>,
 }
 
-// SAFETY: handles, and references to Sync data.
+/// The step that is under way.
+struct Pending {
+    request: MPI_Request,
+    /// What the step needs until it ends: counts and displacements, and a temporary result.
+    counts: Vec<c_int>,
+    starts: Vec<c_int>,
+    temporary: Vec<u64>,
+    after: After,
+}
+
+/// What is left to do when the native collective has ended.
+#[derive(Clone, Copy)]
+enum After {
+    Nothing,
+    /// The result goes from the temporary to `to`.
+    Copy {
+        to: *mut u8,
+        n: usize,
+    },
+    /// The operands of all nodes, `n` bytes each, are in the temporary.
+    Combine {
+        at: *mut u8,
+        n: usize,
+    },
+}
+
+// SAFETY: handles and the call's own buffers; the call is driven by one thread at a time.
+unsafe impl Send for Pending {}
+// SAFETY: as above, and references to Sync data.
 unsafe impl Sync for NativeBridge<'_> {}
 
-/// Longest message of one native call: counts are ints.
-const MOST: usize = 1 << 30;
+impl<'a> NativeBridge<'a> {
+    /// For one call. `combine` is the same reduction as `native_op`, where the latter exists.
+    pub fn new(
+        comm: &'a BridgeComm,
+        layout: &'a Layout,
+        granule: Bytes,
+        native_op: Option<NativeOp>,
+        combine: Option<&'a dyn Combine>,
+    ) -> Self {
+        let (counts, starts, temporary) = (Vec::new(), Vec::new(), Vec::new());
+        let request = constants().request_null;
+        let pending = Mutex::new(Pending { request, counts, starts, temporary, after: After::Nothing });
+        Self { comm, layout, granule, native_op, combine, pending }
+    }
 
-impl NativeBridge<'_> {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn check(&self, code: c_int) {
         if code != constants().success {
             crate::log::error(format_args!("the step between nodes failed in the MPI library (code {code})"));
@@ -99,9 +144,10 @@ impl NativeBridge<'_> {
             // SAFETY: the caller's promise.
             return unsafe { self.gather_and_combine(at, n) };
         };
-        let count = (n / self.granule.0) as c_int;
+        let (count, in_place) = ((n / self.granule.0) as c_int, constants().in_place);
+        let request = &mut self.pending().request;
         // SAFETY: `count` elements in place.
-        self.check(unsafe { native().allreduce(constants().in_place, at.cast(), count, datatype, op, self.comm.0) });
+        self.check(unsafe { native().iallreduce(in_place, at.cast(), count, datatype, op, self.comm.0, request) });
     }
 
     /// # Safety
@@ -112,38 +158,33 @@ impl NativeBridge<'_> {
             return unsafe { self.gather_and_combine(at, n) };
         };
         let count = (n / self.granule.0) as c_int;
-        let mut result = vec![0_u64; if self.layout.my_node() == root { n.div_ceil(8) } else { 0 }];
-        let to: *mut c_void = result.as_mut_ptr().cast();
-        // SAFETY: `count` elements at `at` and, on the root, at `to`. MPICH 4.0.2 crashes with MPI_IN_PLACE here.
-        unsafe {
-            self.check(native().reduce(at.cast(), to, count, datatype, op, root.0 as c_int, self.comm.0));
-            if self.layout.my_node() == root {
-                to.cast::<u8>().copy_to_nonoverlapping(at, n);
-            }
+        let mut pending = self.pending();
+        let pending = &mut *pending;
+        if self.layout.my_node() == root {
+            // MPICH 4.0.2 crashes with MPI_IN_PLACE here.
+            pending.temporary = vec![0; n.div_ceil(8)];
+            pending.after = After::Copy { to: at, n };
         }
+        let (to, request): (*mut c_void, _) = (pending.temporary.as_mut_ptr().cast(), &mut pending.request);
+        let root = root.0 as c_int;
+        // SAFETY: `count` elements at `at` and, on the root, at `to`.
+        self.check(unsafe { native().ireduce(at.cast(), to, count, datatype, op, root, self.comm.0, request) });
     }
 
-    /// All operands to everyone, combined in node order: for operations that the native library can't apply to packed data,
-    /// and for those whose order matters.
+    /// All operands to everyone, to be combined in node order: for operations that the native library can't apply to packed
+    /// data, and for those whose order matters.
     ///
     /// # Safety
     /// As for `allreduce`.
     unsafe fn gather_and_combine(&self, at: *mut u8, n: usize) {
-        let c = constants();
-        let nodes = self.layout.nodes();
-        let mut all = vec![0_u64; (n * nodes).div_ceil(8)];
-        let all: *mut u8 = all.as_mut_ptr().cast();
-        let length = n as c_int;
-        // SAFETY: `nodes` blocks of `n` bytes, none of which overlaps `at`.
-        unsafe {
-            self.check(native().allgather(at.cast(), length, c.byte, all.cast(), length, c.byte, self.comm.0));
-            at.copy_from_nonoverlapping(all, n);
-            if let Some(combine) = self.combine {
-                for node in 1..nodes {
-                    combine.combine(at, at, all.add(node * n), n);
-                }
-            }
-        }
+        let (byte, length) = (constants().byte, n as c_int);
+        let mut pending = self.pending();
+        let pending = &mut *pending;
+        pending.temporary = vec![0; (n * self.layout.nodes()).div_ceil(8)];
+        pending.after = After::Combine { at, n };
+        let (all, request) = (pending.temporary.as_mut_ptr().cast(), &mut pending.request);
+        // SAFETY: a block of `n` bytes for each node, none of which overlaps `at`.
+        self.check(unsafe { native().iallgather(at.cast(), length, byte, all, length, byte, self.comm.0, request) });
     }
 
     /// Bytes and start of each node's part of a node-ordered buffer.
@@ -158,11 +199,15 @@ impl NativeBridge<'_> {
     /// `at` is valid for `block` bytes per rank of the communicator.
     unsafe fn allgather(&self, at: *mut u8, block: Bytes) {
         let c = constants();
-        let (counts, starts) = self.parts(block);
-        // SAFETY: the caller's promise.
+        let mut pending = self.pending();
+        let pending = &mut *pending;
+        (pending.counts, pending.starts) = self.parts(block);
+        let (counts, starts) = (pending.counts.as_ptr(), pending.starts.as_ptr());
+        let request = &mut pending.request;
+        // SAFETY: the caller's promise; counts and displacements live as long as the step.
         self.check(unsafe {
-            let (at, counts, starts) = (at.cast(), counts.as_ptr(), starts.as_ptr());
-            native().allgatherv(c.in_place, 0, c.byte, at, counts, starts, c.byte, self.comm.0)
+            let at = at.cast();
+            native().iallgatherv(c.in_place, 0, c.byte, at, counts, starts, c.byte, self.comm.0, request)
         });
     }
 
@@ -170,32 +215,60 @@ impl NativeBridge<'_> {
     /// As for `allgather`.
     unsafe fn scatter(&self, at: *mut u8, block: Bytes, root: NodeIndex) {
         let c = constants();
-        let (counts, starts) = self.parts(block);
+        let mut pending = self.pending();
+        let pending = &mut *pending;
+        (pending.counts, pending.starts) = self.parts(block);
         let me = self.layout.my_node();
-        let own = if me == root { c.in_place } else { at.wrapping_add(starts[me.index()] as usize).cast() };
+        let (n, start) = (pending.counts[me.index()], pending.starts[me.index()] as usize);
+        let own = if me == root { c.in_place } else { at.wrapping_add(start).cast() };
+        let (counts, starts) = (pending.counts.as_ptr(), pending.starts.as_ptr());
+        let request = &mut pending.request;
         // SAFETY: the caller's promise; in place at the root, whose part is where it belongs.
         self.check(unsafe {
-            let (from, counts, starts) = (at.cast_const().cast(), counts.as_ptr(), starts.as_ptr());
-            let n = *counts.add(me.index());
-            native().scatterv(from, counts, starts, c.byte, own, n, c.byte, root.0 as c_int, self.comm.0)
+            let (from, root) = (at.cast_const().cast(), root.0 as c_int);
+            native().iscatterv(from, counts, starts, c.byte, own, n, c.byte, root, self.comm.0, request)
         });
+    }
+
+    /// # Safety
+    /// The spans of the step that has ended are still valid.
+    unsafe fn complete(&self, pending: &Pending) {
+        let all: *const u8 = pending.temporary.as_ptr().cast();
+        match pending.after {
+            After::Nothing => {}
+            // SAFETY: the caller's promise; the temporary has `n` bytes.
+            After::Copy { to, n } => unsafe { to.copy_from_nonoverlapping(all, n) },
+            // SAFETY: as above, `n` bytes for each node.
+            After::Combine { at, n } => unsafe {
+                at.copy_from_nonoverlapping(all, n);
+                if let Some(combine) = self.combine {
+                    for node in 1..self.layout.nodes() {
+                        combine.combine(at, at, all.add(node * n), n);
+                    }
+                }
+            },
+        }
     }
 }
 
 impl Bridge for NativeBridge<'_> {
-    /// Blocking calls: the leaders' peers on the node wait for them in any case, and a blocking call is the library's
-    /// fastest. The pieces of a message are short ([`crate::coll::phase::bridge_piece`]).
+    /// Nonblocking calls: the driver tests them, keeps other traffic moving and reports stalls. The pieces of a message are
+    /// short ([`crate::coll::phase::bridge_piece`]).
     unsafe fn start(&self, step: BridgeStep, at: *mut u8) {
+        self.pending().after = After::Nothing;
         // SAFETY: the caller's promise, for all arms.
         unsafe {
             match step {
-                BridgeStep::Barrier => self.check(native().barrier(self.comm.0)),
+                BridgeStep::Barrier => {
+                    let request = &mut self.pending().request;
+                    self.check(native().ibarrier(self.comm.0, request));
+                }
                 BridgeStep::Allreduce { n, .. } => self.allreduce(at, n.0),
                 BridgeStep::Reduce { n, root, .. } => self.reduce(at, n.0, root),
                 BridgeStep::Bcast { n, root, .. } => {
-                    debug_assert!(n.0 <= MOST);
-                    let byte = constants().byte;
-                    self.check(native().bcast(at.cast(), n.0 as c_int, byte, root.0 as c_int, self.comm.0));
+                    let (byte, root) = (constants().byte, root.0 as c_int);
+                    let request = &mut self.pending().request;
+                    self.check(native().ibcast(at.cast(), n.0 as c_int, byte, root, self.comm.0, request));
                 }
                 BridgeStep::Allgather { block, .. } => self.allgather(at, block),
                 BridgeStep::Scatter { block, root, .. } => self.scatter(at, block, root),
@@ -204,6 +277,15 @@ impl Bridge for NativeBridge<'_> {
     }
 
     fn is_done(&self) -> bool {
-        true
+        let mut pending = self.pending();
+        let mut done = 0;
+        // SAFETY: the request of the step that was started, or the null request after it has ended.
+        self.check(unsafe { native().test(&mut pending.request, &mut done, constants().status_ignore) });
+        if done != 0 {
+            // SAFETY: the caller of `start` keeps the spans until this says that it is done.
+            unsafe { self.complete(&pending) };
+            pending.after = After::Nothing;
+        }
+        done != 0
     }
 }

@@ -5,9 +5,11 @@
 
 use super::bridge::BridgeComm;
 use super::communicator::{Shared, Standing};
+use super::init::has_device_library;
 use super::job::Job;
+use super::pool::{self, Pooled};
 use crate::fabric::shm::{Context, Geometry, Segment};
-use crate::log;
+use crate::log::{self, Once};
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::topo::{Layout, Levels};
@@ -27,16 +29,34 @@ pub(super) fn build(job: &Job, comm: MPI_Comm) -> Standing {
 /// A leader's new segment, and the descriptor through which its members open it.
 type Own = (Segment, OwnedFd);
 
-/// What a leader tells the members of its node, and everyone else whether it can go on.
-#[derive(Clone, Copy, Default)]
+/// What a rank tells all others.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 struct Offer {
+    /// Where the leader's new segment can be opened: a process and its descriptor.
     process: u64,
     descriptor: u64,
-    /// Stands in the segment's header; zero where there is no segment.
+    /// Stands in the new segment's header; zero where there is none.
     nonce: u64,
     /// For the communicator between nodes; the lowest leader's counts. Zero where it can't have one more.
     bridge: u64,
+    /// Segments of earlier communicators of the same members that this rank still has mapped; a leader's are idle.
+    pooled: [u64; pool::OFFERED],
+    /// Whether buffers of this rank may be in the memory of a device.
+    has_devices: u64,
+}
+
+/// Which segment a node uses, as all ranks read it from the offers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The leader's new one.
+    New(Offer),
+    /// One that all members have.
+    Pooled(u64),
+    /// None of those that the leader has is common: it makes a new one and offers again.
+    Again,
+    /// The leader could not make one.
+    Nothing,
 }
 
 /// A communicator that is about to get shared memory, as one of its ranks sees it.
@@ -86,9 +106,23 @@ impl<'a> Builder<'a> {
     }
 
     fn share(self) -> Result<Box<Shared>, Reason> {
-        // 1. Leaders reserve memory and tell everyone.
-        let (own, offer) = if self.is_leader() { self.make_offer() } else { (None, Offer::default()) };
-        let offers = self.exchange(offer);
+        // 1. Ranks say what they have; leaders reserve memory where that is nothing.
+        let pooled = pool::nonces(&self.members(), |context| !self.is_leader() || context.is_idle());
+        let mut offer = Offer { pooled, has_devices: u64::from(has_device_library()), ..Offer::default() };
+        let mut own = None;
+        if self.is_leader() {
+            offer.bridge = self.reserve_bridge();
+            if pooled[0] == 0 {
+                own = self.make_segment(&mut offer);
+            }
+        }
+        let mut offers = self.exchange(offer);
+        if self.nodes().any(|node| self.source(&offers, node) == Source::Again) {
+            if self.is_leader() && self.source(&offers, self.layout.my_node()) == Source::Again {
+                own = self.make_segment(&mut offer);
+            }
+            offers = self.exchange(offer);
+        }
         // 2. Members map it, leaders get their communicator; so far everyone comes to the same verdict.
         if let Some(reason) = self.obstacle(&offers) {
             if offer.bridge != 0 {
@@ -96,19 +130,61 @@ impl<'a> Builder<'a> {
             }
             return Err(self.decline(reason));
         }
-        let (segment, file) = match own {
-            Some((segment, file)) => (Some(segment), Some(file)),
-            None => (self.map(self.offer_of(&offers, self.layout.my_node())), None),
-        };
+        let (context, nonce, file) = self.context(self.source(&offers, self.layout.my_node()), own);
         let needs_bridge = self.is_leader() && self.spans_nodes();
         let bridge = if needs_bridge { self.create_bridge(&offers) } else { None };
         // 3. They vote.
-        let all_ready = self.vote(segment.is_some() && bridge.is_some() == needs_bridge);
+        let all_ready = self.vote(context.is_some() && bridge.is_some() == needs_bridge);
         drop(file);
-        match segment {
-            Some(segment) if all_ready => Ok(self.finish(segment, bridge)),
+        match context {
+            Some(context) if all_ready => Ok(self.finish(context, nonce, bridge)),
             _ => Err(self.decline(Reason::NoSharedMemory)),
         }
+    }
+
+    /// World ranks of this node's members.
+    fn members(&self) -> Box<[c_int]> {
+        let members = self.layout.members(self.layout.my_node());
+        members.iter().map(|rank| self.world_ranks[rank.index()]).collect()
+    }
+
+    /// Which segment `node` uses.
+    fn source(&self, offers: &[Offer], node: NodeIndex) -> Source {
+        let members = self.layout.members(node);
+        let leader = offers[members[0].index()];
+        if leader.nonce != 0 {
+            return Source::New(leader);
+        }
+        let is_common = |nonce: u64| members.iter().all(|rank| offers[rank.index()].pooled.contains(&nonce));
+        match leader.pooled.into_iter().filter(|nonce| *nonce != 0).find(|nonce| is_common(*nonce)) {
+            Some(nonce) => Source::Pooled(nonce),
+            None if leader.pooled[0] != 0 => Source::Again,
+            None => Source::Nothing,
+        }
+    }
+
+    /// This rank's context on its node's segment, the segment's nonce, and what must stay open until the vote.
+    fn context(&self, source: Source, own: Option<Own>) -> (Option<Context>, u64, Option<OwnedFd>) {
+        let new = |segment| Context::new(segment, self.geometry, self.node_rank, self.layout.clone(), self.levels());
+        match (source, own) {
+            (Source::New(offer), Some((segment, file))) => (Some(new(segment)), offer.nonce, Some(file)),
+            (Source::New(offer), None) => (self.map(offer).map(new), offer.nonce, None),
+            (Source::Pooled(nonce), _) => {
+                let context = pool::take(nonce).map(|context| context.renew(self.layout.clone()));
+                if let (true, Some(context)) = (self.is_leader(), &context) {
+                    // All members are in this call, and it was idle when they all had it: nobody enters it before the vote.
+                    context.clear();
+                }
+                (context, nonce, None)
+            }
+            (Source::Again | Source::Nothing, _) => (None, 0, None),
+        }
+    }
+
+    fn levels(&self) -> Levels {
+        let path = |rank: &c_int| self.job.paths[*rank as usize].clone();
+        let paths: Vec<Vec<u32>> = self.members().iter().map(path).collect();
+        Levels::from_paths(&paths, self.node_rank)
     }
 
     fn is_leader(&self) -> bool {
@@ -127,15 +203,22 @@ impl<'a> Builder<'a> {
         offers[self.layout.members(node)[0].index()]
     }
 
-    fn make_offer(&self) -> (Option<Own>, Offer) {
-        let mut offer = Offer::default();
-        if self.spans_nodes() {
-            if self.job.bridges.fetch_add(1, Ordering::Relaxed) < self.job.config.bridges {
-                offer.bridge = 1 + u64::from(self.job.sequence.fetch_add(1, Ordering::Relaxed));
-            } else {
-                self.job.bridges.fetch_sub(1, Ordering::Relaxed);
-            }
+    /// Takes one of the communicators between nodes that this process may have, and numbers it; zero where there is none
+    /// left or no need.
+    fn reserve_bridge(&self) -> u64 {
+        if !self.spans_nodes() {
+            return 0;
         }
+        if self.job.bridges.fetch_add(1, Ordering::Relaxed) < self.job.config.bridges {
+            1 + u64::from(self.job.sequence.fetch_add(1, Ordering::Relaxed))
+        } else {
+            self.job.bridges.fetch_sub(1, Ordering::Relaxed);
+            0
+        }
+    }
+
+    /// A new segment, and in the offer how to open it.
+    fn make_segment(&self, offer: &mut Offer) -> Option<Own> {
         let length = self.geometry.length();
         match Segment::create(length) {
             Ok((segment, file)) => {
@@ -144,14 +227,14 @@ impl<'a> Builder<'a> {
                 offer.nonce = nonce(&segment);
                 // SAFETY: the header is the segment's first page, and nobody else has mapped it yet.
                 unsafe { segment.base().cast::<u64>().write(offer.nonce) };
-                (Some((segment, file)), offer)
+                Some((segment, file))
             }
             Err(error) => {
-                let rank = self.me.0;
-                log::warning(format_args!(
-                    "no shared memory for a communicator ({length} bytes, rank {rank} in it): {error}"
-                ));
-                (None, offer)
+                log::once(
+                    Once::NoMemory,
+                    format_args!("no shared memory for a communicator ({length} bytes): {error}; it stays native"),
+                );
+                None
             }
         }
     }
@@ -171,7 +254,10 @@ impl<'a> Builder<'a> {
 
     /// What the offers lack.
     fn obstacle(&self, offers: &[Offer]) -> Option<Reason> {
-        if !self.nodes().all(|node| self.offer_of(offers, node).nonce != 0) {
+        let lacks_memory = |node| matches!(self.source(offers, node), Source::Nothing | Source::Again);
+        if offers.iter().any(|offer| offer.has_devices != 0) {
+            Some(Reason::DevicePointer)
+        } else if self.nodes().any(lacks_memory) {
             Some(Reason::NoSharedMemory)
         } else if self.spans_nodes() && !self.nodes().all(|node| self.offer_of(offers, node).bridge != 0) {
             Some(Reason::TooManyBridges)
@@ -181,18 +267,17 @@ impl<'a> Builder<'a> {
     }
 
     fn map(&self, offer: Offer) -> Option<Segment> {
-        let rank = self.me.0;
         match Segment::open(offer.process as u32, offer.descriptor as i32, self.geometry.length()) {
             // SAFETY: the header is the first page; its leader wrote it before it told anyone.
             Ok(segment) if unsafe { segment.base().cast::<u64>().read() } == offer.nonce => Some(segment),
             Ok(_) => {
-                log::warning(format_args!(
-                    "rank {rank} of a communicator opened a segment that is not its leader's (another PID namespace?)"
-                ));
+                let text = "a segment is not its leader's (another PID namespace?); the communicator stays native";
+                log::once(Once::CannotMap, format_args!("{text}"));
                 None
             }
             Err(error) => {
-                log::warning(format_args!("rank {rank} of a communicator can't open its leader's segment: {error}"));
+                let text = "can't open the segment of a communicator's leader";
+                log::once(Once::CannotMap, format_args!("{text}: {error}; it stays native"));
                 None
             }
         }
@@ -215,15 +300,15 @@ impl<'a> Builder<'a> {
         code == c.success && all == 1
     }
 
-    /// One line for the communicator that everyone agreed to leave native.
+    /// One line for the first communicator that everyone agreed to leave native.
     fn decline(&self, reason: Reason) -> Reason {
         if self.me.0 == 0 {
-            log::warning(format_args!("a communicator stays native: {}", reason.meaning()));
+            log::once(Once::Declined, format_args!("a communicator stays native: {}", reason.meaning()));
         }
         reason
     }
 
-    fn finish(self, segment: Segment, bridge: Option<BridgeComm>) -> Box<Shared> {
+    fn finish(self, context: Context, nonce: u64, bridge: Option<BridgeComm>) -> Box<Shared> {
         let agreed = Agreed {
             ranks: self.layout.size(),
             nodes: self.layout.nodes(),
@@ -234,12 +319,7 @@ impl<'a> Builder<'a> {
             slots: self.geometry.slots,
             oversubscribed: self.job.waiting.is_oversubscribed,
         };
-        let members = self.layout.members(self.layout.my_node());
-        let path = |rank: &CommRank| self.job.paths[self.world_ranks[rank.index()] as usize].clone();
-        let paths: Vec<Vec<u32>> = members.iter().map(path).collect();
-        let levels = Levels::from_paths(&paths, self.node_rank);
-        let context = Context::new(segment, self.geometry, self.node_rank, self.layout, levels);
-        Box::new(Shared::new(context, agreed, bridge))
+        Box::new(Shared::new(Pooled { members: self.members(), nonce, context }, agreed, bridge))
     }
 }
 

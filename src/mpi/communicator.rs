@@ -4,6 +4,7 @@
 
 use super::bridge::BridgeComm;
 use super::job::{Job, job};
+use super::pool::{self, Pooled};
 use crate::fabric::shm::Context;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
@@ -14,6 +15,7 @@ use once_cell::sync::OnceCell;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The state of one communicator in this process.
 pub struct Communicator {
@@ -33,7 +35,7 @@ pub enum Standing {
 /// A communicator with shared memory.
 pub struct Shared {
     /// Its segment on this node.
-    pub context: Context,
+    pooled: Pooled,
     /// What the choice of algorithm may know of it.
     pub agreed: Agreed,
     /// The leaders' communicator, on leaders of communicators that span nodes.
@@ -58,8 +60,26 @@ pub enum Purpose {
 
 impl Shared {
     /// A communicator whose ranks have all mapped its segment.
-    pub(super) fn new(context: Context, agreed: Agreed, bridge: Option<BridgeComm>) -> Self {
-        Self { context, agreed, bridge, memory: Default::default() }
+    pub(super) fn new(pooled: Pooled, agreed: Agreed, bridge: Option<BridgeComm>) -> Self {
+        Self { pooled, agreed, bridge, memory: Default::default() }
+    }
+
+    /// Its shared memory.
+    #[inline]
+    pub fn context(&self) -> &Context {
+        &self.pooled.context
+    }
+
+    /// Gives long copies back after a call: a communicator keeps at most a mebibyte for each purpose.
+    pub fn trim(&self) {
+        const KEPT: usize = (1 << 20) / 8;
+        for memory in &self.memory {
+            // SAFETY: as in `memory`; the call that used it has ended.
+            let memory = unsafe { &mut *memory.get() };
+            if memory.len() > KEPT {
+                *memory = Vec::new();
+            }
+        }
     }
 
     /// At least `n` bytes, aligned for any element, that stay valid until the next call for the same purpose.
@@ -145,7 +165,7 @@ pub fn find(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
 
 #[cold]
 fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
-    if comm == constants().comm_null {
+    if comm == constants().comm_null || freeing().contains(&Freed(comm)) {
         return None;
     }
     let generation = GENERATION.load(Ordering::Relaxed);
@@ -204,8 +224,36 @@ pub unsafe extern "C" fn do_not_copy(
 pub unsafe extern "C" fn delete(_: MPI_Comm, _: c_int, value: *mut c_void, _: *mut c_void) -> c_int {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     // SAFETY: `look_up` or `keep_native` stored the box; MPI deletes an attribute once.
-    drop(unsafe { Box::from_raw(value.cast::<Communicator>()) });
+    let communicator = unsafe { Box::from_raw(value.cast::<Communicator>()) };
+    if let (Some(Standing::Shared(shared)), true) = (communicator.standing.into_inner(), may_free()) {
+        pool::keep(shared.pooled);
+    }
     constants().success
+}
+
+/// Communicators that this process is freeing.
+static FREEING: Mutex<Vec<Freed>> = Mutex::new(Vec::new());
+
+/// A handle in a list that several threads use.
+#[derive(PartialEq)]
+struct Freed(MPI_Comm);
+
+// SAFETY: a handle that any thread may pass to MPI.
+unsafe impl Send for Freed {}
+
+fn freeing() -> MutexGuard<'static, Vec<Freed>> {
+    FREEING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs `free`, the native function that frees `comm`, collectively. The program's attribute callbacks may run collectives on
+/// it meanwhile, before or after huddle's own attribute is gone, which may differ between ranks: they are all native.
+pub fn while_freeing<R>(comm: MPI_Comm, free: impl FnOnce() -> R) -> R {
+    freeing().push(Freed(comm));
+    // The state may be remembered outside its attribute.
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    let result = free();
+    freeing().retain(|freed| freed.0 != comm);
+    result
 }
 
 /// The job's keyval for communicators.

@@ -10,7 +10,7 @@ use crate::mpi::native::native;
 use crate::topo::place::{self, Containers, CpuMask};
 use crate::tune::Reason;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
@@ -194,13 +194,16 @@ fn minimum<const N: usize>(comm: MPI_Comm, mut values: [c_int; N]) -> [c_int; N]
     values
 }
 
-/// Rank 0's environment, parsed; and whether all ranks run the same version of huddle.
+/// Rank 0's environment, parsed; and whether all ranks run the same version of huddle and serve the same names.
 fn agree_on_environment(world: MPI_Comm, rank: u32) -> (Config, bool) {
     let own = RawEnvironment::from_process();
     let agreed = RawEnvironment::from_bytes(&bcast_bytes(world, own.to_bytes())).unwrap_or_default();
     let difference = own.differs_from(&agreed);
     let differs = if difference.is_some() { rank as c_int } else { c_int::MAX };
-    let [first, least, most] = minimum(world, [differs, PROTOCOL, -PROTOCOL]);
+    // The loaders have read this one already, each for itself: ranks that differ in it can't work together.
+    let served_names = |raw: &RawEnvironment| Config::parse(raw).0.serves_pmpi;
+    let same_names = c_int::from(served_names(&own) == served_names(&agreed));
+    let [first, least, most, same_names] = minimum(world, [differs, PROTOCOL, -PROTOCOL, same_names]);
     if let (Some(difference), true) = (difference, first == differs) {
         log::warning(format_args!("the environment differs from rank 0's, which all ranks use: {difference}"));
     }
@@ -210,7 +213,7 @@ fn agree_on_environment(world: MPI_Comm, rank: u32) -> (Config, bool) {
             log::warning(format_args!("{complaint}"));
         }
     }
-    (config, least == -most)
+    (config, least == -most && same_names == 1)
 }
 
 /// What the ranks of the job know about their nodes.
@@ -285,10 +288,22 @@ fn allgather(comm: MPI_Comm, from: *const c_void, n: usize, datatype: MPI_Dataty
     unsafe { native().allgather(from, n, datatype, to, n, datatype, comm) };
 }
 
-/// Whether memory of accelerators may be among the buffers: then a library of CUDA or HIP is loaded.
-fn has_device_library() -> bool {
-    [c"cuPointerGetAttribute", c"hipPointerGetAttributes"].iter().any(|symbol| {
-        // SAFETY: looks among the objects of the process; the name is a C string.
-        !unsafe { libc::dlsym(libc::RTLD_DEFAULT, symbol.as_ptr()) }.is_null()
-    })
+/// Whether memory of accelerators may be among the buffers: then a library of CUDA or HIP is loaded, however it was.
+pub(super) fn has_device_library() -> bool {
+    const NAMES: [&str; 4] = ["libcuda.so", "libcudart", "libamdhip64", "libhsa-runtime64"];
+    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+        // SAFETY: the system's description of a loaded object, and the place that is passed below.
+        let (name, found) = unsafe { ((*info).dlpi_name, &mut *found.cast::<bool>()) };
+        if !name.is_null() {
+            // SAFETY: the object's name is a C string.
+            let path = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+            let file = path.rsplit('/').next().unwrap_or_default();
+            *found |= NAMES.iter().any(|name| file.starts_with(name));
+        }
+        c_int::from(*found)
+    }
+    let mut found = false;
+    // SAFETY: `look` has the signature that is asked for, and gets the place that it expects.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found
 }

@@ -12,4 +12,5 @@ mod init;
 mod job;
 pub mod native;
 pub mod op;
+mod pool;
 pub mod serve;

@@ -132,6 +132,7 @@ table! {
         comm_split_type PMPI_Comm_split_type(comm: MPI_Comm, split_type: c_int, key: c_int, info: MPI_Info, newcomm: *mut MPI_Comm) -> c_int;
         comm_create_group PMPI_Comm_create_group(comm: MPI_Comm, group: MPI_Group, tag: c_int, newcomm: *mut MPI_Comm) -> c_int;
         comm_free PMPI_Comm_free(comm: *mut MPI_Comm) -> c_int;
+        comm_disconnect PMPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int;
         comm_rank PMPI_Comm_rank(comm: MPI_Comm, rank: *mut c_int) -> c_int;
         comm_size PMPI_Comm_size(comm: MPI_Comm, size: *mut c_int) -> c_int;
         comm_group PMPI_Comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int;

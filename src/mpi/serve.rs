@@ -2,7 +2,7 @@
 
 use super::arguments::{self, Operand, Prepared, Refused};
 use super::bridge::{NativeBridge, NativeOp};
-use super::communicator::{Purpose, Shared, find};
+use super::communicator::{Purpose, Shared, find, while_freeing};
 use super::job::{self, Job, abort};
 use crate::coll::{Plan, REGISTRY};
 use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, Stall};
@@ -35,6 +35,18 @@ pub unsafe fn initialised(code: c_int) {
     }
     // SAFETY: MPI has just been initialised.
     unsafe { super::init::start() };
+}
+
+/// `MPI_Comm_free` or `MPI_Comm_disconnect`, which is `native`.
+///
+/// # Safety
+/// The argument is the program's, under MPI's contract.
+pub unsafe fn freeing(comm: *mut MPI_Comm, native: impl FnOnce(*mut MPI_Comm) -> c_int) -> c_int {
+    // SAFETY: MPI rejects a null pointer; any other points to a handle.
+    match unsafe { comm.as_ref() } {
+        Some(handle) if job::active().is_some() => while_freeing(*handle, || native(comm)),
+        _ => native(comm),
+    }
 }
 
 /// `MPI_Allreduce`
@@ -213,7 +225,7 @@ impl Site<'_> {
     /// The peers may wait for this rank: they learn that it takes no part.
     #[cold]
     fn refuse(&self, refused: Refused) -> Served {
-        self.shared.context.fail(self.epoch);
+        self.shared.context().fail(self.epoch);
         counters().record(Outcome::Declined(self.collective, Reason::RejectedArguments), Bytes::ZERO);
         match refused {
             Refused::ByLibrary => Served::Native,
@@ -231,29 +243,39 @@ impl Site<'_> {
     fn run(&self, row: usize, plan: &Plan, prepared: &Prepared) -> Served {
         let buffers = if prepared.operator.is_some() { self.reduction(plan, prepared) } else { moves(prepared) };
         let combine = prepared.operator.as_ref().map(|operator| operator as &dyn Combine);
-        let bridge = self.shared.bridge.as_ref().map(|comm| NativeBridge {
-            comm,
-            layout: self.shared.context.layout(),
-            granule: plan.granule,
-            native_op: prepared.native_op.map(|(datatype, op)| NativeOp { datatype, op }),
-            combine,
-        });
+        let native_op = prepared.native_op.map(|(datatype, op)| NativeOp { datatype, op });
+        let layout = self.shared.context().layout();
+        let bridge = self.shared.bridge.as_ref();
+        let bridge = bridge.map(|comm| NativeBridge::new(comm, layout, plan.granule, native_op, combine));
         let scratch = match plan.scratch.0 {
             0 => std::ptr::null_mut(),
             n => self.shared.memory(Purpose::Scratch, n),
         };
         let bridge = bridge.as_ref().map(|bridge| bridge as &dyn Bridge);
         let buffers = Buffers { scratch, combine, bridge, ..buffers };
-        let (context, waiting) = (&self.shared.context, &self.job.waiting);
+        let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
         let call = unsafe { Call::enter(context, waiting, self.collective, row, plan, buffers) };
         match (REGISTRY[row].run)(&call, plan) {
             Ok(()) => {
                 self.deliver(plan, prepared, &buffers);
+                self.attend();
                 counters().record(Outcome::Accelerated(row), plan.bytes);
                 Served::Done(constants().success)
             }
             Err(fault) => self.fault(fault),
+        }
+    }
+
+    /// Calls that never wait must not starve the program's own traffic, which it may expect to move within collectives.
+    #[inline]
+    fn attend(&self) {
+        const CALLS_PER_PROGRESS: u64 = 16;
+        if self.collective == Collective::Barrier || self.epoch.0.is_multiple_of(CALLS_PER_PROGRESS) {
+            (self.job.waiting.progress)();
+        }
+        if self.epoch.0.is_multiple_of(CALLS_PER_PROGRESS) {
+            self.shared.trim();
         }
     }
 
@@ -290,7 +312,7 @@ impl Site<'_> {
     }
 
     fn rank_of(&self, rank: NodeRank) -> u32 {
-        self.shared.context.comm_rank(rank).0
+        self.shared.context().comm_rank(rank).0
     }
 
     #[cold]

@@ -24,7 +24,7 @@ pub enum Reason {
     NoSharedMemory,
     /// `HUDDLE_BRIDGES` are in use.
     TooManyBridges,
-    /// Some ranks run without huddle or with another version.
+    /// Some ranks run without huddle, with another version, or with other names served (`HUDDLE_PMPI`).
     HuddleMissing,
     /// After `MPI_Finalize` has begun to release, or before `MPI_Init`.
     NotRunning,
@@ -75,7 +75,11 @@ const TABLE: [Entry; Reason::COUNT] = [
         "too-many-bridges",
         "The communicator spans nodes and HUDDLE_BRIDGES of them are in use already.",
     ),
-    entry(Reason::HuddleMissing, "huddle-missing", "Some ranks run without huddle or with another version of it."),
+    entry(
+        Reason::HuddleMissing,
+        "huddle-missing",
+        "Some ranks run without huddle, with another version of it, or with another HUDDLE_PMPI.",
+    ),
     entry(Reason::NotRunning, "not-running", "The call came before MPI_Init or after huddle ended in MPI_Finalize."),
     entry(Reason::RejectedArguments, "rejected-arguments", "The MPI library rejects the arguments and reports it."),
     entry(Reason::DevicePointer, "device-pointer", "The process uses CUDA or HIP: buffers may be in device memory."),

@@ -61,8 +61,8 @@ pub(crate) use real::{AtomicU32, AtomicU64, Futex, Ordering, UnsafeCell, fence};
 #[cfg(loom)]
 mod model {
     pub(crate) use loom::cell::UnsafeCell;
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     use loom::sync::Mutex;
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     use loom::thread::{Thread, current, park};
     use std::cell::Cell;
     use std::time::Duration;

@@ -42,8 +42,8 @@ fn program(world: &World, thin: usize, seed: u64) -> Vec<Case> {
     calls
 }
 
-/// Runs a program on every rank; now and then a rank is late.
-fn run(world: &World, waiting: &'static Waiting, thin: usize, seed: u64) -> usize {
+/// Runs a program on every rank; now and then a rank is late. Returns the program.
+fn run(world: &World, waiting: &'static Waiting, thin: usize, seed: u64) -> Vec<Case> {
     let calls = program(world, thin, seed);
     world.run(|rank| {
         let mut random = Random::new(seed ^ u64::from(rank.me.0) << 32);
@@ -55,7 +55,7 @@ fn run(world: &World, waiting: &'static Waiting, thin: usize, seed: u64) -> usiz
             assert_eq!(outcome, Ok(()), "{case:?}");
         }
     });
-    calls.len()
+    calls
 }
 
 /// Hierarchies: none, two packages, two packages of two caches each in a round-robin binding.
@@ -72,16 +72,24 @@ fn hierarchies(size: usize) -> [Vec<Vec<u32>>; 3] {
 fn machines(size: usize) -> Vec<World> {
     let hierarchies = hierarchies(size);
     let shapes = [(2, 64), (8, 64), (2, 8192), (8, 8192), (2, 192), (8, 320)];
-    let machine = |(index, (slots, cell)): (usize, (usize, usize))| {
-        World { paths: hierarchies[index % 3].clone(), ..World::single(size, slots, cell) }
+    let machine = |(index, (slots, cell)): (usize, (usize, usize))| World {
+        paths: hierarchies[index % 3].clone(),
+        ..World::single(size, slots, cell)
     };
     shapes.into_iter().enumerate().map(machine).collect()
 }
 
 fn all_machines(size: usize, waiting: &'static Waiting, thin: usize) {
     let machines = machines(size);
-    let calls: usize = machines.iter().zip(1..).map(|(world, seed)| run(world, waiting, thin, seed)).sum();
-    println!("{size} ranks, {} machines, {calls} calls", machines.len());
+    let calls: Vec<Case> = machines.iter().zip(1..).flat_map(|(world, seed)| run(world, waiting, thin, seed)).collect();
+    println!("{size} ranks, {} machines, {} calls", machines.len(), calls.len());
+    for row in 0..REGISTRY.len() {
+        for is_boxed in [false, true] {
+            let is_called =
+                |case: &Case| case.row == row && case.styles.iter().any(|style| style.boxed.is_some() == is_boxed);
+            assert!(calls.iter().any(is_called), "row {row}, boxed {is_boxed}: never called");
+        }
+    }
 }
 
 #[test]
@@ -101,43 +109,37 @@ fn two_ranks_that_sleep() {
 
 #[test]
 fn three_ranks() {
-    all_machines(3, &SPINNING, 1);
+    all_machines(3, &SPINNING, 2);
 }
 
 #[test]
 fn three_ranks_that_sleep() {
-    all_machines(3, &SLEEPING, 1);
+    all_machines(3, &SLEEPING, 2);
 }
 
 #[test]
 fn four_ranks() {
-    all_machines(4, &SPINNING, 1);
+    all_machines(4, &SPINNING, 2);
 }
 
 #[test]
 fn four_ranks_that_sleep() {
-    all_machines(4, &SLEEPING, 1);
+    all_machines(4, &SLEEPING, 2);
 }
 
 #[test]
 fn seven_ranks() {
-    all_machines(7, &SPINNING, 1);
+    all_machines(7, &SPINNING, 12);
 }
 
 #[test]
 fn seven_ranks_that_sleep() {
-    all_machines(7, &SLEEPING, 1);
+    all_machines(7, &SLEEPING, 4);
 }
 
 /// Blocks of ranks, uneven ones, round-robin, nodes of one rank, and no order at all.
-const NODES: &[&[u32]] = &[
-    &[0, 0, 1, 1],
-    &[0, 0, 0, 1],
-    &[0, 1, 1, 1, 2],
-    &[0, 1, 0, 1, 0],
-    &[0, 1, 2, 0, 1, 2, 0],
-    &[5, 3, 3, 5, 5, 4],
-];
+const NODES: &[&[u32]] =
+    &[&[0, 0, 1, 1], &[0, 0, 0, 1], &[0, 1, 1, 1, 2], &[0, 1, 0, 1, 0], &[0, 1, 2, 0, 1, 2, 0], &[5, 3, 3, 5, 5, 4]];
 
 #[test]
 fn several_nodes() {
@@ -145,8 +147,8 @@ fn several_nodes() {
         let paths = (0..labels.len() as u32).map(|rank| vec![rank % 2]).collect();
         let world = World { labels: labels.to_vec(), paths, slots, cell: if slots == 2 { 64 } else { 8192 } };
         for waiting in [&SPINNING, &SLEEPING] {
-            let calls = run(&world, waiting, 2, seed);
-            println!("nodes {labels:?}: {calls} calls");
+            let calls = run(&world, waiting, 4, seed);
+            println!("nodes {labels:?}: {} calls", calls.len());
         }
     }
 }

@@ -1,1 +1,171 @@
-//! x
+//! Erroneous programs, whose ranks are in different calls at a time: somebody who waits notices, and nobody gets wrong data.
+
+use crate::case::Case;
+use crate::world::{SLEEPING, SPINNING, World};
+use huddle::coll::{REGISTRY, find};
+use huddle::fabric::checked::Random;
+use huddle::fabric::shm::{Fault, PeerCall, Waiting};
+use huddle::types::{Collective, CommRank, Epoch, NodeRank, OperandOrder};
+use std::sync::Barrier;
+
+type Outcome = Result<(), Fault>;
+
+/// All ranks are in `usual`, but for `odd`.
+fn run(world: &World, usual: &Case, other: &Case, odd: usize, waiting: &'static Waiting) {
+    let call_of = |rank| if rank == odd { other } else { usual };
+    let outcomes: Vec<Outcome> = world.run(|rank| call_of(rank.me.index()).call(&rank, waiting));
+    let size = world.size();
+    let differs = |left, right| (left == odd) != (right == odd);
+    let is_misled = |rank| (0..size).any(|peer| differs(rank, peer) && call_of(rank).depends(rank, peer));
+    let what = || {
+        let name = |case: &Case| format!("{:?} {} {:?}", case.collective(), REGISTRY[case.row].name, case.plan);
+        format!("{} but on rank {odd} {}: {outcomes:?}", name(usual), name(other))
+    };
+    for rank in (0..size).filter(|rank| is_misled(*rank)) {
+        assert!(outcomes[rank].is_err(), "{}", what());
+    }
+    let is_noticed = outcomes.iter().any(|outcome| matches!(outcome, Err(Fault::Mismatch { .. })));
+    assert!(is_noticed || !(0..size).any(is_misled), "{}", what());
+}
+
+#[test]
+fn calls_that_differ_are_noticed() {
+    let world = World::single(3, 2, 64);
+    let random = &mut Random::new(1);
+    let mut pairs = 0;
+    for row in 0..REGISTRY.len() {
+        for other in 0..REGISTRY.len() {
+            for odd in 0..world.size() {
+                let waiting = if random.one_in(2) { &SPINNING } else { &SLEEPING };
+                let mut case = |row| {
+                    let root = CommRank(random.below(3) as u32);
+                    Case::new(&world, row, (Epoch(1), root, random.pick(&[8, 48, 64, 200])), random)
+                };
+                let (usual, odd_one) = (case(row), case(other));
+                let same = |left: &Case, right: &Case| {
+                    let key = |case: &Case| (case.row, case.plan.root.0, case.plan.bytes.0);
+                    key(left) == key(right)
+                };
+                if !same(&usual, &odd_one) {
+                    run(&world, &usual, &odd_one, odd, waiting);
+                    pairs += 1;
+                }
+            }
+        }
+    }
+    println!("{pairs} pairs");
+}
+
+const BYTES: usize = 60;
+
+/// A call of an algorithm by name, with root and length.
+fn case(world: &World, call: (Collective, &str, u32, usize), epoch: u64) -> Case {
+    let (collective, name, root, bytes) = call;
+    let row = find(collective, name).expect("a row of the registry");
+    let shape = (Epoch(epoch), CommRank(root), bytes);
+    Case::with_order(world, row, shape, (OperandOrder::Any, 4), &mut Random::new(epoch + bytes as u64))
+}
+
+/// Rank 2 makes the call `late` when the others have gone through `early`, as far as they get without it.
+fn late(early: &[(Collective, &str, u32, usize)], late: (Collective, &str, u32, usize)) -> Outcome {
+    let world = World::single(3, 2, 64);
+    let early: Vec<Case> = early.iter().zip(1..).map(|(call, epoch)| case(&world, *call, epoch)).collect();
+    let late = case(&world, late, 1);
+    let (done, noticed) = (Barrier::new(3), Barrier::new(3));
+    let outcomes = world.run(|rank| {
+        if rank.me.0 == 2 {
+            done.wait();
+            let outcome = late.call(&rank, &SPINNING);
+            noticed.wait();
+            return outcome;
+        }
+        for case in &early {
+            if case.collective() == Collective::Barrier {
+                // It can't end: rank 2 is not there. It has arrived, though.
+                announce_arrival(case, &rank);
+            } else {
+                assert_eq!(case.call(&rank, &SPINNING), Ok(()));
+            }
+        }
+        done.wait();
+        noticed.wait();
+        Ok(())
+    });
+    outcomes[2]
+}
+
+/// Enters a barrier and leaves it undone.
+fn announce_arrival(case: &Case, rank: &crate::world::Rank) {
+    use huddle::fabric::shm::{Buffers, Call};
+    use std::task::{Context, Waker};
+    let context = std::sync::Arc::clone(&rank.context);
+    let (row, buffers) = (&REGISTRY[case.row], Buffers::empty(false));
+    // SAFETY: a barrier has no buffers.
+    let call = unsafe { Call::enter_owned(context, &SPINNING, Collective::Barrier, case.row, &case.plan, buffers) };
+    let mut running = (row.start)(std::sync::Arc::new(call), case.plan);
+    assert!(running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+}
+
+fn is_mismatch(outcome: &Outcome, by: u32) -> bool {
+    matches!(outcome, Err(Fault::Mismatch { rank: NodeRank(rank), .. }) if *rank == by)
+}
+
+/// Rank 1 took part in call 1 as a reader, and uses the slot that rank 2 looks at in its third call.
+#[test]
+fn data_of_a_later_call_are_not_taken_for_those_of_an_earlier_one() {
+    use Collective::Bcast;
+    let early = [(Bcast, "flat", 0, BYTES), (Bcast, "flat", 1, BYTES), (Bcast, "flat", 1, BYTES)];
+    let outcome = late(&early, (Bcast, "flat", 1, BYTES));
+    assert!(is_mismatch(&outcome, 1), "{outcome:?}");
+}
+
+/// As before, but the flag is that of a barrier, which claims no slot.
+#[test]
+fn a_barrier_does_not_pass_for_data() {
+    use Collective::{Barrier, Bcast, Reduce};
+    let early = [(Bcast, "flat", 0, BYTES), (Bcast, "flat", 0, BYTES), (Barrier, "flat", 0, 0)];
+    let outcome = late(&early, (Reduce, "flat", 2, BYTES));
+    assert!(matches!(outcome, Err(Fault::Mismatch { .. })), "{outcome:?}");
+}
+
+/// Rank 1 did write the slot, but with less in it; its flag has been used again, by a barrier.
+#[test]
+fn data_of_another_length_are_noticed_behind_a_barrier() {
+    use Collective::{Barrier, Reduce};
+    let early = [(Reduce, "flat", 2, 20), (Reduce, "flat", 2, 20), (Barrier, "flat", 0, 0)];
+    let outcome = late(&early, (Reduce, "flat", 2, 24));
+    let told = PeerCall { epoch: Epoch(1), collective: Some(Collective::Reduce), root: 2, bytes: 20 };
+    assert!(
+        matches!(outcome, Err(Fault::Mismatch { peer, .. }) if peer == told || peer.epoch == Epoch(3)),
+        "{outcome:?}"
+    );
+}
+
+/// The right data are still found there.
+#[test]
+fn data_behind_a_barrier_are_found() {
+    use Collective::{Barrier, Reduce};
+    let early = [(Reduce, "flat", 2, 20), (Reduce, "flat", 2, 20), (Barrier, "flat", 0, 0)];
+    assert_eq!(late(&early, (Reduce, "flat", 2, 20)), Ok(()));
+}
+
+/// Rank 1 has gone on without having published what rank 2 waits for, and waits for nobody.
+#[test]
+fn a_rank_that_has_gone_on_is_noticed() {
+    use Collective::{Allreduce, Bcast};
+    let early = [(Bcast, "flat", 0, BYTES), (Bcast, "flat", 0, BYTES)];
+    let outcome = late(&early, (Allreduce, "flat", 0, BYTES));
+    assert!(is_mismatch(&outcome, 0), "{outcome:?}");
+    let Err(Fault::Mismatch { peer, .. }) = outcome else { return };
+    assert_eq!(peer.epoch, Epoch(2));
+}
+
+/// The report is about the call in question, even if the peer has gone on.
+#[test]
+fn the_report_names_the_call_of_the_peer() {
+    use Collective::Bcast;
+    let early = [(Bcast, "flat", 0, BYTES), (Bcast, "flat", 0, BYTES)];
+    let outcome = late(&early, (Bcast, "flat", 0, 2 * BYTES));
+    let told = PeerCall { epoch: Epoch(1), collective: Some(Bcast), root: 0, bytes: BYTES as u64 };
+    assert_eq!(outcome, Err(Fault::Mismatch { rank: NodeRank(0), peer: told }));
+}

@@ -1,1 +1,117 @@
-//! x
+//! Waits that last are reported, with what is awaited of whom.
+
+use crate::case::Case;
+use crate::world::{Rank, World};
+use huddle::coll::find;
+use huddle::fabric::Line;
+use huddle::fabric::checked::Random;
+use huddle::fabric::shm::{Awaited, PeerCall, Stall, Waiting};
+use huddle::types::{Collective, CommRank, Epoch, NodeRank, OperandOrder, Ticket};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+const AFTER: Duration = Duration::from_millis(50);
+/// How late a rank is.
+const LATE: Duration = Duration::from_millis(330);
+const NOTHING_YET: PeerCall = PeerCall { epoch: Epoch(0), collective: None, root: 0, bytes: 0 };
+
+/// A way to wait whose reports go to a list.
+macro_rules! reporting {
+    ($waiting:ident, $stalls:ident, $is_oversubscribed:literal) => {
+        static $stalls: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
+        static $waiting: Waiting = Waiting {
+            is_oversubscribed: $is_oversubscribed,
+            stall: Some(AFTER),
+            progress: || {},
+            report: |stall| $stalls.lock().unwrap().push(*stall),
+        };
+    };
+}
+
+fn case(world: &World, (collective, root, bytes): (Collective, u32, usize), epoch: u64) -> Case {
+    let row = find(collective, "flat").expect("a row of the registry");
+    let shape = (Epoch(epoch), CommRank(root), bytes);
+    Case::with_order(world, row, shape, (OperandOrder::Any, 4), &mut Random::new(epoch))
+}
+
+/// Runs all calls, of which `late` begins the first one late; returns the reports on its peers' waits.
+fn stalls(
+    world: &World,
+    calls: &[(Collective, u32, usize)],
+    late: u32,
+    waiting: &'static Waiting,
+    stalls: &Mutex<Vec<Stall>>,
+) -> Vec<Stall> {
+    let calls: Vec<Case> = calls.iter().zip(1..).map(|(call, epoch)| case(world, *call, epoch)).collect();
+    let started = Instant::now();
+    world.run(|rank: Rank| {
+        if rank.me.0 == late {
+            std::thread::sleep(LATE);
+        }
+        calls.iter().for_each(|case| assert_eq!(case.call(&rank, waiting), Ok(())));
+    });
+    assert!(started.elapsed() >= LATE);
+    std::mem::take(&mut *stalls.lock().unwrap())
+}
+
+/// Reports come after the time that was set, and again each time that long.
+fn check_times(stalls: &[Stall]) {
+    for (stall, number) in stalls.iter().zip(1..) {
+        assert!(stall.waited >= AFTER * number, "{stalls:?}");
+    }
+    assert!((2..=6).contains(&stalls.len()), "{stalls:?}");
+}
+
+#[test]
+fn the_awaited_flag_is_reported() {
+    reporting!(SPINNING, SPINNING_STALLS, false);
+    reporting!(SLEEPING, SLEEPING_STALLS, true);
+    let world = World::single(3, 2, 64);
+    for (waiting, list) in [(&SPINNING, &SPINNING_STALLS), (&SLEEPING, &SLEEPING_STALLS)] {
+        let stalls = stalls(&world, &[(Collective::Reduce, 0, 8)], 2, waiting, list);
+        check_times(&stalls);
+        for stall in stalls {
+            let awaited = Awaited::Flag { rank: NodeRank(2), line: Line::Up, ticket: Ticket::new(Epoch(1), 0) };
+            assert_eq!((stall.collective, stall.epoch, stall.awaited), (Collective::Reduce, Epoch(1), awaited));
+            assert_eq!(stall.peer, Some((CommRank(2), NOTHING_YET)));
+        }
+    }
+}
+
+#[test]
+fn the_peer_is_named_by_its_rank_in_the_communicator() {
+    reporting!(WAITING, STALLS, false);
+    let world = World { labels: vec![0, 1, 0, 1, 1], paths: vec![Vec::new(); 5], slots: 2, cell: 64 };
+    // The other node waits as well, but at its leaders' bridge, and so does its other rank for its leader.
+    let stalls = stalls(&world, &[(Collective::Barrier, 0, 0)], 3, &WAITING, &STALLS);
+    let flag = |rank, line| matches!(line, Awaited::Flag { rank: NodeRank(found), .. } if found == rank);
+    let of_late: Vec<Stall> = stalls.iter().filter(|stall| flag(1, stall.awaited)).copied().collect();
+    assert!(of_late.iter().all(|stall| stall.peer == Some((CommRank(3), NOTHING_YET))), "{stalls:?}");
+    check_times(&of_late);
+    let at_bridge = stalls.iter().filter(|stall| stall.awaited == Awaited::Bridge);
+    assert!(at_bridge.clone().count() > 0 && at_bridge.clone().all(|stall| stall.peer.is_none()), "{stalls:?}");
+    let at_leader: Vec<&Stall> = stalls.iter().filter(|stall| flag(0, stall.awaited)).collect();
+    let barrier = PeerCall { epoch: Epoch(1), collective: Some(Collective::Barrier), root: 0, bytes: 0 };
+    let leaders = [Some((CommRank(0), barrier)), Some((CommRank(1), barrier))];
+    assert!(at_leader.iter().all(|stall| leaders.contains(&stall.peer)), "{stalls:?}");
+}
+
+#[test]
+fn a_claim_reports_the_peer_that_has_not_released() {
+    reporting!(SPINNING, SPINNING_STALLS, false);
+    reporting!(SLEEPING, SLEEPING_STALLS, true);
+    let world = World::single(3, 2, 64);
+    for (waiting, list) in [(&SPINNING, &SPINNING_STALLS), (&SLEEPING, &SLEEPING_STALLS)] {
+        // The root runs ahead as far as the ring reaches and waits in its third call, as does its other reader.
+        let all = stalls(&world, &[(Collective::Bcast, 0, 60); 3], 1, waiting, list);
+        let (stalls, of_reader): (Vec<Stall>, Vec<Stall>) =
+            all.into_iter().partition(|stall| !matches!(stall.awaited, Awaited::Flag { .. }));
+        assert!(of_reader.iter().all(|stall| stall.peer.map(|(rank, _)| rank) == Some(CommRank(0))), "{of_reader:?}");
+        check_times(&stalls);
+        for stall in stalls {
+            assert_eq!(stall.awaited, Awaited::Slot { ticket: Ticket::new(Epoch(3), 0) });
+            assert_eq!(stall.epoch, Epoch(3));
+            assert_eq!(stall.peer, Some((CommRank(1), NOTHING_YET)));
+        }
+    }
+}

@@ -65,8 +65,7 @@ impl World {
     /// By rank: its context, all new.
     pub fn contexts(&self) -> Vec<Arc<Context>> {
         let layout = self.layout(CommRank(0));
-        let geometry =
-            |ranks| Geometry { ranks, slots: self.slots, cell: Bytes(self.cell) };
+        let geometry = |ranks| Geometry { ranks, slots: self.slots, cell: Bytes(self.cell) };
         let nodes = (0..layout.nodes() as u32).map(NodeIndex);
         let files: Vec<_> = nodes
             .map(|node| Segment::create(geometry(layout.members(node).len()).length()).expect("memory").1)

@@ -358,6 +358,35 @@ impl Context {
     }
 }
 
+/// Using a context again for another communicator of the same processes.
+impl Context {
+    /// Whether all peers have left every call that this rank has left: then none of them reads or writes the segment
+    /// before it enters another call.
+    pub fn is_idle(&self) -> bool {
+        let mine = Ticket(self.control(self.me).released.peek());
+        let ranks = (0..self.geometry.ranks as u32).map(NodeRank);
+        ranks.into_iter().all(|rank| self.control(rank).released.reached(mine).is_some())
+    }
+
+    /// Makes all flags those of a new segment. Called by one rank, while the context is idle and no rank of it can enter a
+    /// call.
+    pub fn clear(&self) {
+        let control = PAGE..self.geometry.cells_start();
+        let written = self.geometry.written_start()..self.geometry.length();
+        for range in [control, written] {
+            // SAFETY: within the segment, whose length `new` checked. Nobody else accesses it now: the caller's promise and
+            // the collective that orders this before the next call. Zeroes are valid for all that lies there.
+            unsafe { self.segment.base().add(range.start).write_bytes(0, range.len()) };
+        }
+    }
+
+    /// The context for a communicator with other nodes or ranks but the same members, in the same order, on this node.
+    #[must_use]
+    pub fn renew(self, layout: Layout) -> Self {
+        Self::new(self.segment, self.geometry, self.me, layout, self.levels)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -404,8 +433,7 @@ mod tests {
             let contradicts = |_: &u32| {
                 let Epoch(epoch) = me.peer_call(NodeRank(0)).epoch;
                 let bytes = epoch as usize;
-                epoch > 0
-                    && me.peer_contradicts(NodeRank(0), Epoch(epoch), descriptor(epoch, bytes), Bytes(bytes))
+                epoch > 0 && me.peer_contradicts(NodeRank(0), Epoch(epoch), descriptor(epoch, bytes), Bytes(bytes))
             };
             contradictions = (0..1_000_000).filter(contradicts).count();
             is_over.store(true, Ordering::Relaxed);

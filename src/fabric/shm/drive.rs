@@ -196,3 +196,80 @@ impl Call<'_> {
         (self.waiting.report)(&Stall { collective: self.collective, epoch: self.epoch, waited, awaited, peer });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coll::Plan;
+    use crate::fabric::shm::{Buffers, Context, Geometry, Segment};
+    use crate::fabric::{Fabric, Line};
+    use crate::topo::{Layout, Levels};
+    use crate::types::{Bytes, OperandOrder};
+    use std::os::fd::AsRawFd;
+
+    static WAITING: Waiting =
+        Waiting { is_oversubscribed: false, stall: None, progress: || {}, report: |stall| panic!("{stall:?}") };
+
+    fn two_ranks() -> [Context; 2] {
+        let geometry = Geometry { ranks: 2, slots: 2, cell: Bytes(64) };
+        let (_, file) = Segment::create(geometry.length()).expect("memfd");
+        [0, 1].map(|me| {
+            let segment = Segment::open(std::process::id(), file.as_raw_fd(), geometry.length()).expect("mapping");
+            Context::new(segment, geometry, NodeRank(me), Layout::single(2), Levels::flat(2, NodeRank(me)))
+        })
+    }
+
+    fn enter(context: &Context, epoch: u64) -> Call<'_> {
+        let plan = Plan {
+            epoch: Epoch(epoch),
+            bytes: Bytes(8),
+            granule: Bytes(1),
+            root: CommRank(0),
+            order: OperandOrder::Any,
+            radix: 1,
+            tile: Bytes(1),
+            scratch: Bytes::ZERO,
+        };
+        // SAFETY: these calls touch no buffers.
+        unsafe { Call::enter(context, &WAITING, Collective::Reduce, 0, &plan, Buffers::empty(false)) }
+    }
+
+    /// Rank 0 finds nothing; then rank 1 publishes, `then` goes on; what does rank 0 think of it?
+    fn is_trouble_after(then: impl FnOnce(&Context)) -> bool {
+        let [me, peer] = two_ranks();
+        let ticket = Ticket::new(Epoch(1), 0);
+        let mut task = TaskContext::from_waker(Waker::noop());
+        let call = enter(&me, 1);
+        assert!(pin!(call.wait(NodeRank(1), Line::Up, ticket)).poll(&mut task).is_pending());
+        let theirs = enter(&peer, 1);
+        assert!(pin!(theirs.publish(Line::Up, ticket)).poll(&mut task).is_ready());
+        then(&peer);
+        call.notice_trouble()
+    }
+
+    #[test]
+    fn what_was_published_before_failures_counts() {
+        assert!(!is_trouble_after(|_| {}));
+        assert!(!is_trouble_after(|peer| peer.fail(Epoch(1))));
+        assert!(!is_trouble_after(|peer| (2..=9).for_each(|epoch| peer.fail(Epoch(epoch)))));
+        assert!(!is_trouble_after(|peer| drop(enter(peer, 2))));
+    }
+
+    #[test]
+    fn who_has_gone_on_or_failed_without_publishing_is_noticed() {
+        let fault_after = |then: fn(&Context)| {
+            let [me, peer] = two_ranks();
+            let mut task = TaskContext::from_waker(Waker::noop());
+            let call = enter(&me, 1);
+            assert!(pin!(call.wait(NodeRank(1), Line::Up, Ticket::new(Epoch(1), 0))).poll(&mut task).is_pending());
+            then(&peer);
+            call.notice_trouble().then(|| call.fault.get().copied()).flatten()
+        };
+        let failed = Some(Fault::PeerFailed { rank: NodeRank(1) });
+        assert_eq!(fault_after(|_| {}), None);
+        assert_eq!(fault_after(|peer| drop(enter(peer, 1))), None);
+        assert_eq!(fault_after(|peer| peer.fail(Epoch(1))), failed);
+        assert_eq!(fault_after(|peer| (1..=9).for_each(|epoch| peer.fail(Epoch(epoch)))), failed);
+        assert!(matches!(fault_after(|peer| drop(enter(peer, 2))), Some(Fault::Mismatch { .. })));
+    }
+}
