@@ -7,6 +7,10 @@ use std::sync::OnceLock;
 
 const FAKES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake");
 
+/// What launchers tell: the rank on the node, and the rank.
+const LOCAL_RANKS: [&str; 4] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID"];
+const RANKS: [&str; 5] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PALS_RANKID", "SLURM_PROCID"];
+
 /// A directory with libhuddle.so, fake MPIs, and the probe, linked with none or with libmpi.so.40.
 struct Rig {
     dir: PathBuf,
@@ -35,6 +39,25 @@ impl Rig {
         rig
     }
 
+    /// Also with the profilers libfirst.so, which wraps four names, and libsecond.so, which wraps MPI_Allreduce only.
+    fn with_profilers(test: &str) -> Rig {
+        let rig = Rig::with_engine(test);
+        rig.profiler("first", &[]);
+        rig.profiler("second", &["-DONLY"]);
+        rig
+    }
+
+    fn profiler(&self, name: &str, options: &[&str]) {
+        let tag = format!("-DTAG=\"{name}\"");
+        self.cc(&format!("lib{name}.so"), "prof.c", &[&["-shared", "-fPIC", &tag], options].concat());
+    }
+
+    /// A value of LD_PRELOAD.
+    fn list(&self, libraries: &[&str]) -> String {
+        let paths: Vec<_> = libraries.iter().map(|name| self.path(&format!("lib{name}.so"))).collect();
+        paths.join(" ")
+    }
+
     fn path(&self, file: &str) -> String {
         self.dir.join(file).to_str().unwrap().to_owned()
     }
@@ -45,10 +68,10 @@ impl Rig {
         assert!(cc.args(options).status().unwrap().success(), "cc {source}");
     }
 
-    /// Output of a program that has libhuddle.so preloaded and no launcher's environment.
+    /// Output of a program that has libhuddle.so, or `environment`'s LD_PRELOAD, preloaded and no launcher's environment.
     fn preloaded(&self, program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         let mut command = Command::new(program);
-        for rank in ["PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"] {
+        for rank in LOCAL_RANKS.iter().chain(&RANKS) {
             command.env_remove(rank);
         }
         let preload = self.path("libhuddle.so");
@@ -131,19 +154,150 @@ fn finds_an_mpi_opened_locally() {
     assert!(said.starts_with(expected), "{said}");
 }
 
+/// The calls of the tests of profilers.
+const CALLS: [&str; 5] =
+    ["call:MPI_Init", "call:MPI_Allreduce", "call:PMPI_Allreduce", "call:MPI_Barrier", "call:MPI_Gather"];
+
+/// What `CALLS` say with the profiler libfirst.so, wherever it is.
+const PROFILED: &str = "first: MPI_Init: engine\nfirst: MPI_Allreduce: engine\nPMPI_Allreduce: engine\n\
+                        MPI_Barrier: native\nfirst: MPI_Gather: native profiling\n";
+
+#[test]
+fn a_linked_profiler_sees_the_calls() {
+    let rig = Rig::with_profilers("linked_profiler");
+    let (first, second, mpi) = (rig.path("libfirst.so"), rig.path("libsecond.so"), rig.path("libmpi.so.40"));
+    let link = ["-pthread", "-ldl", "-Wl,--no-as-needed,-rpath,$ORIGIN", &first, &second, &mpi];
+    rig.cc("profiled", "probe.c", &link);
+    assert_eq!(rig.says("profiled", &CALLS, &[]), PROFILED);
+}
+
+#[test]
+fn a_preloaded_profiler_sees_the_calls() {
+    let rig = Rig::with_profilers("preloaded_profiler");
+    for libraries in [&["first", "huddle"], &["huddle", "first"]] {
+        assert_eq!(rig.says("linked", &CALLS, &[("LD_PRELOAD", &rig.list(libraries))]), PROFILED, "{libraries:?}");
+    }
+    let said = rig.says("linked", &CALLS, &[("LD_PRELOAD", &rig.list(&["huddle", "second"]))]);
+    let expected = "MPI_Init: engine\nsecond: MPI_Allreduce: engine\nPMPI_Allreduce: engine\n\
+                    MPI_Barrier: native\nMPI_Gather: native\n";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_profiler_sees_the_calls_of_an_mpi_opened_locally() {
+    let rig = Rig::with_profilers("local_profiler");
+    let open = format!("open:{}", rig.path("libmpi.so.40"));
+    let calls = [&[open.as_str()], &CALLS[..]].concat();
+    let said = rig.says("probe", &calls, &[("LD_PRELOAD", &rig.list(&["huddle", "first"]))]);
+    assert_eq!(said, PROFILED);
+}
+
+#[test]
+fn profilers_hand_on_to_each_other() {
+    let rig = Rig::with_profilers("two_profilers");
+    rig.profiler("chain", &["-DHAND_ON", "-DONLY"]);
+    for libraries in [["huddle", "chain", "first"], ["chain", "huddle", "first"], ["chain", "first", "huddle"]] {
+        let said = rig.says("linked", &CALLS, &[("LD_PRELOAD", &rig.list(&libraries))]);
+        let expected = PROFILED.replacen("first: MPI_Allreduce", "chain: first: MPI_Allreduce", 1);
+        assert_eq!(said, expected, "{libraries:?}");
+    }
+}
+
+#[test]
+fn the_definition_of_the_program_wins() {
+    let rig = Rig::with_profilers("own");
+    let link = ["-DOWN", "-rdynamic", "-pthread", "-ldl", "-Wl,--no-as-needed,-rpath,$ORIGIN"];
+    rig.cc("own", "probe.c", &[&link[..], &[&rig.path("libmpi.so.40")]].concat());
+    let said = rig.says("own", &CALLS, &[("LD_PRELOAD", &rig.list(&["huddle", "first"]))]);
+    assert_eq!(said, PROFILED.replacen("first: MPI_Allreduce", "own: MPI_Allreduce", 1));
+}
+
+#[test]
+fn a_profiler_works_without_an_engine() {
+    let rig = Rig::new("native_profiler");
+    rig.profiler("first", &[]);
+    let preload = rig.list(&["huddle", "first"]);
+    let output = rig.preloaded(&rig.path("linked"), &CALLS, &[("LD_PRELOAD", &preload)]);
+    assert_eq!(text(&output.stdout), PROFILED.replace("engine", "native profiling"));
+}
+
+#[test]
+fn a_second_mpi_is_no_profiler() {
+    let rig = Rig::with_engine("second_mpi");
+    rig.cc("libother.so", "mpi.c", &["-shared", "-fPIC"]);
+    let preload = rig.list(&["huddle", "other"]);
+    let said = rig.says("linked", &["call:MPI_Allreduce", "call:PMPI_Allreduce"], &[("LD_PRELOAD", &preload)]);
+    assert_eq!(said, "MPI_Allreduce: engine\nPMPI_Allreduce: engine\n");
+}
+
+#[test]
+fn comparing_leaves_profilers_out() {
+    let rig = Rig::with_profilers("compare");
+    let environment = [("HUDDLE_PMPI", "0"), ("LD_PRELOAD", &rig.list(&["huddle", "first"]))];
+    let expected = "MPI_Init: engine\nMPI_Allreduce: engine\nPMPI_Allreduce: native profiling\n\
+                    MPI_Barrier: native\nMPI_Gather: native\n";
+    assert_eq!(rig.says("linked", &CALLS, &environment), expected);
+}
+
+#[test]
+fn a_profiled_call_counts_once() {
+    let rig = Rig::with_profilers("counting_once");
+    let calls = ["call:MPI_Gather", "call:PMPI_Gather", "narrow", "count:MPI_Gather", "count:MPI_Gatherv"];
+    let calls = [&calls[..], &["count:MPI_Gatherv_c", "count:MPI_Alltoallv_c"]].concat();
+    for (libraries, gatherv) in [(["huddle", "first"], (3, 0)), (["first", "huddle"], (0, 3))] {
+        let said = rig.says("linked", &calls, &[("LD_PRELOAD", &rig.list(&libraries))]);
+        let counted: Vec<_> = said.lines().filter(|line| line.starts_with("MPI_") && !line.contains("native")).collect();
+        let (plain, wide) = gatherv;
+        let (plain, wide) = (format!("MPI_Gatherv: {plain}"), format!("MPI_Gatherv_c: {wide}"));
+        assert_eq!(counted, ["MPI_Gather: 2", &plain, &wide, "MPI_Alltoallv_c: 2"], "{libraries:?}");
+    }
+}
+
 #[test]
 fn stays_native_without_an_engine() {
     let rig = Rig::new("no_engine");
     let open = format!("open:{}", rig.path("libmpich.so.12"));
     let calls = [&open, "call:MPI_Allreduce", "call:PMPI_Allreduce", "ask:huddle_version"];
-    let output = rig.preloaded(&rig.path("probe"), &calls, &[("PMI_RANK", "0")]);
+    let output = rig.preloaded(&rig.path("probe"), &calls, &[]);
     let expected = "MPI_Allreduce: native\nPMPI_Allreduce: native profiling\nhuddle_version: 0\n";
     assert_eq!(text(&output.stdout), expected);
     let line = text(&output.stderr);
-    assert!(line.starts_with("huddle warning: ") && line.contains("libhuddle-mpich.so"), "{line}");
-    assert!(line.ends_with("; collectives stay native\n") && line.lines().count() == 1, "{line}");
-    let other_rank = rig.preloaded(&rig.path("probe"), &calls, &[("PMI_RANK", "1")]);
-    assert_eq!((text(&other_rank.stdout).as_str(), other_rank.stderr.len()), (expected, 0));
+    assert!(line.starts_with("huddle warning: ") && line.contains("libhuddle-mpich.so does not open: "), "{line}");
+    assert!(line.ends_with(" No such file or directory; collectives stay native\n"), "{line}");
+    assert!(line.matches("libhuddle-mpich.so").count() == 1 && line.lines().count() == 1, "{line}");
+}
+
+#[test]
+fn warns_once_per_node() {
+    let rig = Rig::new("warns");
+    let lines = |environment: &[(&str, &str)]| {
+        let output = rig.preloaded(&rig.path("linked"), &["call:MPI_Allreduce"], environment);
+        text(&output.stderr).lines().count()
+    };
+    for local in LOCAL_RANKS {
+        assert_eq!(lines(&[(local, "0"), ("PMI_RANK", "5")]), 1, "{local}");
+        assert_eq!(lines(&[(local, "1"), ("PMI_RANK", "0")]), 0, "{local}");
+    }
+    for rank in RANKS {
+        assert_eq!((lines(&[(rank, "0")]), lines(&[(rank, "1")])), (1, 0), "{rank}");
+    }
+    // A batch script's own environment comes along with that of the launcher which it starts.
+    assert_eq!(lines(&[("SLURM_LOCALID", "0"), ("MPI_LOCALRANKID", "1")]), 0);
+    assert_eq!(lines(&[("SLURM_PROCID", "0"), ("PMI_RANK", "1")]), 0);
+}
+
+#[test]
+fn tells_what_an_engine_lacks() {
+    let rig = Rig::new("lacks");
+    rig.cc("libneeded.so", "mpi.c", &["-shared", "-fPIC"]);
+    let needed = rig.path("libneeded.so");
+    let link = ["-shared", "-fPIC", "-Wl,--no-as-needed", &needed];
+    rig.cc("huddle/libhuddle-openmpi.so", "engine.c", &link);
+    fs::remove_file(&needed).unwrap();
+    let environment = [("OMPI_COMM_WORLD_RANK", "7"), ("OMPI_COMM_WORLD_LOCAL_RANK", "0")];
+    let output = rig.preloaded(&rig.path("linked"), &["call:MPI_Allreduce"], &environment);
+    let line = text(&output.stderr);
+    assert!(line.contains("/huddle/libhuddle-openmpi.so does not open: ") && line.contains("libneeded.so"), "{line}");
 }
 
 #[test]

@@ -1,10 +1,16 @@
 /* Does what its arguments say, in order:
-   open:FILE, call:NAME (with the sample of fake.h), threads:NAME, ask:NAME (an Api name), absent:NAME, narrow. */
+   open:FILE, call:NAME (with the sample of fake.h), threads:NAME, ask:NAME (an Api name), count:NAME, absent:NAME,
+   narrow. With OWN it has an MPI_Allreduce of its own, as a profiler that is linked statically. */
 #include "fake.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#ifdef OWN
+struct big PMPI_Allreduce(PARAMETERS);
+struct big MPI_Allreduce(PARAMETERS) { return fputs("own: ", stdout), PMPI_Allreduce(ARGUMENTS); }
+#endif
 
 static pthread_barrier_t start;
 
@@ -80,6 +86,8 @@ int main(int argc, char **argv)
             threads(name);
         else if (!strncmp(argv[i], "ask:", 4))
             printf("%s: %ld\n", name, ((long (*)(const char *))find(name))("MPI_Gather"));
+        else if (!strncmp(argv[i], "count:", 6))
+            printf("%s: %ld\n", name, ((long (*)(const char *))find("huddle_counters"))(name));
         else if (!strncmp(argv[i], "absent:", 7))
             printf("%s: %s\n", name, dlsym(RTLD_DEFAULT, name) ? "present" : "absent");
         else
