@@ -204,14 +204,16 @@ void call_release(Call *call);
 void oracle(const Call *call);  // leaves in arena NATIVE what should come out
 
 // ---- quirks.c
-extern struct Quirks {
+typedef struct {
     bool reduce_in_place;  // MPI_Reduce(MPI_IN_PLACE) crashes above 2 KiB where root ≠ 0
     bool reduce_bottom;    // a null receive buffer in a reduction is taken for no buffer
     bool reduce_shifted;   // temporary buffers of reductions ignore a lower bound that isn't 0
     int64_t nested_limit;  // bytes of a message above which it is cut inside elements and then truncated; 0: no limit
     int64_t wide_limit;    // … above which basic types of more than 16 bytes overrun a buffer
     bool packed;           // MPI_PACKED inside a derived datatype is unpacked without its holes
-} quirks;
+} Quirks;
 void quirks_look(void);
+// Those to be heeded on this communicator: with --bold none, unless it has one rank and its calls may be native.
+const Quirks *quirks_of(const Communicator *comm);
 
 #endif

@@ -32,20 +32,20 @@ static int64_t draw_bytes(Random *shared, int64_t limit) {
 
 static bool is_cut(int64_t limit, int64_t message_bytes) { return limit > 0 && message_bytes > limit; }
 
-static bool is_allowed(const Basic *basic, bool plain, int64_t message_bytes) {
-    if (quirks.packed && basic->type == MPI_PACKED) return false;
+static bool is_allowed(const Quirks *quirks, const Basic *basic, bool plain, int64_t message_bytes) {
+    if (quirks->packed && basic->type == MPI_PACKED) return false;
     bool whole = basic->size == basic->extent && (basic->size & (basic->size - 1)) == 0;
-    if (is_cut(quirks.nested_limit, message_bytes)) return whole && (plain || basic->size <= 8);
-    return plain || !is_cut(quirks.wide_limit, message_bytes) || basic->size <= 16;
+    if (is_cut(quirks->nested_limit, message_bytes)) return whole && (plain || basic->size <= 8);
+    return plain || !is_cut(quirks->wide_limit, message_bytes) || basic->size <= 16;
 }
 
-static Signature draw_signature(Random *shared, bool plain, int64_t message_bytes) {
-    Signature signature = {.alignment = 1, .shallow = is_cut(quirks.nested_limit, message_bytes)};
+static Signature draw_signature(Random *shared, const Quirks *quirks, bool plain, int64_t message_bytes) {
+    Signature signature = {.alignment = 1, .shallow = is_cut(quirks->nested_limit, message_bytes)};
     bool mixed = !random_chance(shared, 60) && !plain && !signature.shallow;
     signature.period = mixed ? (int)random_between(shared, 2, 5) : 1;
     for (int i = 0; i < signature.period; i++) {
         do signature.pattern[i] = &basics[random_below(shared, basics_count)];
-        while (!is_allowed(signature.pattern[i], plain, message_bytes));
+        while (!is_allowed(quirks, signature.pattern[i], plain, message_bytes));
         if (signature.pattern[i]->alignment > signature.alignment) signature.alignment = signature.pattern[i]->alignment;
     }
     return signature;
@@ -95,8 +95,9 @@ static void draw_side(Random *random, Random *local, Side *side, const Signature
 static void draw_reduction(Random *shared, Random *local, Call *call, int64_t bytes) {
     bool is_root = call->comm->rank == call->root, to_all = call->collective == ALLREDUCE;
     bool derived = random_chance(shared, 25) && !settings.contiguous, all_in_place = random_chance(shared, 25);
-    Signature signature = draw_signature(shared, !derived, bytes);
-    signature.unshifted = quirks.reduce_shifted;
+    const Quirks *quirks = quirks_of(call->comm);
+    Signature signature = draw_signature(shared, quirks, !derived, bytes);
+    signature.unshifted = quirks->reduce_shifted;
     // An element must fit a slot of huddle's to be reduced there, and bold calls must not become native ones.
     if (settings.bold) signature.most_units = 1024 / unit_bytes(&signature);
     draw_units(shared, &signature, bytes);
@@ -105,7 +106,7 @@ static void draw_reduction(Random *shared, Random *local, Call *call, int64_t by
     call->has_op = true;
 
     Side *send = &call->send, *recv = &call->recv;
-    bool safe = !quirks.reduce_in_place || call->root == 0 || call->packed <= 2048;
+    bool safe = !quirks->reduce_in_place || call->root == 0 || call->packed <= 2048;
     bool in_place = to_all ? all_in_place : is_root && safe && random_chance(local, 30);
     bool has_result = to_all || is_root;
     // One datatype describes both buffers, so it is drawn from the shared stream.
@@ -116,7 +117,7 @@ static void draw_reduction(Random *shared, Random *local, Call *call, int64_t by
     send->in_place = in_place;
     if (!in_place) place(local, send, signature.alignment, 1);
     if (has_result || random_chance(local, 50)) place(local, recv, signature.alignment, 1);
-    if (derived && in_place && !quirks.reduce_bottom) use_bottom(local, recv);
+    if (derived && in_place && !quirks->reduce_bottom) use_bottom(local, recv);
     if (derived && !recv->present) use_bottom(local, send);
 
     Side *input = in_place ? recv : send;
@@ -127,7 +128,7 @@ static void draw_movement(Random *shared, Random *local, Call *call, int64_t byt
     bool is_root = call->comm->rank == call->root, all_in_place = random_chance(shared, 25);
     bool any_byte = random_chance(shared, 40);
     int blocks = call->collective == ALLGATHER ? call->comm->size : 1;
-    Signature signature = draw_signature(shared, settings.contiguous, bytes * blocks);
+    Signature signature = draw_signature(shared, quirks_of(call->comm), settings.contiguous, bytes * blocks);
     draw_units(shared, &signature, bytes);
     call->packed = signature.units * unit_bytes(&signature);
     if (any_byte) signature.alignment = 1;

@@ -106,7 +106,7 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     parse(argc, argv);
-    if (!settings.bold) quirks_look();
+    quirks_look();
     basics_probe();
     memory_start();
     layouts_start();

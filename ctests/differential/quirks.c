@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct Quirks quirks;
+static Quirks quirks;
 
 void quirks_look(void) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -20,4 +20,9 @@ void quirks_look(void) {
         quirks.reduce_bottom = quirks.reduce_shifted = quirks.packed = true;
         quirks.wide_limit = 1024;
     }
+}
+
+const Quirks *quirks_of(const Communicator *comm) {
+    static const Quirks none;
+    return settings.bold && comm->size > 1 ? &none : &quirks;
 }

@@ -1,14 +1,14 @@
 //! Opens the engine that was built for the MPI found.
 
 use crate::abi::{Entry, Host, Open, ABI};
-use crate::mpi::{own_path, Mpi};
-use crate::slots::{index, Kind, CALLS, NAMES};
+use crate::mpi::Mpi;
+use crate::objects::{own_path, symbol};
+use crate::slots::{self, Kind, NAMES};
 use std::ffi::{c_char, c_void, CStr, CString, OsStr};
 use std::mem::transmute;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// An engine that accepted this host. Never closed: the table points into it.
 pub struct Engine {
@@ -62,26 +62,22 @@ fn host(mpi: &Mpi) -> &'static Host {
     }))
 }
 
+/// Opens the object at `path` with all that it needs, or tells the linker's reason: the file, or a library that it needs,
+/// isn't there.
 fn open_object(path: &Path) -> Result<*mut c_void, String> {
-    let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+    let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
     // SAFETY: the path is a C string; dlerror's text is copied before another call of the linker.
-    unsafe {
-        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+    let reason = unsafe {
+        let handle = libc::dlopen(c_path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         if !handle.is_null() {
             return Ok(handle);
         }
-        let error = libc::dlerror();
-        Err(match error.is_null() {
-            true => format!("{} does not open", path.to_string_lossy()),
-            false => CStr::from_ptr(error).to_string_lossy().into_owned(),
-        })
-    }
-}
-
-fn symbol(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the handle is open, the name a C string.
-    let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
-    (!address.is_null()).then_some(address)
+        let reason = libc::dlerror();
+        if reason.is_null() { c"no reason given" } else { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
+    };
+    let path = path.display().to_string();
+    let reason = reason.strip_prefix(&format!("{path}: ")).unwrap_or(&reason);
+    Err(format!("{path} does not open: {reason}"))
 }
 
 /// `Host::calls`.
@@ -90,8 +86,7 @@ unsafe extern "C" fn calls(name: *const c_char) -> u64 {
         return 0;
     }
     // SAFETY: the engine passes a C string.
-    let name = unsafe { CStr::from_ptr(name) };
-    index(name).map_or(0, |index| CALLS[index].load(Relaxed))
+    slots::calls(unsafe { CStr::from_ptr(name) })
 }
 
 /// `Host::counted`.

@@ -5,15 +5,19 @@
 //!    finds the MPI library (`mpi`), opens the engine built for it (`engine`), and fills the table.
 //! 3. The jump is made again. From then on a call costs the jump.
 //!
+//! A profiler is called as without this library, be it loaded before or after it (`chain`).
+//!
 //! Nothing runs at load time, so that a process without MPI (a launcher, a shell) is not touched. Where no engine fits,
 //! one line says so and the table holds the native functions.
 
 mod abi;
 mod arch;
+mod chain;
 mod engine;
 mod mpi;
 mod names;
 mod narrow;
+mod objects;
 mod say;
 mod slots;
 
@@ -41,32 +45,44 @@ fn fill(mpi: &Mpi) {
     let is_profiling_native = env::var_os("HUDDLE_PMPI").is_some_and(|value| value == "0");
     narrow::prepare(mpi);
     let choose = |name| targets(name, mpi, engine.as_ref(), is_profiling_native);
-    let filled: Vec<Slot> = NAMES.iter().map(choose).collect();
-    for (slot, filled) in SLOTS.iter().zip(filled) {
-        slot.public.store(filled.public.into_inner(), Release);
-        slot.profiling.store(filled.profiling.into_inner(), Release);
+    let chosen: Vec<Slot> = NAMES.iter().map(choose).collect();
+    for (index, slot) in SLOTS.iter().enumerate() {
+        slot.is_chained.store(is_chained(index, &chosen), Relaxed);
+        slot.public.store(chosen[index].public.load(Relaxed), Release);
+        slot.profiling.store(chosen[index].profiling.load(Relaxed), Release);
     }
 }
 
 /// Where the two symbols of `name` lead.
 fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, is_profiling_native: bool) -> Slot {
-    let slot =
-        |public: *mut c_void, profiling: *mut c_void| Slot { public: public.into(), profiling: profiling.into() };
+    let slot = |public: *mut c_void, profiling: *mut c_void, is_chained: bool| Slot {
+        public: public.into(),
+        profiling: profiling.into(),
+        is_chained: is_chained.into(),
+    };
     let served = || engine.and_then(|engine| engine.entry(name.public));
     if name.kind == Kind::Api {
         let entry = served().unwrap_or(zero as *mut c_void);
-        return slot(entry, entry);
+        return slot(entry, entry, false);
     }
-    let native = (mpi.symbol(name.public), mpi.symbol(name.profiling));
-    let (Some(public), Some(profiling)) = native else {
-        return slot(arch::lacking as *mut c_void, arch::lacking as *mut c_void);
-    };
-    let entry = if name.kind == Kind::Served { served() } else { None };
-    match entry {
-        Some(entry) if is_profiling_native => slot(entry, profiling),
-        Some(entry) => slot(entry, entry),
-        None => slot(public, profiling),
+    let native = mpi.symbol(name.public).zip(mpi.symbol(name.profiling));
+    let entry = if name.kind == Kind::Served && native.is_some() { served() } else { None };
+    let (public, profiling) = native.unwrap_or((arch::lacking as *mut c_void, arch::lacking as *mut c_void));
+    if is_profiling_native {
+        // For comparing MPI_X with PMPI_X in one process: a profiler in between would be measured too, and its PMPI_X
+        // would lead past the engine.
+        return slot(entry.unwrap_or(public), profiling, false);
     }
+    let next = chain::next(name, mpi);
+    slot(next.or(entry).unwrap_or(public), entry.unwrap_or(profiling), next.is_some())
+}
+
+/// Whether a call of the `MPI_X` at `index` comes back as a `PMPI_X`: also of a lacking one that `narrow` hands to a
+/// profiler in its plain form.
+fn is_chained(index: usize, chosen: &[Slot]) -> bool {
+    let is_lacking = chosen[index].public.load(Relaxed) == arch::lacking as *mut c_void;
+    let plain = if is_lacking { narrow::plain_form(index) } else { None };
+    chosen[plain.unwrap_or(index)].is_chained.load(Relaxed)
 }
 
 /// A question about huddle is answered with 0 until there is an MPI library; a call of MPI can't go on.

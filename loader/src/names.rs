@@ -6,6 +6,8 @@
 //! | `Counted` | `MPI_X`, `PMPI_X`  | the native function, after its counter went up by one       |
 //! | `Api`     | `huddle_x`         | the engine; without one it returns 0                        |
 //!
+//! An `MPI_X` goes to a profiler first where one comes after this library (`chain`); the profiler calls `PMPI_X`.
+//!
 //! Programs find out what an MPI library can do by looking for names: mpi4py calls `MPI_Gatherv_c` where a weak reference
 //! to it isn't null, and its own replacement otherwise. A name that is exported here is present under every MPI, so the
 //! table holds only names that all of them have, or that `narrow` can hand on. Left out for that reason are the
@@ -16,6 +18,8 @@ macro_rules! names {
     ($with:ident) => {
         $with! {
             Served: MPI_Init MPI_Init_thread;
+            Served: MPI_Comm_free;
+            Served: MPI_Comm_disconnect;
             Served: MPI_Allgather MPI_Allgather_c;
             Served: MPI_Allreduce MPI_Allreduce_c;
             Served: MPI_Barrier;

@@ -122,6 +122,11 @@ fn route(mpi: &Mpi, name: &CStr) -> Option<Route> {
     Some(Route { plain: index(&plain)?, shape, arguments: shape.comm + 1 + usize::from(nonblocking.is_some()) })
 }
 
+/// The index of the plain form to which the name at `index` is handed if it is lacking.
+pub fn plain_form(index: usize) -> Option<usize> {
+    Some(NATIVE.get()?.routes[index].as_ref()?.plain)
+}
+
 /// What `arch::lacking` calls: makes the call to the name of `target` through its plain form, or aborts if there is none.
 ///
 /// # Safety

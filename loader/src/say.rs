@@ -2,14 +2,26 @@
 
 use std::env;
 
-/// Launchers give the rank before MPI_Init in one of these.
-const RANK: [&str; 4] = ["PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"];
+/// Before MPI_Init, launchers give the rank on the node in one of these. Slurm's come last: a batch script has them too,
+/// with its own values, and passes them on to the launcher that it starts.
+const LOCAL_RANK: [&str; 6] = [
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "PMI_LOCAL_RANK",
+    "PALS_LOCAL_RANKID",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "SLURM_LOCALID",
+];
 
-/// Says why nothing is accelerated; once per job, where the launcher tells the rank.
+/// And the rank in MPI_COMM_WORLD in one of these.
+const RANK: [&str; 5] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PALS_RANKID", "SLURM_PROCID"];
+
+/// Says why nothing is accelerated here: once per node, because the reason may be one node's alone; once per job where
+/// the launcher tells nothing but the rank in it; else in every process.
 pub fn warn(reason: &str) {
-    let rank = RANK.iter().find_map(env::var_os);
+    let rank = LOCAL_RANK.iter().chain(&RANK).find_map(env::var_os);
     if rank.is_none_or(|rank| rank == "0") {
-        write(&format!("huddle warning: {reason}; collectives stay native\n"));
+        write(&format!("huddle warning: on {}, {reason}; collectives stay native\n", host()));
     }
 }
 
@@ -17,6 +29,13 @@ pub fn warn(reason: &str) {
 pub fn die(reason: &str) -> ! {
     write(&format!("huddle error: {reason}\n"));
     std::process::abort()
+}
+
+fn host() -> String {
+    let mut name = [0_u8; 256];
+    // SAFETY: the length is the buffer's, less one for the end that a cut name lacks.
+    unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
+    name.split(|&byte| byte == 0).next().map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default()
 }
 
 fn write(line: &str) {

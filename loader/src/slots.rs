@@ -4,7 +4,8 @@ use crate::arch;
 use crate::names::names;
 use std::ffi::{c_void, CStr};
 use std::mem::{offset_of, size_of};
-use std::sync::atomic::{AtomicPtr, AtomicU64};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 /// Where an entry jumps to. Written by the resolver, read by the entries.
 pub type Target = AtomicPtr<c_void>;
@@ -14,6 +15,15 @@ pub type Target = AtomicPtr<c_void>;
 pub struct Slot {
     pub public: Target,
     pub profiling: Target,
+    /// `MPI_X` goes to a profiler, which calls `PMPI_X`.
+    pub is_chained: AtomicBool,
+}
+
+/// How often a `Counted` name was called under each of its two symbols.
+#[repr(C)]
+struct Calls {
+    public: AtomicU64,
+    profiling: AtomicU64,
 }
 
 /// The target of an entry before the first call.
@@ -76,8 +86,8 @@ macro_rules! export {
         entry!(concat!("P", stringify!($name)), profiling(Id::$name));
     };
     (Counted $name:ident) => {
-        entry!(stringify!($name), public(Id::$name), call(Id::$name));
-        entry!(concat!("P", stringify!($name)), profiling(Id::$name), call(Id::$name));
+        entry!(stringify!($name), public(Id::$name), public_calls(Id::$name));
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name), profiling_calls(Id::$name));
     };
     (Api $name:ident) => {
         entry!(stringify!($name), public(Id::$name));
@@ -106,11 +116,12 @@ macro_rules! define {
 names!(define);
 
 /// The targets by index; all lazy until the first call is resolved.
-pub static SLOTS: [Slot; COUNT] =
-    [const { Slot { public: AtomicPtr::new(LAZY), profiling: AtomicPtr::new(LAZY) } }; COUNT];
+pub static SLOTS: [Slot; COUNT] = [const {
+    Slot { public: AtomicPtr::new(LAZY), profiling: AtomicPtr::new(LAZY), is_chained: AtomicBool::new(false) }
+}; COUNT];
 
-/// How often a `Counted` name was called, under either of its two symbols.
-pub static CALLS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
+/// The counters by index, written by the entries.
+static CALLS: [Calls; COUNT] = [const { Calls { public: AtomicU64::new(0), profiling: AtomicU64::new(0) } }; COUNT];
 
 const fn public(id: Id) -> usize {
     id as usize * size_of::<Slot>() + offset_of!(Slot, public)
@@ -120,8 +131,12 @@ const fn profiling(id: Id) -> usize {
     id as usize * size_of::<Slot>() + offset_of!(Slot, profiling)
 }
 
-const fn call(id: Id) -> usize {
-    id as usize * size_of::<AtomicU64>()
+const fn public_calls(id: Id) -> usize {
+    id as usize * size_of::<Calls>() + offset_of!(Calls, public)
+}
+
+const fn profiling_calls(id: Id) -> usize {
+    id as usize * size_of::<Calls>() + offset_of!(Calls, profiling)
 }
 
 /// The index of the name that `target` belongs to, and whether it is the name's `PMPI_X`.
@@ -141,4 +156,15 @@ pub fn name_of(target: &Target) -> &'static str {
 /// The index of the name spelled `MPI_X`.
 pub fn index(name: &CStr) -> Option<usize> {
     NAMES.iter().position(|row| row.public == name)
+}
+
+/// How often the operation spelled `MPI_X` was called so far; 0 if it isn't `Counted`. Where a profiler stands between
+/// `MPI_X` and `PMPI_X`, a call goes through both, and the second is what arrives at MPI.
+pub fn calls(name: &CStr) -> u64 {
+    let Some(index) = index(name) else {
+        return 0;
+    };
+    let Calls { public, profiling } = &CALLS[index];
+    let public = if SLOTS[index].is_chained.load(Relaxed) { 0 } else { public.load(Relaxed) };
+    public + profiling.load(Relaxed)
 }

@@ -78,9 +78,15 @@ fn report(job: &Job, path: &std::path::Path) {
         nodes: job.nodes,
         inactive: job.inactive,
         counters: tally,
-        unserved: names.iter().map(|name| name.to_string_lossy().into_owned()).zip(unserved).collect(),
+        unserved: called(&names, unserved),
     };
     report.write(path);
+}
+
+/// The names that were called, with how often.
+fn called(names: &[&CStr], calls: Vec<u64>) -> Vec<(String, u64)> {
+    let named = names.iter().map(|name| name.to_string_lossy().into_owned());
+    named.zip(calls).filter(|(_, calls)| *calls > 0).collect()
 }
 
 fn unserved_names() -> Vec<&'static CStr> {
