@@ -21,6 +21,7 @@ mod objects;
 mod say;
 mod slots;
 
+use chain::Profilers;
 use engine::Engine;
 use mpi::Mpi;
 use slots::{locate, name_of, Kind, Name, Slot, Target, LAZY, NAMES, SLOTS};
@@ -43,8 +44,11 @@ extern "C" fn resolve(target: &Target) {
 fn fill(mpi: &Mpi) {
     let engine = Engine::open(mpi).inspect_err(|reason| say::warn(reason)).ok();
     let is_profiling_native = env::var_os("HUDDLE_PMPI").is_some_and(|value| value == "0");
-    narrow::prepare(mpi);
-    let choose = |name| targets(name, mpi, engine.as_ref(), is_profiling_native);
+    // To compare MPI_X with PMPI_X in one process, MPI_X stays the engine's own: a profiler would be measured too, and its
+    // PMPI_X would lead past the engine.
+    let profilers = (!is_profiling_native).then_some(Profilers(mpi));
+    narrow::prepare(mpi, profilers);
+    let choose = |name| targets(name, mpi, engine.as_ref(), profilers);
     let chosen: Vec<Slot> = NAMES.iter().map(choose).collect();
     for (index, slot) in SLOTS.iter().enumerate() {
         slot.is_chained.store(is_chained(index, &chosen), Relaxed);
@@ -53,8 +57,8 @@ fn fill(mpi: &Mpi) {
     }
 }
 
-/// Where the two symbols of `name` lead.
-fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, is_profiling_native: bool) -> Slot {
+/// Where the two symbols of `name` lead; without `profilers`, `PMPI_X` stays native.
+fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, profilers: Option<Profilers>) -> Slot {
     let slot = |public: *mut c_void, profiling: *mut c_void, is_chained: bool| Slot {
         public: public.into(),
         profiling: profiling.into(),
@@ -68,21 +72,17 @@ fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, is_profiling_native:
     let native = mpi.symbol(name.public).zip(mpi.symbol(name.profiling));
     let entry = if name.kind == Kind::Served && native.is_some() { served() } else { None };
     let (public, profiling) = native.unwrap_or((arch::lacking as *mut c_void, arch::lacking as *mut c_void));
-    if is_profiling_native {
-        // For comparing MPI_X with PMPI_X in one process: a profiler in between would be measured too, and its PMPI_X
-        // would lead past the engine.
+    let Some(profilers) = profilers else {
         return slot(entry.unwrap_or(public), profiling, false);
-    }
-    let next = chain::next(name, mpi);
+    };
+    let next = profilers.behind(name);
     slot(next.or(entry).unwrap_or(public), entry.unwrap_or(profiling), next.is_some())
 }
 
-/// Whether a call of the `MPI_X` at `index` comes back as a `PMPI_X`: also of a lacking one that `narrow` hands to a
-/// profiler in its plain form.
+/// Whether a call of the `MPI_X` at `index` comes back as a `PMPI_X`, maybe in its plain form.
 fn is_chained(index: usize, chosen: &[Slot]) -> bool {
     let is_lacking = chosen[index].public.load(Relaxed) == arch::lacking as *mut c_void;
-    let plain = if is_lacking { narrow::plain_form(index) } else { None };
-    chosen[plain.unwrap_or(index)].is_chained.load(Relaxed)
+    chosen[index].is_chained.load(Relaxed) || is_lacking && narrow::is_profiled(index, chosen)
 }
 
 /// A question about huddle is answered with 0 until there is an MPI library; a call of MPI can't go on.

@@ -3,13 +3,14 @@
 //! fit becomes -1, which MPI refuses as an invalid count, through the communicator's error handler.
 
 use crate::arch::REGISTERS;
+use crate::chain::Profilers;
 use crate::mpi::Mpi;
 use crate::say::die;
-use crate::slots::{index, locate, name_of, Target, NAMES, SLOTS};
+use crate::slots::{index, locate, name_of, Slot, Target, NAMES, SLOTS};
 use std::ffi::{c_int, c_void, CStr, CString};
 use std::mem::transmute;
 use std::slice;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::OnceLock;
 
 /// The most arguments of a form in the table.
@@ -72,6 +73,8 @@ const LOCAL: Array = Array { counts: 2, displacements: None, read: Read::Always 
 /// The way from a lacking `_c` name to its plain form.
 struct Route {
     plain: usize,
+    /// The plain `MPI_X` of a profiler in front of this library.
+    profiler: Option<Plain>,
     shape: &'static Shape,
     arguments: usize,
 }
@@ -95,14 +98,14 @@ type W = usize;
 static NATIVE: OnceLock<Native> = OnceLock::new();
 
 /// Readies the stand-ins; comes before the first `arch::lacking` is stored in the table.
-pub fn prepare(mpi: &Mpi) {
+pub fn prepare(mpi: &Mpi, profilers: Option<Profilers>) {
     let query = |name: &CStr| match mpi.symbol(name) {
         // SAFETY: the four queries have this prototype in every MPI.
         Some(function) => unsafe { transmute::<*mut c_void, Query>(function) },
         None => die(&format!("{} is not in this MPI library", name.to_string_lossy())),
     };
     NATIVE.get_or_init(|| Native {
-        routes: NAMES.iter().map(|name| route(mpi, name.public)).collect(),
+        routes: NAMES.iter().map(|name| route(mpi, profilers, name.public)).collect(),
         comm_rank: query(c"PMPI_Comm_rank"),
         comm_size: query(c"PMPI_Comm_size"),
         comm_remote_size: query(c"PMPI_Comm_remote_size"),
@@ -111,7 +114,7 @@ pub fn prepare(mpi: &Mpi) {
 }
 
 /// The route of `name` if it is a `_c` form whose plain form the library has.
-fn route(mpi: &Mpi, name: &CStr) -> Option<Route> {
+fn route(mpi: &Mpi, profilers: Option<Profilers>, name: &CStr) -> Option<Route> {
     let plain = name.to_str().ok()?.strip_suffix("_c")?;
     let operation = plain.strip_prefix("MPI_")?;
     let nonblocking = operation.strip_prefix('I').filter(|rest| rest.starts_with(char::is_lowercase));
@@ -119,12 +122,19 @@ fn route(mpi: &Mpi, name: &CStr) -> Option<Route> {
     let shape = SHAPES.iter().find(|shape| shape.stem.eq_ignore_ascii_case(stem))?;
     let plain = CString::new(plain).ok()?;
     mpi.symbol(&plain)?;
-    Some(Route { plain: index(&plain)?, shape, arguments: shape.comm + 1 + usize::from(nonblocking.is_some()) })
+    let plain = index(&plain)?;
+    let profiler = profilers.and_then(|profilers| profilers.in_front(&NAMES[plain]));
+    // SAFETY: it is a function of the operation's plain form.
+    let profiler = profiler.map(|function| unsafe { transmute::<*mut c_void, Plain>(function) });
+    let arguments = shape.comm + 1 + usize::from(nonblocking.is_some());
+    Some(Route { plain, profiler, shape, arguments })
 }
 
-/// The index of the plain form to which the name at `index` is handed if it is lacking.
-pub fn plain_form(index: usize) -> Option<usize> {
-    Some(NATIVE.get()?.routes[index].as_ref()?.plain)
+/// Whether a call of the lacking `MPI_X_c` at `index` is handed to a profiler, in front of this library or behind it, when
+/// the table is as `chosen`.
+pub fn is_profiled(index: usize, chosen: &[Slot]) -> bool {
+    let route = NATIVE.get().and_then(|native| native.routes[index].as_ref());
+    route.is_some_and(|route| route.profiler.is_some() || chosen[route.plain].is_chained.load(Relaxed))
 }
 
 /// What `arch::lacking` calls: makes the call to the name of `target` through its plain form, or aborts if there is none.
@@ -158,10 +168,10 @@ pub unsafe extern "C-unwind" fn call(target: &Target, registers: *const usize, s
     let slot = &SLOTS[route.plain];
     let plain = if is_profiling { &slot.profiling } else { &slot.public };
     // SAFETY: the target is a function of the operation's plain form, which `route` found in the library.
-    unsafe {
-        let plain = transmute::<*mut c_void, Plain>(plain.load(Acquire));
-        plain(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8])
-    }
+    let plain = unsafe { transmute::<*mut c_void, Plain>(plain.load(Acquire)) };
+    let plain = route.profiler.filter(|_| !is_profiling).unwrap_or(plain);
+    // SAFETY: these are the arguments of the call, as many as the plain form has, and then some.
+    unsafe { plain(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]) }
 }
 
 impl Native {

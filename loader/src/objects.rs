@@ -20,11 +20,16 @@ pub unsafe fn close(handle: *mut c_void) {
     unsafe { libc::dlclose(handle) };
 }
 
-/// The definition of `name` in an open object, or else in a library that it needs.
+/// The definition of `name` in an open object or else in a library that it needs.
 pub fn symbol(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the handle is open, the name a C string.
     let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
     (!address.is_null()).then_some(address)
+}
+
+/// The definition of `name` that the program uses.
+pub fn first_symbol(name: &CStr) -> Option<*mut c_void> {
+    symbol(libc::RTLD_DEFAULT, name)
 }
 
 /// The definition of `name` that the program would use if this library had none: the first one after it, in the order of

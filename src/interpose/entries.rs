@@ -39,10 +39,11 @@ pub static TABLE: &[(&CStr, Address)] = &[
 ];
 
 unsafe extern "C-unwind" fn init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    let announcement = serve::initialising();
     // SAFETY: the program's arguments.
     let code = unsafe { native().init(argc, argv) };
     // SAFETY: MPI has just returned from its initialisation with this code.
-    unsafe { serve::initialised(code) };
+    unsafe { serve::initialised(code, announcement) };
     code
 }
 
@@ -52,10 +53,11 @@ unsafe extern "C-unwind" fn init_thread(
     required: c_int,
     provided: *mut c_int,
 ) -> c_int {
+    let announcement = serve::initialising();
     // SAFETY: the program's arguments.
     let code = unsafe { native().init_thread(argc, argv, required, provided) };
     // SAFETY: MPI has just returned from its initialisation with this code.
-    unsafe { serve::initialised(code) };
+    unsafe { serve::initialised(code, announcement) };
     code
 }
 

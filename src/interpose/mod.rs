@@ -46,9 +46,11 @@ pub unsafe extern "C" fn huddle_engine_open(host: *const Host) -> c_int {
     }
     // SAFETY: the loader's C string.
     let mpi_version = unsafe { CStr::from_ptr(host.mpi_version) }.to_string_lossy().into_owned();
+    // SAFETY: as above.
+    let mpi_path = unsafe { CStr::from_ptr(host.mpi_path) }.to_owned();
     // A panic ends the process (`panic = "abort"`): it never crosses into MPI. Its line names the rank.
     std::panic::set_hook(Box::new(|panic| log::error(format_args!("internal fault: {panic}"))));
-    let _ = HOST.set(KnownHost { mpi_version, calls: host.calls, counted: host.counted });
+    let _ = HOST.set(KnownHost { mpi_path, mpi_version, calls: host.calls, counted: host.counted });
     0
 }
 

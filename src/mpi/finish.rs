@@ -10,10 +10,12 @@ use crate::mpi::native::native;
 use crate::report::{Report, Tally, counters};
 use mpi_sys::MPI_Comm;
 use once_cell::sync::OnceCell;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 /// What the loader knows.
 pub struct Host {
+    /// Path of the MPI library, as it was loaded.
+    pub mpi_path: CString,
     /// The text of `MPI_Get_library_version`.
     pub mpi_version: String,
     /// Calls of a collective that huddle doesn't serve.

@@ -2,6 +2,7 @@
 
 use super::communicator::{create_keyval, keep_native};
 use super::job::{self, Job, progress};
+use super::peers::Announcement;
 use crate::config::{Config, RawEnvironment};
 use crate::fabric::shm::Waiting;
 use crate::log;
@@ -15,7 +16,11 @@ use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 /// Ranks that find another number here leave everything native: they are different versions of huddle.
-const PROTOCOL: c_int = 1;
+pub(super) const PROTOCOL: c_int = 1;
+
+/// What people can do about ranks without huddle.
+const REMEDY: &str = "LD_PRELOAD must reach every host and program of the job (Open MPI: mpiexec -x LD_PRELOAD; static \
+     binaries can't be served: run without huddle)";
 
 /// A wait for other ranks this long is explained.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,18 +29,20 @@ const PATIENCE: Duration = Duration::from_secs(10);
 ///
 /// # Safety
 /// MPI has just been initialised.
-pub unsafe fn start() {
+pub unsafe fn start(announcement: Option<Announcement>) {
     // SAFETY: the caller's promise.
     if let Err(problem) = unsafe { handles::fill(native()) } {
         // The same binary on all ranks comes to the same verdict.
         log::error(format_args!("{problem}; collectives stay native"));
         return;
     }
-    meet();
-    let world = duplicate(constants().comm_world);
-    let self_comm = duplicate(constants().comm_self);
-    let (rank, size) = rank_and_size(world);
+    let (rank, size) = rank_and_size(constants().comm_world);
     log::set_rank(rank);
+    if is_left(announcement, size) {
+        return;
+    }
+    meet();
+    let (world, self_comm) = (duplicate(constants().comm_world), duplicate(constants().comm_self));
     let (config, is_one_version) = agree_on_environment(world, rank);
     let node = Node::find(world, &config, rank, size);
     // SAFETY: MPI is initialised.
@@ -115,6 +122,21 @@ fn announce() {
     ));
 }
 
+/// Whether everything stays native because some ranks run without huddle. Then all that have it know that.
+fn is_left(announcement: Option<Announcement>, size: c_int) -> bool {
+    let Some(missing) = announcement.and_then(|announcement| announcement.missing(size as u32)) else {
+        return false;
+    };
+    job::leave();
+    if missing.is_told_here {
+        log::warning(format_args!(
+            "rank {} runs without huddle or with another version of it, so all collectives of the job stay native; {REMEDY}",
+            missing.rank
+        ));
+    }
+    true
+}
+
 /// Waits for all ranks without a collective of huddle's own that could meet one of the program's: where some ranks lack
 /// huddle, this never ends, and says so.
 fn meet() {
@@ -133,12 +155,8 @@ fn meet() {
             }
             if started.elapsed() > PATIENCE && !is_explained {
                 is_explained = true;
-                let (rank, _) = rank_and_size(c.comm_world);
-                log::set_rank(rank);
                 log::warning(format_args!(
-                    "waiting in MPI_Init for ranks that do not answer: is huddle loaded on all of them? LD_PRELOAD must \
-                     reach every host and program of the job (Open MPI: mpiexec -x LD_PRELOAD; static binaries can't be \
-                     served: run without huddle)"
+                    "waiting in MPI_Init for ranks that do not answer: is huddle loaded on all of them? {REMEDY}"
                 ));
             }
             std::thread::yield_now();

@@ -8,7 +8,7 @@ use crate::tune::Reason;
 use mpi_sys::{MPI_Comm, MPI_Group};
 use once_cell::sync::OnceCell;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// A job: the processes of one `MPI_COMM_WORLD`. Built once, never freed.
 pub struct Job {
@@ -51,10 +51,24 @@ unsafe impl Send for Job {}
 
 static JOB: OnceCell<Job> = OnceCell::new();
 static ACTIVE: AtomicPtr<Job> = AtomicPtr::new(std::ptr::null_mut());
+static IS_LEFT: AtomicBool = AtomicBool::new(false);
 
 /// The job, from the end of `MPI_Init` on.
 pub fn job() -> Option<&'static Job> {
     JOB.get()
+}
+
+/// Why nothing is accelerated, when nothing is.
+pub fn why_inactive() -> Reason {
+    if IS_LEFT.load(Ordering::Relaxed) {
+        return Reason::HuddleMissing;
+    }
+    job().and_then(|job| job.inactive).unwrap_or(Reason::NotRunning)
+}
+
+/// There will be no job, because some ranks run without huddle.
+pub(super) fn leave() {
+    IS_LEFT.store(true, Ordering::Relaxed);
 }
 
 /// The job while collectives are accelerated: between `MPI_Init` and `MPI_Finalize`, unless the ranks agreed otherwise.

@@ -12,5 +12,6 @@ mod init;
 mod job;
 pub mod native;
 pub mod op;
+mod peers;
 mod pool;
 pub mod serve;

@@ -4,6 +4,7 @@ use super::arguments::{self, Operand, Prepared, Refused};
 use super::bridge::{NativeBridge, NativeOp};
 use super::communicator::{Purpose, Shared, find, while_freeing};
 use super::job::{self, Job, abort};
+use super::peers::{self, Announcement};
 use crate::coll::{Plan, REGISTRY};
 use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, Stall};
 use crate::kernel::{Combine, PackedBuffer};
@@ -25,16 +26,21 @@ pub enum Served {
     Native,
 }
 
+/// Before the native `MPI_Init` or `MPI_Init_thread`: the other ranks can learn from now on that this one has huddle.
+pub fn initialising() -> Option<Announcement> {
+    peers::announce(super::init::PROTOCOL as u32)
+}
+
 /// After the native `MPI_Init` or `MPI_Init_thread`, which returned `code`.
 ///
 /// # Safety
 /// As said.
-pub unsafe fn initialised(code: c_int) {
+pub unsafe fn initialised(code: c_int, announcement: Option<Announcement>) {
     if code != constants().success || job::job().is_some() {
         return;
     }
     // SAFETY: MPI has just been initialised.
-    unsafe { super::init::start() };
+    unsafe { super::init::start(announcement) };
 }
 
 /// `MPI_Comm_free` or `MPI_Comm_disconnect`, which is `native`.
@@ -190,7 +196,7 @@ impl Site<'_> {
     fn enter(collective: Collective, comm: MPI_Comm) -> Option<Self> {
         let reason = 'reason: {
             let Some(job) = job::active() else {
-                break 'reason job::job().and_then(|job| job.inactive).unwrap_or(Reason::NotRunning);
+                break 'reason job::why_inactive();
             };
             let Some(communicator) = find(job, comm) else {
                 break 'reason Reason::NoContext;

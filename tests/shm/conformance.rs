@@ -5,8 +5,9 @@ use crate::case::Case;
 use crate::world::{SLEEPING, SPINNING, World};
 use huddle::coll::REGISTRY;
 use huddle::fabric::checked::Random;
-use huddle::fabric::shm::Waiting;
+use huddle::fabric::shm::{Context, Waiting};
 use huddle::types::{CommRank, Epoch};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Packed lengths around the borders: an element, the payload of a flag, a cell, several.
@@ -44,8 +45,12 @@ fn program(world: &World, thin: usize, seed: u64) -> Vec<Case> {
 
 /// Runs a program on every rank; now and then a rank is late. Returns the program.
 fn run(world: &World, waiting: &'static Waiting, thin: usize, seed: u64) -> Vec<Case> {
+    run_on(world, world.contexts(), waiting, thin, seed)
+}
+
+fn run_on(world: &World, contexts: Vec<Arc<Context>>, waiting: &'static Waiting, thin: usize, seed: u64) -> Vec<Case> {
     let calls = program(world, thin, seed);
-    world.run(|rank| {
+    world.run_on(contexts, |rank| {
         let mut random = Random::new(seed ^ u64::from(rank.me.0) << 32);
         for case in &calls {
             if random.one_in(40) {
@@ -150,5 +155,22 @@ fn several_nodes() {
             let calls = run(&world, waiting, 4, seed);
             println!("nodes {labels:?}: {} calls", calls.len());
         }
+    }
+}
+
+/// A segment serves several communicators, one after the other, which count their calls from 1 again.
+#[test]
+fn a_segment_is_used_again() {
+    let world = World::single(4, 2, 64);
+    let mut contexts = world.contexts();
+    for (seed, waiting) in (200..).zip([&SPINNING, &SLEEPING, &SPINNING]) {
+        run_on(&world, contexts.clone(), waiting, 10, seed);
+        assert!(contexts.iter().all(|context| context.is_idle()));
+        contexts[0].clear();
+        let renew = |(me, context): (u32, Arc<Context>)| {
+            let context = Arc::into_inner(context).expect("its rank has gone");
+            Arc::new(context.renew(world.layout(CommRank(me))))
+        };
+        contexts = (0..).zip(contexts).map(renew).collect();
     }
 }

@@ -1,13 +1,12 @@
 //! Ranks whose arguments are rejected: who depends on them fails, all others have their results, and the next call works.
 
 use crate::case::Case;
-use crate::world::{Rank, SLEEPING, SPINNING, World};
+use crate::world::{Rank, SLEEPING, SPINNING, Signal, World};
 use huddle::coll::{REGISTRY, find};
 use huddle::fabric::checked::Random;
 use huddle::fabric::shm::{Fault, Waiting};
 use huddle::topo::Levels;
 use huddle::types::{Collective, CommRank, Epoch, NodeRank, OperandOrder};
-use std::sync::Barrier;
 
 const REDUCE_FLAT: (Collective, &str) = (Collective::Reduce, "flat");
 
@@ -115,10 +114,10 @@ fn outcomes_of_the_late(turns: &[Turn], slots: usize) -> Vec<Result<(), Fault>> 
         Case::with_order(&world, row(REDUCE_FLAT), shape, (OperandOrder::Any, 4), random)
     };
     let calls: Vec<Case> = (1..=turns.len() as u64).map(|epoch| case(epoch, random)).collect();
-    let done = Barrier::new(2);
+    let done = Signal::default();
     let outcomes = world.run(|rank: Rank| {
         if rank.me.0 == 0 {
-            done.wait();
+            done.wait_for(1);
             return calls.iter().map(|case| case.call(&rank, &SPINNING)).collect();
         }
         for (case, turn) in calls.iter().zip(turns) {
@@ -127,7 +126,7 @@ fn outcomes_of_the_late(turns: &[Turn], slots: usize) -> Vec<Result<(), Fault>> 
                 Turn::Fail => rank.context.fail(case.plan.epoch),
             }
         }
-        done.wait();
+        done.give();
         Vec::new()
     });
     outcomes.into_iter().next().expect("rank 0")

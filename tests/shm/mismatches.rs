@@ -1,12 +1,11 @@
 //! Erroneous programs, whose ranks are in different calls at a time: somebody who waits notices, and nobody gets wrong data.
 
 use crate::case::Case;
-use crate::world::{SLEEPING, SPINNING, World};
+use crate::world::{SLEEPING, SPINNING, Signal, World};
 use huddle::coll::{REGISTRY, find};
 use huddle::fabric::checked::Random;
 use huddle::fabric::shm::{Fault, PeerCall, Waiting};
 use huddle::types::{Collective, CommRank, Epoch, NodeRank, OperandOrder};
-use std::sync::Barrier;
 
 type Outcome = Result<(), Fault>;
 
@@ -71,13 +70,11 @@ fn late(early: &[(Collective, &str, u32, usize)], late: (Collective, &str, u32, 
     let world = World::single(3, 2, 64);
     let early: Vec<Case> = early.iter().zip(1..).map(|(call, epoch)| case(&world, *call, epoch)).collect();
     let late = case(&world, late, 1);
-    let (done, noticed) = (Barrier::new(3), Barrier::new(3));
+    let done = Signal::default();
     let outcomes = world.run(|rank| {
         if rank.me.0 == 2 {
-            done.wait();
-            let outcome = late.call(&rank, &SPINNING);
-            noticed.wait();
-            return outcome;
+            done.wait_for(2);
+            return late.call(&rank, &SPINNING);
         }
         for case in &early {
             if case.collective() == Collective::Barrier {
@@ -87,8 +84,7 @@ fn late(early: &[(Collective, &str, u32, usize)], late: (Collective, &str, u32, 
                 assert_eq!(case.call(&rank, &SPINNING), Ok(()));
             }
         }
-        done.wait();
-        noticed.wait();
+        done.give();
         Ok(())
     });
     outcomes[2]

@@ -6,7 +6,8 @@ use huddle::topo::{Layout, Levels};
 use huddle::types::{Bytes, CommRank, NodeIndex};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// A wait that long is a hang: the rank panics.
 const HANG: Option<Duration> = Some(Duration::from_secs(20));
@@ -19,6 +20,26 @@ pub static SLEEPING: Waiting = Waiting { is_oversubscribed: true, stall: HANG, p
 
 fn hang(stall: &Stall) {
     panic!("hangs: {stall:?}");
+}
+
+/// Holds a rank back until others have come as far as the test wants.
+#[derive(Default)]
+pub struct Signal(AtomicUsize);
+
+impl Signal {
+    pub fn give(&self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+
+    /// # Panics
+    /// If it takes too long for `count` signals to be given.
+    pub fn wait_for(&self, count: usize) {
+        let started = Instant::now();
+        while self.0.load(Ordering::Acquire) < count {
+            assert!(HANG.is_none_or(|hang| started.elapsed() < hang), "nobody gives the signal");
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// A machine.
@@ -83,6 +104,11 @@ impl World {
 
     /// Runs `body` as every rank, each on a thread of its own, and returns what they return.
     pub fn run<R: Send>(&self, body: impl Fn(Rank) -> R + Sync) -> Vec<R> {
+        self.run_on(self.contexts(), body)
+    }
+
+    /// As `run`, on contexts that may have been used before.
+    pub fn run_on<R: Send>(&self, contexts: Vec<Arc<Context>>, body: impl Fn(Rank) -> R + Sync) -> Vec<R> {
         let switch = Arc::new(Switch::new(&self.layout(CommRank(0))));
         let body = &body;
         std::thread::scope(|scope| {
@@ -91,7 +117,7 @@ impl World {
                 let switch = (is_leader && context.layout().nodes() > 1).then(|| Arc::clone(&switch));
                 scope.spawn(move || body(Rank { me: CommRank(me as u32), context, switch }))
             };
-            let threads: Vec<_> = self.contexts().into_iter().enumerate().map(start).collect();
+            let threads: Vec<_> = contexts.into_iter().enumerate().map(start).collect();
             threads.into_iter().map(|thread| thread.join().expect("a rank panicked")).collect()
         })
     }
