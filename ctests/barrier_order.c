@@ -1,5 +1,5 @@
-// A barrier is one: no rank leaves before all have come, and what was written before it is visible after it
-// (lesson 14). Each rank stamps its own place in a shared window, without any other synchronisation.
+// A barrier is one: no rank leaves before all have come, and what was written before it is visible after it.
+// Each rank stamps its own place in a shared window, without any other synchronisation.
 #include "check.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-// Communicators made and freed in loops: handles and ids are used again at once (lessons 5, 6; DESIGN §5: no
+// Communicators made and freed in loops: handles and ids are used again at once (no
 // MPI object per context, regions freed by count). Arguments: loops, communicators alive at the same time.
 #include "check.h"
 

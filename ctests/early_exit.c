@@ -1,5 +1,5 @@
-// Some ranks leave at once, through MPI_Finalize and exit, while others have not yet read what they sent
-// (lesson 17): the memory that is shared must outlive the rank that leaves first. The argument says which
+// Some ranks leave at once, through MPI_Finalize and exit, while others have not yet read what they sent:
+// the memory that is shared must outlive the rank that leaves first. The argument says which
 // collective is the last one.
 #include "check.h"
 

@@ -1,5 +1,5 @@
 // Arguments that MPI rejects, on all ranks: MPI_X gives the class that PMPI_X gives, the error handler of the
-// communicator runs once, with that communicator, and the calls afterwards are right (DESIGN §4). Run it with
+// communicator runs once, with that communicator, and the calls afterwards are right. Run it with
 // HUDDLE_PMPI=0.
 #include "check.h"
 

@@ -1,6 +1,6 @@
 // Collectives inside attribute callbacks: in the delete callback of an attribute on COMM_SELF, which runs in
 // MPI_Finalize while MPI still works (HDF5 does so), in the one of a communicator that is being freed, and in
-// a copy callback during Comm_dup (lesson 18; DESIGN §5: huddle's own attribute must be the last to run).
+// a copy callback during Comm_dup (huddle's own attribute must be the last to run).
 #include "check.h"
 
 static MPI_Comm kept;

@@ -1,4 +1,4 @@
-// Beyond 2^31 (lesson 10): offsets, element counts and, with --big, bytes. Without --big the memory is tiny:
+// Beyond 2^31: offsets, element counts and, with --big, bytes. Without --big the memory is tiny:
 // address space is reserved, and only a few pages of it are touched. --big needs about 3 GiB per rank.
 #include "check.h"
 

@@ -1,5 +1,5 @@
 // Sums of random floating-point numbers: the order of the additions shows in the last bits, and all ranks must
-// get the same ones (lesson 7), for every size, in place or not, also where ranks come late.
+// get the same ones, for every size, in place or not, also where ranks come late.
 #include "check.h"
 
 enum { MOST = 70000 };

@@ -1,6 +1,6 @@
 // Wrong arguments on one rank only: rank 0 passes a count of -1 where the others pass good ones. Natively its
 // peers would wait for ever. In huddle the call of rank 0 reaches the native error handler, the peers that need
-// something from rank 0 get an error as well, and the next calls are right (lesson 17; DESIGN §4: the epoch is
+// something from rank 0 get an error as well, and the next calls are right (the epoch is
 // counted before validation). Only to be run with huddle.
 #include "check.h"
 

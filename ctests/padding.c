@@ -1,5 +1,5 @@
 // Datatypes whose size isn't their extent: 12 of 16 bytes for MPI_DOUBLE_INT, 6 of 8 for MPI_SHORT_INT, 20 of 32
-// for MPI_LONG_DOUBLE_INT (DESIGN §4). The bytes between belong to the program. A padding byte may change only
+// for MPI_LONG_DOUBLE_INT. The bytes between belong to the program. A padding byte may change only
 // where the native call, PMPI_X, changes it as well.
 #include "check.h"
 

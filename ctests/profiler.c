@@ -1,5 +1,5 @@
 // A profiler linked into the program: it defines MPI_X itself and calls PMPI_X. It must see every call of the
-// program once, and what it passes on is accelerated too (lessons 1, 2; DESIGN §3: both names are served).
+// program once, and what it passes on is accelerated too (both names are served).
 #include "check.h"
 
 static int calls, bytes;

@@ -1,5 +1,5 @@
-// A rank that waits in a collective must keep the MPI library's own traffic moving, awake or asleep (lesson 13,
-// DESIGN §6). Each scene: rank 0 starts something and goes into a collective at once; the last rank needs that
+// A rank that waits in a collective must keep the MPI library's own traffic moving, awake or asleep.
+// Each scene: rank 0 starts something and goes into a collective at once; the last rank needs that
 // something to get through before it comes to the collective itself.
 #include "check.h"
 

@@ -1,4 +1,4 @@
-// Lesson 3 (too little shared memory): a rank that can't make or map huddle's segment. All ranks agree to stay native on
+// Too little shared memory: a rank that can't make or map huddle's segment. All ranks agree to stay native on
 // that communicator, one line says so, nothing is lost, and communicators that come later are served again.
 //
 //   shortage create|map     the leader can't create the segment | another rank can't map it

@@ -1,4 +1,4 @@
-// One signature, another datatype and count on every rank (lesson 9, which corrupted segmented algorithms),
+// One signature, another datatype and count on every rank (which corrupted segmented algorithms),
 // MPI_BOTTOM with absolute addresses, one element that is much larger than any slot, lower bounds below zero.
 #include "check.h"
 

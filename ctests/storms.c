@@ -1,5 +1,5 @@
 // Collectives one after the other without barriers between them, with roots that change, data that change,
-// and ranks that arrive late or run far ahead (lessons 14, 17, 20): a root may be many calls ahead of its
+// and ranks that arrive late or run far ahead: a root may be many calls ahead of its
 // receivers, leaves of a reduction many calls ahead of the root. Argument: calls.
 #include "check.h"
 

@@ -1,6 +1,6 @@
 // MPI_THREAD_MULTIPLE: threads of one rank are in collectives of different communicators at the same time, and
 // even ranks enter them in the opposite order from odd ranks. The communicators are congruent, so nothing but
-// the communicator itself tells their calls apart (DESIGN §5: contexts share neither flags nor slots).
+// the communicator itself tells their calls apart (contexts share neither flags nor slots).
 #include "check.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // What belongs to the program stays as it was: names, attributes, error handlers, topologies, TAG_UB, and no
-// message of anybody else is ever seen by MPI_ANY_SOURCE and MPI_ANY_TAG on COMM_WORLD (DESIGN §5, §6: what
+// message of anybody else is ever seen by MPI_ANY_SOURCE and MPI_ANY_TAG on COMM_WORLD (what
 // huddle needs of MPI it makes for itself).
 #include "check.h"
 

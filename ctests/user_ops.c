@@ -1,6 +1,6 @@
 // User-defined operations: created, used and freed at once (the handle comes back for another function), with
 // datatypes that are freed right after the call, commutative and not, on types with holes. The function must be
-// called with the caller's own datatype (DESIGN §5: no caching by user handles; §7: rank order).
+// called with the caller's own datatype (no caching by user handles; rank order).
 #include "check.h"
 
 #include <stdint.h>

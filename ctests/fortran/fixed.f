@@ -1,6 +1,6 @@
 C     The six collectives from Fortran 77 by mpif.h, MPI_IN_PLACE
 C     included: unconverted it would be an ordinary address to a C
-C     wrapper, and corrupt silently (lessons 1, 2).
+C     wrapper, and corrupt silently.
       program fixed
       implicit none
       include 'mpif.h'

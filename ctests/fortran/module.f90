@@ -1,5 +1,5 @@
 ! The six collectives by `use mpi`: user-defined operations written in Fortran, derived datatypes, MPI_BOTTOM
-! with absolute addresses, MPI_IN_PLACE (lessons 1, 2, 8).
+! with absolute addresses, MPI_IN_PLACE.
 module operations
   implicit none
   integer, parameter :: prime = 10007

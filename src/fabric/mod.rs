@@ -1,5 +1,5 @@
 //! The fabric: what an algorithm may do, in symbolic terms, so that one source runs on shared memory, under the checking
-//! scheduler, in the simulator and under loom.
+//! scheduler and in the simulator.
 //!
 //! # The slot protocol
 //! Each rank owns a ring of slots. A slot has a *cell* of [`Fabric::cell_bytes`] bytes, and per [`Line`] a flag with

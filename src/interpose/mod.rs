@@ -10,19 +10,13 @@ use crate::mpi::finish::{HOST, Host as KnownHost};
 use crate::mpi::native::{self, Native};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// What the loader tells the engine; a copy of the loader's `abi.rs`.
-#[repr(C)]
-pub struct Host {
-    abi: u32,
-    mpi: *mut c_void,
-    mpi_path: *const c_char,
-    mpi_version: *const c_char,
-    calls: unsafe extern "C" fn(name: *const c_char) -> u64,
-    counted: extern "C" fn(index: usize) -> *const c_char,
-}
+#[path = "../../loader/src/abi.rs"]
+mod abi;
 
-/// The version of the interface between loader and engine.
-const ABI: u32 = 1;
+use abi::{ABI, Host};
+
+const _: abi::Open = huddle_engine_open;
+const _: abi::Entry = huddle_engine_entry;
 
 /// Prepares the engine; 0 when it can serve. The loader calls it once, before it asks for entries.
 ///

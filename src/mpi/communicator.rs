@@ -1,4 +1,4 @@
-//! What huddle knows of a communicator: how many collectives it has seen, and the context that its third one builds.
+//! What huddle knows of a communicator: how many collectives it has seen, and the context that one of the first builds.
 //!
 //! The state is an attribute of the communicator, so it dies with it and a reused handle never finds its predecessor's.
 

@@ -4,9 +4,9 @@
 //! as the datatype and is never found under a reused handle; duplicates don't inherit it.
 //!
 //! What can't be flattened (distributed arrays, layouts with too many pieces) is packed and unpacked as a whole by the
-//! library. ✓ `MPI_Pack` of MPICH 4.0.2 and Open MPI 4.1.4 writes the packed bytes without a header.
+//! library. Observed: `MPI_Pack` of MPICH 4.0.2 and Open MPI 4.1.4 writes the packed bytes without a header.
 //!
-//! Datatypes that were not committed must be rejected, and no query tells. ✓ Both libraries reject them in `MPI_Pack` and
+//! Datatypes that were not committed must be rejected, and no query tells. Observed: Both libraries reject them in `MPI_Pack` and
 //! `MPI_Unpack` even of no elements (class `MPI_ERR_TYPE`). The collectives themselves are less strict: MPICH's Bcast of no
 //! elements passes; Open MPI ignores the receive type of Allgather and Scatter, and crashes on it if there is data.
 
@@ -80,7 +80,7 @@ impl Layout {
         let (Extent { size, extent, true_lb, true_extent }, flat) = unsafe { (extent(datatype)?, flatten(datatype)) };
         let shape = match flat {
             Err(_) => Shape::Opaque,
-            // The library has another idea of this datatype, and its idea counts: ✓ Open MPI 4.1.4 takes a stride of -1 byte
+            // The library has another idea of this datatype, and its idea counts: Open MPI 4.1.4 takes a stride of -1 byte
             // for none, so that a vector that turns bytes around becomes contiguous.
             Ok(flat)
                 if size > 0 && flat.segments.bounds(flat.times) != Some((true_lb, true_lb + true_extent as isize)) =>

@@ -53,7 +53,7 @@ pub(super) unsafe fn extent(datatype: MPI_Datatype) -> Option<Extent> {
         return None;
     }
     if size == 0 {
-        // ✓ Open MPI 4.1.4 gives empty datatypes true bounds at the ends of the address space.
+        // Observed: Open MPI 4.1.4 gives empty datatypes true bounds at the ends of the address space.
         (true_lb, true_extent) = (0, 0);
     }
     Some(Extent {

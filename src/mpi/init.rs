@@ -3,20 +3,31 @@
 use super::communicator::{create_keyval, keep_native};
 use super::job::{self, Job, progress};
 use super::peers::Announcement;
+use crate::coll::REGISTRY;
 use crate::config::{Config, RawEnvironment};
 use crate::fabric::shm::Waiting;
 use crate::log;
 use crate::mpi::handles::{self, constants};
 use crate::mpi::native::native;
+use crate::sync::FlagLine;
 use crate::topo::place::{self, Containers, CpuMask};
 use crate::tune::Reason;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{CStr, c_int, c_void};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-/// Ranks that find another number here leave everything native: they are different versions of huddle.
-pub(super) const PROTOCOL: c_int = 1;
+/// A number that differs between builds of huddle that would choose or lay out memory differently. Where ranks find several,
+/// the job stays native.
+pub(super) fn protocol() -> c_int {
+    /// Raised with every change to what ranks exchange, to the layout of segments, or to defaults.
+    const REVISION: usize = 1;
+    let mut hash = std::hash::DefaultHasher::new();
+    (env!("CARGO_PKG_VERSION"), REVISION, size_of::<FlagLine>()).hash(&mut hash);
+    REGISTRY.iter().for_each(|row| (row.collective, row.name).hash(&mut hash));
+    (hash.finish() >> 33) as c_int
+}
 
 /// What people can do about ranks without huddle.
 const REMEDY: &str = "LD_PRELOAD must reach every host and program of the job (Open MPI: mpiexec -x LD_PRELOAD; static \
@@ -43,17 +54,17 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     }
     meet();
     let (world, self_comm) = (duplicate(constants().comm_world), duplicate(constants().comm_self));
-    let (config, is_one_version) = agree_on_environment(world, rank);
-    let node = Node::find(world, &config, rank, size);
     // SAFETY: MPI is initialised.
-    let Some(keyval) = (unsafe { create_keyval() }) else {
-        log::error(format_args!("the MPI library has no attribute left; collectives stay native"));
-        return;
-    };
-    for comm in [world, self_comm] {
-        keep_native(keyval, comm, Reason::NoContext);
+    let keyval = unsafe { create_keyval() };
+    let (config, is_fit) = agree_on_environment(world, rank, keyval);
+    let node = Node::find(world, &config, rank, size);
+    let keyval = keyval.unwrap_or(constants().keyval_invalid);
+    let inactive = inactive_reason(&config, is_fit, size, &node);
+    if inactive.is_none() {
+        for comm in [world, self_comm] {
+            keep_native(keyval, comm, Reason::NoContext);
+        }
     }
-    let inactive = inactive_reason(&config, is_one_version, size, node.has_devices);
     let mut group = constants().group_null;
     // The duplicate's own group: MPICH 4.0.2 crashes in Comm_create_group on a group that was taken of another communicator.
     // SAFETY: valid communicator and place.
@@ -90,14 +101,14 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     announce();
 }
 
-fn inactive_reason(config: &Config, is_one_version: bool, size: c_int, has_devices: bool) -> Option<Reason> {
+fn inactive_reason(config: &Config, is_fit: bool, size: c_int, node: &Node) -> Option<Reason> {
     if config.is_disabled {
         Some(Reason::Disabled)
-    } else if !is_one_version {
+    } else if !is_fit {
         Some(Reason::HuddleMissing)
     } else if size == 1 {
         Some(Reason::SingleRank)
-    } else if has_devices {
+    } else if node.has_devices {
         Some(Reason::DevicePointer)
     } else {
         None
@@ -212,8 +223,9 @@ fn minimum<const N: usize>(comm: MPI_Comm, mut values: [c_int; N]) -> [c_int; N]
     values
 }
 
-/// Rank 0's environment, parsed; and whether all ranks run the same version of huddle and serve the same names.
-fn agree_on_environment(world: MPI_Comm, rank: u32) -> (Config, bool) {
+/// Rank 0's environment, parsed; and whether all ranks run the same build of huddle, serve the same names, and have an
+/// attribute for communicators.
+fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> (Config, bool) {
     let own = RawEnvironment::from_process();
     let agreed = RawEnvironment::from_bytes(&bcast_bytes(world, own.to_bytes())).unwrap_or_default();
     let difference = own.differs_from(&agreed);
@@ -221,7 +233,9 @@ fn agree_on_environment(world: MPI_Comm, rank: u32) -> (Config, bool) {
     // The loaders have read this one already, each for itself: ranks that differ in it can't work together.
     let served_names = |raw: &RawEnvironment| Config::parse(raw).0.serves_pmpi;
     let same_names = c_int::from(served_names(&own) == served_names(&agreed));
-    let [first, least, most, same_names] = minimum(world, [differs, PROTOCOL, -PROTOCOL, same_names]);
+    let has_keyval = c_int::from(keyval.is_some());
+    let [first, least, most, same_names, has_keyval] =
+        minimum(world, [differs, protocol(), -protocol(), same_names, has_keyval]);
     if let (Some(difference), true) = (difference, first == differs) {
         log::warning(format_args!("the environment differs from rank 0's, which all ranks use: {difference}"));
     }
@@ -231,7 +245,7 @@ fn agree_on_environment(world: MPI_Comm, rank: u32) -> (Config, bool) {
             log::warning(format_args!("{complaint}"));
         }
     }
-    (config, least == -most && same_names == 1)
+    (config, least == -most && same_names == 1 && has_keyval == 1)
 }
 
 /// What the ranks of the job know about their nodes.

@@ -6,7 +6,7 @@
 //! operand is always `in`: also commutative operations see their operands in one order, whichever the result replaces, or
 //! ranks would differ in the last bits.
 //!
-//! ✓ Facts. MPICH 4.0.2 and Open MPI 4.1.4 check an operation against a datatype before they look at the count, so a
+//! Observed: MPICH 4.0.2 and Open MPI 4.1.4 check an operation against a datatype before they look at the count, so a
 //! reduction of nothing on a communicator of one process asks. Both reject `MPI_REPLACE` and `MPI_NO_OP`, and every
 //! predefined operation on any derived datatype, duplicates of predefined ones too, but not on those of
 //! `MPI_Type_create_f90_*`. Both take `MPI_CHAR` as an integer, Open MPI also `MPI_BYTE`. MPICH lets `MPI_LAND` of floating

@@ -28,7 +28,7 @@ pub enum Served {
 
 /// Before the native `MPI_Init` or `MPI_Init_thread`: the other ranks can learn from now on that this one has huddle.
 pub fn initialising() -> Option<Announcement> {
-    peers::announce(super::init::PROTOCOL as u32)
+    peers::announce(super::init::protocol() as u32)
 }
 
 /// After the native `MPI_Init` or `MPI_Init_thread`, which returned `code`.

@@ -24,7 +24,7 @@ pub enum Reason {
     NoSharedMemory,
     /// `HUDDLE_BRIDGES` are in use.
     TooManyBridges,
-    /// Some ranks run without huddle, with another version, or with other names served (`HUDDLE_PMPI`).
+    /// Ranks run builds of huddle that do not fit together, or serve other names (`HUDDLE_PMPI`).
     HuddleMissing,
     /// After `MPI_Finalize` has begun to release, or before `MPI_Init`.
     NotRunning,
@@ -78,11 +78,11 @@ const TABLE: [Entry; Reason::COUNT] = [
     entry(
         Reason::HuddleMissing,
         "huddle-missing",
-        "Some ranks run without huddle, with another version of it, or with another HUDDLE_PMPI.",
+        "Some ranks run without huddle, with another build of it, or with another HUDDLE_PMPI.",
     ),
     entry(Reason::NotRunning, "not-running", "The call came before MPI_Init or after huddle ended in MPI_Finalize."),
     entry(Reason::RejectedArguments, "rejected-arguments", "The MPI library rejects the arguments and reports it."),
-    entry(Reason::DevicePointer, "device-pointer", "The process uses CUDA or HIP: buffers may be in device memory."),
+    entry(Reason::DevicePointer, "device-pointer", "A rank uses CUDA or HIP: buffers may be in device memory."),
     entry(Reason::Empty, "empty", "There is nothing to move."),
     entry(Reason::ElementLargerThanSlot, "element-larger-than-slot", "One element exceeds HUDDLE_SLOT_BYTES."),
     entry(

@@ -9,7 +9,7 @@ use crate::types::{Bytes, Collective, Epoch, OperandOrder, Ticket};
 /// Children per group and level of a tree, where the user does not say.
 const RADIX: u32 = 4;
 /// Bytes per tile, where the user does not say and a cell holds them.
-const TILE: Bytes = Bytes(16 << 10);
+const TILE: Bytes = Bytes(8 << 10);
 /// Phases of a call that may pass over all of its data, at most: before and after the step between nodes, each with a
 /// detour over a leader that is not the root.
 const PASSES: usize = 4;

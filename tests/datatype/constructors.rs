@@ -83,7 +83,7 @@ macro_rules! make {
 }
 pub(crate) use make;
 
-/// A predefined datatype, but for those with long doubles: ✓ MPICH 4.0.2 packs the ten bytes of their values and zeros.
+/// A predefined datatype, but for those with long doubles: MPICH 4.0.2 packs the ten bytes of their values and zeros.
 pub fn basic(random: &mut Random) -> &'static Predefined {
     let is_extended = |known: &Predefined| match known.class {
         Class::Float | Class::Complex => known.element.is_none(),
@@ -97,7 +97,7 @@ pub fn basic(random: &mut Random) -> &'static Predefined {
 
 /// A random datatype, not committed, nested at most `depth` times; a description for messages.
 ///
-/// Datatypes without data occur only outside: ✓ Open MPI 4.1.4 packs elements of a struct with such a member at other
+/// Datatypes without data occur only outside: Open MPI 4.1.4 packs elements of a struct with such a member at other
 /// distances than the extent that it tells, and MPICH 4.0.2 divides by zero when it packs some datatypes made of them.
 pub fn random_datatype(make: &Constructors, random: &mut Random, depth: usize, names: &mut String) -> MPI_Datatype {
     loop {

@@ -12,7 +12,7 @@ use std::ffi::{c_int, c_void};
 
 /// One packed number of `size` bytes with an ordinary value.
 fn number(class: Class, size: usize, random: &mut Random) -> Vec<u8> {
-    // ✓ Open MPI 4.1.4 saturates sums of one and two bytes where the processor can; so nothing overflows here.
+    // Observed: Open MPI 4.1.4 saturates sums of one and two bytes where the processor can; so nothing overflows here.
     let small = if size == 1 { random.between(-11, 11) } else { random.between(-100, 100) };
     match (class, size) {
         (Class::Float, 4) => (small as f32 / 4.0).to_le_bytes().to_vec(),
@@ -20,7 +20,7 @@ fn number(class: Class, size: usize, random: &mut Random) -> Vec<u8> {
         // Half, extended and quadruple precision: zeros.
         (Class::Float, _) => vec![0; size],
         (Class::Bool | Class::Logical, _) => i128::from(small > 0).to_le_bytes()[..size].to_vec(),
-        // ✓ MPICH 4.0.2 compares MPI_UINT16_T as signed, Open MPI 4.1.4 MPI_AINT as unsigned.
+        // Observed: MPICH 4.0.2 compares MPI_UINT16_T as signed, Open MPI 4.1.4 MPI_AINT as unsigned.
         (Class::Unsigned | Class::Address, _) => small.unsigned_abs().to_le_bytes()[..size].to_vec(),
         _ => (small as i128).to_le_bytes()[..size.min(16)].to_vec(),
     }

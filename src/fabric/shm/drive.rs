@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How ranks wait; the same on all ranks of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
-    /// Ranks of this node outnumber the cores they may run on.
+    /// On some node of the job ranks outnumber the cores that they may run on.
     pub is_oversubscribed: bool,
     /// After how long a wait is reported, and again each time that long.
     pub stall: Option<Duration>,
