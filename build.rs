@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    // The engine's own references to what it exports must not be bound to the loader, which exports the C API too.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     if env::var_os("CARGO_FEATURE_MPI").is_some() {
         compile_shim();
     }

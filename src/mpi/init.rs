@@ -148,8 +148,8 @@ fn is_left(announcement: Option<Announcement>, size: c_int) -> bool {
     true
 }
 
-/// Waits for all ranks without a collective of huddle's own that could meet one of the program's: where some ranks lack
-/// huddle, this never ends, and says so.
+/// Waits for all ranks by a nonblocking barrier: where some lack huddle, this does not end, and says so. Blocking collectives of
+/// such ranks do not meet it in MPICH and Open MPI; a nonblocking one as their first collective might.
 fn meet() {
     let c = constants();
     let mut request = c.request_null;
