@@ -388,7 +388,7 @@ impl Context {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
     use std::sync::atomic::AtomicBool;
@@ -398,7 +398,7 @@ mod tests {
     }
 
     /// Two ranks of one process, each with a mapping of its own.
-    fn two_ranks() -> [Context; 2] {
+    pub(in super::super) fn two_ranks() -> [Context; 2] {
         let geometry = Geometry { ranks: 2, slots: 2, cell: Bytes(64) };
         let (_, file) = Segment::create(geometry.length()).expect("memfd");
         [0, 1].map(|me| {

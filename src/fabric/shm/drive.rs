@@ -201,23 +201,13 @@ impl Call<'_> {
 mod tests {
     use super::*;
     use crate::coll::Plan;
-    use crate::fabric::shm::{Buffers, Context, Geometry, Segment};
+    use crate::fabric::shm::context::tests::two_ranks;
+    use crate::fabric::shm::{Buffers, Context};
     use crate::fabric::{Fabric, Line};
-    use crate::topo::{Layout, Levels};
     use crate::types::{Bytes, OperandOrder};
-    use std::os::fd::AsRawFd;
 
     static WAITING: Waiting =
         Waiting { is_oversubscribed: false, stall: None, progress: || {}, report: |stall| panic!("{stall:?}") };
-
-    fn two_ranks() -> [Context; 2] {
-        let geometry = Geometry { ranks: 2, slots: 2, cell: Bytes(64) };
-        let (_, file) = Segment::create(geometry.length()).expect("memfd");
-        [0, 1].map(|me| {
-            let segment = Segment::open(std::process::id(), file.as_raw_fd(), geometry.length()).expect("mapping");
-            Context::new(segment, geometry, NodeRank(me), Layout::single(2), Levels::flat(2, NodeRank(me)))
-        })
-    }
 
     fn enter(context: &Context, epoch: u64) -> Call<'_> {
         let plan = Plan {
