@@ -74,6 +74,9 @@ pub static REGISTRY: &[Row] = &[
     row::<super::scatter_tiled::ScatterTiled>(),
 ];
 
+// The descriptor of a call has six bits for its row.
+const _: () = assert!(REGISTRY.len() <= 64);
+
 /// The rows of a collective, with their indices in [`REGISTRY`].
 pub fn rows_of(collective: Collective) -> impl Iterator<Item = (usize, &'static Row)> {
     REGISTRY.iter().enumerate().filter(move |(_, row)| row.collective == collective)

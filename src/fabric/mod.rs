@@ -14,7 +14,8 @@
 //!
 //! A claim needs the previous ticket of its position released by all: a rank that goes on to the ticket `slots()` further
 //! without releasing an earlier one may wait for ever.
-//! Flags without data need no claim: their values only grow and waits are satisfied by later ones.
+//! Flags without data need no claim: their values only grow and waits are satisfied by later ones. Only barriers publish
+//! without one.
 
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, NodeIndex, NodeRank, Ticket};

@@ -343,9 +343,10 @@ impl Site<'_> {
                 abort()
             }
             Fault::Mismatch { rank, peer } => {
+                let when = if peer.epoch == self.epoch { "it" } else { "another came in its place, and the latest" };
                 log::error(format_args!(
-                    "erroneous program: call {} of a communicator is MPI_{name} here but on its rank {} it is MPI_{} with \
-                     root {} and {} bytes",
+                    "erroneous program: call {} of a communicator is MPI_{name} here but on its rank {} {when} is MPI_{} \
+                     with root {} and {} bytes",
                     self.epoch.0,
                     self.rank_of(rank),
                     peer.collective.map_or("?", Collective::name),

@@ -93,7 +93,8 @@ const TABLE: [Entry; Reason::COUNT] = [
     entry(
         Reason::TooManySteps,
         "too-many-steps",
-        "The message takes more steps than a call may have: HUDDLE_SLOT_BYTES or the tile is small for it.",
+        "The message takes more steps than a call may have (HUDDLE_SLOT_BYTES or the tile is small for it), or the communicator \
+         has seen half a trillion calls.",
     ),
     entry(
         Reason::OrderAcrossNodes,

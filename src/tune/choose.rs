@@ -16,12 +16,18 @@ const PASSES: usize = 4;
 /// Not longer than what takes one step between nodes, where tickets are cut short.
 const LONGEST_STEP: Bytes = Bytes(64 << 10);
 
+/// From this call on a communicator is native: its tickets would run out, half a trillion calls further on.
+const LAST_EPOCH: Epoch = Epoch(u64::MAX / Ticket::STEPS / 2);
+
 /// Who serves a call, and how: the same on all ranks. Takes about 20 ns, whatever the environment says.
 #[inline]
 pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Choice {
     // 1. What huddle cannot serve, or was told not to.
     if config.is_disabled {
         return Choice::Decline(Reason::Disabled);
+    }
+    if epoch >= LAST_EPOCH {
+        return Choice::Decline(Reason::TooManySteps);
     }
     if let Some(reason) = obstacle(shape, agreed) {
         return Choice::Decline(reason);

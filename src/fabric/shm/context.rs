@@ -341,6 +341,7 @@ impl Context {
         // [failed] release: pairs with the acquire in `has_failed`.
         call.failures.store(count + 1, Ordering::Release);
         self.release(Ticket::last_of(epoch));
+        self.event(self.me).announce();
     }
 
     /// Whether `rank`, which is beyond `epoch` or will not publish in it, took no part in it. Of failures that are longer
