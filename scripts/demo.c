@@ -1,27 +1,27 @@
-// Conjugate gradients on the one-dimensional Laplacian, rows in blocks over the ranks: a program like many others, which
-// knows nothing of huddle. Prints the time of the iterations in milliseconds, their number and the residual.
+// Logistic regression by stochastic gradient descent, samples spread over the ranks: a program like many others, which
+// knows nothing of huddle. Each step sums a gradient of 32 KiB over all ranks. Prints the time of the steps in
+// milliseconds, then the loss and the norm of the weights.
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROWS = 512, SOLVES = 40, SAMPLE = 64 };
+enum { FEATURES = 4096, BATCH = 2, STEPS = 10000, EVERY = 500 };
 
-static double dot(const double *x, const double *y) {
-    double mine = 0, all;
-    for (int i = 0; i < ROWS; i++) mine += x[i] * y[i];
-    MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    return all;
+// A number in [-1, 1] that depends on a counter only, so that all runs see the same data.
+static float sample_at(unsigned long n) {
+    unsigned long x = n * 6364136223846793005ul + 1442695040888963407ul;
+    x ^= x >> 33;
+    return (float)((double)(x & 0xffffff) / 0x7fffff - 1.0);
 }
 
-// q = A p, where A has 2.001 on its diagonal and -1 beside it; ghost cells come from the neighbours.
-static void multiply(double *p, double *q, int rank, int size) {
-    int below = rank > 0 ? rank - 1 : MPI_PROC_NULL, above = rank < size - 1 ? rank + 1 : MPI_PROC_NULL;
-    p[-1] = p[ROWS] = 0;
-    MPI_Sendrecv(&p[0], 1, MPI_DOUBLE, below, 0, &p[ROWS], 1, MPI_DOUBLE, above, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    MPI_Sendrecv(&p[ROWS - 1], 1, MPI_DOUBLE, above, 1, &p[-1], 1, MPI_DOUBLE, below, 1, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
-    for (int i = 0; i < ROWS; i++) q[i] = 2.001 * p[i] - p[i - 1] - p[i + 1];
+// Adds the gradient of one sample, whose label is the sign of its first feature, and returns its loss.
+static double add_gradient(const float *x, const double *weights, double *gradient) {
+    double activation = 0, label = x[0] > 0 ? 1 : -1;
+    for (int f = 0; f < FEATURES; f++) activation += weights[f] * x[f];
+    double slope = -label / (1 + exp(label * activation));
+    for (int f = 0; f < FEATURES; f++) gradient[f] += slope * x[f];
+    return log1p(exp(-label * activation));
 }
 
 int main(int argc, char **argv) {
@@ -29,31 +29,31 @@ int main(int argc, char **argv) {
     int rank, size;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    double *x = calloc(ROWS, sizeof *x), *r = malloc(ROWS * sizeof *r), *q = malloc(ROWS * sizeof *q);
-    double *p = (double *)calloc(ROWS + 2, sizeof *p) + 1, *sample = malloc((size_t)size * SAMPLE * sizeof *sample);
-    int iterations = 0;
-    double seconds, norm = 0;
+    float *data = malloc(64 * FEATURES * sizeof *data); // 64 samples of this rank
+    for (long i = 0; i < 64L * FEATURES; i++) data[i] = sample_at(rank * 64L * FEATURES + i);
+    double *weights = calloc(FEATURES, sizeof *weights), *gradient = malloc(FEATURES * sizeof *gradient);
+    double *mine = malloc(FEATURES * sizeof *mine), *losses = malloc(size * sizeof *losses), rate = 0.1, loss = 0;
+    MPI_Bcast(&rate, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD); // rank 0's word counts, as in programs that read an input file
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
-    for (int solve = 1; solve <= SOLVES; solve++) {
-        int rows = ROWS * size; // rank 0's word counts, as in programs that read an input file
-        MPI_Bcast(&rows, 1, MPI_INT, 0, MPI_COMM_WORLD);
-        for (int i = 0; i < ROWS; i++) p[i] = r[i] = sin(3.0 * solve * (rank * ROWS + i) / rows), x[i] = 0;
-        double first = dot(r, r), rho = first;
-        for (; rho > 1e-16 * first; iterations++) {
-            multiply(p, q, rank, size);
-            double alpha = rho / dot(p, q), before = rho;
-            for (int i = 0; i < ROWS; i++) x[i] += alpha * p[i], r[i] -= alpha * q[i];
-            rho = dot(r, r);
-            for (int i = 0; i < ROWS; i++) p[i] = r[i] + rho / before * p[i];
+    for (int step = 0; step < STEPS; step++) {
+        double mean = 0;
+        for (int f = 0; f < FEATURES; f++) mine[f] = 0;
+        for (int b = 0; b < BATCH; b++) {
+            mean += add_gradient(data + (step * BATCH + b) % 64 * FEATURES, weights, mine) / BATCH;
         }
-        MPI_Allgather(x, SAMPLE, MPI_DOUBLE, sample, SAMPLE, MPI_DOUBLE, MPI_COMM_WORLD);
-        MPI_Bcast(sample, SAMPLE, MPI_DOUBLE, solve % size, MPI_COMM_WORLD);
-        norm += dot(x, x);
+        MPI_Allreduce(mine, gradient, FEATURES, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        for (int f = 0; f < FEATURES; f++) weights[f] -= rate / (BATCH * size) * gradient[f] / (1 + 1e-3 * step);
+        if (step % EVERY == 0) {
+            MPI_Allgather(&mean, 1, MPI_DOUBLE, losses, 1, MPI_DOUBLE, MPI_COMM_WORLD);
+            for (int r = 0; r < size; r++) loss += losses[r];
+            MPI_Bcast(weights, FEATURES, MPI_DOUBLE, step / EVERY % size, MPI_COMM_WORLD); // no drift between ranks
+        }
     }
-    double mine = MPI_Wtime() - start;
-    MPI_Reduce(&mine, &seconds, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-    if (rank == 0) printf("%.1f |x|^2 = %.10g after %d iterations\n", 1e3 * seconds, norm, iterations);
+    double milliseconds = 1e3 * (MPI_Wtime() - start), slowest, norm = 0;
+    MPI_Reduce(&milliseconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    for (int f = 0; f < FEATURES; f++) norm += weights[f] * weights[f];
+    if (rank == 0) printf("%.1f loss %.10g, |w|^2 = %.10g after %d steps\n", slowest, loss, norm, STEPS);
     MPI_Finalize();
     return 0;
 }
