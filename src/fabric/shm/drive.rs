@@ -63,6 +63,8 @@ const POLLS_PER_PROGRESS: u32 = 64;
 const PATIENCE: Duration = Duration::from_micros(50);
 /// Where ranks share cores, polls that yield the core before one that sleeps.
 const YIELDS: u32 = 8;
+/// Yields between two calls into the MPI library.
+const YIELDS_PER_PROGRESS: u32 = 4;
 /// The longest sleep. The MPI library makes no progress meanwhile: a message of 64 MiB needs about 150 probes.
 const NAP: Duration = Duration::from_micros(100);
 
@@ -146,7 +148,10 @@ impl Call<'_> {
             }
             return;
         }
-        (self.waiting.progress)();
+        // Before each sleep, and with some of the yields: a probe may yield itself (Open MPI).
+        if polls > YIELDS || polls.is_multiple_of(YIELDS_PER_PROGRESS) {
+            (self.waiting.progress)();
+        }
         let awaited = self.awaited();
         match awaited.peer(self.context()) {
             Some(rank) if polls > YIELDS => {
