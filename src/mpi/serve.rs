@@ -277,12 +277,8 @@ impl Site<'_> {
     #[inline]
     fn attend(&self) {
         const CALLS_PER_PROGRESS: u64 = 16;
-        // Where ranks share cores they wait, and progress, in nearly every call; a probe may give the core away (Open MPI).
-        let is_barrier = self.collective == Collective::Barrier && !self.job.waiting.is_oversubscribed;
-        if is_barrier || self.epoch.0.is_multiple_of(CALLS_PER_PROGRESS) {
-            (self.job.waiting.progress)();
-        }
         if self.epoch.0.is_multiple_of(CALLS_PER_PROGRESS) {
+            (self.job.waiting.progress)();
             self.shared.trim();
         }
     }
