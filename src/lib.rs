@@ -1,7 +1,7 @@
 //! huddle makes the collectives of unmodified MPI programs faster. See ARCHITECTURE.md.
 //!
 //! A module uses only what stands below it in this list of layers:
-//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel` > `sync` > `log`, `types`.
+//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `log`, `types`.
 
 pub mod capi;
 pub mod coll;
@@ -11,6 +11,7 @@ pub mod fabric;
 mod interpose;
 pub mod kernel;
 pub mod log;
+pub mod model;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod report;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder, Ticket};
 use std::future::Future;
 use std::ops::Range;
@@ -100,6 +101,12 @@ pub trait Algorithm: 'static {
     /// Bytes of scratch that a rank needs for this plan.
     fn scratch(plan: &Plan, extent: &Extent) -> Bytes {
         phase::bridge_piece(plan, Self::COLLECTIVE, extent)
+    }
+
+    /// How long a call takes from the last rank's entry to the last rank's exit, as a closed form; `None` where there is
+    /// no formula: then the algorithm runs only where it is forced.
+    fn cost(_plan: &Plan, _scene: &Scene) -> Option<Nanos> {
+        None
     }
 
     /// Runs one call. Plans of zero bytes are never run, but for barriers.

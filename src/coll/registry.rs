@@ -2,6 +2,7 @@
 
 use super::{Algorithm, Extent, Knob, Plan};
 use crate::fabric::{Fabric, checked, shm, simulated};
+use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective};
 use std::future::Future;
 use std::pin::Pin;
@@ -24,6 +25,8 @@ pub struct Row {
     pub knobs: &'static [Knob],
     /// Scratch memory of a call.
     pub scratch: fn(&Plan, &Extent) -> Bytes,
+    /// How long a call takes.
+    pub cost: fn(&Plan, &Scene) -> Option<Nanos>,
     /// On shared memory, until it is done.
     pub run: fn(&shm::Call<'_>, &Plan) -> Result<(), shm::Fault>,
     /// On shared memory, to be polled.
@@ -42,6 +45,7 @@ const fn row<A: Algorithm>() -> Row {
         source: A::SOURCE,
         knobs: A::KNOBS,
         scratch: A::scratch,
+        cost: A::cost,
         run: |call, plan| call.drive(A::run(call, plan)),
         start: |call, plan| Box::pin(async move { A::run(&*call, &plan).await }),
         scheduled: boxed::<A, checked::Rank>,

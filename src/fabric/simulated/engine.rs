@@ -1,9 +1,10 @@
 //! Ranks on virtual time.
 
-use super::machine::{Machine, Nanos, Site};
+use super::machine::Site;
 use crate::coll::{Extent, Plan, Row};
 use crate::fabric::checked::Operation;
 use crate::fabric::{BridgeStep, Fabric, Line, Place, Span};
+use crate::model::{Machine, Nanos};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 use std::collections::HashMap;

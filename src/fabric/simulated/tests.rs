@@ -2,6 +2,7 @@ use super::engine::{Rank, Running, drive};
 use super::*;
 use crate::coll::{Plan, REGISTRY, find};
 use crate::fabric::{Fabric, Line, Place};
+use crate::model::{Crossing, Machine, Nanos, Network};
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder, Ticket};
 
 const EIGHT: Bytes = Bytes(8);
