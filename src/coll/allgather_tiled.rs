@@ -27,8 +27,8 @@ impl Algorithm for AllgatherTiled {
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {
-            return composed::allgather(fabric, plan, Tiled { tile: plan.tile }).await;
+            return composed::allgather(fabric, plan, Tiled { tile: plan.knobs.tile() }).await;
         }
-        exchange::allgather(fabric, plan, plan.tile.min(fabric.cell_bytes())).await;
+        exchange::allgather(fabric, plan, plan.knobs.tile().min(fabric.cell_bytes())).await;
     }
 }

@@ -24,6 +24,6 @@ impl Algorithm for AllgatherTree {
     const SOURCE: &'static str = "Nishtala 2009, section 6.2";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::allgather(fabric, plan, Tree { radix: plan.radix }).await;
+        composed::allgather(fabric, plan, Tree { radix: plan.knobs.radix() }).await;
     }
 }

@@ -29,7 +29,7 @@ impl Algorithm for AllreduceTiled {
     const KNOBS: &'static [Knob] = &[Knob::Tile];
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        let form = Tiled { tile: plan.tile };
+        let form = Tiled { tile: plan.knobs.tile() };
         if fabric.layout().nodes() > 1 || fabric.size() == 1 {
             return composed::allreduce(fabric, plan, form).await;
         }

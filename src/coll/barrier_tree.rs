@@ -24,6 +24,6 @@ impl Algorithm for BarrierTree {
     const SOURCE: &'static str = "Nishtala 2009, section 7.1";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::barrier(fabric, plan, Tree { radix: plan.radix }).await;
+        composed::barrier(fabric, plan, Tree { radix: plan.knobs.radix() }).await;
     }
 }

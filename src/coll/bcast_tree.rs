@@ -23,6 +23,6 @@ impl Algorithm for BcastTree {
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::bcast(fabric, plan, Tree { radix: plan.radix }).await;
+        composed::bcast(fabric, plan, Tree { radix: plan.knobs.radix() }).await;
     }
 }

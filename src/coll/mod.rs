@@ -11,6 +11,7 @@ use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder, T
 use std::future::Future;
 use std::ops::Range;
 
+mod knobs;
 pub mod phase;
 mod registry;
 
@@ -32,23 +33,29 @@ mod scatter_flat;
 mod scatter_tiled;
 mod scatter_tree;
 
+pub use knobs::{Knob, Knobs, SHAPES, SIGNALS, Takes};
 pub use registry::{REGISTRY, Row, find, rows_of};
 
-/// A parameter of an algorithm that users may set, as in `tree:radix=4`.
+/// What an algorithm needs of a call. Where a call lacks it the algorithm is never run, whoever asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Knob {
-    /// Children per group and level of a tree.
-    Radix,
-    /// Bytes per tile.
-    Tile,
+pub enum Need {
+    /// Operands may be combined in any order.
+    Commutative,
 }
 
-impl Knob {
-    /// As written in the environment.
+impl Need {
+    /// For people: "needs …".
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Radix => "radix",
-            Self::Tile => "tile",
+            Self::Commutative => "a commutative predefined operation",
+        }
+    }
+
+    /// Whether a call offers it.
+    #[inline]
+    pub const fn is_met(self, order: OperandOrder) -> bool {
+        match self {
+            Self::Commutative => matches!(order, OperandOrder::Any),
         }
     }
 }
@@ -66,10 +73,8 @@ pub struct Plan {
     pub root: CommRank,
     /// How operands may be combined.
     pub order: OperandOrder,
-    /// Children per group and level of a tree.
-    pub radix: u32,
-    /// Bytes per tile of the tiled algorithms.
-    pub tile: Bytes,
+    /// What was set, by the user or by huddle; those of the algorithm that it needs are never unset.
+    pub knobs: Knobs,
     /// Length of this call's [`Place::Scratch`](crate::fabric::Place) on every rank; see [`Algorithm::scratch`].
     pub scratch: Bytes,
 }
@@ -95,6 +100,10 @@ pub trait Algorithm: 'static {
     const SUMMARY: &'static str;
     /// Paper and section.
     const SOURCE: &'static str;
+    /// Its phases as a drawing for five ranks, in lines of at most 100 characters.
+    const DRAWING: &'static str = "";
+    /// What a call must offer.
+    const NEEDS: &'static [Need] = &[];
     /// What users may set.
     const KNOBS: &'static [Knob] = &[];
 

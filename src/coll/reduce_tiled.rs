@@ -24,6 +24,6 @@ impl Algorithm for ReduceTiled {
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.4";
     const KNOBS: &'static [Knob] = &[Knob::Tile];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::reduce(fabric, plan, Tiled { tile: plan.tile }).await;
+        composed::reduce(fabric, plan, Tiled { tile: plan.knobs.tile() }).await;
     }
 }

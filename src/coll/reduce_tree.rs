@@ -22,6 +22,6 @@ impl Algorithm for ReduceTree {
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::reduce(fabric, plan, Tree { radix: plan.radix }).await;
+        composed::reduce(fabric, plan, Tree { radix: plan.knobs.radix() }).await;
     }
 }

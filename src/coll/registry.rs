@@ -1,9 +1,9 @@
 //! The one table of algorithms. Environment values, documentation, tests and the choice iterate over it.
 
-use super::{Algorithm, Extent, Knob, Plan};
+use super::{Algorithm, Extent, Knob, Need, Plan};
 use crate::fabric::{Fabric, checked, shm, simulated};
 use crate::model::{Nanos, Scene};
-use crate::types::{Bytes, Collective};
+use crate::types::{Bytes, Collective, OperandOrder};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,6 +21,10 @@ pub struct Row {
     pub summary: &'static str,
     /// Paper and section.
     pub source: &'static str,
+    /// Its phases, in ASCII.
+    pub drawing: &'static str,
+    /// What a call must offer.
+    pub needs: &'static [Need],
     /// What users may set.
     pub knobs: &'static [Knob],
     /// Scratch memory of a call.
@@ -37,12 +41,22 @@ pub struct Row {
     pub simulated: for<'a> fn(&'a simulated::Rank, &'a Plan) -> Running<'a>,
 }
 
+impl Row {
+    /// What it needs and a call whose operands may be combined in `order` lacks.
+    #[inline]
+    pub fn lacks(&self, order: OperandOrder) -> Option<Need> {
+        self.needs.iter().copied().find(|need| !need.is_met(order))
+    }
+}
+
 const fn row<A: Algorithm>() -> Row {
     Row {
         collective: A::COLLECTIVE,
         name: A::NAME,
         summary: A::SUMMARY,
         source: A::SOURCE,
+        drawing: A::DRAWING,
+        needs: A::NEEDS,
         knobs: A::KNOBS,
         scratch: A::scratch,
         cost: A::cost,

@@ -23,6 +23,6 @@ impl Algorithm for ScatterTiled {
     const SOURCE: &'static str = "Tu et al. 2009, section 6";
     const KNOBS: &'static [Knob] = &[Knob::Tile];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::scatter(fabric, plan, Tiled { tile: plan.tile }).await;
+        composed::scatter(fabric, plan, Tiled { tile: plan.knobs.tile() }).await;
     }
 }

@@ -23,6 +23,6 @@ impl Algorithm for ScatterTree {
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.6";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::scatter(fabric, plan, Tree { radix: plan.radix }).await;
+        composed::scatter(fabric, plan, Tree { radix: plan.knobs.radix() }).await;
     }
 }

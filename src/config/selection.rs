@@ -1,7 +1,7 @@
 //! Which algorithm the user wants for a collective, by size: `tree`, `tree:radix=4`, `<=8K:flat,<=256K:tree,tiled`.
 
 use super::value;
-use crate::coll::{self, Knob, Row};
+use crate::coll::{self, Knob, Knobs, Row, Takes};
 use crate::types::{Bytes, Collective};
 
 /// Leave it to huddle.
@@ -10,11 +10,6 @@ const AUTO: &str = "auto";
 const NATIVE: &str = "native";
 /// What opens an entry that holds up to a size.
 const UP_TO: &str = "<=";
-/// Children per group and level that a tree may have.
-const RADICES: std::ops::RangeInclusive<u32> = 1..=256;
-/// Shorter tiles are refused: a cache line is the least that pays.
-const SHORTEST_TILE: Bytes = Bytes(64);
-
 /// What the user wants for one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
@@ -31,10 +26,8 @@ pub enum Pick {
 pub struct Forced {
     /// Index in [`coll::REGISTRY`].
     pub row: usize,
-    /// [`Knob::Radix`]
-    pub radix: Option<u32>,
-    /// [`Knob::Tile`]
-    pub tile: Option<Bytes>,
+    /// What the user set.
+    pub knobs: Knobs,
 }
 
 /// What the user wants for a collective: picks for sizes up to ascending bounds, [`Pick::Auto`] above the last.
@@ -84,14 +77,16 @@ impl Selection {
 
 /// A row's name with its knobs.
 pub(super) fn syntax_of(row: &Row) -> String {
-    let knobs: String = row.knobs.iter().map(|knob| format!("[:{}={}]", knob.name(), knob_takes(*knob))).collect();
+    let knobs: String =
+        row.knobs.iter().map(|knob| format!("[:{}={}]", knob.name(), syntax_of_values(*knob))).collect();
     format!("{}{knobs}", row.name)
 }
 
-fn knob_takes(knob: Knob) -> &'static str {
-    match knob {
-        Knob::Radix => "N",
-        Knob::Tile => "SIZE",
+fn syntax_of_values(knob: Knob) -> String {
+    match knob.takes() {
+        Takes::Number(_) => "N".to_owned(),
+        Takes::Size(_) => "SIZE".to_owned(),
+        Takes::Word(words) => words.join("|"),
     }
 }
 
@@ -117,7 +112,7 @@ fn pick(text: &str, collective: Collective) -> Result<Pick, String> {
         AUTO => Pick::Auto,
         NATIVE => Pick::Native,
         _ => match coll::find(collective, name) {
-            Some(row) => Pick::Row(Forced { row, radix: None, tile: None }),
+            Some(row) => Pick::Row(Forced { row, knobs: Knobs::UNSET }),
             None => return Err(format!("no algorithm {name:?}")),
         },
     };
@@ -134,15 +129,25 @@ fn turn(forced: Forced, setting: &str) -> Result<Forced, String> {
     let Some(knob) = row.knobs.iter().find(|knob| knob.name() == name) else {
         return Err(format!("{:?} takes no {setting:?}", row.name));
     };
-    match knob {
-        Knob::Radix => match value::number(text).filter(|radix| RADICES.contains(radix)) {
-            Some(radix) => Ok(Forced { radix: Some(radix), ..forced }),
-            None => Err(format!("a radix is from {} to {}, not {text:?}", RADICES.start(), RADICES.end())),
-        },
-        Knob::Tile => match value::size(text).filter(|tile| *tile >= SHORTEST_TILE) {
-            Some(tile) => Ok(Forced { tile: Some(tile), ..forced }),
-            None => Err(format!("a tile is a size of at least {}, not {text:?}", SHORTEST_TILE.0)),
-        },
+    Ok(Forced { knobs: forced.knobs.with(*knob, value_of(*knob, text)?), ..forced })
+}
+
+/// The value of a knob, never 0.
+fn value_of(knob: Knob, text: &str) -> Result<u32, String> {
+    let name = knob.name();
+    match knob.takes() {
+        Takes::Number(most) => value::number(text)
+            .filter(|number| (1..=most).contains(number))
+            .ok_or_else(|| format!("{name} is from 1 to {most}, not {text:?}")),
+        Takes::Size(least) => value::size(text)
+            .and_then(|size| u32::try_from(size.0).ok())
+            .filter(|size| *size >= least)
+            .ok_or_else(|| format!("{name} is a size of at least {least}, below 4G, not {text:?}")),
+        Takes::Word(words) => words
+            .iter()
+            .zip(1..)
+            .find_map(|(word, value)| (*word == text).then_some(value))
+            .ok_or_else(|| format!("{name} is one of {}, not {text:?}", words.join(", "))),
     }
 }
 
@@ -152,8 +157,8 @@ mod tests {
 
     const COLLECTIVE: Collective = Collective::Allreduce;
 
-    fn row(name: &str, radix: Option<u32>, tile: Option<Bytes>) -> Pick {
-        Pick::Row(Forced { row: coll::find(COLLECTIVE, name).unwrap(), radix, tile })
+    fn row(name: &str, knobs: Knobs) -> Pick {
+        Pick::Row(Forced { row: coll::find(COLLECTIVE, name).unwrap(), knobs })
     }
 
     fn parse(text: &str) -> Selection {
@@ -162,9 +167,9 @@ mod tests {
 
     #[test]
     fn one_name_holds_for_all_sizes() {
-        assert_eq!(parse("flat").pick(Bytes(usize::MAX)), row("flat", None, None));
-        assert_eq!(parse("tree:radix=4").pick(Bytes(1)), row("tree", Some(4), None));
-        assert_eq!(parse("tiled:tile=4K").pick(Bytes(1)), row("tiled", None, Some(Bytes(4096))));
+        assert_eq!(parse("flat").pick(Bytes(usize::MAX)), row("flat", Knobs::UNSET));
+        assert_eq!(parse("tree:radix=4").pick(Bytes(1)), row("tree", Knobs::UNSET.with(Knob::Radix, 4)));
+        assert_eq!(parse("tiled:tile=4K").pick(Bytes(1)), row("tiled", Knobs::UNSET.with(Knob::Tile, 4096)));
         assert_eq!(parse("native").pick(Bytes(1)), Pick::Native);
         assert_eq!(parse("auto").pick(Bytes(1)), Pick::Auto);
     }
@@ -172,10 +177,10 @@ mod tests {
     #[test]
     fn ranges_hold_up_to_their_bounds() {
         let selection = parse("<=8K:flat, <=256K:tree:radix=4 ,tiled");
-        assert_eq!(selection.pick(Bytes(8192)), row("flat", None, None));
-        assert_eq!(selection.pick(Bytes(8193)), row("tree", Some(4), None));
-        assert_eq!(selection.pick(Bytes(256 << 10)), row("tree", Some(4), None));
-        assert_eq!(selection.pick(Bytes((256 << 10) + 1)), row("tiled", None, None));
+        assert_eq!(selection.pick(Bytes(8192)), row("flat", Knobs::UNSET));
+        assert_eq!(selection.pick(Bytes(8193)), row("tree", Knobs::UNSET.with(Knob::Radix, 4)));
+        assert_eq!(selection.pick(Bytes(256 << 10)), row("tree", Knobs::UNSET.with(Knob::Radix, 4)));
+        assert_eq!(selection.pick(Bytes((256 << 10) + 1)), row("tiled", Knobs::UNSET));
     }
 
     #[test]
@@ -195,9 +200,10 @@ mod tests {
             ("<=8X:flat", r#""8X" is not a size such as 512, 8K or 1M"#),
             ("flat:radix=4", r#""flat" takes no "radix=4""#),
             ("native:radix=4", r#""native" takes no "radix=4""#),
-            ("tree:radix", r#"a radix is from 1 to 256, not """#),
-            ("tree:radix=0", r#"a radix is from 1 to 256, not "0""#),
-            ("tiled:tile=8", r#"a tile is a size of at least 64, not "8""#),
+            ("tree:radix", r#"radix is from 1 to 256, not """#),
+            ("tree:radix=0", r#"radix is from 1 to 256, not "0""#),
+            ("tiled:tile=8", r#"tile is a size of at least 64, below 4G, not "8""#),
+            ("tiled:tile=4G", r#"tile is a size of at least 64, below 4G, not "4G""#),
         ];
         for (text, mistake) in mistakes {
             assert_eq!(Selection::parse(text, COLLECTIVE).unwrap_err(), mistake);
@@ -208,7 +214,7 @@ mod tests {
     fn every_row_can_be_forced() {
         for (index, row) in coll::REGISTRY.iter().enumerate() {
             let pick = Selection::parse(row.name, row.collective).unwrap().pick(Bytes(1));
-            assert_eq!(pick, Pick::Row(Forced { row: index, radix: None, tile: None }));
+            assert_eq!(pick, Pick::Row(Forced { row: index, knobs: Knobs::UNSET }));
         }
     }
 }

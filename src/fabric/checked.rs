@@ -26,7 +26,7 @@ mod violation;
 
 pub use mutation::{Change, Kind, Mutation};
 pub use operation::Operation;
-pub use program::{Call, Program};
+pub use program::{Call, Program, random_knobs};
 pub use random::Random;
 pub use runner::Stats;
 pub use violation::{Fault, Violation};

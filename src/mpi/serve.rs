@@ -5,7 +5,7 @@ use super::bridge::{NativeBridge, NativeOp};
 use super::communicator::{Purpose, Shared, find, while_freeing};
 use super::job::{self, Job, abort};
 use super::peers::{self, Announcement};
-use crate::coll::{Plan, REGISTRY};
+use crate::coll::{Need, Plan, REGISTRY};
 use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, Stall};
 use crate::kernel::{Combine, PackedBuffer};
 use crate::log;
@@ -13,9 +13,10 @@ use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::report::{Outcome, counters};
 use crate::tune::{Choice, Reason, choose};
-use crate::types::{Bytes, Collective, Epoch, NodeRank};
+use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank};
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,10 +222,28 @@ impl Site<'_> {
         };
         match choose(&self.job.config, &prepared.shape(self.collective), &self.shared.agreed, self.epoch) {
             Choice::Run { row, plan } => self.run(row, &plan, &prepared),
+            Choice::RunInstead { row, plan, forced, need } => {
+                self.report_overruled(forced, need, row);
+                self.run(row, &plan, &prepared)
+            }
             Choice::Decline(reason) => {
                 counters().record(Outcome::Declined(self.collective, reason), prepared.bytes);
                 Served::Native
             }
+        }
+    }
+
+    /// One line per process for each algorithm that was asked for and could not be had.
+    #[cold]
+    fn report_overruled(&self, forced: usize, need: Need, row: usize) {
+        static GIVEN: [AtomicBool; REGISTRY.len()] = [const { AtomicBool::new(false) }; REGISTRY.len()];
+        let context = self.shared.context();
+        if context.comm_rank(context.rank()) == CommRank(0) && !GIVEN[forced].swap(true, Ordering::Relaxed) {
+            let (forced, chosen, needs) = (REGISTRY[forced].name, REGISTRY[row].name, need.name());
+            log::warning(format_args!(
+                "{}: {forced} needs {needs}; {chosen} runs where there is none",
+                self.collective.name()
+            ));
         }
     }
 

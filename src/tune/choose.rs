@@ -2,7 +2,7 @@
 
 use super::{Agreed, Choice, OperatorClass, Reason, Shape, defaults};
 use crate::coll::phase::bridge_block;
-use crate::coll::{Extent, Plan, REGISTRY};
+use crate::coll::{Extent, Knob, Knobs, Plan, REGISTRY};
 use crate::config::{Config, Forced, Pick};
 use crate::types::{Bytes, Collective, Epoch, OperandOrder, Ticket};
 
@@ -35,15 +35,25 @@ pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> 
     // 2. The algorithm.
     let forced = match config.selection(shape.collective).pick(shape.bytes) {
         Pick::Native => return Choice::Decline(Reason::ForcedNative),
-        Pick::Auto => Forced { row: defaults::row(shape, agreed), radix: None, tile: None },
+        Pick::Auto => usual(shape, agreed),
         Pick::Row(forced) => forced,
     };
+    let lacking = REGISTRY[forced.row].lacks(order_of(shape));
+    let chosen = if lacking.is_some() { usual(shape, agreed) } else { forced };
     // 3. Its plan.
-    let plan = plan(shape, agreed, epoch, &forced);
+    let plan = plan(shape, agreed, epoch, &chosen);
     if has_too_many_steps(&plan, shape.collective, agreed) {
         return Choice::Decline(Reason::TooManySteps);
     }
-    Choice::Run { row: forced.row, plan }
+    match lacking {
+        None => Choice::Run { row: chosen.row, plan },
+        Some(need) => Choice::RunInstead { row: chosen.row, plan, forced: forced.row, need },
+    }
+}
+
+/// What huddle takes where the user does not say, or asks for what a call does not permit.
+fn usual(shape: &Shape, agreed: &Agreed) -> Forced {
+    Forced { row: defaults::row(shape, agreed), knobs: Knobs::UNSET }
 }
 
 /// What keeps every algorithm from serving a call.
@@ -77,15 +87,23 @@ fn order_of(shape: &Shape) -> OperandOrder {
 }
 
 fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced) -> Plan {
-    let tile = forced.tile.unwrap_or(TILE).min(agreed.cell_bytes).round_down_to(shape.granule);
+    // Whole elements, and no more than a cell holds.
+    let size = |knob, usual: Bytes| {
+        let wanted = forced.knobs.set(knob).map_or(usual, |size| Bytes(size as usize));
+        let size = wanted.min(agreed.cell_bytes).round_down_to(shape.granule);
+        (if size == Bytes::ZERO { shape.granule } else { size }).0 as u32
+    };
     let mut plan = Plan {
         epoch,
         bytes: shape.bytes,
         granule: shape.granule,
         root: shape.root,
         order: order_of(shape),
-        radix: forced.radix.unwrap_or(RADIX),
-        tile: if tile == Bytes::ZERO { shape.granule } else { tile },
+        knobs: forced
+            .knobs
+            .or(Knob::Radix, RADIX)
+            .with(Knob::Tile, size(Knob::Tile, TILE))
+            .with(Knob::Segment, size(Knob::Segment, agreed.cell_bytes)),
         scratch: Bytes::ZERO,
     };
     let extent = Extent { ranks: agreed.ranks, nodes: agreed.nodes, cell: agreed.cell_bytes };
@@ -108,7 +126,8 @@ fn has_too_many_steps(plan: &Plan, collective: Collective, agreed: &Agreed) -> b
     // A ticket moves a tile or more (a cell is no shorter than a tile) or, for each rank, its share of a cell, of which
     // rounding loses less than half; only at the end of a block or of a step between nodes it moves less.
     let block = if is_gathering && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { LONGEST_STEP };
-    exceeds(plan.bytes.0 / plan.tile.min(block).min(LONGEST_STEP).0.max(1))
+    let piece = plan.knobs.tile().min(plan.knobs.segment());
+    exceeds(plan.bytes.0 / piece.min(block).min(LONGEST_STEP).0.max(1))
 }
 
 #[cfg(test)]
@@ -148,6 +167,7 @@ mod tests {
     fn run(config: &Config, shape: &Shape, agreed: &Agreed) -> (&'static str, Plan) {
         match choose(config, shape, agreed, EPOCH) {
             Choice::Run { row, plan } => (REGISTRY[row].name, plan),
+            Choice::RunInstead { forced, .. } => panic!("not {}", REGISTRY[forced].name),
             Choice::Decline(reason) => panic!("declined: {}", reason.name()),
         }
     }
@@ -155,7 +175,7 @@ mod tests {
     fn reason(config: &Config, shape: &Shape, agreed: &Agreed) -> Reason {
         match choose(config, shape, agreed, EPOCH) {
             Choice::Decline(reason) => reason,
-            Choice::Run { row, .. } => panic!("ran {}", REGISTRY[row].name),
+            Choice::Run { row, .. } | Choice::RunInstead { row, .. } => panic!("ran {}", REGISTRY[row].name),
         }
     }
 
@@ -164,7 +184,7 @@ mod tests {
         let (name, plan) = run(&Config::default(), &REDUCTION, &ONE_NODE);
         assert_eq!(name, "flat");
         assert_eq!((plan.epoch, plan.bytes, plan.granule), (EPOCH, Bytes(64), Bytes(8)));
-        assert_eq!((plan.radix, plan.tile, plan.scratch), (RADIX, Bytes(8 << 10), Bytes::ZERO));
+        assert_eq!((plan.knobs.radix(), plan.knobs.tile(), plan.scratch), (RADIX, Bytes(8 << 10), Bytes::ZERO));
     }
 
     #[test]
@@ -178,19 +198,19 @@ mod tests {
         let config = config(&[("HUDDLE_ALLREDUCE", "<=64:tree:radix=2,<=1K:native,tiled:tile=100")]);
         let sized = |bytes| Shape { bytes: Bytes(bytes), ..REDUCTION };
         let (name, plan) = run(&config, &sized(64), &ONE_NODE);
-        assert_eq!((name, plan.radix), ("tree", 2));
+        assert_eq!((name, plan.knobs.radix()), ("tree", 2));
         assert_eq!(reason(&config, &sized(72), &ONE_NODE), Reason::ForcedNative);
         let (name, plan) = run(&config, &sized(2048), &ONE_NODE);
-        assert_eq!((name, plan.tile), ("tiled", Bytes(96)));
+        assert_eq!((name, plan.knobs.tile()), ("tiled", Bytes(96)));
     }
 
     #[test]
     fn tiles_hold_whole_elements_and_fit_a_cell() {
         let config = config(&[("HUDDLE_ALLREDUCE", "tiled:tile=64")]);
         let wide = Shape { granule: Bytes(3000), bytes: Bytes(6000), ..REDUCTION };
-        assert_eq!(run(&config, &wide, &ONE_NODE).1.tile, Bytes(3000));
+        assert_eq!(run(&config, &wide, &ONE_NODE).1.knobs.tile(), Bytes(3000));
         let (_, plan) = run(&Config::default(), &Shape { bytes: Bytes(60_000), ..wide }, &ONE_NODE);
-        assert_eq!(plan.tile, Bytes(6000));
+        assert_eq!(plan.knobs.tile(), Bytes(6000));
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod defaults;
 pub use crate::report::Reason;
 pub use choose::choose;
 
-use crate::coll::Plan;
+use crate::coll::{Need, Plan};
 use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 
 /// A call, as far as MPI makes it equal on all ranks.
@@ -73,6 +73,17 @@ pub enum Choice {
         row: usize,
         /// For the row.
         plan: Plan,
+    },
+    /// huddle, but not with the algorithm that the user asked for.
+    RunInstead {
+        /// Index in [`REGISTRY`](crate::coll::REGISTRY).
+        row: usize,
+        /// For the row.
+        plan: Plan,
+        /// The row that was asked for.
+        forced: usize,
+        /// What that row needs and the call does not offer.
+        need: Need,
     },
     /// The native library.
     Decline(Reason),

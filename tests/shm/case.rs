@@ -5,7 +5,7 @@ use crate::memory::Area;
 use crate::operation::Operation;
 use crate::world::{Rank, World};
 use huddle::coll::{Extent, Plan, REGISTRY};
-use huddle::fabric::checked::Random;
+use huddle::fabric::checked::{Random, random_knobs};
 use huddle::fabric::shm::{Buffer, Buffers, Call, Fault, Waiting};
 use huddle::kernel::Combine;
 use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
@@ -59,7 +59,9 @@ impl Case {
     pub fn new(world: &World, row: usize, shape: (Epoch, CommRank, usize), random: &mut Random) -> Self {
         let element = if random.one_in(2) { 8 } else { 16 };
         let is_block_placed = world.layout(CommRank(0)).is_block_placed();
-        let order = if is_block_placed && random.one_in(2) { OperandOrder::Rank } else { OperandOrder::Any };
+        let permits_order = REGISTRY[row].lacks(OperandOrder::Rank).is_none();
+        let order =
+            if permits_order && is_block_placed && random.one_in(2) { OperandOrder::Rank } else { OperandOrder::Any };
         let element = match order {
             OperandOrder::Rank => element,
             OperandOrder::Any => random.pick(&[1, 4, 8, 12]),
@@ -83,15 +85,13 @@ impl Case {
             Collective::Barrier => 0,
             _ => bytes.next_multiple_of(granule),
         };
-        let tile = random.pick(&[granule, 16, 48, 100, world.cell / 2, world.cell]).clamp(granule, world.cell);
         let mut plan = Plan {
             epoch,
             bytes: Bytes(bytes),
             granule: Bytes(granule),
             root: if is_rooted { root } else { CommRank(0) },
             order,
-            radix: random.between(1, 4) as u32,
-            tile: Bytes(tile - tile % granule),
+            knobs: random_knobs(random, granule, world.cell),
             scratch: Bytes::ZERO,
         };
         let ranks = world.size();

@@ -22,7 +22,7 @@ fn peer_failed(rank: usize) -> Result<(), Fault> {
 fn is_downstream(world: &World, case: &Case, rank: usize, other: usize) -> bool {
     let parent = |rank: usize, order| {
         let levels: Levels = world.levels(CommRank(rank as u32));
-        levels.tree(case.plan.radix, order, NodeRank(case.plan.root.0)).parent.map(NodeRank::index)
+        levels.tree(case.plan.knobs.radix(), order, NodeRank(case.plan.root.0)).parent.map(NodeRank::index)
     };
     let is_above = |above: usize, below: usize, order| {
         std::iter::successors(parent(below, order), |rank| parent(*rank, order)).any(|rank| rank == above)

@@ -2,7 +2,7 @@
 
 use super::random::Random;
 use super::{Mutation, Rank, Running};
-use crate::coll::{Extent, Plan, REGISTRY, Row};
+use crate::coll::{Extent, Knob, Knobs, Plan, REGISTRY, Row, Takes};
 use crate::topo::Layout;
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 
@@ -107,7 +107,8 @@ impl Program {
         let ranks = self.labels.len();
         let algorithm: &Row = &REGISTRY[row];
         let is_reduction = matches!(algorithm.collective, Collective::Allreduce | Collective::Reduce);
-        let order = if is_reduction && layout.is_block_placed() && random.one_in(2) {
+        let needs_any_order = algorithm.lacks(OperandOrder::Rank).is_some();
+        let order = if is_reduction && !needs_any_order && layout.is_block_placed() && random.one_in(2) {
             OperandOrder::Rank
         } else {
             OperandOrder::Any
@@ -118,7 +119,6 @@ impl Program {
             OperandOrder::Any => random.pick(&[1, 4, 8, 12, 56]),
         };
         let granule = if granule > self.cell.0 { 8 } else { granule };
-        let tile = random.pick(&[granule, 16, 48, 49, 64, self.cell.0 / 2, self.cell.0, 2 * self.cell.0]);
         let bytes = match algorithm.collective {
             Collective::Barrier => 0,
             _ if is_long => (256 << 10) / granule * granule + granule * random.between(0, 4000),
@@ -134,8 +134,7 @@ impl Program {
             granule: Bytes(granule),
             root: CommRank(random.below(ranks) as u32),
             order,
-            radix: random.between(1, 5) as u32,
-            tile: Bytes(tile),
+            knobs: random_knobs(random, granule, self.cell.0),
             scratch: Bytes::ZERO,
         };
         if !matches!(algorithm.collective, Collective::Bcast | Collective::Reduce | Collective::Scatter) {
@@ -163,6 +162,23 @@ fn length(random: &mut Random, granule: usize, cell: usize, ranks: usize) -> usi
     };
     // Tiled reductions cut a message into as many parts as there are ranks.
     (near.min(5 * cell) / granule).max(1) * granule
+}
+
+/// A value for every knob, or none where an algorithm runs without one. Tiles and segments hold whole elements and are
+/// no longer than a cell, as `choose` has them.
+pub fn random_knobs(random: &mut Random, granule: usize, cell: usize) -> Knobs {
+    Knob::ALL.into_iter().fold(Knobs::UNSET, |knobs, knob| {
+        let value = match knob.takes() {
+            Takes::Size(_) => {
+                let size = random.pick(&[granule, 16, 48, 49, 64, cell / 2, cell]).clamp(granule, cell);
+                size - size % granule
+            }
+            Takes::Number(most) if knob == Knob::Radix => random.between(1, 5.min(most as usize)),
+            Takes::Number(most) => random.between(0, 3.min(most as usize)),
+            Takes::Word(words) => random.between(0, words.len()),
+        };
+        knobs.with(knob, value as u32)
+    })
 }
 
 /// By rank: the label of its node.

@@ -205,7 +205,7 @@ impl Call<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coll::Plan;
+    use crate::coll::{Knobs, Plan};
     use crate::fabric::shm::context::tests::two_ranks;
     use crate::fabric::shm::{Buffers, Context};
     use crate::fabric::{Fabric, Line};
@@ -221,8 +221,7 @@ mod tests {
             granule: Bytes(1),
             root: CommRank(0),
             order: OperandOrder::Any,
-            radix: 1,
-            tile: Bytes(1),
+            knobs: Knobs::UNSET,
             scratch: Bytes::ZERO,
         };
         // SAFETY: these calls touch no buffers.

@@ -1,6 +1,6 @@
 use super::engine::{Rank, Running, drive};
 use super::*;
-use crate::coll::{Plan, REGISTRY, find};
+use crate::coll::{Knob, Knobs, Plan, REGISTRY, find};
 use crate::fabric::{Fabric, Line, Place};
 use crate::model::{Crossing, Machine, Nanos, Network};
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder, Ticket};
@@ -33,8 +33,7 @@ fn plan(bytes: usize) -> Plan {
         granule: EIGHT,
         root: CommRank(0),
         order: OperandOrder::Any,
-        radix: 2,
-        tile: Bytes(4096),
+        knobs: Knobs::UNSET.with(Knob::Radix, 2).with(Knob::Tile, 4096).with(Knob::Segment, 8192),
         scratch: Bytes::ZERO,
     }
 }

@@ -1,0 +1,143 @@
+//! What users, models and the tuner may set of an algorithm, as in `tree:radix=4:segment=4K`.
+
+use crate::types::Bytes;
+
+/// A parameter of an algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Knob {
+    /// Children per group and level of a tree; partners per step, and this rank, of a dissemination.
+    Radix,
+    /// Bytes per tile.
+    Tile,
+    /// Bytes of a message that one step of a tree moves; a cell, where the user does not say.
+    Segment,
+    /// How a tree cuts the ranks below it: see [`SHAPES`].
+    Shape,
+    /// Copies from the root to a leaf: 1, all read the root; 2, one rank per group of the outermost level reads the root
+    /// and its group reads that rank; and so on. Where the user does not say, a tree of the radix.
+    Stages,
+    /// Pieces of a broadcast that its root may be ahead of its slowest reader; a ring, where the user does not say.
+    Buffers,
+    /// Ranks of each node that take steps between nodes, in turn.
+    Leaders,
+    /// How a barrier's signals arrive at the root: see [`SIGNALS`].
+    Up,
+    /// How a barrier's signals depart from the root: see [`SIGNALS`].
+    Down,
+}
+
+/// Values of [`Knob::Shape`], from 1 on.
+pub const SHAPES: [&str; 2] = ["kary", "knomial"];
+/// Values of [`Knob::Up`] and [`Knob::Down`], from 1 on: pulled signals are on the line of who sends them, pushed ones on
+/// a line of who awaits them (Nishtala 2009, section 7.1).
+pub const SIGNALS: [&str; 2] = ["pull", "push"];
+
+/// What a knob takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// A number from 1 to this.
+    Number(u32),
+    /// A size in bytes, at least this: a shorter one than a cache line does not pay.
+    Size(u32),
+    /// One of these words; its value is its position, from 1 on.
+    Word(&'static [&'static str]),
+}
+
+impl Knob {
+    /// All of them, in the order of their discriminants.
+    pub const ALL: [Self; 9] = [
+        Self::Radix,
+        Self::Tile,
+        Self::Segment,
+        Self::Shape,
+        Self::Stages,
+        Self::Buffers,
+        Self::Leaders,
+        Self::Up,
+        Self::Down,
+    ];
+
+    /// As written in the environment.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Radix => "radix",
+            Self::Tile => "tile",
+            Self::Segment => "segment",
+            Self::Shape => "shape",
+            Self::Stages => "stages",
+            Self::Buffers => "buffers",
+            Self::Leaders => "leaders",
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+
+    /// Its values.
+    pub const fn takes(self) -> Takes {
+        match self {
+            Self::Radix => Takes::Number(256),
+            Self::Tile | Self::Segment => Takes::Size(64),
+            Self::Shape => Takes::Word(&SHAPES),
+            Self::Stages => Takes::Number(8),
+            Self::Buffers => Takes::Number(64),
+            Self::Leaders => Takes::Number(16),
+            Self::Up | Self::Down => Takes::Word(&SIGNALS),
+        }
+    }
+}
+
+/// A value for each knob; 0 where nobody has set it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Knobs([u32; Knob::ALL.len()]);
+
+impl Knobs {
+    /// None is set.
+    pub const UNSET: Self = Self([0; Knob::ALL.len()]);
+
+    /// The same with one more set.
+    #[must_use]
+    pub const fn with(mut self, knob: Knob, value: u32) -> Self {
+        self.0[knob as usize] = value;
+        self
+    }
+
+    /// The same with this value where none is set.
+    #[must_use]
+    pub const fn or(self, knob: Knob, value: u32) -> Self {
+        if self.0[knob as usize] == 0 { self.with(knob, value) } else { self }
+    }
+
+    /// The value; 0 where it is not set.
+    #[inline]
+    pub const fn get(&self, knob: Knob) -> u32 {
+        self.0[knob as usize]
+    }
+
+    /// The value, where it is set.
+    #[inline]
+    pub const fn set(&self, knob: Knob) -> Option<u32> {
+        match self.0[knob as usize] {
+            0 => None,
+            value => Some(value),
+        }
+    }
+
+    /// [`Knob::Radix`], at least 1.
+    #[inline]
+    pub fn radix(&self) -> u32 {
+        self.get(Knob::Radix).max(1)
+    }
+
+    /// [`Knob::Tile`]
+    #[inline]
+    pub fn tile(&self) -> Bytes {
+        Bytes(self.get(Knob::Tile) as usize)
+    }
+
+    /// [`Knob::Segment`]
+    #[inline]
+    pub fn segment(&self) -> Bytes {
+        Bytes(self.get(Knob::Segment) as usize)
+    }
+}
