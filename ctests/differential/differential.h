@@ -188,7 +188,8 @@ typedef struct {
     int64_t max_bytes;
     int64_t step;
     bool enabled[COLLECTIVES];
-    bool contiguous;
+    bool contiguous;  // no derived datatypes but contiguous ones
+    bool predefined;  // for the call that is being drawn, no derived datatypes
     bool oracle;  // expected results are computed, not taken from PMPI_X
     bool bold;    // calls that the native library does wrong are drawn too
 } Settings;
@@ -210,6 +211,7 @@ typedef struct {
     bool reduce_shifted;   // temporary buffers of reductions ignore a lower bound that isn't 0
     int64_t nested_limit;  // bytes of a message above which it is cut inside elements and then truncated; 0: no limit
     int64_t wide_limit;    // … above which basic types of more than 16 bytes overrun a buffer
+    bool derived;          // collectives on derived datatypes are wrong, in more ways than could be told apart
     bool packed;           // MPI_PACKED inside a derived datatype is unpacked without its holes
 } Quirks;
 void quirks_look(void);

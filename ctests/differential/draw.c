@@ -30,6 +30,8 @@ static int64_t draw_bytes(Random *shared, int64_t limit) {
     return bytes > limit ? limit - limit * (power % 8) / 64 : bytes;
 }
 
+static bool is_simple(void) { return settings.contiguous || settings.predefined; }
+
 static bool is_cut(int64_t limit, int64_t message_bytes) { return limit > 0 && message_bytes > limit; }
 
 static bool is_allowed(const Quirks *quirks, const Basic *basic, bool plain, int64_t message_bytes) {
@@ -59,7 +61,7 @@ static int64_t unit_bytes(const Signature *signature) {
 
 static void draw_units(Random *shared, Signature *signature, int64_t bytes) {
     signature->units = bytes == 1 ? 1 : bytes / unit_bytes(signature);
-    bool round = random_chance(shared, 40), empty = random_chance(shared, 30) && !settings.contiguous;
+    bool round = random_chance(shared, 40), empty = random_chance(shared, 30) && !is_simple();
     // Agreed, since Open MPI 4.1 hangs where one rank passes count 0 and another one an empty datatype.
     signature->empty = signature->units == 0 && empty;
     if (round && signature->units > 12) signature->units -= signature->units % 12;
@@ -79,7 +81,7 @@ static void place(Random *local, Side *side, int alignment, int blocks) {
 }
 
 static void use_bottom(Random *local, Side *side) {
-    if (!side->present || settings.contiguous || !random_chance(local, 10)) return;
+    if (!side->present || is_simple() || !random_chance(local, 10)) return;
     side->bottom = true;
     for (int i = 0; i < ARENAS; i++)
         side->absolute[i] = layout_at_address(local, &side->layout, arena[i] + side->origin);
@@ -94,7 +96,7 @@ static void draw_side(Random *random, Random *local, Side *side, const Signature
 
 static void draw_reduction(Random *shared, Random *local, Call *call, int64_t bytes) {
     bool is_root = call->comm->rank == call->root, to_all = call->collective == ALLREDUCE;
-    bool derived = random_chance(shared, 25) && !settings.contiguous, all_in_place = random_chance(shared, 25);
+    bool derived = random_chance(shared, 25) && !is_simple(), all_in_place = random_chance(shared, 25);
     const Quirks *quirks = quirks_of(call->comm);
     Signature signature = draw_signature(shared, quirks, !derived, bytes);
     signature.unshifted = quirks->reduce_shifted;
@@ -128,7 +130,7 @@ static void draw_movement(Random *shared, Random *local, Call *call, int64_t byt
     bool is_root = call->comm->rank == call->root, all_in_place = random_chance(shared, 25);
     bool any_byte = random_chance(shared, 40);
     int blocks = call->collective == ALLGATHER ? call->comm->size : 1;
-    Signature signature = draw_signature(shared, quirks_of(call->comm), settings.contiguous, bytes * blocks);
+    Signature signature = draw_signature(shared, quirks_of(call->comm), is_simple(), bytes * blocks);
     draw_units(shared, &signature, bytes);
     call->packed = signature.units * unit_bytes(&signature);
     if (any_byte) signature.alignment = 1;
@@ -158,6 +160,7 @@ static void draw_movement(Random *shared, Random *local, Call *call, int64_t byt
 
 Call call_draw(Random *shared, Random *local, const Communicator *comm, int64_t limit) {
     Call call = {.collective = draw_collective(shared), .comm = comm, .root = (int)random_below(shared, comm->size)};
+    settings.predefined = quirks_of(comm)->derived;
     call.large_count = random_chance(local, 25);
     call.junk = random_chance(local, 50);
     int64_t bytes = draw_bytes(shared, limit);

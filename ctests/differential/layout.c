@@ -214,7 +214,8 @@ static int choose_units(Random *random, const Signature *signature) {
 // -> a committed datatype; `count` of it make up the signature. The buffer will hold `blocks` times as many.
 Layout layout_random(Random *random, const Signature *signature, int64_t *count, int blocks) {
     *count = signature->units;
-    if (!signature->empty && signature->period == 1 && random_chance(random, settings.contiguous ? 70 : 35)) return layout_plain(signature->pattern[0]);
+    bool plain = settings.predefined || random_chance(random, settings.contiguous ? 70 : 35);
+    if (!signature->empty && signature->period == 1 && plain) return layout_plain(signature->pattern[0]);
 
     int units = signature->units == 0 ? (int)random_between(random, 1, 3) : choose_units(random, signature);
     *count = signature->units / units;
@@ -250,11 +251,17 @@ Layout layout_random(Random *random, const Signature *signature, int64_t *count,
 
 MPI_Datatype layout_at_address(Random *random, const Layout *layout, void *address) {
     MPI_Datatype type;
-    MPI_Aint at;
+    MPI_Aint at, lb, extent;
     int one = 1;
     MPI_Get_address(address, &at);
     if (random_chance(random, 50)) MPI_Type_create_hindexed(1, &one, &at, layout->type, &type);
     else MPI_Type_create_struct(1, &one, &at, &layout->type, &type);
+    MPI_Type_get_extent(type, &lb, &extent);
+    if (extent != layout->extent) { // libraries differ in which structs they round up for alignment
+        MPI_Datatype rounded = type;
+        MPI_Type_create_resized(rounded, at + layout->lb, layout->extent, &type);
+        MPI_Type_free(&rounded);
+    }
     MPI_Type_commit(&type);
     attach(layout, type, at);
     return type;

@@ -15,10 +15,13 @@ void quirks_look(void) {
     if (mpich != NULL) {
         quirks.reduce_in_place = strtod(mpich + strlen("MPICH Version:"), NULL) < 4.1;
         quirks.nested_limit = 8192;
+        quirks.derived = strtod(mpich + strlen("MPICH Version:"), NULL) >= 5; // REAL16: 10 of the 16 bytes
     }
+    if (strstr(version, "Intel(R) MPI") != NULL) quirks.derived = true; // Allgather, 64 INTs × 12 on one rank, 12 × 64 on the other
     if (openmpi != NULL) {
         quirks.reduce_bottom = quirks.reduce_shifted = quirks.packed = true;
         quirks.wide_limit = 1024;
+        quirks.derived = openmpi[strlen("Open MPI v")] == '5'; // Scatter of DOUBLE_COMPLEX in two layouts, 62464 bytes
     }
 }
 
