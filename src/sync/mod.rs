@@ -3,10 +3,16 @@
 //! The same source runs on real atomics and, with `--cfg loom`, on loom's, so `tests/loom.rs` explores what is used here.
 
 mod atomic;
+mod claims;
+mod control;
+mod descriptor;
 mod event;
 mod flag;
 
 #[cfg(loom)]
 pub use atomic::without_fences;
+pub use claims::{Claims, Written};
+pub use control::{CallLine, Control};
+pub use descriptor::{Descriptor, PeerCall};
 pub use event::Event;
 pub use flag::{Flag, FlagLine};

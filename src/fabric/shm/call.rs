@@ -1,11 +1,12 @@
 //! One collective call on a context: the fabric that algorithms run on.
 
 use super::Bridge;
-use super::context::{Context, Descriptor, PeerCall};
+use super::context::Context;
 use super::drive::{Fault, Waiting};
 use crate::coll::Plan;
 use crate::fabric::{BridgeStep, Fabric, INLINE, Line, Place, Span};
 use crate::kernel::{Combine, PackedBuffer};
+use crate::sync::{Descriptor, PeerCall};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
 use std::future::{Future, poll_fn, ready};
@@ -228,7 +229,7 @@ impl<'a> Call<'a> {
     /// can't have claimed the slot again: only barriers publish without a claim, and their waits are for no data.
     #[cold]
     fn verify_late(&self, rank: NodeRank, ticket: Ticket) {
-        let word = self.context().written(rank, ticket).load(Ordering::Relaxed);
+        let word = self.context().written(rank, ticket).word();
         if self.context().has_failed(rank, self.epoch) {
             self.set_fault(Fault::PeerFailed { rank });
         } else if self.collective != Collective::Barrier && word != self.descriptor.word() {

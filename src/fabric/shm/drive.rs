@@ -1,7 +1,7 @@
 //! Driving a call to its end: polling, backing off, keeping the MPI library's traffic moving, noticing trouble.
 
 use super::call::{Awaited, Call};
-use super::context::PeerCall;
+use crate::sync::PeerCall;
 use crate::types::{Collective, CommRank, Epoch, NodeRank, Ticket};
 use std::future::Future;
 use std::pin::pin;

@@ -9,8 +9,9 @@ mod context;
 mod drive;
 mod segment;
 
+pub use crate::sync::{Descriptor, PeerCall};
 pub use call::{Awaited, Buffer, Buffers, Call};
-pub use context::{Context, Descriptor, Geometry, PeerCall};
+pub use context::{Context, Geometry};
 pub use drive::{Fault, Stall, Waiting};
 pub use segment::Segment;
 

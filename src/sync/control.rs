@@ -1,0 +1,169 @@
+//! What a rank tells its peers besides the flags of its slots.
+
+use super::atomic::{AtomicU64, Ordering, fence};
+use super::{Descriptor, Event, Flag, PeerCall};
+use crate::types::{Bytes, Epoch, Ticket};
+
+/// What a rank tells its peers besides the flags of its slots, on cache lines of its own.
+///
+/// Zeroed memory is valid. Writer: the rank. Readers: all ranks that map it.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Control {
+    /// All tickets up to this one are released: the rank reads no slot of any of them again.
+    pub released: Flag,
+    /// The call that the rank is in.
+    pub call: CallLine,
+    event: EventLine,
+}
+
+/// An event on a line of its own: sleepers write it.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct EventLine(Event);
+
+impl Control {
+    /// Announced with every flag and release where ranks share cores.
+    #[inline]
+    pub fn event(&self) -> &Event {
+        &self.event.0
+    }
+
+    /// Tells peers that this rank takes no part in `epoch`: its arguments were rejected, or a peer's were. Peers that
+    /// depend on this rank fail too; the others end the call. Later calls are not affected.
+    pub fn fail(&self, epoch: Epoch) {
+        self.call.fail(epoch);
+        self.released.publish(Ticket::last_of(epoch));
+        self.event().announce();
+    }
+}
+
+/// The call that a rank is in, for diagnosis, and the last calls that it could not take part in.
+///
+/// Zeroed memory is a valid line. Writer: one rank, with growing epochs. Readers: all ranks that map it.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct CallLine {
+    /// With [`CallLine::BUSY`] while `what` and `bytes` change.
+    epoch: AtomicU64,
+    what: AtomicU64,
+    bytes: AtomicU64,
+    failures: AtomicU64,
+    forgotten: AtomicU64,
+    failed: [AtomicU64; CallLine::FAILED],
+}
+
+impl CallLine {
+    const FAILED: usize = 3;
+    const BUSY: u64 = 1 << 63;
+
+    /// Tells peers which call this rank is in.
+    #[inline]
+    pub fn enter(&self, epoch: Epoch, descriptor: Descriptor, bytes: Bytes) {
+        self.epoch.store(epoch.0 | Self::BUSY, Ordering::Relaxed);
+        // [busy] release: pairs with the acquire in `contradicts`.
+        fence(Ordering::Release);
+        self.what.store(descriptor.what(), Ordering::Relaxed);
+        self.bytes.store(bytes.0 as u64, Ordering::Relaxed);
+        // [call] release: pairs with the acquires in `current`, `contradicts` and `has_left`.
+        self.epoch.store(epoch.0, Ordering::Release);
+    }
+
+    /// The call that its rank entered last; while it enters one, some of it may be of the call before.
+    pub fn current(&self) -> PeerCall {
+        // [call] acquire: pairs with the release in `enter`.
+        let epoch = Epoch(self.epoch.load(Ordering::Acquire) & !Self::BUSY);
+        PeerCall::new(epoch, self.what.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Whether its rank is in `epoch`, in another call than `descriptor`.
+    pub fn contradicts(&self, epoch: Epoch, descriptor: Descriptor, bytes: Bytes) -> bool {
+        // [call] acquire: pairs with the release in `enter`.
+        if self.epoch.load(Ordering::Acquire) != epoch.0 {
+            return false;
+        }
+        let differs = self.what.load(Ordering::Relaxed) != descriptor.what()
+            || self.bytes.load(Ordering::Relaxed) != bytes.0 as u64;
+        // It may have begun to enter its next call meanwhile.
+        // [busy] acquire: pairs with the release in `enter`.
+        fence(Ordering::Acquire);
+        differs && self.epoch.load(Ordering::Relaxed) == epoch.0
+    }
+
+    /// Whether its rank has entered a call after `epoch`; then all that it did up to `epoch` is visible here.
+    pub fn has_left(&self, epoch: Epoch) -> bool {
+        // [call] acquire: pairs with the release in `enter`.
+        let current = self.epoch.load(Ordering::Acquire);
+        current & Self::BUSY == 0 && current > epoch.0
+    }
+
+    /// Marks `epoch` as one that this rank takes no part in.
+    pub(super) fn fail(&self, epoch: Epoch) {
+        let count = self.failures.load(Ordering::Relaxed);
+        let entry = &self.failed[count as usize % Self::FAILED];
+        self.forgotten.store(entry.load(Ordering::Relaxed), Ordering::Relaxed);
+        // [forgotten] release: pairs with the acquire in `has_failed`.
+        entry.store(epoch.0, Ordering::Release);
+        // [failed] release: pairs with the acquire in `has_failed`.
+        self.failures.store(count + 1, Ordering::Release);
+    }
+
+    /// Whether its rank, which is beyond `epoch` or will not publish in it, took no part in it. Of failures that are longer
+    /// ago than the last three it remembers only the latest: a peer so far behind fails rather than trust its data.
+    pub fn has_failed(&self, epoch: Epoch) -> bool {
+        // [failed] acquire: pairs with the release in `fail`.
+        if self.failures.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        // [forgotten] acquire: pairs with the release in `fail`. Who misses the epoch because its entry was used again finds
+        // it among the forgotten.
+        self.failed.iter().any(|failed| failed.load(Ordering::Acquire) == epoch.0)
+            || self.forgotten.load(Ordering::Relaxed) >= epoch.0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::types::Collective;
+    use std::sync::atomic::AtomicBool;
+
+    fn descriptor(epoch: u64, bytes: usize) -> Descriptor {
+        Descriptor::new(Epoch(epoch), Collective::Reduce, 3, 5, Bytes(bytes))
+    }
+
+    #[test]
+    fn a_peer_that_enters_its_next_call_contradicts_nobody() {
+        let (line, is_over) = (CallLine::default(), AtomicBool::new(false));
+        let mut contradictions = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut epoch = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    epoch += 1;
+                    line.enter(Epoch(epoch), descriptor(epoch, epoch as usize), Bytes(epoch as usize));
+                }
+            });
+            let contradicts = |_: &u32| {
+                let Epoch(epoch) = line.current().epoch;
+                let bytes = epoch as usize;
+                epoch > 0 && line.contradicts(Epoch(epoch), descriptor(epoch, bytes), Bytes(bytes))
+            };
+            contradictions = (0..1_000_000).filter(contradicts).count();
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(contradictions, 0);
+    }
+
+    #[test]
+    fn failures_are_remembered_and_forgotten_ones_count_as_failed() {
+        let control = Control::default();
+        assert!(!control.call.has_failed(Epoch(1)));
+        [2, 4, 6, 8].into_iter().for_each(|epoch| control.fail(Epoch(epoch)));
+        let has_failed = |epoch| control.call.has_failed(Epoch(epoch));
+        assert!([2, 4, 6, 8].into_iter().all(has_failed));
+        assert!(has_failed(1), "too long ago to be known");
+        assert!(![3, 5, 7, 9].into_iter().any(has_failed));
+        assert_eq!(control.released.peek(), Ticket::last_of(Epoch(8)).0);
+    }
+}

@@ -1,0 +1,79 @@
+//! What ranks tell each other of the calls that they are in.
+
+use crate::types::{Bytes, Collective, Epoch};
+
+/// What MPI makes equal on all ranks of a call, in one word; travels with every flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptor(u64);
+
+impl Descriptor {
+    /// 8 bits of the epoch, 4 of the collective, 6 of the row, 18 of the root, 28 of the bytes.
+    pub fn new(epoch: Epoch, collective: Collective, row: usize, root: u32, bytes: Bytes) -> Self {
+        let field = |value: u64, bits: u32, shift: u32| (value & ((1 << bits) - 1)) << shift;
+        Self(
+            field(epoch.0, 8, 0)
+                | field(collective as u64, 4, 8)
+                | field(row as u64, 6, 12)
+                | field(u64::from(root), 18, 18)
+                | field(bytes.0 as u64, 28, 36),
+        )
+    }
+
+    /// The word.
+    #[inline]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Whether a word found beside a flag belongs to the same epoch but to another call.
+    #[inline]
+    pub fn contradicts(self, word: u64) -> bool {
+        self.0 != word && self.0 & 0xff == word & 0xff
+    }
+
+    /// Collective, row and root.
+    pub(super) fn what(self) -> u64 {
+        self.0 >> 8 & ((1 << 28) - 1)
+    }
+}
+
+/// A peer's account of the call that it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerCall {
+    /// The call's ordinal.
+    pub epoch: Epoch,
+    /// The collective; none before the first.
+    pub collective: Option<Collective>,
+    /// The root's rank in the communicator.
+    pub root: u32,
+    /// Packed bytes as in [`crate::coll::Plan`].
+    pub bytes: u64,
+}
+
+impl PeerCall {
+    /// The call in `epoch` of which [`Descriptor`] keeps `what`.
+    pub(super) fn new(epoch: Epoch, what: u64, bytes: u64) -> Self {
+        let collective = if epoch.0 == 0 { None } else { Collective::from_index((what & 0xf) as usize) };
+        Self { epoch, collective, root: (what >> 10 & ((1 << 18) - 1)) as u32, bytes }
+    }
+
+    /// The call in `epoch` that a descriptor's word tells of, whose bytes may have lost their upper bits.
+    pub fn of_word(epoch: Epoch, word: u64) -> Self {
+        Self::new(epoch, word >> 8, word >> 36)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_contradict_only_within_an_epoch() {
+        let new = |epoch, bytes| Descriptor::new(Epoch(epoch), Collective::Reduce, 3, 5, Bytes(bytes));
+        assert!(new(7, 8).contradicts(new(7, 16).word()));
+        assert!(!new(7, 8).contradicts(new(7, 8).word()));
+        assert!(!new(7, 8).contradicts(new(8, 16).word()));
+        assert_eq!(new(7, 8).what() & 0xf, Collective::Reduce as u64);
+        assert_eq!(new(7, 8).what() >> 10, 5);
+    }
+}
