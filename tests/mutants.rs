@@ -3,7 +3,7 @@
 //! A program calls one algorithm again and again, and on one rank, or on all, some operations are changed. The mistake
 //! has to be found within [`WITHIN`] such programs. `tests/broken.rs` has algorithms that are wrong by themselves.
 
-use huddle::coll::{REGISTRY, Row};
+use huddle::coll::{Need, REGISTRY, Row};
 use huddle::fabric::Line;
 use huddle::fabric::checked::{Change, Kind, Mutation, Program, Random, Violation};
 use huddle::types::{Collective, CommRank};
@@ -42,9 +42,14 @@ const CHANGES: &[Change] = &[
     Change::OthersSlot,
 ];
 
-/// Barriers read no slots, so they may release them when they like.
+/// Barriers read no slots, so they may release them when they like. Operands that may be combined in any order may change
+/// places.
 fn is_harmless(change: Change, row: &Row) -> bool {
-    row.collective == Collective::Barrier && matches!(change, Change::ReleaseBefore(_))
+    match change {
+        Change::ReleaseBefore(_) => row.collective == Collective::Barrier,
+        Change::SwapOperands => row.needs.contains(&Need::Commutative),
+        _ => false,
+    }
 }
 
 /// The program of `seed` with one algorithm, and a mistake on one of its ranks or on all.

@@ -23,6 +23,9 @@ impl Algorithm for AllgatherFlat {
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "every rank reads the slots of all ranks";
     const SOURCE: &'static str = "Nishtala 2009, section 6.2";
+    const DRAWING: &'static str = "\
+all   0 1 2 3 4 -> slots
+all   each rank copies slots 0 1 2 3 4";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {

@@ -23,6 +23,9 @@ impl Algorithm for AllgatherTiled {
     const NAME: &'static str = "tiled";
     const SUMMARY: &'static str = "every rank reads the slots of all ranks, tile by tile, one tile ahead";
     const SOURCE: &'static str = "Tu et al. 2009, section 6";
+    const DRAWING: &'static str = "\
+tile 1  0 1 2 3 4 -> slots; each rank copies them all
+tile 2  the same, published while tile 1 is copied";
     const KNOBS: &'static [Knob] = &[Knob::Tile];
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

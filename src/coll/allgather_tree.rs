@@ -22,8 +22,13 @@ impl Algorithm for AllgatherTree {
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "gathers along a tree over the node's hierarchy, then broadcasts along it";
     const SOURCE: &'static str = "Nishtala 2009, section 6.2";
-    const KNOBS: &'static [Knob] = &[Knob::Radix];
+    const DRAWING: &'static str = "\
+up    2->1    4->3    a rank appends its children's blocks to its own
+up    12->0   34->0
+down  01234->1  01234->3
+down  01234->2  01234->4";
+    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Stages];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::allgather(fabric, plan, Tree { radix: plan.knobs.radix() }).await;
+        composed::allgather(fabric, plan, Tree::of(plan)).await;
     }
 }

@@ -24,6 +24,9 @@ impl Algorithm for AllreduceFlat {
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "every rank combines the slots of all ranks";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.6";
+    const DRAWING: &'static str = "\
+all   0 1 2 3 4 -> slots
+all   each rank combines slots 0 1 2 3 4";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {

@@ -1,12 +1,14 @@
 //! Allreduce by a tree: "reduce-broadcast".
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §2.2; several nodes: Tanase et al. 2012, §4.
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.2; k-nomial trees and chains: Nishtala 2009, §5.1.2 and §7.2; several nodes:
+//! Tanase et al. 2012, §4.
 //!
 //! 1. Up: a rank combines its children's slots with its own operand, in rank order, into its own slot.
 //! 2. Between nodes the leaders combine their results.
-//! 3. Down: a rank copies its parent's slot, into its own slot first if it has children.
+//! 3. Down: a rank copies its parent's slot, into its own slot first if it has children; along the same tree, or in one
+//!    stage or two.
 //!
-//! p = 5, radix 2: `1→0 3→0, 2→1 4→3`, then back.
+//! p = 5, radix 2: `2→1 4→3, 1→0 3→0`, then back.
 //! Cost: (a + b·m)·⌈log_k p⌉ for the combination and the same for the way back.
 //! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children.
 //! A rank enters the next call when its result is there; its slot is claimed again only when all have released it.
@@ -23,8 +25,13 @@ impl Algorithm for AllreduceTree {
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "reduce along a tree over the node's hierarchy, then broadcast along it";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
-    const KNOBS: &'static [Knob] = &[Knob::Radix];
+    const DRAWING: &'static str = "\
+up    2->1  4->3   a rank combines its children's slots and its own operand
+up    1->0  3->0
+down  0->1  0->3   a rank copies its parent's slot
+down  1->2  3->4";
+    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Stages, Knob::Segment];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::allreduce(fabric, plan, Tree { radix: plan.knobs.radix() }).await;
+        composed::allreduce(fabric, plan, Tree::of(plan)).await;
     }
 }

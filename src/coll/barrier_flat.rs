@@ -23,6 +23,8 @@ impl Algorithm for BarrierFlat {
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "every rank waits for the flags of all others";
     const SOURCE: &'static str = "Nishtala 2009, section 7.1";
+    const DRAWING: &'static str = "\
+all   each rank raises its flag and awaits those of the others";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {

@@ -22,8 +22,13 @@ impl Algorithm for BarrierTree {
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "arrives and departs along a tree over the node's hierarchy";
     const SOURCE: &'static str = "Nishtala 2009, section 7.1";
-    const KNOBS: &'static [Knob] = &[Knob::Radix];
+    const DRAWING: &'static str = "\
+up    2->1  4->3
+up    1->0  3->0
+down  0->1  0->3
+down  1->2  3->4";
+    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::barrier(fabric, plan, Tree { radix: plan.knobs.radix() }).await;
+        composed::barrier(fabric, plan, Tree::of(plan)).await;
     }
 }

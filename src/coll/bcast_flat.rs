@@ -22,6 +22,8 @@ impl Algorithm for BcastFlat {
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "all ranks read the root's slots";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
+    const DRAWING: &'static str = "\
+down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::bcast(fabric, plan, Flat).await;

@@ -1,6 +1,6 @@
-//! Bcast by a tree: the two-stage broadcast, for any number of levels.
+//! Bcast by a tree: k-ary or k-nomial of any radix, a chain, or in one, two or more stages over the hierarchy.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (two-stage).
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (one-stage, two-stage); Nishtala 2009, §5.1.2 (k-nomial).
 //!
 //! 1. The root copies a piece into its slot.
 //! 2. An inner rank copies its parent's slot into its own, then into its buffer; a leaf into its buffer.
@@ -21,8 +21,11 @@ impl Algorithm for BcastTree {
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "copies along a tree over the node's hierarchy";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
-    const KNOBS: &'static [Knob] = &[Knob::Radix];
+    const DRAWING: &'static str = "\
+down  0->1  0->3   radix 2; with stages=1 0->1 0->2 0->3 0->4
+down  1->2  3->4";
+    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Stages, Knob::Segment];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::bcast(fabric, plan, Tree { radix: plan.knobs.radix() }).await;
+        composed::bcast(fabric, plan, Tree::of(plan)).await;
     }
 }

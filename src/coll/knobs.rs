@@ -29,6 +29,8 @@ pub enum Knob {
 
 /// Values of [`Knob::Shape`], from 1 on.
 pub const SHAPES: [&str; 2] = ["kary", "knomial"];
+/// The value of [`Knob::Shape`] for [`TreeShape::Knomial`](crate::topo::TreeShape).
+pub const KNOMIAL: u32 = 2;
 /// Values of [`Knob::Up`] and [`Knob::Down`], from 1 on: pulled signals are on the line of who sends them, pushed ones on
 /// a line of who awaits them (Nishtala 2009, section 7.1).
 pub const SIGNALS: [&str; 2] = ["pull", "push"];

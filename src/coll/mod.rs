@@ -15,12 +15,15 @@ mod knobs;
 pub mod phase;
 mod registry;
 
+mod allgather_dissemination;
 mod allgather_flat;
 mod allgather_tiled;
 mod allgather_tree;
+mod allreduce_dissemination;
 mod allreduce_flat;
 mod allreduce_tiled;
 mod allreduce_tree;
+mod barrier_dissemination;
 mod barrier_flat;
 mod barrier_tree;
 mod bcast_flat;

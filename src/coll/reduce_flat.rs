@@ -21,6 +21,9 @@ impl Algorithm for ReduceFlat {
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "the root combines the slots of all ranks";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.6";
+    const DRAWING: &'static str = "\
+up    1 2 3 4 -> slots
+up    0 combines its operand and slots 1 2 3 4";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::reduce(fabric, plan, Flat).await;

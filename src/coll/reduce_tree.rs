@@ -1,6 +1,7 @@
 //! Reduce by a tree rooted at the root.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (the reduction phase).
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (the reduction phase); Nishtala 2009, §5.1.2 (k-nomial) and §7.2 (a chain, of
+//! radix 1, for calls that follow each other: a rank is in the next call while the data of this one travel on).
 //!
 //! 1. A rank combines its children's slots with its own operand, in rank order, into its slot, the root into its buffer.
 //!
@@ -20,8 +21,11 @@ impl Algorithm for ReduceTree {
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "combines along a tree over the node's hierarchy";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
-    const KNOBS: &'static [Knob] = &[Knob::Radix];
+    const DRAWING: &'static str = "\
+up    2->1  4->3   a rank combines its children's slots and its own operand
+up    1->0  3->0";
+    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Segment];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::reduce(fabric, plan, Tree { radix: plan.knobs.radix() }).await;
+        composed::reduce(fabric, plan, Tree::of(plan)).await;
     }
 }

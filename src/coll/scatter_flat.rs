@@ -21,6 +21,9 @@ impl Algorithm for ScatterFlat {
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "every rank reads its block in the root's slot";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.6";
+    const DRAWING: &'static str = "\
+down  0 -> one slot with blocks 1 2 3 4
+down  each rank copies its own";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::scatter(fabric, plan, Flat).await;

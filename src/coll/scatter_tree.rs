@@ -1,6 +1,6 @@
-//! Scatter by a tree: the two-stage scatter, for any number of levels.
+//! Scatter by a tree: k-ary or k-nomial of any radix, or in one, two or more stages over the hierarchy.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §2.6 (two-stage scatter).
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.6 (one-stage and two-stage scatter); Nishtala 2009, §5.1.2.
 //!
 //! 1. The root copies a piece of every block into its slot.
 //! 2. An inner rank copies the blocks of its subtree into its own slot and takes its own.
@@ -21,8 +21,11 @@ impl Algorithm for ScatterTree {
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "passes blocks along a tree over the node's hierarchy";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.6";
-    const KNOBS: &'static [Knob] = &[Knob::Radix];
+    const DRAWING: &'static str = "\
+down  0: 12->1   34->3   a rank copies the blocks of its subtree
+down  1: 2->2    3: 4->4";
+    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Stages];
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::scatter(fabric, plan, Tree { radix: plan.knobs.radix() }).await;
+        composed::scatter(fabric, plan, Tree::of(plan)).await;
     }
 }

@@ -78,7 +78,7 @@ fn write_table<const N: usize>(
 }
 
 fn code(text: &str) -> String {
-    format!("`{text}`")
+    format!("`{}`", text.replace('|', "\\|"))
 }
 
 /// Text that Markdown shows as it is, in one cell of a table.

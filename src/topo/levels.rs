@@ -1,7 +1,10 @@
 //! How the ranks of one node lie in its caches and memories.
 
-use super::tree::{TreeCache, TreeNode};
+use super::cache::Cache;
+use super::exchange::Exchange;
+use super::tree::{TreeNode, TreeShape};
 use crate::types::{NodeRank, OperandOrder};
+use std::sync::OnceLock;
 
 /// The hierarchy of the ranks of one communicator on one node, seen from one of them.
 ///
@@ -14,7 +17,8 @@ pub struct Levels {
     position: Box<[u32]>,
     /// Per level, outermost first: where its groups start, and at the end the number of ranks.
     groups: Box<[Box<[u32]>]>,
-    trees: TreeCache,
+    trees: Cache<(TreeShape, OperandOrder), Box<[OnceLock<TreeNode>]>>,
+    exchanges: Cache<u32, Exchange>,
 }
 
 impl Levels {
@@ -52,7 +56,14 @@ impl Levels {
         for (at, rank) in order.iter().enumerate() {
             position[rank.index()] = at as u32;
         }
-        Self { me, order: order.into(), position: position.into(), groups: groups.into(), trees: TreeCache::default() }
+        Self {
+            me,
+            order: order.into(),
+            position: position.into(),
+            groups: groups.into(),
+            trees: Cache::default(),
+            exchanges: Cache::default(),
+        }
     }
 
     /// Ranks on the node.
@@ -88,16 +99,23 @@ impl Levels {
         self.order.iter().enumerate().all(|(at, rank)| at == rank.index())
     }
 
-    /// This rank's place in the tree of `radix` rooted at `root`. Where `order` demands rank order and the hierarchy
-    /// does not have it, the tree ignores the hierarchy. Computed once per radix, order and root.
-    pub fn tree(&self, radix: u32, order: OperandOrder, root: NodeRank) -> &TreeNode {
-        self.trees.get(radix, order, root, self.size(), || {
+    /// This rank's place in the tree of that shape rooted at `root`. Where `order` demands rank order and the hierarchy
+    /// does not have it, the tree ignores the hierarchy. Computed once per shape, order and root.
+    pub fn tree(&self, shape: TreeShape, order: OperandOrder, root: NodeRank) -> &TreeNode {
+        let by_root = self.trees.get((shape, order), || (0..self.size()).map(|_| OnceLock::new()).collect());
+        by_root[root.index()].get_or_init(|| {
             if order == OperandOrder::Any || self.is_rank_ordered() {
-                TreeNode::find(self, radix, root, self.me)
+                TreeNode::find(self, shape, root, self.me)
             } else {
-                TreeNode::find(&Self::flat(self.size(), self.me), radix, root, self.me)
+                TreeNode::find(&Self::flat(self.size(), self.me), shape, root, self.me)
             }
         })
+    }
+
+    /// This rank's part in an exchange with up to `radix` ranks in a step, at least 2. Computed once per radix.
+    pub fn exchange(&self, radix: u32) -> &Exchange {
+        let radix = radix.max(2);
+        self.exchanges.get(radix, || Exchange::find(self, radix, self.me))
     }
 }
 

@@ -1,14 +1,36 @@
 //! Trees of any radix over a hierarchy, with any rank as root.
 //!
 //! A subtree covers a contiguous interval of positions. Its head has children in the other groups of each level, outermost
-//! first: the groups on either side of its own are cut into at most `radix` runs of nearly equal length (one at least for
-//! each side that is not empty), and each run is a subtree. So data crosses the border of a group as seldom as possible,
-//! and combining children and head by position combines neighbours.
+//! first: the groups on either side of its own are cut into runs, and each run is a subtree. So data crosses the border of a
+//! group as seldom as possible, and combining children and head by position combines neighbours. [`TreeShape`] says how long
+//! the runs are.
 
 use super::Levels;
-use crate::types::{NodeRank, OperandOrder};
+use crate::types::NodeRank;
 use std::ops::Range;
-use std::sync::OnceLock;
+
+/// How a tree cuts what lies below a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeShape {
+    /// Into at most `radix` runs of nearly equal length per level, one at least for each side that is not empty. Of radix 1
+    /// it is a chain by position on either side of the root, whatever the hierarchy: each border is crossed once.
+    Kary {
+        /// At least 1.
+        radix: u32,
+    },
+    /// Into runs that grow with their distance: up to `radix - 1` each of 1, `radix`, `radix²` … units (Nishtala 2009,
+    /// section 5.1.2).
+    Knomial {
+        /// At least 2.
+        radix: u32,
+    },
+    /// As many levels as data takes copies from the root to a leaf: of 1 everyone is a child of the root; of 2 one rank of
+    /// each other group of the outermost level is, and the rest of its group are that rank's (Li et al. 2014, section 2.2).
+    Stages {
+        /// At least 1.
+        stages: u32,
+    },
+}
 
 /// A subtree below a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,16 +57,15 @@ pub struct TreeNode {
 }
 
 impl TreeNode {
-    /// The place of `me` in the tree of `radix` (at least 1) rooted at `root`.
-    pub(super) fn find(levels: &Levels, radix: u32, root: NodeRank, me: NodeRank) -> Self {
-        let radix = radix.max(1);
+    /// The place of `me` in the tree of that shape rooted at `root`.
+    pub(super) fn find(levels: &Levels, shape: TreeShape, root: NodeRank, me: NodeRank) -> Self {
         let target = levels.position_of(me);
         let mut subtree = 0..levels.size() as u32;
         let mut head = levels.position_of(root);
         let mut parent = None;
         let mut parent_covers = subtree.clone();
         'descend: while head != target {
-            for run in runs(levels, subtree.clone(), head, radix) {
+            for run in runs(levels, subtree.clone(), head, shape) {
                 if run.contains(&target) {
                     parent = Some(levels.rank_at(head));
                     head = run.start;
@@ -54,7 +75,7 @@ impl TreeNode {
             }
             unreachable!("the runs of a subtree and its head cover it");
         }
-        let mut below = runs(levels, subtree.clone(), head, radix);
+        let mut below = runs(levels, subtree.clone(), head, shape);
         below.sort_by_key(|run| run.start);
         let children: Box<[Child]> =
             below.into_iter().map(|run| Child { rank: levels.rank_at(run.start), covers: run }).collect();
@@ -64,22 +85,27 @@ impl TreeNode {
 }
 
 /// The subtrees below `head` in `subtree`, level by level from the outermost.
-fn runs(levels: &Levels, subtree: Range<u32>, head: u32, radix: u32) -> Vec<Range<u32>> {
+fn runs(levels: &Levels, subtree: Range<u32>, head: u32, shape: TreeShape) -> Vec<Range<u32>> {
     let mut found = Vec::new();
     let mut rest = subtree;
-    for starts in levels.groups() {
+    let depth = match shape {
+        TreeShape::Kary { radix: ..=1 } => 0,
+        TreeShape::Stages { stages } => stages.saturating_sub(1) as usize,
+        TreeShape::Kary { .. } | TreeShape::Knomial { .. } => usize::MAX,
+    };
+    for starts in levels.groups().iter().take(depth) {
         let own = group_of(starts, head);
         let inside: Vec<u32> = starts.iter().copied().filter(|start| rest.contains(start)).collect();
         let own = own.start.max(rest.start)..own.end.min(rest.end);
         let before = inside.iter().copied().filter(|start| *start < own.start).collect::<Vec<_>>();
         let after = inside.into_iter().filter(|start| *start >= own.end).collect::<Vec<_>>();
         // A run starts inside a group only if its subtree does, and then that group is the head's own.
-        cut(&before, own.start, &after, rest.end, radix, &mut found);
+        cut([(&before, own.start), (&after, rest.end)], shape, &mut found);
         rest = own;
     }
     let before: Vec<u32> = (rest.start..head).collect();
     let after: Vec<u32> = (head + 1..rest.end).collect();
-    cut(&before, head, &after, rest.end, radix, &mut found);
+    cut([(&before, head), (&after, rest.end)], shape, &mut found);
     found
 }
 
@@ -89,72 +115,74 @@ fn group_of(starts: &[u32], position: u32) -> Range<u32> {
     starts[next - 1]..starts[next]
 }
 
-/// Cuts the units that start at `before` (and end at `before_end`) and those at `after` (until `after_end`) into runs.
-fn cut(before: &[u32], before_end: u32, after: &[u32], after_end: u32, radix: u32, found: &mut Vec<Range<u32>>) {
-    let total = before.len() + after.len();
-    if total == 0 {
-        return;
-    }
-    let share = (before.len() * radix as usize + total / 2) / total;
-    let runs_before = if before.is_empty() { 0 } else { share.clamp(1, (radix as usize - 1).max(1)) };
-    let runs_after = (radix as usize).saturating_sub(runs_before).max(1);
-    let runs_before = if after.is_empty() { radix as usize } else { runs_before };
-    for (units, end, runs) in [(before, before_end, runs_before), (after, after_end, runs_after)] {
-        let runs = runs.min(units.len());
-        for run in 0..runs {
-            let start = units[run * units.len() / runs];
-            let next = (run + 1) * units.len() / runs;
-            found.push(start..units.get(next).copied().unwrap_or(end));
-        }
-    }
-}
-
-/// The trees of one rank, by radix, operand order and root: an append-only list, read without a lock.
-#[derive(Debug, Default)]
-pub(super) struct TreeCache(OnceLock<Box<TreesOfRadix>>);
-
-#[derive(Debug)]
-struct TreesOfRadix {
-    radix: u32,
-    order: OperandOrder,
-    by_root: Box<[OnceLock<TreeNode>]>,
-    next: TreeCache,
-}
-
-impl TreeCache {
-    pub(super) fn get(
-        &self,
-        radix: u32,
-        order: OperandOrder,
-        root: NodeRank,
-        size: usize,
-        find: impl FnOnce() -> TreeNode,
-    ) -> &TreeNode {
-        let mut list = self;
-        loop {
-            let trees = list.0.get_or_init(|| {
-                let by_root = (0..size).map(|_| OnceLock::new()).collect();
-                Box::new(TreesOfRadix { radix, order, by_root, next: TreeCache::default() })
+/// Cuts the units before and after the head's own into runs. Of each side: where its units start, and where the last ends.
+fn cut(sides: [(&[u32], u32); 2], shape: TreeShape, found: &mut Vec<Range<u32>>) {
+    match shape {
+        TreeShape::Kary { radix } => cut_evenly(sides, radix.max(1) as usize, found),
+        TreeShape::Stages { .. } => cut_evenly(sides, usize::MAX / 2, found),
+        TreeShape::Knomial { radix } => {
+            let [(before, _), (after, _)] = sides;
+            for_each_knomial_run(before.len(), radix.max(2) as usize, |near, far| {
+                add_run(sides[0], before.len() - far..before.len() - near, found);
             });
-            if trees.radix == radix && trees.order == order {
-                return trees.by_root[root.index()].get_or_init(find);
-            }
-            list = &trees.next;
+            for_each_knomial_run(after.len(), radix.max(2) as usize, |near, far| add_run(sides[1], near..far, found));
         }
+    }
+}
+
+fn add_run((starts, end): (&[u32], u32), units: Range<usize>, found: &mut Vec<Range<u32>>) {
+    found.push(starts[units.start]..starts.get(units.end).copied().unwrap_or(end));
+}
+
+/// At most `radix` runs of nearly equal length on both sides together, but at least one on each that is not empty.
+fn cut_evenly(sides: [(&[u32], u32); 2], radix: usize, found: &mut Vec<Range<u32>>) {
+    let [before, after] = sides.map(|(units, _)| units.len());
+    let share = if before == 0 {
+        0
+    } else {
+        (before as u128 * radix as u128 + (before + after) as u128 / 2) / (before + after) as u128
+    };
+    let runs_before = match (before, after) {
+        (0, _) => 0,
+        (_, 0) => radix,
+        _ => (share as usize).clamp(1, (radix - 1).max(1)),
+    };
+    let runs_after = if after == 0 { 0 } else { radix.saturating_sub(runs_before).max(1) };
+    for (side, runs) in sides.into_iter().zip([runs_before, runs_after]) {
+        let units = side.0.len();
+        let runs = runs.min(units);
+        for run in 0..runs {
+            add_run(side, run * units / runs..(run + 1) * units / runs, found);
+        }
+    }
+}
+
+/// The runs of `units` units beside a head: each from the distance `near` to before `far`, where 0 is next to the head.
+fn for_each_knomial_run(units: usize, radix: usize, mut run: impl FnMut(usize, usize)) {
+    let mut length = 1;
+    while length <= units {
+        for times in 1..radix {
+            let near = times * length - 1;
+            if near < units {
+                run(near, (near + length).min(units));
+            }
+        }
+        length *= radix;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::OperandOrder;
     use proptest::prelude::*;
 
-    fn trees(paths: &[Vec<u32>], radix: u32, root: u32) -> Vec<TreeNode> {
+    fn trees(paths: &[Vec<u32>], shape: TreeShape, root: u32) -> Vec<TreeNode> {
         let size = paths.len() as u32;
         (0..size)
             .map(|me| {
                 let levels = Levels::from_paths(paths, NodeRank(me));
-                levels.tree(radix, OperandOrder::Any, NodeRank(root)).clone()
+                levels.tree(shape, OperandOrder::Any, NodeRank(root)).clone()
             })
             .collect()
     }
@@ -162,7 +190,7 @@ mod tests {
     #[test]
     fn two_sockets_are_crossed_once() {
         let paths: Vec<Vec<u32>> = (0..12).map(|rank| vec![rank / 6]).collect();
-        let all = trees(&paths, 2, 0);
+        let all = trees(&paths, TreeShape::Kary { radix: 2 }, 0);
         let crossings = all
             .iter()
             .enumerate()
@@ -171,14 +199,55 @@ mod tests {
         assert_eq!(all[6].parent, Some(NodeRank(0)));
     }
 
+    fn parents(all: &[TreeNode]) -> Vec<Option<u32>> {
+        all.iter().map(|node| node.parent.map(|parent| parent.0)).collect()
+    }
+
+    #[test]
+    fn radix_1_is_a_chain_that_crosses_each_border_once() {
+        let paths: Vec<Vec<u32>> = (0..6).map(|rank| vec![rank / 3]).collect();
+        let all = trees(&paths, TreeShape::Kary { radix: 1 }, 0);
+        assert_eq!(parents(&all), [None, Some(0), Some(1), Some(2), Some(3), Some(4)]);
+    }
+
+    #[test]
+    fn knomial_trees_are_those_of_nishtala() {
+        let flat = |size: usize| vec![Vec::new(); size];
+        // The last child has the heaviest subtree.
+        let binomial = trees(&flat(8), TreeShape::Knomial { radix: 2 }, 0);
+        assert_eq!(parents(&binomial), [None, Some(0), Some(0), Some(2), Some(0), Some(4), Some(4), Some(6)]);
+        let lengths: Vec<usize> = binomial[0].children.iter().map(|child| child.covers.len()).collect();
+        assert_eq!(lengths, [1, 2, 4]);
+        let trinomial = trees(&flat(9), TreeShape::Knomial { radix: 3 }, 0);
+        let expected = [None, Some(0), Some(0), Some(0), Some(3), Some(3), Some(0), Some(6), Some(6)];
+        assert_eq!(parents(&trinomial), expected);
+    }
+
+    #[test]
+    fn stages_are_copies_from_the_root_to_a_leaf() {
+        let paths: Vec<Vec<u32>> = (0..8).map(|rank| vec![rank / 4, rank / 2]).collect();
+        let parents = |stages| parents(&trees(&paths, TreeShape::Stages { stages }, 1));
+        assert_eq!(parents(1), [Some(1), None, Some(1), Some(1), Some(1), Some(1), Some(1), Some(1)]);
+        assert_eq!(parents(2), [Some(1), None, Some(1), Some(1), Some(1), Some(4), Some(4), Some(4)]);
+        assert_eq!(parents(3), [Some(1), None, Some(1), Some(2), Some(1), Some(4), Some(4), Some(6)]);
+    }
+
+    fn any_shape() -> impl Strategy<Value = TreeShape> {
+        prop_oneof![
+            (1u32..6).prop_map(|radix| TreeShape::Kary { radix }),
+            (2u32..6).prop_map(|radix| TreeShape::Knomial { radix }),
+            (1u32..4).prop_map(|stages| TreeShape::Stages { stages }),
+        ]
+    }
+
     proptest! {
         #[test]
         fn every_tree_spans_all_ranks_and_children_agree_with_parents(
-            places in proptest::collection::vec((0u32..3, 0u32..3), 1..40), radix in 1u32..6, root in 0u32..40,
+            places in proptest::collection::vec((0u32..3, 0u32..3), 1..40), shape in any_shape(), root in 0u32..40,
         ) {
             let paths: Vec<Vec<u32>> = places.iter().map(|(outer, inner)| vec![*outer, *inner]).collect();
             let root = root % paths.len() as u32;
-            let all = trees(&paths, radix, root);
+            let all = trees(&paths, shape, root);
             for (rank, node) in all.iter().enumerate() {
                 let rank = NodeRank(rank as u32);
                 match node.parent {

@@ -133,7 +133,7 @@ fn has_too_many_steps(plan: &Plan, collective: Collective, agreed: &Agreed) -> b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coll;
+    use crate::coll::{self, Need};
     use crate::config::RawEnvironment;
     use crate::types::CommRank;
 
@@ -243,6 +243,23 @@ mod tests {
             assert_eq!(reason(&default, &shape, &scattered), Reason::OrderAcrossNodes);
         }
         assert_eq!(run(&default, &REDUCTION, &scattered).1.order, OperandOrder::Any);
+    }
+
+    #[test]
+    fn what_an_algorithm_needs_and_a_call_lacks_keeps_it_from_running() {
+        let config = config(&[("HUDDLE_ALLREDUCE", "dissemination:radix=3")]);
+        let (name, plan) = run(&config, &REDUCTION, &ONE_NODE);
+        assert_eq!((name, plan.knobs.radix()), ("dissemination", 3));
+        let ordered = Shape { order: OperandOrder::Rank, ..REDUCTION };
+        let user = Shape { operator: OperatorClass::User, ..REDUCTION };
+        for shape in [ordered, user] {
+            let Choice::RunInstead { row, forced, need, .. } = choose(&config, &shape, &ONE_NODE, EPOCH) else {
+                panic!("{shape:?}");
+            };
+            assert_eq!(REGISTRY[forced].name, "dissemination");
+            assert_eq!(need, Need::Commutative);
+            assert_eq!(row, defaults::row(&shape, &ONE_NODE));
+        }
     }
 
     #[test]

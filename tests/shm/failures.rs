@@ -2,6 +2,7 @@
 
 use crate::case::Case;
 use crate::world::{Rank, SLEEPING, SPINNING, Signal, World};
+use huddle::coll::phase::Tree;
 use huddle::coll::{REGISTRY, find};
 use huddle::fabric::checked::Random;
 use huddle::fabric::shm::{Fault, Waiting};
@@ -20,9 +21,11 @@ fn peer_failed(rank: usize) -> Result<(), Fault> {
 
 /// Whether data or flags reach `rank` through `other` in the tree of the call.
 fn is_downstream(world: &World, case: &Case, rank: usize, other: usize) -> bool {
+    let tree = Tree::of(&case.plan);
+    let shape = if case.collective() == Collective::Reduce { tree.up } else { tree.down };
     let parent = |rank: usize, order| {
         let levels: Levels = world.levels(CommRank(rank as u32));
-        levels.tree(case.plan.knobs.radix(), order, NodeRank(case.plan.root.0)).parent.map(NodeRank::index)
+        levels.tree(shape, order, NodeRank(case.plan.root.0)).parent.map(NodeRank::index)
     };
     let is_above = |above: usize, below: usize, order| {
         std::iter::successors(parent(below, order), |rank| parent(*rank, order)).any(|rank| rank == above)

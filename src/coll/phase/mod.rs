@@ -9,10 +9,13 @@ use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::Future;
 
 pub mod composed;
+pub mod dissemination;
 pub mod exchange;
 mod flat;
 pub mod tiled;
 mod tree;
+
+use flat::copy_unless_same;
 
 pub use flat::Flat;
 pub use tiled::Tiled;

@@ -3,30 +3,57 @@
 
 use super::flat::copy_unless_same;
 use super::{Blocks, Form, Local};
-use crate::coll::pieces;
+use crate::coll::knobs::KNOMIAL;
+use crate::coll::{Knob, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place, Span};
-use crate::topo::{Levels, TreeNode};
+use crate::topo::{Levels, TreeNode, TreeShape};
 use crate::types::{Bytes, NodeRank, OperandOrder, Ticket};
 use std::ops::Range;
 
-/// A tree whose nodes have up to `radix` children per level and group.
+/// Trees of the plan's shape, segment by segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree {
-    /// At least 1.
-    pub radix: u32,
+    /// Of what moves towards the root, and of signals in both directions.
+    pub up: TreeShape,
+    /// Of data that moves away from the root.
+    pub down: TreeShape,
+    segment: Bytes,
 }
 
 impl Tree {
-    fn node<'a, F: Fabric>(&self, local: &Local<'a, F>, order: OperandOrder, root: NodeRank) -> &'a TreeNode {
-        local.fabric.levels().tree(self.radix, order, root)
+    /// As the knobs of the plan say.
+    pub fn of(plan: &Plan) -> Self {
+        let knobs = &plan.knobs;
+        let up = match knobs.radix() {
+            radix if radix > 1 && knobs.get(Knob::Shape) == KNOMIAL => TreeShape::Knomial { radix },
+            radix => TreeShape::Kary { radix },
+        };
+        let down = knobs.set(Knob::Stages).map_or(up, |stages| TreeShape::Stages { stages });
+        Self { up, down, segment: knobs.segment() }
+    }
+
+    fn up<'a, F: Fabric>(&self, local: &Local<'a, F>, order: OperandOrder, root: NodeRank) -> &'a TreeNode {
+        local.fabric.levels().tree(self.up, order, root)
+    }
+
+    fn down<'a, F: Fabric>(&self, local: &Local<'a, F>, root: NodeRank) -> &'a TreeNode {
+        local.fabric.levels().tree(self.down, OperandOrder::Any, root)
+    }
+
+    fn piece<F: Fabric>(&self, local: &Local<'_, F>) -> Bytes {
+        if self.segment == Bytes::ZERO {
+            local.fabric.cell_bytes()
+        } else {
+            self.segment.min(local.fabric.cell_bytes())
+        }
     }
 }
 
 impl Form for Tree {
     async fn reduce_to<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, to: Span, from: Span, n: Bytes) {
         let fabric = local.fabric;
-        let node = self.node(local, local.plan.order, root);
-        for (offset, length) in pieces(n, fabric.cell_bytes(), local.plan.granule) {
+        let node = self.up(local, local.plan.order, root);
+        for (offset, length) in pieces(n, self.piece(local), local.plan.granule) {
             let ticket = local.tickets.draw();
             let (to, from) = (to.plus(offset), from.plus(offset));
             if node.parent.is_none() {
@@ -43,8 +70,8 @@ impl Form for Tree {
 
     async fn bcast_from<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, from: Span, to: Span, n: Bytes) {
         let fabric = local.fabric;
-        let node = self.node(local, OperandOrder::Any, root);
-        for (offset, length) in pieces(n, fabric.cell_bytes(), Bytes(1)) {
+        let node = self.down(local, root);
+        for (offset, length) in pieces(n, self.piece(local), Bytes(1)) {
             let ticket = local.tickets.draw();
             let stage = |rank| Place::stage(rank, Line::Down, ticket, length).start();
             let Some(parent) = node.parent else {
@@ -66,7 +93,7 @@ impl Form for Tree {
 
     async fn gather_to<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, to: Span, from: Span, n: Bytes) {
         let fabric = local.fabric;
-        let node = self.node(local, OperandOrder::Any, root);
+        let node = self.up(local, OperandOrder::Any, root);
         for (offset, length) in pieces(n, Bytes(fabric.cell_bytes().0 / fabric.size()), Bytes(1)) {
             let ticket = local.tickets.draw();
             let from = from.plus(offset);
@@ -95,7 +122,7 @@ impl Form for Tree {
         n: Bytes,
     ) {
         let fabric = local.fabric;
-        let node = self.node(local, OperandOrder::Any, root);
+        let node = self.down(local, root);
         for (offset, length) in pieces(n, Bytes(fabric.cell_bytes().0 / fabric.size()), Bytes(1)) {
             let ticket = local.tickets.draw();
             let to = to.map(|to| to.plus(offset));
@@ -109,7 +136,7 @@ impl Form for Tree {
     }
 
     async fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
-        let node = self.node(local, OperandOrder::Any, root);
+        let node = self.up(local, OperandOrder::Any, root);
         let ticket = local.tickets.draw();
         for child in &node.children {
             local.fabric.wait(child.rank, Line::Up, ticket).await;
@@ -120,7 +147,7 @@ impl Form for Tree {
     }
 
     async fn depart<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
-        let node = self.node(local, OperandOrder::Any, root);
+        let node = self.up(local, OperandOrder::Any, root);
         let ticket = local.tickets.draw();
         if let Some(parent) = node.parent {
             local.fabric.wait(parent, Line::Down, ticket).await;

@@ -1,0 +1,45 @@
+//! Allreduce by dissemination: all ranks combine in each step, in steps of any radix.
+//!
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.3; the radix: Nishtala 2009, §6.
+//!
+//! 1. Every rank copies its operand into its slot. Where ranks are no product of factors up to the radix, runs of them are
+//!    taken together by their heads first.
+//! 2. In each step heads combine the slots of those that differ from them in one digit of their position into their next
+//!    slot; inner groups first, so that only the last steps cross the outermost level. All get the same bits.
+//! 3. Heads hand the result to their run.
+//! 4. Several nodes: reduction to the leader along a tree, the leaders, broadcast along a tree.
+//!
+//! p = 5, radix 2: `4→3, 0↔1 2↔3, 0↔2 1↔3, 3→4`.
+//! Cost: (a + B·q·m)·⌈log_k p⌉, and two steps more where p is no product of such factors: few steps, p operands in each.
+//! Flags: Up by all, read by partners; Down by heads, read by their runs.
+//! A slot is claimed again only when all partners have released the step that read it.
+//! Limits: positions, not ranks, are the order of the operands, so the operation has to be commutative.
+
+use super::phase::{Tree, composed, dissemination};
+use super::{Algorithm, Knob, Need, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct AllreduceDissemination;
+
+impl Algorithm for AllreduceDissemination {
+    const COLLECTIVE: Collective = Collective::Allreduce;
+    const NAME: &'static str = "dissemination";
+    const SUMMARY: &'static str = "in each step every rank combines what it has with what some others have";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.3";
+    const DRAWING: &'static str = "\
+run   4->3            radix 2: two times two ranks are heads
+step  0<->1  2<->3    each combines both slots
+step  0<->2  1<->3
+run   3->4";
+    const NEEDS: &'static [Need] = &[Need::Commutative];
+    const KNOBS: &'static [Knob] = &[Knob::Radix];
+
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        if fabric.layout().nodes() > 1 {
+            return composed::allreduce(fabric, plan, Tree::of(plan)).await;
+        }
+        dissemination::allreduce(fabric, plan).await;
+    }
+}

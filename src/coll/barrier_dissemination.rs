@@ -1,0 +1,38 @@
+//! Barrier by dissemination: in each step every rank learns of k times as many.
+//!
+//! Source: Nishtala 2009, §7.1 and §6 (an Exchange of no bytes), of any radix.
+//!
+//! 1. In step i a rank raises its flag and awaits those of the ranks k^i, 2·k^i … positions before it.
+//! 2. Several nodes: arrival along a tree, the leaders meet, departure along a tree.
+//!
+//! p = 5, radix 2: distances 1, 2 and 4.
+//! Cost: ⌈log_k p⌉ line transfers of latency, p·(k − 1) in each step.
+//! Flags: Up by all, a slot's per step, read by the k − 1 ranks after it.
+//! A flag's value only grows, so a rank that is already in a later call satisfies the waits of this one.
+
+use super::phase::{Tree, composed, dissemination};
+use super::{Algorithm, Knob, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct BarrierDissemination;
+
+impl Algorithm for BarrierDissemination {
+    const COLLECTIVE: Collective = Collective::Barrier;
+    const NAME: &'static str = "dissemination";
+    const SUMMARY: &'static str = "in each step every rank awaits some others that know of more and more";
+    const SOURCE: &'static str = "Nishtala 2009, section 7.1";
+    const DRAWING: &'static str = "\
+step  0->1  1->2  2->3  3->4  4->0   radix 2
+step  0->2  1->3  2->4  3->0  4->1
+step  0->4  1->0  2->1  3->2  4->3";
+    const KNOBS: &'static [Knob] = &[Knob::Radix];
+
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        if fabric.layout().nodes() > 1 {
+            return composed::barrier(fabric, plan, Tree::of(plan)).await;
+        }
+        dissemination::barrier(fabric, plan).await;
+    }
+}

@@ -1,0 +1,159 @@
+//! Dissemination of any radix on one node: steps in which each rank takes what some others have, until all have everything.
+
+use super::composed::block_of;
+use super::{Local, copy_unless_same};
+use crate::coll::{Plan, pieces};
+use crate::fabric::{Fabric, Line, Place, Span};
+use crate::types::{Bytes, CommRank, NodeRank, Ticket};
+
+/// Partners and this rank, per step.
+fn radix(plan: &Plan) -> u32 {
+    plan.knobs.radix().max(2)
+}
+
+/// Every rank gets the operands of all, combined by position in the hierarchy; see [`Exchange`](crate::topo::Exchange).
+pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan) {
+    let mut local = Local::new(fabric, plan);
+    if fabric.size() == 1 {
+        return copy_unless_same(fabric, Place::RecvBuf.start(), Place::SendBuf.start(), plan.bytes).await;
+    }
+    for (offset, n) in pieces(plan.bytes, fabric.cell_bytes(), plan.granule) {
+        combine_piece(&mut local, offset, n).await;
+    }
+}
+
+async fn combine_piece<F: Fabric>(local: &mut Local<'_, F>, offset: Bytes, n: Bytes) {
+    let fabric = local.fabric;
+    let exchange = fabric.levels().exchange(radix(local.plan));
+    let is_head = exchange.run[0] == fabric.rank();
+    let to = Place::RecvBuf.at(offset);
+    // 1. Operands.
+    let mut ticket = local.tickets.draw();
+    local.publish_copy(Line::Up, ticket, Place::SendBuf.at(offset), n).await;
+    // 2. Heads take those of their run, then exchange; the last step's result goes to the buffer.
+    let steps = exchange.steps.len();
+    for index in usize::from(!exchange.has_runs)..=steps {
+        let partners = if index == 0 { &exchange.run } else { &exchange.steps[index - 1] };
+        let is_last = index == steps;
+        if is_last {
+            if is_head {
+                combine(local, ticket, partners, to, n).await;
+            }
+            break;
+        }
+        let next = local.tickets.draw();
+        if is_head {
+            let stage = Place::stage(fabric.rank(), Line::Up, next, n).start();
+            fabric.claim(next).await;
+            combine(local, ticket, partners, stage, n).await;
+            fabric.publish(Line::Up, next).await;
+        }
+        fabric.release(ticket).await;
+        ticket = next;
+    }
+    fabric.release(ticket).await;
+    // 3. Heads hand the result to their run.
+    if exchange.has_runs {
+        let ticket = local.tickets.draw();
+        if !is_head {
+            local.receive(exchange.run[0], Line::Down, ticket, to, n).await;
+        } else if exchange.run.len() > 1 {
+            local.publish_copy(Line::Down, ticket, to, n).await;
+        }
+        fabric.release(ticket).await;
+    }
+}
+
+/// `to` = what `ranks` published for `ticket`, combined in that order.
+async fn combine<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, ranks: &[NodeRank], to: Span, n: Bytes) {
+    let fabric = local.fabric;
+    let slot = |rank| Place::stage(rank, Line::Up, ticket, n).start();
+    let mut left = slot(ranks[0]);
+    for (index, rank) in ranks.iter().enumerate() {
+        if *rank != fabric.rank() {
+            fabric.wait(*rank, Line::Up, ticket).await;
+        }
+        if index > 0 {
+            fabric.reduce(to, left, slot(*rank), n).await;
+            left = to;
+        }
+    }
+    if ranks.len() == 1 {
+        fabric.copy(to, left, n).await;
+    }
+}
+
+/// Nobody leaves before all have entered: step `i` signals the ranks at distances up to `radix - 1` times `radix^i`.
+pub async fn barrier<F: Fabric>(fabric: &F, plan: &Plan) {
+    let mut local = Local::new(fabric, plan);
+    let (size, radix) = (fabric.size(), radix(plan) as usize);
+    let mut distance = 1;
+    while distance < size {
+        let ticket = local.tickets.draw();
+        fabric.publish(Line::Up, ticket).await;
+        for times in (1..radix).take_while(|times| times * distance < size) {
+            fabric.wait(behind(fabric, times * distance), Line::Up, ticket).await;
+        }
+        distance *= radix;
+    }
+}
+
+/// The rank so many positions before this one, in the ring of all positions.
+fn behind<F: Fabric>(fabric: &F, distance: usize) -> NodeRank {
+    ahead(fabric, fabric.size() - distance)
+}
+
+/// The rank so many positions after this one.
+fn ahead<F: Fabric>(fabric: &F, distance: usize) -> NodeRank {
+    let position = fabric.levels().position_of(fabric.rank()) as usize;
+    fabric.levels().rank_at(((position + distance) % fabric.size()) as u32)
+}
+
+/// Every rank gets the blocks of all: in step `i` it takes those that the ranks `radix^i` positions further on, and so on,
+/// have by then.
+pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan) {
+    let mut local = Local::new(fabric, plan);
+    let own = block_of(plan, CommRank(fabric.rank().0));
+    copy_unless_same(fabric, own, Place::SendBuf.start(), plan.bytes).await;
+    if fabric.size() == 1 {
+        return;
+    }
+    for (offset, n) in pieces(plan.bytes, Bytes(fabric.cell_bytes().0 / fabric.size()), Bytes(1)) {
+        gather_piece(&mut local, offset, n).await;
+    }
+}
+
+async fn gather_piece<F: Fabric>(local: &mut Local<'_, F>, offset: Bytes, n: Bytes) {
+    let fabric = local.fabric;
+    let (me, size, radix) = (fabric.rank(), fabric.size(), radix(local.plan) as usize);
+    let mut ticket = local.tickets.draw();
+    local.publish_copy(Line::Up, ticket, Place::SendBuf.at(offset), n).await;
+    // Blocks that every rank has in its slot: its own and those of the ranks after it.
+    let mut held = 1;
+    while held * radix < size {
+        let next = local.tickets.draw();
+        let blocks = |rank, ticket, held| Place::stage(rank, Line::Up, ticket, n * held).start();
+        let stage = blocks(me, next, held * radix);
+        fabric.claim(next).await;
+        fabric.copy(stage, blocks(me, ticket, held), n * held).await;
+        for times in 1..radix {
+            let partner = ahead(fabric, times * held);
+            fabric.wait(partner, Line::Up, ticket).await;
+            fabric.copy(stage.plus(n * (times * held)), blocks(partner, ticket, held), n * held).await;
+        }
+        fabric.publish(Line::Up, next).await;
+        fabric.release(ticket).await;
+        ticket = next;
+        held *= radix;
+    }
+    for distance in 1..size {
+        let holder = ahead(fabric, distance - distance % held);
+        if distance.is_multiple_of(held) {
+            fabric.wait(holder, Line::Up, ticket).await;
+        }
+        let block = Place::stage(holder, Line::Up, ticket, n * held).at(n * (distance % held));
+        let source = CommRank(ahead(fabric, distance).0);
+        fabric.copy(block_of(local.plan, source).plus(offset), block, n).await;
+    }
+    fabric.release(ticket).await;
+}

@@ -1,0 +1,34 @@
+//! What was found once for each key: an append-only list, read without a lock.
+
+use std::sync::OnceLock;
+
+/// Few keys, looked for one after another.
+#[derive(Debug)]
+pub(super) struct Cache<K, V>(OnceLock<Box<Entry<K, V>>>);
+
+#[derive(Debug)]
+struct Entry<K, V> {
+    key: K,
+    value: OnceLock<V>,
+    next: Cache<K, V>,
+}
+
+impl<K, V> Default for Cache<K, V> {
+    fn default() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
+impl<K: Copy + PartialEq, V> Cache<K, V> {
+    /// The value of `key`, made where it is asked for the first time.
+    pub(super) fn get(&self, key: K, make: impl FnOnce() -> V) -> &V {
+        let mut list = self;
+        loop {
+            let entry = list.0.get_or_init(|| Box::new(Entry { key, value: OnceLock::new(), next: Self::default() }));
+            if entry.key == key {
+                return entry.value.get_or_init(make);
+            }
+            list = &entry.next;
+        }
+    }
+}
