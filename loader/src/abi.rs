@@ -1,9 +1,9 @@
 //! What the loader and an engine agree on; the engine holds a copy of this page. In C:
 //!
 //! ```c
-//! struct huddle_host { … };                                  // `Host`
-//! int huddle_engine_open(const struct huddle_host *host);    // `Open`
-//! const void *huddle_engine_entry(const char *name);         // `Entry`
+//! struct huddle_loader { … };                                   // `Loader`
+//! int huddle_engine_open(const struct huddle_loader *loader);   // `Open`
+//! const void *huddle_engine_entry(const char *name);            // `Entry`
 //! ```
 
 use std::ffi::{c_char, c_int, c_void};
@@ -13,7 +13,7 @@ pub const ABI: u32 = 1;
 
 /// What the loader tells the engine. Everything it points at lives as long as the process.
 #[repr(C)]
-pub struct Host {
+pub struct Loader {
     /// `ABI`, at this place in all versions.
     pub abi: u32,
     /// The `dlopen` handle of the MPI library: the real functions are found with `dlsym` on it.
@@ -28,10 +28,10 @@ pub struct Host {
     pub counted: extern "C" fn(index: usize) -> *const c_char,
 }
 
-/// `huddle_engine_open`: prepares the engine and returns 0, or anything else if it can't serve this host. Called once,
+/// `huddle_engine_open`: prepares the engine and returns 0, or anything else if it can't serve this loader. Called once,
 /// at the first call of the process to a served or counted name, before the table is filled. It must not call MPI by
 /// linked names (they lead back here), nor collectives at all: MPI may not be initialised.
-pub type Open = unsafe extern "C" fn(host: *const Host) -> c_int;
+pub type Open = unsafe extern "C" fn(loader: *const Loader) -> c_int;
 
 /// `huddle_engine_entry`: the function that serves `name` ("MPI_Allreduce", "huddle_version"), or null to leave it
 /// native. Called after a successful `Open`, once for each `Served` name that the MPI library has and each `Api` name.

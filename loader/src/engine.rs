@@ -1,6 +1,6 @@
 //! Opens the engine that was built for the MPI found.
 
-use crate::abi::{Entry, Host, Open, ABI};
+use crate::abi::{Entry, Loader, Open, ABI};
 use crate::mpi::Mpi;
 use crate::objects::{own_path, symbol};
 use crate::slots::{self, Kind, NAMES};
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-/// An engine that accepted this host. Never closed: the table points into it.
+/// An engine that accepted this loader. Never closed: the table points into it.
 pub struct Engine {
     entry: Entry,
 }
@@ -34,8 +34,8 @@ impl Engine {
         let open = unsafe { transmute::<*mut c_void, Open>(open) };
         // SAFETY: as above.
         let entry = unsafe { transmute::<*mut c_void, Entry>(entry) };
-        // SAFETY: the host lives for ever.
-        match unsafe { open(host(mpi)) } {
+        // SAFETY: the description lives for ever.
+        match unsafe { open(description(mpi)) } {
             0 => Ok(Engine { entry }),
             code => Err(format!("{} refused to open ({code})", path.display())),
         }
@@ -50,9 +50,9 @@ impl Engine {
 }
 
 /// What the engine is told; it may keep it.
-fn host(mpi: &Mpi) -> &'static Host {
+fn description(mpi: &Mpi) -> &'static Loader {
     let keep = |text: &CString| text.clone().into_raw().cast_const();
-    Box::leak(Box::new(Host {
+    Box::leak(Box::new(Loader {
         abi: ABI,
         mpi: mpi.handle,
         mpi_path: keep(&mpi.path),
@@ -80,7 +80,7 @@ fn open_object(path: &Path) -> Result<*mut c_void, String> {
     Err(format!("{path} does not open: {reason}"))
 }
 
-/// `Host::calls`.
+/// `Loader::calls`.
 unsafe extern "C" fn calls(name: *const c_char) -> u64 {
     if name.is_null() {
         return 0;
@@ -89,7 +89,7 @@ unsafe extern "C" fn calls(name: *const c_char) -> u64 {
     slots::calls(unsafe { CStr::from_ptr(name) })
 }
 
-/// `Host::counted`.
+/// `Loader::counted`.
 extern "C" fn counted(index: usize) -> *const c_char {
     let mut names = NAMES.iter().filter(|name| name.kind == Kind::Counted);
     names.nth(index).map_or(ptr::null(), |name| name.public.as_ptr())

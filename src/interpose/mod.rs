@@ -6,14 +6,14 @@
 mod entries;
 
 use crate::log;
-use crate::mpi::finish::{HOST, Host as KnownHost};
+use crate::mpi::finish::{LOADER, Loader as KnownLoader};
 use crate::mpi::native::{self, Native};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 #[path = "../../loader/src/abi.rs"]
 mod abi;
 
-use abi::{ABI, Host};
+use abi::{ABI, Loader};
 
 const _: abi::Open = huddle_engine_open;
 const _: abi::Entry = huddle_engine_entry;
@@ -21,17 +21,17 @@ const _: abi::Entry = huddle_engine_entry;
 /// Prepares the engine; 0 when it can serve. The loader calls it once, before it asks for entries.
 ///
 /// # Safety
-/// `host` points to the loader's description, which lives as long as the process.
+/// `loader` points to the loader's description, which lives as long as the process.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn huddle_engine_open(host: *const Host) -> c_int {
+pub unsafe extern "C" fn huddle_engine_open(loader: *const Loader) -> c_int {
     // SAFETY: the caller's promise; `abi` is the first member in all versions.
-    if unsafe { (*host).abi } != ABI {
+    if unsafe { (*loader).abi } != ABI {
         return 1;
     }
     // SAFETY: the caller's promise.
-    let host = unsafe { &*host };
+    let loader = unsafe { &*loader };
     // SAFETY: the loader's handle of the MPI library.
-    match unsafe { Native::load(host.mpi) } {
+    match unsafe { Native::load(loader.mpi) } {
         Ok(table) => native::install(table),
         Err(problem) => {
             log::warning(format_args!("{problem}; collectives stay native"));
@@ -39,12 +39,12 @@ pub unsafe extern "C" fn huddle_engine_open(host: *const Host) -> c_int {
         }
     }
     // SAFETY: the loader's C string.
-    let mpi_version = unsafe { CStr::from_ptr(host.mpi_version) }.to_string_lossy().into_owned();
+    let mpi_version = unsafe { CStr::from_ptr(loader.mpi_version) }.to_string_lossy().into_owned();
     // SAFETY: as above.
-    let mpi_path = unsafe { CStr::from_ptr(host.mpi_path) }.to_owned();
+    let mpi_path = unsafe { CStr::from_ptr(loader.mpi_path) }.to_owned();
     // A panic ends the process (`panic = "abort"`): it never crosses into MPI. Its line names the rank.
     std::panic::set_hook(Box::new(|panic| log::error(format_args!("internal fault: {panic}"))));
-    let _ = HOST.set(KnownHost { mpi_path, mpi_version, calls: host.calls, counted: host.counted });
+    let _ = LOADER.set(KnownLoader { mpi_path, mpi_version, calls: loader.calls, counted: loader.counted });
     0
 }
 

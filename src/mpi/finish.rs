@@ -13,7 +13,7 @@ use once_cell::sync::OnceCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 /// What the loader knows.
-pub struct Host {
+pub struct Loader {
     /// Path of the MPI library, as it was loaded.
     pub mpi_path: CString,
     /// The text of `MPI_Get_library_version`.
@@ -25,7 +25,7 @@ pub struct Host {
 }
 
 /// Set when the engine is opened.
-pub static HOST: OnceCell<Host> = OnceCell::new();
+pub static LOADER: OnceCell<Loader> = OnceCell::new();
 
 /// Arranges for [`finalize`] to run.
 pub(super) fn at_finalize() {
@@ -55,10 +55,10 @@ unsafe extern "C" fn finalize(_: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_v
 /// Sums the counters of all ranks; rank 0 writes them.
 fn report(job: &Job, path: &std::path::Path) {
     let names = unserved_names();
-    let host = HOST.get();
+    let loader = LOADER.get();
     let mut mine: Vec<u64> = counters().tally().as_slice().to_vec();
     // SAFETY: the loader's function, with its own names.
-    mine.extend(names.iter().map(|name| host.map_or(0, |host| unsafe { (host.calls)(name.as_ptr()) })));
+    mine.extend(names.iter().map(|name| loader.map_or(0, |loader| unsafe { (loader.calls)(name.as_ptr()) })));
     let mut all = vec![0_u64; mine.len()];
     let c = constants();
     // SAFETY: buffers of `mine.len()` numbers.
@@ -75,7 +75,7 @@ fn report(job: &Job, path: &std::path::Path) {
     };
     let report = Report {
         version: env!("CARGO_PKG_VERSION").into(),
-        mpi: host.map_or_else(String::new, |host| host.mpi_version.clone()),
+        mpi: loader.map_or_else(String::new, |loader| loader.mpi_version.clone()),
         ranks: job.size,
         nodes: job.nodes,
         inactive: job.inactive,
@@ -92,11 +92,11 @@ fn called(names: &[&CStr], calls: Vec<u64>) -> Vec<(String, u64)> {
 }
 
 fn unserved_names() -> Vec<&'static CStr> {
-    let Some(host) = HOST.get() else {
+    let Some(loader) = LOADER.get() else {
         return Vec::new();
     };
     (0..)
-        .map(|index| (host.counted)(index))
+        .map(|index| (loader.counted)(index))
         .take_while(|name| !name.is_null())
         // SAFETY: the loader's names are C strings that live as long as the process.
         .map(|name| unsafe { CStr::from_ptr(name) })

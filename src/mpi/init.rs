@@ -121,7 +121,7 @@ fn announce() {
     if !(job.config.is_verbose && job.rank == 0) {
         return;
     }
-    let mpi = super::finish::HOST.get().map_or("", |host| host.mpi_version.as_str());
+    let mpi = super::finish::LOADER.get().map_or("", |loader| loader.mpi_version.as_str());
     let mpi = mpi.lines().next().unwrap_or_default().trim_end_matches(',');
     let state = job.inactive.map_or_else(|| "active".to_owned(), |reason| format!("inactive: {}", reason.meaning()));
     let sharing = if job.waiting.is_oversubscribed { ", more ranks than cores" } else { "" };

@@ -19,7 +19,7 @@
 //! Cost, measured with Open MPI 4.1.4 and PMIx 4.2.2: 10 µs per rank looked at, 37 µs for one that has no key. `PMIx_Init`
 //! takes as much less time in the native `MPI_Init` as it takes here.
 
-use super::finish::HOST;
+use super::finish::LOADER;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::{offset_of, transmute};
 use std::path::{Path, PathBuf};
@@ -52,11 +52,11 @@ pub struct Announcement {
 /// Called right before the native `MPI_Init`; only the first call does something.
 pub fn announce(protocol: u32) -> Option<Announcement> {
     static IS_TRIED: AtomicBool = AtomicBool::new(false);
-    let host = HOST.get()?;
-    if !has_server() || !host.mpi_version.starts_with("Open MPI v4.") || IS_TRIED.swap(true, Ordering::Relaxed) {
+    let loader = LOADER.get()?;
+    if !has_server() || !loader.mpi_version.starts_with("Open MPI v4.") || IS_TRIED.swap(true, Ordering::Relaxed) {
         return None;
     }
-    let pmix = Pmix::of(&host.mpi_path)?;
+    let pmix = Pmix::of(&loader.mpi_path)?;
     let own = pmix.enter()?;
     let is_put = pmix.put(protocol);
     Some(Announcement { pmix, own, protocol, is_put })

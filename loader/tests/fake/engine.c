@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-struct huddle_host {
+struct huddle_loader {
     uint32_t abi;
     void *mpi;
     const char *mpi_path;
@@ -13,15 +13,15 @@ struct huddle_host {
     uint64_t (*calls)(const char *name);
     const char *(*counted)(size_t index);
 };
-static const struct huddle_host *host;
+static const struct huddle_loader *loader;
 
-int huddle_engine_open(const struct huddle_host *h)
+int huddle_engine_open(const struct huddle_loader *h)
 {
     if (getenv("FAKE_SLOW"))
         usleep(100000);
-    if (host)
+    if (loader)
         puts("opened twice");
-    host = h;
+    loader = h;
     return h->abi != 1 || getenv("FAKE_REFUSE") != NULL;
 }
 
@@ -30,10 +30,10 @@ static struct big served(PARAMETERS) { return answer(ENGINE, ARGUMENTS); }
 static long counters(const char *name)
 {
     size_t n = 0;
-    while (host->counted(n))
+    while (loader->counted(n))
         n++;
-    printf("%s of %s among %zu\n", host->mpi_version, strrchr(host->mpi_path, '/'), n);
-    return host->calls(name);
+    printf("%s of %s among %zu\n", loader->mpi_version, strrchr(loader->mpi_path, '/'), n);
+    return loader->calls(name);
 }
 
 const void *huddle_engine_entry(const char *name)
