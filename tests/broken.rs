@@ -1,7 +1,7 @@
 //! Small algorithms that are right, and the same with one mistake each, which the checking scheduler has to find.
 
 use huddle::coll::{Plan, Tickets, find, part, pieces};
-use huddle::fabric::checked::{Fault, Program, Rank, Running};
+use huddle::fabric::checked::{Breach, Program, Rank, Running};
 use huddle::fabric::{BridgeStep, Fabric, Line, Place, Span};
 use huddle::types::{Bytes, Collective, NodeRank, Ticket};
 use std::ops::Range;
@@ -32,10 +32,10 @@ fn is_right(collective: Collective, is_one_node: bool, start: Start) {
 }
 
 /// The algorithm breaks the rules, and the scheduler says so in time and in the right words.
-fn is_wrong(collective: Collective, is_one_node: bool, start: Start, fault: fn(&Fault) -> bool) {
+fn is_wrong(collective: Collective, is_one_node: bool, start: Start, breach: fn(&Breach) -> bool) {
     let run = |seed| program(seed, collective, start, is_one_node).run(seed).err();
     let found: Vec<_> = (1..=WITHIN).filter_map(run).collect();
-    assert!(found.iter().any(|violation| fault(&violation.fault)), "not found; only {found:#?}");
+    assert!(found.iter().any(|violation| breach(&violation.breach)), "not found; only {found:#?}");
 }
 
 macro_rules! start {
@@ -46,10 +46,10 @@ macro_rules! start {
 
 /// `is_found!(algorithm on nodes, mistake => faults)`: wrong with the mistake.
 macro_rules! is_found {
-    ($name:ident: $algorithm:ident, $collective:ident, $one_node:expr, $mistake:ident => $fault:pat) => {
+    ($name:ident: $algorithm:ident, $collective:ident, $one_node:expr, $mistake:ident => $breach:pat) => {
         #[test]
         fn $name() {
-            is_wrong(Collective::$collective, $one_node, start!($algorithm, $mistake), |fault| matches!(fault, $fault));
+            is_wrong(Collective::$collective, $one_node, start!($algorithm, $mistake), |breach| matches!(breach, $breach));
         }
     };
 }
@@ -157,17 +157,17 @@ fn bcast_is_right() {
     is_right(Collective::Bcast, true, start!(bcast, None));
 }
 
-is_found!(published_before_copied_in: bcast, Bcast, true, PublishFirst => Fault::ReadRace { .. });
-is_found!(slot_not_claimed: bcast, Bcast, true, NoClaim => Fault::Unclaimed);
-is_found!(flag_not_awaited: bcast, Bcast, true, NoWait => Fault::ReadRace { .. } | Fault::Unwritten { .. });
-is_found!(other_line_awaited: bcast, Bcast, true, OtherLine => Fault::Deadlock { .. });
-is_found!(read_after_release: bcast, Bcast, true, EarlyRelease => Fault::ReadAfterRelease);
-is_found!(ring_held_by_its_writer: bcast, Bcast, true, NoRelease => Fault::Lookahead { .. });
-is_found!(payload_for_long_messages: bcast, Bcast, true, AlwaysPayload => Fault::OutOfBounds { .. });
-is_found!(buffer_overrun: bcast, Bcast, true, TooLong => Fault::OutOfBounds { .. } | Fault::Unwritten { .. });
-is_found!(ticket_drawn_too_few: bcast, Bcast, true, SkippedTicket => Fault::ReadAfterRelease | Fault::OutOfOrder { .. });
-is_found!(slot_of_another: bcast, Bcast, true, OthersSlot => Fault::NotOwner | Fault::Unwritten { .. });
-is_found!(rewritten_after_publication: bcast, Bcast, true, RewritesPublished => Fault::WriteRace { .. });
+is_found!(published_before_copied_in: bcast, Bcast, true, PublishFirst => Breach::ReadRace { .. });
+is_found!(slot_not_claimed: bcast, Bcast, true, NoClaim => Breach::Unclaimed);
+is_found!(flag_not_awaited: bcast, Bcast, true, NoWait => Breach::ReadRace { .. } | Breach::Unwritten { .. });
+is_found!(other_line_awaited: bcast, Bcast, true, OtherLine => Breach::Deadlock { .. });
+is_found!(read_after_release: bcast, Bcast, true, EarlyRelease => Breach::ReadAfterRelease);
+is_found!(ring_held_by_its_writer: bcast, Bcast, true, NoRelease => Breach::Lookahead { .. });
+is_found!(payload_for_long_messages: bcast, Bcast, true, AlwaysPayload => Breach::OutOfBounds { .. });
+is_found!(buffer_overrun: bcast, Bcast, true, TooLong => Breach::OutOfBounds { .. } | Breach::Unwritten { .. });
+is_found!(ticket_drawn_too_few: bcast, Bcast, true, SkippedTicket => Breach::ReadAfterRelease | Breach::OutOfOrder { .. });
+is_found!(slot_of_another: bcast, Bcast, true, OthersSlot => Breach::NotOwner | Breach::Unwritten { .. });
+is_found!(rewritten_after_publication: bcast, Bcast, true, RewritesPublished => Breach::WriteRace { .. });
 
 /// Flat allreduce: everyone combines all slots in rank order.
 async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
@@ -200,10 +200,10 @@ fn allreduce_is_right() {
     is_right(Collective::Allreduce, true, start!(allreduce, None));
 }
 
-is_found!(input_overwritten_in_place: allreduce, Allreduce, true, Overwrites => Fault::InputOverwritten);
-is_found!(elements_split: allreduce, Allreduce, true, SplitsElements => Fault::SplitElement);
-is_found!(operands_in_the_wrong_order: allreduce, Allreduce, true, WrongOrder => Fault::WrongResult { .. });
-is_found!(input_written: allreduce, Allreduce, true, WritesInput => Fault::InputWritten);
+is_found!(input_overwritten_in_place: allreduce, Allreduce, true, Overwrites => Breach::InputOverwritten);
+is_found!(elements_split: allreduce, Allreduce, true, SplitsElements => Breach::SplitElement);
+is_found!(operands_in_the_wrong_order: allreduce, Allreduce, true, WrongOrder => Breach::WrongResult { .. });
+is_found!(input_written: allreduce, Allreduce, true, WritesInput => Breach::InputWritten);
 
 /// Tiled allreduce: rank k combines part k of all slots in its own, everyone collects the parts.
 async fn tiled<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
@@ -260,9 +260,9 @@ fn tiled_allreduce_is_right() {
     is_right(Collective::Allreduce, true, start!(tiled, None));
 }
 
-is_found!(parts_overlap: tiled, Allreduce, true, OverlappingParts => Fault::ReadRace { .. } | Fault::WriteRace { .. });
-is_found!(result_read_before_down: tiled, Allreduce, true, ReadsTooEarly => Fault::ReadRace { .. });
-is_found!(tiles_released_too_early: tiled, Allreduce, true, EarlyRelease => Fault::ReadAfterRelease);
+is_found!(parts_overlap: tiled, Allreduce, true, OverlappingParts => Breach::ReadRace { .. } | Breach::WriteRace { .. });
+is_found!(result_read_before_down: tiled, Allreduce, true, ReadsTooEarly => Breach::ReadRace { .. });
+is_found!(tiles_released_too_early: tiled, Allreduce, true, EarlyRelease => Breach::ReadAfterRelease);
 
 /// Barrier: all ranks of a node report to its leader, the leaders meet, the leader lets all go.
 async fn barrier<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
@@ -292,6 +292,6 @@ fn barrier_is_right() {
     is_right(Collective::Barrier, false, start!(barrier, None));
 }
 
-is_found!(barrier_left_early: barrier, Barrier, false, LeavesEarly => Fault::LeftBarrierEarly { .. });
-is_found!(step_between_nodes_skipped: barrier, Barrier, false, SkipsBridge => Fault::LeftBarrierEarly { .. });
-is_found!(step_between_nodes_by_a_member: barrier, Barrier, false, MemberBridges => Fault::NotLeader);
+is_found!(barrier_left_early: barrier, Barrier, false, LeavesEarly => Breach::LeftBarrierEarly { .. });
+is_found!(step_between_nodes_skipped: barrier, Barrier, false, SkipsBridge => Breach::LeftBarrierEarly { .. });
+is_found!(step_between_nodes_by_a_member: barrier, Barrier, false, MemberBridges => Breach::NotLeader);

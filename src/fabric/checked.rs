@@ -4,7 +4,7 @@
 //! each. What is checked does not depend on the turns that it takes: publications and releases carry vector clocks, a wait
 //! or a claim joins the *first* announcement that satisfies it, and an access must have happened after those that it
 //! depends on, not merely have come later this time. So seeds are spent on random [`Program`]s, several calls that follow
-//! each other without synchronisation, where the reuse of slots breaks. [`Fault`] lists the rules.
+//! each other without synchronisation, where the reuse of slots breaks. [`Breach`] lists the rules.
 //!
 //! This covers weak memory above the flags; `tests/loom.rs` covers the flags themselves.
 
@@ -29,7 +29,7 @@ pub use operation::Operation;
 pub use program::{Call, Program, random_knobs};
 pub use random::Random;
 pub use runner::Stats;
-pub use violation::{Fault, Violation};
+pub use violation::{Breach, Violation};
 
 use crate::fabric::{BridgeStep, Fabric, Line, Span};
 use crate::topo::{Layout, Levels};

@@ -6,7 +6,7 @@ use super::clocks::Snapshot;
 use super::machine::Machine;
 use super::operator::Operator;
 use super::transfer::Location;
-use super::violation::Fault;
+use super::violation::Breach;
 use crate::fabric::{BridgeStep, Place, Span};
 use crate::types::{Bytes, NodeIndex, NodeRank};
 
@@ -63,10 +63,10 @@ fn agree(left: &BridgeStep, right: &BridgeStep) -> bool {
 
 impl Machine {
     /// Arrives, or finishes where the leader had arrived; then true.
-    pub(super) fn take_step(&mut self, me: usize, step: BridgeStep) -> Result<bool, Fault> {
+    pub(super) fn take_step(&mut self, me: usize, step: BridgeStep) -> Result<bool, Breach> {
         let node = self.members[me].node;
         if self.members[me].node_rank != NodeRank::LEADER {
-            return Err(Fault::NotLeader);
+            return Err(Breach::NotLeader);
         }
         if self.bridge.is_waiting(node) {
             self.depart(me, node, step)?;
@@ -74,7 +74,7 @@ impl Machine {
             return Ok(true);
         }
         if let Some(other) = self.bridge.current(node).find(|other| !agree(&other.step, &step)) {
-            return Err(Fault::BridgeMismatch { other: format!("{:?}", other.step) });
+            return Err(Breach::BridgeMismatch { other: format!("{:?}", other.step) });
         }
         let mut data = Vec::new();
         if let Some((at, n)) = self.contribution(node, step) {
@@ -86,9 +86,9 @@ impl Machine {
         Ok(false)
     }
 
-    fn locate_buffer(&mut self, me: usize, at: Span, n: Bytes) -> Result<Location, Fault> {
+    fn locate_buffer(&mut self, me: usize, at: Span, n: Bytes) -> Result<Location, Breach> {
         if matches!(at.place, Place::Cell { .. } | Place::Payload { .. }) {
-            return Err(Fault::NotBuffer);
+            return Err(Breach::NotBuffer);
         }
         self.locate(me, at, n)
     }
@@ -116,7 +116,7 @@ impl Machine {
     }
 
     /// Gives the leader of `node` what the step promises it.
-    fn depart(&mut self, me: usize, node: usize, step: BridgeStep) -> Result<(), Fault> {
+    fn depart(&mut self, me: usize, node: usize, step: BridgeStep) -> Result<(), Breach> {
         match step {
             BridgeStep::Barrier => self.join_nodes(me, node, None),
             BridgeStep::Allreduce { at, n } => self.take_combined(me, node, at, n)?,
@@ -159,7 +159,7 @@ impl Machine {
         source: usize,
         at: Span,
         range: std::ops::Range<usize>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Breach> {
         self.join_nodes(me, node, Some(source));
         let data = self.bridge.current(node).nth(source).map(|arrival| arrival.data[range].to_vec());
         let data = data.expect("all have arrived");
@@ -167,10 +167,10 @@ impl Machine {
         self.write(me, &to, &data)
     }
 
-    fn take_combined(&mut self, me: usize, node: usize, at: Span, n: Bytes) -> Result<(), Fault> {
-        let operator = self.members[me].operator.ok_or(Fault::NoOperation)?;
+    fn take_combined(&mut self, me: usize, node: usize, at: Span, n: Bytes) -> Result<(), Breach> {
+        let operator = self.members[me].operator.ok_or(Breach::NoOperation)?;
         if !n.0.is_multiple_of(operator.granule()) {
-            return Err(Fault::SplitElement);
+            return Err(Breach::SplitElement);
         }
         self.join_nodes(me, node, None);
         let combine = |left: Vec<u8>, right: &Vec<u8>| combined(operator, &left, right);

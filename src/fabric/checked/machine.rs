@@ -7,7 +7,7 @@ use super::mutation::Mutator;
 use super::operation::Operation;
 use super::operator::Operator;
 use super::slots::Slot;
-use super::violation::{Fault, Violation};
+use super::violation::{Breach, Violation};
 use crate::fabric::Line;
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 
@@ -111,8 +111,8 @@ impl Machine {
     /// `me` leaves its call; it releases all of it.
     pub(super) fn end(&mut self, me: usize) {
         let epoch = self.members[me].epoch;
-        if let Err(fault) = self.release(me, Ticket::last_of(epoch)) {
-            self.accuse(me, "driver's release".into(), fault);
+        if let Err(breach) = self.release(me, Ticket::last_of(epoch)) {
+            self.accuse(me, "driver's release".into(), breach);
         }
     }
 
@@ -131,9 +131,9 @@ impl Machine {
     }
 
     /// Records that `me` broke a rule; the first counts.
-    pub(super) fn accuse(&mut self, me: usize, operation: String, fault: Fault) {
+    pub(super) fn accuse(&mut self, me: usize, operation: String, breach: Breach) {
         let (rank, epoch) = (CommRank(me as u32), self.members[me].epoch);
-        self.violation.get_or_insert(Violation { rank, epoch, operation, fault });
+        self.violation.get_or_insert(Violation { rank, epoch, operation, breach });
     }
 
     /// Nobody can go on.
@@ -151,7 +151,7 @@ impl Machine {
             rank: CommRank(first as u32),
             epoch: self.members[first].epoch,
             operation: self.members[first].queue.first().map(Operation::to_string).unwrap_or_default(),
-            fault: Fault::Deadlock { waiting: waiting.into_iter().map(|(_, line)| line).collect() },
+            breach: Breach::Deadlock { waiting: waiting.into_iter().map(|(_, line)| line).collect() },
         }
     }
 
@@ -180,8 +180,8 @@ impl Machine {
                 self.members[me].queue.remove(0);
             }
             Ok(false) => {}
-            Err(fault) => {
-                self.accuse(me, operation.to_string(), fault);
+            Err(breach) => {
+                self.accuse(me, operation.to_string(), breach);
                 return false;
             }
         }
@@ -230,7 +230,7 @@ impl Machine {
     }
 
     /// False where more has to happen before it is done.
-    fn effect(&mut self, me: usize, operation: Operation) -> Result<bool, Fault> {
+    fn effect(&mut self, me: usize, operation: Operation) -> Result<bool, Breach> {
         match operation {
             Operation::Claim(ticket) => self.claim(me, ticket)?,
             Operation::Release(ticket) => {
@@ -250,11 +250,11 @@ impl Machine {
         Ok(true)
     }
 
-    fn claim(&mut self, me: usize, ticket: Ticket) -> Result<(), Fault> {
+    fn claim(&mut self, me: usize, ticket: Ticket) -> Result<(), Breach> {
         self.check_epoch(me, ticket)?;
         let slot = self.slot(me, ticket);
         if let Some(before) = slot.claimed.filter(|before| *before > ticket) {
-            return Err(Fault::OutOfOrder { before });
+            return Err(Breach::OutOfOrder { before });
         }
         if let Some(held) = slot.written {
             for at in 0..self.nodes[self.members[me].node].len() {
@@ -263,7 +263,7 @@ impl Machine {
                     continue;
                 }
                 if !self.has_released(me, held) {
-                    return Err(Fault::Lookahead { held });
+                    return Err(Breach::Lookahead { held });
                 }
                 let snapshot = self.members[peer].released.first_reaching(held);
                 self.clocks.join(me, snapshot.expect("a claim takes effect when all peers have released"));
@@ -273,9 +273,9 @@ impl Machine {
         Ok(())
     }
 
-    fn release(&mut self, me: usize, ticket: Ticket) -> Result<(), Fault> {
+    fn release(&mut self, me: usize, ticket: Ticket) -> Result<(), Breach> {
         if let Some(before) = self.members[me].released.latest().filter(|before| *before >= ticket) {
-            return Err(Fault::OutOfOrder { before });
+            return Err(Breach::OutOfOrder { before });
         }
         let snapshot = self.clocks.announce(me);
         self.members[me].released.push(ticket, snapshot);
@@ -283,11 +283,11 @@ impl Machine {
         Ok(())
     }
 
-    fn publish(&mut self, me: usize, line: Line, ticket: Ticket) -> Result<(), Fault> {
+    fn publish(&mut self, me: usize, line: Line, ticket: Ticket) -> Result<(), Breach> {
         self.check_epoch(me, ticket)?;
         let before = self.slot(me, ticket).flags[line as usize].latest();
         if let Some(before) = before.filter(|before| *before >= ticket) {
-            return Err(Fault::OutOfOrder { before });
+            return Err(Breach::OutOfOrder { before });
         }
         let snapshot = self.clocks.announce(me);
         self.slot_mut(me, ticket).flags[line as usize].push(ticket, snapshot);
@@ -295,7 +295,7 @@ impl Machine {
         Ok(())
     }
 
-    fn wait(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<(), Fault> {
+    fn wait(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<(), Breach> {
         self.check_epoch(me, ticket)?;
         let owner = self.peer(me, rank)?;
         let snapshot = self.slot(owner, ticket).flags[line as usize].first_reaching(ticket);
@@ -304,8 +304,8 @@ impl Machine {
     }
 
     /// The index of a rank of the same node.
-    pub(super) fn peer(&self, me: usize, rank: NodeRank) -> Result<usize, Fault> {
-        self.nodes[self.members[me].node].get(rank.index()).copied().ok_or(Fault::NoSuchRank(rank))
+    pub(super) fn peer(&self, me: usize, rank: NodeRank) -> Result<usize, Breach> {
+        self.nodes[self.members[me].node].get(rank.index()).copied().ok_or(Breach::NoSuchRank(rank))
     }
 
     /// Whether `me` has promised not to read slots of `ticket`.
@@ -313,8 +313,8 @@ impl Machine {
         self.members[me].released.reached(ticket)
     }
 
-    pub(super) fn check_epoch(&self, me: usize, ticket: Ticket) -> Result<(), Fault> {
-        if ticket.epoch() == self.members[me].epoch { Ok(()) } else { Err(Fault::WrongEpoch(ticket)) }
+    pub(super) fn check_epoch(&self, me: usize, ticket: Ticket) -> Result<(), Breach> {
+        if ticket.epoch() == self.members[me].epoch { Ok(()) } else { Err(Breach::WrongEpoch(ticket)) }
     }
 
     fn peers(&self, me: usize) -> impl Iterator<Item = usize> + '_ {

@@ -1,7 +1,7 @@
 //! The memory of one rank alone during a call: its buffers and scratch, with what is known of each byte.
 
 use super::ranges::RangeMap;
-use super::violation::Fault;
+use super::violation::Breach;
 use crate::fabric::Place;
 use std::ops::Range;
 
@@ -102,32 +102,32 @@ impl Memory {
     }
 
     /// Where `n` bytes from `offset` of `place` are.
-    pub(super) fn locate(&self, place: Place, offset: usize, n: usize) -> Result<Spot, Fault> {
+    pub(super) fn locate(&self, place: Place, offset: usize, n: usize) -> Result<Spot, Breach> {
         let view = self.views[index(place)];
         let end = offset + n;
         if end > view.length {
-            return Err(Fault::OutOfBounds { end, length: view.length });
+            return Err(Breach::OutOfBounds { end, length: view.length });
         }
         let start = view.offset + offset;
         Ok(Spot { block: view.block, range: start..start + n })
     }
 
     /// The bytes, if `place` may be read there.
-    pub(super) fn read(&self, place: Place, spot: &Spot) -> Result<&[u8], Fault> {
+    pub(super) fn read(&self, place: Place, spot: &Spot) -> Result<&[u8], Breach> {
         let block = &self.blocks[spot.block];
         if let Some(at) = block.defined.first_gap(spot.range.clone()) {
-            return Err(Fault::Unwritten { at: at - self.views[index(place)].offset });
+            return Err(Breach::Unwritten { at: at - self.views[index(place)].offset });
         }
         if place == Place::SendBuf && block.overwritten.overlapping(spot.range.clone()).next().is_some() {
-            return Err(Fault::InputOverwritten);
+            return Err(Breach::InputOverwritten);
         }
         Ok(&block.bytes[spot.range.clone()])
     }
 
     /// The bytes, to be written whole.
-    pub(super) fn write(&mut self, place: Place, spot: &Spot) -> Result<&mut [u8], Fault> {
+    pub(super) fn write(&mut self, place: Place, spot: &Spot) -> Result<&mut [u8], Breach> {
         if place == Place::SendBuf {
-            return Err(Fault::InputWritten);
+            return Err(Breach::InputWritten);
         }
         let block = &mut self.blocks[spot.block];
         block.defined.set(spot.range.clone(), ());
@@ -138,7 +138,7 @@ impl Memory {
     }
 
     /// The contents there mean nothing any more.
-    pub(super) fn undefine(&mut self, place: Place, spot: &Spot) -> Result<(), Fault> {
+    pub(super) fn undefine(&mut self, place: Place, spot: &Spot) -> Result<(), Breach> {
         self.write(place, spot)?.fill(0x5A);
         self.blocks[spot.block].defined.clear(spot.range.clone());
         Ok(())

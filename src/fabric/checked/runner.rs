@@ -5,7 +5,7 @@ use super::mutation::Mutator;
 use super::oracle::{Data, in_place, operator};
 use super::program::{Call, Program};
 use super::random::Random;
-use super::violation::{Fault, Violation};
+use super::violation::{Breach, Violation};
 use super::{Rank, Running, lock};
 use crate::topo::{Layout, Levels};
 use crate::types::{Collective, CommRank, NodeIndex};
@@ -128,7 +128,7 @@ impl<'a> Runner<'a> {
         catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context))).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or(panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
-            lock(self.machine).accuse(rank, "algorithm".into(), Fault::Panic(text));
+            lock(self.machine).accuse(rank, "algorithm".into(), Breach::Panic(text));
             Poll::Pending
         })
     }
@@ -166,12 +166,12 @@ impl<'a> Runner<'a> {
             return;
         };
         if let Some(at) = data.first_wrong(call, rank, machine.members[rank].memory.output()) {
-            machine.accuse(rank, "result".into(), Fault::WrongResult { at });
+            machine.accuse(rank, "result".into(), Breach::WrongResult { at });
         }
         if call.collective() == Collective::Barrier
             && let Some(missing) = machine.not_entered(rank, call.plan.epoch)
         {
-            machine.accuse(rank, "return".into(), Fault::LeftBarrierEarly { missing });
+            machine.accuse(rank, "return".into(), Breach::LeftBarrierEarly { missing });
         }
     }
 }

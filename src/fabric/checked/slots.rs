@@ -2,7 +2,7 @@
 
 use super::clocks::{Clocks, History, Stamp};
 use super::ranges::RangeMap;
-use super::violation::Fault;
+use super::violation::Breach;
 use crate::fabric::{INLINE, Line};
 use crate::types::{Bytes, CommRank, Ticket};
 use std::ops::Range;
@@ -46,16 +46,16 @@ impl Store {
         owner: usize,
         ticket: Ticket,
         range: Range<usize>,
-    ) -> Result<&[u8], Fault> {
+    ) -> Result<&[u8], Breach> {
         if let Some(at) = self.written.first_gap(range.clone()) {
-            return Err(Fault::Unwritten { at });
+            return Err(Breach::Unwritten { at });
         }
         for (_, written) in self.written.overlapping(range.clone()) {
             if !clocks.knows(me, owner, written.stamp) {
-                return Err(Fault::ReadRace { writer: CommRank(owner as u32) });
+                return Err(Breach::ReadRace { writer: CommRank(owner as u32) });
             }
             if written.ticket != ticket {
-                return Err(Fault::WrongTicket { found: written.ticket });
+                return Err(Breach::WrongTicket { found: written.ticket });
             }
         }
         if me != owner && !range.is_empty() {
@@ -71,11 +71,11 @@ impl Store {
         owner: usize,
         ticket: Ticket,
         range: Range<usize>,
-    ) -> Result<&mut [u8], Fault> {
+    ) -> Result<&mut [u8], Breach> {
         let overlaps = |read: &Read| read.range.start < range.end && range.start < read.range.end;
         let knows = |read: &Read| clocks.knows(owner, read.reader, read.stamp);
         if let Some(read) = self.reads.iter().find(|read| overlaps(read) && !knows(read)) {
-            return Err(Fault::WriteRace { reader: CommRank(read.reader as u32) });
+            return Err(Breach::WriteRace { reader: CommRank(read.reader as u32) });
         }
         // What the owner knows now it knows at every later write.
         self.reads.retain(|read| !knows(read));

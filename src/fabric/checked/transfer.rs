@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use super::memory::Spot;
-use super::violation::Fault;
+use super::violation::Breach;
 use crate::fabric::{Line, Place, Span};
 use crate::types::{Bytes, Ticket};
 use std::ops::Range;
@@ -46,7 +46,7 @@ impl Location {
 }
 
 impl Machine {
-    pub(super) fn locate(&mut self, me: usize, span: Span, n: Bytes) -> Result<Location, Fault> {
+    pub(super) fn locate(&mut self, me: usize, span: Span, n: Bytes) -> Result<Location, Breach> {
         let (offset, n) = (span.offset.0, n.0);
         let (rank, line, ticket) = match span.place {
             Place::Cell { rank, ticket } => (rank, None, ticket),
@@ -60,19 +60,19 @@ impl Machine {
         let length = self.slot_mut(owner, ticket).store(line).length();
         let end = offset + n;
         if end > length {
-            return Err(Fault::OutOfBounds { end, length });
+            return Err(Breach::OutOfBounds { end, length });
         }
         let position = ticket.position(self.members[owner].ring.len());
         Ok(Location::Slot { owner, line, ticket, position, range: offset..end })
     }
 
     /// Appends the bytes at `from` to `data`.
-    pub(super) fn read(&mut self, me: usize, from: &Location, data: &mut Vec<u8>) -> Result<(), Fault> {
+    pub(super) fn read(&mut self, me: usize, from: &Location, data: &mut Vec<u8>) -> Result<(), Breach> {
         match from {
             Location::Own(place, spot) => data.extend_from_slice(self.members[me].memory.read(*place, spot)?),
             Location::Slot { owner, line, ticket, position, range } => {
                 if *owner != me && self.has_released(me, *ticket) {
-                    return Err(Fault::ReadAfterRelease);
+                    return Err(Breach::ReadAfterRelease);
                 }
                 let store = self.members[*owner].ring[*position].store(*line);
                 data.extend_from_slice(store.read(&self.clocks, me, *owner, *ticket, range.clone())?);
@@ -82,16 +82,16 @@ impl Machine {
     }
 
     /// Copies `data` to `to`.
-    pub(super) fn write(&mut self, me: usize, to: &Location, data: &[u8]) -> Result<(), Fault> {
+    pub(super) fn write(&mut self, me: usize, to: &Location, data: &[u8]) -> Result<(), Breach> {
         match to {
             Location::Own(place, spot) => self.members[me].memory.write(*place, spot)?.copy_from_slice(data),
             Location::Slot { owner, line, ticket, position, range } => {
                 if *owner != me {
-                    return Err(Fault::NotOwner);
+                    return Err(Breach::NotOwner);
                 }
                 let slot = &mut self.members[me].ring[*position];
                 if slot.claimed != Some(*ticket) {
-                    return Err(Fault::Unclaimed);
+                    return Err(Breach::Unclaimed);
                 }
                 slot.written = Some(*ticket);
                 slot.store(*line).write(&self.clocks, me, *ticket, range.clone())?.copy_from_slice(data);
@@ -100,7 +100,7 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn copy(&mut self, me: usize, to: Span, from: Span, n: Bytes) -> Result<(), Fault> {
+    pub(super) fn copy(&mut self, me: usize, to: Span, from: Span, n: Bytes) -> Result<(), Breach> {
         let (to, from) = (self.locate(me, to, n)?, self.locate(me, from, n)?);
         let mut data = std::mem::take(&mut self.spare[0]);
         data.clear();
@@ -108,7 +108,7 @@ impl Machine {
         if to.is_same(&from) {
             // The bytes stay as they are, as input and as output.
         } else if to.overlaps(&from) {
-            return Err(Fault::Overlap);
+            return Err(Breach::Overlap);
         } else {
             self.write(me, &to, &data)?;
         }
@@ -116,18 +116,18 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn reduce(&mut self, me: usize, to: Span, left: Span, right: Span, n: Bytes) -> Result<(), Fault> {
-        let operator = self.members[me].operator.ok_or(Fault::NoOperation)?;
+    pub(super) fn reduce(&mut self, me: usize, to: Span, left: Span, right: Span, n: Bytes) -> Result<(), Breach> {
+        let operator = self.members[me].operator.ok_or(Breach::NoOperation)?;
         let granule = operator.granule();
         let is_split = |span: Span| {
             matches!(span.place, Place::SendBuf | Place::RecvBuf) && !span.offset.0.is_multiple_of(granule)
         };
         if !n.0.is_multiple_of(granule) || [to, left, right].into_iter().any(is_split) {
-            return Err(Fault::SplitElement);
+            return Err(Breach::SplitElement);
         }
         let (to, left, right) = (self.locate(me, to, n)?, self.locate(me, left, n)?, self.locate(me, right, n)?);
         if [&left, &right].into_iter().any(|operand| to.overlaps(operand) && !to.is_same(operand)) {
-            return Err(Fault::Overlap);
+            return Err(Breach::Overlap);
         }
         let [mut first, mut second, mut result] = std::mem::take(&mut self.spare);
         first.clear();

@@ -13,12 +13,12 @@ pub struct Violation {
     /// By which operation, in words.
     pub operation: String,
     /// The rule.
-    pub fault: Fault,
+    pub breach: Breach,
 }
 
 /// The rules of the fabric and of the collectives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum Breach {
     /// Wrote the slot of another rank.
     NotOwner,
     /// Wrote a slot that it had not claimed for that ticket.
@@ -106,8 +106,8 @@ pub enum Fault {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rank, epoch, operation, fault } = self;
-        write!(f, "rank {}, call {}, {operation}: {fault:?}", rank.0, epoch.0)
+        let Self { rank, epoch, operation, breach } = self;
+        write!(f, "rank {}, call {}, {operation}: {breach:?}", rank.0, epoch.0)
     }
 }
 
