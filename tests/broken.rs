@@ -49,7 +49,9 @@ macro_rules! is_found {
     ($name:ident: $algorithm:ident, $collective:ident, $one_node:expr, $mistake:ident => $breach:pat) => {
         #[test]
         fn $name() {
-            is_wrong(Collective::$collective, $one_node, start!($algorithm, $mistake), |breach| matches!(breach, $breach));
+            is_wrong(Collective::$collective, $one_node, start!($algorithm, $mistake), |breach| {
+                matches!(breach, $breach)
+            });
         }
     };
 }

@@ -17,4 +17,4 @@ mod machine;
 mod tests;
 
 pub use engine::{Rank, simulate};
-pub use machine::Site;
+pub use machine::Placement;

@@ -8,8 +8,8 @@ use crate::types::{Bytes, CommRank, NodeIndex, NodeRank};
 
 const LEADER: NodeRank = NodeRank::LEADER;
 
-/// This rank's view of a composed call.
-struct Site {
+/// What this rank does in a composed call.
+struct Role {
     is_leader: bool,
     is_root: bool,
     root_node: NodeIndex,
@@ -18,7 +18,7 @@ struct Site {
     on_root_node: bool,
 }
 
-impl Site {
+impl Role {
     fn of<F: Fabric>(fabric: &F, plan: &Plan) -> Self {
         let (root_node, root) = fabric.layout().place(plan.root);
         let on_root_node = fabric.layout().my_node() == root_node;
@@ -60,24 +60,24 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Sen
 /// Reduce on each node to the leader, Reduce of the leaders, and from there to the root.
 pub async fn reduce<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) {
     let mut local = Local::new(fabric, plan);
-    let site = Site::of(fabric, plan);
+    let role = Role::of(fabric, plan);
     if is_one_node(fabric) {
         let (from, to) = (Place::SendBuf.start(), Place::RecvBuf.start());
-        return form.reduce_to(&mut local, site.root, to, from, plan.bytes).await;
+        return form.reduce_to(&mut local, role.root, to, from, plan.bytes).await;
     }
     let at = Place::Scratch.start();
     for (offset, n) in pieces(plan.bytes, plan.scratch, plan.granule) {
         form.reduce_to(&mut local, LEADER, at, Place::SendBuf.at(offset), n).await;
-        if site.is_leader {
-            fabric.bridge(BridgeStep::Reduce { at, n, root: site.root_node }).await;
+        if role.is_leader {
+            fabric.bridge(BridgeStep::Reduce { at, n, root: role.root_node }).await;
         }
-        if !site.on_root_node {
+        if !role.on_root_node {
             continue;
         }
         let to = Place::RecvBuf.at(offset);
-        if site.root != LEADER {
-            local.send(LEADER, at, site.root, to, n).await;
-        } else if site.is_root {
+        if role.root != LEADER {
+            local.send(LEADER, at, role.root, to, n).await;
+        } else if role.is_root {
             fabric.copy(to, at, n).await;
         }
     }
@@ -86,17 +86,17 @@ pub async fn reduce<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) 
 /// Broadcast on the root's node, broadcast of the leaders, broadcast on the other nodes.
 pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) {
     let mut local = Local::new(fabric, plan);
-    let site = Site::of(fabric, plan);
+    let role = Role::of(fabric, plan);
     if is_one_node(fabric) {
         let buffer = Place::RecvBuf.start();
-        return form.bcast_from(&mut local, site.root, buffer, buffer, plan.bytes).await;
+        return form.bcast_from(&mut local, role.root, buffer, buffer, plan.bytes).await;
     }
     let at = Place::Scratch.start();
     for (offset, n) in pieces(plan.bytes, plan.scratch, Bytes(1)) {
         let buffer = Place::RecvBuf.at(offset);
-        let step = BridgeStep::Bcast { at, n, root: site.root_node };
-        if !site.on_root_node {
-            if site.is_leader {
+        let step = BridgeStep::Bcast { at, n, root: role.root_node };
+        if !role.on_root_node {
+            if role.is_leader {
                 fabric.bridge(step).await;
                 fabric.copy(buffer, at, n).await;
             }
@@ -104,12 +104,12 @@ pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) {
             continue;
         }
         // A root that leads sends to the other nodes first: they wait longest.
-        if site.is_leader && site.is_root {
+        if role.is_leader && role.is_root {
             fabric.copy(at, buffer, n).await;
             fabric.bridge(step).await;
         }
-        form.bcast_from(&mut local, site.root, buffer, buffer, n).await;
-        if site.is_leader && !site.is_root {
+        form.bcast_from(&mut local, role.root, buffer, buffer, n).await;
+        if role.is_leader && !role.is_root {
             fabric.copy(at, buffer, n).await;
             fabric.bridge(step).await;
         }
@@ -157,27 +157,27 @@ pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Sen
 /// From the root to its leader, Scatter of the leaders, scatter on each node.
 pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) {
     let mut local = Local::new(fabric, plan);
-    let site = Site::of(fabric, plan);
+    let role = Role::of(fabric, plan);
     let layout = fabric.layout();
     // In place the root's block stays where it is, in a buffer that may be read-only.
-    let to = (!(site.is_root && fabric.is_in_place())).then(|| Place::RecvBuf.start());
+    let to = (!(role.is_root && fabric.is_in_place())).then(|| Place::RecvBuf.start());
     if is_one_node(fabric) {
         let from = Blocks { start: Place::SendBuf.start(), stride: plan.bytes };
-        return form.scatter_from(&mut local, site.root, from, to, plan.bytes).await;
+        return form.scatter_from(&mut local, role.root, from, to, plan.bytes).await;
     }
     let at = Place::Scratch.start();
     for (offset, n) in pieces(plan.bytes, bridge_block(plan, layout.size()), Bytes(1)) {
-        if site.is_root {
+        if role.is_root {
             for (index, rank) in layout.in_node_order().iter().enumerate() {
                 let from = Place::SendBuf.at(plan.bytes * rank.index() + offset);
                 fabric.copy(at.plus(n * index), from, n).await;
             }
         }
-        if site.on_root_node && site.root != LEADER {
-            local.send(site.root, at, LEADER, at, n * layout.size()).await;
+        if role.on_root_node && role.root != LEADER {
+            local.send(role.root, at, LEADER, at, n * layout.size()).await;
         }
-        if site.is_leader {
-            fabric.bridge(BridgeStep::Scatter { at, block: n, root: site.root_node }).await;
+        if role.is_leader {
+            fabric.bridge(BridgeStep::Scatter { at, block: n, root: role.root_node }).await;
         }
         let from = Blocks { start: at.plus(n * layout.first(layout.my_node())), stride: n };
         let to = to.map(|to| to.plus(offset));

@@ -1,6 +1,6 @@
 //! Ranks on virtual time.
 
-use super::machine::Site;
+use super::machine::Placement;
 use crate::coll::{Extent, Plan, Row};
 use crate::fabric::checked::Operation;
 use crate::fabric::{BridgeStep, Fabric, Line, Place, Span};
@@ -42,7 +42,7 @@ fn reached(announced: Option<&Announced>, ticket: Ticket) -> Option<f64> {
 #[derive(Debug)]
 struct World {
     machine: Machine,
-    site: Site,
+    placement: Placement,
     layout: Layout,
     /// By rank: its time, and what it does next.
     now: Vec<f64>,
@@ -66,11 +66,11 @@ struct World {
 ///
 /// # Panics
 /// If the algorithm deadlocks; the checking scheduler says why.
-pub fn simulate(row: &Row, plan: &Plan, machine: &Machine, site: &Site) -> Vec<Nanos> {
-    let nodes = Layout::new(&site.labels, CommRank(0)).nodes();
-    let extent = Extent { ranks: site.labels.len(), nodes, cell: site.cell };
+pub fn simulate(row: &Row, plan: &Plan, machine: &Machine, placement: &Placement) -> Vec<Nanos> {
+    let nodes = Layout::new(&placement.labels, CommRank(0)).nodes();
+    let extent = Extent { ranks: placement.labels.len(), nodes, cell: placement.cell };
     let plan = Plan { scratch: (row.scratch)(plan, &extent), ..*plan };
-    let ranks = Rank::all(machine, site);
+    let ranks = Rank::all(machine, placement);
     drive(&ranks, ranks.iter().map(|rank| (row.simulated)(rank, &plan)).collect())
 }
 
@@ -111,7 +111,7 @@ impl World {
     }
 
     fn position(&self, ticket: Ticket) -> usize {
-        ticket.position(self.site.slots)
+        ticket.position(self.placement.slots)
     }
 
     /// When what the operation needs has happened, if it has.
@@ -202,24 +202,24 @@ impl World {
 
     /// Moves `bytes` from the cache of `owner` to that of `me`, over the link out of the group in which they part.
     fn transfer(&mut self, me: usize, owner: usize, bytes: usize) {
-        let (mine, others) = (&self.site.paths[me], &self.site.paths[owner]);
+        let (mine, others) = (&self.placement.paths[me], &self.placement.paths[owner]);
         let common = mine.iter().zip(others).take_while(|(mine, others)| mine == others).count();
         let crossing = self.machine.crossing(common);
         let group = others[..others.len().min(common + 1)].to_vec();
-        let link = self.links.entry((self.site.labels[owner], group)).or_default();
+        let link = self.links.entry((self.placement.labels[owner], group)).or_default();
         *link = link.max(self.now[me]) + crossing.shared * bytes as f64;
         self.now[me] = (self.now[me] + crossing.stream * bytes as f64).max(*link) + crossing.latency;
     }
 }
 
 impl Rank {
-    /// All ranks of a site.
-    pub(super) fn all(machine: &Machine, site: &Site) -> Vec<Self> {
-        let layout = Layout::new(&site.labels, CommRank(0));
-        let size = site.labels.len();
+    /// All ranks of a placement.
+    pub(super) fn all(machine: &Machine, placement: &Placement) -> Vec<Self> {
+        let layout = Layout::new(&placement.labels, CommRank(0));
+        let size = placement.labels.len();
         let world = Arc::new(Mutex::new(World {
             machine: machine.clone(),
-            site: site.clone(),
+            placement: placement.clone(),
             now: vec![0.0; size],
             next: vec![None; size],
             flags: HashMap::new(),
@@ -231,16 +231,16 @@ impl Rank {
             steps: vec![0; layout.nodes()],
             layout,
         }));
-        (0..size).map(|me| Self::new(me, site, &world)).collect()
+        (0..size).map(|me| Self::new(me, placement, &world)).collect()
     }
 
-    fn new(me: usize, site: &Site, world: &Arc<Mutex<World>>) -> Self {
-        let layout = Layout::new(&site.labels, CommRank(me as u32));
+    fn new(me: usize, placement: &Placement, world: &Arc<Mutex<World>>) -> Self {
+        let layout = Layout::new(&placement.labels, CommRank(me as u32));
         let members = layout.members(layout.my_node());
-        let paths: Vec<Vec<u32>> = members.iter().map(|rank| site.paths[rank.index()].clone()).collect();
+        let paths: Vec<Vec<u32>> = members.iter().map(|rank| placement.paths[rank.index()].clone()).collect();
         let node_rank = layout.place(CommRank(me as u32)).1;
         let levels = Levels::from_paths(&paths, node_rank);
-        Self { me, node_rank, levels, layout, cell: site.cell, slots: site.slots, world: Arc::clone(world) }
+        Self { me, node_rank, levels, layout, cell: placement.cell, slots: placement.slots, world: Arc::clone(world) }
     }
 
     fn world(&self) -> MutexGuard<'_, World> {

@@ -6,7 +6,7 @@ use crate::types::Bytes;
 
 /// A communicator on such a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
+pub struct Placement {
     /// By rank: a label of its node.
     pub labels: Vec<u32>,
     /// By rank: its path through the hierarchy of its node; see [`Levels`](crate::topo::Levels).

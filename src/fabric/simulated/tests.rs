@@ -8,7 +8,7 @@ use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder, T
 const EIGHT: Bytes = Bytes(8);
 
 /// Li et al. §3.4: Xeon X5650, two sockets of six cores; latencies of a line in nanoseconds.
-fn westmere() -> (Machine, Site) {
+fn westmere() -> (Machine, Placement) {
     let crossing = |latency| Crossing { latency, stream: 0.0, shared: 0.0 };
     let machine = Machine {
         local: 1.2,
@@ -17,13 +17,13 @@ fn westmere() -> (Machine, Site) {
         reduce: 0.0,
         network: Network { latency: 2000.0, overhead: 500.0, gap: 2000.0, per_byte: 1.0 },
     };
-    (machine, site(2, 6))
+    (machine, placement(2, 6))
 }
 
-fn site(sockets: u32, cores: u32) -> Site {
+fn placement(sockets: u32, cores: u32) -> Placement {
     let ranks = sockets * cores;
     let paths = (0..ranks).map(|rank| vec![rank / cores]).collect();
-    Site { labels: vec![0; ranks as usize], paths, slots: 4, cell: Bytes(8192) }
+    Placement { labels: vec![0; ranks as usize], paths, slots: 4, cell: Bytes(8192) }
 }
 
 fn plan(bytes: usize) -> Plan {
@@ -74,8 +74,8 @@ async fn paper_tree(fabric: &Rank, cores: u32) {
 
 #[test]
 fn the_papers_tree_takes_the_papers_time() {
-    let (machine, site) = westmere();
-    let ranks = Rank::all(&machine, &site);
+    let (machine, placement) = westmere();
+    let ranks = Rank::all(&machine, &placement);
     let running = ranks.iter().map(|rank| Box::pin(paper_tree(rank, 6)) as Running<'_>).collect();
     let time = last(&drive(&ranks, running));
     // 3(Rs + 2Rl) + (Rr + 2Rl) + (Rr + Rl), and the copy into the slot that the paper's shared user buffers save.
@@ -84,24 +84,24 @@ fn the_papers_tree_takes_the_papers_time() {
 
 #[test]
 fn streams_out_of_one_group_share_its_link() {
-    let (mut machine, site) = westmere();
+    let (mut machine, placement) = westmere();
     machine.crossings[0].shared = 0.1;
     let row = &REGISTRY[find(Collective::Bcast, "flat").expect("a row")];
-    let pair = Site { labels: vec![0; 2], paths: vec![vec![0], vec![1]], ..site.clone() };
+    let pair = Placement { labels: vec![0; 2], paths: vec![vec![0], vec![1]], ..placement.clone() };
     let alone = last(&simulate(row, &plan(4096), &machine, &pair));
-    let together = last(&simulate(row, &plan(4096), &machine, &site));
+    let together = last(&simulate(row, &plan(4096), &machine, &placement));
     // The link carries six messages of 4096 bytes in place of one; only the first flag's line is not hidden behind them.
     assert!((together - alone - 5.0 * 409.6).abs() < 0.1, "{alone} {together}");
 }
 
 #[test]
 fn every_row_ends_and_larger_messages_take_longer() {
-    let (mut machine, mut site) = westmere();
+    let (mut machine, mut placement) = westmere();
     (machine.copy, machine.reduce) = (0.05, 0.1);
     for nodes in [1, 2] {
-        site.labels = (0..12).map(|rank| rank % nodes).collect();
+        placement.labels = (0..12).map(|rank| rank % nodes).collect();
         for row in REGISTRY {
-            let time = |bytes| last(&simulate(row, &plan(bytes), &machine, &site));
+            let time = |bytes| last(&simulate(row, &plan(bytes), &machine, &placement));
             let (short, long) = (time(8), time(80_000));
             let is_longer = long > short || row.collective == Collective::Barrier;
             assert!(short > 0.0 && is_longer, "{} {}: {short} {long}", row.collective.name(), row.name);
