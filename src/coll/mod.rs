@@ -84,7 +84,7 @@ pub struct Plan {
 
 /// What the scratch memory of a call depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Extent {
+pub struct Measures {
     /// Ranks of the communicator.
     pub ranks: usize,
     /// Its nodes.
@@ -111,8 +111,8 @@ pub trait Algorithm: 'static {
     const KNOBS: &'static [Knob] = &[];
 
     /// Bytes of scratch that a rank needs for this plan.
-    fn scratch(plan: &Plan, extent: &Extent) -> Bytes {
-        phase::bridge_piece(plan, Self::COLLECTIVE, extent)
+    fn scratch(plan: &Plan, measures: &Measures) -> Bytes {
+        phase::bridge_piece(plan, Self::COLLECTIVE, measures)
     }
 
     /// How long a call takes from the last rank's entry to the last rank's exit, as a closed form; `None` where there is

@@ -1,6 +1,6 @@
 //! The one table of algorithms. Environment values, documentation, tests and the choice iterate over it.
 
-use super::{Algorithm, Extent, Knob, Need, Plan};
+use super::{Algorithm, Knob, Measures, Need, Plan};
 use crate::fabric::{Fabric, checked, shm, simulated};
 use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective, OperandOrder};
@@ -28,7 +28,7 @@ pub struct Row {
     /// What users may set.
     pub knobs: &'static [Knob],
     /// Scratch memory of a call.
-    pub scratch: fn(&Plan, &Extent) -> Bytes,
+    pub scratch: fn(&Plan, &Measures) -> Bytes,
     /// How long a call takes.
     pub cost: fn(&Plan, &Scene) -> Option<Nanos>,
     /// On shared memory, until it is done.

@@ -2,7 +2,7 @@
 
 use super::{Agreed, Choice, OperatorClass, Reason, Shape, defaults};
 use crate::coll::phase::bridge_block;
-use crate::coll::{Extent, Knob, Knobs, Plan, REGISTRY};
+use crate::coll::{Knob, Knobs, Measures, Plan, REGISTRY};
 use crate::config::{Config, Forced, Pick};
 use crate::types::{Bytes, Collective, Epoch, OperandOrder, Ticket};
 
@@ -106,8 +106,8 @@ fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced) -> Plan {
             .with(Knob::Segment, size(Knob::Segment, agreed.cell_bytes)),
         scratch: Bytes::ZERO,
     };
-    let extent = Extent { ranks: agreed.ranks, nodes: agreed.nodes, cell: agreed.cell_bytes };
-    plan.scratch = (REGISTRY[forced.row].scratch)(&plan, &extent);
+    let measures = Measures { ranks: agreed.ranks, nodes: agreed.nodes, cell: agreed.cell_bytes };
+    plan.scratch = (REGISTRY[forced.row].scratch)(&plan, &measures);
     plan
 }
 

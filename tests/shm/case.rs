@@ -4,7 +4,7 @@ use crate::bridge::Port;
 use crate::memory::Area;
 use crate::operation::Operation;
 use crate::world::{Rank, World};
-use huddle::coll::{Extent, Plan, REGISTRY};
+use huddle::coll::{Measures, Plan, REGISTRY};
 use huddle::fabric::checked::{Random, random_knobs};
 use huddle::fabric::shm::{Buffer, Buffers, Call, Fault, Waiting};
 use huddle::kernel::Combine;
@@ -96,7 +96,7 @@ impl Case {
         };
         let ranks = world.size();
         let nodes = world.layout(CommRank(0)).nodes();
-        plan.scratch = (algorithm.scratch)(&plan, &Extent { ranks, nodes, cell: Bytes(world.cell) });
+        plan.scratch = (algorithm.scratch)(&plan, &Measures { ranks, nodes, cell: Bytes(world.cell) });
         let operation = is_reduction.then(|| Operation::new(order, plan.granule));
         let mut case = Self { row, plan, operation, inputs: Vec::new(), result: Vec::new(), styles: Vec::new() };
         case.inputs = (0..ranks).map(|rank| random.bytes(case.input_bytes(rank, ranks))).collect();

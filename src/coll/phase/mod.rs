@@ -3,7 +3,7 @@
 //! On one node a collective is one phase or two. Between nodes it is phases around a step of the leaders
 //! ([`composed`]), the chaining of Tanase et al. §4: local reduce, leader reduce, leader broadcast, local broadcast.
 
-use super::{Extent, Plan, Tickets};
+use super::{Measures, Plan, Tickets};
 use crate::fabric::{Fabric, Line, Place, Span};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::Future;
@@ -30,8 +30,8 @@ pub fn bridge_block(plan: &Plan, ranks: usize) -> Bytes {
 }
 
 /// Scratch memory for the steps between nodes: none on one node.
-pub fn bridge_piece(plan: &Plan, collective: Collective, extent: &Extent) -> Bytes {
-    if extent.nodes == 1 {
+pub fn bridge_piece(plan: &Plan, collective: Collective, measures: &Measures) -> Bytes {
+    if measures.nodes == 1 {
         return Bytes::ZERO;
     }
     match collective {
@@ -39,7 +39,7 @@ pub fn bridge_piece(plan: &Plan, collective: Collective, extent: &Extent) -> Byt
         Collective::Allreduce | Collective::Bcast | Collective::Reduce => {
             plan.bytes.min(Bytes(BRIDGE_PIECE.0.max(plan.granule.0)).round_down_to(plan.granule))
         }
-        Collective::Allgather | Collective::Scatter => bridge_block(plan, extent.ranks) * extent.ranks,
+        Collective::Allgather | Collective::Scatter => bridge_block(plan, measures.ranks) * measures.ranks,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::random::Random;
 use super::{Mutation, Rank, Running};
-use crate::coll::{Extent, Knob, Knobs, Plan, REGISTRY, Row, Takes};
+use crate::coll::{Knob, Knobs, Measures, Plan, REGISTRY, Row, Takes};
 use crate::topo::Layout;
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 
@@ -140,7 +140,7 @@ impl Program {
         if !matches!(algorithm.collective, Collective::Bcast | Collective::Reduce | Collective::Scatter) {
             plan.root = CommRank(0);
         }
-        plan.scratch = (algorithm.scratch)(&plan, &Extent { ranks, nodes: layout.nodes(), cell: self.cell });
+        plan.scratch = (algorithm.scratch)(&plan, &Measures { ranks, nodes: layout.nodes(), cell: self.cell });
         let in_place = match random.below(3) {
             0 => vec![false; ranks],
             1 => vec![true; ranks],

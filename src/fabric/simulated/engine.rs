@@ -1,7 +1,7 @@
 //! Ranks on virtual time.
 
 use super::machine::Placement;
-use crate::coll::{Extent, Plan, Row};
+use crate::coll::{Measures, Plan, Row};
 use crate::fabric::checked::Operation;
 use crate::fabric::{BridgeStep, Fabric, Line, Place, Span};
 use crate::model::{Machine, Nanos};
@@ -68,8 +68,8 @@ struct World {
 /// If the algorithm deadlocks; the checking scheduler says why.
 pub fn simulate(row: &Row, plan: &Plan, machine: &Machine, placement: &Placement) -> Vec<Nanos> {
     let nodes = Layout::new(&placement.labels, CommRank(0)).nodes();
-    let extent = Extent { ranks: placement.labels.len(), nodes, cell: placement.cell };
-    let plan = Plan { scratch: (row.scratch)(plan, &extent), ..*plan };
+    let measures = Measures { ranks: placement.labels.len(), nodes, cell: placement.cell };
+    let plan = Plan { scratch: (row.scratch)(plan, &measures), ..*plan };
     let ranks = Rank::all(machine, placement);
     drive(&ranks, ranks.iter().map(|rank| (row.simulated)(rank, &plan)).collect())
 }
