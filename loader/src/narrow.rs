@@ -18,7 +18,7 @@ const ARGUMENTS: usize = 9;
 const INVALID: c_int = -1;
 
 /// Where the arguments of an operation are that differ between its `_c` and its plain form.
-struct Shape {
+struct Positions {
     stem: &'static str,
     counts: &'static [usize],
     arrays: &'static [Array],
@@ -39,33 +39,33 @@ enum Read {
     UnlessInPlace,
 }
 
-const fn shape(stem: &'static str, counts: &'static [usize], arrays: &'static [Array], comm: usize) -> Shape {
-    Shape { stem, counts, arrays, comm }
+const fn positions(stem: &'static str, counts: &'static [usize], arrays: &'static [Array], comm: usize) -> Positions {
+    Positions { stem, counts, arrays, comm }
 }
 
 const fn array(counts: usize, read: Read) -> Array {
     Array { counts, displacements: Some(counts + 1), read }
 }
 
-static SHAPES: [Shape; 18] = [
-    shape("allgather", &[1, 4], &[], 6),
-    shape("allgatherv", &[1], &[array(4, Read::Always)], 7),
-    shape("allreduce", &[2], &[], 5),
-    shape("alltoall", &[1, 4], &[], 6),
-    shape("alltoallv", &[], &EXCHANGE, 8),
-    shape("alltoallw", &[], &EXCHANGE, 8),
-    shape("bcast", &[1], &[], 4),
-    shape("exscan", &[2], &[], 5),
-    shape("gather", &[1, 4], &[], 7),
-    shape("gatherv", &[1], &[array(4, Read::AtRoot(7))], 8),
-    shape("neighbor_allgather", &[1, 4], &[], 6),
-    shape("neighbor_alltoall", &[1, 4], &[], 6),
-    shape("reduce", &[2], &[], 6),
-    shape("reduce_scatter", &[], &[LOCAL], 5),
-    shape("reduce_scatter_block", &[2], &[], 5),
-    shape("scan", &[2], &[], 5),
-    shape("scatter", &[1, 4], &[], 7),
-    shape("scatterv", &[5], &[array(1, Read::AtRoot(7))], 8),
+static POSITIONS: [Positions; 18] = [
+    positions("allgather", &[1, 4], &[], 6),
+    positions("allgatherv", &[1], &[array(4, Read::Always)], 7),
+    positions("allreduce", &[2], &[], 5),
+    positions("alltoall", &[1, 4], &[], 6),
+    positions("alltoallv", &[], &EXCHANGE, 8),
+    positions("alltoallw", &[], &EXCHANGE, 8),
+    positions("bcast", &[1], &[], 4),
+    positions("exscan", &[2], &[], 5),
+    positions("gather", &[1, 4], &[], 7),
+    positions("gatherv", &[1], &[array(4, Read::AtRoot(7))], 8),
+    positions("neighbor_allgather", &[1, 4], &[], 6),
+    positions("neighbor_alltoall", &[1, 4], &[], 6),
+    positions("reduce", &[2], &[], 6),
+    positions("reduce_scatter", &[], &[LOCAL], 5),
+    positions("reduce_scatter_block", &[2], &[], 5),
+    positions("scan", &[2], &[], 5),
+    positions("scatter", &[1, 4], &[], 7),
+    positions("scatterv", &[5], &[array(1, Read::AtRoot(7))], 8),
 ];
 const EXCHANGE: [Array; 2] = [array(1, Read::UnlessInPlace), array(5, Read::Always)];
 const LOCAL: Array = Array { counts: 2, displacements: None, read: Read::Always };
@@ -75,7 +75,7 @@ struct Route {
     plain: usize,
     /// The plain `MPI_X` of a profiler in front of this library.
     profiler: Option<Plain>,
-    shape: &'static Shape,
+    positions: &'static Positions,
     arguments: usize,
 }
 
@@ -119,15 +119,15 @@ fn route(mpi: &Mpi, profilers: Option<Profilers>, name: &CStr) -> Option<Route> 
     let operation = plain.strip_prefix("MPI_")?;
     let nonblocking = operation.strip_prefix('I').filter(|rest| rest.starts_with(char::is_lowercase));
     let stem = nonblocking.unwrap_or(operation);
-    let shape = SHAPES.iter().find(|shape| shape.stem.eq_ignore_ascii_case(stem))?;
+    let positions = POSITIONS.iter().find(|positions| positions.stem.eq_ignore_ascii_case(stem))?;
     let plain = CString::new(plain).ok()?;
     mpi.symbol(&plain)?;
     let plain = index(&plain)?;
     let profiler = profilers.and_then(|profilers| profilers.in_front(&NAMES[plain]));
     // SAFETY: it is a function of the operation's plain form.
     let profiler = profiler.map(|function| unsafe { transmute::<*mut c_void, Plain>(function) });
-    let arguments = shape.comm + 1 + usize::from(nonblocking.is_some());
-    Some(Route { plain, profiler, shape, arguments })
+    let arguments = positions.comm + 1 + usize::from(nonblocking.is_some());
+    Some(Route { plain, profiler, positions, arguments })
 }
 
 /// Whether a call of the lacking `MPI_X_c` at `index` is handed to a profiler, in front of this library or behind it, when
@@ -157,13 +157,13 @@ pub unsafe extern "C-unwind" fn call(target: &Target, registers: *const usize, s
             }
         };
     }
-    for &position in route.shape.counts {
+    for &position in route.positions.counts {
         a[position] = narrow(a[position] as i64).unwrap_or(INVALID) as usize;
     }
     let mut arrays = Vec::new(); // no allocation where there are none
-    for array in route.shape.arrays {
-        // SAFETY: the arguments are those of this shape.
-        arrays.push(unsafe { native.narrow_array(array, &mut a, route.shape.comm) });
+    for array in route.positions.arrays {
+        // SAFETY: the arguments are where `positions` says.
+        arrays.push(unsafe { native.narrow_array(array, &mut a, route.positions.comm) });
     }
     let slot = &SLOTS[route.plain];
     let plain = if is_profiling { &slot.profiling } else { &slot.public };

@@ -5,13 +5,13 @@ use proptest::prelude::*;
 
 /// A layout as it is described to the builder.
 #[derive(Clone, Debug)]
-enum Shape {
+enum Pattern {
     Blocks(Vec<(isize, usize)>),
-    Repeat { inner: Box<Shape>, extent: isize, at: isize, stride: isize, repeat: usize },
-    Several(Vec<(isize, Shape)>),
+    Repeat { inner: Box<Pattern>, extent: isize, at: isize, stride: isize, repeat: usize },
+    Several(Vec<(isize, Pattern)>),
 }
 
-impl Shape {
+impl Pattern {
     /// The displacement of each packed byte.
     fn bytes(&self) -> Vec<isize> {
         match self {
@@ -43,20 +43,20 @@ impl Shape {
     }
 }
 
-fn shapes() -> impl Strategy<Value = Shape> {
+fn patterns() -> impl Strategy<Value = Pattern> {
     let block = (-60isize..60, prop_oneof![0usize..6, Just(8), Just(16), 0usize..40]);
     let equal = (-60isize..60, 1usize..9, -20isize..20, 0usize..9).prop_map(|(at, len, gap, n)| {
         (0..n as isize).map(|i| (at + i * (len as isize + gap), len)).collect::<Vec<_>>()
     });
-    let leaf = prop_oneof![proptest::collection::vec(block, 0..6), equal].prop_map(Shape::Blocks);
+    let leaf = prop_oneof![proptest::collection::vec(block, 0..6), equal].prop_map(Pattern::Blocks);
     leaf.prop_recursive(3, 40, 4, |inner| {
         prop_oneof![
             (inner.clone(), -60isize..60, -60isize..60, -90isize..90, 0usize..9).prop_map(
                 |(inner, extent, at, stride, repeat)| {
-                    Shape::Repeat { inner: Box::new(inner), extent, at, stride, repeat }
+                    Pattern::Repeat { inner: Box::new(inner), extent, at, stride, repeat }
                 }
             ),
-            proptest::collection::vec((-60isize..60, inner), 1..4).prop_map(Shape::Several),
+            proptest::collection::vec((-60isize..60, inner), 1..4).prop_map(Pattern::Several),
         ]
     })
 }
@@ -65,10 +65,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
     #[test]
     fn any_range_moves_as_the_oracle_says(
-        shape in shapes(), extent in -150isize..150, count in 1usize..6, cut in any::<(u32, u32)>(),
+        pattern in patterns(), extent in -150isize..150, count in 1usize..6, cut in any::<(u32, u32)>(),
     ) {
-        let segments = shape.build(extent);
-        let element = shape.bytes();
+        let segments = pattern.build(extent);
+        let element = pattern.bytes();
         prop_assert_eq!(segments.size(), element.len());
         let bytes: Vec<isize> =
             (0..count as isize).flat_map(|i| element.iter().map(move |byte| i * extent + byte)).collect();
@@ -119,19 +119,19 @@ fn a_long_vector_is_few_runs() {
 
 #[test]
 fn vectors_with_a_fitting_extent_are_one_run() {
-    let segments = Shape::Blocks((0..5).map(|i| (i * 12, 4)).collect()).build(60);
+    let segments = Pattern::Blocks((0..5).map(|i| (i * 12, 4)).collect()).build(60);
     assert_eq!((segments.runs(), segments.stride), (1, Some(12)));
     assert_eq!(segments.resized(64).stride, None);
 }
 
 #[test]
 fn complex_layouts_are_refused() {
-    let pair = Shape::Blocks(vec![(0, 8), (12, 4)]).build(16);
+    let pair = Pattern::Blocks(vec![(0, 8), (12, 4)]).build(16);
     let mut builder = Builder::new(1000);
     assert_eq!(builder.push_all(&pair, 0, 16, 1 << 50), Err(TooComplex));
     let mut builder = Builder::new(1000);
     assert_eq!(builder.push(isize::MAX - 2, 8), Err(TooComplex));
-    let block = Shape::Blocks(vec![(0, 8)]).build(8);
+    let block = Pattern::Blocks(vec![(0, 8)]).build(8);
     let mut builder = Builder::new(1000);
     assert_eq!(builder.push_all(&block, 0, 1 << 40, 1 << 40), Err(TooComplex));
     let mut builder = Builder::new(1000);

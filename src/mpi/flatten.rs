@@ -76,7 +76,7 @@ pub(super) unsafe fn flatten(datatype: MPI_Datatype) -> Result<Flat, TooComplex>
     unsafe {
         let most = most_runs(extent(datatype).ok_or(TooComplex)?.size);
         // Many copies of a type with many pieces are kept as copies.
-        if let Form::Derived(contents) = form(datatype)?
+        if let Construction::Derived(contents) = construction(datatype)?
             && contents.combiner == constants().combiner_contiguous
         {
             let child = layout(contents.datatype(0)?, most, 1)?;
@@ -92,7 +92,7 @@ pub(super) unsafe fn flatten(datatype: MPI_Datatype) -> Result<Flat, TooComplex>
 }
 
 /// How a datatype was made.
-enum Form {
+enum Construction {
     /// It lies in memory as it is packed.
     Basic,
     /// By a constructor.
@@ -182,15 +182,15 @@ unsafe fn is_basic(datatype: MPI_Datatype) -> bool {
     unsafe { envelope(datatype) }.is_none_or(|(combiner, _)| basic.contains(&combiner))
 }
 
-/// The form of a datatype.
+/// How `datatype` was made.
 ///
 /// # Safety
 /// As for [`flatten`].
-unsafe fn form(datatype: MPI_Datatype) -> Result<Form, TooComplex> {
+unsafe fn construction(datatype: MPI_Datatype) -> Result<Construction, TooComplex> {
     // SAFETY: the caller's promise; the arrays have the lengths that the library asked for.
     unsafe {
         if predefined(datatype).is_some() || is_basic(datatype) {
-            return Ok(Form::Basic);
+            return Ok(Construction::Basic);
         }
         let (combiner, [n_integers, n_addresses, n_large, n_datatypes]) = envelope(datatype).ok_or(TooComplex)?;
         let mut integers: Vec<c_int> = vec![0; n_integers];
@@ -226,7 +226,7 @@ unsafe fn form(datatype: MPI_Datatype) -> Result<Form, TooComplex> {
         // With large counts all numbers are such, but for the dimensions and the order of a subarray around them.
         let at = numbers.len().min(1);
         numbers.splice(at..at, large);
-        Ok(Form::Derived(Contents { combiner, numbers, addresses, datatypes }))
+        Ok(Construction::Derived(Contents { combiner, numbers, addresses, datatypes }))
     }
 }
 
@@ -242,8 +242,8 @@ unsafe fn layout(datatype: MPI_Datatype, most: usize, depth: usize) -> Result<Se
         return Err(TooComplex);
     }
     // SAFETY: the caller's promise.
-    match unsafe { form(datatype) }? {
-        Form::Basic => match predefined(datatype).and_then(|predefined| predefined.second) {
+    match unsafe { construction(datatype) }? {
+        Construction::Basic => match predefined(datatype).and_then(|predefined| predefined.second) {
             Some((second_at, second_size)) if known.size > second_size => {
                 builder.push(0, known.size - second_size)?;
                 builder.push(second_at as isize, second_size)?;
@@ -253,7 +253,7 @@ unsafe fn layout(datatype: MPI_Datatype, most: usize, depth: usize) -> Result<Se
             _ => builder.push(known.true_lb, known.size)?,
         },
         // SAFETY: the caller's promise holds for the datatypes inside as well.
-        Form::Derived(contents) => unsafe { add(&mut builder, &contents, most, depth) }?,
+        Construction::Derived(contents) => unsafe { add(&mut builder, &contents, most, depth) }?,
     }
     let segments = builder.finish(known.extent)?;
     // A check on the reading of the envelope: the library knows the size.
