@@ -11,11 +11,13 @@
 //! Cost on 2 PUs: 0.9 ms where the MPI library holds a topology (MPICH 4.0.2), else 4 ms (Open MPI 4.1.4): it takes
 //! hwloc 3 ms to open its plugins, which only the environment (`HWLOC_PLUGINS_PATH`, `HWLOC_PLUGINS_BLACKLIST`) prevents.
 
+use super::Caches;
 use super::place::{Containers, Kind};
 use hwloc2::{ObjectType, TopologyObject};
 use std::ffi::{CString, OsStr, c_char, c_int, c_uint, c_ulong};
 use std::marker::{PhantomData, PhantomPinned};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// hwloc's `struct hwloc_topology`.
 #[repr(C)]
@@ -63,20 +65,64 @@ pub fn load(topology: Option<&str>) -> Result<Containers, String> {
         machine.set_synthetic("HWLOC_SYNTHETIC", &synthetic)?;
         "HWLOC_SYNTHETIC"
     } else if let Some(file) = file {
-        machine.set_file(&file)?;
+        machine.set_file("HWLOC_XMLFILE=", &file)?;
         "HWLOC_XMLFILE"
     } else {
         machine.leave_out_components();
         "this machine"
     };
     // 2. Its PUs.
-    machine.load().map_err(|reason| format!("{source}: {reason}"))?;
-    let mut domains = Domains::default();
-    let pus: Vec<_> = machine.pus().map(|pu| (pu.os_index(), containers_of(pu, &mut domains))).collect();
-    if pus.is_empty() {
-        return Err(format!("{source}: hwloc finds no processor"));
+    machine.containers().map_err(|reason| format!("{source}: {reason}"))
+}
+
+/// The containers of the machine recorded in an XML file.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_file(path: &Path) -> Result<Containers, String> {
+    let machine = Machine::init()?;
+    machine.set_file("", path.as_os_str())?;
+    machine.containers().map_err(|reason| format!("{}: {reason}", path.display()))
+}
+
+/// hwloc's `struct hwloc_obj`, as far as the pointer to its attributes.
+#[repr(C)]
+struct ObjectHead {
+    object_type: c_int,
+    subtype: *const c_char,
+    os_index: c_uint,
+    name: *const c_char,
+    total_memory: u64,
+    cache: *const CacheAttributes,
+}
+
+/// hwloc's `struct hwloc_cache_attr_s`, as far as huddle reads it.
+#[repr(C)]
+struct CacheAttributes {
+    size: u64,
+    depth: c_uint,
+    line: c_uint,
+}
+
+/// The caches around a PU.
+fn caches_of(pu: &TopologyObject) -> Caches {
+    let mut caches = Caches::default();
+    for object in std::iter::successors(pu.parent(), |object| object.parent()) {
+        let size = match object.object_type() {
+            ObjectType::L1Cache => &mut caches.l1,
+            ObjectType::L2Cache => &mut caches.l2,
+            ObjectType::L3Cache => &mut caches.l3,
+            _ => continue,
+        };
+        // SAFETY: an object of a loaded topology starts with these fields in all of hwloc 2, and lives while it is borrowed.
+        let head = unsafe { &*std::ptr::from_ref(object).cast::<ObjectHead>() };
+        // SAFETY: the attributes of a cache are those of this type, or null.
+        if let Some(cache) = unsafe { head.cache.as_ref() } {
+            *size = cache.size.min(u32::MAX.into()) as u32;
+            caches.line = caches.line.max(cache.line);
+        }
     }
-    Ok(Containers::new(machine.is_pretended(), &pus))
+    caches
 }
 
 /// The container of each kind around a PU.
@@ -152,9 +198,9 @@ impl Machine {
         if status == 0 { Ok(()) } else { Err(rejected()) }
     }
 
-    /// Uses an XML file.
-    fn set_file(&self, path: &OsStr) -> Result<(), String> {
-        let rejected = || format!("HWLOC_XMLFILE={path:?} is not a topology of hwloc");
+    /// Uses an XML file; complaints name it after `variable`.
+    fn set_file(&self, variable: &str, path: &OsStr) -> Result<(), String> {
+        let rejected = || format!("{variable}{path:?} is not a topology of hwloc");
         let text = CString::new(path.as_bytes()).map_err(|_| rejected())?;
         // SAFETY: initialised and not loaded; `text` ends with a zero and is copied.
         let status = unsafe { hwloc_topology_set_xml(self.0, text.as_ptr()) };
@@ -172,6 +218,18 @@ impl Machine {
             // SAFETY: initialised and not loaded; `name` lives on. Fails harmlessly for what this hwloc doesn't have.
             unsafe { hwloc_topology_set_components(self.0, BLACKLIST, name.as_ptr()) };
         }
+    }
+
+    /// Discovers the machine and what lies around its PUs.
+    fn containers(&self) -> Result<Containers, String> {
+        self.load()?;
+        let mut domains = Domains::default();
+        let pus: Vec<_> = self.pus().map(|pu| (pu.os_index(), containers_of(pu, &mut domains))).collect();
+        if pus.is_empty() {
+            return Err("hwloc finds no processor".into());
+        }
+        let caches = self.pus().map(caches_of).fold(Caches::default(), Caches::and);
+        Ok(Containers::new(self.is_pretended(), &pus).with_caches(caches))
     }
 
     /// Discovers the machine.

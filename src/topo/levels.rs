@@ -17,6 +17,8 @@ pub struct Levels {
     position: Box<[u32]>,
     /// Per level, outermost first: where its groups start, and at the end the number of ranks.
     groups: Box<[Box<[u32]>]>,
+    /// Per level, and at last for the single ranks: how many containers ranks share that part there.
+    shared: Box<[usize]>,
     trees: Cache<(TreeShape, OperandOrder), Box<[OnceLock<TreeNode>]>>,
     exchanges: Cache<u32, Exchange>,
 }
@@ -42,6 +44,8 @@ impl Levels {
             key
         });
         let mut groups: Vec<Box<[u32]>> = Vec::new();
+        let mut shared = Vec::new();
+        let mut singles = depth;
         for length in 1..=depth {
             let prefix = |position: usize| &paths[order[position].index()][..length];
             let mut starts: Vec<u32> =
@@ -49,9 +53,13 @@ impl Levels {
             starts.push(order.len() as u32);
             let separates = starts.len() > 2 && starts.len() < order.len() + 1;
             if separates && groups.last().is_none_or(|outer| **outer != *starts) {
+                shared.push(length - 1);
                 groups.push(starts.into());
+            } else if starts.len() == order.len() + 1 {
+                singles = singles.min(length - 1);
             }
         }
+        shared.push(singles);
         let mut position = vec![0; order.len()];
         for (at, rank) in order.iter().enumerate() {
             position[rank.index()] = at as u32;
@@ -61,6 +69,7 @@ impl Levels {
             order: order.into(),
             position: position.into(),
             groups: groups.into(),
+            shared: shared.into(),
             trees: Cache::default(),
             exchanges: Cache::default(),
         }
@@ -80,6 +89,11 @@ impl Levels {
     /// Per level, outermost first, the positions at which groups start, closed by the number of ranks.
     pub(super) fn groups(&self) -> &[Box<[u32]>] {
         &self.groups
+    }
+
+    /// Per level, outermost first, and at last for the single ranks, how many containers ranks share that part there.
+    pub(super) fn shared(&self) -> &[usize] {
+        &self.shared
     }
 
     /// The rank at a position.

@@ -2,15 +2,19 @@
 //! ([`Levels`]).
 
 mod cache;
+mod cache_sizes;
 mod exchange;
-#[cfg(feature = "mpi")]
+mod hierarchy;
+#[cfg(feature = "hwloc")]
 pub mod hwloc;
 mod layout;
 mod levels;
 pub mod place;
 mod tree;
 
+pub use cache_sizes::Caches;
 pub use exchange::Exchange;
+pub use hierarchy::{Hierarchy, Step};
 pub use layout::Layout;
 pub use levels::Levels;
 pub use place::{Containers, CpuMask, Kind, cgroup_quota, is_oversubscribed};

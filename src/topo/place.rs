@@ -5,6 +5,7 @@
 //! [`paths`] gives what [`Levels`](super::Levels) is built from, the same on all ranks.
 //! A *PU* is one hardware thread, named by the number that the operating system gives it.
 
+use super::Caches;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -106,6 +107,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// For people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Package => "package",
+            Self::NumaDomain => "NUMA domain",
+            Self::L3 => "L3 cache",
+            Self::L2 => "L2 cache",
+        }
+    }
+
     /// All, in the order in which they usually nest, outermost first.
     pub const ALL: [Self; 4] = [Self::Package, Self::NumaDomain, Self::L3, Self::L2];
 }
@@ -120,6 +131,7 @@ pub struct Containers {
     pus: Vec<u32>,
     /// Per PU, in the order of `pus`, one number for each of `kinds`.
     ids: Vec<u32>,
+    caches: Caches,
 }
 
 /// In place of a container that a PU does not have and others do, such as the L3 of an efficiency core.
@@ -145,7 +157,27 @@ impl Containers {
             pus: pus.iter().map(|(pu, _)| *pu).collect(),
             ids: pus.iter().flat_map(|(_, ids)| kinds.iter().map(move |kind| id(ids, kind))).collect(),
             kinds,
+            caches: Caches::default(),
         }
+    }
+
+    /// The same containers, with what is known of the caches.
+    pub fn with_caches(self, caches: Caches) -> Self {
+        Self { caches, ..self }
+    }
+
+    /// The smallest cache of each level.
+    pub fn caches(&self) -> Caches {
+        self.caches
+    }
+
+    /// How many kinds, outermost first, have one container that holds all PUs: what ranks share that may run anywhere.
+    pub fn trunk(&self) -> usize {
+        let Some(first) = (!self.pus.is_empty()).then(|| self.path_at(0)) else {
+            return 0;
+        };
+        let common = |at| first.iter().zip(self.path_at(at)).take_while(|(left, right)| left == right).count();
+        (0..self.pus.len()).map(common).min().unwrap_or(0)
     }
 
     /// Whether this describes another machine than the one that runs us, so that masks say nothing about it.
@@ -182,13 +214,15 @@ impl Containers {
         &self.ids[at * self.kinds.len()..][..self.kinds.len()]
     }
 
-    /// The wire format: is_pretended, number of kinds, the kinds (a byte each); then, as little-endian u32, the number
-    /// of PUs, all PUs, and the containers of each.
+    /// The wire format: is_pretended, number of kinds, the kinds (a byte each); then, as little-endian u32, the caches, the
+    /// number of PUs, all PUs, and the containers of each.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![u8::from(self.is_pretended), self.kinds.len() as u8];
         bytes.extend(self.kinds.iter().map(|kind| *kind as u8));
-        let count = [self.pus.len() as u32];
-        bytes.extend(count.iter().chain(&self.pus).chain(&self.ids).flat_map(|number| number.to_le_bytes()));
+        let (caches, count) = (self.caches.to_numbers(), [self.pus.len() as u32]);
+        bytes.extend(
+            caches.iter().chain(&count).chain(&self.pus).chain(&self.ids).flat_map(|number| number.to_le_bytes()),
+        );
         bytes
     }
 
@@ -204,13 +238,14 @@ impl Containers {
             kinds.iter().map(|kind| Kind::ALL.get(usize::from(*kind)).copied()).collect::<Option<_>>()?;
         let (numbers, beyond) = rest.as_chunks::<4>();
         let mut numbers = numbers.iter().map(|number| u32::from_le_bytes(*number));
+        let caches = [numbers.next()?, numbers.next()?, numbers.next()?, numbers.next()?];
         let count = numbers.next()? as usize;
         if is_pretended > 1 || !beyond.is_empty() || numbers.len() != count.checked_mul(kinds.len() + 1)? {
             return None;
         }
         let pus = numbers.by_ref().take(count).collect();
         let ids = numbers.collect();
-        Some(Self { is_pretended: is_pretended == 1, kinds, pus, ids })
+        Some(Self { is_pretended: is_pretended == 1, kinds, pus, ids, caches: Caches::from_numbers(caches) })
     }
 }
 
@@ -345,6 +380,17 @@ mod tests {
     }
 
     #[test]
+    fn the_trunk_is_what_everyone_shares() {
+        assert_eq!(machine(false).trunk(), 0, "two packages");
+        let one_l3 = Containers::new(
+            false,
+            &[(0, [Some(0), Some(0), Some(0), Some(0)]), (1, [Some(0), Some(0), Some(0), Some(1)])],
+        );
+        assert_eq!(one_l3.trunk(), 3);
+        assert_eq!(Containers::default().trunk(), 0);
+    }
+
+    #[test]
     fn a_cpuset_keeps_the_containers_around_it() {
         let (job, machine): (CpuMask, _) = ((8..12).collect(), machine(false));
         assert_eq!(paths(&machine, &[job.clone(), job]), [[1, 2], [1, 2]]);
@@ -380,8 +426,9 @@ mod tests {
 
     #[test]
     fn containers_survive_the_wire_and_damage_is_noticed() {
-        let bytes = machine(true).to_bytes();
-        assert_eq!(Containers::from_bytes(&bytes), machine(true));
+        let machine = machine(true).with_caches(Caches { line: 64, l1: 1 << 15, l2: 0, l3: 1 << 25 });
+        let bytes = machine.to_bytes();
+        assert_eq!(Containers::from_bytes(&bytes), machine);
         for length in 0..bytes.len() {
             assert_eq!(Containers::from_bytes(&bytes[..length]), Containers::default(), "{length}");
         }
