@@ -12,7 +12,7 @@ use crate::fabric::shm::{Context, Geometry, Segment};
 use crate::log::{self, Once};
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::topo::{Layout, Levels};
+use crate::topo::{Hierarchy, Layout, Levels};
 use crate::tune::{Agreed, Reason};
 use crate::types::{CommRank, NodeIndex, NodeRank};
 use mpi_sys::{MPI_Comm, MPI_Group};
@@ -44,6 +44,8 @@ struct Offer {
     pooled: [u64; pool::OFFERED],
     /// Whether buffers of this rank may be in the memory of a device.
     has_devices: u64,
+    /// How the ranks of its node lie there ([`Hierarchy::to_words`]); the lowest leader's counts.
+    hierarchy: [u64; 2],
 }
 
 /// Which segment a node uses, as all ranks read it from the offers.
@@ -111,6 +113,7 @@ impl<'a> Builder<'a> {
         let mut offer = Offer { pooled, has_devices: u64::from(has_device_library()), ..Offer::default() };
         let mut own = None;
         if self.is_leader() {
+            offer.hierarchy = Hierarchy::of(&self.levels(), &self.job.kinds, self.job.trunk).to_words();
             offer.bridge = self.reserve_bridge();
             if pooled[0] == 0 {
                 own = self.make_segment(&mut offer);
@@ -137,7 +140,7 @@ impl<'a> Builder<'a> {
         let all_ready = self.vote(context.is_some() && bridge.is_some() == needs_bridge);
         drop(file);
         match context {
-            Some(context) if all_ready => Ok(self.finish(context, nonce, bridge)),
+            Some(context) if all_ready => Ok(self.finish(context, nonce, bridge, &offers)),
             _ => Err(self.decline(Reason::NoSharedMemory)),
         }
     }
@@ -308,7 +311,7 @@ impl<'a> Builder<'a> {
         reason
     }
 
-    fn finish(self, context: Context, nonce: u64, bridge: Option<BridgeComm>) -> Box<Shared> {
+    fn finish(self, context: Context, nonce: u64, bridge: Option<BridgeComm>, offers: &[Offer]) -> Box<Shared> {
         let agreed = Agreed {
             ranks: self.layout.size(),
             nodes: self.layout.nodes(),
@@ -318,6 +321,7 @@ impl<'a> Builder<'a> {
             cell_bytes: self.geometry.cell,
             slots: self.geometry.slots,
             oversubscribed: self.job.waiting.is_oversubscribed,
+            hierarchy: Hierarchy::from_words(self.offer_of(offers, NodeIndex(0)).hierarchy),
         };
         Box::new(Shared::new(Pooled { members: self.members(), nonce, context }, agreed, bridge))
     }

@@ -10,7 +10,7 @@ use crate::log;
 use crate::mpi::handles::{self, constants};
 use crate::mpi::native::native;
 use crate::sync::FlagLine;
-use crate::topo::place::{self, Containers, CpuMask};
+use crate::topo::place::{self, Containers, CpuMask, Kind};
 use crate::tune::Reason;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{CStr, c_int, c_void};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// the job stays native.
 pub(super) fn protocol() -> c_int {
     /// Raised with every change to what ranks exchange, to the layout of segments, or to defaults.
-    const REVISION: usize = 1;
+    const REVISION: usize = 2;
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), REVISION, size_of::<FlagLine>()).hash(&mut hash);
     REGISTRY.iter().for_each(|row| (row.collective, row.name).hash(&mut hash));
@@ -90,6 +90,8 @@ pub unsafe fn start(announcement: Option<Announcement>) {
         labels: node.labels,
         nodes,
         paths: node.paths,
+        kinds: node.kinds,
+        trunk: node.trunk,
         waiting,
         is_threaded,
         keyval,
@@ -252,6 +254,8 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> (C
 struct Node {
     labels: Vec<u32>,
     paths: Vec<Vec<u32>>,
+    kinds: Vec<Kind>,
+    trunk: usize,
     is_oversubscribed: bool,
     has_devices: bool,
 }
@@ -285,7 +289,8 @@ impl Node {
         let [not_crowded, no_devices] = minimum(world, [c_int::from(!crowded), c_int::from(!has_device_library())]);
         // SAFETY: a communicator of our own.
         unsafe { native().comm_free(&mut physical) };
-        Self { labels, paths, is_oversubscribed: not_crowded == 0, has_devices: no_devices == 0 }
+        let (kinds, trunk) = (containers.kinds().to_vec(), containers.trunk());
+        Self { labels, paths, kinds, trunk, is_oversubscribed: not_crowded == 0, has_devices: no_devices == 0 }
     }
 
     /// The leader of the node looks at the machine: loading hwloc takes milliseconds.

@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::fabric::shm::Waiting;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
+use crate::topo::Kind;
 use crate::tune::Reason;
 use mpi_sys::{MPI_Comm, MPI_Group};
 use once_cell::sync::OnceCell;
@@ -30,6 +31,10 @@ pub struct Job {
     pub nodes: usize,
     /// Per world rank its path through the machine; empty for ranks of other nodes.
     pub paths: Vec<Vec<u32>>,
+    /// What the entries of a full path are, on this node.
+    pub kinds: Vec<Kind>,
+    /// How many of these all ranks of this node share.
+    pub trunk: usize,
     /// How ranks wait.
     pub waiting: Waiting,
     /// Whether several threads may call MPI at once.

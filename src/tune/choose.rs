@@ -135,6 +135,7 @@ mod tests {
     use super::*;
     use crate::coll::{self, Need};
     use crate::config::RawEnvironment;
+    use crate::topo::Hierarchy;
     use crate::types::CommRank;
 
     const EPOCH: Epoch = Epoch(7);
@@ -155,6 +156,7 @@ mod tests {
         cell_bytes: Bytes(8 << 10),
         slots: 32,
         oversubscribed: false,
+        hierarchy: Hierarchy::flat(4, None),
     };
     const TWO_NODES: Agreed = Agreed { nodes: 2, largest_node: 2, bridgeable: true, ..ONE_NODE };
 

@@ -152,6 +152,7 @@ mod tests {
             cell_bytes: Bytes(8 << 10),
             slots: 32,
             oversubscribed: false,
+            hierarchy: crate::topo::Hierarchy::flat(ranks, None),
         };
         let row = &REGISTRY[row(&shape, &agreed)];
         assert_eq!(row.collective, collective);

@@ -13,6 +13,7 @@ pub use crate::report::Reason;
 pub use choose::choose;
 
 use crate::coll::{Need, Plan};
+use crate::topo::Hierarchy;
 use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 
 /// A call, as far as MPI makes it equal on all ranks.
@@ -62,6 +63,8 @@ pub struct Agreed {
     pub slots: usize,
     /// On some node ranks outnumber the cores that they may run on.
     pub oversubscribed: bool,
+    /// How the ranks of the first node lie in its caches and memories.
+    pub hierarchy: Hierarchy,
 }
 
 /// Who serves a call.
