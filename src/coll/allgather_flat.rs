@@ -10,6 +10,7 @@
 //! Cost: copy in, then p − 1 copies out per rank.
 //! Flags: Up by all, read by all.
 
+use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed, exchange};
 use super::{Algorithm, Plan};
 use crate::fabric::Fabric;
@@ -28,6 +29,9 @@ all   0 1 2 3 4 -> slots
 all   each rank copies slots 0 1 2 3 4";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        if is_short(fabric, plan.bytes) {
+            return short::allgather(fabric, plan).await;
+        }
         if fabric.layout().nodes() > 1 {
             return composed::allgather(fabric, plan, Flat).await;
         }

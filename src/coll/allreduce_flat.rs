@@ -11,6 +11,7 @@
 //! Flags: Up by all, read by all.
 //! The piece ahead uses the next slot of the ring, which is claimed before it is written.
 
+use super::phase::short::{self, is_short};
 use super::phase::{Flat, Local, composed, ranks};
 use super::{Algorithm, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place};
@@ -29,6 +30,9 @@ all   0 1 2 3 4 -> slots
 all   each rank combines slots 0 1 2 3 4";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        if is_short(fabric, plan.bytes) {
+            return short::allreduce(fabric, plan).await;
+        }
         if fabric.layout().nodes() > 1 {
             return composed::allreduce(fabric, plan, Flat).await;
         }

@@ -9,6 +9,7 @@
 //! p = 5: `0→1 0→2 0→3 0→4`.
 //! Cost: copy in, then p − 1 concurrent reads of one slot.
 //! Flags: Down by the root, read by all.
+use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};
 use super::{Algorithm, Plan};
 use crate::fabric::Fabric;
@@ -26,6 +27,9 @@ impl Algorithm for BcastFlat {
 down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        if is_short(fabric, plan.bytes) {
+            return short::bcast(fabric, plan).await;
+        }
         composed::bcast(fabric, plan, Flat).await;
     }
 }

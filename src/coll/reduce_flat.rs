@@ -8,6 +8,7 @@
 //! p = 5: `1→0 2→0 3→0 4→0`.
 //! Cost: copy in, then p − 1 combinations by one rank.
 //! Flags: Up by each rank but the root, read by the root.
+use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};
 use super::{Algorithm, Plan};
 use crate::fabric::Fabric;
@@ -26,6 +27,9 @@ up    1 2 3 4 -> slots
 up    0 combines its operand and slots 1 2 3 4";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        if is_short(fabric, plan.bytes) {
+            return short::reduce(fabric, plan).await;
+        }
         composed::reduce(fabric, plan, Flat).await;
     }
 }

@@ -8,6 +8,7 @@
 //! p = 5: `0→1 0→2 0→3 0→4`.
 //! Cost: copy in of all blocks, then concurrent reads.
 //! Flags: Down by the root, read by all.
+use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};
 use super::{Algorithm, Plan};
 use crate::fabric::Fabric;
@@ -26,6 +27,9 @@ down  0 -> one slot with blocks 1 2 3 4
 down  each rank copies its own";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        if is_short(fabric, plan.bytes * fabric.size()) {
+            return short::scatter(fabric, plan).await;
+        }
         composed::scatter(fabric, plan, Flat).await;
     }
 }

@@ -157,12 +157,7 @@ fn is_root(site: &Site<'_>, root: c_int) -> Result<bool, Refused> {
     if root < 0 || root as usize >= site.shared.agreed.ranks {
         return Err(Refused::ByLibrary);
     }
-    let context = site.shared.context();
-    Ok(context.comm_rank(context.rank()).0 as c_int == root)
-}
-
-fn my_index(site: &Site<'_>) -> usize {
-    site.shared.context().comm_rank(site.shared.context().rank()).index()
+    Ok(site.shared.me.0 as c_int == root)
 }
 
 /// # Safety
@@ -303,7 +298,7 @@ pub unsafe fn allgather(site: &Site<'_>, send: Input, recv: Output) -> Result<Pr
     let (buffer, total) = operand(site, recv.0, count, recv.2)?;
     let bytes = Bytes(total.0 / ranks);
     if send.0 == in_place.cast_const() {
-        let offset = bytes.0 * my_index(site);
+        let offset = bytes.0 * site.shared.me.index();
         let own = match &buffer {
             Operand::Memory(at) => Operand::Memory(at.wrapping_add(offset)),
             Operand::View(view) => Operand::Part(Part { view: view.clone(), offset }),

@@ -4,12 +4,13 @@
 
 use super::bridge::BridgeComm;
 use super::job::{Job, job};
+use super::lane::Lane;
 use super::pool::{self, Pooled};
 use crate::fabric::shm::Context;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::tune::{Agreed, Reason};
-use crate::types::Epoch;
+use crate::types::{Collective, CommRank, Epoch};
 use mpi_sys::MPI_Comm;
 use once_cell::sync::OnceCell;
 use std::cell::{Cell, UnsafeCell};
@@ -40,11 +41,16 @@ pub struct Shared {
     pub agreed: Agreed,
     /// The leaders' communicator, on leaders of communicators that span nodes.
     pub bridge: Option<BridgeComm>,
+    /// This rank.
+    pub me: CommRank,
     /// Memory that calls reuse: scratch, packed input, packed output.
     memory: [UnsafeCell<Vec<u64>>; 3],
+    /// The last call of each collective.
+    lanes: [UnsafeCell<Option<Lane>>; Collective::ALL.len()],
 }
 
-// SAFETY: MPI allows one collective at a time on a communicator, so one thread at a time uses `memory`; the rest is Sync.
+// SAFETY: MPI allows one collective at a time on a communicator, so one thread at a time uses `memory` and `lanes`; the rest is
+// Sync.
 unsafe impl Sync for Shared {}
 
 /// The purposes of a communicator's reused memory.
@@ -61,13 +67,22 @@ pub enum Purpose {
 impl Shared {
     /// A communicator whose ranks have all mapped its segment.
     pub(super) fn new(pooled: Pooled, agreed: Agreed, bridge: Option<BridgeComm>) -> Self {
-        Self { pooled, agreed, bridge, memory: Default::default() }
+        let me = pooled.context.comm_rank(pooled.context.rank());
+        Self { pooled, agreed, bridge, me, memory: Default::default(), lanes: Default::default() }
     }
 
     /// Its shared memory.
     #[inline]
     pub fn context(&self) -> &Context {
         &self.pooled.context
+    }
+
+    /// The last call of `collective`, for the call that is under way.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub(super) fn lane(&self, collective: Collective) -> &mut Option<Lane> {
+        // SAFETY: one call at a time (MPI's rule), which asks again only after it is done with what it got.
+        unsafe { &mut *self.lanes[collective as usize].get() }
     }
 
     /// Gives long copies back after a call: a communicator keeps at most a mebibyte for each purpose.

@@ -10,6 +10,7 @@ mod flatten;
 pub mod handles;
 mod init;
 mod job;
+mod lane;
 pub mod native;
 pub mod op;
 mod peers;

@@ -4,6 +4,7 @@ use super::arguments::{self, Operand, Prepared, Refused};
 use super::bridge::{NativeBridge, NativeOp};
 use super::communicator::{Purpose, Shared, find, while_freeing};
 use super::job::{self, Job, abort};
+use super::lane::{Key, Lane};
 use super::peers::{self, Announcement};
 use crate::coll::{Need, Plan, REGISTRY};
 use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, Stall};
@@ -72,9 +73,13 @@ pub unsafe fn allreduce(
     let Some(site) = Site::enter(Collective::Allreduce, comm) else {
         return Served::Native;
     };
+    let key = Key { count, datatype, op };
+    if let Some(served) = site.repeat_allreduce(&key, sendbuf, recvbuf) {
+        return served;
+    }
     // SAFETY: the caller's promise.
     let prepared = unsafe { arguments::allreduce(&site, sendbuf, recvbuf, count, datatype, op) };
-    site.serve(prepared)
+    site.serve(prepared, Some(key))
 }
 
 /// `MPI_Reduce`
@@ -94,9 +99,13 @@ pub unsafe fn reduce(
     let Some(site) = Site::enter(Collective::Reduce, comm) else {
         return Served::Native;
     };
+    let key = Key { count, datatype, op };
+    if let Some(served) = site.repeat_reduce(&key, sendbuf, recvbuf, root) {
+        return served;
+    }
     // SAFETY: the caller's promise.
     let prepared = unsafe { arguments::reduce(&site, sendbuf, recvbuf, count, datatype, op, root) };
-    site.serve(prepared)
+    site.serve(prepared, Some(key))
 }
 
 /// `MPI_Bcast`
@@ -114,9 +123,13 @@ pub unsafe fn bcast(
     let Some(site) = Site::enter(Collective::Bcast, comm) else {
         return Served::Native;
     };
+    let key = Key::moving(count, datatype);
+    if let Some(served) = site.repeat_bcast(&key, buffer, root) {
+        return served;
+    }
     // SAFETY: the caller's promise.
     let prepared = unsafe { arguments::bcast(&site, buffer, count, datatype, root) };
-    site.serve(prepared)
+    site.serve(prepared, Some(key))
 }
 
 /// `MPI_Allgather`
@@ -136,10 +149,16 @@ pub unsafe fn allgather(
     let Some(site) = Site::enter(Collective::Allgather, comm) else {
         return Served::Native;
     };
+    let is_in_place = sendbuf == constants().in_place.cast_const();
+    let is_alike = is_in_place || (sendcount, sendtype) == (recvcount, recvtype);
+    let key = is_alike.then(|| Key::moving(recvcount, recvtype));
+    if let Some(served) = key.and_then(|key| site.repeat_allgather(&key, sendbuf, recvbuf)) {
+        return served;
+    }
     let send = (sendbuf, sendcount, sendtype);
     // SAFETY: the caller's promise.
     let prepared = unsafe { arguments::allgather(&site, send, (recvbuf, recvcount, recvtype)) };
-    site.serve(prepared)
+    site.serve(prepared, key)
 }
 
 /// `MPI_Scatter`
@@ -161,10 +180,16 @@ pub unsafe fn scatter(
     let Some(site) = Site::enter(Collective::Scatter, comm) else {
         return Served::Native;
     };
+    let is_root = root == site.shared.me.0 as c_int;
+    let is_alike = !is_root || (sendcount, sendtype) == (recvcount, recvtype);
+    let key = is_alike.then(|| Key::moving(recvcount, recvtype));
+    if let Some(served) = key.and_then(|key| site.repeat_scatter(&key, sendbuf, recvbuf, root)) {
+        return served;
+    }
     let send = (sendbuf, sendcount, sendtype);
     // SAFETY: the caller's promise.
     let prepared = unsafe { arguments::scatter(&site, send, (recvbuf, recvcount, recvtype), root) };
-    site.serve(prepared)
+    site.serve(prepared, key)
 }
 
 /// `MPI_Barrier`
@@ -176,7 +201,10 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
     let Some(site) = Site::enter(Collective::Barrier, comm) else {
         return Served::Native;
     };
-    site.serve(Ok(arguments::barrier()))
+    match site.repeat_barrier() {
+        Some(served) => served,
+        None => site.serve(Ok(arguments::barrier()), Some(Key::barrier())),
+    }
 }
 
 /// A call on a communicator that has shared memory.
@@ -187,13 +215,13 @@ pub struct Site<'a> {
     pub shared: &'a Shared,
     /// Its handle.
     pub comm: MPI_Comm,
-    collective: Collective,
-    epoch: Epoch,
+    pub(super) collective: Collective,
+    pub(super) epoch: Epoch,
 }
 
 impl Site<'_> {
     /// Counts the call, whatever becomes of it: its ordinal is agreed even where its arguments are not.
-    #[inline]
+    #[inline(always)]
     fn enter(collective: Collective, comm: MPI_Comm) -> Option<Self> {
         let reason = 'reason: {
             let Some(job) = job::active() else {
@@ -214,14 +242,20 @@ impl Site<'_> {
         None
     }
 
-    #[inline]
-    fn serve(&self, prepared: Result<Prepared, Refused>) -> Served {
+    /// `key` opens the short way for later calls like this one.
+    fn serve(&self, prepared: Result<Prepared, Refused>, key: Option<Key>) -> Served {
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(refused) => return self.refuse(refused),
         };
         match choose(&self.job.config, &prepared.shape(self.collective), &self.shared.agreed, self.epoch) {
-            Choice::Run { row, plan } => self.run(row, &plan, &prepared),
+            Choice::Run { row, plan } => {
+                if let Some(key) = key {
+                    *self.shared.lane(self.collective) =
+                        Lane::new(self.shared, key, row, plan, prepared.operator.as_ref());
+                }
+                self.run(row, &plan, &prepared)
+            }
             Choice::RunInstead { row, plan, forced, need } => {
                 self.report_overruled(forced, need, row);
                 self.run(row, &plan, &prepared)
@@ -278,12 +312,23 @@ impl Site<'_> {
         };
         let bridge = bridge.as_ref().map(|bridge| bridge as &dyn Bridge);
         let buffers = Buffers { scratch, combine, bridge, ..buffers };
+        let served = self.run_row(row, plan, buffers);
+        if let Served::Done(code) = served
+            && code == constants().success
+        {
+            self.deliver(plan, prepared, &buffers);
+        }
+        served
+    }
+
+    /// Runs a call whose plan and buffers are known.
+    #[inline(always)]
+    pub(super) fn run_row(&self, row: usize, plan: &Plan, buffers: Buffers<'_>) -> Served {
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
         let call = unsafe { Call::enter(context, waiting, self.collective, row, plan, buffers) };
         match (REGISTRY[row].run)(&call, plan) {
             Ok(()) => {
-                self.deliver(plan, prepared, &buffers);
                 self.attend();
                 counters().record(Outcome::Accelerated(row), plan.bytes);
                 Served::Done(constants().success)

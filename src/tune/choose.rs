@@ -17,7 +17,7 @@ const PASSES: usize = 4;
 const LONGEST_STEP: Bytes = Bytes(64 << 10);
 
 /// From this call on a communicator is native: its tickets would run out, half a trillion calls further on.
-const LAST_EPOCH: Epoch = Epoch(u64::MAX / Ticket::STEPS / 2);
+pub const LAST_EPOCH: Epoch = Epoch(u64::MAX / Ticket::STEPS / 2);
 
 /// Who serves a call, and how: the same on all ranks. Takes about 20 ns, whatever the environment says.
 #[inline]

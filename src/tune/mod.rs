@@ -10,7 +10,7 @@ mod choose;
 mod defaults;
 
 pub use crate::report::Reason;
-pub use choose::choose;
+pub use choose::{LAST_EPOCH, choose};
 
 use crate::coll::{Need, Plan};
 use crate::topo::Hierarchy;

@@ -12,6 +12,7 @@ pub mod composed;
 pub mod dissemination;
 pub mod exchange;
 mod flat;
+pub mod short;
 pub mod tiled;
 mod tree;
 

@@ -21,6 +21,17 @@ pub struct Waiting {
     pub report: fn(&Stall),
 }
 
+impl Waiting {
+    /// How often a wait looks before the first thought of anything else.
+    #[inline]
+    pub(super) fn looks(&self) -> u32 {
+        const LOOKS: u32 = 1000;
+        /// The awaited rank may need this core.
+        const LOOKS_OVERSUBSCRIBED: u32 = 20;
+        if self.is_oversubscribed { LOOKS_OVERSUBSCRIBED } else { LOOKS }
+    }
+}
+
 /// A wait that has lasted.
 #[derive(Clone, Copy, Debug)]
 pub struct Stall {
@@ -53,10 +64,6 @@ pub enum Fault {
     },
 }
 
-/// Polls before the first thought of anything else.
-const SPINS: u32 = 1000;
-/// The same where the awaited rank may need this core.
-const SPINS_OVERSUBSCRIBED: u32 = 20;
 /// Polls between two calls into the MPI library.
 const POLLS_PER_PROGRESS: u32 = 64;
 /// A wait this long may be for a rank whose core does something else.
@@ -68,6 +75,20 @@ const YIELDS_PER_PROGRESS: u32 = 4;
 /// The longest sleep. The MPI library makes no progress meanwhile: a message of 64 MiB needs about 150 probes.
 const NAP: Duration = Duration::from_micros(100);
 
+/// How long one wait has lasted.
+struct Patience {
+    awaited: Awaited,
+    since: Instant,
+    reported: Duration,
+    polls: u32,
+}
+
+impl Patience {
+    fn new(awaited: Awaited) -> Self {
+        Self { awaited, since: Instant::now(), reported: Duration::ZERO, polls: 0 }
+    }
+}
+
 impl Call<'_> {
     /// Runs a call to its end.
     ///
@@ -77,14 +98,11 @@ impl Call<'_> {
     pub fn drive(&self, call: impl Future<Output = ()>) -> Result<(), Fault> {
         let mut call = pin!(call);
         let mut task = TaskContext::from_waker(Waker::noop());
-        let mut spins = 0;
-        let limit = if self.waiting.is_oversubscribed { SPINS_OVERSUBSCRIBED } else { SPINS };
+        let mut patience = None;
+        // One place polls, so that the compiler can make one function of this and the algorithm.
         while call.as_mut().poll(&mut task) == Poll::Pending {
-            if spins < limit && !self.has_fault() {
-                spins += 1;
-                std::hint::spin_loop();
-            } else {
-                return self.drive_slowly(call.as_mut(), &mut task);
+            if !self.persevere(&mut patience) {
+                return self.give_up();
             }
         }
         if self.has_fault() { self.give_up() } else { self.end() }
@@ -103,38 +121,28 @@ impl Call<'_> {
         self.fault.get().map_or(Ok(()), |fault| Err(*fault))
     }
 
+    /// After a poll in vain: waits a little, and says whether there is hope.
     #[cold]
-    fn drive_slowly(
-        &self,
-        mut call: std::pin::Pin<&mut impl Future<Output = ()>>,
-        task: &mut TaskContext<'_>,
-    ) -> Result<(), Fault> {
-        let mut last = self.awaited();
-        let mut since = Instant::now();
-        let mut reported = Duration::ZERO;
-        let mut polls = 0_u32;
-        loop {
-            if self.has_fault() || self.notice_trouble() {
-                return self.give_up();
-            }
-            polls = polls.wrapping_add(1);
-            let waited = since.elapsed();
-            self.pause(polls, waited);
-            if let Some(stall) = self.waiting.stall
-                && waited >= reported + stall
-            {
-                reported = waited;
-                self.report_stall(waited);
-            }
-            if call.as_mut().poll(task) == Poll::Ready(()) {
-                return if self.has_fault() { self.give_up() } else { self.end() };
-            }
-            let now = self.awaited();
-            if now != last {
-                (last, since, reported) = (now, Instant::now(), Duration::ZERO);
-                polls = 0;
-            }
+    #[inline(never)]
+    fn persevere(&self, patience: &mut Option<Patience>) -> bool {
+        if self.has_fault() || self.notice_trouble() {
+            return false;
         }
+        let awaited = self.awaited();
+        let patience = match patience {
+            Some(patience) if patience.awaited == awaited => patience,
+            other => other.insert(Patience::new(awaited)),
+        };
+        patience.polls = patience.polls.wrapping_add(1);
+        let waited = patience.since.elapsed();
+        self.pause(patience.polls, waited);
+        if let Some(stall) = self.waiting.stall
+            && waited >= patience.reported + stall
+        {
+            patience.reported = waited;
+            self.report_stall(waited);
+        }
+        true
     }
 
     fn pause(&self, polls: u32, waited: Duration) {
