@@ -1,0 +1,32 @@
+// The six collectives on doubles as subjects of measure(): by huddle, by the native library, or by a hand-written loop.
+#ifndef CALLS_H
+#define CALLS_H
+
+#include "measure.h"
+
+typedef enum { ALLREDUCE, BCAST, REDUCE, ALLGATHER, SCATTER, BARRIER, COLLECTIVES } Collective;
+typedef enum { HUDDLE, NATIVE, LOOP } By;
+extern const char *const collective_names[COLLECTIVES];
+
+typedef struct {
+    Collective collective;
+    By by;
+    int n; // doubles: of the message, or of a rank's block (Allgather, Scatter)
+    int root; // -1: it rotates
+    MPI_Comm comm;
+} Work;
+
+// Buffers for messages of so many doubles.
+void calls_start(int most);
+// The block of a subject whose state is a Work.
+double work_block(const void *work, int calls);
+// Makes one call and ends the job if its result is wrong.
+void work_check(const Work *work);
+
+// loops.c: two ranks only
+void loops_start(void);
+void loop(Collective collective, const double *in, double *out, int n, int root);
+// The loop passes data in chunks of so many bytes from now on.
+void loop_chunk(int bytes);
+
+#endif

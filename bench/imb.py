@@ -1,0 +1,67 @@
+"""Intel's IMB-MPI1, as it comes in impi-devel, bare and preloaded in turn. It is linked to libmpi.so.12, so it runs under
+MPICH 5 too. This build of it has no option to check its results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from jobs import Bench, Failed, Job, say
+from mpis import Mpi, read_mpis
+from results import Case
+
+COLLECTIVES = ["Allreduce", "Bcast", "Reduce", "Allgather", "Scatter", "Barrier"]
+TURNS = 5
+
+
+def rows(lines: Iterator[str]) -> Iterator[tuple[str, int, float]]:
+    """-> collective, bytes, nanoseconds of the slowest rank (t_max) per row of IMB's tables"""
+    collective, columns = "", []
+    for line in lines:
+        words = line.split()
+        if line.startswith("# Benchmarking"):
+            collective = words[2]
+        elif words and words[0] in ("#bytes", "#repetitions"):
+            columns = words
+        elif words and columns and len(words) == len(columns) and words[0].isdigit():
+            found = dict(zip(columns, words))
+            yield collective, int(found.get("#bytes", 0)), 1000 * float(found["t_max[usec]"])
+
+
+def turn(mpi: Mpi, ranks: int, collectives: list[str], preload: Path | None, report: Path) -> dict[tuple[str, int], float]:
+    program = read_mpis()["intel"].home / "bin" / "IMB-MPI1"
+    if not program.exists():
+        raise Failed(f"no {program}: install Intel MPI (scripts/bench --mpi intel)")
+    variables = {"HUDDLE_REPORT": str(report)} if preload else {}
+    command = [str(program), "-npmin", str(ranks), "-iter_policy", "off", *collectives]
+    return {(name, size): time for name, size, time in rows(Job(mpi, ranks, command, variables, preload).lines())}
+
+
+def accelerated(report: Path) -> dict[str, int]:
+    collectives = json.loads(report.read_text())["collectives"]
+    return {name: found["accelerated"] for name, found in collectives.items()}
+
+
+def measure(bench: Bench, mpi: Mpi, ranks: int, is_quick: bool, only: str | None) -> list[dict]:
+    collectives = [name for name in COLLECTIVES if only is None or name in only.split(",")]
+    report = bench.work / f"imb-{mpi.name}.json"
+    runs: dict[str, list[dict[tuple[str, int], float]]] = {"native": [], "huddle": []}
+    for number in range(1 if is_quick else TURNS):
+        say(f"  IMB-MPI1 {' '.join(collectives)}, turn {number + 1}, bare and preloaded")
+        runs["native"].append(turn(mpi, ranks, collectives, None, report))
+        runs["huddle"].append(turn(mpi, ranks, collectives, bench.prefix / "lib/libhuddle.so", report))
+    calls = accelerated(report)
+    missing = [name for name in collectives if calls.get(name, 0) == 0]
+    if missing:
+        raise Failed(f"IMB-MPI1: the report shows no accelerated call of {', '.join(missing)}")
+    lines = []
+    for collective, size in runs["huddle"][0]:
+        times = {subject: [run[collective, size] for run in found] for subject, found in runs.items()}
+        if size == 0 and collective != "Barrier" or 0 in times["huddle"]:
+            continue
+        lines.append({"what": "IMB", "collective": collective, "bytes": size, "calls": calls[collective], "ns": times})
+    for line in lines:
+        ratio = Case(line).ratio
+        say(f"  {line['collective']:<10} {line['bytes']:>8}  x{ratio.value:.2f} ({ratio.low:.2f} … {ratio.high:.2f})")
+    return lines

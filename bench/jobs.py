@@ -1,0 +1,131 @@
+"""Installs MPIs, builds huddle and the benchmark programs, and runs them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mpis import ROOT, Mpi
+
+PROGRAMS = {
+    "collectives": ["collectives.c", "calls.c", "loops.c", "measure.c"],
+    "shapes": ["shapes.c", "measure.c"],
+    "limits": ["limits.c", "calls.c", "loops.c", "measure.c"],
+}
+FLAGS = ["-std=gnu11", "-O3", "-march=native", "-Wall", "-Wextra"]
+
+
+class Failed(Exception):
+    """A command did not do what it should; its output is in the text."""
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def run(command: list[str], environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, env={**os.environ, **(environment or {})}, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(command)}\n{done.stdout}")
+
+
+def install_packages(mpi: Mpi) -> None:
+    """Afterwards the virtual environment of an MPI from packages is there, whole."""
+    mark = mpi.home / "installed"
+    wanted = " ".join(mpi.packages)
+    if not mpi.packages or (mark.exists() and mark.read_text() == wanted):
+        return
+    say(f"installing {wanted} in {mpi.home}")
+    shutil.rmtree(mpi.home, ignore_errors=True)
+    mpi.home.parent.mkdir(parents=True, exist_ok=True)
+    run([sys.executable, "-m", "venv", str(mpi.home)])
+    run([str(mpi.home / "bin/python"), "-m", "pip", "install", "--quiet", *mpi.packages])
+    mark.write_text(wanted)
+
+
+def install_huddle(prefix: Path, mpis: list[Mpi]) -> None:
+    """Afterwards there is an engine for each of them: libraries of one ABI share one, built with the first."""
+    environment: dict[str, str] = {}
+    for mpi in reversed(mpis):
+        environment |= mpi.environment()
+    compilers = [part for mpi in mpis for part in ("--mpicc", mpi.cc)]
+    say(f"building huddle into {prefix}")
+    run([str(ROOT / "scripts/install"), "--prefix", str(prefix), *compilers], environment)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where things are."""
+
+    prefix: Path
+    work: Path = ROOT / "target" / "bench"
+    patience: float = 1.0
+
+    def build(self, program: str, mpi: Mpi) -> Path:
+        """-> the program for this MPI, rebuilt where a source is newer"""
+        target = self.work / mpi.name / program
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(target.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            sources = [ROOT / "bench" / name for name in PROGRAMS[program]]
+            newest = max(path.stat().st_mtime for path in [*sources, *(ROOT / "bench").glob("*.h")])
+            if not target.exists() or target.stat().st_mtime < newest:
+                run([mpi.cc, *FLAGS, *map(str, sources), "-o", str(target), "-lm"], mpi.environment())
+        return target
+
+
+@dataclass
+class Job:
+    """One start of mpiexec."""
+
+    mpi: Mpi
+    ranks: int
+    command: list[str]
+    variables: dict[str, str] = field(default_factory=dict)
+    preload: Path | None = None
+    timeout: float = 600
+
+    def lines(self) -> Iterator[str]:
+        """Its output, line by line as it comes. Ends the job after the timeout."""
+        variables = dict(self.variables)
+        if self.preload is not None:
+            variables["LD_PRELOAD"] = str(self.preload)
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("HUDDLE_") and name != "LD_PRELOAD"}
+        environment = {**clean, **self.mpi.environment(self.ranks), **variables}
+        # timeout(1) ends mpiexec, which ends its ranks.
+        command = ["timeout", "--kill-after=10", str(self.timeout), *self.mpi.command(self.ranks, list(variables)), *self.command]
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True)
+        assert process.stdout is not None
+        tail: list[str] = []
+        for line in process.stdout:
+            tail = [*tail[-19:], line]
+            yield line
+        if process.wait() != 0:
+            raise Failed(f"exit code {process.returncode}: {' '.join(command)}\n{''.join(tail)}")
+
+    def cases(self, show: Callable[[dict], None]) -> list[dict]:
+        """The lines of JSON in its output, each shown as it comes."""
+        found = []
+        for line in self.lines():
+            if line.startswith("{"):
+                found.append(json.loads(line))
+                show(found[-1])
+        return found
+
+
+def machine() -> dict[str, str | int]:
+    """What belongs to every number."""
+    model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                  if line.startswith("model name")), os.uname().machine)
+    return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count() or 1, "cpu": model,
+            "kernel": os.uname().release.split("-")[0]}

@@ -1,0 +1,209 @@
+// What huddle costs where it can't be compared with a native call of the same kind.
+//
+//   limits overhead          8-byte Allreduce and Barrier, entry to exit, beside the bare exchange of two lines
+//   limits loops             1 and 4 MiB beside hand-written loops (loops.c); 2 ranks
+//   limits declined          calls that huddle leaves to the native library, beside the same call by PMPI; run it with
+//                            HUDDLE_ALLREDUCE=native
+//   limits init              MPI_Init; run it bare and preloaded
+//   limits communicators     the first calls on a further communicator, new or in the place of a freed one
+//   limits memory            shared memory of huddle's, after use of all collectives, then with further communicators
+//
+// Options of measure.h.
+#include "calls.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { WARM_UP = 4, FURTHER = 8, BATCH = 256 }; // calls after which a communicator has its context; communicators
+
+// ---- overhead
+
+// Nothing between the calls: entry to exit.
+static double bare_block(const void *state, int calls) {
+    const Work *work = state;
+    double number = rank, sum, start = now();
+    if (work->collective == BARRIER)
+        for (int k = 0; k < calls; k++) (work->by == NATIVE ? PMPI_Barrier : MPI_Barrier)(work->comm);
+    else
+        for (int k = 0; k < calls; k++) (work->by == NATIVE ? PMPI_Allreduce : MPI_Allreduce)(&number, &sum, work->n, MPI_DOUBLE, MPI_SUM, work->comm);
+    return now() - start;
+}
+
+static void compare_bare(const char *what, Collective collective, int n, MPI_Comm comm) {
+    Work works[2] = {{collective, HUDDLE, n, -1, comm}, {collective, NATIVE, n, -1, comm}};
+    Subject subjects[2] = {{"huddle", bare_block, &works[0]}, {"native", bare_block, &works[1]}};
+    char members[128];
+    snprintf(members, sizeof members, "\"what\": \"%s\", \"collective\": \"%s\"", what, collective_names[collective]);
+    measure(members, subjects, 2);
+}
+
+static void overhead(void) {
+    compare_bare("overhead", ALLREDUCE, 1, MPI_COMM_WORLD);
+    compare_bare("overhead", BARRIER, 0, MPI_COMM_WORLD);
+}
+
+static void declined(void) {
+    compare_bare("declined: HUDDLE_ALLREDUCE=native", ALLREDUCE, 1, MPI_COMM_WORLD);
+    compare_bare("declined: no elements", ALLREDUCE, 0, MPI_COMM_WORLD);
+    compare_bare("declined: one rank", ALLREDUCE, 1, MPI_COMM_SELF);
+    compare_bare("declined: one rank", BARRIER, 0, MPI_COMM_SELF);
+}
+
+// ---- loops
+
+// The chunk with which the loop is fastest.
+static int best_chunk(const Work *work) {
+    double least = 0;
+    int best = 0;
+    for (int bytes = 16 << 10; bytes <= 256 << 10; bytes *= 4) {
+        loop_chunk(bytes);
+        double mine = 0, slowest = 0;
+        for (int round = 0; round < 3; round++) mine = work_block(work, 8);
+        PMPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+        if (best == 0 || slowest < least) least = slowest, best = bytes;
+    }
+    return best;
+}
+
+static void loops(void) {
+    loops_start();
+    calls_start(4 << 20 >> 3);
+    for (int which = 0; which < BARRIER; which++)
+        for (int mib = 1; mib <= 4; mib *= 4) {
+            Work works[3];
+            Subject subjects[3] = {{"huddle", work_block, &works[0]}, {"native", work_block, &works[1]}, {"loop", work_block, &works[2]}};
+            for (int by = 0; by < 3; by++) works[by] = (Work){which, by, mib << 20 >> 3, -1, MPI_COMM_WORLD};
+            int chunk = best_chunk(&works[LOOP]);
+            loop_chunk(chunk);
+            for (int by = 0; by < 3; by++)
+                for (int k = 0; k < WARM_UP; k++) work_check(&works[by]);
+            char members[128];
+            snprintf(members, sizeof members, "\"what\": \"loop\", \"collective\": \"%s\", \"bytes\": %d, \"chunk\": %d", collective_names[which], mib << 20, chunk);
+            measure(members, subjects, 3);
+        }
+}
+
+// ---- communicators
+
+static void first_calls(MPI_Comm comm, bool native) {
+    double number = rank, sum;
+    for (int k = 0; k < WARM_UP; k++) (native ? PMPI_Allreduce : MPI_Allreduce)(&number, &sum, 1, MPI_DOUBLE, MPI_SUM, comm);
+}
+
+static double recycled_block(const void *native, int calls) {
+    double sum = 0;
+    for (int k = 0; k < calls; k++) {
+        MPI_Comm comm;
+        double start = now();
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        first_calls(comm, native != NULL);
+        MPI_Comm_free(&comm);
+        sum += now() - start;
+    }
+    return sum;
+}
+
+// New ones: of those that were freed only the last few are kept.
+static double new_block(const void *native, int calls) {
+    MPI_Comm comms[BATCH];
+    double sum = 0;
+    for (int done = 0; done < calls; done += BATCH) {
+        int n = calls - done < BATCH ? calls - done : BATCH;
+        double start = now();
+        for (int k = 0; k < n; k++) {
+            MPI_Comm_dup(MPI_COMM_WORLD, &comms[k]);
+            first_calls(comms[k], native != NULL);
+        }
+        sum += now() - start;
+        for (int k = 0; k < n; k++) MPI_Comm_free(&comms[k]);
+    }
+    return sum;
+}
+
+static void communicators(void) {
+    static const int yes = 1;
+    Subject recycled[2] = {{"huddle", recycled_block, NULL}, {"native", recycled_block, &yes}};
+    measure("\"what\": \"communicator, recycled\"", recycled, 2);
+    Subject fresh[2] = {{"huddle", new_block, NULL}, {"native", new_block, &yes}};
+    measure("\"what\": \"communicator, new\"", fresh, 2);
+}
+
+// ---- memory
+
+// Bytes of the distinct huddle segments that this process maps, and how much of them has been touched.
+static void mapped(long *reserved, long *touched) {
+    unsigned long seen[1024], inode = 0;
+    int n = 0;
+    bool counts = false;
+    char line[PATH_MAX + 128], name[PATH_MAX];
+    unsigned long begin, end;
+    long kib;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    if (!maps) fail("no /proc/self/smaps");
+    *reserved = *touched = 0;
+    while (fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx %*s %*s %*s %lu %4095[^\n]", &begin, &end, &inode, name) == 4) {
+            counts = strstr(name, "memfd:huddle") != NULL;
+            for (int i = 0; i < n && counts; i++) counts = seen[i] != inode;
+            if (counts && n < 1024) seen[n++] = inode, *reserved += (long)(end - begin);
+        } else if (sscanf(line, "%lx-%lx", &begin, &end) == 2) {
+            counts = false;
+        } else if (counts && sscanf(line, "Rss: %ld", &kib) == 1) {
+            *touched += kib * 1024;
+        }
+    }
+    fclose(maps);
+}
+
+static void print_memory(int comms) {
+    long reserved, touched;
+    mapped(&reserved, &touched);
+    if (rank == 0) printf("{\"what\": \"memory\", \"communicators\": %d, \"reserved\": %ld, \"touched\": %ld}\n", comms, reserved, touched);
+}
+
+static void memory(void) {
+    calls_start(4 << 20 >> 3);
+    print_memory(0);
+    for (int which = 0; which < COLLECTIVES; which++)
+        for (int k = 0; k < WARM_UP + 1; k++) work_check(&(Work){which, HUDDLE, which == BARRIER ? 0 : 4 << 20 >> 3, -1, MPI_COMM_WORLD});
+    print_memory(1);
+    MPI_Comm comms[FURTHER];
+    for (int i = 0; i < FURTHER; i++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]), first_calls(comms[i], false);
+    print_memory(1 + FURTHER);
+    for (int i = 0; i < FURTHER; i++) MPI_Comm_free(&comms[i]);
+    print_memory(1);
+}
+
+// ---- init
+
+static void init(double nanoseconds) {
+    double slowest;
+    PMPI_Allreduce(&nanoseconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    if (rank == 0) printf("{\"what\": \"init\", \"ns\": %.0f}\n", slowest);
+}
+
+int main(int argc, char **argv) {
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    MPI_Init(&argc, &argv);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    const char *what = argc > 1 ? argv[1] : "";
+    if (!strcmp(what, "init")) {
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        init(1e9 * (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec));
+        MPI_Finalize();
+        return 0;
+    }
+    measure_start(argc, argv);
+    if (!strcmp(what, "overhead")) overhead();
+    else if (!strcmp(what, "loops")) loops();
+    else if (!strcmp(what, "declined")) declined();
+    else if (!strcmp(what, "communicators")) communicators();
+    else if (!strcmp(what, "memory")) memory();
+    else fail("limits overhead|loops|declined|init|communicators|memory");
+    MPI_Finalize();
+    return 0;
+}

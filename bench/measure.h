@@ -1,0 +1,46 @@
+// Compares ways of doing the same, in turn within one process, because machines change their speed.
+//
+// Each round times a block of calls of every subject, one after the other, the order changing from round to round, and
+// beside them the bare exchange: every rank writes a cache line of shared memory and waits for the lines of all others.
+// A block's time is that of the slowest rank. Output is a line of JSON per case, with the nanoseconds per call of every
+// round; medians, ratios and their intervals are computed by bench/results.py alone.
+//
+// Programs run with huddle preloaded and HUDDLE_PMPI=0: then MPI_X is huddle and PMPI_X the native library.
+#ifndef MEASURE_H
+#define MEASURE_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { MOST_SUBJECTS = 4 };
+
+typedef struct {
+    const char *name;
+    // Does so many calls on every rank. -> nanoseconds on this rank
+    double (*block)(const void *state, int calls);
+    const void *state;
+} Subject;
+
+extern int rank, size;
+extern bool crowded; // more ranks than cores
+
+// After MPI_Init, on all ranks. Takes --rounds R and --block MS out of the arguments. -> the number of those left
+int measure_start(int argc, char **argv);
+// Measures and prints; `members` are members of a JSON object that say which case this is.
+void measure(const char *members, const Subject *subjects, int n);
+// The value of an option such as "--only", or `otherwise`.
+const char *option(int argc, char **argv, const char *name, const char *otherwise);
+// Whether `name` is in a list with commas; everything is in no list.
+bool is_listed(const char *list, const char *name);
+// Ends the job with a line.
+void fail(const char *what);
+
+// Nanoseconds since some moment, in a few of them.
+double now(void);
+// Memory shared by all ranks, zero at first. Collective.
+void *shared_memory(size_t bytes);
+// Lets a peer on the same core run.
+void relax(void);
+
+#endif

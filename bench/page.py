@@ -1,0 +1,203 @@
+"""Writes what was measured into PERFORMANCE.md, between its markers, and the pictures beside it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import targets
+from jobs import ROOT, run, say
+from mpis import Mpi
+from parts import PARTS, SHAPE_RANKS, microseconds, size_text
+from results import Case, Results, Store, geometric_mean
+
+DOCS = ROOT / "docs"
+BEGIN, END = "<!-- measured by scripts/bench --all -->", "<!-- end -->"
+COLLECTIVES = ["Allreduce", "Bcast", "Reduce", "Allgather", "Scatter", "Barrier"]
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    if not rows:
+        return []
+    return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def compared(case: Case) -> str:
+    """native → huddle, ratio (its interval); in bold where the interval lies below 1"""
+    ratio = case.ratio
+    text = f"×{ratio.value:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
+    return f"{microseconds(case.time('native').value)} → {microseconds(case.time('huddle').value)} " + (f"**{text}**" if ratio.high < 1 else text)
+
+
+def grids(store: Store, mpis: dict[str, Mpi], ranks: int) -> dict[str, Results]:
+    return {name: found for name in mpis if (found := store.read("grid", name, ranks))}
+
+
+def when(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
+    headers = [found.header for part in PARTS for ranks in part.ranks for name in mpis if (found := store.read(part.name, name, ranks))]
+    for line in sorted({f"{h['date']}: {h['cpu']}, {h['cores']} cores, Linux {h['kernel']}" for h in headers}):
+        yield f"Measured {line}."
+    if headers:
+        yield f"{min(h['rounds'] for h in headers)} rounds or more."
+
+
+def target_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
+    rows = targets.rows(store, mpis)
+    yield "### Targets\n"
+    yield from table(["target", "measured", "met"], [[row.target, row.measured, "yes" if row.is_met else "**no**"] for row in rows])
+
+
+def means(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
+    yield "### Geometric means of native/huddle\n"
+    rows = []
+    for ranks in (2, 4, 8):
+        for name, found in grids(store, mpis, ranks).items():
+            by = [[case.ratio.value for case in found.cases if case["collective"] == collective] for collective in COLLECTIVES]
+            rows.append([str(ranks), mpis[name].title, f"{found.mean:.2f}", *(f"{geometric_mean(values):.2f}" for values in by)])
+    yield from table(["ranks", "MPI", "all", *COLLECTIVES], rows)
+
+
+def collective_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
+    for collective in COLLECTIVES:
+        yield f"### MPI_{collective}\n"
+        if collective != "Barrier":
+            yield f"![MPI_{collective}: time against size](pictures/{collective.lower()}.svg)\n"
+        for ranks in (2, 4, 8):
+            found = grids(store, mpis, ranks)
+            sizes = {case["bytes"] for results in found.values() for case in results.cases if case["collective"] == collective}
+            rows = []
+            for size in sorted(sizes):
+                cells = [next((compared(case) for case in results.cases if (case["collective"], case["bytes"]) == (collective, size)), "")
+                         for results in found.values()]
+                rows.append([f"{ranks} ranks" if size == 0 else size_text(size), *cells])
+            if rows:
+                yield from table([f"{ranks} ranks", *(mpis[name].title for name in found)], rows)
+
+
+def limit_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
+    found = list(targets.limits(store, mpis))
+    yield "### Costs that have no native counterpart\n"
+    yield "Nanoseconds: 8-byte Allreduce and Barrier, entry to exit, less the bare exchange of two cache lines in the same round; calls\n" \
+          "left to the native library, less the same call made by PMPI.\n"
+    rows: dict[str, list[str]] = {}
+    for _, results in found:
+        for case in results.cases:
+            if case["what"].startswith(("overhead", "declined")):
+                less = "bare" if case["what"] == "overhead" else "native"
+                over = case.difference_of("huddle", less)
+                text = f"{over.value:.0f} ({over.low:.0f}–{over.high:.0f})" + (f", bare {case.time('bare').value:.0f}" if less == "bare" else "")
+                rows.setdefault(f"{case['what']}: {case['collective']}", []).append(text)
+    head = ["", *(mpi.title for mpi, _ in found)]
+    yield from table(head, [[name, *cells] for name, cells in rows.items()])
+    yield "Milliseconds, native → huddle: MPI_Init; MPI_Comm_dup with the first calls that build what huddle holds for it.\n"
+    slow: dict[str, list[str]] = {}
+    for _, results in found:
+        for case in results.cases:
+            if case["what"].startswith(("MPI_Init", "communicator")):
+                slow.setdefault(case["what"], []).append(f"{case.time('native').value / 1e6:.3g} → {case.time('huddle').value / 1e6:.3g}")
+    yield from table(head, [[name, *cells] for name, cells in slow.items()])
+    yield from loop_table(found)
+    yield from memory_table(store, mpis)
+
+
+def loop_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
+    yield "### Beside loops that move the least bytes\n"
+    yield "2 ranks with private buffers and a shared segment; n bytes of a message or block, read and written by the rank that has\n" \
+          "most to do. Cells: huddle's time over that of the loop (bench/loops.c, which says why less is impossible).\n"
+    least = {"Bcast": "n + n", "Reduce": "2n + n", "Allreduce": "2n + 2n", "Allgather": "2n + 3n", "Scatter": "2n + 2n"}
+    rows: dict[tuple[str, int], list[str]] = {}
+    for _, results in found:
+        for case in results.cases:
+            if case["what"] == "loop":
+                factor = case.ratio_of("huddle", "loop")
+                text = f"{factor.value:.2f} ({factor.low:.2f}–{factor.high:.2f}) of {microseconds(case.time('loop').value)} µs"
+                rows.setdefault((case["collective"], case["bytes"]), []).append(text)
+    yield from table(["", "reads + writes", *(mpi.title for mpi, _ in found)],
+                     [[f"{name} {size_text(size)}", least[name], *cells] for (name, size), cells in rows.items()])
+
+
+def memory_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
+    yield "### Shared memory\n"
+    yield "MiB on the node, reserved (touched), after all six collectives at 4 MiB; then with 8 further communicators; then after these\n" \
+          "were freed. What was freed is kept for later ones, of the last 8.\n"
+    rows = []
+    for ranks in (2, 4, 8):
+        for name in mpis:
+            if results := store.read("memory", name, ranks):
+                cells = [f"{case['reserved'] / (1 << 20):.1f} ({case['touched'] / (1 << 20):.1f})" for case in results.cases[1:]]
+                rows.append([str(ranks), mpis[name].title, *cells])
+    yield from table(["ranks", "MPI", "one communicator", "9 communicators", "8 of them freed"], rows)
+
+
+def shape_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
+    yield "### Other shapes\n"
+    columns = [(ranks, name, found) for ranks in SHAPE_RANKS for name in mpis if (found := store.read("shapes", name, ranks))]
+    rows: dict[tuple[str, str], dict[int, str]] = {}
+    for index, (_, _, found) in enumerate(columns):
+        for case in found.cases:
+            ratio = case.ratio
+            text = f"{ratio.value:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
+            rows.setdefault((case["group"], case["shape"]), {})[index] = f"**{text}**" if ratio.high < 1 else text
+    head = ["", "", *(f"{mpis[name].title}, {ranks} ranks" for ranks, name, _ in columns)]
+    yield from table(head, [[group, shape, *(cells.get(index, "") for index in range(len(columns)))] for (group, shape), cells in rows.items()])
+
+
+def imb_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
+    found = {name: results for name in mpis if (results := store.read("imb", name, 2))}
+    if not found:
+        return
+    yield "### IMB-MPI1, unmodified\n"
+    yield "`scripts/bench --imb`: the binary of impi-devel, bare and preloaded in turn, 2 ranks, its own settings; t_max of its tables,\n" \
+          "native/huddle. It checks no results. Calls accelerated, by the report of one run: " + "; ".join(
+              f"{mpis[name].title} " + ", ".join(f"{collective} {calls}" for collective, calls in
+                                                  {case['collective']: case['calls'] for case in results.cases}.items())
+              for name, results in found.items()) + ".\n"
+    rows: dict[tuple[str, int], dict[str, str]] = {}
+    for name, results in found.items():
+        for case in results.cases:
+            rows.setdefault((case["collective"], case["bytes"]), {})[name] = compared(case)
+    yield from table(["", *(mpis[name].title for name in found)],
+                     [[f"{collective} {size_text(size) if size else ''}".strip(), *(cells.get(name, "") for name in found)]
+                      for (collective, size), cells in rows.items()])
+
+
+def curves(store: Store, mpis: dict[str, Mpi]) -> list[dict]:
+    """For the pictures: by collective and MPI, the medians in microseconds."""
+    found = []
+    for collective in COLLECTIVES[:-1]:
+        for name, results in grids(store, mpis, 2).items():
+            cases = [case for case in results.cases if case["collective"] == collective]
+            for subject in ("native", "huddle"):
+                points = [[case["bytes"], case.time(subject).value / 1000] for case in cases]
+                found.append({"collective": collective, "mpi": mpis[name].title, "subject": subject, "points": points})
+    return found
+
+
+def draw(data: dict, directory: Path) -> None:
+    """Draws by matplotlib, in a virtual environment of its own."""
+    home = ROOT / "target" / "plots"
+    if not (home / "bin" / "python").exists():
+        run([sys.executable, "-m", "venv", str(home)])
+    if subprocess.run([str(home / "bin/python"), "-c", "import matplotlib"], capture_output=True).returncode != 0:
+        run([str(home / "bin/python"), "-m", "pip", "install", "--quiet", "matplotlib"])
+    source = ROOT / "target" / "bench" / "pictures.json"
+    source.write_text(json.dumps(data))
+    directory.mkdir(parents=True, exist_ok=True)
+    run([str(home / "bin/python"), str(ROOT / "bench/pictures.py"), str(source), str(directory)])
+
+
+def write(store: Store, mpis: dict[str, Mpi], directory: Path = DOCS) -> None:
+    """Afterwards the page and the pictures in `directory` show all that is in the store."""
+    sections = [target_table, means, collective_tables, limit_tables, shape_table, imb_table]
+    lines = [*when(store, mpis), ""]
+    for section in sections:
+        lines += section(store, mpis)
+    before, _, rest = (DOCS / "PERFORMANCE.md").read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "PERFORMANCE.md").write_text(f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n{END}{after}")
+    draw({"curves": curves(store, mpis)}, directory / "pictures")
+    say(f"wrote {directory / 'PERFORMANCE.md'} and pictures")

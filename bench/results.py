@@ -1,0 +1,121 @@
+"""What the benchmark programs printed, and the statistics of it: nothing else computes a median, ratio or interval."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+CONFIDENCE = 0.95
+
+
+def interval_ranks(n: int) -> tuple[int, int]:
+    """Of n sorted values, the indices of the narrowest symmetric pair that holds the median with CONFIDENCE; the ends where n
+    is too small for that. By the binomial distribution, whatever that of the values is."""
+    below = 0.0
+    low = 0
+    for k in range(n // 2):
+        below += math.comb(n, k) / 2**n
+        if 2 * below > 1 - CONFIDENCE:
+            break
+        low = k + 1
+    low = max(low - 1, 0)
+    return low, n - 1 - low
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A median with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(values: list[float]) -> Estimate:
+        ordered = sorted(values)
+        low, high = interval_ranks(len(ordered))
+        middle = len(ordered) // 2
+        median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+        return Estimate(median, ordered[low], ordered[high])
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of a program."""
+
+    line: dict
+
+    def __getitem__(self, name: str):
+        return self.line[name]
+
+    def get(self, name: str, otherwise=None):
+        return self.line.get(name, otherwise)
+
+    def ns(self, subject: str) -> list[float]:
+        return self.line["ns"][subject]
+
+    def time(self, subject: str) -> Estimate:
+        """Nanoseconds per call."""
+        return Estimate.of(self.ns(subject))
+
+    def ratio_of(self, above: str, below: str) -> Estimate:
+        """By round, since the machine's speed changes between rounds."""
+        return Estimate.of([a / b for a, b in zip(self.ns(above), self.ns(below))])
+
+    def difference_of(self, more: str, less: str) -> Estimate:
+        return Estimate.of([a - b for a, b in zip(self.ns(more), self.ns(less))])
+
+    @cached_property
+    def ratio(self) -> Estimate:
+        """native / huddle"""
+        return self.ratio_of("native", "huddle")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The lines of one part: a program under one MPI with so many ranks."""
+
+    header: dict
+    cases: list[Case]
+
+    @property
+    def mean(self) -> float:
+        """The geometric mean of the ratios."""
+        return geometric_mean([case.ratio.value for case in self.cases])
+
+    @property
+    def slower(self) -> list[Case]:
+        """Cases whose whole interval lies below 1."""
+        return [case for case in self.cases if case.ratio.high < 1]
+
+
+def geometric_mean(values: list[float]) -> float:
+    """NaN of none"""
+    return math.exp(sum(math.log(value) for value in values) / len(values)) if values else math.nan
+
+
+class Store:
+    """A file of lines per part: the header, then the cases. What is there can be shown without measuring again."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def path(self, part: str, mpi: str, ranks: int) -> Path:
+        return self.directory / f"{part}-{mpi}-{ranks}.jsonl"
+
+    def write(self, part: str, mpi: str, ranks: int, header: dict, lines: list[dict]) -> None:
+        path = self.path(part, mpi, ranks)
+        scratch = path.with_suffix(".new")
+        scratch.write_text("".join(json.dumps(line) + "\n" for line in [header, *lines]))
+        scratch.replace(path)
+
+    def read(self, part: str, mpi: str, ranks: int) -> Results | None:
+        path = self.path(part, mpi, ranks)
+        if not path.exists():
+            return None
+        header, *lines = [json.loads(line) for line in path.read_text().splitlines()]
+        return Results(header, [Case(line) for line in lines])

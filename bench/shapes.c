@@ -1,0 +1,208 @@
+// Shapes outside the grid of collectives.c, huddle against the native library: odd sizes, other types, strided data, one
+// hot root, skewed arrival, many communicators.
+//
+//   shapes [--only odd,…] [--rounds R] [--block MS]
+//
+// A call's time is from its entry on the slowest rank to its exit; where arrival is skewed, from the last rank's entry to
+// the last rank's exit.
+#include "calls.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHORT = 512, MANY = 32, KEPT_CALLS = 20000, DELAY = 10000 };
+
+typedef enum { BYTES, INTS, FLOATS, DOUBLES, LONG_DOUBLES, PAIRS } Fill;
+typedef struct {
+    double value;
+    int index;
+} Pair; // as MPI_DOUBLE_INT
+typedef struct {
+    const char *group, *name;
+    Collective collective;
+    int count;
+    MPI_Datatype type;
+    MPI_Op op;
+    Fill fill;
+    int root;   // -1: it rotates
+    bool skewed;
+    int comms;
+} Shape;
+typedef struct {
+    const Shape *shape;
+    bool native;
+} Way;
+
+static char *in, *out, *images[2];
+static MPI_Comm comms[MANY];
+static double *entries, *exits, *last;
+
+// ---- data
+
+static void fill(void *memory, Fill kind, size_t bytes, int seed) {
+    for (size_t i = 0; i < bytes / sizeof(long double); i++) {
+        int number = (int)((i * 7 + (size_t)seed) % 61) + 1;
+        char *at = (char *)memory + i * sizeof(long double);
+        if (kind == LONG_DOUBLES) *(long double *)at = number;
+        else if (kind == DOUBLES) ((double *)at)[0] = number, ((double *)at)[1] = -number;
+        else if (kind == FLOATS) for (int j = 0; j < 4; j++) ((float *)at)[j] = (float)(number + j);
+        else if (kind == PAIRS) *(Pair *)at = (Pair){number, (int)i};
+        else for (int j = 0; j < 4; j++) ((int *)at)[j] = number * (j + 1);
+    }
+}
+
+static void user_sum(void *from, void *to, int *n, MPI_Datatype *type) {
+    (void)type;
+    for (int i = 0; i < *n; i++) ((double *)to)[i] += ((double *)from)[i];
+}
+
+// ---- one call
+
+static void call(const Shape *s, bool native, int k) {
+    int root = s->root >= 0 ? s->root : k % size;
+    MPI_Comm comm = comms[k % s->comms];
+    switch (s->collective) {
+    case ALLREDUCE: (native ? PMPI_Allreduce : MPI_Allreduce)(in, out, s->count, s->type, s->op, comm); break;
+    case BCAST: (native ? PMPI_Bcast : MPI_Bcast)(in, s->count, s->type, root, comm); break;
+    case REDUCE: (native ? PMPI_Reduce : MPI_Reduce)(in, out, s->count, s->type, s->op, root, comm); break;
+    case ALLGATHER: (native ? PMPI_Allgather : MPI_Allgather)(in, s->count, s->type, out, s->count, s->type, comm); break;
+    case SCATTER: (native ? PMPI_Scatter : MPI_Scatter)(in, s->count, s->type, out, s->count, s->type, root, comm); break;
+    default: (native ? PMPI_Barrier : MPI_Barrier)(comm);
+    }
+}
+
+static size_t spanned(const Shape *s) {
+    MPI_Aint lb, extent, span;
+    PMPI_Type_get_extent(s->type, &lb, &extent);
+    PMPI_Type_get_true_extent(s->type, &lb, &span);
+    int elements = s->count * (s->collective == SCATTER ? size : 1);
+    return elements == 0 ? 0 : (size_t)(span + (elements - 1) * extent);
+}
+
+static void delay(int k) {
+    static unsigned state = 1;
+    state = state * 1664525 + 1013904223; // the same sequence on all ranks
+    double until = now() + (k % size == rank ? state % DELAY : 0);
+    while (now() < until) {}
+}
+
+// The clocks of one node's cores agree well enough: both ends are taken on all ranks and the latest counts.
+static double skewed_time(int calls) {
+    double sum = 0;
+    PMPI_Allreduce(entries, last, calls, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    for (int k = 0; k < calls; k++) sum -= last[k];
+    PMPI_Allreduce(exits, last, calls, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    for (int k = 0; k < calls; k++) sum += last[k];
+    return sum;
+}
+
+static double block(const void *state, int calls) {
+    const Way *way = state;
+    const Shape *s = way->shape;
+    size_t bytes = spanned(s);
+    double sum = 0, start = now();
+    if (bytes <= SHORT && !s->skewed) {
+        for (int k = 0; k < calls; k++) memcpy(in, images[k % 2], bytes), call(s, way->native, k);
+        return now() - start;
+    }
+    if (calls > KEPT_CALLS + size) fail("too many calls");
+    for (int k = 0; k < calls; k++) {
+        memcpy(in, images[k % 2], bytes);
+        if (s->skewed) delay(k);
+        entries[k] = now();
+        call(s, way->native, k);
+        exits[k] = now();
+        sum += exits[k] - entries[k];
+    }
+    return s->skewed ? skewed_time(calls) : sum;
+}
+
+static void compare(const Shape *s) {
+    size_t bytes = (spanned(s) / 16 + 1) * 16;
+    for (int i = 0; i < 2; i++) fill(images[i], s->fill, bytes, rank + i);
+    memcpy(in, images[0], bytes);
+    for (int k = 0; k < 4 * s->comms; k++) call(s, false, k); // huddle's warm-up
+    Way ways[2] = {{s, false}, {s, true}};
+    Subject subjects[2] = {{"huddle", block, &ways[0]}, {"native", block, &ways[1]}};
+    char members[256];
+    snprintf(members, sizeof members, "\"group\": \"%s\", \"shape\": \"%s %s\"", s->group, collective_names[s->collective], s->name);
+    measure(members, subjects, 2);
+}
+
+// ---- the list
+
+static MPI_Datatype vector(int blocks, int length, int stride) {
+    MPI_Datatype type;
+    MPI_Type_vector(blocks, length, stride, MPI_DOUBLE, &type);
+    MPI_Type_commit(&type);
+    return type;
+}
+
+static MPI_Datatype column(int rows, int columns) {
+    MPI_Datatype plain = vector(rows, 1, columns), resized;
+    MPI_Type_create_resized(plain, 0, sizeof(double), &resized);
+    MPI_Type_free(&plain);
+    MPI_Type_commit(&resized);
+    return resized;
+}
+
+static void compare_all(const char *only) {
+    MPI_Op sum;
+    MPI_Op_create(user_sum, 1, &sum);
+    const MPI_Op none = MPI_OP_NULL;
+    const Shape shapes[] = {
+        {"odd sizes", "1 INT SUM", ALLREDUCE, 1, MPI_INT, MPI_SUM, INTS, -1, false, 1},
+        {"odd sizes", "1001 SIGNED_CHAR MAX", ALLREDUCE, 1001, MPI_SIGNED_CHAR, MPI_MAX, BYTES, -1, false, 1},
+        {"odd sizes", "12347 DOUBLE SUM", ALLREDUCE, 12347, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, false, 1},
+        {"odd sizes", "333 FLOAT SUM", REDUCE, 333, MPI_FLOAT, MPI_SUM, FLOATS, -1, false, 1},
+        {"odd sizes", "77777 BYTE", BCAST, 77777, MPI_BYTE, none, BYTES, -1, false, 1},
+        {"odd sizes", "5003 BYTE", ALLGATHER, 5003, MPI_BYTE, none, BYTES, -1, false, 1},
+        {"odd sizes", "100003 BYTE", SCATTER, 100003, MPI_BYTE, none, BYTES, -1, false, 1},
+        {"other types", "4096 FLOAT MIN", ALLREDUCE, 4096, MPI_FLOAT, MPI_MIN, FLOATS, -1, false, 1},
+        {"other types", "65536 INT BXOR", ALLREDUCE, 65536, MPI_INT, MPI_BXOR, INTS, -1, false, 1},
+        {"other types", "64 DOUBLE_INT MINLOC", ALLREDUCE, 64, MPI_DOUBLE_INT, MPI_MINLOC, PAIRS, -1, false, 1},
+        {"other types", "2048 C_DOUBLE_COMPLEX PROD", REDUCE, 2048, MPI_C_DOUBLE_COMPLEX, MPI_PROD, DOUBLES, -1, false, 1},
+        {"other types", "100 LONG_DOUBLE SUM", ALLREDUCE, 100, MPI_LONG_DOUBLE, MPI_SUM, LONG_DOUBLES, -1, false, 1},
+        {"other types", "1000 DOUBLE, user-defined", ALLREDUCE, 1000, MPI_DOUBLE, sum, DOUBLES, -1, false, 1},
+        {"strided data", "2048 DOUBLE, every 4th", BCAST, 1, vector(2048, 1, 4), none, DOUBLES, -1, false, 1},
+        {"strided data", "16384 DOUBLE in blocks of 8", BCAST, 1, vector(2048, 8, 16), none, DOUBLES, -1, false, 1},
+        {"strided data", "512 DOUBLE, every 2nd", ALLGATHER, 1, vector(512, 1, 2), none, DOUBLES, -1, false, 1},
+        {"strided data", "8 columns of 256 DOUBLE", SCATTER, 8, column(256, 64), none, DOUBLES, -1, false, 1},
+        {"one hot root", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, 0, false, 1},
+        {"one hot root", "32 KiB", BCAST, 4096, MPI_DOUBLE, none, DOUBLES, 0, false, 1},
+        {"one hot root", "8 B", REDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, 0, false, 1},
+        {"one hot root", "32 KiB", REDUCE, 4096, MPI_DOUBLE, MPI_SUM, DOUBLES, 0, false, 1},
+        {"one hot root", "8 B", SCATTER, 1, MPI_DOUBLE, none, DOUBLES, 0, false, 1},
+        {"one hot root", "32 KiB", SCATTER, 4096, MPI_DOUBLE, none, DOUBLES, 0, false, 1},
+        {"skewed arrival", "8 B", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, true, 1},
+        {"skewed arrival", "4 KiB", ALLREDUCE, 512, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, true, 1},
+        {"skewed arrival", "32 KiB", BCAST, 4096, MPI_DOUBLE, none, DOUBLES, -1, true, 1},
+        {"skewed arrival", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, true, 1},
+        {"many communicators", "8 B", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, false, MANY},
+        {"many communicators", "4 KiB", BCAST, 512, MPI_DOUBLE, none, DOUBLES, -1, false, MANY},
+        {"many communicators", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, false, MANY},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        MPI_Datatype type = shapes[i].type;
+        if (is_listed(only, shapes[i].group)) compare(&shapes[i]);
+        if (!strcmp(shapes[i].group, "strided data")) MPI_Type_free(&type);
+    }
+    MPI_Op_free(&sum);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    argc = measure_start(argc, argv);
+    const size_t room = ((size_t)1 << 20) * (size_t)size;
+    in = calloc(room, 1), out = calloc(room, 1);
+    for (int i = 0; i < 2; i++) images[i] = calloc(room, 1);
+    const size_t kept = (size_t)(KEPT_CALLS + size) * sizeof(double);
+    entries = malloc(kept), exits = malloc(kept), last = malloc(kept);
+    if (!in || !out || !images[0] || !images[1] || !entries || !exits || !last) fail("no memory");
+    comms[0] = MPI_COMM_WORLD;
+    for (int i = 1; i < MANY; i++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+    compare_all(option(argc, argv, "--only", NULL));
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,103 @@
+"""What issue "Speed" asks for, beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mpis import Mpi
+from parts import size_text
+from results import Case, Results, Store
+
+# Least geometric mean of native/huddle by ranks on 2 cores and MPI.
+MEANS = {
+    2: {"mpich": 4.0, "mpich5": 4.0, "openmpi": 3.0, "openmpi5": 3.0, "intel": 1.75},
+    4: {"openmpi": 1.5, "openmpi5": 1.5, "intel": 1.3, "mpich5": 10.0},
+    8: {"openmpi": 1.5, "openmpi5": 1.5, "intel": 1.3},
+}
+OVERHEAD_NS = 45
+LOOP_FACTOR = 1.5
+DECLINED_NS = 20
+INIT_NS = 5e6
+COMMUNICATOR_NS = 1e5
+MEMORY_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class Row:
+    """A target, what was measured, and whether that is enough."""
+
+    target: str
+    measured: str
+    is_met: bool
+
+
+def case_name(case: Case) -> str:
+    size = f" {size_text(case['bytes'])}" if case.get("bytes") else ""
+    return f"{case['collective']}{size}"
+
+
+def mean_rows(store: Store, mpis: dict[str, Mpi]) -> Iterator[Row]:
+    for ranks, goals in MEANS.items():
+        for name, goal in goals.items():
+            if grid := store.read("grid", name, ranks):
+                throttled = ", throttled" if name == "mpich5" and ranks > 2 else ""
+                yield Row(f"{mpis[name].title}{throttled}, {ranks} ranks: geometric mean at least {goal:g}", f"{grid.mean:.2f}", grid.mean >= goal)
+                slower = [f"{case_name(case)} {case.ratio.value:.2f}" for case in grid.slower]
+                yield Row(f"{mpis[name].title}{throttled}, {ranks} ranks: no case whose interval lies below 1",
+                          f"{len(slower)} of {len(grid.cases)}" + (f": {', '.join(slower)}" if slower else ""), not slower)
+
+
+def limit_row(target: str, found: list[tuple[str, float]], limit: float, show: Callable[[float], str]) -> Iterator[Row]:
+    """One row for all MPIs: the worst of what was found, and all that exceed the limit."""
+    if not found:
+        return
+    over = [(name, value) for name, value in found if value > limit]
+    worst = max(found, key=lambda pair: pair[1])
+    listed = over or [worst]
+    text = "; ".join(f"{name}: {show(value)}" for name, value in listed)
+    yield Row(target, text if over else f"at most {text}", not over)
+
+
+def nanoseconds(value: float) -> str:
+    return f"{value:.0f} ns"
+
+
+def limits(store: Store, mpis: dict[str, Mpi]) -> Iterator[tuple[Mpi, Results]]:
+    for mpi in mpis.values():
+        if found := store.read("limits", mpi.name, 2):
+            yield mpi, found
+
+
+def limit_rows(store: Store, mpis: dict[str, Mpi]) -> Iterator[Row]:
+    cases = [(mpi, case) for mpi, results in limits(store, mpis) for case in results.cases]
+
+    def those(what: str) -> list[tuple[Mpi, Case]]:
+        return [(mpi, case) for mpi, case in cases if case["what"].startswith(what)]
+
+    def named(mpi: Mpi, case: Case) -> str:
+        return f"{case_name(case)}, {mpi.title}"
+
+    yield from limit_row(f"8-byte Allreduce and Barrier: bare exchange + at most {OVERHEAD_NS} ns",
+                         [(named(mpi, case), case.difference_of("huddle", "bare").value) for mpi, case in those("overhead")],
+                         OVERHEAD_NS, nanoseconds)
+    yield from limit_row(f"1 and 4 MiB: at most {LOOP_FACTOR} × the loop that moves the least bytes",
+                         [(named(mpi, case), case.ratio_of("huddle", "loop").value) for mpi, case in those("loop")],
+                         LOOP_FACTOR, lambda value: f"{value:.2f}")
+    yield from limit_row(f"a declined call costs at most {DECLINED_NS} ns over native",
+                         [(f"{case['what'].split(': ')[1]}, {named(mpi, case)}", case.difference_of("huddle", "native").value)
+                          for mpi, case in those("declined")], DECLINED_NS, nanoseconds)
+    yield from limit_row("MPI_Init takes at most 5 ms more",
+                         [(mpi.title, case.time("huddle").value - case.time("native").value) for mpi, case in those("MPI_Init")],
+                         INIT_NS, lambda value: f"{value / 1e6:.1f} ms")
+    yield from limit_row("a further communicator takes at most 0.1 ms more",
+                         [(f"{case['what'].split(', ')[1]}, {mpi.title}", case.difference_of("huddle", "native").value)
+                          for mpi, case in those("communicator")], COMMUNICATOR_NS, lambda value: f"{value / 1e3:.0f} µs")
+    memory = [(mpi.title, float(case["reserved"])) for mpi in mpis.values() if (results := store.read("memory", mpi.name, 2))
+              for case in results.cases if case["communicators"] == 1]
+    yield from limit_row("at most 8 MiB of shared memory per node for a job of 2 ranks", memory[:1], MEMORY_BYTES,
+                         lambda value: f"{value / (1 << 20):.1f} MiB")
+
+
+def rows(store: Store, mpis: dict[str, Mpi]) -> list[Row]:
+    return [*mean_rows(store, mpis), *limit_rows(store, mpis)]
