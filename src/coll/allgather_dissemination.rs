@@ -13,9 +13,11 @@
 //! A slot is claimed again only when all have released the step that read it.
 //! Limits: a piece of all blocks has to fit a cell.
 
+use super::cost::{self, Way};
 use super::phase::{Tree, composed, dissemination};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -31,6 +33,10 @@ step  1->0  2->1  3->2  4->3  0->4             radix 2: one block each
 step  23->0  34->1  40->2  01->3  12->4        two blocks each
 step  4->0  0->1  1->2  2->3  3->4             what is left";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Dissemination, Self::COLLECTIVE, plan, scene)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {

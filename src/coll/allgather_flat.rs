@@ -10,10 +10,12 @@
 //! Cost: copy in, then p − 1 copies out per rank.
 //! Flags: Up by all, read by all.
 
+use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed, exchange};
 use super::{Algorithm, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -27,6 +29,10 @@ impl Algorithm for AllgatherFlat {
     const DRAWING: &'static str = "\
 all   0 1 2 3 4 -> slots
 all   each rank copies slots 0 1 2 3 4";
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if is_short(fabric, plan.bytes) {

@@ -10,9 +10,11 @@
 //! Cost: copy in, then p − 1 copies out per rank.
 //! Flags: Up by all, read by all.
 
+use super::cost::{self, Way};
 use super::phase::{Tiled, composed, exchange};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -27,6 +29,10 @@ impl Algorithm for AllgatherTiled {
 tile 1  0 1 2 3 4 -> slots; each rank copies them all
 tile 2  the same, published while tile 1 is copied";
     const KNOBS: &'static [Knob] = &[Knob::Tile];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {

@@ -9,9 +9,11 @@
 //! p = 5, radix 2: `2→1 4→3, 1→0 3→0`, then back with all blocks.
 //! Cost: 2·⌈log_k p⌉ steps instead of p − 1.
 //! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children.
+use super::cost::{self, Way};
 use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -28,6 +30,11 @@ up    12->0   34->0
 down  01234->1  01234->3
 down  01234->2  01234->4";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Stages];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::allgather(fabric, plan, Tree::of(plan)).await;
     }

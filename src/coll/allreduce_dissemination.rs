@@ -15,9 +15,11 @@
 //! A slot is claimed again only when all partners have released the step that read it.
 //! Limits: positions, not ranks, are the order of the operands, so the operation has to be commutative.
 
+use super::cost::{self, Way};
 use super::phase::{Tree, composed, dissemination};
 use super::{Algorithm, Knob, Need, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -35,6 +37,10 @@ step  0<->2  1<->3
 run   3->4";
     const NEEDS: &'static [Need] = &[Need::Commutative];
     const KNOBS: &'static [Knob] = &[Knob::Radix];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Dissemination, Self::COLLECTIVE, plan, scene)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {

@@ -11,10 +11,12 @@
 //! Flags: Up by all, read by all.
 //! The piece ahead uses the next slot of the ring, which is claimed before it is written.
 
+use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, Local, composed, ranks};
 use super::{Algorithm, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place};
+use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 
 /// See the module.
@@ -28,6 +30,10 @@ impl Algorithm for AllreduceFlat {
     const DRAWING: &'static str = "\
 all   0 1 2 3 4 -> slots
 all   each rank combines slots 0 1 2 3 4";
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if is_short(fabric, plan.bytes) {

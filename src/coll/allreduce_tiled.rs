@@ -12,10 +12,12 @@
 //! Flags: Up by all, read by all; Down by all, read by all.
 //! The piece ahead uses the next slot of the ring, which is claimed before it is written.
 
+use super::cost::{self, Way};
 use super::phase::tiled::{collect_parts, combine_part, publish_operand};
 use super::phase::{Local, Tiled, composed};
 use super::{Algorithm, Knob, Plan, pieces};
 use crate::fabric::{Fabric, Place};
+use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective, Ticket};
 
 /// See the module.
@@ -31,6 +33,10 @@ all   0 1 2 3 4 -> slots, in parts a b c d e
 all   0: all a's   1: all b's   2: all c's   3: all d's   4: all e's
 all   each rank copies a from 0, b from 1, c from 2, d from 3, e from 4";
     const KNOBS: &'static [Knob] = &[Knob::Tile];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         let form = Tiled { tile: plan.knobs.tile() };

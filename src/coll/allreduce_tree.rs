@@ -12,9 +12,11 @@
 //! Cost: (a + b·m)·⌈log_k p⌉ for the combination and the same for the way back.
 //! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children.
 //! A rank enters the next call when its result is there; its slot is claimed again only when all have released it.
+use super::cost::{self, Way};
 use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -31,6 +33,11 @@ up    1->0  3->0
 down  0->1  0->3   a rank copies its parent's slot
 down  1->2  3->4";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Stages, Knob::Segment];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::allreduce(fabric, plan, Tree::of(plan)).await;
     }

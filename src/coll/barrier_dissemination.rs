@@ -10,9 +10,11 @@
 //! Flags: Up by all, a slot's per step, read by the k − 1 ranks after it.
 //! A flag's value only grows, so a rank that is already in a later call satisfies the waits of this one.
 
+use super::cost::{self, Way};
 use super::phase::{Tree, composed, dissemination};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -28,6 +30,10 @@ step  0->1  1->2  2->3  3->4  4->0   radix 2
 step  0->2  1->3  2->4  3->0  4->1
 step  0->4  1->0  2->1  3->2  4->3";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Dissemination, Self::COLLECTIVE, plan, scene)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {

@@ -10,9 +10,11 @@
 //! Flags: Up by all, read by all (one node); Down by the leader, read by all (several).
 //! A flag's value only grows, so a rank that is already in a later call satisfies the waits of this one.
 
+use super::cost::{self, Way};
 use super::phase::{Flat, composed, others};
 use super::{Algorithm, Plan, Tickets};
 use crate::fabric::{Fabric, Line};
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -25,6 +27,10 @@ impl Algorithm for BarrierFlat {
     const SOURCE: &'static str = "Nishtala 2009, section 7.1";
     const DRAWING: &'static str = "\
 all   each rank raises its flag and awaits those of the others";
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {

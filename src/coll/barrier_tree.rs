@@ -9,9 +9,11 @@
 //! p = 5, radix 2: `2→1 4→3, 1→0 3→0`, then back.
 //! Cost: 2·⌈log_k p⌉ line transfers.
 //! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children.
+use super::cost::{self, Way};
 use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -28,6 +30,11 @@ up    1->0  3->0
 down  0->1  0->3
 down  1->2  3->4";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::barrier(fabric, plan, Tree::of(plan)).await;
     }

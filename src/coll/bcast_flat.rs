@@ -9,10 +9,12 @@
 //! p = 5: `0→1 0→2 0→3 0→4`.
 //! Cost: copy in, then p − 1 concurrent reads of one slot.
 //! Flags: Down by the root, read by all.
+use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};
 use super::{Algorithm, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -25,6 +27,10 @@ impl Algorithm for BcastFlat {
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
     const DRAWING: &'static str = "\
 down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers";
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if is_short(fabric, plan.bytes) {

@@ -8,9 +8,11 @@
 //! p = 5: `0→1 0→2 0→3 0→4`, once per tile.
 //! Cost: max(copy in, copy out) + one tile.
 //! Flags: Down by the root, read by all.
+use super::cost::{self, Way};
 use super::phase::{Tiled, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -25,6 +27,11 @@ impl Algorithm for BcastTiled {
 tile 1  0->1  0->2  0->3  0->4
 tile 2  0->1  0->2  0->3  0->4   while the root writes tile 3";
     const KNOBS: &'static [Knob] = &[Knob::Tile];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::bcast(fabric, plan, Tiled { tile: plan.knobs.tile() }).await;
     }

@@ -8,9 +8,11 @@
 //! p = 5, radix 2: `0→1 0→3, 1→2 3→4`.
 //! Cost: one copy per level, but only `radix` readers per slot, and borders between caches are crossed once.
 //! Flags: Down by each inner rank, read by its children.
+use super::cost::{self, Way};
 use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -25,6 +27,11 @@ impl Algorithm for BcastTree {
 down  0->1  0->3   radix 2; with stages=1 0->1 0->2 0->3 0->4
 down  1->2  3->4";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Stages, Knob::Segment];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::bcast(fabric, plan, Tree::of(plan)).await;
     }

@@ -11,6 +11,7 @@ use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder, T
 use std::future::Future;
 use std::ops::Range;
 
+pub mod cost;
 mod knobs;
 pub mod phase;
 mod registry;

@@ -8,10 +8,12 @@
 //! p = 5: `1→0 2→0 3→0 4→0`.
 //! Cost: copy in, then p − 1 combinations by one rank.
 //! Flags: Up by each rank but the root, read by the root.
+use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};
 use super::{Algorithm, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -25,6 +27,10 @@ impl Algorithm for ReduceFlat {
     const DRAWING: &'static str = "\
 up    1 2 3 4 -> slots
 up    0 combines its operand and slots 1 2 3 4";
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if is_short(fabric, plan.bytes) {

@@ -9,9 +9,11 @@
 //! p = 5: part k of `0…4 → k`, then `k → root`.
 //! Cost: copy in + m/p·(p − 1) combined per rank + copy out of m by the root.
 //! Flags: Up by all, read by all; Down by all, read by the root.
+use super::cost::{self, Way};
 use super::phase::{Tiled, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -27,6 +29,11 @@ all   0 1 2 3 4 -> slots, in parts a b c d e
 all   0: all a's   1: all b's   2: all c's   3: all d's   4: all e's
 up    the root copies a from 0, b from 1, c from 2, d from 3, e from 4";
     const KNOBS: &'static [Knob] = &[Knob::Tile];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::reduce(fabric, plan, Tiled { tile: plan.knobs.tile() }).await;
     }

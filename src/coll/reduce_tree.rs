@@ -8,9 +8,11 @@
 //! p = 5, radix 2: `2→1 4→3, 1→0 3→0`.
 //! Cost: (a + b·m)·⌈log_k p⌉.
 //! Flags: Up by each rank but the root, read by its parent.
+use super::cost::{self, Way};
 use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -25,6 +27,11 @@ impl Algorithm for ReduceTree {
 up    2->1  4->3   a rank combines its children's slots and its own operand
 up    1->0  3->0";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Segment];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::reduce(fabric, plan, Tree::of(plan)).await;
     }

@@ -8,10 +8,12 @@
 //! p = 5: `0→1 0→2 0→3 0→4`.
 //! Cost: copy in of all blocks, then concurrent reads.
 //! Flags: Down by the root, read by all.
+use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};
 use super::{Algorithm, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -25,6 +27,10 @@ impl Algorithm for ScatterFlat {
     const DRAWING: &'static str = "\
 down  0 -> one slot with blocks 1 2 3 4
 down  each rank copies its own";
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if is_short(fabric, plan.bytes * fabric.size()) {

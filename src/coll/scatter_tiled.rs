@@ -8,9 +8,11 @@
 //! p = 5: `0→1 0→2 0→3 0→4`, once per tile.
 //! Cost: copy in of all blocks + one tile.
 //! Flags: Down by the root, read by the receiver of the tile.
+use super::cost::{self, Way};
 use super::phase::{Tiled, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -25,6 +27,11 @@ impl Algorithm for ScatterTiled {
 tile 1  0->1  0->2  0->3  0->4   a slot for each, read while the next is written
 tile 2  0->1  0->2  0->3  0->4";
     const KNOBS: &'static [Knob] = &[Knob::Tile];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::scatter(fabric, plan, Tiled { tile: plan.knobs.tile() }).await;
     }

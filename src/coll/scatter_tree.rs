@@ -8,9 +8,11 @@
 //! p = 5, radix 2: `0→{1,2} 0→{3,4}, 1→2 3→4`.
 //! Cost: ⌈log_k p⌉ copies of shrinking length; borders between caches are crossed once.
 //! Flags: Down by each inner rank, read by its children.
+use super::cost::{self, Way};
 use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -25,6 +27,11 @@ impl Algorithm for ScatterTree {
 down  0: 12->1   34->3   a rank copies the blocks of its subtree
 down  1: 2->2    3: 4->4";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Stages];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::scatter(fabric, plan, Tree::of(plan)).await;
     }

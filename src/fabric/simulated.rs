@@ -6,7 +6,7 @@
 //!
 //! - A wait fetches the flag's line from its owner, once per value; the payload has come with it.
 //! - A copy or a reduction reads each operand, from this rank's own cache or over the levels that lie between, and
-//!   writes its result to its own cache.
+//!   writes its result to its own cache. What it has fetched of a cell is in its own cache from then on.
 //! - A publication or a release costs nothing: the line is at hand.
 //!
 //! Ranks take turns in the order of their clocks, so transfers that meet on a link meet in the order of time.

@@ -1,7 +1,5 @@
 //! The parameters of machines, and of communicators on them.
 
-use crate::types::Bytes;
-
 /// Time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Nanos(pub f64);
@@ -53,30 +51,35 @@ impl Machine {
     }
 }
 
-/// A level of a node's hierarchy, as far as costs depend on it.
+/// A step between nodes, as far as its time depends on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Level {
-    /// Groups of this level in one of the level above, at least 2; of the innermost level: ranks in a group.
-    pub fan: usize,
-    /// An access between ranks that part here.
-    pub crossing: Crossing,
+pub enum Between {
+    /// Nobody leaves before all have entered.
+    Barrier,
+    /// So many bytes of every node are combined.
+    Reduce(f64),
+    /// So many bytes go to all nodes.
+    Bcast(f64),
+    /// So many bytes come together on all nodes.
+    Allgather(f64),
+    /// So many bytes are dealt to the nodes.
+    Scatter(f64),
 }
 
-/// A communicator on a machine: what the time of a call depends on besides its plan. The same on all its ranks.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Scene {
-    /// Ranks of the communicator.
-    pub ranks: usize,
-    /// Its nodes.
-    pub nodes: usize,
-    /// Ranks on its largest node.
-    pub local_ranks: usize,
-    /// The hierarchy of a node, outermost first; the last one parts single ranks. Empty for one rank.
-    pub levels: Vec<Level>,
-    /// Length of a cell.
-    pub cell: Bytes,
-    /// Slots in each rank's ring.
-    pub slots: usize,
-    /// Rates that do not depend on distance, and the network; its crossings are those of `levels`.
-    pub machine: Machine,
+impl Machine {
+    /// What a step between `nodes` nodes costs once all that it needs have come: LogGP, binomial trees or rings.
+    pub fn between(&self, step: Between, nodes: usize) -> f64 {
+        let Network { latency, overhead, gap, per_byte } = self.network;
+        let rounds = f64::from(super::ceil_log(2, nodes));
+        let hop = latency + 2.0 * overhead;
+        let others = nodes.saturating_sub(1) as f64;
+        match step {
+            Between::Barrier => rounds * hop,
+            Between::Reduce(n) => rounds * (hop + n * (per_byte + self.reduce)),
+            Between::Bcast(n) => rounds * (hop + n * per_byte),
+            Between::Allgather(n) => rounds * hop + n * others / nodes as f64 * per_byte,
+            Between::Scatter(_) if nodes == 1 => 0.0,
+            Between::Scatter(n) => hop + others * gap + n * others / nodes as f64 * per_byte,
+        }
+    }
 }

@@ -13,9 +13,13 @@
 pub mod li;
 mod machine;
 pub mod nishtala;
+mod outline;
+mod scene;
 pub mod tu;
 
-pub use machine::{Crossing, Level, Machine, Nanos, Network, Scene};
+pub use machine::{Between, Crossing, Machine, Nanos, Network};
+pub use outline::{Edge, Outline};
+pub use scene::{Level, Scene};
 
 /// The least `l` with `base^l >= n`: ⌈log_base n⌉; 0 for `n` up to 1.
 pub fn ceil_log(base: usize, n: usize) -> u32 {

@@ -126,6 +126,11 @@ impl Levels {
         })
     }
 
+    /// The place of any rank in the tree of that shape rooted at `root`; not kept.
+    pub fn place_in_tree(&self, shape: TreeShape, root: NodeRank, rank: NodeRank) -> TreeNode {
+        TreeNode::find(self, shape, root, rank)
+    }
+
     /// This rank's part in an exchange with up to `radix` ranks in a step, at least 2. Computed once per radix.
     pub fn exchange(&self, radix: u32) -> &Exchange {
         let radix = radix.max(2);

@@ -1,6 +1,6 @@
 //! Ranks on virtual time.
 
-use super::machine::Placement;
+use super::machine::{Placement, between};
 use crate::coll::{Measures, Plan, Row};
 use crate::fabric::checked::Operation;
 use crate::fabric::{BridgeStep, Fabric, Line, Place, Span};
@@ -9,6 +9,7 @@ use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 use std::collections::HashMap;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -54,6 +55,8 @@ struct World {
     written: HashMap<(usize, usize), Ticket>,
     /// By reader, owner, line and position: the ticket whose line the reader has fetched.
     fetched: HashMap<(usize, usize, usize, usize), Ticket>,
+    /// By reader, owner and position: the ticket, and the bytes of its cell that the reader has fetched.
+    held: HashMap<(usize, usize, usize), (Ticket, Range<usize>)>,
     /// By the node and the path of a group: when the link out of it is free.
     links: HashMap<(u32, Vec<u32>), f64>,
     /// By node: when its leader came to each of its steps.
@@ -176,7 +179,7 @@ impl World {
             Operation::Bridge(step) => {
                 let node = self.layout.place(CommRank(me as u32)).0.index();
                 self.steps[node] += 1;
-                self.now[me] += self.machine.bridge(step, self.now.len(), self.arrivals.len());
+                self.now[me] += self.machine.between(between(step, self.now.len()), self.arrivals.len());
             }
         }
     }
@@ -195,9 +198,32 @@ impl World {
         }
         let came_with_its_flag = line
             .is_some_and(|line| self.fetched.get(&(me, owner, line as usize, self.position(ticket))) == Some(&ticket));
-        if !came_with_its_flag {
+        if came_with_its_flag {
+            return;
+        }
+        if line.is_none() && self.holds(me, owner, ticket, from.offset, n) {
+            self.now[me] += self.machine.local;
+        } else {
             self.transfer(me, owner, n.0.next_multiple_of(LINE));
         }
+    }
+
+    /// Whether `me` has fetched these lines of a cell before; from here on it has. Bytes that touch what it fetched last
+    /// extend that, others replace it.
+    fn holds(&mut self, me: usize, owner: usize, ticket: Ticket, offset: Bytes, n: Bytes) -> bool {
+        let wanted = offset.0 / LINE * LINE..(offset.0 + n.0).next_multiple_of(LINE);
+        let key = (me, owner, self.position(ticket));
+        let held = match self.held.get(&key) {
+            Some((of, held)) if *of == ticket => held.clone(),
+            _ => 0..0,
+        };
+        if held.start <= wanted.start && wanted.end <= held.end {
+            return true;
+        }
+        let touches = wanted.start <= held.end && held.start <= wanted.end && !held.is_empty();
+        let now = if touches { held.start.min(wanted.start)..held.end.max(wanted.end) } else { wanted };
+        self.held.insert(key, (ticket, now));
+        false
     }
 
     /// Moves `bytes` from the cache of `owner` to that of `me`, over the link out of the group in which they part.
@@ -226,6 +252,7 @@ impl Rank {
             released: vec![Vec::new(); size],
             written: HashMap::new(),
             fetched: HashMap::new(),
+            held: HashMap::new(),
             links: HashMap::new(),
             arrivals: vec![Vec::new(); layout.nodes()],
             steps: vec![0; layout.nodes()],

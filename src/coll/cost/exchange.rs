@@ -1,0 +1,130 @@
+//! The phases of a node in which all ranks do the same.
+
+use super::{Node, Way, cut};
+use crate::types::Bytes;
+
+impl Node<'_> {
+    /// Every rank reads `n` bytes of every other and works on them for `work`.
+    pub(super) fn read_all(&self, n: f64, work: f64) -> f64 {
+        let scene = self.scene;
+        let others = (self.ranks() - 1.0).max(1.0);
+        scene.each_level().fold(0.0, |time, level| {
+            let peers = scene.peers(level) as f64;
+            // Of the ranks outside a group so many read from it at a time.
+            let readers = (peers * scene.width(level) as f64 / others).max(1.0) as usize;
+            time + peers * (scene.line(level, readers) + scene.fetch(level, n, readers) + work)
+        })
+    }
+
+    /// Allreduce: every rank combines all operands.
+    pub(super) fn combine_all(&self, total: f64) -> f64 {
+        let (pieces, n) = cut(total, self.cell());
+        pieces * (self.scene.copy(n) + self.read_all(n, self.scene.combine(n)))
+    }
+
+    /// Allreduce: every rank combines its part of all operands and collects all parts.
+    pub(super) fn combine_parts(&self, total: f64) -> f64 {
+        let (pieces, n) = cut(total, self.reduction_piece());
+        pieces * (self.combine_part(n) + self.collect_parts(n))
+    }
+
+    /// A rank publishes all but its part of an operand of `n` bytes, and combines its part of all operands.
+    pub(super) fn combine_part(&self, n: f64) -> f64 {
+        let part = n / self.parts(n);
+        self.scene.copy(n - part) + self.read_parts(part, self.scene.combine(part))
+    }
+
+    /// A rank collects all parts of `n` bytes.
+    pub(super) fn collect_parts(&self, n: f64) -> f64 {
+        let (parts, others) = (self.parts(n), (self.ranks() - 1.0).max(1.0));
+        let part = n / parts;
+        // Where there are fewer elements than ranks, not every rank has a part.
+        let share = (parts - 1.0).max(1.0) / others;
+        self.scene.copy(part) + share * self.read_parts(part, self.scene.copy(part))
+    }
+
+    /// Ranks that have a part of `n` bytes.
+    fn parts(&self, n: f64) -> f64 {
+        (n / self.plan.granule.0.max(1) as f64).clamp(1.0, self.ranks())
+    }
+
+    /// As `read_all`, of parts that are in cells whatever their length.
+    fn read_parts(&self, part: f64, work: f64) -> f64 {
+        self.read_all(part.max(64.0), work)
+    }
+
+    /// Allgather: every rank reads the block of every other.
+    pub(super) fn gather_all(&self, block: f64) -> f64 {
+        let (pieces, n) = cut(block, if self.way == Way::Tiled { self.tile() } else { self.cell() });
+        pieces * (2.0 * self.scene.copy(n) + self.read_all(n, self.scene.copy(n)))
+    }
+
+    /// Allreduce by dissemination, after the steps of the first rank, which is a head.
+    pub(super) fn disseminate(&self, total: f64) -> f64 {
+        let scene = self.scene;
+        let (pieces, n) = cut(total, self.cell());
+        let levels = scene.positions();
+        let exchange = levels.exchange(self.radix());
+        let take = |rank: &crate::types::NodeRank| {
+            let level = scene.parting(0, rank.0);
+            let readers = scene.width(level);
+            scene.line(level, readers) + scene.fetch(level, n, readers) + scene.combine(n)
+        };
+        let mut time = scene.copy(n);
+        if exchange.has_runs {
+            // The longest run decides; its head takes in its members and hands them the result.
+            let innermost = scene.each_level().last().unwrap_or(0);
+            let member = scene.line(innermost, 1) + scene.fetch(innermost, n, 1);
+            let members = exchange.run.len().max(2) as f64 - 1.0;
+            time += members * (member + scene.combine(n)) + scene.copy(n) + member + scene.copy(n);
+        }
+        for step in &exchange.steps {
+            time += step.iter().filter(|rank| rank.0 != 0).map(take).sum::<f64>();
+        }
+        pieces * time
+    }
+
+    /// Barrier by dissemination: in each step as many lines as partners.
+    pub(super) fn disseminate_signals(&self) -> f64 {
+        let (size, radix) = (self.scene.local_ranks, self.radix() as usize);
+        let (mut time, mut distance) = (0.0, 1);
+        while distance < size {
+            for times in (1..radix).take_while(|times| times * distance < size) {
+                // A partner so many positions on: of some rank beyond the outermost border, and all wait for that one.
+                time += self.scene.line(0, times * distance);
+            }
+            distance = distance.saturating_mul(radix);
+        }
+        time
+    }
+
+    /// Allgather by dissemination: what a rank has grows by the radix in each step.
+    pub(super) fn disseminate_blocks(&self, block: f64) -> f64 {
+        let scene = self.scene;
+        let (size, radix) = (scene.local_ranks, self.radix() as usize);
+        let (pieces, n) = cut(block, Bytes(self.cell().0 / size));
+        // As for signals; a block at a time at the end.
+        let take = |distance: usize, bytes: f64| {
+            let readers = distance.min(scene.width(0));
+            scene.line(0, readers) + scene.fetch(0, bytes, readers) + scene.copy(bytes)
+        };
+        let (mut time, mut held) = (scene.copy(n), 1);
+        while held * radix < size {
+            let bytes = n * held as f64;
+            time += scene.copy(bytes) + (1..radix).map(|times| take(times * held, bytes)).sum::<f64>();
+            held *= radix;
+        }
+        time += scene.copy(n * held as f64);
+        let mut distance = held;
+        while distance < size {
+            let blocks = held.min(size - distance);
+            time += take(distance, n * blocks as f64) + scene.copy(0.0) * (blocks - 1) as f64;
+            distance += held;
+        }
+        pieces * time + scene.copy(block)
+    }
+
+    fn radix(&self) -> u32 {
+        self.plan.knobs.radix().max(2)
+    }
+}

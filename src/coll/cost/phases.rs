@@ -1,0 +1,117 @@
+//! The phases of a node that have a root.
+
+use super::{Node, Phase, Way, cut, pipelined};
+use crate::model::{Edge, Outline};
+use crate::sync::FlagLine;
+use crate::types::Bytes;
+
+impl Node<'_> {
+    /// The operands of all ranks come together at the root.
+    pub(super) fn reduce(&self, total: f64) -> f64 {
+        if self.way == Way::Tiled {
+            return self.reduce_parts(total);
+        }
+        let (pieces, n) = cut(total, self.piece());
+        pipelined(pieces, self.climb(|_| (n, self.scene.combine(n)), self.scene.copy(n), 0.0))
+    }
+
+    /// A message of the root goes to all ranks.
+    pub(super) fn bcast(&self, total: f64) -> f64 {
+        let (pieces, n) = cut(total, self.piece());
+        if self.scene.local_ranks == 1 {
+            return 0.0;
+        }
+        pipelined(pieces, self.descend(self.scene.copy(n), |_| n, n))
+    }
+
+    /// A block of each rank goes to the root.
+    pub(super) fn gather(&self, block: f64) -> f64 {
+        let most = if self.way == Way::Tree { self.cell().0 / self.scene.local_ranks } else { self.piece().0 };
+        let (pieces, n) = cut(block, Bytes(most));
+        let own = self.scene.copy(n);
+        pipelined(pieces, self.climb(|edge| (covered(edge, n), self.scene.copy(covered(edge, n))), own, own))
+    }
+
+    /// A block of the root goes to each rank.
+    pub(super) fn scatter(&self, block: f64) -> f64 {
+        if self.way == Way::Tiled {
+            let (pieces, n) = cut(block, self.tile());
+            let far = (self.scene.line(0, 1) + self.scene.fetch(0, n, 1)).max(0.0);
+            // The root lays out a tile for each receiver; the last one reads when it is done.
+            return pieces * self.ranks() * self.scene.copy(n) + far + self.scene.copy(n);
+        }
+        let (pieces, n) = cut(block, Bytes(self.cell().0 / self.scene.local_ranks));
+        let layout = self.scene.copy(0.0) * (self.ranks() - 1.0) + self.scene.copy(n * self.ranks());
+        // Short blocks of many ranks do not fit a flag's line.
+        let is_in_cell = n * self.ranks() > FlagLine::PAYLOAD as f64;
+        let taken = |edge: &Edge| if is_in_cell { covered(edge, n).max(64.0) } else { covered(edge, n) };
+        pipelined(pieces, self.descend(layout, taken, n))
+    }
+
+    /// A signal of each rank reaches the root.
+    pub(super) fn arrive(&self) -> f64 {
+        self.climb(|_| (0.0, 0.0), 0.0, 0.0).whole
+    }
+
+    /// A signal of the root reaches all ranks.
+    pub(super) fn depart(&self) -> f64 {
+        let mut ready = vec![0.0; self.scene.local_ranks];
+        for edge in &self.up.edges {
+            ready[edge.child] = ready[edge.parent] + self.scene.line(edge.level, edge.sharing);
+        }
+        ready.into_iter().fold(0.0, f64::max)
+    }
+
+    /// Up the tree: a leaf starts with `leaf`, an inner rank with `inner`; for each child it fetches and works on what
+    /// `work` says.
+    fn climb(&self, work: impl Fn(&Edge) -> (f64, f64), leaf: f64, inner: f64) -> Phase {
+        let Outline { ranks, edges, is_inner } = &*self.up;
+        let start = |rank: usize| if is_inner[rank] { inner } else { leaf };
+        let mut ready: Vec<f64> = (0..*ranks).map(start).collect();
+        let mut load = ready.clone();
+        for edge in edges.iter().rev() {
+            let (n, time) = work(edge);
+            let step = self.scene.line(edge.level, 1) + self.scene.fetch(edge.level, n, 1) + time;
+            ready[edge.parent] = f64::max(ready[edge.parent], ready[edge.child]) + step;
+            load[edge.parent] += step;
+        }
+        Phase { whole: ready[0], busiest: load.into_iter().fold(0.0, f64::max) }
+    }
+
+    /// Down the tree: the root starts with `root`; a child fetches `taken` bytes, passes them on if it has children, and
+    /// copies `kept` of them to its buffer.
+    fn descend(&self, root: f64, taken: impl Fn(&Edge) -> f64, kept: f64) -> Phase {
+        let Outline { ranks, edges, is_inner } = &*self.down;
+        let mut ready = vec![0.0; *ranks];
+        ready[0] = root;
+        let (mut whole, mut busiest) = (root, root);
+        for edge in edges {
+            let n = taken(edge);
+            let fetched = self.scene.line(edge.level, edge.sharing) + self.scene.fetch(edge.level, n, edge.sharing);
+            let passed = fetched + if is_inner[edge.child] { self.scene.copy(n) } else { 0.0 };
+            ready[edge.child] = ready[edge.parent] + passed;
+            whole = whole.max(ready[edge.child] + self.scene.copy(kept));
+            busiest = busiest.max(passed + self.scene.copy(kept));
+        }
+        Phase { whole, busiest }
+    }
+
+    /// Each rank combines its part; the root collects all.
+    fn reduce_parts(&self, total: f64) -> f64 {
+        if self.scene.local_ranks == 1 {
+            return self.scene.copy(total);
+        }
+        let (pieces, n) = cut(total, self.reduction_piece());
+        pieces * (self.combine_part(n) + self.collect_parts(n))
+    }
+
+    /// Bytes that take one ticket of a tiled reduction.
+    pub(super) fn reduction_piece(&self) -> Bytes {
+        (self.tile() * self.scene.local_ranks).min(self.cell())
+    }
+}
+
+/// The blocks of a subtree.
+fn covered(edge: &Edge, block: f64) -> f64 {
+    edge.covers as f64 * block
+}

@@ -1,0 +1,60 @@
+use super::*;
+use crate::coll::{Knob, Knobs, REGISTRY, Row};
+use crate::fabric::simulated::{Placement, simulate};
+use crate::model::{Crossing, Level, Machine, Network};
+use crate::types::{CommRank, Epoch, OperandOrder};
+
+const NETWORK: Network = Network { latency: 2000.0, overhead: 500.0, gap: 2000.0, per_byte: 1.0 };
+
+/// Sockets of cores, as both the simulator and the formulas see them.
+fn site(nodes: usize, sockets: usize, cores: usize, shared: f64) -> (Machine, Placement, Scene) {
+    let across = Crossing { latency: 105.2, stream: 0.1, shared: 0.1 * shared };
+    let inside = Crossing { latency: 28.5, stream: 0.05, shared: 0.05 * shared };
+    let machine = Machine { local: 1.2, crossings: vec![across, inside], copy: 0.05, reduce: 0.1, network: NETWORK };
+    let ranks = nodes * sockets * cores;
+    let placement = Placement {
+        labels: (0..ranks).map(|rank| (rank / (sockets * cores)) as u32).collect(),
+        paths: (0..ranks).map(|rank| vec![(rank / cores % sockets) as u32, rank as u32]).collect(),
+        slots: 32,
+        cell: Bytes(8192),
+    };
+    let levels = [Level { fan: sockets, crossing: across }, Level { fan: cores, crossing: inside }];
+    let levels = levels.into_iter().filter(|level| level.fan > 1).collect();
+    let scene = Scene::new((ranks, nodes, sockets * cores), levels, (Bytes(8192), 32), machine.clone());
+    (machine, placement, scene)
+}
+
+fn plan(row: &Row, bytes: usize, radix: u32) -> Plan {
+    Plan {
+        epoch: Epoch(1),
+        bytes: if row.collective == Collective::Barrier { Bytes::ZERO } else { Bytes(bytes) },
+        granule: Bytes(8),
+        root: CommRank(0),
+        order: OperandOrder::Any,
+        knobs: Knobs::UNSET.with(Knob::Radix, radix).with(Knob::Tile, 4096),
+        scratch: Bytes::ZERO,
+    }
+}
+
+fn simulated(row: &Row, plan: &Plan, machine: &Machine, placement: &Placement) -> f64 {
+    simulate(row, plan, machine, placement).iter().map(|time| time.0).fold(0.0, f64::max)
+}
+
+/// Both charge the same accesses; the formulas know one rank's way where the simulator has all of them.
+#[test]
+fn formulas_agree_with_the_simulator() {
+    for (nodes, sockets, cores) in [(1, 1, 2), (1, 1, 6), (1, 2, 6), (1, 4, 8), (2, 2, 3)] {
+        let (machine, placement, scene) = site(nodes, sockets, cores, 0.0);
+        for row in REGISTRY {
+            for (bytes, radix) in [(8, 2), (8, 4), (1024, 2), (8192, 4), (20_000, 2)] {
+                let plan = plan(row, bytes, radix);
+                let Some(Nanos(formula)) = (row.cost)(&plan, &scene) else { continue };
+                let simulated = simulated(row, &plan, &machine, &placement);
+                let ratio = formula / simulated;
+                let what =
+                    format!("{} {} {nodes}x{sockets}x{cores} {bytes} radix {radix}", row.collective.name(), row.name);
+                assert!((0.5..1.5).contains(&ratio), "{what}: {formula:.0} and {simulated:.0}");
+            }
+        }
+    }
+}

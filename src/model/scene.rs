@@ -1,0 +1,123 @@
+//! A communicator on a machine: what the time of a call depends on besides its plan, and the terms of which costs are made.
+
+use super::{Crossing, Machine, Outline};
+use crate::sync::FlagLine;
+use crate::topo::{Levels, TreeShape};
+use crate::types::{Bytes, NodeRank};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Data move between caches in lines of this many bytes.
+const LINE: f64 = 64.0;
+
+/// A level of a node's hierarchy, as far as costs depend on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Level {
+    /// Groups of this level in one of the level above; of the innermost level: ranks in a group.
+    pub fan: usize,
+    /// An access between ranks that part here.
+    pub crossing: Crossing,
+}
+
+/// A communicator on a machine, the same on all its ranks.
+///
+/// On a node its ranks fill the groups of each level in order; the groups that come last may hold fewer.
+#[derive(Debug)]
+pub struct Scene {
+    /// Ranks of the communicator.
+    pub ranks: usize,
+    /// Its nodes.
+    pub nodes: usize,
+    /// Ranks on its largest node, at least 1.
+    pub local_ranks: usize,
+    /// The hierarchy of a node, outermost first; the last one parts single ranks.
+    pub levels: Vec<Level>,
+    /// Length of a cell.
+    pub cell: Bytes,
+    /// Slots in each rank's ring.
+    pub slots: usize,
+    /// Rates that do not depend on distance, and the network; its crossings are those of `levels`.
+    pub machine: Machine,
+    outlines: Mutex<Vec<(TreeShape, Arc<Outline>)>>,
+}
+
+impl Scene {
+    /// `ranks` ranks on `nodes` nodes, `local_ranks` on the largest.
+    pub fn new(
+        (ranks, nodes, local_ranks): (usize, usize, usize),
+        levels: Vec<Level>,
+        (cell, slots): (Bytes, usize),
+        machine: Machine,
+    ) -> Self {
+        let local_ranks = local_ranks.max(1);
+        Self { ranks, nodes, local_ranks, levels, cell, slots, machine, outlines: Mutex::default() }
+    }
+
+    /// The ranks of one group of `level`.
+    pub fn width(&self, level: usize) -> usize {
+        self.levels[level + 1..].iter().map(|inner| inner.fan).product()
+    }
+
+    /// The ranks that part from one of the first group at `level`.
+    pub fn peers(&self, level: usize) -> usize {
+        let width = self.width(level);
+        let within = (self.levels[level].fan * width).min(self.local_ranks);
+        within - width.min(within)
+    }
+
+    /// All levels, outermost first.
+    pub fn each_level(&self) -> std::ops::Range<usize> {
+        0..self.levels.len()
+    }
+
+    /// Where the ranks at two positions part; the innermost level for equal ones.
+    pub fn parting(&self, left: u32, right: u32) -> usize {
+        let group = |rank: u32, level| rank as usize / self.width(level).max(1);
+        let last = self.levels.len().saturating_sub(1);
+        self.each_level().find(|&level| group(left, level) != group(right, level)).unwrap_or(last)
+    }
+
+    /// A flag is fetched, with what its line carries, while `readers` fetch flags out of the same group.
+    pub fn line(&self, level: usize, readers: usize) -> f64 {
+        let Crossing { latency, stream, shared } = self.levels[level].crossing;
+        latency + (stream * LINE).max(shared * LINE * readers as f64)
+    }
+
+    /// `n` bytes that a peer published are read, whose flag has come, while `readers` read as many out of the same group.
+    pub fn fetch(&self, level: usize, n: f64, readers: usize) -> f64 {
+        if n <= FlagLine::PAYLOAD as f64 {
+            return 0.0;
+        }
+        let Crossing { latency, stream, shared } = self.levels[level].crossing;
+        latency + (stream * n).max(shared * n * readers as f64)
+    }
+
+    /// `n` bytes are copied that lie in this rank's cache, or have just been fetched.
+    pub fn copy(&self, n: f64) -> f64 {
+        2.0 * self.machine.local + self.machine.copy * n
+    }
+
+    /// `n` bytes are combined, one operand from this rank's cache and one from there or just fetched.
+    pub fn combine(&self, n: f64) -> f64 {
+        3.0 * self.machine.local + self.machine.reduce * n
+    }
+
+    /// The tree of that shape over the ranks of a node, rooted at the first.
+    pub fn outline(&self, shape: TreeShape) -> Arc<Outline> {
+        let mut outlines = self.outlines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, outline)) = outlines.iter().find(|(known, _)| *known == shape) {
+            return Arc::clone(outline);
+        }
+        let outline = Arc::new(Outline::of(self, shape));
+        outlines.push((shape, Arc::clone(&outline)));
+        outline
+    }
+
+    /// The ranks of a node as trees see them.
+    pub fn positions(&self) -> Levels {
+        let path = |rank: usize| -> Vec<u32> {
+            self.each_level().map(|level| (rank / self.width(level).max(1)) as u32).collect()
+        };
+        let paths: Vec<Vec<u32>> = (0..self.local_ranks).map(path).collect();
+        Levels::from_paths(&paths, NodeRank(0))
+    }
+}
