@@ -10,7 +10,7 @@
 
 #![cfg(loom)]
 
-use huddle::sync::{Event, Flag, FlagLine, without_fences};
+use huddle::sync::{Event, Flag, FlagLine, Pair, Side, weakened};
 use huddle::types::{Epoch, Ticket};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -222,13 +222,15 @@ fn no_wake_up_is_lost_in_a_row() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn without_the_announcers_fence_a_wake_up_is_lost() {
-    let announce = |shared: &Announced| without_fences(|| shared.announce(1));
-    sleepers(1, None, |shared| shared.sleep_until(1), announce);
+    weakened(Pair::Event, Side::Release, || {
+        sleepers(1, None, |shared| shared.sleep_until(1), |shared| shared.announce(1));
+    });
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn without_the_sleepers_fence_a_wake_up_is_lost() {
-    let sleep = |shared: &Announced| without_fences(|| shared.sleep_until(1));
-    sleepers(1, None, sleep, |shared| shared.announce(1));
+    weakened(Pair::Event, Side::Acquire, || {
+        sleepers(1, None, |shared| shared.sleep_until(1), |shared| shared.announce(1));
+    });
 }

@@ -24,6 +24,7 @@ use std::future::Future;
 pub mod checked;
 pub mod shm;
 pub mod simulated;
+mod words;
 
 /// Bytes of payload that travel in the cache line of a flag.
 pub const INLINE: Bytes = Bytes(crate::sync::FlagLine::PAYLOAD);

@@ -1,9 +1,66 @@
-//! Atomics, fences, cells and futexes: the standard library's and the kernel's, or loom's under `--cfg loom`.
+//! Atomics, fences, cells and futexes: the standard library's and the kernel's, or loom's under `--cfg loom`; and the
+//! orderings, by the label of the pair that they belong to.
+
+/// Where what one rank does before a release becomes visible to those who find it by an acquire. The label stands on both
+/// sides. Under loom one side of one pair can be weakened, to show that it is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pair {
+    /// Release: a flag is published. Acquire: it is found to have reached a ticket.
+    Flag,
+    /// Release: a call is entered. Acquire: a peer looks which one, or whether the call before has been left.
+    Call,
+    /// Release: the words of a call begin to change. Acquire: a peer has read them.
+    Busy,
+    /// Release: another failed call is counted. Acquire: a peer looks whether there are any.
+    Failed,
+    /// Release: an entry of failed calls is used again. Acquire: a peer looks for a call in it.
+    Forgotten,
+    /// Release: an announcer has changed what sleepers wait for, and looks for them. Acquire: a sleeper has made itself
+    /// known, and looks for a change. One of them sees the other.
+    Event,
+}
+
+/// A side of a [`Pair`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Of who tells.
+    Release,
+    /// Of who is told.
+    Acquire,
+}
 
 #[cfg(not(loom))]
 mod real {
-    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    use super::{Pair, Side};
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     use std::time::Duration;
+
+    /// The ordering of the release in `pair`.
+    #[inline(always)]
+    pub(crate) const fn release(_: Pair) -> Ordering {
+        Ordering::Release
+    }
+
+    /// The ordering of the acquire in `pair`.
+    #[inline(always)]
+    pub(crate) const fn acquire(_: Pair) -> Ordering {
+        Ordering::Acquire
+    }
+
+    /// The release or acquire of `pair`, apart from an access.
+    #[inline(always)]
+    pub(crate) fn fence(_: Pair, side: Side) {
+        std::sync::atomic::fence(match side {
+            Side::Release => Ordering::Release,
+            Side::Acquire => Ordering::Acquire,
+        });
+    }
+
+    /// As `fence`; and of two ranks that pass theirs, one sees what the other did before.
+    #[inline(always)]
+    pub(crate) fn total_fence(_: Pair, _: Side) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
 
     /// `std::cell::UnsafeCell` with the interface of loom's.
     #[derive(Debug, Default)]
@@ -56,10 +113,11 @@ mod real {
 }
 
 #[cfg(not(loom))]
-pub(crate) use real::{AtomicU32, AtomicU64, Futex, Ordering, UnsafeCell, fence};
+pub(crate) use real::{AtomicU32, AtomicU64, Futex, Ordering, UnsafeCell, acquire, fence, release, total_fence};
 
 #[cfg(loom)]
 mod model {
+    use super::{Pair, Side};
     pub(crate) use loom::cell::UnsafeCell;
     use loom::sync::Mutex;
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -99,27 +157,50 @@ mod model {
         }
     }
 
-    loom::thread_local! {
-        static HAS_FENCES: Cell<bool> = Cell::new(true);
+    thread_local! {
+        // Not loom's: the threads of a model are one thread of the system.
+        static WEAK: Cell<Option<(Pair, Side)>> = const { Cell::new(None) };
     }
 
-    /// A fence, unless this thread does without.
-    pub(crate) fn fence(ordering: Ordering) {
-        if HAS_FENCES.with(Cell::get) {
+    fn unless_weak(pair: Pair, side: Side, ordering: Ordering) -> Ordering {
+        if WEAK.get() == Some((pair, side)) { Ordering::Relaxed } else { ordering }
+    }
+
+    pub(crate) fn release(pair: Pair) -> Ordering {
+        unless_weak(pair, Side::Release, Ordering::Release)
+    }
+
+    pub(crate) fn acquire(pair: Pair) -> Ordering {
+        unless_weak(pair, Side::Acquire, Ordering::Acquire)
+    }
+
+    pub(crate) fn fence(pair: Pair, side: Side) {
+        let ordering = match side {
+            Side::Release => release(pair),
+            Side::Acquire => acquire(pair),
+        };
+        if ordering != Ordering::Relaxed {
             loom::sync::atomic::fence(ordering);
         }
     }
 
-    /// Calls `run` with no effect of the fences that this thread meets in it, to show that they are missed.
-    pub fn without_fences<R>(run: impl FnOnce() -> R) -> R {
-        HAS_FENCES.with(|has| has.set(false));
+    pub(crate) fn total_fence(pair: Pair, side: Side) {
+        let ordering = unless_weak(pair, side, Ordering::SeqCst);
+        if ordering != Ordering::Relaxed {
+            loom::sync::atomic::fence(ordering);
+        }
+    }
+
+    /// Calls `run` with no ordering on one side of one pair, to show that it is missed.
+    pub fn weakened<R>(pair: Pair, side: Side, run: impl FnOnce() -> R) -> R {
+        WEAK.set(Some((pair, side)));
         let result = run();
-        HAS_FENCES.with(|has| has.set(true));
+        WEAK.set(None);
         result
     }
 }
 
 #[cfg(loom)]
-pub use model::without_fences;
+pub use model::weakened;
 #[cfg(loom)]
-pub(crate) use model::{AtomicU32, AtomicU64, Futex, Ordering, UnsafeCell, fence};
+pub(crate) use model::{AtomicU32, AtomicU64, Futex, Ordering, UnsafeCell, acquire, fence, release, total_fence};

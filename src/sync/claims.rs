@@ -17,7 +17,7 @@ impl Written {
     /// question.
     #[inline]
     pub fn word(&self) -> u64 {
-        // Relaxed: ordered after the claim by the [flag] acquire of the caller.
+        // Relaxed: ordered after the claim by the flag that the caller found.
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -37,13 +37,13 @@ impl Claims {
         Self { last_written: (0..slots).map(|_| AtomicU64::new(0)).collect(), all_released: AtomicU64::new(0) }
     }
 
-    /// Whether the rank may write its slot for `ticket`, because all peers, who promise with `released`, have released
+    /// Whether the rank may write its slot for `ticket`, because all peers, whose promises are `released`, have released
     /// what it wrote there last; if so, the slot is taken, as `written` tells, in the call of `descriptor`.
     #[inline]
-    pub fn claim<'a>(
+    pub fn claim<'a, Flags: Iterator<Item = &'a Flag>>(
         &self,
         ticket: Ticket,
-        released: impl Iterator<Item = &'a Flag>,
+        released: impl FnOnce() -> Flags,
         written: &Written,
         descriptor: Descriptor,
     ) -> bool {
@@ -60,9 +60,13 @@ impl Claims {
     }
 
     #[cold]
-    fn have_all_released<'a>(&self, ticket: Ticket, released: impl Iterator<Item = &'a Flag>) -> bool {
+    fn have_all_released<'a, Flags: Iterator<Item = &'a Flag>>(
+        &self,
+        ticket: Ticket,
+        released: impl FnOnce() -> Flags,
+    ) -> bool {
         let mut earliest = u64::MAX;
-        for flag in released {
+        for flag in released() {
             match flag.reached(ticket) {
                 Some(released) => earliest = earliest.min(released),
                 None => return false,
@@ -89,7 +93,7 @@ mod tests {
         let (claims, written, peers) = (Claims::new(2), Written::default(), [Flag::new(), Flag::new()]);
         let ticket = |epoch| Ticket::new(Epoch(epoch), 0);
         let descriptor = |epoch| Descriptor::new(Epoch(epoch), Collective::Bcast, 0, 0, Bytes(8));
-        let claim = |epoch| claims.claim(ticket(epoch), peers.iter(), &written, descriptor(epoch));
+        let claim = |epoch| claims.claim(ticket(epoch), || peers.iter(), &written, descriptor(epoch));
         assert!(claim(1) && claim(2));
         assert!(!claim(3));
         peers[1].publish(Ticket::last_of(Epoch(2)));

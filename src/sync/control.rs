@@ -1,6 +1,6 @@
 //! What a rank tells its peers besides the flags of its slots.
 
-use super::atomic::{AtomicU64, Ordering, fence};
+use super::atomic::{AtomicU64, Ordering, Pair, Side, acquire, fence, release};
 use super::{Descriptor, Event, Flag, PeerCall};
 use crate::types::{Bytes, Epoch, Ticket};
 
@@ -61,39 +61,38 @@ impl CallLine {
     #[inline]
     pub fn enter(&self, epoch: Epoch, descriptor: Descriptor, bytes: Bytes) {
         self.epoch.store(epoch.0 | Self::BUSY, Ordering::Relaxed);
-        // [busy] release: pairs with the acquire in `contradicts`.
-        fence(Ordering::Release);
+        // Pairs with the acquire in `contradicts`.
+        fence(Pair::Busy, Side::Release);
         self.what.store(descriptor.what(), Ordering::Relaxed);
         self.bytes.store(bytes.0 as u64, Ordering::Relaxed);
-        // [call] release: pairs with the acquires in `current`, `contradicts` and `has_left`.
-        self.epoch.store(epoch.0, Ordering::Release);
+        // Pairs with the acquires in `current`, `contradicts` and `has_left`.
+        self.epoch.store(epoch.0, release(Pair::Call));
     }
 
     /// The call that its rank entered last; while it enters one, some of it may be of the call before.
     pub fn current(&self) -> PeerCall {
-        // [call] acquire: pairs with the release in `enter`.
-        let epoch = Epoch(self.epoch.load(Ordering::Acquire) & !Self::BUSY);
+        // Pairs with the release in `enter`.
+        let epoch = Epoch(self.epoch.load(acquire(Pair::Call)) & !Self::BUSY);
         PeerCall::new(epoch, self.what.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
     /// Whether its rank is in `epoch`, in another call than `descriptor`.
     pub fn contradicts(&self, epoch: Epoch, descriptor: Descriptor, bytes: Bytes) -> bool {
-        // [call] acquire: pairs with the release in `enter`.
-        if self.epoch.load(Ordering::Acquire) != epoch.0 {
+        // Pairs with the release in `enter`.
+        if self.epoch.load(acquire(Pair::Call)) != epoch.0 {
             return false;
         }
         let differs = self.what.load(Ordering::Relaxed) != descriptor.what()
             || self.bytes.load(Ordering::Relaxed) != bytes.0 as u64;
-        // It may have begun to enter its next call meanwhile.
-        // [busy] acquire: pairs with the release in `enter`.
-        fence(Ordering::Acquire);
+        // It may have begun to enter its next call meanwhile. Pairs with the release in `enter`.
+        fence(Pair::Busy, Side::Acquire);
         differs && self.epoch.load(Ordering::Relaxed) == epoch.0
     }
 
     /// Whether its rank has entered a call after `epoch`; then all that it did up to `epoch` is visible here.
     pub fn has_left(&self, epoch: Epoch) -> bool {
-        // [call] acquire: pairs with the release in `enter`.
-        let current = self.epoch.load(Ordering::Acquire);
+        // Pairs with the release in `enter`.
+        let current = self.epoch.load(acquire(Pair::Call));
         current & Self::BUSY == 0 && current > epoch.0
     }
 
@@ -102,22 +101,21 @@ impl CallLine {
         let count = self.failures.load(Ordering::Relaxed);
         let entry = &self.failed[count as usize % Self::FAILED];
         self.forgotten.store(entry.load(Ordering::Relaxed), Ordering::Relaxed);
-        // [forgotten] release: pairs with the acquire in `has_failed`.
-        entry.store(epoch.0, Ordering::Release);
-        // [failed] release: pairs with the acquire in `has_failed`.
-        self.failures.store(count + 1, Ordering::Release);
+        // Both pair with the acquires in `has_failed`.
+        entry.store(epoch.0, release(Pair::Forgotten));
+        self.failures.store(count + 1, release(Pair::Failed));
     }
 
     /// Whether its rank, which is beyond `epoch` or will not publish in it, took no part in it. Of failures that are longer
     /// ago than the last three it remembers only the latest: a peer so far behind fails rather than trust its data.
     pub fn has_failed(&self, epoch: Epoch) -> bool {
-        // [failed] acquire: pairs with the release in `fail`.
-        if self.failures.load(Ordering::Acquire) == 0 {
+        // Pairs with the release in `fail`.
+        if self.failures.load(acquire(Pair::Failed)) == 0 {
             return false;
         }
-        // [forgotten] acquire: pairs with the release in `fail`. Who misses the epoch because its entry was used again finds
-        // it among the forgotten.
-        self.failed.iter().any(|failed| failed.load(Ordering::Acquire) == epoch.0)
+        // Pairs with the release in `fail`: who misses the epoch because its entry was used again finds it among the
+        // forgotten.
+        self.failed.iter().any(|failed| failed.load(acquire(Pair::Forgotten)) == epoch.0)
             || self.forgotten.load(Ordering::Relaxed) >= epoch.0
     }
 }

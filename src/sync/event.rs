@@ -1,6 +1,6 @@
 //! Sleeping until another process announces something, for ranks that share cores.
 
-use super::atomic::{AtomicU32, Futex, Ordering, fence};
+use super::atomic::{AtomicU32, Futex, Ordering, Pair, Side, total_fence};
 use std::time::Duration;
 
 /// Wakes those who sleep until its one announcer has changed something that they wait for.
@@ -18,9 +18,8 @@ impl Event {
     /// Wakes all sleepers. The change that they wait for comes before, in the announcer's order.
     #[inline]
     pub fn announce(&self) {
-        // [event] fence: pairs with the one in `sleep_unless`. Either this rank sees the sleeper, or the sleeper sees the
-        // change.
-        fence(Ordering::SeqCst);
+        // Pairs with the fence in `sleep_unless`. Either this rank sees the sleeper, or the sleeper sees the change.
+        total_fence(Pair::Event, Side::Release);
         if self.sleepers.load(Ordering::Relaxed) > 0 {
             self.count.word().fetch_add(1, Ordering::Relaxed);
             self.count.wake();
@@ -31,8 +30,8 @@ impl Event {
     pub fn sleep_unless(&self, is_ready: impl FnOnce() -> bool, most: Duration) {
         let seen = self.count.word().load(Ordering::Relaxed);
         self.sleepers.fetch_add(1, Ordering::Relaxed);
-        // [event] fence: pairs with the one in `announce`.
-        fence(Ordering::SeqCst);
+        // Pairs with the fence in `announce`.
+        total_fence(Pair::Event, Side::Acquire);
         if !is_ready() {
             self.count.wait(seen, most);
         }

@@ -1,6 +1,6 @@
 //! Flags: tickets that one rank writes and all others wait for, alone or with a payload in the same cache line.
 
-use super::atomic::{AtomicU64, Ordering, UnsafeCell};
+use super::atomic::{AtomicU64, Ordering, Pair, UnsafeCell, acquire, release};
 use crate::types::Ticket;
 
 /// The latest ticket that its one writer has announced; zero before the first.
@@ -28,16 +28,16 @@ impl Flag {
     /// [`reached`](Self::reached) it.
     #[inline]
     pub fn publish(&self, ticket: Ticket) {
-        // [flag] release: pairs with the acquire in `reached`.
-        self.0.store(ticket.0, Ordering::Release);
+        // Pairs with the acquire in `reached`.
+        self.0.store(ticket.0, release(Pair::Flag));
     }
 
     /// The flag's value, if that is `ticket` or a later one; then all that the writer did before it announced that value
     /// is visible here.
     #[inline]
     pub fn reached(&self, ticket: Ticket) -> Option<u64> {
-        // [flag] acquire: pairs with the release in `publish`.
-        let value = self.0.load(Ordering::Acquire);
+        // Pairs with the release in `publish`.
+        let value = self.0.load(acquire(Pair::Flag));
         (value >= ticket.0).then_some(value)
     }
 

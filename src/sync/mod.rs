@@ -10,7 +10,8 @@ mod event;
 mod flag;
 
 #[cfg(loom)]
-pub use atomic::without_fences;
+pub use atomic::weakened;
+pub use atomic::{Pair, Side};
 pub use claims::{Claims, Written};
 pub use control::{CallLine, Control};
 pub use descriptor::{Descriptor, PeerCall};

@@ -2,13 +2,14 @@
 
 use super::Bridge;
 use super::context::Context;
-use super::drive::{Fault, Waiting};
+use super::drive::Waiting;
 use crate::coll::Plan;
+use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Fabric, INLINE, Line, Place, Span};
 use crate::kernel::{Combine, PackedBuffer};
-use crate::sync::{Descriptor, FlagLine, PeerCall};
+use crate::sync::FlagLine;
 use crate::topo::{Layout, Levels};
-use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
+use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::{Future, poll_fn, ready};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,40 +58,6 @@ impl Buffers<'_> {
     }
 }
 
-/// What a call waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
-    /// Nothing yet.
-    Nothing,
-    /// A flag of a peer.
-    Flag {
-        /// Whose.
-        rank: NodeRank,
-        /// Which.
-        line: Line,
-        /// For which step.
-        ticket: Ticket,
-    },
-    /// Its own slot, which some peer has not released.
-    Slot {
-        /// For which step.
-        ticket: Ticket,
-    },
-    /// The other nodes.
-    Bridge,
-}
-
-impl Awaited {
-    /// The peer that keeps it waiting.
-    pub(super) fn peer(self, context: &Context) -> Option<NodeRank> {
-        match self {
-            Self::Flag { rank, .. } => Some(rank),
-            Self::Slot { ticket } => context.peer_that_has_not_released(ticket),
-            Self::Nothing | Self::Bridge => None,
-        }
-    }
-}
-
 /// One collective call of one rank.
 pub struct Call<'a> {
     context: NonNull<Context>,
@@ -98,10 +65,7 @@ pub struct Call<'a> {
     _owner: Option<Arc<Context>>,
     buffers: Buffers<'a>,
     pub(super) waiting: &'a Waiting,
-    pub(super) collective: Collective,
-    pub(super) epoch: Epoch,
-    pub(super) bytes: Bytes,
-    pub(super) descriptor: Descriptor,
+    pub(super) entered: Entered,
     pub(super) fault: OnceLock<Fault>,
     /// How often the first poll of a wait looks.
     looks: u32,
@@ -131,17 +95,14 @@ impl<'a> Call<'a> {
         plan: &Plan,
         buffers: Buffers<'a>,
     ) -> Self {
-        let descriptor = Descriptor::new(plan.epoch, collective, row, plan.root.0, plan.bytes);
-        context.enter(plan.epoch, descriptor, plan.bytes);
+        let entered = Entered::new(collective, row, plan);
+        context.enter(&entered);
         Self {
             context: NonNull::from(context),
             _owner: None,
             buffers,
             waiting,
-            collective,
-            epoch: plan.epoch,
-            bytes: plan.bytes,
-            descriptor,
+            entered,
             fault: OnceLock::new(),
             looks: waiting.looks(),
             awaited_what: AtomicU64::new(0),
@@ -240,33 +201,9 @@ impl<'a> Call<'a> {
     /// After a flag was reached with `value`: whether its owner took part in this call.
     #[inline]
     fn verify(&self, rank: NodeRank, flag: &FlagLine, ticket: Ticket, value: u64) {
-        if Ticket(value).epoch() != self.epoch {
-            return self.verify_late(rank, ticket);
+        if let Err(fault) = self.context().verify(&self.entered, rank, flag, ticket, value) {
+            self.set_fault(fault);
         }
-        let word = flag.descriptor();
-        if self.descriptor.contradicts(word) {
-            self.set_fault(self.mismatch(rank, word));
-        }
-    }
-
-    /// The flag is that of a later call already. If its owner took part in this one, its data are still there, since it
-    /// can't have claimed the slot again: only barriers publish without a claim, and their waits are for no data.
-    #[cold]
-    fn verify_late(&self, rank: NodeRank, ticket: Ticket) {
-        let word = self.context().written(rank, ticket).word();
-        if self.context().has_failed(rank, self.epoch) {
-            self.set_fault(Fault::PeerFailed { rank });
-        } else if self.collective != Collective::Barrier && word != self.descriptor.word() {
-            self.set_fault(self.mismatch(rank, word));
-        }
-    }
-
-    /// The fault of `rank`, in whose call `word` was written. It may have gone on meanwhile.
-    #[cold]
-    fn mismatch(&self, rank: NodeRank, word: u64) -> Fault {
-        let peer = self.context().peer_call(rank);
-        let is_this_call = peer.epoch != self.epoch && self.descriptor.contradicts(word);
-        Fault::Mismatch { rank, peer: if is_this_call { PeerCall::of_word(self.epoch, word) } else { peer } }
     }
 
     #[inline(always)]
@@ -369,7 +306,9 @@ impl Fabric for Call<'_> {
 
     #[inline(always)]
     fn claim(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.until(Awaited::Slot { ticket }, move || self.context().claim(ticket, self.descriptor).then_some(()))
+        self.until(Awaited::Slot { ticket }, move || {
+            self.context().claim(ticket, self.entered.descriptor).then_some(())
+        })
     }
 
     #[inline(always)]
@@ -381,7 +320,7 @@ impl Fabric for Call<'_> {
 
     #[inline(always)]
     fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.context().line(self.rank(), line, ticket).publish(ticket, self.descriptor.word());
+        self.context().line(self.rank(), line, ticket).publish(ticket, self.entered.descriptor.word());
         self.announce();
         ready(())
     }

@@ -2,7 +2,8 @@
 
 use super::Segment;
 use crate::fabric::Line;
-use crate::sync::{Claims, Control, Descriptor, Event, Flag, FlagLine, PeerCall, Written};
+use crate::fabric::words::Words;
+use crate::sync::{Claims, Control, Event, FlagLine, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 
@@ -93,6 +94,43 @@ impl Context {
         &self.levels
     }
 
+    /// The first byte of the cell that `ticket` uses.
+    #[inline]
+    pub(super) fn cell(&self, rank: NodeRank, ticket: Ticket) -> *mut u8 {
+        let slot = rank.index() * self.geometry.slots + ticket.position(self.geometry.slots);
+        debug_assert!(rank.index() < self.geometry.ranks);
+        // SAFETY: as in `control`.
+        unsafe { self.segment.base().as_ptr().add(self.geometry.cells_start() + slot * self.geometry.cell.0) }
+    }
+
+    /// What `rank` announces its flags and releases with, where ranks share cores.
+    #[inline]
+    pub(super) fn event(&self, rank: NodeRank) -> &Event {
+        self.control(rank).event()
+    }
+
+    /// Tells peers that this rank takes no part in `epoch`; see [`Control::fail`].
+    pub fn fail(&self, epoch: Epoch) {
+        Words::fail(self, epoch);
+    }
+}
+
+impl Words for Context {
+    #[inline]
+    fn me(&self) -> NodeRank {
+        self.me
+    }
+
+    #[inline]
+    fn ranks(&self) -> usize {
+        self.geometry.ranks
+    }
+
+    #[inline]
+    fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
     #[inline]
     fn control(&self, rank: NodeRank) -> &Control {
         debug_assert!(rank.index() < self.geometry.ranks);
@@ -104,9 +142,8 @@ impl Context {
         }
     }
 
-    /// The flag of `line` for the slot that `ticket` uses.
     #[inline]
-    pub(super) fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
+    fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
         let slots = self.geometry.slots;
         let index = line as usize * slots + ticket.position(slots);
         let offset =
@@ -116,18 +153,8 @@ impl Context {
         unsafe { self.segment.base().add(offset).cast::<FlagLine>().as_ref() }
     }
 
-    /// The first byte of the cell that `ticket` uses.
     #[inline]
-    pub(super) fn cell(&self, rank: NodeRank, ticket: Ticket) -> *mut u8 {
-        let slot = rank.index() * self.geometry.slots + ticket.position(self.geometry.slots);
-        debug_assert!(rank.index() < self.geometry.ranks);
-        // SAFETY: as in `control`.
-        unsafe { self.segment.base().as_ptr().add(self.geometry.cells_start() + slot * self.geometry.cell.0) }
-    }
-
-    /// The call in which `rank` took the slot for `ticket` last.
-    #[inline]
-    pub(super) fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
+    fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
         let geometry = &self.geometry;
         let index = ticket.position(geometry.slots) * size_of::<Written>();
         debug_assert!(rank.index() < geometry.ranks);
@@ -137,77 +164,6 @@ impl Context {
             at.cast::<Written>().as_ref()
         }
     }
-
-    #[inline]
-    fn peers(&self) -> impl Iterator<Item = NodeRank> {
-        (0..self.geometry.ranks as u32).map(NodeRank).filter(|rank| *rank != self.me)
-    }
-
-    /// How far `rank` has released its peers' slots.
-    #[inline]
-    fn released(&self, rank: NodeRank) -> &Flag {
-        &self.control(rank).released
-    }
-
-    /// Whether this rank may write its slot for `ticket`; if so, the slot is taken for it, in the call of `descriptor`.
-    #[inline]
-    pub(super) fn claim(&self, ticket: Ticket, descriptor: Descriptor) -> bool {
-        let released = self.peers().map(|rank| self.released(rank));
-        self.claims.claim(ticket, released, self.written(self.me, ticket), descriptor)
-    }
-
-    /// Promises to read no slot of any ticket up to `ticket` again.
-    #[inline]
-    pub(super) fn release(&self, ticket: Ticket) {
-        self.released(self.me).publish(ticket);
-    }
-
-    /// What `rank` announces its flags and releases with, where ranks share cores.
-    #[inline]
-    pub(super) fn event(&self, rank: NodeRank) -> &Event {
-        self.control(rank).event()
-    }
-
-    /// Whether `rank` has released all tickets that this rank's slot for `ticket` waits for.
-    pub(super) fn has_released(&self, rank: NodeRank, ticket: Ticket) -> bool {
-        self.released(rank).reached(self.claims.last_written(ticket)).is_some()
-    }
-
-    /// The peer that keeps this rank from writing its slot for `ticket`.
-    pub(super) fn peer_that_has_not_released(&self, ticket: Ticket) -> Option<NodeRank> {
-        self.peers().find(|rank| !self.has_released(*rank, ticket))
-    }
-
-    /// Tells peers which call this rank is in.
-    #[inline]
-    pub(super) fn enter(&self, epoch: Epoch, descriptor: Descriptor, bytes: Bytes) {
-        self.control(self.me).call.enter(epoch, descriptor, bytes);
-    }
-
-    /// The call that a peer entered last; while it enters one, some of it may be of the call before.
-    pub(super) fn peer_call(&self, rank: NodeRank) -> PeerCall {
-        self.control(rank).call.current()
-    }
-
-    /// Whether a peer in `epoch` is in another call than `descriptor`.
-    pub(super) fn peer_contradicts(&self, rank: NodeRank, epoch: Epoch, descriptor: Descriptor, bytes: Bytes) -> bool {
-        self.control(rank).call.contradicts(epoch, descriptor, bytes)
-    }
-
-    /// Whether a peer has entered a call after `epoch`; then all that it did up to `epoch` is visible here.
-    pub(super) fn has_left(&self, rank: NodeRank, epoch: Epoch) -> bool {
-        self.control(rank).call.has_left(epoch)
-    }
-
-    /// Tells peers that this rank takes no part in `epoch`; see [`Control::fail`].
-    pub fn fail(&self, epoch: Epoch) {
-        self.control(self.me).fail(epoch);
-    }
-
-    /// Whether `rank` took no part in `epoch`; see [`CallLine::has_failed`](crate::sync::CallLine::has_failed).
-    pub(super) fn has_failed(&self, rank: NodeRank, epoch: Epoch) -> bool {
-        self.control(rank).call.has_failed(epoch)
-    }
 }
 
 /// Using a context again for another communicator of the same processes.
@@ -215,8 +171,8 @@ impl Context {
     /// Whether all peers have left every call that this rank has left: then none of them reads or writes the segment
     /// before it enters another call.
     pub fn is_idle(&self) -> bool {
-        let mine = Ticket(self.released(self.me).peek());
-        self.peers().all(|rank| self.released(rank).reached(mine).is_some())
+        let mine = Ticket(self.control(self.me).released.peek());
+        self.peers().all(|rank| self.control(rank).released.reached(mine).is_some())
     }
 
     /// Makes all flags those of a new segment. Called by one rank, while the context is idle and no rank of it can enter a

@@ -1,8 +1,9 @@
 //! Driving a call to its end: polling, backing off, keeping the MPI library's traffic moving, noticing trouble.
 
-use super::call::{Awaited, Call};
+use super::call::Call;
+use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::sync::PeerCall;
-use crate::types::{Collective, CommRank, Epoch, NodeRank, Ticket};
+use crate::types::{Collective, CommRank, Epoch, Ticket};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context as TaskContext, Poll, Waker};
@@ -45,23 +46,6 @@ pub struct Stall {
     pub awaited: Awaited,
     /// The awaited peer, by its rank in the communicator, and what it says it does.
     pub peer: Option<(CommRank, PeerCall)>,
-}
-
-/// Why a call ended early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The arguments of `rank`, or of one that it depended on, were rejected: this call fails, later ones work.
-    PeerFailed {
-        /// On this node.
-        rank: NodeRank,
-    },
-    /// `rank` is in another collective, or in the same with another root or size. The program is erroneous.
-    Mismatch {
-        /// On this node.
-        rank: NodeRank,
-        /// What it does.
-        peer: PeerCall,
-    },
 }
 
 /// Polls between two calls into the MPI library.
@@ -109,14 +93,14 @@ impl Call<'_> {
     }
 
     fn end(&self) -> Result<(), Fault> {
-        self.context().release(Ticket::last_of(self.epoch));
+        self.context().release(Ticket::last_of(self.entered.epoch));
         self.announce();
         Ok(())
     }
 
     #[cold]
     fn give_up(&self) -> Result<(), Fault> {
-        self.context().fail(self.epoch);
+        self.context().fail(self.entered.epoch);
         self.announce();
         self.fault.get().map_or(Ok(()), |fault| Err(*fault))
     }
@@ -161,52 +145,33 @@ impl Call<'_> {
             (self.waiting.progress)();
         }
         let awaited = self.awaited();
-        match awaited.peer(self.context()) {
+        match self.context().awaited_peer(awaited) {
             Some(rank) if polls > YIELDS => {
                 let event = self.context().event(rank);
-                event.sleep_unless(|| self.has_come(awaited, rank), NAP);
+                event.sleep_unless(|| self.context().has_come(awaited, rank), NAP);
             }
             _ => std::thread::yield_now(),
         }
     }
 
-    /// Whether what is awaited of `rank` is there.
-    fn has_come(&self, awaited: Awaited, rank: NodeRank) -> bool {
-        match awaited {
-            Awaited::Flag { line, ticket, .. } => self.context().line(rank, line, ticket).reached(ticket).is_some(),
-            Awaited::Slot { ticket } => self.context().has_released(rank, ticket),
-            Awaited::Nothing | Awaited::Bridge => true,
-        }
-    }
-
     /// Whether the awaited peer will never do what this rank waits for; then the fault is set.
     fn notice_trouble(&self) -> bool {
-        let (context, awaited) = (self.context(), self.awaited());
-        let Some(rank) = awaited.peer(context) else {
-            return false;
-        };
-        if context.peer_contradicts(rank, self.epoch, self.descriptor, self.bytes) {
-            self.set_fault(Fault::Mismatch { rank, peer: context.peer_call(rank) });
-            return true;
+        match self.context().trouble(&self.entered, self.awaited()) {
+            Some(fault) => {
+                self.set_fault(fault);
+                true
+            }
+            None => false,
         }
-        let has_left = context.has_left(rank, self.epoch);
-        let has_failed = matches!(awaited, Awaited::Flag { .. }) && context.has_failed(rank, self.epoch);
-        // What it did before it left or failed is visible by now, and may be all that this rank waits for.
-        if !(has_left || has_failed) || self.has_come(awaited, rank) {
-            return false;
-        }
-        self.set_fault(match has_failed {
-            true => Fault::PeerFailed { rank },
-            false => Fault::Mismatch { rank, peer: context.peer_call(rank) },
-        });
-        true
     }
 
     fn report_stall(&self, waited: Duration) {
         let awaited = self.awaited();
         let context = self.context();
-        let peer = awaited.peer(context).map(|rank| (context.comm_rank(rank), context.peer_call(rank)));
-        (self.waiting.report)(&Stall { collective: self.collective, epoch: self.epoch, waited, awaited, peer });
+        let peer = context.awaited_peer(awaited);
+        let peer = peer.map(|rank| (context.comm_rank(rank), context.control(rank).call.current()));
+        let Entered { collective, epoch, .. } = self.entered;
+        (self.waiting.report)(&Stall { collective, epoch, waited, awaited, peer });
     }
 }
 
@@ -217,7 +182,7 @@ mod tests {
     use crate::fabric::shm::context::tests::two_ranks;
     use crate::fabric::shm::{Buffers, Context};
     use crate::fabric::{Fabric, Line};
-    use crate::types::{Bytes, OperandOrder};
+    use crate::types::{Bytes, NodeRank, OperandOrder};
 
     static WAITING: Waiting =
         Waiting { is_oversubscribed: false, stall: None, progress: || {}, report: |stall| panic!("{stall:?}") };

@@ -9,10 +9,11 @@ mod context;
 mod drive;
 mod segment;
 
+pub use super::words::{Awaited, Fault};
 pub use crate::sync::{Descriptor, PeerCall};
-pub use call::{Awaited, Buffer, Buffers, Call};
+pub use call::{Buffer, Buffers, Call};
 pub use context::{Context, Geometry};
-pub use drive::{Fault, Stall, Waiting};
+pub use drive::{Stall, Waiting};
 pub use segment::Segment;
 
 use super::BridgeStep;

@@ -1,0 +1,188 @@
+//! What the ranks of a node tell each other, and what each concludes: the slot protocol and the recognition of failures and
+//! mismatches, wherever the words are. The real fabric and the one under loom run this code.
+
+use super::Line;
+use crate::coll::Plan;
+use crate::sync::{Claims, Control, Descriptor, FlagLine, PeerCall, Written};
+use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
+
+/// Why a call ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The arguments of `rank`, or of one that it depended on, were rejected: this call fails, later ones work.
+    PeerFailed {
+        /// On this node.
+        rank: NodeRank,
+    },
+    /// `rank` is in another collective, or in the same with another root or size. The program is erroneous.
+    Mismatch {
+        /// On this node.
+        rank: NodeRank,
+        /// What it does.
+        peer: PeerCall,
+    },
+}
+
+/// What a call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// Nothing yet.
+    Nothing,
+    /// A flag of a peer.
+    Flag {
+        /// Whose.
+        rank: NodeRank,
+        /// Which.
+        line: Line,
+        /// For which step.
+        ticket: Ticket,
+    },
+    /// Its own slot, which some peer has not released.
+    Slot {
+        /// For which step.
+        ticket: Ticket,
+    },
+    /// The other nodes.
+    Bridge,
+}
+
+/// The call that a rank has entered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entered {
+    pub(crate) collective: Collective,
+    pub(crate) epoch: Epoch,
+    pub(crate) bytes: Bytes,
+    pub(crate) descriptor: Descriptor,
+}
+
+impl Entered {
+    #[inline]
+    pub(crate) fn new(collective: Collective, row: usize, plan: &Plan) -> Self {
+        let descriptor = Descriptor::new(plan.epoch, collective, row, plan.root.0, plan.bytes);
+        Self { collective, epoch: plan.epoch, bytes: plan.bytes, descriptor }
+    }
+}
+
+/// The words of a node's ranks as one of them sees them.
+pub(crate) trait Words {
+    /// This rank.
+    fn me(&self) -> NodeRank;
+    /// Ranks of the node.
+    fn ranks(&self) -> usize;
+    /// What this rank knows of its own slots.
+    fn claims(&self) -> &Claims;
+    /// What `rank` tells of itself.
+    fn control(&self, rank: NodeRank) -> &Control;
+    /// The flag of `line` for the slot that `ticket` uses.
+    fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine;
+    /// The call in which `rank` took the slot for `ticket` last.
+    fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written;
+
+    /// All other ranks.
+    #[inline]
+    fn peers(&self) -> impl Iterator<Item = NodeRank> {
+        let me = self.me();
+        (0..self.ranks() as u32).map(NodeRank).filter(move |rank| *rank != me)
+    }
+
+    /// Tells peers which call this rank is in.
+    #[inline]
+    fn enter(&self, call: &Entered) {
+        self.control(self.me()).call.enter(call.epoch, call.descriptor, call.bytes);
+    }
+
+    /// Whether this rank may write its slot for `ticket`; if so, the slot is taken for it, in the call of `descriptor`.
+    #[inline]
+    fn claim(&self, ticket: Ticket, descriptor: Descriptor) -> bool {
+        let released = || self.peers().map(|rank| &self.control(rank).released);
+        self.claims().claim(ticket, released, self.written(self.me(), ticket), descriptor)
+    }
+
+    /// Promises to read no slot of any ticket up to `ticket` again.
+    #[inline]
+    fn release(&self, ticket: Ticket) {
+        self.control(self.me()).released.publish(ticket);
+    }
+
+    /// Tells peers that this rank takes no part in `epoch`; see [`Control::fail`].
+    fn fail(&self, epoch: Epoch) {
+        self.control(self.me()).fail(epoch);
+    }
+
+    /// Whether `rank` has released all tickets that this rank's slot for `ticket` waits for.
+    fn has_released(&self, rank: NodeRank, ticket: Ticket) -> bool {
+        self.control(rank).released.reached(self.claims().last_written(ticket)).is_some()
+    }
+
+    /// The peer that keeps this rank waiting.
+    fn awaited_peer(&self, awaited: Awaited) -> Option<NodeRank> {
+        match awaited {
+            Awaited::Flag { rank, .. } => Some(rank),
+            Awaited::Slot { ticket } => self.peers().find(|rank| !self.has_released(*rank, ticket)),
+            Awaited::Nothing | Awaited::Bridge => None,
+        }
+    }
+
+    /// Whether what is awaited of `rank` is there.
+    fn has_come(&self, awaited: Awaited, rank: NodeRank) -> bool {
+        match awaited {
+            Awaited::Flag { line, ticket, .. } => self.line(rank, line, ticket).reached(ticket).is_some(),
+            Awaited::Slot { ticket } => self.has_released(rank, ticket),
+            Awaited::Nothing | Awaited::Bridge => true,
+        }
+    }
+
+    /// After the flag for `ticket` of `rank` was reached with `value`: whether its owner took part in `call`.
+    ///
+    /// # Errors
+    /// If it did not.
+    #[inline]
+    fn verify(&self, call: &Entered, rank: NodeRank, flag: &FlagLine, ticket: Ticket, value: u64) -> Result<(), Fault> {
+        if Ticket(value).epoch() != call.epoch {
+            return self.verify_late(call, rank, ticket);
+        }
+        let word = flag.descriptor();
+        if call.descriptor.contradicts(word) { Err(self.mismatch(call, rank, word)) } else { Ok(()) }
+    }
+
+    /// The flag is that of a later call already. If its owner took part in this one, its data are still there, since it
+    /// can't have claimed the slot again: only barriers publish without a claim, and their waits are for no data.
+    #[cold]
+    fn verify_late(&self, call: &Entered, rank: NodeRank, ticket: Ticket) -> Result<(), Fault> {
+        let word = self.written(rank, ticket).word();
+        if self.control(rank).call.has_failed(call.epoch) {
+            Err(Fault::PeerFailed { rank })
+        } else if call.collective != Collective::Barrier && word != call.descriptor.word() {
+            Err(self.mismatch(call, rank, word))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The fault of `rank`, in whose call `word` was written. It may have gone on meanwhile.
+    #[cold]
+    fn mismatch(&self, call: &Entered, rank: NodeRank, word: u64) -> Fault {
+        let peer = self.control(rank).call.current();
+        let is_this_call = peer.epoch != call.epoch && call.descriptor.contradicts(word);
+        Fault::Mismatch { rank, peer: if is_this_call { PeerCall::of_word(call.epoch, word) } else { peer } }
+    }
+
+    /// Why the awaited peer will never do what this rank waits for in `call`, as far as is known.
+    fn trouble(&self, call: &Entered, awaited: Awaited) -> Option<Fault> {
+        let rank = self.awaited_peer(awaited)?;
+        let theirs = &self.control(rank).call;
+        if theirs.contradicts(call.epoch, call.descriptor, call.bytes) {
+            return Some(Fault::Mismatch { rank, peer: theirs.current() });
+        }
+        let has_left = theirs.has_left(call.epoch);
+        let has_failed = matches!(awaited, Awaited::Flag { .. }) && theirs.has_failed(call.epoch);
+        // What it did before it left or failed is visible by now, and may be all that this rank waits for.
+        if !(has_left || has_failed) || self.has_come(awaited, rank) {
+            return None;
+        }
+        Some(match has_failed {
+            true => Fault::PeerFailed { rank },
+            false => Fault::Mismatch { rank, peer: theirs.current() },
+        })
+    }
+}
