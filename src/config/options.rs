@@ -120,13 +120,17 @@ pub static OPTIONS: &[Opt] = &[
     },
     Opt {
         name: "HUDDLE_SLOT_BYTES",
-        takes: Takes::Text("a size such as 8K or 1M, a multiple of 64 from 1K to 1G"),
-        default: "16K",
-        meaning: "Bytes of data in a slot. An element of a reduction must fit into one.",
+        takes: Takes::Text("auto, or a size such as 8K or 1M, a multiple of 64 from 1K to 1G"),
+        default: "auto",
+        meaning: "Bytes of data in a slot. An element of a reduction must fit into one. `auto`: 64K, or less where the ranks \
+                  of a node are so many that their slots would take more than 16M for a communicator, but at least 8K.",
         parse: |text, config| {
+            if text == "auto" {
+                return store(Some(None), &mut config.slot_bytes);
+            }
             let fits =
                 |size: &Bytes| (SHORTEST_CELL..=LONGEST_CELL).contains(size) && size.0.is_multiple_of(CACHE_LINE);
-            store(value::size(text).filter(fits), &mut config.slot_bytes)
+            store(value::size(text).filter(fits).map(Some), &mut config.slot_bytes)
         },
     },
     Opt {

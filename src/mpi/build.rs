@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
         }
         let (node, node_rank) = layout.place(me);
         let ranks = layout.members(node).len();
-        let geometry = Geometry { ranks, slots: job.config.slots, cell: job.config.slot_bytes };
+        let geometry = Geometry { ranks, slots: job.config.slots, cell: job.config.cell(layout.largest_node()) };
         Ok(Self { job, comm, layout, me, node_rank, world_ranks, geometry })
     }
 

@@ -8,8 +8,10 @@ use crate::types::{Bytes, Collective, Epoch, OperandOrder, Ticket};
 
 /// Children per group and level of a tree, where the user does not say.
 const RADIX: u32 = 4;
-/// Bytes per tile, where the user does not say and a cell holds them.
-const TILE: Bytes = Bytes(8 << 10);
+/// The shortest tile that huddle takes on its own, where a cell holds it.
+const SHORTEST_TILE: Bytes = Bytes(8 << 10);
+/// Tiles of a message, at least: while one is written the one before is read.
+const TILES: usize = 4;
 /// Phases of a call that may pass over all of its data, at most: before and after the step between nodes, each with a
 /// detour over a leader that is not the root.
 const PASSES: usize = 4;
@@ -102,13 +104,18 @@ fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced) -> Plan {
         knobs: forced
             .knobs
             .or(Knob::Radix, RADIX)
-            .with(Knob::Tile, size(Knob::Tile, TILE))
+            .with(Knob::Tile, size(Knob::Tile, usual_tile(shape, agreed)))
             .with(Knob::Segment, size(Knob::Segment, agreed.cell_bytes)),
         scratch: Bytes::ZERO,
     };
     let measures = Measures { ranks: agreed.ranks, nodes: agreed.nodes, cell: agreed.cell_bytes };
     plan.scratch = (REGISTRY[forced.row].scratch)(&plan, &measures);
     plan
+}
+
+/// Bytes per tile, where the user does not say. Ranks that share cores take whole cells: each tile costs them a switch.
+fn usual_tile(shape: &Shape, agreed: &Agreed) -> Bytes {
+    if agreed.oversubscribed { agreed.cell_bytes } else { Bytes(shape.bytes.0 / TILES).max(SHORTEST_TILE) }
 }
 
 /// Whether a call might draw more tickets than there are: an upper bound for all rows, which takes gigabytes to reach.

@@ -17,6 +17,8 @@ const SOME_RANKS: usize = 8;
 const SHORT: Bytes = Bytes(8 << 10);
 /// Longest message of a reduction that is flat on some ranks.
 const VERY_SHORT: Bytes = Bytes(512);
+/// Longest message that moves in one piece: a longer one is read while the rest is written.
+const PIECE: Bytes = Bytes(16 << 10);
 /// Tiled reductions pay where each rank has at least this much to combine.
 const SHARE: Bytes = Bytes(256);
 /// Longest block of an allgather that takes a tree on many ranks.
@@ -95,15 +97,19 @@ pub(super) fn row(shape: &Shape, agreed: &Agreed) -> usize {
 
 fn form(shape: &Shape, agreed: &Agreed) -> Form {
     let ranks = agreed.largest_node;
+    let piece = PIECE.min(agreed.cell_bytes);
     let form = match shape.collective {
+        // The root combines while the others copy in: in all that is less work than a tiled reduction.
+        Collective::Reduce if ranks < FEW_RANKS || agreed.oversubscribed => Form::Flat,
+        // Two ranks that each combine everything move as much between them as two that combine a half each, in fewer steps.
+        Collective::Allreduce if ranks == 2 => Form::Flat,
         Collective::Allreduce | Collective::Reduce => reduction(shape.bytes, ranks),
-        Collective::Bcast if shape.bytes > agreed.cell_bytes => Form::Tiled,
+        Collective::Bcast if shape.bytes > piece => Form::Tiled,
         Collective::Bcast => tree_on_many(ranks, shape.bytes <= SHORT),
-        Collective::Allgather if shape.bytes > agreed.cell_bytes => Form::Tiled,
         Collective::Allgather => tree_on_many(ranks, shape.bytes <= TINY_BLOCK),
         Collective::Barrier => tree_on_many(ranks, true),
         // Flat puts a piece of every block into one slot: worth it where the blocks fit whole.
-        Collective::Scatter if shape.bytes.0.saturating_mul(ranks) > agreed.cell_bytes.0 => Form::Tiled,
+        Collective::Scatter if shape.bytes.0.saturating_mul(ranks) > piece.0 => Form::Tiled,
         Collective::Scatter => Form::Flat,
     };
     match form {
@@ -175,13 +181,21 @@ mod tests {
     }
 
     #[test]
+    fn few_or_crowded_ranks_reduce_at_the_root() {
+        assert_eq!(name(Collective::Reduce, 1 << 20, 3), "flat");
+        assert_eq!(name(Collective::Reduce, 1 << 20, 4), "tiled");
+        assert_eq!(name(Collective::Allreduce, 1 << 20, 2), "flat");
+        assert_eq!(name(Collective::Allreduce, 1 << 20, 3), "tiled");
+    }
+
+    #[test]
     fn data_movement() {
         assert_eq!(name(Collective::Bcast, 8192, 8), "flat");
         assert_eq!(name(Collective::Bcast, 8192, 9), "tree");
         assert_eq!(name(Collective::Bcast, 8193, 9), "tiled");
         assert_eq!(name(Collective::Allgather, 48, 9), "tree");
         assert_eq!(name(Collective::Allgather, 49, 9), "flat");
-        assert_eq!(name(Collective::Allgather, 8193, 2), "tiled");
+        assert_eq!(name(Collective::Allgather, 1 << 20, 2), "flat");
         assert_eq!(name(Collective::Scatter, 1024, 8), "flat");
         assert_eq!(name(Collective::Scatter, 1025, 8), "tiled");
         assert_eq!(name(Collective::Scatter, usize::MAX, 8), "tiled");

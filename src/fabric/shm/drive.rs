@@ -28,7 +28,7 @@ impl Waiting {
     pub(super) fn looks(&self) -> u32 {
         const LOOKS: u32 = 1000;
         /// The awaited rank may need this core.
-        const LOOKS_OVERSUBSCRIBED: u32 = 20;
+        const LOOKS_OVERSUBSCRIBED: u32 = 4;
         if self.is_oversubscribed { LOOKS_OVERSUBSCRIBED } else { LOOKS }
     }
 }
