@@ -34,7 +34,7 @@ fn case(world: &World, (collective, root, bytes): (Collective, u32, usize), epoc
     Case::with_order(world, row, shape, (OperandOrder::Any, 4), &mut Random::new(epoch))
 }
 
-/// Runs all calls, of which `late` begins the first one late; returns the reports on its peers' waits.
+/// Runs all calls, of which `late` begins the first one only when its peers have reported enough; returns their reports.
 fn stalls(
     world: &World,
     calls: &[(Collective, u32, usize)],
@@ -45,8 +45,8 @@ fn stalls(
     let calls: Vec<Case> = calls.iter().zip(1..).map(|(call, epoch)| case(world, *call, epoch)).collect();
     let started = Instant::now();
     world.run(|rank: Rank| {
-        if rank.me.0 == late {
-            std::thread::sleep(LATE);
+        while rank.me.0 == late && (started.elapsed() < LATE || !has_repeated(&stalls.lock().unwrap())) {
+            std::thread::sleep(AFTER / 10);
         }
         calls.iter().for_each(|case| assert_eq!(case.call(&rank, waiting), Ok(())));
     });
@@ -54,12 +54,18 @@ fn stalls(
     std::mem::take(&mut *stalls.lock().unwrap())
 }
 
+/// Whether every peer that waits has said so again: reports of each kind of wait come in pairs at least.
+fn has_repeated(stalls: &[Stall]) -> bool {
+    let alike = |stall: &Stall| stalls.iter().filter(|other| other.awaited == stall.awaited).count();
+    !stalls.is_empty() && stalls.iter().all(|stall| alike(stall) >= 2)
+}
+
 /// Reports come after the time that was set, and again each time that long.
 fn check_times(stalls: &[Stall]) {
     for (stall, number) in stalls.iter().zip(1..) {
         assert!(stall.waited >= AFTER * number, "{stalls:?}");
     }
-    assert!((2..=6).contains(&stalls.len()), "{stalls:?}");
+    assert!(stalls.len() >= 2, "{stalls:?}");
 }
 
 #[test]
