@@ -11,11 +11,11 @@
 //! elements passes; Open MPI ignores the receive type of Allgather and Scatter, and crashes on it if there is data.
 
 use super::flatten::{Extent, extent, flatten};
+use super::whole::{MOST_PACKED, Whole};
 use crate::kernel::{PackedBuffer, Segments};
 use crate::mpi::handles::{PREDEFINED_MOST, Predefined, constants, predefined};
 use crate::mpi::native::native;
-use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype};
-use std::cell::UnsafeCell;
+use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -272,15 +272,7 @@ impl View {
                 None => Memory::Segments(base, layout),
             },
             Shape::Opaque if layout.size > MOST_PACKED && native().pack_c.is_none() => return Err(Rejected::TooLarge),
-            Shape::Opaque => Memory::Opaque(Arc::new(Whole {
-                base,
-                count,
-                datatype,
-                self_comm,
-                layout,
-                packed: OnceLock::new(),
-                is_changed: AtomicBool::new(false),
-            })),
+            Shape::Opaque => Memory::Opaque(Arc::new(Whole::new(base, count, datatype, self_comm, layout))),
         };
         Ok(Self { memory, len })
     }
@@ -343,142 +335,9 @@ impl PackedBuffer for View {
                     _ => unreachable!("the layout of a segmented view has segments"),
                 },
                 Memory::Opaque(whole) => {
-                    whole.packed().wrapping_add(offset).copy_from_nonoverlapping(from, n);
-                    whole.is_changed.store(true, Ordering::Relaxed);
+                    whole.changed().wrapping_add(offset).copy_from_nonoverlapping(from, n);
                 }
             }
         }
-    }
-}
-
-/// Bytes that one call packs, safely within an `int`.
-const MOST_PACKED: usize = 1 << 30;
-
-/// A buffer that only the library can pack: packed whole at the first access, unpacked whole at the end, so that bytes that
-/// were not written keep their values.
-struct Whole {
-    base: *mut u8,
-    count: usize,
-    datatype: MPI_Datatype,
-    self_comm: MPI_Comm,
-    layout: Arc<Layout>,
-    packed: OnceLock<Box<[UnsafeCell<u8>]>>,
-    is_changed: AtomicBool,
-}
-
-// SAFETY: the address is the program's, which lends the buffer to one call; threads take turns.
-unsafe impl Send for Whole {}
-// SAFETY: as above.
-unsafe impl Sync for Whole {}
-
-impl Whole {
-    /// The packed bytes.
-    fn packed(&self) -> *mut u8 {
-        let packed = self.packed.get_or_init(|| {
-            let bytes = self.layout.size * self.count;
-            let packed: Box<[UnsafeCell<u8>]> = (0..bytes).map(|_| UnsafeCell::new(0)).collect();
-            // SAFETY: the buffer is the program's, and `packed` has the room for it.
-            unsafe {
-                pack_elements(
-                    &self.layout,
-                    self.datatype,
-                    self.base,
-                    UnsafeCell::raw_get(packed.as_ptr()),
-                    self.count,
-                    self.self_comm,
-                )
-            };
-            packed
-        });
-        UnsafeCell::raw_get(packed.as_ptr())
-    }
-
-    fn unpack(&self) {
-        if self.is_changed.swap(false, Ordering::Relaxed) {
-            // SAFETY: as in `packed`.
-            unsafe {
-                unpack_elements(&self.layout, self.datatype, self.packed(), self.base, self.count, self.self_comm)
-            };
-        }
-    }
-}
-
-/// Elements per call of the library.
-fn step(layout: &Layout) -> usize {
-    (MOST_PACKED / layout.size.max(1)).max(1)
-}
-
-/// Packs `count` elements at `base` by the library.
-///
-/// # Panics
-/// If the library fails, since the caller is in the middle of a collective.
-///
-/// # Safety
-/// The elements are readable and `to` is writable for their packed bytes; `datatype` is valid and `layout` its layout.
-pub(super) unsafe fn pack_elements(
-    layout: &Layout,
-    datatype: MPI_Datatype,
-    base: *const u8,
-    to: *mut u8,
-    count: usize,
-    self_comm: MPI_Comm,
-) {
-    let mut done = 0;
-    while done < count {
-        let n = step(layout).min(count - done);
-        let from = base.wrapping_offset(layout.extent.wrapping_mul(done as isize));
-        let (room, to) = (n * layout.size, to.wrapping_add(done * layout.size));
-        // SAFETY: the caller's promise, for the elements of this step.
-        let (code, packed) = unsafe {
-            if let Some(pack_c) = native().pack_c {
-                let mut position: MPI_Count = 0;
-                let (n, room) = (n as MPI_Count, room as MPI_Count);
-                (pack_c(from.cast(), n, datatype, to.cast(), room, &mut position, self_comm), position as usize)
-            } else {
-                let mut position: c_int = 0;
-                let (n, room) = (n as c_int, room as c_int);
-                (native().pack(from.cast(), n, datatype, to.cast(), room, &mut position, self_comm), position as usize)
-            }
-        };
-        assert!(
-            code == constants().success && packed == room,
-            "MPI_Pack failed with code {code}, {packed} of {room} bytes"
-        );
-        done += n;
-    }
-}
-
-/// Unpacks `count` elements to `base` by the library.
-///
-/// # Panics
-/// If the library fails, since the caller is in the middle of a collective.
-///
-/// # Safety
-/// As for [`pack_elements`], the other way round.
-pub(super) unsafe fn unpack_elements(
-    layout: &Layout,
-    datatype: MPI_Datatype,
-    from: *const u8,
-    base: *mut u8,
-    count: usize,
-    self_comm: MPI_Comm,
-) {
-    let mut done = 0;
-    while done < count {
-        let n = step(layout).min(count - done);
-        let to = base.wrapping_offset(layout.extent.wrapping_mul(done as isize));
-        let (room, from) = (n * layout.size, from.wrapping_add(done * layout.size));
-        // SAFETY: the caller's promise, for the elements of this step.
-        let code = unsafe {
-            if let Some(unpack_c) = native().unpack_c {
-                let mut position: MPI_Count = 0;
-                unpack_c(from.cast(), room as MPI_Count, &mut position, to.cast(), n as MPI_Count, datatype, self_comm)
-            } else {
-                let mut position: c_int = 0;
-                native().unpack(from.cast(), room as c_int, &mut position, to.cast(), n as c_int, datatype, self_comm)
-            }
-        };
-        assert!(code == constants().success, "MPI_Unpack failed with code {code}");
-        done += n;
     }
 }

@@ -16,3 +16,4 @@ pub mod op;
 mod peers;
 mod pool;
 pub mod serve;
+mod whole;
