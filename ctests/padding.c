@@ -79,6 +79,19 @@ static void try_pair(const Pair *pair, int n, int salt) {
     free(send), free(x), free(y);
 }
 
+// More than what a communicator keeps for its packed copies, as often as it looks at that.
+static void often_and_long(void) {
+    enum { LONG = 120000, CALLS = 17 };
+    DoubleInt *in = calloc(LONG, sizeof *in), *out = calloc(LONG, sizeof *out);
+    for (int call = 0; call < CALLS; call++) {
+        for (int i = 0; i < LONG; i++) in[i] = (DoubleInt){(world_rank + i + call) % world_size, world_rank};
+        MPI_Allreduce(in, out, LONG, MPI_DOUBLE_INT, MPI_MAXLOC, MPI_COMM_WORLD);
+        for (int i = 0; i < LONG; i++)
+            CHECK(out[i].value == world_size - 1 && (out[i].index + i + call) % world_size == world_size - 1);
+    }
+    free(in), free(out);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     look_around();
@@ -92,6 +105,7 @@ int main(int argc, char **argv) {
             int n = counts[j] * 6 > 8192 && pairs[i].type == MPI_SHORT_INT ? 1300 : counts[j];
             try_pair(&pairs[i], n, i + j);
         }
+    often_and_long();
     MPI_Finalize();
     say_ok("padding");
     return 0;

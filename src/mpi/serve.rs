@@ -318,6 +318,9 @@ impl Site<'_> {
         {
             self.deliver(plan, prepared, &buffers);
         }
+        if self.is_time_to_attend() {
+            self.shared.trim();
+        }
         served
     }
 
@@ -329,7 +332,9 @@ impl Site<'_> {
         let call = unsafe { Call::enter(context, waiting, self.collective, row, plan, buffers) };
         match (REGISTRY[row].run)(&call, plan) {
             Ok(()) => {
-                self.attend();
+                if self.is_time_to_attend() {
+                    (self.job.waiting.progress)();
+                }
                 counters().record(Outcome::Accelerated(row), plan.bytes);
                 Served::Done(constants().success)
             }
@@ -339,12 +344,9 @@ impl Site<'_> {
 
     /// Calls that never wait must not starve the program's own traffic, which it may expect to move within collectives.
     #[inline]
-    fn attend(&self) {
+    fn is_time_to_attend(&self) -> bool {
         const CALLS_PER_PROGRESS: u64 = 16;
-        if self.epoch.0.is_multiple_of(CALLS_PER_PROGRESS) {
-            (self.job.waiting.progress)();
-            self.shared.trim();
-        }
+        self.epoch.0.is_multiple_of(CALLS_PER_PROGRESS)
     }
 
     /// Reductions work on contiguous memory: buffers with holes are packed first.
