@@ -13,6 +13,7 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     if env::var_os("CARGO_FEATURE_MPI").is_some() {
         compile_shim();
+        link_mark();
     }
     if let Err(reason) = generate_header() {
         println!("cargo:warning=include/huddle.h is not generated: {reason}");
@@ -25,6 +26,23 @@ fn compile_shim() {
     println!("cargo:rerun-if-changed=src/mpi/shim.c");
     let mpicc = env::var("MPICC").unwrap_or_else(|_| "mpicc".into());
     cc::Build::new().compiler(mpicc).file("src/mpi/shim.c").warnings(true).compile("huddle_shim");
+}
+
+/// Links the empty shared object that the engine carries (`src/mpi/device/watch.rs`): `OUT_DIR/mark.so`.
+fn link_mark() {
+    println!("cargo:rerun-if-changed=src/mpi/device/mark.c");
+    let path = PathBuf::from(env::var("OUT_DIR").unwrap_or_default()).join("mark.so");
+    let mut linker = cc::Build::new().get_compiler().to_command();
+    linker.args([
+        "-shared",
+        "-fPIC",
+        "-nostdlib",
+        "-s",
+        "-Wl,-z,max-page-size=4096,-z,noseparate-code",
+        "-Wl,--build-id=none",
+    ]);
+    linker.args(["src/mpi/device/mark.c", "-o"]).arg(&path);
+    assert!(linker.status().is_ok_and(|status| status.success()), "{linker:?} failed");
 }
 
 /// Generates the C header of the public API from `src/capi`, if that exists.

@@ -89,6 +89,17 @@ impl Segments {
         }
     }
 
+    /// Places and lengths of the blocks of `count` elements, in packed order; adjacent ones are not merged.
+    pub fn blocks(&self, count: usize) -> impl Iterator<Item = (isize, usize)> + '_ {
+        (0..count).flat_map(move |element| {
+            let start = self.extent.wrapping_mul(element as isize);
+            self.runs.iter().flat_map(move |run| {
+                let place = move |block| run.at.wrapping_add(run.stride.wrapping_mul(block as isize));
+                (0..run.repeat).map(move |block| (start.wrapping_add(place(block)), run.len))
+            })
+        })
+    }
+
     /// The same layout with its elements at another distance.
     pub fn resized(&self, extent: isize) -> Self {
         Self::new(self.runs.clone(), self.size, extent)

@@ -96,6 +96,8 @@ proptest! {
         prop_assert_eq!(memory, expected);
         let high = bytes.iter().copied().max().map(|last| last + 1);
         prop_assert_eq!(segments.bounds(count), high.map(|high| (low, high)));
+        let blocks = segments.blocks(count).flat_map(|(at, len)| at..at + len as isize);
+        prop_assert_eq!(blocks.collect::<Vec<_>>(), bytes.clone());
         if let Some(at) = segments.contiguous_at(count) {
             prop_assert!(bytes.iter().enumerate().all(|(i, &byte)| byte == at + i as isize));
         }

@@ -4,6 +4,7 @@
 //! leaves room, the library itself is asked, on a communicator of this process alone.
 
 use super::datatype::{Rejected, View};
+use super::device::{self, Role, Staged};
 use super::job::abort;
 use super::op::Operator;
 use super::serve::Site;
@@ -35,6 +36,8 @@ pub enum Operand {
     View(View),
     /// A block in a buffer with holes.
     Part(Part),
+    /// In memory of a device.
+    Staged(Box<Staged>),
 }
 
 /// The packed bytes of a buffer from an offset on.
@@ -101,6 +104,9 @@ impl Prepared {
         if let Operand::Part(part) = &self.recv {
             part.view.finish();
         }
+        if let Operand::Staged(staged) = &self.recv {
+            staged.store();
+        }
     }
 }
 
@@ -113,6 +119,7 @@ pub type Output = (*mut c_void, MPI_Count, MPI_Datatype);
 #[inline]
 fn operand(
     site: &Site<'_>,
+    role: Role,
     address: *mut c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,
@@ -120,20 +127,23 @@ fn operand(
     if count < 0 || datatype == constants().datatype_null {
         return Err(Refused::ByLibrary);
     }
-    match predefined(datatype) {
-        // MPI_BOTTOM is null: with a predefined type nothing can lie there.
-        Some(_) if address.is_null() && count > 0 => Err(Refused::ByLibrary),
+    let known = predefined(datatype);
+    // MPI_BOTTOM is null: with a predefined type nothing can lie there.
+    if known.is_some() && address.is_null() && count > 0 {
+        return Err(Refused::ByLibrary);
+    }
+    if device::may_be_used()
+        && let Some(staged) = staged(site, role, address, count, datatype)?
+    {
+        return Ok(staged);
+    }
+    match known {
         Some(known) if known.is_contiguous() => match (count as usize).checked_mul(known.size) {
             Some(bytes) => Ok((Operand::Memory(address.cast()), Bytes(bytes))),
             None => too_large(),
         },
         _ => {
-            // SAFETY: the program's arguments.
-            let view = unsafe { View::new(address, count as u64, datatype, site.job.self_comm) };
-            let view = view.map_err(|rejected| match rejected {
-                Rejected::TooLarge => too_large(),
-                _ => Refused::ByLibrary,
-            })?;
+            let view = view(site, address, count, datatype)?;
             let bytes = Bytes(view.len());
             match view.as_contiguous() {
                 Some(at) => Ok((Operand::Memory(at), bytes)),
@@ -141,6 +151,29 @@ fn operand(
             }
         }
     }
+}
+
+fn view(site: &Site<'_>, address: *mut c_void, count: MPI_Count, datatype: MPI_Datatype) -> Result<View, Refused> {
+    // SAFETY: the program's arguments.
+    let view = unsafe { View::new(address, count as u64, datatype, site.job.self_comm) };
+    view.map_err(|rejected| match rejected {
+        Rejected::TooLarge => too_large(),
+        _ => Refused::ByLibrary,
+    })
+}
+
+/// The same for a buffer in memory of a device.
+#[cold]
+fn staged(
+    site: &Site<'_>,
+    role: Role,
+    address: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+) -> Result<Option<(Operand, Bytes)>, Refused> {
+    let view = view(site, address, count, datatype)?;
+    let staged = Staged::new(&view, role, |n| site.shared.memory(role.purpose(), n));
+    Ok(staged.map(|staged| (Operand::Staged(Box::new(staged)), Bytes(view.len()))))
 }
 
 /// The peers know nothing of this rank's datatype, so it can't decline alone.
@@ -242,16 +275,16 @@ unsafe fn reduction(
         return Err(Refused::ByLibrary);
     }
     let mut bytes = Bytes::ZERO;
-    let mut take = |address: Option<*mut c_void>| match address {
+    let mut take = |role, address: Option<*mut c_void>| match address {
         None => Ok(Operand::Absent),
         Some(address) => {
-            let (operand, length) = operand(site, address, count, datatype)?;
+            let (operand, length) = operand(site, role, address, count, datatype)?;
             bytes = length;
             Ok(operand)
         }
     };
-    let send_operand = take(send.map(<*const c_void>::cast_mut))?;
-    let recv_operand = take(recv)?;
+    let send_operand = take(Role::Input, send.map(<*const c_void>::cast_mut))?;
+    let recv_operand = take(if send.is_some() { Role::Output } else { Role::InPlace }, recv)?;
     // SAFETY: the program's arguments.
     let operator = unsafe { Operator::resolve(op, datatype, site.job.self_comm) }.map_err(|_| Refused::ByLibrary)?;
     let is_native = operator.is_predefined() && predefined(datatype).is_some_and(|known| known.is_contiguous());
@@ -277,11 +310,11 @@ pub unsafe fn bcast(
     datatype: MPI_Datatype,
     root: c_int,
 ) -> Result<Prepared, Refused> {
-    is_root(site, root)?;
+    let role = if is_root(site, root)? { Role::Input } else { Role::Output };
     if buffer == constants().in_place {
         return Err(Refused::ByLibrary);
     }
-    let (buffer, bytes) = operand(site, buffer, count, datatype)?;
+    let (buffer, bytes) = operand(site, role, buffer, count, datatype)?;
     Ok(Prepared::moving(bytes, CommRank(root as u32), Operand::Absent, buffer))
 }
 
@@ -295,18 +328,21 @@ pub unsafe fn allgather(site: &Site<'_>, send: Input, recv: Output) -> Result<Pr
     }
     let ranks = site.shared.agreed.ranks;
     let count = recv.1.checked_mul(ranks as MPI_Count).ok_or(Refused::ByLibrary)?;
-    let (buffer, total) = operand(site, recv.0, count, recv.2)?;
+    let is_in_place = send.0 == in_place.cast_const();
+    let role = if is_in_place { Role::InPlace } else { Role::Output };
+    let (buffer, total) = operand(site, role, recv.0, count, recv.2)?;
     let bytes = Bytes(total.0 / ranks);
-    if send.0 == in_place.cast_const() {
+    if is_in_place {
         let offset = bytes.0 * site.shared.me.index();
         let own = match &buffer {
             Operand::Memory(at) => Operand::Memory(at.wrapping_add(offset)),
             Operand::View(view) => Operand::Part(Part { view: view.clone(), offset }),
+            Operand::Staged(staged) => Operand::Memory(staged.packed().wrapping_add(offset)),
             Operand::Absent | Operand::Part(_) => Operand::Absent,
         };
         return Ok(Prepared { is_in_place: true, ..Prepared::moving(bytes, CommRank(0), own, buffer) });
     }
-    let (own, length) = operand(site, send.0.cast_mut(), send.1, send.2)?;
+    let (own, length) = operand(site, Role::Input, send.0.cast_mut(), send.1, send.2)?;
     if length != bytes {
         return Err(Refused::Truncated);
     }
@@ -337,7 +373,7 @@ pub unsafe fn scatter(site: &Site<'_>, send: Input, recv: Output, root: c_int) -
         if recv.0 == in_place {
             return Err(Refused::ByLibrary);
         }
-        let (buffer, bytes) = operand(site, recv.0, recv.1, recv.2)?;
+        let (buffer, bytes) = operand(site, Role::Output, recv.0, recv.1, recv.2)?;
         return Ok(Prepared::moving(bytes, root, Operand::Absent, buffer));
     }
     if send.0 == in_place.cast_const() {
@@ -345,12 +381,12 @@ pub unsafe fn scatter(site: &Site<'_>, send: Input, recv: Output, root: c_int) -
     }
     let ranks = site.shared.agreed.ranks;
     let count = send.1.checked_mul(ranks as MPI_Count).ok_or(Refused::ByLibrary)?;
-    let (blocks, total) = operand(site, send.0.cast_mut(), count, send.2)?;
+    let (blocks, total) = operand(site, Role::Input, send.0.cast_mut(), count, send.2)?;
     let bytes = Bytes(total.0 / ranks);
     if recv.0 == in_place {
         return Ok(Prepared { is_in_place: true, ..Prepared::moving(bytes, root, blocks, Operand::Absent) });
     }
-    let (buffer, length) = operand(site, recv.0, recv.1, recv.2)?;
+    let (buffer, length) = operand(site, Role::Output, recv.0, recv.1, recv.2)?;
     if length != bytes {
         return Err(Refused::Truncated);
     }

@@ -5,7 +5,7 @@
 
 use super::bridge::BridgeComm;
 use super::communicator::{Shared, Standing};
-use super::init::has_device_library;
+use super::device;
 use super::job::Job;
 use super::pool::{self, Pooled};
 use crate::fabric::shm::{Context, Geometry, Segment};
@@ -42,8 +42,8 @@ struct Offer {
     bridge: u64,
     /// Segments of earlier communicators of the same members that this rank still has mapped; a leader's are idle.
     pooled: [u64; pool::OFFERED],
-    /// Whether buffers of this rank may be in the memory of a device.
-    has_devices: u64,
+    /// Whether buffers of this rank may be in memory of a device that huddle can't copy.
+    has_unknown_devices: u64,
     /// How the ranks of its node lie there ([`Hierarchy::to_words`]); the lowest leader's counts.
     hierarchy: [u64; 2],
 }
@@ -110,7 +110,7 @@ impl<'a> Builder<'a> {
     fn share(self) -> Result<Box<Shared>, Reason> {
         // 1. Ranks say what they have; leaders reserve memory where that is nothing.
         let pooled = pool::nonces(&self.members(), |context| !self.is_leader() || context.is_idle());
-        let mut offer = Offer { pooled, has_devices: u64::from(has_device_library()), ..Offer::default() };
+        let mut offer = Offer { pooled, has_unknown_devices: u64::from(device::has_unknown()), ..Offer::default() };
         let mut own = None;
         if self.is_leader() {
             offer.hierarchy = Hierarchy::of(&self.levels(), &self.job.kinds, self.job.trunk).to_words();
@@ -258,7 +258,7 @@ impl<'a> Builder<'a> {
     /// What the offers lack.
     fn obstacle(&self, offers: &[Offer]) -> Option<Reason> {
         let lacks_memory = |node| matches!(self.source(offers, node), Source::Nothing | Source::Again);
-        if offers.iter().any(|offer| offer.has_devices != 0) {
+        if offers.iter().any(|offer| offer.has_unknown_devices != 0) {
             Some(Reason::DevicePointer)
         } else if self.nodes().any(lacks_memory) {
             Some(Reason::NoSharedMemory)

@@ -18,6 +18,7 @@ use crate::mpi::native::native;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -294,6 +295,54 @@ impl View {
     pub fn as_contiguous(&self) -> Option<*mut u8> {
         match self.memory {
             Memory::Contiguous(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// The buffer's address, or that of its data where they lie packed.
+    pub(super) fn address(&self) -> *mut u8 {
+        match &self.memory {
+            Memory::Contiguous(base) | Memory::Segments(base, _) => *base,
+            Memory::Opaque(whole) => whole.base(),
+        }
+    }
+
+    /// Whether the datatype tells where the data are, whatever else.
+    pub(super) fn has_absolute_addresses(&self) -> bool {
+        !matches!(self.memory, Memory::Contiguous(_)) && self.address() == constants().bottom.cast()
+    }
+
+    /// From the lowest byte of the data to the one after the highest.
+    pub(super) fn span(&self) -> Range<*mut u8> {
+        let (count, layout) = match &self.memory {
+            Memory::Contiguous(at) => return *at..at.wrapping_add(self.len),
+            Memory::Segments(_, layout) => (self.len / layout.size.max(1), &**layout),
+            Memory::Opaque(whole) => whole.elements(),
+        };
+        let last = layout.extent.wrapping_mul(count as isize - 1);
+        let low = self.address().wrapping_offset(layout.true_lb);
+        low.wrapping_offset(last.min(0))..low.wrapping_add(layout.true_extent).wrapping_offset(last.max(0))
+    }
+
+    /// Calls `each` with address and length of each block of adjacent data, in packed order; not at all where only the library
+    /// knows them.
+    pub(super) fn each_block(&self, each: &mut dyn FnMut(*mut u8, usize)) {
+        match &self.memory {
+            Memory::Contiguous(at) => each(*at, self.len),
+            Memory::Segments(base, layout) => {
+                if let Shape::Segments { segments, .. } = &layout.shape {
+                    let blocks = segments.blocks(self.len / segments.size().max(1));
+                    blocks.for_each(|(at, n)| each(base.wrapping_offset(at), n));
+                }
+            }
+            Memory::Opaque(_) => {}
+        }
+    }
+
+    /// The buffer where only the library can pack it.
+    pub(super) fn whole(&self) -> Option<&Whole> {
+        match &self.memory {
+            Memory::Opaque(whole) => Some(whole),
             _ => None,
         }
     }

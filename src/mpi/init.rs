@@ -1,6 +1,7 @@
 //! What happens in `MPI_Init`: the ranks find each other, agree on the environment, and learn where everyone lies.
 
 use super::communicator::{create_keyval, keep_native};
+use super::device;
 use super::job::{self, Job, progress};
 use super::peers::Announcement;
 use crate::coll::REGISTRY;
@@ -13,7 +14,7 @@ use crate::sync::FlagLine;
 use crate::topo::place::{self, Containers, CpuMask, Kind};
 use crate::tune::Reason;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -59,7 +60,7 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     let (config, is_fit) = agree_on_environment(world, rank, keyval);
     let node = Node::find(world, &config, rank, size);
     let keyval = keyval.unwrap_or(constants().keyval_invalid);
-    let inactive = inactive_reason(&config, is_fit, size, &node);
+    let inactive = inactive_reason(&config, is_fit, size);
     if inactive.is_none() {
         for comm in [world, self_comm] {
             keep_native(keyval, comm, Reason::NoContext);
@@ -79,6 +80,7 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     let is_threaded = is_threaded();
     if !is_threaded {
         crate::report::counters().assume_one_thread_at_a_time();
+        device::assume_one_thread_at_a_time();
     }
     job::publish(Job {
         config,
@@ -103,15 +105,13 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     announce();
 }
 
-fn inactive_reason(config: &Config, is_fit: bool, size: c_int, node: &Node) -> Option<Reason> {
+fn inactive_reason(config: &Config, is_fit: bool, size: c_int) -> Option<Reason> {
     if config.is_disabled {
         Some(Reason::Disabled)
     } else if !is_fit {
         Some(Reason::HuddleMissing)
     } else if size == 1 {
         Some(Reason::SingleRank)
-    } else if node.has_devices {
-        Some(Reason::DevicePointer)
     } else {
         None
     }
@@ -257,7 +257,6 @@ struct Node {
     kinds: Vec<Kind>,
     trunk: usize,
     is_oversubscribed: bool,
-    has_devices: bool,
 }
 
 impl Node {
@@ -286,11 +285,11 @@ impl Node {
         let labels = allgather_u32(world, world_ranks[leader], size as usize);
 
         let crowded = place::is_oversubscribed(&masks, place::cgroup_quota());
-        let [not_crowded, no_devices] = minimum(world, [c_int::from(!crowded), c_int::from(!has_device_library())]);
+        let [not_crowded] = minimum(world, [c_int::from(!crowded)]);
         // SAFETY: a communicator of our own.
         unsafe { native().comm_free(&mut physical) };
         let (kinds, trunk) = (containers.kinds().to_vec(), containers.trunk());
-        Self { labels, paths, kinds, trunk, is_oversubscribed: not_crowded == 0, has_devices: no_devices == 0 }
+        Self { labels, paths, kinds, trunk, is_oversubscribed: not_crowded == 0 }
     }
 
     /// The leader of the node looks at the machine: loading hwloc takes milliseconds.
@@ -323,24 +322,4 @@ fn allgather(comm: MPI_Comm, from: *const c_void, n: usize, datatype: MPI_Dataty
     let n = n as c_int;
     // SAFETY: the callers' buffers have these lengths.
     unsafe { native().allgather(from, n, datatype, to, n, datatype, comm) };
-}
-
-/// Whether memory of accelerators may be among the buffers: then a library of CUDA or HIP is loaded, however it was.
-pub(super) fn has_device_library() -> bool {
-    const NAMES: [&str; 4] = ["libcuda.so", "libcudart", "libamdhip64", "libhsa-runtime64"];
-    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
-        // SAFETY: the system's description of a loaded object, and the place that is passed below.
-        let (name, found) = unsafe { ((*info).dlpi_name, &mut *found.cast::<bool>()) };
-        if !name.is_null() {
-            // SAFETY: the object's name is a C string.
-            let path = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-            let file = path.rsplit('/').next().unwrap_or_default();
-            *found |= NAMES.iter().any(|name| file.starts_with(name));
-        }
-        c_int::from(*found)
-    }
-    let mut found = false;
-    // SAFETY: `look` has the signature that is asked for, and gets the place that it expects.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
-    found
 }

@@ -1,11 +1,12 @@
 //! The short way of a call that is like the one before it.
 //!
 //! Programs repeat their calls. Where count, datatype and operation are those of the communicator's last call of the same
-//! collective, the datatype and the operation are predefined (their handles never mean anything else) and all ranks are on
-//! one node, then operands, operation and plan are known, and only addresses and the root are looked at. Whether a rank
-//! takes this way is its own affair: peers see the same call.
+//! collective, the datatype and the operation are predefined (their handles never mean anything else), all ranks are on
+//! one node and no address can be that of a device, then operands, operation and plan are known, and only addresses and the
+//! root are looked at. Whether a rank takes this way is its own affair: peers see the same call.
 
 use super::communicator::Shared;
+use super::device;
 use super::op::Operator;
 use super::serve::{Served, Site};
 use crate::coll::Plan;
@@ -170,7 +171,7 @@ impl Site<'_> {
     #[allow(clippy::mut_from_ref)]
     fn lane(&self, key: &Key) -> Option<&mut Lane> {
         let lane = self.shared.lane(self.collective).as_mut()?;
-        (lane.key == *key && self.epoch < LAST_EPOCH).then_some(lane)
+        (lane.key == *key && self.epoch < LAST_EPOCH && !device::may_be_used()).then_some(lane)
     }
 
     #[inline(always)]

@@ -5,6 +5,7 @@ mod bridge;
 mod build;
 mod communicator;
 pub mod datatype;
+mod device;
 pub mod finish;
 mod flatten;
 pub mod handles;

@@ -363,6 +363,7 @@ impl Site<'_> {
                 }
                 Buffer::Contiguous(packed)
             }
+            Operand::Staged(staged) => Buffer::Contiguous(staged.fetch()),
             Operand::Part(..) => unreachable!("no reduction takes part of a buffer"),
         };
         let recv = pack(&prepared.recv, Purpose::Recv, prepared.is_in_place);
@@ -430,6 +431,7 @@ fn moves(prepared: &Prepared) -> Buffers<'_> {
         &Operand::Memory(at) => Buffer::Contiguous(at),
         Operand::View(view) => Buffer::Packed(view),
         Operand::Part(part) => Buffer::Packed(part),
+        Operand::Staged(staged) => Buffer::Contiguous(staged.fetch()),
     };
     Buffers { send: buffer(&prepared.send), recv: buffer(&prepared.recv), ..Buffers::empty(prepared.is_in_place) }
 }

@@ -48,7 +48,7 @@ impl Whole {
             let packed: Box<[UnsafeCell<u8>]> = (0..bytes).map(|_| UnsafeCell::new(0)).collect();
             let to = UnsafeCell::raw_get(packed.as_ptr());
             // SAFETY: the buffer is the program's, and `packed` has the room for it.
-            unsafe { pack_elements(&self.layout, self.datatype, self.base, to, self.count, self.self_comm) };
+            unsafe { self.pack_at(self.base, to) };
             packed
         });
         UnsafeCell::raw_get(packed.as_ptr())
@@ -64,10 +64,37 @@ impl Whole {
     /// Brings changes to the program's buffer.
     pub(super) fn unpack(&self) {
         if self.is_changed.swap(false, Ordering::Relaxed) {
-            let (from, to) = (self.packed(), self.base);
             // SAFETY: as in `packed`.
-            unsafe { unpack_elements(&self.layout, self.datatype, from, to, self.count, self.self_comm) };
+            unsafe { self.unpack_at(self.packed(), self.base) };
         }
+    }
+
+    /// Packs elements that lie at `base` as those of the buffer do at its address.
+    ///
+    /// # Safety
+    /// The elements are readable, and `to` is writable for their packed bytes.
+    pub(super) unsafe fn pack_at(&self, base: *const u8, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { pack_elements(&self.layout, self.datatype, base, to, self.count, self.self_comm) };
+    }
+
+    /// The other way round.
+    ///
+    /// # Safety
+    /// As for `pack_at`.
+    pub(super) unsafe fn unpack_at(&self, from: *const u8, base: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { unpack_elements(&self.layout, self.datatype, from, base, self.count, self.self_comm) };
+    }
+
+    /// The buffer's address.
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// How many elements there are, and how they lie.
+    pub(super) fn elements(&self) -> (usize, &Layout) {
+        (self.count, &self.layout)
     }
 }
 

@@ -30,7 +30,7 @@ pub enum Reason {
     NotRunning,
     /// The MPI library rejects the arguments.
     RejectedArguments,
-    /// A buffer may be in the memory of a device.
+    /// A buffer may be in memory of a device that huddle can't copy.
     DevicePointer,
     /// Nothing to move.
     Empty,
@@ -82,7 +82,11 @@ const TABLE: [Entry; Reason::COUNT] = [
     ),
     entry(Reason::NotRunning, "not-running", "The call came before MPI_Init or after huddle ended in MPI_Finalize."),
     entry(Reason::RejectedArguments, "rejected-arguments", "The MPI library rejects the arguments and reports it."),
-    entry(Reason::DevicePointer, "device-pointer", "A rank uses CUDA or HIP: buffers may be in device memory."),
+    entry(
+        Reason::DevicePointer,
+        "device-pointer",
+        "A rank has loaded a library of CUDA, HIP or HSA that huddle can't copy with: buffers may be in memory of its devices.",
+    ),
     entry(Reason::Empty, "empty", "There is nothing to move."),
     entry(Reason::ElementLargerThanSlot, "element-larger-than-slot", "One element exceeds HUDDLE_SLOT_BYTES."),
     entry(

@@ -15,6 +15,8 @@ pub use call::{Buffer, Buffers, Call};
 pub use context::{Context, Geometry};
 pub use drive::{Stall, Waiting};
 pub use segment::Segment;
+#[cfg(feature = "mpi")]
+pub(crate) use segment::longest_file;
 
 use super::BridgeStep;
 

@@ -86,7 +86,7 @@ impl Segment {
 }
 
 /// The limit that `ulimit -f` sets.
-fn longest_file() -> u64 {
+pub(crate) fn longest_file() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a valid place for the result.
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };

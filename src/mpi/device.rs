@@ -1,0 +1,190 @@
+//! Memory of devices (CUDA, HIP): recognised call by call, and never dereferenced.
+//!
+//! A buffer in such memory is copied to and from host memory of this rank by the device's own library ([`staged`]); its peers
+//! know nothing of it. In a process that has loaded no such library, or none that can copy, the question costs a call two
+//! loads ([`watch`]).
+
+mod cuda;
+mod hip;
+mod staged;
+mod watch;
+
+pub use staged::{Role, Staged};
+
+use super::job::abort;
+use crate::log;
+use cuda::Cuda;
+use hip::Hip;
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+/// The libraries of devices that this process has loaded. They stay loaded.
+#[derive(Clone, Copy)]
+struct Libraries {
+    cuda: Option<Cuda>,
+    hip: Option<Hip>,
+}
+
+/// The latest, or null; what stood there before is not freed, since a thread may use it.
+static LIBRARIES: AtomicPtr<Libraries> = AtomicPtr::new(std::ptr::null_mut());
+
+/// A library is loaded whose memory can't be copied.
+static HAS_UNKNOWN: AtomicBool = AtomicBool::new(false);
+
+/// The loaded objects have been looked at before: there may be contexts.
+static HAS_LOOKED: AtomicBool = AtomicBool::new(false);
+
+/// Libraries that allocate memory on devices, by the start of their file names. HIP stands on HSA, which some compilers use
+/// without HIP for OpenMP's offloading.
+const CUDA: &[u8] = b"libcuda.so";
+const HIP: &[u8] = b"libamdhip64.so";
+const HSA: &[u8] = b"libhsa-runtime64.so";
+
+fn is_device_library(name: &[u8]) -> bool {
+    [CUDA, HIP, HSA].into_iter().any(|start| name.starts_with(start))
+}
+
+/// From now on one thread at a time calls MPI.
+pub fn assume_one_thread_at_a_time() {
+    watch::assume_one_thread_at_a_time();
+}
+
+/// Whether an address may be that of a device's memory: [`memory_at`] knows.
+#[inline(always)]
+pub fn may_be_used() -> bool {
+    watch::is_alert()
+}
+
+/// Whether this process has loaded a library of devices whose memory huddle can't copy.
+pub fn has_unknown() -> bool {
+    look();
+    HAS_UNKNOWN.load(Ordering::Relaxed)
+}
+
+/// Knows all libraries that were loaded before the call.
+fn look() -> Option<&'static Libraries> {
+    watch::look(is_device_library, examine);
+    // [libraries] acquire: pairs with the release in `examine`.
+    let libraries = LIBRARIES.load(Ordering::Acquire);
+    // SAFETY: null or a box that was leaked.
+    unsafe { libraries.as_ref() }
+}
+
+/// Takes note of the libraries among those at `paths`; whether buffers have to be asked for.
+fn examine(paths: Vec<CString>) -> bool {
+    let named = |start: &'static [u8]| paths.iter().filter(move |path| file_name(path).starts_with(start));
+    let cuda = named(CUDA).find_map(|path| Cuda::of(open(path)));
+    let hip = named(HIP).find_map(|path| Hip::of(open(path)));
+    let lacks_cuda = cuda.is_none() && named(CUDA).next().is_some();
+    let lacks_hip = hip.is_none() && named(HIP).chain(named(HSA)).next().is_some();
+    let is_late = HAS_LOOKED.swap(true, Ordering::Relaxed);
+    let had_unknown = HAS_UNKNOWN.swap(lacks_cuda || lacks_hip, Ordering::Relaxed);
+    if (lacks_cuda || lacks_hip) && is_late && !had_unknown {
+        let name = if lacks_cuda { "CUDA" } else { "HSA or HIP" };
+        log::warning(format_args!(
+            "a library of {name} was loaded that huddle can't copy with; if the program passes memory of its devices on \
+             communicators that it has used before, set HUDDLE_DISABLE=1"
+        ));
+    }
+    let has_any = cuda.is_some() || hip.is_some();
+    if has_any {
+        // [libraries] release: pairs with the acquire in `look`.
+        LIBRARIES.store(Box::into_raw(Box::new(Libraries { cuda, hip })), Ordering::Release);
+    }
+    has_any
+}
+
+fn file_name(path: &CStr) -> &[u8] {
+    path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+}
+
+/// A handle of a loaded object, never closed; null if it is gone.
+fn open(path: &CStr) -> *mut c_void {
+    // SAFETY: a C string; only a reference to what is loaded is taken.
+    unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }
+}
+
+/// The function `name` of an open object.
+///
+/// # Safety
+/// `handle` is null or stays open, and `F` is a pointer to a function of the prototype of `name`.
+unsafe fn find<F: Copy>(handle: *mut c_void, name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    if handle.is_null() {
+        return None;
+    }
+    // SAFETY: an open handle and a C string.
+    let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    // SAFETY: the caller's promise on `F`.
+    (!address.is_null()).then(|| unsafe { std::mem::transmute_copy(&address) })
+}
+
+/// Where memory that the host can't use lies, and who copies it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// CUDA, in this context.
+    Cuda(cuda::Place),
+    /// HIP.
+    Hip,
+}
+
+/// The device's memory at `address`; `None` where the host can use it.
+#[cold]
+pub fn memory_at(address: *const u8) -> Option<Memory> {
+    let libraries = look()?;
+    let in_cuda = libraries.cuda.and_then(|cuda| cuda.place_of(address)).map(Memory::Cuda);
+    in_cuda.or_else(|| libraries.hip.is_some_and(|hip| hip.has(address)).then_some(Memory::Hip))
+}
+
+/// Copies between memory of a device and of the host, which have happened when [`Copies::end`] returns.
+pub enum Copies {
+    /// By CUDA.
+    Cuda(cuda::Copies),
+    /// By HIP.
+    Hip(Hip),
+}
+
+impl Copies {
+    /// None so far.
+    pub fn begin(memory: Memory) -> Self {
+        let libraries = look();
+        let hip = || libraries.and_then(|libraries| libraries.hip).map(Self::Hip);
+        let copies = match memory {
+            Memory::Cuda(place) => {
+                libraries.and_then(|libraries| libraries.cuda).map(|cuda| Self::Cuda(cuda.begin(place)))
+            }
+            Memory::Hip => hip(),
+        };
+        copies.unwrap_or_else(|| unreachable!("the library that knows this memory stays loaded"))
+    }
+
+    /// `n` bytes more.
+    ///
+    /// # Safety
+    /// The memory is the program's or this call's, on the host or on the device, and unused by others until the end.
+    pub unsafe fn add(&mut self, to: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::Cuda(copies) => copies.add(to, from, n),
+                Self::Hip(hip) => hip.copy(to, from, n),
+            }
+        }
+    }
+
+    /// Waits for them.
+    pub fn end(self) {
+        match self {
+            Self::Cuda(copies) => copies.end(),
+            Self::Hip(hip) => hip.wait(),
+        }
+    }
+}
+
+/// The job can't go on where a rank can't reach its own buffer.
+fn check(function: &str, code: c_int) {
+    if code != 0 {
+        log::error(format_args!("a buffer in memory of a device can't be copied: {function} failed with code {code}"));
+        abort();
+    }
+}
