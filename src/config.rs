@@ -23,6 +23,15 @@ pub use nodes::NodeOrder;
 pub use options::{Complaint, OPTIONS, Opt, Takes};
 pub use selection::{Forced, Pick, Selection};
 
+/// What chooses an algorithm where the user forces none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChoiceBy {
+    /// Thresholds by ranks and size.
+    Thresholds,
+    /// The models, for the machine found.
+    Models,
+}
+
 /// What the user asked for, the same on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -50,6 +59,8 @@ pub struct Config {
     pub bridges: u32,
     /// The machine to believe in: a synthetic description for hwloc.
     pub topology: Option<String>,
+    /// What chooses where the user forces nothing.
+    pub choice: ChoiceBy,
     /// By [`Collective`], what the user forced.
     selections: [Selection; Collective::ALL.len()],
 }
@@ -70,6 +81,7 @@ impl Default for Config {
             slot_bytes: None,
             bridges: 64,
             topology: None,
+            choice: ChoiceBy::Thresholds,
             selections: Default::default(),
         }
     }
@@ -139,6 +151,7 @@ mod tests {
             ("HUDDLE_SLOT_BYTES", "64K"),
             ("HUDDLE_BRIDGES", "0"),
             ("HUDDLE_TOPOLOGY", "package:2 core:4 pu:1"),
+            ("HUDDLE_CHOICE", "models"),
             ("HUDDLE_SCATTER", "native"),
         ]);
         assert_eq!(complaints, [""; 0]);
@@ -148,6 +161,7 @@ mod tests {
         assert_eq!(config.node_ranks, [3, 1]);
         assert_eq!(config.node_order, NodeOrder::Cyclic);
         assert_eq!((config.warmup, config.slots, config.slot_bytes, config.bridges), (1, 2, Some(Bytes(65536)), 0));
+        assert_eq!(config.choice, ChoiceBy::Models);
         assert_eq!(config.topology.as_deref(), Some("package:2 core:4 pu:1"));
         assert_eq!(config.selection(Collective::Scatter).pick(Bytes(8)), Pick::Native);
         assert_eq!(config.selection(Collective::Reduce).pick(Bytes(8)), Pick::Auto);
@@ -168,6 +182,7 @@ mod tests {
             ("HUDDLE_SLOT_BYTES", "512"),
             ("HUDDLE_SLOT_BYTES", "99999999999999999999G"),
             ("HUDDLE_BRIDGES", "many"),
+            ("HUDDLE_CHOICE", "best"),
             ("HUDDLE_BCAST", "fastest"),
         ];
         for (name, value) in wrong {

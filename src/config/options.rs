@@ -1,6 +1,6 @@
 //! The table of environment variables.
 
-use super::{Config, NodeOrder, Selection, value};
+use super::{ChoiceBy, Config, NodeOrder, Selection, value};
 use crate::types::{Bytes, Collective};
 use std::fmt;
 use std::time::Duration;
@@ -100,6 +100,21 @@ pub static OPTIONS: &[Opt] = &[
     selection("HUDDLE_ALLGATHER", Collective::Allgather, |text, config| select(text, config, Collective::Allgather)),
     selection("HUDDLE_BARRIER", Collective::Barrier, |text, config| select(text, config, Collective::Barrier)),
     selection("HUDDLE_SCATTER", Collective::Scatter, |text, config| select(text, config, Collective::Scatter)),
+    Opt {
+        name: "HUDDLE_CHOICE",
+        takes: Takes::Text("thresholds or models"),
+        default: "thresholds",
+        meaning: "What chooses an algorithm where none is forced: thresholds by ranks and size, or the cost models for the \
+                  machine found, which `huddle info` shows.",
+        parse: |text, config| {
+            let choice = match text {
+                "thresholds" => Some(ChoiceBy::Thresholds),
+                "models" => Some(ChoiceBy::Models),
+                _ => None,
+            };
+            store(choice, &mut config.choice)
+        },
+    },
     Opt {
         name: "HUDDLE_WARMUP",
         takes: Takes::Text("a number, at least 1"),

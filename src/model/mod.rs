@@ -14,11 +14,13 @@ pub mod li;
 mod machine;
 pub mod nishtala;
 mod outline;
+mod parameters;
 mod scene;
 pub mod tu;
 
 pub use machine::{Between, Crossing, Machine, Nanos, Network};
 pub use outline::{Edge, Outline};
+pub use parameters::Parameters;
 pub use scene::{Level, Scene};
 
 /// The least `l` with `base^l >= n`: ⌈log_base n⌉; 0 for `n` up to 1.

@@ -9,14 +9,14 @@ use super::pool::{self, Pooled};
 use crate::fabric::shm::Context;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::tune::{Agreed, Reason};
+use crate::tune::{Agreed, Map, Reason};
 use crate::types::{Collective, CommRank, Epoch};
 use mpi_sys::MPI_Comm;
 use once_cell::sync::OnceCell;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The state of one communicator in this process.
 pub struct Communicator {
@@ -39,6 +39,8 @@ pub struct Shared {
     pooled: Pooled,
     /// What the choice of algorithm may know of it.
     pub agreed: Agreed,
+    /// What the models choose, where they do.
+    pub map: Option<Arc<Map>>,
     /// The leaders' communicator, on leaders of communicators that span nodes.
     pub bridge: Option<BridgeComm>,
     /// This rank.
@@ -66,9 +68,9 @@ pub enum Purpose {
 
 impl Shared {
     /// A communicator whose ranks have all mapped its segment.
-    pub(super) fn new(pooled: Pooled, agreed: Agreed, bridge: Option<BridgeComm>) -> Self {
+    pub(super) fn new(pooled: Pooled, agreed: Agreed, map: Option<Arc<Map>>, bridge: Option<BridgeComm>) -> Self {
         let me = pooled.context.comm_rank(pooled.context.rank());
-        Self { pooled, agreed, bridge, me, memory: Default::default(), lanes: Default::default() }
+        Self { pooled, agreed, map, bridge, me, memory: Default::default(), lanes: Default::default() }
     }
 
     /// Its shared memory.

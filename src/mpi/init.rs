@@ -5,9 +5,10 @@ use super::device;
 use super::job::{self, Job, progress};
 use super::peers::Announcement;
 use crate::coll::REGISTRY;
-use crate::config::{Config, RawEnvironment};
+use crate::config::{ChoiceBy, Config, RawEnvironment};
 use crate::fabric::shm::Waiting;
 use crate::log;
+use crate::model::Parameters;
 use crate::mpi::handles::{self, constants};
 use crate::mpi::native::native;
 use crate::sync::FlagLine;
@@ -16,6 +17,7 @@ use crate::tune::Reason;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
 use std::hash::{Hash, Hasher};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
@@ -58,6 +60,7 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     // SAFETY: MPI is initialised.
     let keyval = unsafe { create_keyval() };
     let (config, is_fit) = agree_on_environment(world, rank, keyval);
+    let parameters = agree_on_parameters(world, &config);
     let node = Node::find(world, &config, rank, size);
     let keyval = keyval.unwrap_or(constants().keyval_invalid);
     let inactive = inactive_reason(&config, is_fit, size);
@@ -93,6 +96,8 @@ pub unsafe fn start(announcement: Option<Announcement>) {
         nodes,
         paths: node.paths,
         kinds: node.kinds,
+        parameters,
+        maps: Mutex::default(),
         trunk: node.trunk,
         waiting,
         is_threaded,
@@ -248,6 +253,14 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> (C
         }
     }
     (config, least == -most && same_names == 1 && has_keyval == 1)
+}
+
+/// What rank 0 knows of the machine, where anyone asks.
+fn agree_on_parameters(world: MPI_Comm, config: &Config) -> Parameters {
+    if config.choice == ChoiceBy::Thresholds {
+        return Parameters::default();
+    }
+    Parameters::from_bytes(&bcast_bytes(world, Parameters::default().to_bytes())).unwrap_or_default()
 }
 
 /// What the ranks of the job know about their nodes.

@@ -1,15 +1,17 @@
 //! What the ranks of a job agree on in `MPI_Init`, and the state of the engine.
 
-use crate::config::Config;
+use crate::config::{ChoiceBy, Config};
 use crate::fabric::shm::Waiting;
+use crate::model::Parameters;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::topo::Kind;
-use crate::tune::Reason;
+use crate::tune::{Agreed, Map, Reason};
 use mpi_sys::{MPI_Comm, MPI_Group};
 use once_cell::sync::OnceCell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A job: the processes of one `MPI_COMM_WORLD`. Built once, never freed.
 pub struct Job {
@@ -35,6 +37,10 @@ pub struct Job {
     pub kinds: Vec<Kind>,
     /// How many of these all ranks of this node share.
     pub trunk: usize,
+    /// What rank 0 knows of the machine.
+    pub parameters: Parameters,
+    /// What the models choose, by what the ranks of a communicator agreed on.
+    pub maps: Mutex<Vec<(Agreed, Arc<Map>)>>,
     /// How ranks wait.
     pub waiting: Waiting,
     /// Whether several threads may call MPI at once.
@@ -53,6 +59,22 @@ pub struct Job {
 unsafe impl Sync for Job {}
 // SAFETY: as above.
 unsafe impl Send for Job {}
+
+impl Job {
+    /// What the models choose on such a communicator, where they choose at all.
+    pub fn map(&self, agreed: &Agreed) -> Option<Arc<Map>> {
+        if self.config.choice != ChoiceBy::Models {
+            return None;
+        }
+        let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, map)) = maps.iter().find(|(known, _)| known == agreed) {
+            return Some(Arc::clone(map));
+        }
+        let map = Arc::new(Map::new(agreed, &self.parameters));
+        maps.push((*agreed, Arc::clone(&map)));
+        Some(map)
+    }
+}
 
 static JOB: OnceCell<Job> = OnceCell::new();
 static ACTIVE: AtomicPtr<Job> = AtomicPtr::new(std::ptr::null_mut());

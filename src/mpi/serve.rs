@@ -248,7 +248,8 @@ impl Site<'_> {
             Ok(prepared) => prepared,
             Err(refused) => return self.refuse(refused),
         };
-        match choose(&self.job.config, &prepared.shape(self.collective), &self.shared.agreed, self.epoch) {
+        let (shape, map) = (prepared.shape(self.collective), self.shared.map.as_deref());
+        match choose(&self.job.config, &shape, &self.shared.agreed, map, self.epoch) {
             Choice::Run { row, plan } => {
                 if let Some(key) = key {
                     *self.shared.lane(self.collective) =

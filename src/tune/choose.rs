@@ -1,6 +1,6 @@
 //! From the shape of a call to its plan.
 
-use super::{Agreed, Choice, OperatorClass, Reason, Shape, defaults};
+use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape, defaults};
 use crate::coll::phase::bridge_block;
 use crate::coll::{Knob, Knobs, Measures, Plan, REGISTRY};
 use crate::config::{Config, Forced, Pick};
@@ -21,9 +21,10 @@ const LONGEST_STEP: Bytes = Bytes(64 << 10);
 /// From this call on a communicator is native: its tickets would run out, half a trillion calls further on.
 pub const LAST_EPOCH: Epoch = Epoch(u64::MAX / Ticket::STEPS / 2);
 
-/// Who serves a call, and how: the same on all ranks. Takes about 20 ns, whatever the environment says.
+/// Who serves a call, and how: the same on all ranks. What the user forces comes first, then what the models say (`map`) or,
+/// without a map, the thresholds of [`defaults`]. Takes about 20 ns, whatever the environment says.
 #[inline]
-pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Choice {
+pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: Option<&Map>, epoch: Epoch) -> Choice {
     // 1. What huddle cannot serve, or was told not to.
     if config.is_disabled {
         return Choice::Decline(Reason::Disabled);
@@ -37,11 +38,11 @@ pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> 
     // 2. The algorithm.
     let forced = match config.selection(shape.collective).pick(shape.bytes) {
         Pick::Native => return Choice::Decline(Reason::ForcedNative),
-        Pick::Auto => usual(shape, agreed),
+        Pick::Auto => usual(shape, agreed, map),
         Pick::Row(forced) => forced,
     };
     let lacking = REGISTRY[forced.row].lacks(order_of(shape));
-    let chosen = if lacking.is_some() { usual(shape, agreed) } else { forced };
+    let chosen = if lacking.is_some() { usual(shape, agreed, map) } else { forced };
     // 3. Its plan.
     let plan = plan(shape, agreed, epoch, &chosen);
     if has_too_many_steps(&plan, shape.collective, agreed) {
@@ -54,8 +55,11 @@ pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> 
 }
 
 /// What huddle takes where the user does not say, or asks for what a call does not permit.
-fn usual(shape: &Shape, agreed: &Agreed) -> Forced {
-    Forced { row: defaults::row(shape, agreed), knobs: Knobs::UNSET }
+fn usual(shape: &Shape, agreed: &Agreed, map: Option<&Map>) -> Forced {
+    match map {
+        Some(map) => map.pick(shape.collective, order_of(shape), shape.bytes),
+        None => Forced { row: defaults::row(shape, agreed), knobs: Knobs::UNSET },
+    }
 }
 
 /// What keeps every algorithm from serving a call.
@@ -88,7 +92,7 @@ fn order_of(shape: &Shape) -> OperandOrder {
     }
 }
 
-fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced) -> Plan {
+pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced) -> Plan {
     // Whole elements, and no more than a cell holds.
     let size = |knob, usual: Bytes| {
         let wanted = forced.knobs.set(knob).map_or(usual, |size| Bytes(size as usize));
@@ -174,7 +178,7 @@ mod tests {
     }
 
     fn run(config: &Config, shape: &Shape, agreed: &Agreed) -> (&'static str, Plan) {
-        match choose(config, shape, agreed, EPOCH) {
+        match choose(config, shape, agreed, None, EPOCH) {
             Choice::Run { row, plan } => (REGISTRY[row].name, plan),
             Choice::RunInstead { forced, .. } => panic!("not {}", REGISTRY[forced].name),
             Choice::Decline(reason) => panic!("declined: {}", reason.name()),
@@ -182,7 +186,7 @@ mod tests {
     }
 
     fn reason(config: &Config, shape: &Shape, agreed: &Agreed) -> Reason {
-        match choose(config, shape, agreed, EPOCH) {
+        match choose(config, shape, agreed, None, EPOCH) {
             Choice::Decline(reason) => reason,
             Choice::Run { row, .. } | Choice::RunInstead { row, .. } => panic!("ran {}", REGISTRY[row].name),
         }
@@ -262,7 +266,7 @@ mod tests {
         let ordered = Shape { order: OperandOrder::Rank, ..REDUCTION };
         let user = Shape { operator: OperatorClass::User, ..REDUCTION };
         for shape in [ordered, user] {
-            let Choice::RunInstead { row, forced, need, .. } = choose(&config, &shape, &ONE_NODE, EPOCH) else {
+            let Choice::RunInstead { row, forced, need, .. } = choose(&config, &shape, &ONE_NODE, None, EPOCH) else {
                 panic!("{shape:?}");
             };
             assert_eq!(REGISTRY[forced].name, "dissemination");
@@ -297,7 +301,7 @@ mod tests {
             let variable = format!("HUDDLE_{}", row.collective.name().to_uppercase());
             let bytes = if row.collective == Collective::Barrier { Bytes::ZERO } else { Bytes(8) };
             let shape = Shape { collective: row.collective, bytes, granule: Bytes(1), ..REDUCTION };
-            let choice = choose(&config(&[(&variable, row.name)]), &shape, &ONE_NODE, EPOCH);
+            let choice = choose(&config(&[(&variable, row.name)]), &shape, &ONE_NODE, None, EPOCH);
             assert!(matches!(choice, Choice::Run { row, .. } if row == index));
         }
     }

@@ -8,9 +8,11 @@
 
 mod choose;
 mod defaults;
+pub mod map;
 
 pub use crate::report::Reason;
 pub use choose::{LAST_EPOCH, choose};
+pub use map::Map;
 
 use crate::coll::{Need, Plan};
 use crate::topo::Hierarchy;

@@ -1,0 +1,257 @@
+//! What the models choose, computed once for a communicator: by collective, order of operands and size.
+//!
+//! Sizes fall into classes, two for each power of two; a class is judged at its upper end. All ranks compute the map from
+//! what they agreed on, with operations that give the same bits everywhere.
+
+use super::choose::plan;
+use super::{Agreed, OperatorClass, Shape};
+use crate::coll::{Knob, Knobs, REGISTRY, SHAPES, rows_of};
+use crate::config::Forced;
+use crate::model::{Nanos, Parameters, Scene};
+use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
+
+/// The bytes of a call as far as the map tells them apart: 0 and 1, 2, 3, 4, 5 to 6, 7 to 8, 9 to 12, 13 to 16, …
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SizeClass(u8);
+
+impl SizeClass {
+    /// Up to 4 MiB; what is longer is in the last one.
+    pub const COUNT: usize = 44;
+
+    /// The class of a call.
+    #[inline]
+    pub const fn of(bytes: Bytes) -> Self {
+        let last = match bytes.0 {
+            0 | 1 => return Self(0),
+            2 => return Self(1),
+            n => n - 1,
+        };
+        let power = last.ilog2();
+        let class = 2 * power as usize + (last >> (power - 1) & 1);
+        Self(if class < Self::COUNT { class as u8 } else { Self::COUNT as u8 - 1 })
+    }
+
+    /// Its longest call; of the last class, where the models judge it.
+    pub const fn longest(self) -> Bytes {
+        match self.0 {
+            0 => Bytes(1),
+            1 => Bytes(2),
+            class => Bytes((3 + class as usize % 2) << (class / 2 - 1)),
+        }
+    }
+
+    /// All of them, ascending.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..Self::COUNT as u8).map(Self)
+    }
+}
+
+/// What a model says of one way to serve a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// Algorithm and knobs.
+    pub forced: Forced,
+    /// Its predicted time.
+    pub cost: Nanos,
+}
+
+/// The first choices of the models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Map {
+    /// Distinct picks.
+    picks: Vec<Forced>,
+    /// By collective, order (any, rank) and class, an index into `picks`.
+    classes: Box<[[[u8; SizeClass::COUNT]; 2]; Collective::ALL.len()]>,
+}
+
+const ORDERS: [OperandOrder; 2] = [OperandOrder::Any, OperandOrder::Rank];
+
+impl Map {
+    /// The map of a communicator.
+    pub fn new(agreed: &Agreed, parameters: &Parameters) -> Self {
+        let scene = scene(agreed, parameters);
+        let fallback = Forced { row: 0, knobs: Knobs::UNSET };
+        let mut map =
+            Self { picks: Vec::new(), classes: Box::new([[[0; SizeClass::COUNT]; 2]; Collective::ALL.len()]) };
+        for collective in Collective::ALL {
+            for order in ORDERS {
+                for class in SizeClass::all() {
+                    let best = candidates(&shape(collective, order, class.longest()), agreed, &scene)
+                        .min_by(|left, right| left.cost.0.total_cmp(&right.cost.0));
+                    let first = || rows_of(collective).next().map_or(fallback, |(row, _)| Forced { row, ..fallback });
+                    map.set(collective, order, class, best.map_or_else(first, |best| best.forced));
+                }
+            }
+        }
+        map
+    }
+
+    fn set(&mut self, collective: Collective, order: OperandOrder, class: SizeClass, pick: Forced) {
+        let index = self.picks.iter().position(|known| *known == pick).unwrap_or_else(|| {
+            self.picks.push(pick);
+            self.picks.len() - 1
+        });
+        // More than 256 picks do not occur: the first of them serves then as well as any.
+        self.classes[collective as usize][order as usize][usize::from(class.0)] = u8::try_from(index).unwrap_or(0);
+    }
+
+    /// The first choice for a call whose operands may be combined in `order`.
+    #[inline]
+    pub fn pick(&self, collective: Collective, order: OperandOrder, bytes: Bytes) -> Forced {
+        let class = usize::from(SizeClass::of(bytes).0);
+        self.picks[usize::from(self.classes[collective as usize][order as usize][class])]
+    }
+}
+
+/// All ways to serve a call that the models can judge, best first.
+pub fn rank(collective: Collective, bytes: Bytes, agreed: &Agreed, parameters: &Parameters) -> Vec<Candidate> {
+    let shape = shape(collective, OperandOrder::Any, bytes);
+    let mut found: Vec<Candidate> = candidates(&shape, agreed, &scene(agreed, parameters)).collect();
+    found.sort_by(|left, right| left.cost.0.total_cmp(&right.cost.0));
+    found
+}
+
+/// What costs depend on besides the call.
+pub fn scene(agreed: &Agreed, parameters: &Parameters) -> Scene {
+    let Agreed { ranks, nodes, largest_node, cell_bytes, slots, .. } = *agreed;
+    let mut levels = parameters.levels(&agreed.hierarchy);
+    // Nodes that are larger than the first one have groups that it does not have.
+    let known: usize = levels.iter().map(|level| level.fan).product();
+    if let (Some(outermost), true) = (levels.first_mut(), known < largest_node) {
+        outermost.fan = (outermost.fan * largest_node).div_ceil(known.max(1));
+    } else if levels.is_empty() && largest_node > 1 {
+        levels = parameters.levels(&crate::topo::Hierarchy::flat(largest_node, None));
+    }
+    let machine = parameters.machine([]);
+    Scene::new((ranks, nodes, largest_node), levels, (cell_bytes, slots), machine)
+}
+
+fn shape(collective: Collective, order: OperandOrder, bytes: Bytes) -> Shape {
+    let (is_reduction, is_barrier) =
+        (matches!(collective, Collective::Allreduce | Collective::Reduce), collective == Collective::Barrier);
+    Shape {
+        collective,
+        bytes: if is_barrier { Bytes::ZERO } else { bytes },
+        granule: if is_reduction { bytes.min(Bytes(8)) } else { Bytes(1) },
+        root: CommRank(0),
+        operator: if is_reduction { OperatorClass::Predefined } else { OperatorClass::None },
+        order,
+    }
+}
+
+fn candidates<'a>(shape: &'a Shape, agreed: &'a Agreed, scene: &'a Scene) -> impl Iterator<Item = Candidate> + 'a {
+    let rows = rows_of(shape.collective).filter(|(_, row)| row.lacks(shape.order).is_none());
+    rows.flat_map(move |(row, found)| {
+        settings(found.knobs, agreed).into_iter().filter_map(move |knobs| {
+            let forced = Forced { row, knobs };
+            let cost = (REGISTRY[row].cost)(&plan(shape, agreed, Epoch(1), &forced), scene)?;
+            Some(Candidate { forced, cost })
+        })
+    })
+}
+
+/// The settings of an algorithm that are compared: all combinations of a few values for each knob that it has.
+fn settings(knobs: &[Knob], agreed: &Agreed) -> Vec<Knobs> {
+    let most = agreed.largest_node.saturating_sub(1).max(2) as u32;
+    knobs.iter().fold(vec![Knobs::UNSET], |settings, knob| {
+        let values: &[u32] = match knob {
+            Knob::Radix => &[2, 3, 4, 8, 16],
+            Knob::Shape => &[0, SHAPES.len() as u32],
+            Knob::Stages => &[0, 1, 2],
+            _ => &[0],
+        };
+        let with = |settings: &Knobs, value: &u32| match value {
+            0 => *settings,
+            value => settings.with(*knob, *value),
+        };
+        let is_distinct = |value: &&u32| **value <= most || *knob != Knob::Radix || **value == 2;
+        settings
+            .iter()
+            .flat_map(|known| values.iter().filter(is_distinct).map(move |value| with(known, value)))
+            .collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topo::{Hierarchy, Kind, Step};
+
+    fn agreed(sockets: u16, cores: u16) -> Agreed {
+        let steps = [Step { fan: sockets, shares: None }, Step { fan: cores, shares: Some(Kind::L3) }];
+        let ranks = usize::from(sockets * cores);
+        Agreed {
+            ranks,
+            nodes: 1,
+            largest_node: ranks,
+            block_placed: true,
+            bridgeable: false,
+            cell_bytes: Bytes(16 << 10),
+            slots: 32,
+            oversubscribed: false,
+            hierarchy: Hierarchy::new(steps),
+        }
+    }
+
+    fn name(map: &Map, collective: Collective, bytes: usize) -> &'static str {
+        REGISTRY[map.pick(collective, OperandOrder::Any, Bytes(bytes)).row].name
+    }
+
+    #[test]
+    fn classes_end_at_powers_of_two_and_half_way_between() {
+        let ends: Vec<usize> = SizeClass::all().take(12).map(|class| class.longest().0).collect();
+        assert_eq!(ends, [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]);
+        for class in SizeClass::all() {
+            assert_eq!(SizeClass::of(class.longest()), class);
+        }
+        for bytes in 1..5000 {
+            let class = SizeClass::of(Bytes(bytes));
+            assert!(bytes <= class.longest().0);
+            assert!(class.0 == 0 || SizeClass(class.0 - 1).longest().0 < bytes);
+        }
+        assert_eq!(SizeClass::of(Bytes::ZERO), SizeClass(0));
+        assert_eq!(SizeClass::of(Bytes(usize::MAX)).longest(), Bytes(4 << 20));
+    }
+
+    #[test]
+    fn short_messages_take_trees_and_long_ones_tiles() {
+        let map = Map::new(&agreed(2, 32), &Parameters::default());
+        assert!(["tree", "dissemination"].contains(&name(&map, Collective::Allreduce, 8)));
+        assert_ne!(name(&map, Collective::Barrier, 0), "flat");
+        let map = Map::new(&agreed(2, 6), &Parameters::default());
+        assert_ne!(name(&map, Collective::Allreduce, 8), "tiled");
+        assert_eq!(name(&map, Collective::Allreduce, 1 << 20), "tiled");
+    }
+
+    #[test]
+    fn what_a_call_does_not_permit_is_never_picked() {
+        let map = Map::new(&agreed(4, 8), &Parameters::default());
+        for collective in Collective::ALL {
+            for class in SizeClass::all() {
+                let pick = map.pick(collective, OperandOrder::Rank, class.longest());
+                let row = &REGISTRY[pick.row];
+                assert_eq!((row.collective, row.lacks(OperandOrder::Rank)), (collective, None));
+            }
+        }
+    }
+
+    #[test]
+    fn the_map_holds_the_best_of_the_ranking() {
+        let (agreed, parameters) = (agreed(2, 6), Parameters::default());
+        let map = Map::new(&agreed, &parameters);
+        for collective in Collective::ALL {
+            let bytes = Bytes(1024);
+            let best = rank(collective, bytes, &agreed, &parameters)[0];
+            assert_eq!(map.pick(collective, OperandOrder::Any, bytes), best.forced, "{}", collective.name());
+        }
+    }
+
+    #[test]
+    fn nodes_larger_than_the_first_are_judged_too() {
+        let larger = Agreed { largest_node: 30, ranks: 40, nodes: 2, ..agreed(2, 6) };
+        let scene = scene(&larger, &Parameters::default());
+        assert!(scene.levels.iter().map(|level| level.fan).product::<usize>() >= 30);
+        let unknown = Agreed { hierarchy: Hierarchy::flat(1, None), ..larger };
+        assert_eq!(super::scene(&unknown, &Parameters::default()).levels[0].fan, 30);
+    }
+}
