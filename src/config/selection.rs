@@ -3,6 +3,7 @@
 use super::value;
 use crate::coll::{self, Knob, Knobs, Row, Takes};
 use crate::types::{Bytes, Collective};
+use std::fmt;
 
 /// Leave it to huddle.
 const AUTO: &str = "auto";
@@ -28,6 +29,24 @@ pub struct Forced {
     pub row: usize,
     /// What the user set.
     pub knobs: Knobs,
+}
+
+impl fmt::Display for Forced {
+    /// As users write it: `tree:radix=4:shape=knomial`, with the knobs that the algorithm has and somebody set.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = &coll::REGISTRY[self.row];
+        f.write_str(row.name)?;
+        for knob in row.knobs {
+            match (self.knobs.set(*knob), knob.takes()) {
+                (None, _) => {}
+                (Some(value), Takes::Word(words)) => {
+                    write!(f, ":{}={}", knob.name(), words.get(value as usize - 1).unwrap_or(&"?"))?;
+                }
+                (Some(value), Takes::Number(_) | Takes::Size(_)) => write!(f, ":{}={value}", knob.name())?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What the user wants for a collective: picks for sizes up to ascending bounds, [`Pick::Auto`] above the last.
@@ -172,6 +191,14 @@ mod tests {
         assert_eq!(parse("tiled:tile=4K").pick(Bytes(1)), row("tiled", Knobs::UNSET.with(Knob::Tile, 4096)));
         assert_eq!(parse("native").pick(Bytes(1)), Pick::Native);
         assert_eq!(parse("auto").pick(Bytes(1)), Pick::Auto);
+    }
+
+    #[test]
+    fn picks_are_printed_as_they_are_written() {
+        for text in ["flat", "tree:radix=4", "tree:radix=2:shape=knomial", "tiled:tile=4096"] {
+            let Pick::Row(forced) = parse(text).pick(Bytes(1)) else { panic!("{text}") };
+            assert_eq!(forced.to_string(), text);
+        }
     }
 
     #[test]

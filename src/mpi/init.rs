@@ -297,7 +297,7 @@ impl Node {
             .map_or(0, |nodes| nodes.iter().position(|node| *node == nodes[node_rank as usize]).unwrap_or(0));
         let labels = allgather_u32(world, world_ranks[leader], size as usize);
 
-        let crowded = place::is_oversubscribed(&masks, place::cgroup_quota());
+        let crowded = place::is_oversubscribed(&masks, crate::topo::cgroup_quota());
         let [not_crowded] = minimum(world, [c_int::from(!crowded)]);
         // SAFETY: a communicator of our own.
         unsafe { native().comm_free(&mut physical) };

@@ -10,6 +10,7 @@ pub mod hwloc;
 mod layout;
 mod levels;
 pub mod place;
+mod quota;
 mod tree;
 
 pub use cache_sizes::Caches;
@@ -17,5 +18,6 @@ pub use exchange::Exchange;
 pub use hierarchy::{Hierarchy, Step};
 pub use layout::Layout;
 pub use levels::Levels;
-pub use place::{Containers, CpuMask, Kind, cgroup_quota, is_oversubscribed};
+pub use place::{Containers, CpuMask, Kind, is_oversubscribed};
+pub use quota::cgroup_quota;
 pub use tree::{Child, TreeNode, TreeShape};

@@ -5,9 +5,9 @@
 
 use super::choose::plan;
 use super::{Agreed, OperatorClass, Shape};
-use crate::coll::{Knob, Knobs, REGISTRY, SHAPES, rows_of};
+use crate::coll::{Knob, Knobs, Plan, REGISTRY, SHAPES, rows_of};
 use crate::config::Forced;
-use crate::model::{Nanos, Parameters, Scene};
+use crate::model::{Level, Nanos, Parameters, Scene};
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 
 /// The bytes of a call as far as the map tells them apart: 0 and 1, 2, 3, 4, 5 to 6, 7 to 8, 9 to 12, 13 to 16, …
@@ -111,6 +111,11 @@ pub fn rank(collective: Collective, bytes: Bytes, agreed: &Agreed, parameters: &
     found
 }
 
+/// What the models say of a call that is planned; none where the algorithm has no formula.
+pub fn predict(row: usize, plan: &Plan, agreed: &Agreed, parameters: &Parameters) -> Option<Nanos> {
+    (REGISTRY[row].cost)(plan, &scene(agreed, parameters))
+}
+
 /// What costs depend on besides the call.
 pub fn scene(agreed: &Agreed, parameters: &Parameters) -> Scene {
     let Agreed { ranks, nodes, largest_node, cell_bytes, slots, .. } = *agreed;
@@ -119,8 +124,8 @@ pub fn scene(agreed: &Agreed, parameters: &Parameters) -> Scene {
     let known: usize = levels.iter().map(|level| level.fan).product();
     if let (Some(outermost), true) = (levels.first_mut(), known < largest_node) {
         outermost.fan = (outermost.fan * largest_node).div_ceil(known.max(1));
-    } else if levels.is_empty() && largest_node > 1 {
-        levels = parameters.levels(&crate::topo::Hierarchy::flat(largest_node, None));
+    } else if levels.is_empty() {
+        levels = vec![Level { fan: largest_node.max(1), crossing: parameters.crossing(None) }];
     }
     let machine = parameters.machine([]);
     Scene::new((ranks, nodes, largest_node), levels, (cell_bytes, slots), machine)
@@ -253,5 +258,11 @@ mod tests {
         assert!(scene.levels.iter().map(|level| level.fan).product::<usize>() >= 30);
         let unknown = Agreed { hierarchy: Hierarchy::flat(1, None), ..larger };
         assert_eq!(super::scene(&unknown, &Parameters::default()).levels[0].fan, 30);
+        let alone = Agreed { largest_node: 1, ranks: 1, nodes: 1, ..unknown };
+        assert!(
+            Collective::ALL
+                .iter()
+                .all(|collective| !rank(*collective, Bytes(64), &alone, &Parameters::default()).is_empty())
+        );
     }
 }

@@ -1,0 +1,106 @@
+//! What is chosen for each collective and size, with the predicted time and the reason.
+
+use huddle::coll::REGISTRY;
+use huddle::config::{ChoiceBy, Config, Forced, Pick};
+use huddle::model::{Nanos, Parameters};
+use huddle::tune::map::{SizeClass, predict, rank};
+use huddle::tune::{Agreed, Choice, Map, OperatorClass, Shape, choose};
+use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
+use serde_json::{Value, json};
+
+/// One size and what becomes of it.
+struct Entry {
+    up_to: Bytes,
+    chosen: String,
+    why: String,
+    time: Option<f64>,
+    best: Option<(String, f64)>,
+}
+
+/// As the report has it: by collective, ranges of sizes.
+pub fn all(config: &Config, agreed: &Agreed, parameters: &Parameters) -> Value {
+    let map = (config.choice == ChoiceBy::Models).then(|| Map::new(agreed, parameters));
+    let collectives: serde_json::Map<String, Value> = Collective::ALL
+        .into_iter()
+        .map(|collective| {
+            let sizes: Vec<Bytes> = match collective {
+                Collective::Barrier => vec![Bytes::ZERO],
+                // Below 8 bytes nothing changes that a program would notice.
+                _ => SizeClass::all().map(SizeClass::longest).filter(|size| size.0 >= 8).collect(),
+            };
+            let entries =
+                sizes.into_iter().map(|bytes| entry(collective, bytes, config, agreed, map.as_ref(), parameters));
+            (collective.name().to_owned(), ranges(entries))
+        })
+        .collect();
+    Value::Object(collectives)
+}
+
+fn entry(
+    collective: Collective,
+    bytes: Bytes,
+    config: &Config,
+    agreed: &Agreed,
+    map: Option<&Map>,
+    parameters: &Parameters,
+) -> Entry {
+    let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
+    let shape = Shape {
+        collective,
+        bytes,
+        granule: if is_reduction { Bytes(8) } else { Bytes(1) },
+        root: CommRank(0),
+        operator: if is_reduction { OperatorClass::Predefined } else { OperatorClass::None },
+        order: OperandOrder::Any,
+    };
+    let ranking = rank(collective, bytes, agreed, parameters);
+    let best = ranking.first().map(|best| (best.forced.to_string(), best.cost.0));
+    let is_forced = config.selection(collective).pick(bytes) != Pick::Auto;
+    let (chosen, why, time) = match choose(config, &shape, agreed, map, Epoch(1)) {
+        Choice::Decline(reason) => ("native".to_owned(), reason.meaning().to_owned(), None),
+        Choice::Run { row, plan } | Choice::RunInstead { row, plan, .. } => {
+            let why = match (is_forced, config.choice) {
+                (true, _) => "forced by the environment",
+                (false, ChoiceBy::Models) => "predicted to be the fastest",
+                (false, ChoiceBy::Thresholds) => "by thresholds",
+            };
+            let time = predict(row, &plan, agreed, parameters).map(|Nanos(time)| time);
+            let forced = match config.selection(collective).pick(bytes) {
+                Pick::Row(forced) if forced.row == row => forced,
+                _ => map
+                    .map_or(Forced { row, knobs: Default::default() }, |map| map.pick(collective, shape.order, bytes)),
+            };
+            debug_assert_eq!(REGISTRY[row].collective, collective);
+            (forced.to_string(), why.to_owned(), time)
+        }
+    };
+    Entry { up_to: bytes, chosen, why, time, best }
+}
+
+/// Neighbouring sizes with the same choice as one range.
+fn ranges(entries: impl Iterator<Item = Entry>) -> Value {
+    let mut ranges: Vec<Value> = Vec::new();
+    let mut last: Option<(String, String, Option<String>)> = None;
+    for entry in entries {
+        let key = (entry.chosen.clone(), entry.why.clone(), entry.best.as_ref().map(|(name, _)| name.clone()));
+        let time =
+            json!({ "bytes": entry.up_to.0, "ns": entry.time, "best_ns": entry.best.as_ref().map(|(_, time)| time) });
+        match (ranges.last_mut(), last.as_ref() == Some(&key)) {
+            (Some(range), true) => {
+                range["up_to"] = entry.up_to.0.into();
+                if let Some(times) = range["times"].as_array_mut() {
+                    times.push(time);
+                }
+            }
+            _ => ranges.push(json!({
+                "up_to": entry.up_to.0,
+                "algorithm": entry.chosen,
+                "why": entry.why,
+                "models_prefer": key.2,
+                "times": [time],
+            })),
+        }
+        last = Some(key);
+    }
+    Value::Array(ranges)
+}

@@ -1,0 +1,137 @@
+//! The machine, and the place of a job's ranks in it.
+
+use huddle::config::Config;
+use huddle::model::Parameters;
+use huddle::topo::{Containers, Hierarchy, Kind, Levels, cgroup_quota, place};
+use huddle::tune::Agreed;
+use huddle::types::NodeRank;
+use serde_json::{Value, json};
+
+/// What was found.
+pub struct Found {
+    containers: Containers,
+    /// Why nothing is known of the machine's structure.
+    problem: Option<String>,
+    /// What costs depend on.
+    pub parameters: Parameters,
+}
+
+impl Found {
+    /// This machine, or the one that is pretended.
+    pub fn look(topology: Option<&str>) -> Self {
+        let (containers, problem) = match load(topology) {
+            Ok(containers) => (containers, None),
+            Err(problem) => (Containers::default(), Some(problem)),
+        };
+        Self { containers, problem, parameters: Parameters::default() }
+    }
+
+    /// Hardware threads.
+    pub fn processors(&self) -> usize {
+        match self.containers.pus() {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            pus => pus,
+        }
+    }
+
+    /// As the report has it.
+    pub fn to_json(&self) -> Value {
+        let kinds = self.containers.kinds().iter().enumerate();
+        let kinds: Vec<Value> =
+            kinds.map(|(index, kind)| json!({ "kind": kind.name(), "count": self.containers.count(index) })).collect();
+        let caches = self.containers.caches();
+        json!({
+            "pretended": self.containers.is_pretended(),
+            "processors": self.processors(),
+            "containers": kinds,
+            "caches": { "line": caches.line, "l1": caches.l1, "l2": caches.l2, "l3": caches.l3 },
+            "cgroup_processors": cgroup_quota(),
+            "problem": self.problem,
+        })
+    }
+
+    /// What costs depend on, and where it comes from.
+    pub fn parameters_to_json(&self) -> Value {
+        let Parameters { local, copy, reduce, network, .. } = self.parameters;
+        let shares = std::iter::once(None).chain(Kind::ALL.map(Some));
+        let crossings: Vec<Value> = shares
+            .map(|shares| {
+                let crossing = self.parameters.crossing(shares);
+                json!({
+                    "shares": shares.map_or("node", Kind::name),
+                    "latency_ns": crossing.latency,
+                    "stream_ns_per_byte": crossing.stream,
+                    "shared_ns_per_byte": crossing.shared,
+                })
+            })
+            .collect();
+        json!({
+            "origin": "assumed",
+            "local_ns": local,
+            "copy_ns_per_byte": copy,
+            "reduce_ns_per_byte": reduce,
+            "crossings": crossings,
+            "network": {
+                "latency_ns": network.latency,
+                "overhead_ns": network.overhead,
+                "gap_ns": network.gap,
+                "ns_per_byte": network.per_byte,
+            },
+        })
+    }
+}
+
+#[cfg(feature = "hwloc")]
+fn load(topology: Option<&str>) -> Result<Containers, String> {
+    huddle::topo::hwloc::load(topology)
+}
+
+#[cfg(not(feature = "hwloc"))]
+fn load(_topology: Option<&str>) -> Result<Containers, String> {
+    Err("this program was built without hwloc".to_owned())
+}
+
+/// A job on such machines, its ranks in the order of the processors on each.
+pub struct Job {
+    /// What a communicator of all ranks agrees on.
+    pub agreed: Agreed,
+}
+
+impl Job {
+    /// `ranks` on each of `nodes`.
+    pub fn new(machine: &Found, ranks: usize, nodes: usize, config: &Config) -> Self {
+        let containers = &machine.containers;
+        let levels = Levels::from_paths(&place::paths_in_order(containers, ranks), NodeRank(0));
+        let agreed = Agreed {
+            ranks: ranks * nodes,
+            nodes,
+            largest_node: ranks,
+            block_placed: true,
+            bridgeable: nodes > 1,
+            cell_bytes: config.cell(ranks),
+            slots: config.slots,
+            oversubscribed: ranks > machine.processors() || cgroup_quota().is_some_and(|quota| ranks as f64 > quota),
+            hierarchy: Hierarchy::of(&levels, containers.kinds(), containers.trunk()),
+        };
+        Self { agreed }
+    }
+
+    /// As the report has it.
+    pub fn to_json(&self, machine: &Found) -> Value {
+        let steps: Vec<Value> = self
+            .agreed
+            .hierarchy
+            .steps()
+            .iter()
+            .map(|step| json!({ "groups": step.fan, "share": step.shares.map_or("node", Kind::name) }))
+            .collect();
+        let paths = place::paths_in_order(&machine.containers, self.agreed.largest_node);
+        json!({
+            "per_node": self.agreed.largest_node,
+            "nodes": self.agreed.nodes,
+            "more_ranks_than_processors": self.agreed.oversubscribed,
+            "levels": steps,
+            "paths": paths,
+        })
+    }
+}

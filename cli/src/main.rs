@@ -1,0 +1,71 @@
+//! `huddle`: tells what huddle finds on a machine, what it would choose there, and why. It links no MPI.
+
+mod choice;
+mod machine;
+mod mpi;
+mod settings;
+mod text;
+
+use clap::{Parser, Subcommand};
+use huddle::config::{Config, RawEnvironment};
+use serde_json::json;
+use std::process::ExitCode;
+
+/// Tells what huddle does on a machine, and why.
+#[derive(Parser)]
+#[command(name = "huddle", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Prints the machine, the ranks' place in it, what is known of its speed, the MPI libraries, all settings, and what is
+    /// chosen for each collective and size.
+    Info(Info),
+}
+
+/// Options of `huddle info`.
+#[derive(clap::Args)]
+struct Info {
+    /// Ranks on each node; as many as processors, where not given
+    #[arg(short = 'n', long, value_name = "N")]
+    ranks: Option<usize>,
+    /// Nodes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: usize,
+    /// A machine to pretend, in hwloc's synthetic syntax such as "package:2 l3:1 core:6 pu:1"
+    #[arg(long, value_name = "SYNTHETIC")]
+    topology: Option<String>,
+    /// For programs: one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let Command::Info(info) = Arguments::parse().command;
+    let raw = RawEnvironment::from_process();
+    let (mut config, complaints) = Config::parse(&raw);
+    if let Some(topology) = info.topology {
+        config.topology = Some(topology);
+    }
+    let machine = machine::Found::look(config.topology.as_deref());
+    let ranks = info.ranks.unwrap_or(machine.processors()).clamp(1, usize::from(u16::MAX));
+    let job = machine::Job::new(&machine, ranks, info.nodes.max(1), &config);
+    let report = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "machine": machine.to_json(),
+        "ranks": job.to_json(&machine),
+        "parameters": machine.parameters_to_json(),
+        "mpi": mpi::found(),
+        "settings": settings::all(&raw, &complaints),
+        "choice": choice::all(&config, &job.agreed, &machine.parameters),
+    });
+    // A closed pipe, as with `huddle info | head`, is no failure.
+    let output = if info.json { format!("{report:#}\n") } else { text::of(&report) };
+    match std::io::Write::write_all(&mut std::io::stdout(), output.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}

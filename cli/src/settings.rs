@@ -1,0 +1,25 @@
+//! Every setting with its value and where that comes from.
+
+use huddle::config::{Complaint, OPTIONS, RawEnvironment};
+use serde_json::{Value, json};
+
+/// As the report has it.
+pub fn all(raw: &RawEnvironment, complaints: &[Complaint]) -> Value {
+    let options: Vec<Value> = OPTIONS
+        .iter()
+        .map(|option| {
+            let set = raw.variables().find(|(name, value)| *name == option.name && !value.trim().is_empty());
+            let complaint = complaints.iter().map(ToString::to_string).find(|text| text.starts_with(option.name));
+            let (value, origin) = match (set, &complaint) {
+                (Some((_, value)), None) => (value, "environment"),
+                (Some(_), Some(_)) => (option.default, "default, because the environment's value is wrong"),
+                (None, _) => (option.default, "default"),
+            };
+            json!({ "name": option.name, "value": value, "origin": origin, "complaint": complaint })
+        })
+        .collect();
+    let known = |name: &str| OPTIONS.iter().any(|option| option.name == name);
+    let unknown: Vec<String> =
+        raw.variables().map(|(name, _)| name).filter(|name| !known(name)).map(str::to_owned).collect();
+    json!({ "options": options, "unknown": unknown })
+}

@@ -1,0 +1,159 @@
+//! The report for people.
+
+use serde_json::Value;
+use std::fmt::Write;
+
+/// All sections.
+pub fn of(report: &Value) -> String {
+    let mut page = format!("huddle {}\n", text(&report["version"]));
+    // Writing to a string does not fail.
+    let _ = machine(&mut page, &report["machine"])
+        .and_then(|()| ranks(&mut page, &report["ranks"]))
+        .and_then(|()| parameters(&mut page, &report["parameters"]))
+        .and_then(|()| mpi(&mut page, &report["mpi"]))
+        .and_then(|()| settings(&mut page, &report["settings"]))
+        .and_then(|()| choice(&mut page, &report["choice"]));
+    page
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn each(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// A size as users write it.
+fn size(value: &Value) -> String {
+    match value.as_u64().unwrap_or(0) {
+        0 => "unknown".to_owned(),
+        n if n.is_multiple_of(1 << 20) => format!("{}M", n >> 20),
+        n if n.is_multiple_of(1 << 10) => format!("{}K", n >> 10),
+        n => n.to_string(),
+    }
+}
+
+fn time(value: &Value) -> String {
+    match value.as_f64() {
+        None => "?".to_owned(),
+        Some(ns) if ns < 1e3 => format!("{ns:.0} ns"),
+        Some(ns) if ns < 1e6 => format!("{:.1} us", ns / 1e3),
+        Some(ns) => format!("{:.1} ms", ns / 1e6),
+    }
+}
+
+type Written = std::fmt::Result;
+
+fn machine(page: &mut String, machine: &Value) -> Written {
+    let pretended = if machine["pretended"] == true { " (pretended)" } else { "" };
+    writeln!(page, "\nMachine{pretended}")?;
+    let containers: String =
+        each(&machine["containers"]).map(|found| format!(", {} x {}", found["count"], text(&found["kind"]))).collect();
+    writeln!(page, "  {} processors{containers}", machine["processors"])?;
+    let caches = &machine["caches"];
+    let [line, l1, l2, l3] = ["line", "l1", "l2", "l3"].map(|name| size(&caches[name]));
+    writeln!(page, "  caches: L1 {l1}, L2 {l2}, L3 {l3}; lines of {line} bytes")?;
+    if let Some(quota) = machine["cgroup_processors"].as_f64() {
+        writeln!(page, "  the cgroup grants the time of {quota} processors")?;
+    }
+    match machine["problem"].as_str() {
+        Some(problem) => writeln!(page, "  one flat level: {problem}"),
+        None => Ok(()),
+    }
+}
+
+fn ranks(page: &mut String, ranks: &Value) -> Written {
+    writeln!(
+        page,
+        "\nRanks: {} on each of {} nodes, in the order of the processors",
+        ranks["per_node"], ranks["nodes"]
+    )?;
+    let levels: Vec<&Value> = each(&ranks["levels"]).collect();
+    let mut indent = String::from("  ");
+    for (index, level) in levels.iter().enumerate() {
+        let what = if index + 1 == levels.len() { "ranks" } else { "groups" };
+        writeln!(page, "{indent}{} {what} that share the {}", level["groups"], text(&level["share"]))?;
+        indent.push_str("  ");
+    }
+    if levels.is_empty() {
+        writeln!(page, "  one rank")?;
+    }
+    if ranks["more_ranks_than_processors"] == true {
+        writeln!(page, "  more ranks than processors: waits sleep early")?;
+    }
+    Ok(())
+}
+
+fn parameters(page: &mut String, parameters: &Value) -> Written {
+    writeln!(page, "\nSpeed ({})", text(&parameters["origin"]))?;
+    let per_byte = |value: &Value| 1.0 / value.as_f64().unwrap_or(f64::INFINITY);
+    let [copy, reduce] = ["copy", "reduce"].map(|name| per_byte(&parameters[format!("{name}_ns_per_byte")]));
+    writeln!(page, "  a rank copies {copy:.1} GB/s and combines {reduce:.1} GB/s")?;
+    for crossing in each(&parameters["crossings"]) {
+        writeln!(
+            page,
+            "  between ranks that share the {}: {} for a line, {:.1} GB/s for one stream, {:.1} GB/s for all",
+            text(&crossing["shares"]),
+            time(&crossing["latency_ns"]),
+            per_byte(&crossing["stream_ns_per_byte"]),
+            per_byte(&crossing["shared_ns_per_byte"]),
+        )?;
+    }
+    let network = &parameters["network"];
+    writeln!(
+        page,
+        "  between nodes: {} on the wire, {} in each processor, {:.1} GB/s",
+        time(&network["latency_ns"]),
+        time(&network["overhead_ns"]),
+        per_byte(&network["ns_per_byte"])
+    )
+}
+
+fn mpi(page: &mut String, mpi: &Value) -> Written {
+    writeln!(page, "\nMPI")?;
+    for library in each(&mpi["libraries"]) {
+        let engine = if library["has_engine"] == true { "" } else { "; no engine is installed beside this program" };
+        writeln!(page, "  {} ({}{engine})", text(&library["library"]), text(&library["family"]))?;
+    }
+    if each(&mpi["libraries"]).next().is_none() {
+        writeln!(page, "  no library found")?;
+    }
+    each(&mpi["programs"]).try_for_each(|program| writeln!(page, "  {}", text(program)))?;
+    each(&mpi["engines"]).try_for_each(|engine| writeln!(page, "  engine {}", text(&engine["engine"])))
+}
+
+fn settings(page: &mut String, settings: &Value) -> Written {
+    writeln!(page, "\nSettings")?;
+    for option in each(&settings["options"]) {
+        let name = text(&option["name"]);
+        writeln!(page, "  {name:<22} {:<14} {}", text(&option["value"]), text(&option["origin"]))?;
+        if let Some(complaint) = option["complaint"].as_str() {
+            writeln!(page, "    {complaint}")?;
+        }
+    }
+    each(&settings["unknown"]).try_for_each(|name| writeln!(page, "  {} is not known", text(name)))
+}
+
+fn choice(page: &mut String, choice: &Value) -> Written {
+    writeln!(page, "\nChoice, by bytes as in HUDDLE_ALLREDUCE=<=8K:tree; times are predicted, not measured")?;
+    for (collective, ranges) in choice.as_object().into_iter().flatten() {
+        writeln!(page, "  {collective}")?;
+        let ranges: Vec<&Value> = each(ranges).collect();
+        for (index, range) in ranges.iter().enumerate() {
+            let is_last = index + 1 == ranges.len();
+            let up_to = if is_last { "all longer".to_owned() } else { format!("<={}", size(&range["up_to"])) };
+            let up_to = if ranges.len() == 1 { "all" } else { up_to.as_str() };
+            let last = each(&range["times"]).last().unwrap_or(&Value::Null);
+            let chosen = text(&range["algorithm"]);
+            write!(page, "    {up_to:<10} {chosen:<28} {:>9}  {}", time(&last["ns"]), text(&range["why"]))?;
+            match range["models_prefer"].as_str() {
+                Some(best) if best != chosen => {
+                    writeln!(page, "; the models prefer {best}: {}", time(&last["best_ns"]))?
+                }
+                _ => writeln!(page)?,
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! `huddle info` as users run it.
+
+use serde_json::Value;
+use std::process::Command;
+
+/// What it prints with these arguments and variables, and no others of huddle or hwloc.
+fn info(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_huddle"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("HUDDLE_") || name.starts_with("HWLOC_")) {
+        command.env_remove(name);
+    }
+    let output = command.arg("info").args(arguments).envs(variables.iter().copied()).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn json(arguments: &[&str], variables: &[(&str, &str)]) -> Value {
+    let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
+    serde_json::from_str(&info(&arguments, variables)).expect("JSON")
+}
+
+const WESTMERE: &str = "package:2 [numa] l3:1(size=12582912) l2:6 core:1 pu:1";
+
+#[test]
+fn a_pretended_machine_and_its_ranks() {
+    for (arguments, variables) in [
+        (vec!["-n", "12", "--topology", WESTMERE], vec![]),
+        (vec!["-n", "12"], vec![("HUDDLE_TOPOLOGY", WESTMERE)]),
+        (vec![], vec![("HWLOC_SYNTHETIC", WESTMERE)]),
+    ] {
+        let report = json(&arguments, &variables);
+        assert_eq!(report["machine"]["pretended"], true);
+        assert_eq!(report["machine"]["processors"], 12);
+        assert_eq!(report["machine"]["caches"]["l3"], 12_582_912);
+        let levels = report["ranks"]["levels"].as_array().expect("levels");
+        assert_eq!((&levels[0]["groups"], &levels[0]["share"]), (&Value::from(2), &Value::from("node")));
+        assert_eq!((&levels[1]["groups"], &levels[1]["share"]), (&Value::from(6), &Value::from("L3 cache")));
+    }
+}
+
+#[test]
+fn a_place_that_hwloc_cannot_tell_is_one_flat_level() {
+    let report = json(&["-n", "3"], &[("HUDDLE_TOPOLOGY", "rubbish")]);
+    let problem = report["machine"]["problem"].as_str().expect("a reason");
+    assert!(problem.contains("rubbish"), "{problem}");
+    assert_eq!(report["ranks"]["levels"].as_array().map(Vec::len), Some(1));
+    assert!(info(&[], &[("HUDDLE_TOPOLOGY", "rubbish")]).contains("one flat level: HUDDLE_TOPOLOGY=\"rubbish\""));
+}
+
+#[test]
+fn choices_have_reasons_and_times() {
+    let variables = [("HUDDLE_ALLREDUCE", "<=1K:tree:radix=2,native"), ("HUDDLE_CHOICE", "models")];
+    let report = json(&["-n", "12", "--topology", WESTMERE], &variables);
+    let allreduce = &report["choice"]["Allreduce"];
+    assert_eq!(
+        (&allreduce[0]["algorithm"], &allreduce[0]["why"]),
+        (&"tree:radix=2".into(), &"forced by the environment".into())
+    );
+    assert!(allreduce[0]["times"][0]["ns"].as_f64().expect("a time") > 0.0);
+    let last = allreduce.as_array().and_then(|ranges| ranges.last()).expect("ranges");
+    assert_eq!((&last["algorithm"], &last["times"][0]["ns"]), (&Value::from("native"), &Value::Null));
+    for range in report["choice"]["Bcast"].as_array().expect("ranges") {
+        assert_eq!(
+            (&range["why"], &range["algorithm"]),
+            (&"predicted to be the fastest".into(), &range["models_prefer"])
+        );
+    }
+    assert_eq!(report["choice"]["Barrier"].as_array().map(Vec::len), Some(1), "barriers have one size");
+    assert_eq!(json(&["-n", "1"], &[])["choice"]["Bcast"][0]["algorithm"], "native");
+}
+
+#[test]
+fn settings_have_origins() {
+    let report = json(&[], &[("HUDDLE_WARMUP", "7"), ("HUDDLE_SLOTS", "3"), ("HUDDLE_NONSENSE", "1")]);
+    let options = report["settings"]["options"].as_array().expect("options");
+    let option = |name: &str| options.iter().find(|option| option["name"] == name).expect("documented");
+    assert_eq!(
+        (&option("HUDDLE_WARMUP")["value"], &option("HUDDLE_WARMUP")["origin"]),
+        (&"7".into(), &"environment".into())
+    );
+    assert_eq!(option("HUDDLE_SLOTS")["value"], "32");
+    assert!(option("HUDDLE_SLOTS")["complaint"].as_str().expect("a complaint").contains("power of two"));
+    assert_eq!(option("HUDDLE_BRIDGES")["origin"], "default");
+    assert_eq!(report["settings"]["unknown"][0], "HUDDLE_NONSENSE");
+}
+
+#[test]
+fn the_text_has_every_section() {
+    let text = info(&["-n", "12", "--nodes", "2", "--topology", WESTMERE], &[]);
+    for section in
+        ["Machine (pretended)", "Ranks: 12 on each of 2 nodes", "Speed (", "MPI", "Settings", "Choice, by bytes"]
+    {
+        assert!(text.contains(&format!("\n{section}")), "{section}");
+    }
+}
+
+#[test]
+fn no_mpi_is_linked() {
+    let Ok(output) = Command::new("ldd").arg(env!("CARGO_BIN_EXE_huddle")).output() else { return };
+    let libraries = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(libraries.contains("libc") && !libraries.contains("libmpi"), "{libraries}");
+}
