@@ -1,12 +1,17 @@
 //! Kernels: combining and moving packed data. No MPI, no shared state.
 //!
 //! *Packed* data is a sequence of basic elements without holes, the wire format of huddle. [`reduce`] combines packed
-//! operands, [`segments`] moves data between packed memory and the layout of a user's datatype.
+//! operands, [`copy`](mod@copy) copies bytes, [`segments`] moves data between packed memory and the layout of a user's datatype.
 
+pub mod copy;
+mod copy_loops;
+pub mod level;
 pub mod reduce;
 pub mod segments;
 
-pub use reduce::kernel;
+pub use copy::{CopyKernel, SizeClass, copy, copy_streaming};
+pub use level::Level;
+pub use reduce::{Kernel, kernel};
 pub use segments::{PackedBuffer, Segments};
 
 /// A predefined reduction operation that has kernels.
@@ -110,31 +115,26 @@ impl Element {
     }
 }
 
-/// `to = left op right`, element by element, over `bytes` bytes of packed data.
-///
-/// # Safety
-/// `left` and `right` are readable and `to` is writable for `bytes` bytes, a multiple of the element. `to` may equal
-/// `left` or `right`; otherwise it overlaps neither. No pointer needs an alignment. Nobody writes the operands or touches
-/// `to` meanwhile.
-pub type Kernel = unsafe fn(to: *mut u8, left: *const u8, right: *const u8, bytes: usize);
-
 /// Something that combines packed operands: a kernel, or the MPI library with the user's operation.
 pub trait Combine: Sync {
-    /// `to = left op right`, element by element.
+    /// `to = left op right`, element by element, over `bytes` bytes of packed data.
     ///
     /// # Safety
-    /// As for [`Kernel`].
+    /// `left` and `right` are readable and `to` is writable for `bytes` bytes, a multiple of the element. `to` may equal
+    /// `left` or `right`; otherwise it overlaps neither. No pointer needs an alignment. Nobody writes the operands or touches
+    /// `to` meanwhile.
     unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize);
-}
 
-/// A kernel as [`Combine`].
-#[derive(Clone, Copy, Debug)]
-pub struct Simple(pub Kernel);
-
-impl Combine for Simple {
+    /// As `combine`, with the same result at `second` too.
+    ///
+    /// # Safety
+    /// As for `combine`; `second` is writable for `bytes` bytes, overlaps none of the others, and is not touched meanwhile.
     #[inline]
-    unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
-        // SAFETY: the contract of `combine` is that of the kernel.
-        unsafe { (self.0)(to, left, right, bytes) }
+    unsafe fn combine_twice(&self, to: *mut u8, second: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.combine(to, left, right, bytes);
+            copy(second, to, bytes);
+        }
     }
 }

@@ -1,13 +1,40 @@
-//! Reduction kernels: one function per operation and element, picked from a table by [`kernel`].
+//! Reduction kernels: one function per operation, element and instruction set, picked from a table by [`kernel`].
 //!
-//! A kernel is a plain loop in three copies: result apart, in place of the left operand, and of the right one. In each copy
-//! the compiler sees which pointers are equal and checks once that the others do not overlap, so that every kernel is
-//! vector code on the baseline of the target (read in the assembly for x86-64), in place too.
+//! One source for all: [`combine`] works on *blocks*, whose length is known where it is compiled. A block is loaded whole,
+//! combined and stored whole, so the compiler turns each into vector code of the level's width without asking which
+//! pointers are equal: loads of a block precede its stores, and a result may replace an operand. The last block is loaded and
+//! combined before anything is stored, since it overlaps the one before where the length is no multiple. What is shorter
+//! than a block goes in halves of a block, a quarter, and so on: no element is stored twice there, since a load that spans two
+//! recent stores has to wait for both to reach the cache.
 //!
-//! `MPI_MAX` and `MPI_MIN` are `left > right ? left : right` and its mirror image, logical operations yield 1 or 0, and
-//! integers wrap, as in the native libraries.
+//! Levels yield the same bits: nothing is reassociated, products and sums are not fused, `MPI_MAX` and `MPI_MIN` are
+//! `left > right ? left : right` and its mirror image, logical operations yield 1 or 0, and integers wrap, as in the native
+//! libraries.
 
-use super::{Element, Kernel, Op};
+use super::{Combine, Element, Level, Op, copy};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Combines packed operands of one element by one operation. See [`Combine`] for the contracts.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    once: unsafe fn(to: *mut u8, left: *const u8, right: *const u8, bytes: usize),
+    twice: unsafe fn(to: *mut u8, second: *mut u8, left: *const u8, right: *const u8, bytes: usize),
+}
+
+impl Combine for Kernel {
+    #[inline]
+    unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
+        // SAFETY: the contract of `combine` is that of the function.
+        unsafe { (self.once)(to, left, right, bytes) }
+    }
+
+    #[inline]
+    unsafe fn combine_twice(&self, to: *mut u8, second: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
+        // SAFETY: the contract of `combine_twice` is that of the function.
+        unsafe { (self.twice)(to, second, left, right, bytes) }
+    }
+}
 
 /// A binary operation on `T`.
 trait Apply<T> {
@@ -51,10 +78,6 @@ apply! {
     Prod for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| left.wrapping_mul(right);
     Sum for f32, f64: |left, right| left + right;
     Prod for f32, f64: |left, right| left * right;
-    Sum for Complex<f32>, Complex<f64>: |left, right| Complex {
-        real: left.real + right.real,
-        imaginary: left.imaginary + right.imaginary,
-    };
     Prod for Complex<f32>, Complex<f64>: |left, right| Complex {
         real: left.real * right.real - left.imaginary * right.imaginary,
         imaginary: left.real * right.imaginary + left.imaginary * right.real,
@@ -67,42 +90,224 @@ apply! {
     Bxor for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| left ^ right;
 }
 
-/// Combines `count` elements one after the other.
+/// `left op right` for a block of `BYTES` bytes.
 ///
 /// # Safety
-/// As for [`Kernel`].
+/// Both are readable for `BYTES` bytes.
 #[inline(always)]
-unsafe fn each<T: Copy, O: Apply<T>>(to: *mut u8, left: *const u8, right: *const u8, count: usize) {
-    let (to, left, right) = (to.cast::<T>(), left.cast::<T>(), right.cast::<T>());
-    for at in 0..count {
-        // SAFETY: the caller vouches for `count` elements at each pointer; nothing is assumed about alignment.
+unsafe fn block<T: Copy, O: Apply<T>, const BYTES: usize>(left: *const u8, right: *const u8) -> [u8; BYTES] {
+    // SAFETY: the caller vouches for the operands; elements are read and written within arrays of `BYTES` bytes.
+    unsafe {
+        let (left, right) = (left.cast::<[u8; BYTES]>().read(), right.cast::<[u8; BYTES]>().read());
+        let mut result = left;
+        let mut at = 0;
+        while at < BYTES / size_of::<T>() {
+            let operands = (
+                left.as_ptr().cast::<T>().add(at).read_unaligned(),
+                right.as_ptr().cast::<T>().add(at).read_unaligned(),
+            );
+            result.as_mut_ptr().cast::<T>().add(at).write_unaligned(O::apply(operands.0, operands.1));
+            at += 1;
+        }
+        result
+    }
+}
+
+/// Where results go.
+trait Target: Copy {
+    /// Stores a block, `at` bytes after the start.
+    ///
+    /// # Safety
+    /// Each place is writable there for `BYTES` bytes.
+    unsafe fn put<const BYTES: usize>(self, at: usize, block: [u8; BYTES]);
+}
+
+/// One place.
+impl Target for *mut u8 {
+    #[inline(always)]
+    unsafe fn put<const BYTES: usize>(self, at: usize, block: [u8; BYTES]) {
+        // SAFETY: the caller's promise.
+        unsafe { self.add(at).cast::<[u8; BYTES]>().write(block) }
+    }
+}
+
+/// Two places.
+impl Target for (*mut u8, *mut u8) {
+    #[inline(always)]
+    unsafe fn put<const BYTES: usize>(self, at: usize, block: [u8; BYTES]) {
+        // SAFETY: the caller's promise.
         unsafe {
-            let value = O::apply(left.add(at).read_unaligned(), right.add(at).read_unaligned());
-            to.add(at).write_unaligned(value);
+            self.0.put(at, block);
+            self.1.put(at, block);
         }
     }
+}
+
+/// Keeps the compiler from vectorising the loop around it: its body is vector code already.
+#[inline(always)]
+pub(super) fn keep_loop() {
+    // SAFETY: no instruction.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+    unsafe {
+        std::arch::asm!("", options(nomem, nostack, preserves_flags))
+    }
+}
+
+/// Combines `bytes` bytes, at least a block.
+///
+/// # Safety
+/// As for [`Combine`].
+#[inline(always)]
+unsafe fn blocks<T: Copy, O: Apply<T>, D: Target, const BLOCK: usize>(
+    to: D,
+    left: *const u8,
+    right: *const u8,
+    bytes: usize,
+) {
+    let last = bytes - BLOCK;
+    // SAFETY: all blocks end within `bytes`; the caller's promise.
+    unsafe {
+        let tail = block::<T, O, BLOCK>(left.add(last), right.add(last));
+        let mut at = 0;
+        while at < last {
+            to.put(at, block::<T, O, BLOCK>(left.add(at), right.add(at)));
+            at += BLOCK;
+            keep_loop();
+        }
+        to.put(last, tail);
+    }
+}
+
+/// Combines `bytes` bytes, less than a block.
+///
+/// # Safety
+/// As for [`Combine`].
+#[inline(always)]
+unsafe fn short<T: Copy, O: Apply<T>, const BLOCK: usize>(
+    to: *mut u8,
+    left: *const u8,
+    right: *const u8,
+    bytes: usize,
+) {
+    macro_rules! pieces {
+        ($at:ident: $($piece:literal)*) => {
+            $(if $piece < BLOCK && $piece >= size_of::<T>() && bytes & $piece != 0 {
+                to.put($at, block::<T, O, $piece>(left.add($at), right.add($at)));
+                $at += $piece;
+            })*
+        };
+    }
+    let mut at = 0;
+    // SAFETY: the pieces are the binary digits of `bytes`; the caller's promise.
+    unsafe {
+        pieces!(at: 128 64 32 16 8 4 2 1);
+    }
+    debug_assert_eq!(at, bytes);
 }
 
 /// The kernel of `O` on `T`.
 ///
 /// # Safety
-/// As for [`Kernel`].
-unsafe fn run<T: Copy, O: Apply<T>>(to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
+/// As for [`Combine::combine`].
+#[inline(always)]
+unsafe fn combine<T: Copy, O: Apply<T>, const BLOCK: usize>(
+    to: *mut u8,
+    left: *const u8,
+    right: *const u8,
+    bytes: usize,
+) {
     debug_assert_eq!(bytes % size_of::<T>(), 0);
-    let count = bytes / size_of::<T>();
-    // SAFETY: the contract of `each` is that of the kernel; equal pointers are exchanged for each other.
+    // SAFETY: the caller's promise.
     unsafe {
-        if to.cast_const() == left {
-            each::<T, O>(to, to, right, count);
-        } else if to.cast_const() == right {
-            each::<T, O>(to, left, to, count);
+        if bytes == size_of::<T>() {
+            let operands = (left.cast::<T>().read_unaligned(), right.cast::<T>().read_unaligned());
+            to.cast::<T>().write_unaligned(O::apply(operands.0, operands.1));
+        } else if bytes >= BLOCK {
+            blocks::<T, O, _, BLOCK>(to, left, right, bytes);
         } else {
-            each::<T, O>(to, left, right, count);
+            short::<T, O, BLOCK>(to, left, right, bytes);
         }
     }
 }
 
-fn integer<T: Copy>(op: Op) -> Option<Kernel>
+/// The kernel of `O` on `T` that stores results in two places.
+///
+/// # Safety
+/// As for [`Combine::combine_twice`].
+#[inline(always)]
+unsafe fn combine_twice<T: Copy, O: Apply<T>, const BLOCK: usize>(
+    to: *mut u8,
+    second: *mut u8,
+    left: *const u8,
+    right: *const u8,
+    bytes: usize,
+    once: unsafe fn(*mut u8, *const u8, *const u8, usize),
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if bytes >= BLOCK {
+            blocks::<T, O, _, BLOCK>((to, second), left, right, bytes);
+        } else {
+            once(to, left, right, bytes);
+            copy(second, to, bytes);
+        }
+    }
+}
+
+/// A [`Level`] as a type.
+trait Compile {
+    /// The kernel of `O` on `T`, compiled for this level. It must not be called where the level is not available.
+    fn kernel<T: Copy, O: Apply<T>>() -> Kernel;
+}
+
+macro_rules! compile {
+    ($($name:ident $(, $feature:literal)?: blocks of $block:literal;)*) => {
+        $(
+            struct $name;
+
+            impl Compile for $name {
+                fn kernel<T: Copy, O: Apply<T>>() -> Kernel {
+                    $(#[target_feature(enable = $feature)])?
+                    unsafe fn once<T: Copy, O: Apply<T>>(
+                        to: *mut u8,
+                        left: *const u8,
+                        right: *const u8,
+                        bytes: usize,
+                    ) {
+                        // SAFETY: the caller's promise.
+                        unsafe { combine::<T, O, $block>(to, left, right, bytes) }
+                    }
+
+                    $(#[target_feature(enable = $feature)])?
+                    unsafe fn twice<T: Copy, O: Apply<T>>(
+                        to: *mut u8,
+                        second: *mut u8,
+                        left: *const u8,
+                        right: *const u8,
+                        bytes: usize,
+                    ) {
+                        // SAFETY: the caller's promise.
+                        unsafe { combine_twice::<T, O, $block>(to, second, left, right, bytes, once::<T, O>) }
+                    }
+
+                    Kernel { once: once::<T, O>, twice: twice::<T, O> }
+                }
+            }
+        )*
+    };
+}
+
+// A block is four registers: enough independent work for two loads and a store per cycle.
+compile! {
+    Baseline: blocks of 64;
+}
+#[cfg(target_arch = "x86_64")]
+compile! {
+    Avx2, "avx2": blocks of 128;
+    Avx512, "avx512f,avx512bw,avx512dq,avx512vl": blocks of 256;
+}
+
+fn integer<L: Compile, T: Copy>(op: Op) -> Option<Kernel>
 where
     Max: Apply<T>,
     Min: Apply<T>,
@@ -116,20 +321,20 @@ where
     Bxor: Apply<T>,
 {
     Some(match op {
-        Op::Max => run::<T, Max>,
-        Op::Min => run::<T, Min>,
-        Op::Sum => run::<T, Sum>,
-        Op::Prod => run::<T, Prod>,
-        Op::Land => run::<T, Land>,
-        Op::Band => run::<T, Band>,
-        Op::Lor => run::<T, Lor>,
-        Op::Bor => run::<T, Bor>,
-        Op::Lxor => run::<T, Lxor>,
-        Op::Bxor => run::<T, Bxor>,
+        Op::Max => L::kernel::<T, Max>(),
+        Op::Min => L::kernel::<T, Min>(),
+        Op::Sum => L::kernel::<T, Sum>(),
+        Op::Prod => L::kernel::<T, Prod>(),
+        Op::Land => L::kernel::<T, Land>(),
+        Op::Band => L::kernel::<T, Band>(),
+        Op::Lor => L::kernel::<T, Lor>(),
+        Op::Bor => L::kernel::<T, Bor>(),
+        Op::Lxor => L::kernel::<T, Lxor>(),
+        Op::Bxor => L::kernel::<T, Bxor>(),
     })
 }
 
-fn float<T: Copy>(op: Op) -> Option<Kernel>
+fn float<L: Compile, T: Copy>(op: Op) -> Option<Kernel>
 where
     Max: Apply<T>,
     Min: Apply<T>,
@@ -137,43 +342,101 @@ where
     Prod: Apply<T>,
 {
     match op {
-        Op::Max => Some(run::<T, Max>),
-        Op::Min => Some(run::<T, Min>),
-        Op::Sum => Some(run::<T, Sum>),
-        Op::Prod => Some(run::<T, Prod>),
+        Op::Max => Some(L::kernel::<T, Max>()),
+        Op::Min => Some(L::kernel::<T, Min>()),
+        Op::Sum => Some(L::kernel::<T, Sum>()),
+        Op::Prod => Some(L::kernel::<T, Prod>()),
         _ => None,
     }
 }
 
-fn complex<T: Copy>(op: Op) -> Option<Kernel>
+/// A sum of complex numbers is one of twice as many numbers.
+fn complex<L: Compile, T: Copy>(op: Op) -> Option<Kernel>
 where
     Sum: Apply<T>,
-    Prod: Apply<T>,
+    Prod: Apply<Complex<T>>,
 {
     match op {
-        Op::Sum => Some(run::<T, Sum>),
-        Op::Prod => Some(run::<T, Prod>),
+        Op::Sum => Some(L::kernel::<T, Sum>()),
+        Op::Prod => Some(L::kernel::<Complex<T>, Prod>()),
         _ => None,
     }
 }
 
-/// The kernel for an operation on an element; none where the operation has no meaning there (bits of a float, the maximum
-/// of complex numbers). The one place that picks, also once kernels depend on the processor.
-pub fn kernel(op: Op, element: Element) -> Option<Kernel> {
+fn compiled<L: Compile>(op: Op, element: Element) -> Option<Kernel> {
     match element {
-        Element::I8 => integer::<i8>(op),
-        Element::I16 => integer::<i16>(op),
-        Element::I32 => integer::<i32>(op),
-        Element::I64 => integer::<i64>(op),
-        Element::U8 => integer::<u8>(op),
-        Element::U16 => integer::<u16>(op),
-        Element::U32 => integer::<u32>(op),
-        Element::U64 => integer::<u64>(op),
-        Element::F32 => float::<f32>(op),
-        Element::F64 => float::<f64>(op),
-        Element::C32 => complex::<Complex<f32>>(op),
-        Element::C64 => complex::<Complex<f64>>(op),
+        Element::I8 => integer::<L, i8>(op),
+        Element::I16 => integer::<L, i16>(op),
+        Element::I32 => integer::<L, i32>(op),
+        Element::I64 => integer::<L, i64>(op),
+        Element::U8 => integer::<L, u8>(op),
+        Element::U16 => integer::<L, u16>(op),
+        Element::U32 => integer::<L, u32>(op),
+        Element::U64 => integer::<L, u64>(op),
+        Element::F32 => float::<L, f32>(op),
+        Element::F64 => float::<L, f64>(op),
+        Element::C32 => complex::<L, f32>(op),
+        Element::C64 => complex::<L, f64>(op),
     }
+}
+
+/// Kernels by element and operation.
+type Table = [[Option<Kernel>; Op::ALL.len()]; Element::ALL.len()];
+
+/// The kernels of a level; of the plainest one, where the processor does not have it.
+fn table(level: Level) -> &'static Table {
+    static TABLES: [OnceLock<Table>; Level::ALL.len()] = [const { OnceLock::new() }; Level::ALL.len()];
+    let level = if level.is_available() { level } else { Level::Baseline };
+    TABLES[level as usize].get_or_init(|| {
+        let kernel = match level {
+            Level::Baseline => compiled::<Baseline>,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => compiled::<Avx2>,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => compiled::<Avx512>,
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => compiled::<Baseline>,
+        };
+        Element::ALL.map(|element| Op::ALL.map(|op| kernel(op, element)))
+    })
+}
+
+/// The table in use; null until something asks.
+static CHOSEN: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
+
+/// From here on [`kernel`] picks from this level.
+pub fn choose(level: Level) {
+    // [kernels] release: pairs with the acquire in `kernel`.
+    CHOSEN.store(std::ptr::from_ref(table(level)).cast_mut(), Ordering::Release);
+}
+
+#[cold]
+fn choose_widest() -> &'static Table {
+    let table = table(Level::widest());
+    // Who chose meanwhile knows more.
+    let _ = CHOSEN.compare_exchange(
+        std::ptr::null_mut(),
+        std::ptr::from_ref(table).cast_mut(),
+        Ordering::Release,
+        Ordering::Relaxed,
+    );
+    table
+}
+
+/// The kernel for an operation on an element, of the level in use; none where the operation has no meaning there (bits of a
+/// float, the maximum of complex numbers).
+#[inline]
+pub fn kernel(op: Op, element: Element) -> Option<Kernel> {
+    // [kernels] acquire: pairs with the release where a table is chosen.
+    let chosen = CHOSEN.load(Ordering::Acquire);
+    // SAFETY: null or the address of a table that lives for ever.
+    let table = unsafe { chosen.as_ref() }.unwrap_or_else(choose_widest);
+    table[element as usize][op as usize]
+}
+
+/// As [`kernel`], of a given level; none where this processor does not have it.
+pub fn kernel_at(level: Level, op: Op, element: Element) -> Option<Kernel> {
+    if level.is_available() { table(level)[element as usize][op as usize] } else { None }
 }
 
 #[cfg(test)]

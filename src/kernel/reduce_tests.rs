@@ -118,15 +118,68 @@ fn ordinary(element: Element, random: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Bytes of floats of every kind: either zero, infinities, NaNs with and without a payload, subnormal ones, any.
+fn awkward(element: Element, random: &[u8]) -> Vec<u8> {
+    const SINGLE: [u32; 8] = [0, 1 << 31, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000, 0xffc0_1234, 1, 0x8000_0001];
+    let size = if matches!(element, Element::F32 | Element::C32) { 4 } else { 8 };
+    let mut bytes = random.to_vec();
+    for chunk in bytes.chunks_exact_mut(size) {
+        if let Some(&single) = SINGLE.get(usize::from(chunk[0]) % 12) {
+            let narrow = single.to_le_bytes();
+            let wide = f64::from(f32::from_bits(single)).to_le_bytes();
+            chunk.copy_from_slice(if size == 4 { &narrow } else { &wide });
+        }
+    }
+    bytes
+}
+
 /// Which operand the result replaces.
 #[derive(Clone, Copy, Debug)]
-enum Target {
-    Elsewhere,
+enum Replaced {
+    Neither,
     Left,
     Right,
 }
 
-fn check(op: Op, element: Element, left: &[u8], right: &[u8], shift: usize, target: Target) {
+/// Guards before and after each operand.
+const GUARD: u8 = 0xa5;
+
+/// What `kernel` makes of operands that lie `shift` bytes after guards, stored in one place and in two.
+fn result(kernel: Kernel, left: &[u8], right: &[u8], shift: usize, replaced: Replaced) -> [Vec<u8>; 2] {
+    let n = left.len();
+    let guarded = |bytes: &[u8]| [vec![GUARD; shift], bytes.to_vec(), vec![GUARD; 16]].concat();
+    [1, 2].map(|places| {
+        let (mut left, mut right) = (guarded(left), guarded(right));
+        let (mut apart, mut second) = (guarded(&vec![0x5a; n]), guarded(&vec![0x5a; n]));
+        let (left_at, right_at) = (left.as_mut_ptr().wrapping_add(shift), right.as_mut_ptr().wrapping_add(shift));
+        let to = match replaced {
+            Replaced::Neither => apart.as_mut_ptr().wrapping_add(shift),
+            Replaced::Left => left_at,
+            Replaced::Right => right_at,
+        };
+        // SAFETY: all point to `n` bytes of vectors that live on and are used by nobody else.
+        unsafe {
+            if places == 1 {
+                kernel.combine(to, left_at, right_at, n);
+            } else {
+                kernel.combine_twice(to, second.as_mut_ptr().wrapping_add(shift), left_at, right_at, n);
+            }
+        }
+        let result = match replaced {
+            Replaced::Neither => apart,
+            Replaced::Left => left,
+            Replaced::Right => right,
+        };
+        assert!(result[..shift].iter().chain(&result[shift + n..]).all(|&byte| byte == GUARD));
+        if places == 2 {
+            assert_eq!(second, result);
+        }
+        result[shift..shift + n].to_vec()
+    })
+}
+
+/// Every level against the oracle.
+fn check(op: Op, element: Element, left: &[u8], right: &[u8], shift: usize) {
     let size = element.bytes();
     let expected: Option<Vec<u8>> = left
         .chunks_exact(size)
@@ -134,39 +187,59 @@ fn check(op: Op, element: Element, left: &[u8], right: &[u8], shift: usize, targ
         .map(|(left, right)| oracle(op, element, left, right))
         .collect::<Option<Vec<_>>>()
         .map(|elements| elements.concat());
-    let Some(kernel) = kernel(op, element) else {
-        assert!(expected.is_none() || left.is_empty(), "{op:?} on {element:?} has no kernel");
-        return;
-    };
-    let expected = expected.expect("an operation with a kernel has an oracle");
-    let shifted = |bytes: &[u8]| [vec![0xa5; shift], bytes.to_vec(), vec![0xa5; 16]].concat();
-    let (mut left, mut right, mut apart) = (shifted(left), shifted(right), shifted(&vec![0x5a; expected.len()]));
-    let (left_at, right_at) = (left.as_mut_ptr().wrapping_add(shift), right.as_mut_ptr().wrapping_add(shift));
-    let (to, result) = match target {
-        Target::Elsewhere => (apart.as_mut_ptr().wrapping_add(shift), &apart),
-        Target::Left => (left_at, &left),
-        Target::Right => (right_at, &right),
-    };
-    // SAFETY: all three point to `expected.len()` bytes of vectors that live on and are used by nobody else.
-    unsafe { kernel(to, left_at, right_at, expected.len()) };
-    assert_eq!(result[shift..shift + expected.len()], expected, "{op:?} {element:?} {target:?}");
-    assert!(result[..shift].iter().chain(&result[shift + expected.len()..]).all(|&byte| byte == 0xa5));
+    for level in Level::available() {
+        let Some(kernel) = kernel_at(level, op, element) else {
+            assert!(expected.is_none() || left.is_empty(), "{op:?} on {element:?} has no kernel");
+            return;
+        };
+        let expected = expected.as_ref().expect("an operation with a kernel has an oracle");
+        for replaced in [Replaced::Neither, Replaced::Left, Replaced::Right] {
+            for result in result(kernel, left, right, shift, replaced) {
+                assert_eq!(&result, expected, "{level:?} {op:?} {element:?} {replaced:?}");
+            }
+        }
+    }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
     fn kernels_agree_with_the_oracle(
-        count in 0usize..70,
+        bytes in prop_oneof![0usize..300, 0usize..1200],
         shift in 0usize..17,
-        random in proptest::collection::vec(any::<u8>(), 2 * 70 * 16),
+        random in proptest::collection::vec(any::<u8>(), 2 * 1200),
     ) {
         for element in Element::ALL {
-            let n = count * element.bytes();
+            let n = bytes - bytes % element.bytes();
             let (left, right) = (ordinary(element, &random[..n]), ordinary(element, &random[random.len() - n..]));
             for op in Op::ALL {
-                for target in [Target::Elsewhere, Target::Left, Target::Right] {
-                    check(op, element, &left, &right, shift, target);
+                check(op, element, &left, &right, shift);
+            }
+        }
+    }
+
+    #[test]
+    fn levels_agree_on_awkward_floats(
+        bytes in prop_oneof![0usize..300, 0usize..1200],
+        shift in 0usize..17,
+        random in proptest::collection::vec(any::<u8>(), 2 * 1200),
+    ) {
+        for element in [Element::F32, Element::F64, Element::C32, Element::C64] {
+            let n = bytes - bytes % element.bytes();
+            let (left, right) = (awkward(element, &random[..n]), awkward(element, &random[random.len() - n..]));
+            for op in [Op::Max, Op::Min, Op::Sum, Op::Prod] {
+                let Some(plain) = kernel_at(Level::Baseline, op, element) else { continue };
+                let [expected, _] = result(plain, &left, &right, shift, Replaced::Neither);
+                for level in Level::available() {
+                    let kernel = kernel_at(level, op, element).expect("as the plainest level");
+                    for replaced in [Replaced::Neither, Replaced::Left, Replaced::Right] {
+                        for result in result(kernel, &left, &right, shift, replaced) {
+                            prop_assert_eq!(&result, &expected, "{:?} {:?} {:?} {:?}", level, op, element, replaced);
+                        }
+                    }
+                }
+                if matches!(op, Op::Max | Op::Min) {
+                    check(op, element, &left, &right, shift);
                 }
             }
         }
@@ -191,10 +264,20 @@ fn the_table_has_what_mpi_defines() {
 
 #[test]
 fn integers_wrap() {
-    let sum = kernel(Op::Sum, Element::I32).expect("a kernel");
     let (left, right) = (i32::MAX.to_le_bytes(), 1i32.to_le_bytes());
-    let mut to = [0u8; 4];
-    // SAFETY: three arrays of four bytes.
-    unsafe { sum(to.as_mut_ptr(), left.as_ptr(), right.as_ptr(), 4) };
-    assert_eq!(i32::from_le_bytes(to), i32::MIN);
+    for level in Level::available() {
+        let sum = kernel_at(level, Op::Sum, Element::I32).expect("a kernel");
+        let [wrapped, _] = result(sum, &left, &right, 0, Replaced::Neither);
+        assert_eq!(wrapped, i32::MIN.to_le_bytes());
+    }
+}
+
+#[test]
+fn the_level_in_use_is_one_that_the_processor_has() {
+    assert!(kernel(Op::Sum, Element::F64).is_some());
+    assert!(Level::widest().is_available() && Level::available().next() == Some(Level::Baseline));
+    for level in Level::ALL {
+        assert_eq!(Level::from_name(level.name()), Some(level));
+        assert_eq!(kernel_at(level, Op::Sum, Element::F64).is_some(), level.is_available());
+    }
 }

@@ -281,8 +281,8 @@ pub struct Predefined {
     pub extent: usize,
     /// The element that the kernels know.
     pub element: Option<Element>,
-    /// The kernels of the operations that MPI defines on it, in the order of [`Op`].
-    pub kernels: [Option<Kernel>; Op::ALL.len()],
+    /// The operations that MPI defines on it: one bit for each, by discriminant.
+    defined: u16,
     /// For a pair with a hole: where its second member lies in memory, and that member's size.
     pub second: Option<(usize, usize)>,
 }
@@ -297,6 +297,16 @@ impl Predefined {
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.size == self.extent
+    }
+
+    /// The kernel of `op` on this datatype, where MPI defines it.
+    #[inline]
+    pub fn kernel(&self, op: PredefinedOp) -> Option<Kernel> {
+        let (kernel_op, element) = (op.kernel_op()?, self.element?);
+        if self.defined & (1 << op as u16) == 0 {
+            return None;
+        }
+        kernel(kernel_op, element)
     }
 
     /// Whether `op` on this datatype is known to be legal. Where the standard defines the operation but the size is unusual
@@ -417,18 +427,16 @@ unsafe fn learn(native: &Native, row: &Row, index: usize) -> Option<Predefined> 
     let (size, extent) = (size as usize, extent as usize);
     let class = *Class::ALL.get(row.class as usize)?;
     let second = (row.second_at as usize, row.second_size as usize);
-    let element = class.element(size);
-    let kernels = Op::ALL.map(|op| {
-        element.filter(|_| PredefinedOp::ALL[op as usize].is_defined_on(class)).and_then(|element| kernel(op, element))
-    });
+    let defined =
+        PredefinedOp::ALL.into_iter().filter(|op| op.is_defined_on(class)).fold(0, |bits, op| bits | (1 << op as u16));
     Some(Predefined {
         handle: row.handle,
         index,
         class,
         size,
         extent,
-        element,
-        kernels,
+        element: class.element(size),
+        defined,
         second: (size != extent && second.1 > 0 && second.0 + second.1 <= extent).then_some(second),
     })
 }

@@ -14,7 +14,7 @@
 
 use super::datatype::{Layout, Rejected, Shape};
 use super::whole::{pack_elements, unpack_elements};
-use crate::kernel::{Combine, Kernel};
+use crate::kernel::{self, Combine, Kernel};
 use crate::mpi::handles::{Legality, PREDEFINED_MOST, Predefined, PredefinedOp, constants, predefined, predefined_op};
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Op};
@@ -48,7 +48,7 @@ impl Operator {
     #[inline]
     pub unsafe fn resolve(op: MPI_Op, datatype: MPI_Datatype, self_comm: MPI_Comm) -> Result<Self, Rejected> {
         if let (Some(op), Some(known)) = (predefined_op(op), predefined(datatype))
-            && let Some(&Some(kernel)) = known.kernels.get(op as usize)
+            && let Some(kernel) = known.kernel(op)
         {
             return Ok(Self { way: Way::Kernel(kernel), op: Some(op), is_commutative: true, granule: known.size });
         }
@@ -139,8 +139,22 @@ impl Combine for Operator {
         // SAFETY: the contract of `combine` is that of kernels and of `Library::combine`.
         unsafe {
             match &self.way {
-                Way::Kernel(kernel) => kernel(to, left, right, bytes),
+                Way::Kernel(kernel) => kernel.combine(to, left, right, bytes),
                 Way::Library(library) => library.combine(to, left, right, bytes),
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn combine_twice(&self, to: *mut u8, second: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
+        // SAFETY: the contract of `combine_twice` is that of kernels; the library's result is copied to where it may be.
+        unsafe {
+            match &self.way {
+                Way::Kernel(kernel) => kernel.combine_twice(to, second, left, right, bytes),
+                Way::Library(library) => {
+                    library.combine(to, left, right, bytes);
+                    kernel::copy(second, to, bytes);
+                }
             }
         }
     }

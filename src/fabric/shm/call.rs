@@ -6,7 +6,7 @@ use super::drive::Waiting;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Fabric, INLINE, Line, Place, Span};
-use crate::kernel::{Combine, PackedBuffer};
+use crate::kernel::{self, Combine, PackedBuffer};
 use crate::sync::FlagLine;
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
@@ -249,7 +249,7 @@ unsafe fn copy(to: Location<'_>, from: Location<'_>, n: usize) {
         match (to, from) {
             (Location::Memory(to), Location::Memory(from)) => {
                 if to != from {
-                    from.copy_to_nonoverlapping(to, n);
+                    kernel::copy(to, from, n);
                 }
             }
             (Location::Memory(to), Location::Packed(from, offset)) => from.read(offset, to, n),

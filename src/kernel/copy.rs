@@ -1,0 +1,244 @@
+//! Copying packed bytes.
+//!
+//! [`copy`] moves up to [`SMALL`] bytes inline, by loads and stores that overlap where the length is between two powers of
+//! two; the rest by the kernel in use for its [`SizeClass`]. [`copy_streaming`] is for data that nobody reads soon: its stores
+//! leave the caches alone. Which kernel is in use follows from measurements of the machine
+//! ([`Probed`](super::Probed)); before those it is libc's `memcpy`.
+
+use super::Level;
+use super::copy_loops as loops;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// The longest copy that is done inline.
+pub const SMALL: usize = 64;
+
+/// Copies `n` bytes, more than [`SMALL`].
+///
+/// # Safety
+/// As for [`copy`].
+pub(super) type CopyFn = unsafe fn(to: *mut u8, from: *const u8, n: usize);
+
+/// A way to copy.
+#[derive(Debug)]
+pub struct CopyKernel {
+    /// Its name in files and output.
+    pub name: &'static str,
+    /// What it needs.
+    pub level: Level,
+    /// What its stores do.
+    pub stores: Stores,
+    run: CopyFn,
+}
+
+/// What the stores of a copy kernel do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stores {
+    /// They go to the caches.
+    Cached,
+    /// They go to memory and leave the caches alone; they are ordered before later stores.
+    Streaming,
+}
+
+const fn row(name: &'static str, level: Level, stores: Stores, run: CopyFn) -> CopyKernel {
+    CopyKernel { name, level, stores, run }
+}
+
+/// All ways to copy; the first one serves until something else is chosen.
+pub static COPIES: &[CopyKernel] = &[
+    row("libc", Level::Baseline, Stores::Cached, loops::libc),
+    row("baseline", Level::Baseline, Stores::Cached, loops::baseline),
+    #[cfg(target_arch = "x86_64")]
+    row("avx2", Level::Avx2, Stores::Cached, loops::avx2),
+    #[cfg(target_arch = "x86_64")]
+    row("avx512", Level::Avx512, Stores::Cached, loops::avx512),
+    #[cfg(target_arch = "x86_64")]
+    row("rep", Level::Baseline, Stores::Cached, loops::rep),
+    #[cfg(target_arch = "x86_64")]
+    row("stream-baseline", Level::Baseline, Stores::Streaming, loops::stream_baseline),
+    #[cfg(target_arch = "x86_64")]
+    row("stream-avx2", Level::Avx2, Stores::Streaming, loops::stream_avx2),
+    #[cfg(target_arch = "x86_64")]
+    row("stream-avx2-prefetch", Level::Avx2, Stores::Streaming, loops::stream_avx2_prefetch),
+    #[cfg(target_arch = "x86_64")]
+    row("stream-avx512", Level::Avx512, Stores::Streaming, loops::stream_avx512),
+    #[cfg(target_arch = "x86_64")]
+    row("stream-avx512-prefetch", Level::Avx512, Stores::Streaming, loops::stream_avx512_prefetch),
+];
+
+impl CopyKernel {
+    /// Those that this processor can run.
+    pub fn available() -> impl Iterator<Item = &'static Self> {
+        COPIES.iter().filter(|kernel| kernel.level.is_available())
+    }
+
+    /// The kernel of this name, if this processor can run it.
+    pub fn from_name(name: &str) -> Option<&'static Self> {
+        Self::available().find(|kernel| kernel.name == name)
+    }
+
+    /// Copies `n` bytes.
+    ///
+    /// # Safety
+    /// As for [`copy`]; the kernel is one of those [`available`](Self::available).
+    #[inline]
+    pub unsafe fn copy(&self, to: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if n <= SMALL {
+                small(to, from, n);
+            } else {
+                (self.run)(to, from, n);
+            }
+        }
+    }
+}
+
+/// Lengths above [`SMALL`] that share a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SizeClass {
+    /// Up to 2 KiB
+    Short,
+    /// Up to 32 KiB
+    Medium,
+    /// Up to 512 KiB
+    Long,
+    /// Longer ones
+    Huge,
+}
+
+impl SizeClass {
+    /// All of them, in the order of their discriminants.
+    pub const ALL: [Self; 4] = [Self::Short, Self::Medium, Self::Long, Self::Huge];
+
+    /// The class of a length.
+    #[inline(always)]
+    pub const fn of(n: usize) -> Self {
+        if n <= 2 << 10 {
+            Self::Short
+        } else if n <= 32 << 10 {
+            Self::Medium
+        } else if n <= 512 << 10 {
+            Self::Long
+        } else {
+            Self::Huge
+        }
+    }
+
+    /// Its name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::Medium => "medium",
+            Self::Long => "long",
+            Self::Huge => "huge",
+        }
+    }
+}
+
+const fn place(run: CopyFn) -> AtomicPtr<()> {
+    AtomicPtr::new(run as *mut ())
+}
+
+/// The functions in use, by [`SizeClass`].
+static CHOSEN: [AtomicPtr<()>; SizeClass::ALL.len()] = [const { place(loops::libc) }; SizeClass::ALL.len()];
+/// The function of [`copy_streaming`].
+static STREAMING: AtomicPtr<()> = place(loops::libc);
+
+/// From here on [`copy`] uses `kernel` for lengths of `class`.
+pub fn choose(class: SizeClass, kernel: &'static CopyKernel) {
+    assert!(kernel.level.is_available(), "{} is not for this processor", kernel.name);
+    CHOSEN[class as usize].store(kernel.run as *mut (), Ordering::Relaxed);
+}
+
+/// From here on [`copy_streaming`] uses `kernel`.
+pub fn choose_streaming(kernel: &'static CopyKernel) {
+    assert!(kernel.level.is_available(), "{} is not for this processor", kernel.name);
+    STREAMING.store(kernel.run as *mut (), Ordering::Relaxed);
+}
+
+/// Copies `n` bytes.
+///
+/// # Safety
+/// `from` is readable, `to` writable for `n` bytes; they do not overlap; nobody writes the source or touches the destination
+/// meanwhile.
+#[inline]
+pub unsafe fn copy(to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if n <= SMALL {
+            small(to, from, n);
+        } else {
+            call(&CHOSEN[SizeClass::of(n) as usize], to, from, n);
+        }
+    }
+}
+
+/// As [`copy`], for data that is not read soon by anyone: the end of a message that does not fit the caches, in the user's
+/// buffer. The stores are ordered before all later ones.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline]
+pub unsafe fn copy_streaming(to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if n <= SMALL {
+            small(to, from, n);
+        } else {
+            call(&STREAMING, to, from, n);
+        }
+    }
+}
+
+/// Calls the function in `place`.
+///
+/// # Safety
+/// As for [`CopyFn`].
+#[inline(always)]
+unsafe fn call(place: &AtomicPtr<()>, to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: only functions of this type are stored there, which this processor can run; the caller's promise.
+    unsafe {
+        let run: CopyFn = std::mem::transmute(place.load(Ordering::Relaxed));
+        run(to, from, n);
+    }
+}
+
+/// Copies `n` bytes, at most [`SMALL`].
+///
+/// # Safety
+/// As for [`copy`].
+#[inline(always)]
+pub(super) unsafe fn small(to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's promise; of each pair the first value starts at 0 and the second ends at `n`.
+    unsafe {
+        match n {
+            33.. => ends::<[u8; 32]>(to, from, n),
+            16.. => ends::<[u8; 16]>(to, from, n),
+            8.. => ends::<u64>(to, from, n),
+            4.. => ends::<u32>(to, from, n),
+            2.. => ends::<u16>(to, from, n),
+            1 => to.write(from.read()),
+            0 => {}
+        }
+    }
+}
+
+/// Copies the first and the last value of `n` bytes, which overlap unless `n` is twice their length.
+///
+/// # Safety
+/// As for [`copy`]; `n` is at least the length of a value and at most twice that.
+#[inline(always)]
+pub(super) unsafe fn ends<T: Copy>(to: *mut u8, from: *const u8, n: usize) {
+    let last = n - size_of::<T>();
+    // SAFETY: the caller's promise.
+    unsafe {
+        let values = (from.cast::<T>().read_unaligned(), from.add(last).cast::<T>().read_unaligned());
+        to.cast::<T>().write_unaligned(values.0);
+        to.add(last).cast::<T>().write_unaligned(values.1);
+    }
+}
+
+#[cfg(test)]
+#[path = "copy_tests.rs"]
+mod tests;

@@ -1,0 +1,183 @@
+//! The loops behind [`CopyKernel`](super::copy::CopyKernel): each copies more than 64 bytes.
+//!
+//! The first block is stored where it belongs, the loop goes on from the next cache line of the destination, and the last
+//! block ends where the destination ends: no remainder is copied byte by byte.
+
+use super::copy::ends;
+use super::reduce::keep_loop;
+
+/// What a cache moves.
+const LINE: usize = 64;
+
+/// By libc's `memcpy`.
+///
+/// # Safety
+/// As for [`copy`](super::copy::copy).
+pub unsafe fn libc(to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { to.copy_from_nonoverlapping(from, n) }
+}
+
+/// Bytes from `to` to the next cache line: 1 to 64.
+#[inline(always)]
+fn to_next_line(to: *mut u8) -> usize {
+    LINE - (to.addr() & (LINE - 1))
+}
+
+/// Copies in blocks of `BLOCK` bytes, a multiple of a cache line.
+///
+/// # Safety
+/// As for [`copy`](super::copy::copy), and `n` is more than 64.
+#[inline(always)]
+unsafe fn blocks<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: all blocks lie within `n` bytes; the caller's promise.
+    unsafe {
+        if n <= 2 * LINE {
+            return ends::<[u8; LINE]>(to, from, n);
+        }
+        if n <= 2 * BLOCK {
+            let last = n - LINE;
+            let tail = from.add(last).cast::<[u8; LINE]>().read();
+            let mut at = 0;
+            while at < last {
+                to.add(at).cast::<[u8; LINE]>().write(from.add(at).cast::<[u8; LINE]>().read());
+                at += LINE;
+                keep_loop();
+            }
+            return to.add(last).cast::<[u8; LINE]>().write(tail);
+        }
+        let last = n - BLOCK;
+        let tail = from.add(last).cast::<[u8; BLOCK]>().read();
+        to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
+        let mut at = to_next_line(to);
+        while at < last {
+            to.add(at).cast::<[u8; BLOCK]>().write(from.add(at).cast::<[u8; BLOCK]>().read());
+            at += BLOCK;
+            keep_loop();
+        }
+        to.add(last).cast::<[u8; BLOCK]>().write(tail);
+    }
+}
+
+/// By vectors that every processor has.
+///
+/// # Safety
+/// As for [`copy`](super::copy::copy), and `n` is more than 64.
+pub unsafe fn baseline(to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { blocks::<64>(to, from, n) }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub use x86::*;
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{LINE, blocks, to_next_line};
+    use std::arch::asm;
+    use std::arch::x86_64::*;
+
+    /// By vectors of 32 bytes.
+    ///
+    /// # Safety
+    /// As for [`copy`](super::super::copy::copy), `n` is more than 64, and the processor has AVX2.
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn avx2(to: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { blocks::<128>(to, from, n) }
+    }
+
+    /// By vectors of 64 bytes.
+    ///
+    /// # Safety
+    /// As for [`copy`](super::super::copy::copy), `n` is more than 64, and the processor has AVX-512.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub unsafe fn avx512(to: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { blocks::<256>(to, from, n) }
+    }
+
+    /// By the processor's own loop.
+    ///
+    /// # Safety
+    /// As for [`copy`](super::super::copy::copy).
+    pub unsafe fn rep(to: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: the caller's promise; the direction flag is clear, as the calling convention says.
+        unsafe {
+            asm!(
+                "rep movsb",
+                inout("rcx") n => _,
+                inout("rdi") to => _,
+                inout("rsi") from => _,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+
+    /// How far ahead of the loads a streaming loop prefetches: a few lines more than a latency of memory holds.
+    const AHEAD: usize = 1024;
+
+    /// A streaming loop: `$line` copies a cache line to an aligned place.
+    macro_rules! stream {
+        ($(#[$doc:meta] $name:ident $(, $feature:literal)?, ahead $ahead:expr, |$to:ident, $from:ident| $line:block;)*) => {$(
+            #[$doc]
+            ///
+            /// # Safety
+            #[doc = "As for [`copy`](super::super::copy::copy), `n` is more than 64, and the processor has the vectors."]
+            $(#[target_feature(enable = $feature)])?
+            pub unsafe fn $name(to: *mut u8, from: *const u8, n: usize) {
+                // SAFETY: all lines lie within `n` bytes; the caller's promise. The fence orders streaming stores, which
+                // the processor may delay, before everything that follows.
+                unsafe {
+                    to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
+                    let last = n - LINE;
+                    let mut at = to_next_line(to);
+                    while at < last {
+                        let ($to, $from) = (to.add(at), from.add(at));
+                        if $ahead > 0 {
+                            _mm_prefetch::<_MM_HINT_NTA>($from.wrapping_add($ahead).cast());
+                        }
+                        $line
+                        at += LINE;
+                    }
+                    to.add(last).cast::<[u8; LINE]>().write(from.add(last).cast::<[u8; LINE]>().read());
+                    _mm_sfence();
+                }
+            }
+        )*};
+    }
+
+    stream! {
+        /// By streaming stores of 16 bytes.
+        stream_baseline, ahead 0, |to, from| {
+            let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
+            let line = [from, from.add(1), from.add(2), from.add(3)].map(|from| _mm_loadu_si128(from));
+            _mm_stream_si128(to, line[0]);
+            _mm_stream_si128(to.add(1), line[1]);
+            _mm_stream_si128(to.add(2), line[2]);
+            _mm_stream_si128(to.add(3), line[3]);
+        };
+        /// By streaming stores of 32 bytes.
+        stream_avx2, "avx2", ahead 0, |to, from| {
+            let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
+            let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
+            _mm256_stream_si256(to, line.0);
+            _mm256_stream_si256(to.add(1), line.1);
+        };
+        /// By streaming stores of 32 bytes, with prefetches.
+        stream_avx2_prefetch, "avx2", ahead AHEAD, |to, from| {
+            let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
+            let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
+            _mm256_stream_si256(to, line.0);
+            _mm256_stream_si256(to.add(1), line.1);
+        };
+        /// By streaming stores of 64 bytes.
+        stream_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, |to, from| {
+            _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
+        };
+        /// By streaming stores of 64 bytes, with prefetches.
+        stream_avx512_prefetch, "avx512f,avx512bw,avx512dq,avx512vl", ahead AHEAD, |to, from| {
+            _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
+        };
+    }
+}

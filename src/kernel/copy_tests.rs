@@ -1,0 +1,67 @@
+//! Every way to copy against the bytes that it copies.
+
+use super::*;
+use proptest::prelude::*;
+
+const GUARD: u8 = 0xa5;
+
+/// Copies `n` bytes from and to the given distances from a cache line, and looks at what changed.
+fn check(name: &str, n: usize, shifts: (usize, usize), copy: impl Fn(*mut u8, *const u8, usize)) {
+    let from: Vec<u8> = (0..n + 128).map(|at| (at * 7 + at / 251 + 1) as u8).collect();
+    let mut to = vec![GUARD; n + 256];
+    let start = to.as_ptr().align_offset(64) + shifts.0;
+    copy(to.as_mut_ptr().wrapping_add(start), from.as_ptr().wrapping_add(shifts.1), n);
+    assert_eq!(to[start..start + n], from[shifts.1..shifts.1 + n], "{name}: {n} bytes, {shifts:?}");
+    assert!(to[..start].iter().chain(&to[start + n..]).all(|&byte| byte == GUARD), "{name}: {n} bytes, {shifts:?}");
+}
+
+#[test]
+fn every_short_length_is_copied_whole() {
+    for kernel in CopyKernel::available() {
+        for n in 0..=700 {
+            for shifts in [(0, 0), (1, 0), (0, 1), (63, 5), (48, 33)] {
+                // SAFETY: `check` passes pointers to `n` bytes of two vectors.
+                check(kernel.name, n, shifts, |to, from, n| unsafe { kernel.copy(to, from, n) });
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn any_length_is_copied_whole(n in 0usize..20_000, shifts in (0usize..64, 0usize..64)) {
+        for kernel in CopyKernel::available() {
+            // SAFETY: as above.
+            check(kernel.name, n, shifts, |to, from, n| unsafe { kernel.copy(to, from, n) });
+        }
+        // SAFETY: as above.
+        check("copy", n, shifts, |to, from, n| unsafe { copy(to, from, n) });
+        // SAFETY: as above.
+        check("copy_streaming", n, shifts, |to, from, n| unsafe { copy_streaming(to, from, n) });
+    }
+}
+
+#[test]
+fn what_is_chosen_copies() {
+    for kernel in CopyKernel::available() {
+        for (class, n) in SizeClass::ALL.into_iter().zip([100, 3000, 40_000, 600_000]) {
+            assert_eq!(SizeClass::of(n), class);
+            choose(class, kernel);
+            // SAFETY: as above.
+            check(kernel.name, n, (8, 8), |to, from, n| unsafe { copy(to, from, n) });
+        }
+        choose_streaming(kernel);
+        // SAFETY: as above.
+        check(kernel.name, 5000, (8, 8), |to, from, n| unsafe { copy_streaming(to, from, n) });
+    }
+}
+
+#[test]
+fn names_are_unique_and_lead_back() {
+    for kernel in CopyKernel::available() {
+        assert!(std::ptr::eq(CopyKernel::from_name(kernel.name).expect("itself"), kernel));
+    }
+    assert!(CopyKernel::from_name("").is_none());
+    assert_eq!(COPIES[0].name, "libc");
+}
