@@ -57,12 +57,40 @@ pub struct Config {
     pub slot_bytes: Option<Bytes>,
     /// Communicators of huddle's own between nodes, at most.
     pub bridges: u32,
+    /// Where measurements of the machine are kept.
+    pub cache: Cache,
     /// The machine to believe in: a synthetic description for hwloc.
     pub topology: Option<String>,
     /// What chooses where the user forces nothing.
     pub choice: ChoiceBy,
     /// By [`Collective`], what the user forced.
     selections: [Selection; Collective::ALL.len()],
+}
+
+/// Where measurements of the machine are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// In the user's own directory for such files.
+    Home,
+    /// In this directory.
+    Directory(PathBuf),
+    /// Nowhere.
+    Off,
+}
+
+impl Cache {
+    /// The directory in the environment of this process; none where nothing is kept, or where the user has no directory.
+    pub fn directory(&self) -> Option<PathBuf> {
+        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        match self {
+            Self::Home => {
+                let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+                Some(cache.join("huddle"))
+            }
+            Self::Directory(path) => Some(path.clone()),
+            Self::Off => None,
+        }
+    }
 }
 
 impl Default for Config {
@@ -80,6 +108,7 @@ impl Default for Config {
             slots: 32,
             slot_bytes: None,
             bridges: 64,
+            cache: Cache::Home,
             topology: None,
             choice: ChoiceBy::Thresholds,
             selections: Default::default(),
@@ -150,6 +179,7 @@ mod tests {
             ("HUDDLE_SLOTS", "2"),
             ("HUDDLE_SLOT_BYTES", "64K"),
             ("HUDDLE_BRIDGES", "0"),
+            ("HUDDLE_CACHE", "/some/where"),
             ("HUDDLE_TOPOLOGY", "package:2 core:4 pu:1"),
             ("HUDDLE_CHOICE", "models"),
             ("HUDDLE_SCATTER", "native"),
@@ -162,6 +192,9 @@ mod tests {
         assert_eq!(config.node_order, NodeOrder::Cyclic);
         assert_eq!((config.warmup, config.slots, config.slot_bytes, config.bridges), (1, 2, Some(Bytes(65536)), 0));
         assert_eq!(config.choice, ChoiceBy::Models);
+        assert_eq!(config.cache, Cache::Directory(PathBuf::from("/some/where")));
+        assert_eq!(config.cache.directory(), Some(PathBuf::from("/some/where")));
+        assert_eq!(parse(&[("HUDDLE_CACHE", "off")]).0.cache.directory(), None);
         assert_eq!(config.topology.as_deref(), Some("package:2 core:4 pu:1"));
         assert_eq!(config.selection(Collective::Scatter).pick(Bytes(8)), Pick::Native);
         assert_eq!(config.selection(Collective::Reduce).pick(Bytes(8)), Pick::Auto);
@@ -182,6 +215,7 @@ mod tests {
             ("HUDDLE_SLOT_BYTES", "512"),
             ("HUDDLE_SLOT_BYTES", "99999999999999999999G"),
             ("HUDDLE_BRIDGES", "many"),
+            ("HUDDLE_CACHE", "relative/path"),
             ("HUDDLE_CHOICE", "best"),
             ("HUDDLE_BCAST", "fastest"),
         ];

@@ -1,8 +1,9 @@
 //! The table of environment variables.
 
-use super::{ChoiceBy, Config, NodeOrder, Selection, value};
+use super::{Cache, ChoiceBy, Config, NodeOrder, Selection, value};
 use crate::types::{Bytes, Collective};
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// In place of a default, where there is no value that stands for it.
@@ -154,6 +155,17 @@ pub static OPTIONS: &[Opt] = &[
         default: "64",
         meaning: "MPI communicators that huddle may make for the steps between nodes; communicators beyond are native.",
         parse: |text, config| store(value::number(text), &mut config.bridges),
+    },
+    Opt {
+        name: "HUDDLE_CACHE",
+        takes: Takes::Text("an absolute path of a directory, or off"),
+        default: UNSET,
+        meaning: "Where huddle keeps what it measured of the machine's kernels, a few milliseconds once per kind of machine; \
+                  off measures in each job. Without it: $XDG_CACHE_HOME/huddle or ~/.cache/huddle.",
+        parse: |text, config| {
+            let directory = Some(PathBuf::from(text)).filter(|path| path.is_absolute()).map(Cache::Directory);
+            store(if text == "off" { Some(Cache::Off) } else { directory }, &mut config.cache)
+        },
     },
     Opt {
         name: "HUDDLE_TOPOLOGY",

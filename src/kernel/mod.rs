@@ -2,15 +2,20 @@
 //!
 //! *Packed* data is a sequence of basic elements without holes, the wire format of huddle. [`reduce`] combines packed
 //! operands, [`copy`](mod@copy) copies bytes, [`segments`] moves data between packed memory and the layout of a user's datatype.
+//! Which of several kernels serve, [`probe`] measures and [`cache`] keeps.
 
+pub mod cache;
 pub mod copy;
 mod copy_loops;
+pub mod host;
 pub mod level;
+pub mod probe;
 pub mod reduce;
 pub mod segments;
 
 pub use copy::{CopyKernel, SizeClass, copy, copy_streaming};
 pub use level::Level;
+pub use probe::Probed;
 pub use reduce::{Kernel, kernel};
 pub use segments::{PackedBuffer, Segments};
 

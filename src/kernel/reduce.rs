@@ -9,7 +9,8 @@
 //!
 //! Levels yield the same bits: nothing is reassociated, products and sums are not fused, `MPI_MAX` and `MPI_MIN` are
 //! `left > right ? left : right` and its mirror image, logical operations yield 1 or 0, and integers wrap, as in the native
-//! libraries.
+//! libraries. One thing is open, as in the languages and in IEEE 754: which payload survives where both operands of a sum or
+//! product are NaNs. Within a level it depends on the length and the position alone, and the ranks of a node use one level.
 
 use super::{Combine, Element, Level, Op, copy};
 use std::sync::OnceLock;

@@ -7,6 +7,7 @@ use super::peers::Announcement;
 use crate::coll::REGISTRY;
 use crate::config::{ChoiceBy, Config, RawEnvironment};
 use crate::fabric::shm::Waiting;
+use crate::kernel::{self, Probed};
 use crate::log;
 use crate::model::Parameters;
 use crate::mpi::handles::{self, constants};
@@ -287,6 +288,9 @@ impl Node {
             .map(|bytes| CpuMask::from_bytes(bytes))
             .collect();
         let containers = Self::containers(physical, node_rank, config);
+        if size > 1 && !config.is_disabled {
+            Self::choose_kernels(physical, node_rank, config);
+        }
         let mut paths = vec![Vec::new(); size as usize];
         for (rank, path) in world_ranks.iter().zip(place::paths(&containers, &masks)) {
             paths[*rank as usize] = path;
@@ -303,6 +307,17 @@ impl Node {
         unsafe { native().comm_free(&mut physical) };
         let (kinds, trunk) = (containers.kinds().to_vec(), containers.trunk());
         Self { labels, paths, kinds, trunk, is_oversubscribed: not_crowded == 0 }
+    }
+
+    /// The leader of the node measures its kernels, or reads what was measured before: all at once would disturb each other.
+    fn choose_kernels(physical: MPI_Comm, node_rank: u32, config: &Config) {
+        let mut bytes = Vec::new();
+        if node_rank == 0 {
+            bytes = kernel::cache::look_up_or_measure(config.cache.directory().as_deref()).to_bytes();
+        }
+        if let Some(probed) = Probed::from_bytes(&bcast_bytes(physical, bytes)) {
+            probed.put_to_use();
+        }
     }
 
     /// The leader of the node looks at the machine: loading hwloc takes milliseconds.

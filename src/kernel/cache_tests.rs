@@ -1,0 +1,74 @@
+//! Files that hold what was measured, good and bad ones.
+
+use super::*;
+use std::os::unix::fs::symlink;
+use std::process;
+
+/// A directory of this test alone, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("huddle-{name}-{}", process::id()));
+        fs::create_dir_all(&path).expect("a directory for temporary files");
+        Self(path)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        fs::read_dir(&self.0).expect("a directory").map(|entry| entry.expect("an entry").path()).collect()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn the_second_job_reads_what_the_first_one_measured() {
+    let scratch = Scratch::new("second");
+    let directory = scratch.0.join("not/there/yet");
+    let first = look_up_or_measure(Some(&directory));
+    let second = look_up_or_measure(Some(&directory));
+    // Rates of two measurements are never all equal.
+    assert_eq!(first, second);
+    let description = host::description();
+    assert_eq!(read(&file_in(&directory, &description), &description), Some(first));
+    assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 1);
+}
+
+#[test]
+fn bad_files_count_as_none_and_are_replaced() {
+    let scratch = Scratch::new("bad");
+    let description = host::description();
+    let file = file_in(&scratch.0, &description);
+    let good = [description.as_bytes(), b"\n", &Probed::default().to_bytes()].concat();
+    let other = [b"another machine\n", &good[..]].concat();
+    for bad in [&b""[..], b"\n", b"\xff\xfe\n{}", &good[..good.len() - 9], &other, &vec![b'x'; 1 << 20]] {
+        fs::write(&file, bad).expect("a file");
+        assert_eq!(read(&file, &description), None);
+        let found = look_up_or_measure(Some(&scratch.0));
+        assert_eq!(read(&file, &description), Some(found));
+    }
+    assert_eq!(scratch.files(), [file]);
+}
+
+#[test]
+fn where_nothing_can_be_written_there_is_still_an_answer() {
+    let scratch = Scratch::new("unwritable");
+    let file = scratch.0.join("file");
+    fs::write(&file, "").expect("a file");
+    let nowhere = scratch.0.join("nowhere");
+    symlink(&nowhere, &nowhere).expect("a link to itself");
+    for directory in [Some(file.join("below")), Some(nowhere), None] {
+        look_up_or_measure(directory.as_deref());
+    }
+    assert_eq!(scratch.files().len(), 2);
+    let description = host::description();
+    let taken = file_in(&scratch.0, &description);
+    fs::create_dir(&taken).expect("a directory");
+    assert_eq!(read(&taken, &description), None);
+    assert!(write(&taken, &description, &Probed::default()).is_err());
+    assert_eq!(scratch.files().len(), 3, "nothing half written is left");
+}

@@ -1,0 +1,132 @@
+//! What kind of machine this is: measurements of one hold for every other of the same kind.
+
+use super::Level;
+use std::fs;
+
+/// Sizes of the caches that one core sees, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caches {
+    /// The first level, of data.
+    pub l1: usize,
+    /// The last level before the one that cores share.
+    pub l2: usize,
+    /// The last level, whole, whoever shares it.
+    pub llc: usize,
+}
+
+impl Default for Caches {
+    /// What is assumed where the system says nothing.
+    fn default() -> Self {
+        Self { l1: 32 << 10, l2: 1 << 20, llc: 16 << 20 }
+    }
+}
+
+impl Caches {
+    /// The caches of the first processor, as Linux describes them.
+    pub fn of_this_host() -> Self {
+        let read = |index: usize, name: &str| {
+            fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}")).ok()
+        };
+        let levels = (0..8).filter_map(|index| {
+            let (kind, size) = (read(index, "type")?, read(index, "size")?);
+            (kind.trim() != "Instruction").then(|| kibibytes(size.trim()).unwrap_or(0))
+        });
+        Self::from_levels(&levels.collect::<Vec<_>>())
+    }
+
+    /// From the sizes of all levels with data, the first one first; 0 where a size is not known.
+    fn from_levels(levels: &[usize]) -> Self {
+        let default = Self::default();
+        match *levels {
+            [l1, l2, .., llc] if l1 > 0 && l2 > 0 && llc >= l2 => Self { l1, l2, llc },
+            [l1, l2] if l1 > 0 && l2 > 0 => Self { l1, l2, llc: l2 },
+            [l1, ..] if l1 > 0 => Self { l1, ..default },
+            _ => default,
+        }
+    }
+}
+
+/// Bytes, of a size such as `48K`.
+fn kibibytes(text: &str) -> Option<usize> {
+    text.strip_suffix('K')?.parse::<usize>().ok()?.checked_mul(1 << 10)
+}
+
+/// A description of processor, caches and this version of huddle, in one line: equal where measurements can be shared.
+pub fn description() -> String {
+    /// Raised when kernels or the probe change.
+    const REVISION: u32 = 1;
+    let caches = Caches::of_this_host();
+    let levels: Vec<_> = Level::available().map(Level::name).collect();
+    // SAFETY: no preconditions.
+    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    format!(
+        "huddle {} {REVISION} {} {} {processors} processors {}/{}/{} {}",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH,
+        levels.join("+"),
+        caches.l1,
+        caches.l2,
+        caches.llc,
+        processor()
+    )
+}
+
+/// Model and features of the processor. Asks the processor itself: `/proc/cpuinfo` of a large machine takes milliseconds.
+#[cfg(target_arch = "x86_64")]
+fn processor() -> String {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    let words = |leaf: u32| {
+        let registers = __cpuid(leaf);
+        [registers.eax, registers.ebx, registers.ecx, registers.edx]
+    };
+    let [most, vendor @ ..] = words(0);
+    let [signature, _, features_ecx, features_edx] = words(1);
+    let extended = if most >= 7 { __cpuid_count(7, 0) } else { __cpuid(0) };
+    let brand: Vec<u8> = if words(0x8000_0000)[0] >= 0x8000_0004 {
+        (0x8000_0002..=0x8000_0004).flat_map(words).flat_map(u32::to_le_bytes).filter(|byte| *byte != 0).collect()
+    } else {
+        vendor.into_iter().flat_map(u32::to_le_bytes).collect()
+    };
+    format!(
+        "{} {signature:x} {features_ecx:x} {features_edx:x} {:x} {:x} {:x}",
+        String::from_utf8_lossy(&brand).trim(),
+        extended.ebx,
+        extended.ecx,
+        extended.edx
+    )
+}
+
+/// Model and features of the processor, as Linux lists them for the first one.
+#[cfg(not(target_arch = "x86_64"))]
+fn processor() -> String {
+    let listed = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let changing = ["processor", "BogoMIPS", "cpu MHz"];
+    let lines = listed.lines().take_while(|line| !line.is_empty());
+    lines.filter(|line| !changing.iter().any(|name| line.starts_with(name))).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_become_caches() {
+        assert_eq!(
+            Caches::from_levels(&[48 << 10, 1 << 20, 32 << 20]),
+            Caches { l1: 49152, l2: 1 << 20, llc: 32 << 20 }
+        );
+        assert_eq!(Caches::from_levels(&[32 << 10, 512 << 10]), Caches { l1: 32768, l2: 512 << 10, llc: 512 << 10 });
+        for unknown in [&[][..], &[0, 0, 0], &[0]] {
+            assert_eq!(Caches::from_levels(unknown), Caches::default());
+        }
+        assert_eq!(kibibytes("48K"), Some(49152));
+        assert_eq!(kibibytes("48"), None);
+    }
+
+    #[test]
+    fn a_host_describes_itself_in_one_line_and_always_alike() {
+        let description = description();
+        assert!(description.starts_with("huddle ") && !description.contains('\n'), "{description}");
+        assert_eq!(description, super::description());
+    }
+}
