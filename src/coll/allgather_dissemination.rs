@@ -28,6 +28,8 @@ impl Algorithm for AllgatherDissemination {
     const NAME: &'static str = "dissemination";
     const SUMMARY: &'static str = "in each step every rank takes all that some others have by then";
     const SOURCE: &'static str = "Nishtala 2009, section 6.2";
+    const COST: &'static str =
+        "λ·(L + o + g) + G·B·p, λ = ⌈log_k p⌉: few steps, each byte copied up to k/(k − 1) times more";
     const DRAWING: &'static str = "\
 step  1->0  2->1  3->2  4->3  0->4             radix 2: one block each
 step  23->0  34->1  40->2  01->3  12->4        two blocks each

@@ -26,6 +26,7 @@ impl Algorithm for AllgatherFlat {
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "every rank reads the slots of all ranks";
     const SOURCE: &'static str = "Nishtala 2009, section 6.2";
+    const COST: &'static str = "copy in, then p − 1 copies out per rank";
     const DRAWING: &'static str = "\
 all   0 1 2 3 4 -> slots
 all   each rank copies slots 0 1 2 3 4";

@@ -25,6 +25,7 @@ impl Algorithm for AllgatherTiled {
     const NAME: &'static str = "tiled";
     const SUMMARY: &'static str = "every rank reads the slots of all ranks, tile by tile, one tile ahead";
     const SOURCE: &'static str = "Tu et al. 2009, section 6";
+    const COST: &'static str = "copy in, then p − 1 copies out per rank";
     const DRAWING: &'static str = "\
 tile 1  0 1 2 3 4 -> slots; each rank copies them all
 tile 2  the same, published while tile 1 is copied";

@@ -24,6 +24,7 @@ impl Algorithm for AllgatherTree {
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "gathers along a tree over the node's hierarchy, then broadcasts along it";
     const SOURCE: &'static str = "Nishtala 2009, section 6.2";
+    const COST: &'static str = "2·⌈log_k p⌉ steps instead of p − 1";
     const DRAWING: &'static str = "\
 up    2->1    4->3    a rank appends its children's blocks to its own
 up    12->0   34->0

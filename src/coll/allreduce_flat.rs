@@ -27,6 +27,7 @@ impl Algorithm for AllreduceFlat {
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "every rank combines the slots of all ranks";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.6";
+    const COST: &'static str = "one line transfer of latency; p − 1 operands read and combined by each rank";
     const DRAWING: &'static str = "\
 all   0 1 2 3 4 -> slots
 all   each rank combines slots 0 1 2 3 4";

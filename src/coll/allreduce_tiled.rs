@@ -28,6 +28,7 @@ impl Algorithm for AllreduceTiled {
     const NAME: &'static str = "tiled";
     const SUMMARY: &'static str = "every rank combines its part of all operands; everyone collects the parts";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.4";
+    const COST: &'static str = "copy in + m/p·(p − 1) combined per rank + copy out; every byte is combined once";
     const DRAWING: &'static str = "\
 all   0 1 2 3 4 -> slots, in parts a b c d e
 all   0: all a's   1: all b's   2: all c's   3: all d's   4: all e's

@@ -27,6 +27,7 @@ impl Algorithm for AllreduceTree {
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "reduce along a tree over the node's hierarchy, then broadcast along it";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
+    const COST: &'static str = "(a + b·m)·⌈log_k p⌉ for the combination and the same for the way back";
     const DRAWING: &'static str = "\
 up    2->1  4->3   a rank combines its children's slots and its own operand
 up    1->0  3->0

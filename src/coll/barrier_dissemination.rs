@@ -25,6 +25,7 @@ impl Algorithm for BarrierDissemination {
     const NAME: &'static str = "dissemination";
     const SUMMARY: &'static str = "in each step every rank awaits some others that know of more and more";
     const SOURCE: &'static str = "Nishtala 2009, section 7.1";
+    const COST: &'static str = "⌈log_k p⌉ line transfers of latency, p·(k − 1) in each step";
     const DRAWING: &'static str = "\
 step  0->1  1->2  2->3  3->4  4->0   radix 2
 step  0->2  1->3  2->4  3->0  4->1

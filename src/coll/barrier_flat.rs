@@ -25,6 +25,7 @@ impl Algorithm for BarrierFlat {
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "every rank waits for the flags of all others";
     const SOURCE: &'static str = "Nishtala 2009, section 7.1";
+    const COST: &'static str = "one line transfer of latency, p − 1 lines read by each rank";
     const DRAWING: &'static str = "\
 all   each rank raises its flag and awaits those of the others";
 

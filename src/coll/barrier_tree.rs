@@ -24,6 +24,7 @@ impl Algorithm for BarrierTree {
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "arrives and departs along a tree over the node's hierarchy";
     const SOURCE: &'static str = "Nishtala 2009, section 7.1";
+    const COST: &'static str = "2·⌈log_k p⌉ line transfers";
     const DRAWING: &'static str = "\
 up    2->1  4->3
 up    1->0  3->0

@@ -25,6 +25,7 @@ impl Algorithm for BcastFlat {
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "all ranks read the root's slots";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
+    const COST: &'static str = "copy in, then p − 1 concurrent reads of one slot";
     const DRAWING: &'static str = "\
 down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers";
 

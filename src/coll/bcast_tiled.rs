@@ -23,6 +23,7 @@ impl Algorithm for BcastTiled {
     const NAME: &'static str = "tiled";
     const SUMMARY: &'static str = "all ranks read the root's slots, tile by tile, while the root writes the next";
     const SOURCE: &'static str = "Tu et al. 2009, section 6";
+    const COST: &'static str = "max(copy in, copy out) + one tile";
     const DRAWING: &'static str = "\
 tile 1  0->1  0->2  0->3  0->4
 tile 2  0->1  0->2  0->3  0->4   while the root writes tile 3";

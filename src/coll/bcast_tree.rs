@@ -23,6 +23,8 @@ impl Algorithm for BcastTree {
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "copies along a tree over the node's hierarchy";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
+    const COST: &'static str =
+        "one copy per level, but only radix readers per slot, and borders between caches are crossed once";
     const DRAWING: &'static str = "\
 down  0->1  0->3   radix 2; with stages=1 0->1 0->2 0->3 0->4
 down  1->2  3->4";

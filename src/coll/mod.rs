@@ -104,6 +104,8 @@ pub trait Algorithm: 'static {
     const SUMMARY: &'static str;
     /// Paper and section.
     const SOURCE: &'static str;
+    /// What a call costs, in words or as a formula; [`Algorithm::cost`] is the number.
+    const COST: &'static str = "";
     /// Its phases as a drawing for five ranks, in lines of at most 100 characters.
     const DRAWING: &'static str = "";
     /// What a call must offer.

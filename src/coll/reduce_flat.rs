@@ -24,6 +24,7 @@ impl Algorithm for ReduceFlat {
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "the root combines the slots of all ranks";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.6";
+    const COST: &'static str = "copy in, then p − 1 combinations by one rank";
     const DRAWING: &'static str = "\
 up    1 2 3 4 -> slots
 up    0 combines its operand and slots 1 2 3 4";

@@ -23,6 +23,7 @@ impl Algorithm for ReduceTree {
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "combines along a tree over the node's hierarchy";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
+    const COST: &'static str = "(a + b·m)·⌈log_k p⌉";
     const DRAWING: &'static str = "\
 up    2->1  4->3   a rank combines its children's slots and its own operand
 up    1->0  3->0";

@@ -21,6 +21,8 @@ pub struct Row {
     pub summary: &'static str,
     /// Paper and section.
     pub source: &'static str,
+    /// What a call costs, for people.
+    pub cost_in_words: &'static str,
     /// Its phases, in ASCII.
     pub drawing: &'static str,
     /// What a call must offer.
@@ -55,6 +57,7 @@ const fn row<A: Algorithm>() -> Row {
         name: A::NAME,
         summary: A::SUMMARY,
         source: A::SOURCE,
+        cost_in_words: A::COST,
         drawing: A::DRAWING,
         needs: A::NEEDS,
         knobs: A::KNOBS,

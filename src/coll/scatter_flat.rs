@@ -24,6 +24,7 @@ impl Algorithm for ScatterFlat {
     const NAME: &'static str = "flat";
     const SUMMARY: &'static str = "every rank reads its block in the root's slot";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.6";
+    const COST: &'static str = "copy in of all blocks, then concurrent reads";
     const DRAWING: &'static str = "\
 down  0 -> one slot with blocks 1 2 3 4
 down  each rank copies its own";

@@ -23,6 +23,7 @@ impl Algorithm for ScatterTiled {
     const NAME: &'static str = "tiled";
     const SUMMARY: &'static str = "every rank reads its block tile by tile, while the root writes the next";
     const SOURCE: &'static str = "Tu et al. 2009, section 6";
+    const COST: &'static str = "copy in of all blocks + one tile";
     const DRAWING: &'static str = "\
 tile 1  0->1  0->2  0->3  0->4   a slot for each, read while the next is written
 tile 2  0->1  0->2  0->3  0->4";

@@ -23,6 +23,7 @@ impl Algorithm for ScatterTree {
     const NAME: &'static str = "tree";
     const SUMMARY: &'static str = "passes blocks along a tree over the node's hierarchy";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.6";
+    const COST: &'static str = "⌈log_k p⌉ copies of shrinking length; borders between caches are crossed once";
     const DRAWING: &'static str = "\
 down  0: 12->1   34->3   a rank copies the blocks of its subtree
 down  1: 2->2    3: 4->4";

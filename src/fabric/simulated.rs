@@ -16,5 +16,5 @@ mod machine;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{Rank, simulate};
+pub use engine::{Rank, simulate, simulate_in_succession};
 pub use machine::Placement;

@@ -14,6 +14,7 @@ pub mod li;
 mod machine;
 pub mod nishtala;
 mod outline;
+pub mod papers;
 mod parameters;
 mod scene;
 pub mod tu;

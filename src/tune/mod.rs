@@ -8,7 +8,9 @@
 
 mod choose;
 mod defaults;
+pub mod documentation;
 pub mod map;
+mod orders;
 
 pub use crate::report::Reason;
 pub use choose::{LAST_EPOCH, choose};

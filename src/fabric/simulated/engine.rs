@@ -77,6 +77,21 @@ pub fn simulate(row: &Row, plan: &Plan, machine: &Machine, placement: &Placement
     drive(&ranks, ranks.iter().map(|rank| (row.simulated)(rank, &plan)).collect())
 }
 
+/// The finishing time of each rank after successive calls, of which each rank enters the next when it has finished one.
+///
+/// # Panics
+/// As [`simulate`].
+pub fn simulate_in_succession(row: &Row, plans: &[Plan], machine: &Machine, placement: &Placement) -> Vec<Nanos> {
+    let ranks = Rank::all(machine, placement);
+    let calls = |rank| async move {
+        for plan in plans {
+            (row.simulated)(rank, plan).await;
+            Rank::release(rank, Ticket::last_of(plan.epoch)).await;
+        }
+    };
+    drive(&ranks, ranks.iter().map(|rank| Box::pin(calls(rank)) as Running<'_>).collect())
+}
+
 /// Runs one future of each rank to its end; the finishing times.
 pub(super) fn drive<'a>(ranks: &'a [Rank], running: Vec<Running<'a>>) -> Vec<Nanos> {
     let mut context = Context::from_waker(Waker::noop());

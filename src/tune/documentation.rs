@@ -1,0 +1,186 @@
+//! docs/ALGORITHMS.md, printed from the registry, the models and the simulator.
+
+use super::orders::{Stage, machines, verdicts};
+use crate::coll::{Knobs, REGISTRY, Row, SHAPES, SIGNALS, Takes, rows_of};
+use crate::model::Parameters;
+use crate::topo::Kind;
+use crate::types::Collective;
+use std::fmt::{self, Write};
+
+const INTRODUCTION: &str = "\
+# Algorithms
+
+What huddle can run for each collective: the rows of its registry. `HUDDLE_ALLREDUCE=tree:radix=4` and the like force one
+([ENVIRONMENT.md](ENVIRONMENT.md)); `huddle info` shows which would be chosen on a machine, with predicted times.
+
+`HUDDLE_WRITE_DOCS=1 cargo test --no-default-features documentation` renews this page from the sources;
+`scripts/model` renews the part on measurements.
+
+Drawings are for five ranks: `a->b` means that b reads what a has put into its slot. In costs, p ranks lie on a node, q of them
+in a group; a line takes `a`, a byte of one stream `b`, of all streams over a link together `B`; m is the length, k the radix.
+";
+
+const MODEL: &str = "\
+## Costs
+
+Each algorithm has a closed form, evaluated on the tree that it walks, for the hierarchy of the communicator's first node, with
+the parameters of rank 0. It charges each flag's line, each read of a peer's slot by the level that it crosses, copies and
+combinations, and streams that share a link (Li et al. 2014, equations 1 to 11; between nodes LogGP, as Nishtala 2009). The
+papers' own formulas, with their worked values as tests, are in `src/model`. With `HUDDLE_CHOICE=models` the algorithm with the
+least cost is taken; without it, thresholds by ranks and size are.
+
+A machine that nobody has measured is taken for this one:
+";
+
+const SIMULATED: &str = "\
+## The papers' machines
+
+The simulator runs the algorithms themselves on virtual time, rank by rank, where the closed forms follow one rank. Below, µs per
+call simulated / by the closed form, with trees of radix 2 and cells of 64 KiB. The text of the paper gives latencies; the
+bandwidths are assumed (`src/model/papers.rs`).
+";
+
+const ORDERS: &str = "\
+### What the papers report
+
+";
+
+/// Where the part that measurements fill begins and ends.
+const MEASURED: [&str; 2] = ["<!-- measured -->", "<!-- end -->"];
+
+/// The page; `measured` is what stands between its markers.
+pub fn documentation(measured: &str) -> String {
+    let mut page = INTRODUCTION.to_owned();
+    // Writing to a string does not fail.
+    let _ = write_page(&mut page, measured);
+    page
+}
+
+fn write_page(page: &mut String, measured: &str) -> fmt::Result {
+    for collective in Collective::ALL {
+        writeln!(page, "\n## {}", collective.name())?;
+        rows_of(collective).try_for_each(|(_, row)| write_row(page, row))?;
+    }
+    write!(page, "\n{MODEL}")?;
+    write_parameters(page)?;
+    write!(page, "\n{SIMULATED}")?;
+    machines().iter().try_for_each(|machine| write_times(page, machine))?;
+    write!(page, "\n{ORDERS}")?;
+    writeln!(page, "| claim | simulated | |\n| --- | --- | --- |")?;
+    for verdict in verdicts() {
+        let holds = if verdict.holds { "holds" } else { "**does not hold**" };
+        writeln!(page, "| {} | {} | {holds} |", verdict.claim, verdict.found)?;
+    }
+    write!(page, "\n{WHY}")?;
+    write!(page, "\n## Model and measurement\n\n{}{measured}{}\n", MEASURED[0], MEASURED[1])
+}
+
+const WHY: &str = "\
+Why some do not hold, or at other sizes:
+
+- The bandwidths are not in the text. With its latencies, equations (5) and (11) cross at 16 KB only if a tree's bandwidth is
+  within a percent of the tiles'; with bandwidths like those of such machines they cross below 1 KB.
+- The paper's tiled reduction works in tiles within a socket and along a tree across sockets. A form that works in tiles over all
+  ranks, as `tiled` does, reads seven eighths of its data over the links of a 4×8 machine.
+- The paper's threads read each other's buffers. huddle's ranks copy into slots first, which a tree does once per level and a
+  tiled reduction once.
+- Dissemination has fewer steps than a tree and its broadcast, so that the paper's own equations put it first for short messages,
+  as the simulator does; the paper measured otherwise and supposes redundant work and contention to be the reason (§3.3).
+";
+
+fn write_row(page: &mut String, row: &Row) -> fmt::Result {
+    writeln!(page, "\n### {}: `{}`\n", row.collective.name(), row.name)?;
+    writeln!(page, "{}{}. Source: {}.\n", row.summary[..1].to_uppercase(), &row.summary[1..], row.source)?;
+    if !row.drawing.is_empty() {
+        writeln!(page, "```\n{}\n```\n", row.drawing)?;
+    }
+    let needs: Vec<&str> = row.needs.iter().map(|need| need.name()).collect();
+    let needs = if needs.is_empty() { "nothing".to_owned() } else { needs.join(", ") };
+    let knobs: Vec<String> =
+        row.knobs.iter().map(|knob| format!("`{}` ({})", knob.name(), values(knob.takes()))).collect();
+    let knobs = if knobs.is_empty() { "none".to_owned() } else { knobs.join(", ") };
+    writeln!(page, "- Needs: {needs}\n- Knobs: {knobs}\n- Cost: {}", row.cost_in_words)
+}
+
+fn values(takes: Takes) -> String {
+    match takes {
+        Takes::Number(most) => format!("1 to {most}"),
+        Takes::Size(least) => format!("a size, at least {least}"),
+        Takes::Word(words) => {
+            debug_assert!(words == &SHAPES[..] || words == &SIGNALS[..]);
+            words.join(" or ")
+        }
+    }
+}
+
+fn write_parameters(page: &mut String) -> fmt::Result {
+    let parameters = Parameters::default();
+    writeln!(
+        page,
+        "\n| ranks share | line, ns | one stream, ns/byte | all streams, ns/byte |\n| --- | --- | --- | --- |"
+    )?;
+    for shares in std::iter::once(None).chain(Kind::ALL.map(Some)) {
+        let crossing = parameters.crossing(shares);
+        let name = shares.map_or("the node", Kind::name);
+        writeln!(page, "| {name} | {} | {} | {} |", crossing.latency, crossing.stream, crossing.shared)?;
+    }
+    let network = parameters.network;
+    writeln!(
+        page,
+        "\nIts own cache answers in {} ns; it copies at {} and combines at {} ns/byte; between nodes L = {} ns, o = {} ns, \
+         g = {} ns, G = {} ns/byte.",
+        parameters.local,
+        parameters.copy,
+        parameters.reduce,
+        network.latency,
+        network.overhead,
+        network.gap,
+        network.per_byte
+    )
+}
+
+const SIZES: [usize; 3] = [8, 1 << 10, 32 << 10];
+
+fn write_times(page: &mut String, machine: &Stage) -> fmt::Result {
+    let head: Vec<String> = SIZES.iter().map(|bytes| format!("{bytes} bytes")).collect();
+    writeln!(page, "\n| {} | {} |\n| --- |{}", machine.name(), head.join(" | "), " --- |".repeat(SIZES.len()))?;
+    for (index, row) in REGISTRY.iter().enumerate() {
+        let is_barrier = row.collective == Collective::Barrier;
+        let cells = SIZES.map(|bytes| {
+            if is_barrier && bytes != SIZES[0] {
+                return String::new();
+            }
+            let times = machine.time(index, bytes, Knobs::UNSET);
+            let formula = times.formula.map_or("?".to_owned(), |time| format!("{:.2}", time / 1e3));
+            format!("{:.2} / {formula}", times.simulated / 1e3)
+        });
+        writeln!(page, "| {} `{}` | {} |", row.collective.name(), row.name, cells.join(" | "))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documentation_of_algorithms_is_committed() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ALGORITHMS.md");
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        let measured = committed.split_once(MEASURED[0]).and_then(|(_, rest)| rest.split_once(MEASURED[1]));
+        let page = documentation(measured.map_or("\n", |(measured, _)| measured));
+        if std::env::var_os("HUDDLE_WRITE_DOCS").is_some() {
+            std::fs::write(&path, &page).unwrap();
+        } else {
+            assert!(committed == page, "docs/ALGORITHMS.md is old: run this test with HUDDLE_WRITE_DOCS=1");
+        }
+    }
+
+    #[test]
+    fn every_algorithm_has_all_parts() {
+        for row in REGISTRY {
+            let what = format!("{} {}", row.collective.name(), row.name);
+            assert!(!row.cost_in_words.is_empty() && !row.drawing.is_empty(), "{what}");
+        }
+    }
+}
