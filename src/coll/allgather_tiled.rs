@@ -11,7 +11,7 @@
 //! Flags: Up by all, read by all.
 
 use super::cost::{self, Way};
-use super::phase::{Tiled, composed, exchange};
+use super::phase::{Sharing, Tiled, composed, exchange};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
@@ -37,7 +37,7 @@ tile 2  the same, published while tile 1 is copied";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {
-            return composed::allgather(fabric, plan, Tiled { tile: plan.knobs.tile() }).await;
+            return composed::allgather(fabric, plan, Tiled::of(plan, Sharing::Naive)).await;
         }
         exchange::allgather(fabric, plan, plan.knobs.tile().min(fabric.cell_bytes())).await;
     }

@@ -1,6 +1,6 @@
 //! Allreduce, tiled: each rank combines its part of all operands, then everyone collects all parts.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §2.4 (tiled-reduce-broadcast), on one level.
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.4 (tiled-reduce-broadcast), on one level: the naive form of its Fig. 16.
 //!
 //! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
 //! 2. combining part k of all slots, in rank order, into its slot, and
@@ -13,12 +13,11 @@
 //! The piece ahead uses the next slot of the ring, which is claimed before it is written.
 
 use super::cost::{self, Way};
-use super::phase::tiled::{collect_parts, combine_part, publish_operand};
-use super::phase::{Local, Tiled, composed};
-use super::{Algorithm, Knob, Plan, pieces};
-use crate::fabric::{Fabric, Place};
+use super::phase::{Sharing, Tiled, tiled};
+use super::{Algorithm, Knob, Plan};
+use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
-use crate::types::{Bytes, Collective, Ticket};
+use crate::types::Collective;
 
 /// See the module.
 pub struct AllreduceTiled;
@@ -40,31 +39,6 @@ all   each rank copies a from 0, b from 1, c from 2, d from 3, e from 4";
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        let form = Tiled { tile: plan.knobs.tile() };
-        if fabric.layout().nodes() > 1 || fabric.size() == 1 {
-            return composed::allreduce(fabric, plan, form).await;
-        }
-        let mut local = Local::new(fabric, plan);
-        let most = form.reduction_piece(&local);
-        let mut ahead = None;
-        for (offset, n) in pieces(plan.bytes, most, plan.granule) {
-            // 1.
-            let ticket = local.tickets.draw();
-            publish_operand(&local, ticket, Place::SendBuf.at(offset), n).await;
-            if let Some((ticket, offset, n)) = ahead.replace((ticket, offset, n)) {
-                finish(&local, ticket, offset, n).await;
-            }
-        }
-        if let Some((ticket, offset, n)) = ahead {
-            finish(&local, ticket, offset, n).await;
-        }
+        tiled::allreduce(fabric, plan, Tiled::of(plan, Sharing::Naive)).await;
     }
-}
-
-async fn finish<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, offset: Bytes, n: Bytes) {
-    // 2.
-    combine_part(local, ticket, Place::SendBuf.at(offset), n).await;
-    // 3.
-    collect_parts(local, ticket, Place::RecvBuf.at(offset), n).await;
-    local.fabric.release(ticket).await;
 }

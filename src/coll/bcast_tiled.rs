@@ -9,7 +9,7 @@
 //! Cost: max(copy in, copy out) + one tile.
 //! Flags: Down by the root, read by all.
 use super::cost::{self, Way};
-use super::phase::{Tiled, composed};
+use super::phase::{Sharing, Tiled, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
@@ -34,6 +34,6 @@ tile 2  0->1  0->2  0->3  0->4   while the root writes tile 3";
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::bcast(fabric, plan, Tiled { tile: plan.knobs.tile() }).await;
+        composed::bcast(fabric, plan, Tiled::of(plan, Sharing::Naive)).await;
     }
 }

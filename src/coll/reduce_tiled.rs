@@ -10,7 +10,7 @@
 //! Cost: copy in + m/p·(p − 1) combined per rank + copy out of m by the root.
 //! Flags: Up by all, read by all; Down by all, read by the root.
 use super::cost::{self, Way};
-use super::phase::{Tiled, composed};
+use super::phase::{Sharing, Tiled, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
@@ -36,6 +36,6 @@ up    the root copies a from 0, b from 1, c from 2, d from 3, e from 4";
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::reduce(fabric, plan, Tiled { tile: plan.knobs.tile() }).await;
+        composed::reduce(fabric, plan, Tiled::of(plan, Sharing::Naive)).await;
     }
 }

@@ -9,7 +9,7 @@
 //! Cost: copy in of all blocks + one tile.
 //! Flags: Down by the root, read by the receiver of the tile.
 use super::cost::{self, Way};
-use super::phase::{Tiled, composed};
+use super::phase::{Sharing, Tiled, composed};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
@@ -34,6 +34,6 @@ tile 2  0->1  0->2  0->3  0->4";
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::scatter(fabric, plan, Tiled { tile: plan.knobs.tile() }).await;
+        composed::scatter(fabric, plan, Tiled::of(plan, Sharing::Naive)).await;
     }
 }

@@ -96,6 +96,11 @@ impl Levels {
         &self.shared
     }
 
+    /// The positions at which the groups of the outermost level start, closed by the number of ranks, if there is one.
+    pub fn outermost(&self) -> Option<&[u32]> {
+        self.groups.first().map(|starts| &**starts)
+    }
+
     /// The rank at a position.
     #[inline]
     pub fn rank_at(&self, position: u32) -> NodeRank {

@@ -9,6 +9,7 @@ use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::Future;
 
 pub mod composed;
+mod crew;
 pub mod dissemination;
 pub mod exchange;
 mod flat;
@@ -18,6 +19,7 @@ mod tree;
 
 use flat::copy_unless_same;
 
+pub use crew::Sharing;
 pub use flat::Flat;
 pub use tiled::Tiled;
 pub use tree::Tree;

@@ -1,28 +1,33 @@
 //! The tiled form: long messages move in tiles that stay in the cache between writer and reader, and in reductions every
 //! rank combines its own part of all operands (tiled-reduce of Li et al. 2014, §2.4).
 
+use super::crew::{Crew, Sharing, collect_in_stages, collect_parts, combine_part, publish_operand};
 use super::flat::{bcast_in_pieces, copy_unless_same, gather_in_pieces};
-use super::{Blocks, Flat, Form, Local, others, ranks};
-use crate::coll::{part, pieces};
+use super::{Blocks, Flat, Form, Local, composed, ranks};
+use crate::coll::{Knob, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
-use std::ops::Range;
 
 /// Tiles of `tile` bytes, or the length of a cell where that is less.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiled {
-    /// At least one element.
-    pub tile: Bytes,
+    tile: Bytes,
+    sharing: Sharing,
 }
 
 impl Tiled {
+    /// As the knobs of the plan say; `sharing` counts for reductions only.
+    pub fn of(plan: &Plan, sharing: Sharing) -> Self {
+        Self { tile: plan.knobs.tile(), sharing }
+    }
+
     fn piece<F: Fabric>(&self, local: &Local<'_, F>) -> Bytes {
         Bytes(self.tile.0.max(local.plan.granule.0)).min(local.fabric.cell_bytes())
     }
 
-    /// Bytes that take one ticket of a tiled reduction: a tile for each rank, as far as a cell reaches.
-    pub fn reduction_piece<F: Fabric>(&self, local: &Local<'_, F>) -> Bytes {
-        (self.piece(local) * local.fabric.size()).min(local.fabric.cell_bytes())
+    /// Bytes that take one ticket of a tiled reduction: a tile for each worker of a group, as far as a cell reaches.
+    fn reduction_piece<F: Fabric>(&self, local: &Local<'_, F>, crew: &Crew<'_>) -> Bytes {
+        (self.piece(local) * crew.parts()).min(local.fabric.cell_bytes())
     }
 }
 
@@ -32,17 +37,18 @@ impl Form for Tiled {
         if fabric.size() == 1 {
             return copy_unless_same(fabric, to, from, n).await;
         }
+        let crew = Crew::of(local, self.sharing);
         // One piece is published ahead of the one that is combined.
         let mut ahead = None;
-        for (offset, length) in pieces(n, self.reduction_piece(local), local.plan.granule) {
+        for (offset, length) in pieces(n, self.reduction_piece(local, &crew), local.plan.granule) {
             let ticket = local.tickets.draw();
-            publish_operand(local, ticket, from.plus(offset), length).await;
+            publish_operand(local, &crew, ticket, from.plus(offset), length).await;
             if let Some((ticket, offset, length)) = ahead.replace((ticket, offset, length)) {
-                combine_and_collect(local, ticket, root, to.plus(offset), from.plus(offset), length).await;
+                combine_and_collect(local, &crew, ticket, root, (to.plus(offset), from.plus(offset)), length).await;
             }
         }
         if let Some((ticket, offset, length)) = ahead {
-            combine_and_collect(local, ticket, root, to.plus(offset), from.plus(offset), length).await;
+            combine_and_collect(local, &crew, ticket, root, (to.plus(offset), from.plus(offset)), length).await;
         }
     }
 
@@ -96,80 +102,55 @@ impl Form for Tiled {
     }
 }
 
-fn own_part<F: Fabric>(local: &Local<'_, F>, n: Bytes) -> Range<usize> {
-    part(n, local.plan.granule, local.fabric.rank(), local.fabric.size())
-}
-
 /// What follows once an operand is published: this rank's part is combined, the root collects all parts.
 async fn combine_and_collect<F: Fabric>(
     local: &Local<'_, F>,
+    crew: &Crew<'_>,
     ticket: Ticket,
     root: NodeRank,
-    to: Span,
-    from: Span,
+    (to, from): (Span, Span),
     n: Bytes,
 ) {
-    combine_part(local, ticket, from, n).await;
+    combine_part(local, crew, ticket, from, n).await;
     if local.fabric.rank() == root {
-        collect_parts(local, ticket, to, n).await;
+        collect_parts(local, crew, ticket, to, n).await;
     }
     local.fabric.release(ticket).await;
 }
 
-/// Copies this rank's operand into its cell, but for the part that it combines itself, and publishes it.
-pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, from: Span, n: Bytes) {
-    let fabric = local.fabric;
-    let cell = Place::Cell { rank: fabric.rank(), ticket }.start();
-    let own = own_part(local, n);
-    fabric.claim(ticket).await;
-    for range in [0..own.start, own.end..n.0] {
-        if !range.is_empty() {
-            let at = Bytes(range.start);
-            fabric.copy(cell.plus(at), from.plus(at), Bytes(range.len())).await;
+/// Allreduce in which every rank collects the parts itself; several nodes: the form's phases around the leaders' step.
+pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, form: Tiled) {
+    if fabric.layout().nodes() > 1 || fabric.size() == 1 {
+        return composed::allreduce(fabric, plan, form).await;
+    }
+    let mut local = Local::new(fabric, plan);
+    let crew = Crew::of(&local, form.sharing);
+    let pieces = pieces(plan.bytes, form.reduction_piece(&local, &crew), plan.granule);
+    if crew.groups() > 1 && plan.knobs.get(Knob::Stages) > 1 {
+        for (offset, n) in pieces {
+            let ticket = local.tickets.draw();
+            publish_operand(&local, &crew, ticket, Place::SendBuf.at(offset), n).await;
+            combine_part(&local, &crew, ticket, Place::SendBuf.at(offset), n).await;
+            collect_in_stages(&mut local, &crew, ticket, Place::RecvBuf.at(offset), n).await;
+        }
+        return;
+    }
+    // One piece is published ahead of the one that is combined.
+    let mut ahead = None;
+    for (offset, n) in pieces {
+        let ticket = local.tickets.draw();
+        publish_operand(&local, &crew, ticket, Place::SendBuf.at(offset), n).await;
+        if let Some((ticket, offset, n)) = ahead.replace((ticket, offset, n)) {
+            combine_for_all(&local, &crew, ticket, offset, n).await;
         }
     }
-    fabric.publish(Line::Up, ticket).await;
+    if let Some((ticket, offset, n)) = ahead {
+        combine_for_all(&local, &crew, ticket, offset, n).await;
+    }
 }
 
-/// Combines this rank's part of all operands, in rank order, into its own cell and publishes it.
-pub async fn combine_part<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, from: Span, n: Bytes) {
-    let fabric = local.fabric;
-    let me = fabric.rank();
-    let own = own_part(local, n);
-    let (at, length) = (Bytes(own.start), Bytes(own.len()));
-    if length > Bytes::ZERO {
-        let cell = |rank| Place::Cell { rank, ticket }.at(at);
-        // This rank's own operand comes from its buffer: its cell is where the result grows.
-        let operand = |rank| {
-            if rank == me { from.plus(at) } else { cell(rank) }
-        };
-        let mut left = operand(NodeRank(0));
-        for rank in ranks(fabric) {
-            if rank != me {
-                fabric.wait(rank, Line::Up, ticket).await;
-            }
-            if rank.0 > 0 {
-                fabric.reduce(cell(me), left, operand(rank), length).await;
-                left = cell(me);
-            }
-        }
-    }
-    fabric.publish(Line::Down, ticket).await;
-}
-
-/// Copies all combined parts to `to`, this rank's own first.
-pub async fn collect_parts<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, to: Span, n: Bytes) {
-    let fabric = local.fabric;
-    let me = fabric.rank();
-    for rank in std::iter::once(me).chain(others(fabric)) {
-        let range = part(n, local.plan.granule, rank, fabric.size());
-        if range.is_empty() {
-            continue;
-        }
-        if rank != me {
-            fabric.wait(rank, Line::Down, ticket).await;
-        }
-        let at = Bytes(range.start);
-        fabric.copy(to.plus(at), Place::Cell { rank, ticket }.at(at), Bytes(range.len())).await;
-    }
+async fn combine_for_all<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, ticket: Ticket, offset: Bytes, n: Bytes) {
+    combine_part(local, crew, ticket, Place::SendBuf.at(offset), n).await;
+    collect_parts(local, crew, ticket, Place::RecvBuf.at(offset), n).await;
+    local.fabric.release(ticket).await;
 }

@@ -1,0 +1,40 @@
+//! Allreduce, tiled and cyclic: as tiled, but ranks visit the operands from their own on.
+//!
+//! Source: Mamidala et al. as in Li, Hoefler, Hu, Snir 2014, §3.2 and Fig. 16.
+//!
+//! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
+//! 2. combining part k of all slots, from slot k on, into its slot, and
+//! 3. copying all parts into its buffer.
+//! 4. Several nodes: the same to the leader, the leaders, tiled broadcast.
+//!
+//! p = 5: part k of `k…4, 0…k − 1 → k`, then `k → 0…4`.
+//! Cost: as tiled, but no slot has p readers at a time.
+//! Flags: Up by all, read by all; Down by all, read by all.
+//! The piece ahead uses the next slot of the ring, which is claimed before it is written.
+//! Limits: the operation has to be commutative. Every part is combined once, so all ranks get the same bits.
+
+use super::phase::{Sharing, Tiled, tiled};
+use super::{Algorithm, Knob, Need, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct AllreduceCyclic;
+
+impl Algorithm for AllreduceCyclic {
+    const COLLECTIVE: Collective = Collective::Allreduce;
+    const NAME: &'static str = "cyclic";
+    const SUMMARY: &'static str = "as tiled, but each rank visits the slots from its own on";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 3.2";
+    const COST: &'static str = "as tiled, but no slot has p readers at a time";
+    const DRAWING: &'static str = "\
+all   0 1 2 3 4 -> slots, in parts a b c d e
+all   0: a of 0 1 2 3 4   1: b of 1 2 3 4 0   2: c of 2 3 4 0 1   and so on
+all   each rank copies a from 0, b from 1, c from 2, d from 3, e from 4";
+    const NEEDS: &'static [Need] = &[Need::Commutative];
+    const KNOBS: &'static [Knob] = &[Knob::Tile];
+
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        tiled::allreduce(fabric, plan, Tiled::of(plan, Sharing::Cyclic)).await;
+    }
+}

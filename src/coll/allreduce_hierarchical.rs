@@ -1,0 +1,42 @@
+//! Allreduce, tiled within each group of the outermost level and by a tree over the groups.
+//!
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.4 (tiled-reduce-broadcast) and Fig. 16.
+//!
+//! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
+//! 2. combining its part of the slots of its group in the order of positions, then of its like in other groups along a
+//!    binary tree, into its slot, and
+//! 3. copying all parts into its buffer.
+//! 4. Several nodes: the same to the leader, the leaders, tiled broadcast.
+//!
+//! p = 5 in groups `0 1 2 | 3 4`: two parts; `a: 0…2 → 0, 3 4 → 3, 3 → 0`, `b: 0…2 → 1, 3 4 → 4, 4 → 1`.
+//! Cost: (8) + (9) of the paper, a·q + B·q·m in a group and (a + B·m)·⌈log2 s⌉ over s groups, and its broadcast (4).
+//! Flags: Up by all, read by the workers of its group; Down by workers, read by their parents and, of the first group, by all.
+//! The piece ahead uses the next slot of the ring, which is claimed before it is written.
+//! Limits: where one group has less than half the ranks of another, or operands have to stay in rank order and the
+//! hierarchy is not in that order, there is one group.
+
+use super::phase::{Sharing, Tiled, tiled};
+use super::{Algorithm, Knob, Plan};
+use crate::fabric::Fabric;
+use crate::types::Collective;
+
+/// See the module.
+pub struct AllreduceHierarchical;
+
+impl Algorithm for AllreduceHierarchical {
+    const COLLECTIVE: Collective = Collective::Allreduce;
+    const NAME: &'static str = "hierarchical";
+    const SUMMARY: &'static str = "tiled within each group of the outermost level, a tree over the groups";
+    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.4";
+    const COST: &'static str = "a·q + B·q·m in a group, (a + B·m)·⌈log2 s⌉ over s groups, and the copies out";
+    const DRAWING: &'static str = "\
+all   groups 0 1 2 and 3 4, parts a b
+all   0: a of 0 1 2   1: b of 0 1 2   3: a of 3 4   4: b of 3 4
+tree  3->0 (a)  4->1 (b)
+all   each rank copies a from 0, b from 1; with stages=2 3 and 4 pass them on in their group";
+    const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Stages];
+
+    async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
+        tiled::allreduce(fabric, plan, Tiled::of(plan, Sharing::Hierarchical)).await;
+    }
+}

@@ -1,0 +1,250 @@
+//! How the ranks of a node share the work of a reduction: each combines its part of the operands (tiled reduction of Li et
+//! al. 2014, section 2.4, in the forms that its figure 16 compares).
+
+use super::Local;
+use crate::coll::part;
+use crate::fabric::{Fabric, Line, Place, Span};
+use crate::topo::Levels;
+use crate::types::{Bytes, NodeRank, OperandOrder, Ticket};
+use std::ops::Range;
+
+/// A form of tiled reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Rank k combines part k of all operands in rank order: all begin at the slot of rank 0.
+    Naive,
+    /// Rank k begins at its own operand and goes round, so that no slot is read by all at once (Mamidala et al.).
+    Cyclic,
+    /// In each group of the outermost level rank k combines part k of the group's operands; then a binary tree combines
+    /// each part over the groups.
+    Hierarchical,
+}
+
+/// Who combines what on one node: groups of positions, each with a worker per part.
+#[derive(Clone, Copy)]
+pub struct Crew<'a> {
+    me: NodeRank,
+    size: usize,
+    is_cyclic: bool,
+    /// The hierarchy and where its outermost groups start, closed by the number of ranks; else one group by rank.
+    groups: Option<(&'a Levels, &'a [u32])>,
+    /// Workers in each group.
+    parts: usize,
+}
+
+impl<'a> Crew<'a> {
+    /// The ranks of the node at work in that form.
+    pub fn of<F: Fabric>(local: &Local<'a, F>, sharing: Sharing) -> Self {
+        let fabric = local.fabric;
+        let (size, levels) = (fabric.size(), fabric.levels());
+        let permits_positions = local.plan.order == OperandOrder::Any || levels.is_rank_ordered();
+        // A small group would leave the ranks of the others without work.
+        let is_even = |starts: &&[u32]| lengths(starts).min().unwrap_or(0) * 2 >= lengths(starts).max().unwrap_or(0);
+        let groups = match sharing {
+            Sharing::Hierarchical if permits_positions => levels.outermost().filter(is_even),
+            _ => None,
+        };
+        let parts = groups.and_then(|starts| lengths(starts).min()).unwrap_or(size);
+        let groups = groups.map(|starts| (levels, starts));
+        Self { me: fabric.rank(), size, is_cyclic: sharing == Sharing::Cyclic, groups, parts }
+    }
+
+    /// Into how many parts operands are cut.
+    pub fn parts(&self) -> usize {
+        self.parts
+    }
+
+    /// Groups with workers of their own.
+    pub fn groups(&self) -> usize {
+        self.groups.map_or(1, |(_, starts)| starts.len() - 1)
+    }
+
+    /// The positions of a group.
+    fn positions(&self, group: usize) -> Range<usize> {
+        self.groups.map_or(0..self.size, |(_, starts)| starts[group] as usize..starts[group + 1] as usize)
+    }
+
+    fn rank_at(&self, position: usize) -> NodeRank {
+        self.groups.map_or(NodeRank(position as u32), |(levels, _)| levels.rank_at(position as u32))
+    }
+
+    /// Who combines a part of the group's operands.
+    pub fn worker(&self, group: usize, part: usize) -> NodeRank {
+        let positions = self.positions(group);
+        self.rank_at(positions.start + part * positions.len() / self.parts)
+    }
+
+    /// The group of this rank.
+    pub fn my_group(&self) -> usize {
+        let Some((levels, starts)) = self.groups else { return 0 };
+        starts.partition_point(|start| *start <= levels.position_of(self.me)) - 1
+    }
+
+    /// The part that this rank combines, if any.
+    pub fn my_part(&self) -> Option<usize> {
+        let Some((levels, _)) = self.groups else { return Some(self.me.index()) };
+        let group = self.my_group();
+        let positions = self.positions(group);
+        let place = levels.position_of(self.me) as usize - positions.start;
+        let part = (place * self.parts).div_ceil(positions.len());
+        (part < self.parts && self.worker(group, part) == self.me).then_some(part)
+    }
+
+    /// The ranks of this rank's group in the order in which it combines them.
+    fn operands(&self) -> impl Iterator<Item = NodeRank> + Send + use<'a> {
+        let crew = *self;
+        let positions = crew.positions(crew.my_group());
+        let first = if crew.is_cyclic { crew.me.index() } else { 0 };
+        (0..positions.len()).map(move |step| crew.rank_at(positions.start + (first + step) % positions.len()))
+    }
+}
+
+/// From where groups start.
+fn lengths(starts: &[u32]) -> impl Iterator<Item = usize> {
+    starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize)
+}
+
+/// Where a part of `n` bytes lies.
+fn range_of<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, index: usize, n: Bytes) -> Range<usize> {
+    part(n, local.plan.granule, NodeRank(index as u32), crew.parts)
+}
+
+/// Copies this rank's operand into its cell, but for the part that it combines itself, and publishes it.
+pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, ticket: Ticket, from: Span, n: Bytes) {
+    let fabric = local.fabric;
+    let cell = Place::Cell { rank: fabric.rank(), ticket }.start();
+    let own = crew.my_part().map_or(0..0, |part| range_of(local, crew, part, n));
+    fabric.claim(ticket).await;
+    for range in [0..own.start, own.end..n.0] {
+        if !range.is_empty() {
+            let at = Bytes(range.start);
+            fabric.copy(cell.plus(at), from.plus(at), Bytes(range.len())).await;
+        }
+    }
+    fabric.publish(Line::Up, ticket).await;
+}
+
+/// Combines this rank's part of the operands into its own cell and publishes it; in the first group that is the result.
+pub async fn combine_part<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, ticket: Ticket, from: Span, n: Bytes) {
+    let fabric = local.fabric;
+    let me = fabric.rank();
+    let Some(part) = crew.my_part() else { return };
+    let own = range_of(local, crew, part, n);
+    let (at, length) = (Bytes(own.start), Bytes(own.len()));
+    if length > Bytes::ZERO {
+        let cell = |rank| Place::Cell { rank, ticket }.at(at);
+        // This rank's own operand comes from its buffer: its cell is where the result grows.
+        let operand = |rank| if rank == me { from.plus(at) } else { cell(rank) };
+        let mut left = None;
+        for rank in crew.operands() {
+            if rank != me {
+                fabric.wait(rank, Line::Up, ticket).await;
+            }
+            match left {
+                None => left = Some(operand(rank)),
+                Some(before) => {
+                    fabric.reduce(cell(me), before, operand(rank), length).await;
+                    left = Some(cell(me));
+                }
+            }
+        }
+        if left == Some(operand(me)) {
+            fabric.copy(cell(me), operand(me), length).await;
+        }
+        // Over the groups, neighbours first.
+        let (group, groups) = (crew.my_group(), crew.groups());
+        let distances = std::iter::successors(Some(1), |distance| Some(distance * 2));
+        let has_child = |distance: &usize| group.is_multiple_of(distance * 2) && *distance < groups;
+        for distance in distances.take_while(has_child).filter(|distance| group + distance < groups) {
+            let child = crew.worker(group + distance, part);
+            fabric.wait(child, Line::Down, ticket).await;
+            fabric.reduce(cell(me), cell(me), cell(child), length).await;
+        }
+    }
+    fabric.publish(Line::Down, ticket).await;
+}
+
+/// Copies all combined parts to `to`, from this rank's own place in the order on.
+pub async fn collect_parts<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, ticket: Ticket, to: Span, n: Bytes) {
+    collect_from(local, crew, 0, ticket, to, n).await;
+}
+
+/// The same from the workers of one group.
+async fn collect_from<F: Fabric>(
+    local: &Local<'_, F>,
+    crew: &Crew<'_>,
+    group: usize,
+    ticket: Ticket,
+    to: Span,
+    n: Bytes,
+) {
+    let fabric = local.fabric;
+    let first = crew.my_part().unwrap_or(fabric.rank().index());
+    for index in (first..first + crew.parts).map(|index| index % crew.parts) {
+        let range = range_of(local, crew, index, n);
+        if range.is_empty() {
+            continue;
+        }
+        let worker = crew.worker(group, index);
+        if worker != fabric.rank() {
+            fabric.wait(worker, Line::Down, ticket).await;
+        }
+        let at = Bytes(range.start);
+        fabric.copy(to.plus(at), Place::Cell { rank: worker, ticket }.at(at), Bytes(range.len())).await;
+    }
+}
+
+/// Copies all combined parts to `to` in two stages: in each group but the first its workers copy their parts from those of
+/// the first group, and the others copy from them.
+pub async fn collect_in_stages<F: Fabric>(
+    local: &mut Local<'_, F>,
+    crew: &Crew<'_>,
+    ticket: Ticket,
+    to: Span,
+    n: Bytes,
+) {
+    let fabric = local.fabric;
+    let second = local.tickets.draw();
+    let group = crew.my_group();
+    if group == 0 {
+        collect_from(local, crew, 0, ticket, to, n).await;
+    } else {
+        if let Some(part) = crew.my_part() {
+            let range = range_of(local, crew, part, n);
+            let (at, source) = (Bytes(range.start), crew.worker(0, part));
+            fabric.claim(second).await;
+            if !range.is_empty() {
+                fabric.wait(source, Line::Down, ticket).await;
+                let (from, stage) =
+                    (Place::Cell { rank: source, ticket }, Place::Cell { rank: fabric.rank(), ticket: second });
+                fabric.copy(stage.at(at), from.at(at), Bytes(range.len())).await;
+            }
+            fabric.publish(Line::Down, second).await;
+        }
+        collect_from(local, crew, group, second, to, n).await;
+    }
+    fabric.release(second).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crew(levels: &Levels, parts: usize) -> Crew<'_> {
+        let starts = levels.outermost().expect("groups");
+        Crew { me: NodeRank(0), size: levels.size(), is_cyclic: false, groups: Some((levels, starts)), parts }
+    }
+
+    #[test]
+    fn every_part_has_one_worker_per_group() {
+        let paths: Vec<Vec<u32>> = (0..11).map(|rank| vec![rank / 6]).collect();
+        let levels = Levels::from_paths(&paths, NodeRank(0));
+        let crew = crew(&levels, 5);
+        for rank in 0..11 {
+            let mine = Crew { me: NodeRank(rank), ..crew };
+            assert_eq!(mine.my_group(), rank as usize / 6);
+            let works = |part: &usize| crew.worker(mine.my_group(), *part) == NodeRank(rank);
+            assert_eq!(mine.my_part(), (0..5).find(works));
+        }
+    }
+}
