@@ -1,14 +1,18 @@
-//! Barrier by a tree.
+//! Barrier by a tree, with signals that are pulled or pushed in each direction.
 //!
-//! Source: Nishtala 2009, §7.1 (pull on both ways).
+//! Source: Nishtala 2009, §7.1 (four forms of a k-nomial tree). Pushed up, his children count on one word of their parent;
+//! here each has a word of its own beside its siblings', so that a rank that failed a call leaves no wrong count.
 //!
-//! 1. Up: a rank waits for its children, then raises its flag.
+//! 1. Up: a rank awaits its children, then signals its parent: pulled, on its own line; pushed, on the parent's.
 //! 2. Between nodes the leaders meet.
-//! 3. Down: a rank waits for its parent, then raises its flag.
+//! 3. Down: a rank awaits its parent, then signals its children: pulled, all on its own line; pushed, on a line of each,
+//!    the farthest first.
 //!
 //! p = 5, radix 2: `2→1 4→3, 1→0 3→0`, then back.
 //! Cost: 2·⌈log_k p⌉ line transfers.
-//! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children.
+//! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children; posts between
+//! the same pairs in their place.
+//! Values only grow, so a rank that is already in a later call satisfies the waits of this one.
 use super::cost::{self, Way};
 use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};
@@ -30,7 +34,7 @@ up    2->1  4->3
 up    1->0  3->0
 down  0->1  0->3
 down  1->2  3->4";
-    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape];
+    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Up, Knob::Down];
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)

@@ -1,9 +1,10 @@
 //! Bcast, flat: one-stage broadcast.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (one-stage); the ring of slots generalises
-//! the alternating buffers of Tanase et al. 2012, §3.4.
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (one-stage); with one buffer, two alternating buffers or a ring of them: Tanase
+//! et al. 2012, §3.4.
 //!
-//! 1. The root copies a piece into its slot; the ring lets it run ahead of its readers.
+//! 1. The root copies a piece into its slot. It may be ahead of its slowest reader by so many pieces as it has buffers:
+//!    the whole ring, or as few as `buffers` says. With one it waits until all have read the piece before.
 //! 2. Everyone else copies it out.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`.
@@ -12,7 +13,7 @@
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};
-use super::{Algorithm, Plan};
+use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -28,6 +29,8 @@ impl Algorithm for BcastFlat {
     const COST: &'static str = "copy in, then p − 1 concurrent reads of one slot";
     const DRAWING: &'static str = "\
 down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers";
+
+    const KNOBS: &'static [Knob] = &[Knob::Buffers];
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

@@ -35,6 +35,9 @@ pub const KNOMIAL: u32 = 2;
 /// a line of who awaits them (Nishtala 2009, section 7.1).
 pub const SIGNALS: [&str; 2] = ["pull", "push"];
 
+/// The value of [`Knob::Up`] and [`Knob::Down`] for signals on the receiver's lines.
+pub const PUSH: u32 = 2;
+
 /// What a knob takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {

@@ -143,6 +143,18 @@ impl Fabric for Rank {
         self.step(Operation::Wait(rank, line, ticket))
     }
 
+    fn drain(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.step(Operation::Drain(ticket))
+    }
+
+    fn post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.step(Operation::Post(rank, ticket))
+    }
+
+    fn wait_post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.step(Operation::WaitPost(rank, ticket))
+    }
+
     fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send {
         self.step(Operation::Copy { to, from, n })
     }

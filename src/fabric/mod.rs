@@ -15,7 +15,7 @@
 //! A claim needs the previous ticket of its position released by all: a rank that goes on to the ticket `slots()` further
 //! without releasing an earlier one may wait for ever.
 //! Flags without data need no claim: their values only grow and waits are satisfied by later ones. Only barriers publish
-//! without one.
+//! without one, and only they post: what ranks `post` to another lies together in lines that it alone polls.
 
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, NodeIndex, NodeRank, Ticket};
@@ -185,6 +185,13 @@ pub trait Fabric: Sync {
     fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send;
     /// Ready when `rank` has published `line` for `ticket` or a later one.
     fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send;
+    /// Ready when all peers have released what this rank wrote last into the slot that `ticket` uses: as a claim, but the
+    /// slot stays as it is, and is nobody's affair if this rank has never written it.
+    fn drain(&self, ticket: Ticket) -> impl Future<Output = ()> + Send;
+    /// Signals `ticket` to `rank` alone, with tickets that only grow. Carries no data.
+    fn post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send;
+    /// Ready when `rank` has posted `ticket` or a later one to this rank.
+    fn wait_post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send;
     /// Copies `n` bytes. The spans do not overlap unless they are equal.
     fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send;
     /// `to = left op right` element by element. `to` may equal `left` or `right`, else the spans do not overlap.

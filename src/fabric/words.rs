@@ -3,7 +3,7 @@
 
 use super::Line;
 use crate::coll::Plan;
-use crate::sync::{Claims, Control, Descriptor, FlagLine, PeerCall, Written};
+use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, PeerCall, Written};
 use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
 
 /// Why a call ended early.
@@ -34,6 +34,13 @@ pub enum Awaited {
         rank: NodeRank,
         /// Which.
         line: Line,
+        /// For which step.
+        ticket: Ticket,
+    },
+    /// What a peer posts.
+    Post {
+        /// Who.
+        rank: NodeRank,
         /// For which step.
         ticket: Ticket,
     },
@@ -75,6 +82,8 @@ pub(crate) trait Words {
     fn control(&self, rank: NodeRank) -> &Control;
     /// The flag of `line` for the slot that `ticket` uses.
     fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine;
+    /// What `from` has posted to `to`. Writer: `from`. Reader: `to`.
+    fn post(&self, to: NodeRank, from: NodeRank) -> &Flag;
     /// The call in which `rank` took the slot for `ticket` last.
     fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written;
 
@@ -98,6 +107,12 @@ pub(crate) trait Words {
         self.claims().claim(ticket, released, self.written(self.me(), ticket), descriptor)
     }
 
+    /// Whether all peers have released what this rank wrote last into the slot that `ticket` uses.
+    #[inline]
+    fn is_drained(&self, ticket: Ticket) -> bool {
+        self.claims().is_drained(ticket, || self.peers().map(|rank| &self.control(rank).released))
+    }
+
     /// Promises to read no slot of any ticket up to `ticket` again.
     #[inline]
     fn release(&self, ticket: Ticket) {
@@ -117,7 +132,7 @@ pub(crate) trait Words {
     /// The peer that keeps this rank waiting.
     fn awaited_peer(&self, awaited: Awaited) -> Option<NodeRank> {
         match awaited {
-            Awaited::Flag { rank, .. } => Some(rank),
+            Awaited::Flag { rank, .. } | Awaited::Post { rank, .. } => Some(rank),
             Awaited::Slot { ticket } => self.peers().find(|rank| !self.has_released(*rank, ticket)),
             Awaited::Nothing | Awaited::Bridge => None,
         }
@@ -127,6 +142,7 @@ pub(crate) trait Words {
     fn has_come(&self, awaited: Awaited, rank: NodeRank) -> bool {
         match awaited {
             Awaited::Flag { line, ticket, .. } => self.line(rank, line, ticket).reached(ticket).is_some(),
+            Awaited::Post { ticket, .. } => self.post(self.me(), rank).reached(ticket).is_some(),
             Awaited::Slot { ticket } => self.has_released(rank, ticket),
             Awaited::Nothing | Awaited::Bridge => true,
         }
@@ -143,6 +159,16 @@ pub(crate) trait Words {
         }
         let word = flag.descriptor();
         if call.descriptor.contradicts(word) { Err(self.mismatch(call, rank, word)) } else { Ok(()) }
+    }
+
+    /// After the post for `ticket` of `rank` was reached with `value`: whether it took part in `call`. Posts carry no
+    /// descriptor: only barriers wait for them, and only for those who post.
+    ///
+    /// # Errors
+    /// If it did not.
+    #[inline]
+    fn verify_post(&self, call: &Entered, rank: NodeRank, ticket: Ticket, value: u64) -> Result<(), Fault> {
+        if Ticket(value).epoch() == call.epoch { Ok(()) } else { self.verify_late(call, rank, ticket) }
     }
 
     /// The flag is that of a later call already. If its owner took part in this one, its data are still there, since it
@@ -175,7 +201,8 @@ pub(crate) trait Words {
             return Some(Fault::Mismatch { rank, peer: theirs.current() });
         }
         let has_left = theirs.has_left(call.epoch);
-        let has_failed = matches!(awaited, Awaited::Flag { .. }) && theirs.has_failed(call.epoch);
+        let has_failed =
+            matches!(awaited, Awaited::Flag { .. } | Awaited::Post { .. }) && theirs.has_failed(call.epoch);
         // What it did before it left or failed is visible by now, and may be all that this rank waits for.
         if !(has_left || has_failed) || self.has_come(awaited, rank) {
             return None;

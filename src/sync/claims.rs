@@ -59,6 +59,17 @@ impl Claims {
         true
     }
 
+    /// Whether all peers have released what the rank wrote last into the slot that `ticket` uses.
+    #[inline]
+    pub fn is_drained<'a, Flags: Iterator<Item = &'a Flag>>(
+        &self,
+        ticket: Ticket,
+        released: impl FnOnce() -> Flags,
+    ) -> bool {
+        let before = self.last_written(ticket);
+        before.0 <= self.all_released.load(Ordering::Relaxed) || self.have_all_released(before, released)
+    }
+
     #[cold]
     fn have_all_released<'a, Flags: Iterator<Item = &'a Flag>>(
         &self,

@@ -4,7 +4,7 @@ use crate::bridge::Port;
 use crate::memory::Area;
 use crate::operation::Operation;
 use crate::world::{Rank, World};
-use huddle::coll::{Measures, Plan, REGISTRY};
+use huddle::coll::{Knob, Measures, Plan, REGISTRY};
 use huddle::fabric::checked::{Random, random_knobs};
 use huddle::fabric::shm::{Buffer, Buffers, Call, Fault, Waiting};
 use huddle::kernel::Combine;
@@ -91,7 +91,7 @@ impl Case {
             granule: Bytes(granule),
             root: if is_rooted { root } else { CommRank(0) },
             order,
-            knobs: random_knobs(random, granule, world.cell),
+            knobs: random_knobs(random, granule, world.cell).with(Knob::Buffers, 0),
             scratch: Bytes::ZERO,
         };
         let ranks = world.size();

@@ -1,7 +1,7 @@
 //! The flat form: every rank deals with every other directly. Fewest steps; the root touches all slots.
 
 use super::{Blocks, Form, Local, others, ranks};
-use crate::coll::pieces;
+use crate::coll::{Knob, pieces};
 use crate::fabric::{Fabric, Line, Place, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
 
@@ -143,12 +143,22 @@ pub(super) async fn bcast_in_pieces<F: Fabric>(
     for (offset, length) in pieces(n, piece, Bytes(1)) {
         let ticket = local.tickets.draw();
         if fabric.rank() == root {
+            if let Some(distance) = run_ahead(local) {
+                fabric.drain(Ticket(ticket.0 + distance)).await;
+            }
             local.publish_copy(Line::Down, ticket, from.plus(offset), length).await;
         } else {
             local.receive(root, Line::Down, ticket, to.plus(offset), length).await;
         }
         fabric.release(ticket).await;
     }
+}
+
+/// Where the root of a broadcast has fewer buffers than slots: from a ticket's slot on, the distance around the ring to the
+/// one that it wrote so many pieces before, which all must have read.
+fn run_ahead<F: Fabric>(local: &Local<'_, F>) -> Option<u64> {
+    let (slots, buffers) = (local.fabric.slots() as u64, local.plan.knobs.set(Knob::Buffers)?);
+    (slots > u64::from(buffers)).then(|| slots - u64::from(buffers))
 }
 
 /// The root reads all slots.

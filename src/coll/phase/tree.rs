@@ -3,7 +3,7 @@
 
 use super::flat::copy_unless_same;
 use super::{Blocks, Form, Local};
-use crate::coll::knobs::KNOMIAL;
+use crate::coll::knobs::{KNOMIAL, PUSH};
 use crate::coll::{Knob, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place, Span};
 use crate::topo::{Levels, TreeNode, TreeShape};
@@ -18,6 +18,8 @@ pub struct Tree {
     /// Of data that moves away from the root.
     pub down: TreeShape,
     segment: Bytes,
+    pushes_up: bool,
+    pushes_down: bool,
 }
 
 impl Tree {
@@ -29,7 +31,8 @@ impl Tree {
             radix => TreeShape::Kary { radix },
         };
         let down = knobs.set(Knob::Stages).map_or(up, |stages| TreeShape::Stages { stages });
-        Self { up, down, segment: knobs.segment() }
+        let pushes = |direction| knobs.get(direction) == PUSH;
+        Self { up, down, segment: knobs.segment(), pushes_up: pushes(Knob::Up), pushes_down: pushes(Knob::Down) }
     }
 
     fn up<'a, F: Fabric>(&self, local: &Local<'a, F>, order: OperandOrder, root: NodeRank) -> &'a TreeNode {
@@ -135,25 +138,43 @@ impl Form for Tree {
         }
     }
 
+    /// Pulled, a child raises its own flag, which its parent polls; pushed, it writes to a line that only the parent polls.
     async fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
+        let fabric = local.fabric;
         let node = self.up(local, OperandOrder::Any, root);
         let ticket = local.tickets.draw();
         for child in &node.children {
-            local.fabric.wait(child.rank, Line::Up, ticket).await;
+            match self.pushes_up {
+                true => fabric.wait_post(child.rank, ticket).await,
+                false => fabric.wait(child.rank, Line::Up, ticket).await,
+            }
         }
-        if node.parent.is_some() {
-            local.fabric.publish(Line::Up, ticket).await;
+        match node.parent {
+            Some(parent) if self.pushes_up => fabric.post(parent, ticket).await,
+            Some(_) => fabric.publish(Line::Up, ticket).await,
+            None => {}
         }
     }
 
+    /// Pulled, all children poll their parent's flag; pushed, each polls a line of its own. The farthest, whose subtrees are
+    /// the largest, are told first.
     async fn depart<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
+        let fabric = local.fabric;
         let node = self.up(local, OperandOrder::Any, root);
         let ticket = local.tickets.draw();
         if let Some(parent) = node.parent {
-            local.fabric.wait(parent, Line::Down, ticket).await;
+            match self.pushes_down {
+                true => fabric.wait_post(parent, ticket).await,
+                false => fabric.wait(parent, Line::Down, ticket).await,
+            }
         }
-        if !node.children.is_empty() {
-            local.fabric.publish(Line::Down, ticket).await;
+        if self.pushes_down {
+            let (before, after) = node.children.split_at(node.children_before);
+            for child in before.iter().chain(after.iter().rev()) {
+                fabric.post(child.rank, ticket).await;
+            }
+        } else if !node.children.is_empty() {
+            fabric.publish(Line::Down, ticket).await;
         }
     }
 }

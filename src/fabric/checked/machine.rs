@@ -10,6 +10,7 @@ use super::slots::Slot;
 use super::violation::{Breach, Violation};
 use crate::fabric::Line;
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
+use std::collections::BTreeMap;
 
 /// What the machine knows of one rank.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(super) struct Member {
     pub(super) memory: Memory,
     pub(super) ring: Vec<Slot>,
     released: History,
+    /// By poster: what it has posted to this rank.
+    posts: BTreeMap<usize, History>,
     /// When it entered each call.
     entered: Vec<(Epoch, Stamp)>,
     /// What it has asked for and not got yet, in order.
@@ -61,6 +64,7 @@ impl Machine {
             memory: Memory::default(),
             ring: vec![Slot::new(cell); slots],
             released: History::default(),
+            posts: BTreeMap::new(),
             entered: Vec::new(),
             queue: Vec::new(),
             is_blocked: false,
@@ -220,6 +224,14 @@ impl Machine {
                 Some(held) if self.has_released(me, held) => self.peers(me).all(|peer| self.has_released(peer, held)),
                 _ => true,
             },
+            Operation::Drain(ticket) => match self.slot(me, ticket).written {
+                Some(held) => self.peers(me).all(|peer| self.has_released(peer, held)),
+                None => true,
+            },
+            Operation::WaitPost(rank, ticket) => match self.nodes[member.node].get(rank.index()) {
+                Some(poster) => member.posts.get(poster).is_some_and(|posts| posts.reached(ticket)),
+                None => true,
+            },
             Operation::Wait(rank, line, ticket) => match self.nodes[member.node].get(rank.index()) {
                 Some(owner) => self.slot(*owner, ticket).flags[line as usize].reached(ticket),
                 None => true,
@@ -239,6 +251,15 @@ impl Machine {
             }
             Operation::Publish(line, ticket) => self.publish(me, line, ticket)?,
             Operation::Wait(rank, line, ticket) => self.wait(me, rank, line, ticket)?,
+            Operation::Drain(ticket) => self.drain(me, ticket),
+            Operation::Post(rank, ticket) => self.post(me, rank, ticket)?,
+            Operation::WaitPost(rank, ticket) => {
+                self.check_epoch(me, ticket)?;
+                let poster = self.peer(me, rank)?;
+                let posts = self.members[me].posts.get(&poster);
+                let snapshot = posts.and_then(|posts| posts.first_reaching(ticket));
+                self.clocks.join(me, snapshot.expect("a wait takes effect when its post is there"));
+            }
             Operation::Copy { to, from, n } => self.copy(me, to, from, n)?,
             Operation::Reduce { to, left, right, n } => self.reduce(me, to, left, right, n)?,
             Operation::Bridge(step) => {
@@ -270,6 +291,31 @@ impl Machine {
             }
         }
         self.slot_mut(me, ticket).claimed = Some(ticket);
+        Ok(())
+    }
+
+    /// Joins the releases of what `me` wrote last into that slot.
+    fn drain(&mut self, me: usize, ticket: Ticket) {
+        let Some(held) = self.slot(me, ticket).written else { return };
+        for at in 0..self.nodes[self.members[me].node].len() {
+            let peer = self.nodes[self.members[me].node][at];
+            if peer != me {
+                let snapshot = self.members[peer].released.first_reaching(held);
+                self.clocks.join(me, snapshot.expect("it takes effect when all peers have released"));
+            }
+        }
+    }
+
+    fn post(&mut self, me: usize, rank: NodeRank, ticket: Ticket) -> Result<(), Breach> {
+        self.check_epoch(me, ticket)?;
+        let target = self.peer(me, rank)?;
+        let snapshot = self.clocks.announce(me);
+        let posts = self.members[target].posts.entry(me).or_default();
+        if let Some(before) = posts.latest().filter(|before| *before >= ticket) {
+            return Err(Breach::OutOfOrder { before });
+        }
+        posts.push(ticket, snapshot);
+        self.wake(self.members[me].node);
         Ok(())
     }
 

@@ -15,6 +15,8 @@ pub enum Kind {
     Publish,
     /// Waits for a line.
     Wait(Line),
+    /// Waits for what others post.
+    WaitPost,
     /// Copies into a slot.
     CopyIn,
     /// Copies from a slot to the rank's own memory.
@@ -145,7 +147,7 @@ impl Change {
             Self::ClaimAtOnce => Kind::Claim.has(operation),
             Self::OtherLine => matches!(operation, Operation::Wait(..)),
             Self::EarlierTicket => {
-                matches!(operation, Operation::Wait(_, _, ticket) if ticket.step() > 0)
+                matches!(operation, Operation::Wait(_, _, ticket) | Operation::WaitPost(_, ticket) if ticket.step() > 0)
             }
             Self::MissingTicket => ticket_of(operation).is_some_and(|ticket| ticket.step() > 0),
             Self::SwapOperands => Kind::Reduce.has(operation),
@@ -164,7 +166,8 @@ impl Kind {
         match (self, operation) {
             (Self::Claim, Operation::Claim(_))
             | (Self::Release, Operation::Release(_))
-            | (Self::Publish, Operation::Publish(..))
+            | (Self::Publish, Operation::Publish(..) | Operation::Post(..))
+            | (Self::WaitPost, Operation::WaitPost(..))
             | (Self::Reduce, Operation::Reduce { .. })
             | (Self::Bridge, Operation::Bridge(_)) => true,
             (Self::Wait(line), Operation::Wait(_, other, _)) => line == *other,
@@ -188,6 +191,9 @@ fn ticket_of(operation: &Operation) -> Option<Ticket> {
         Operation::Claim(ticket)
         | Operation::Release(ticket)
         | Operation::Publish(_, ticket)
+        | Operation::Drain(ticket)
+        | Operation::Post(_, ticket)
+        | Operation::WaitPost(_, ticket)
         | Operation::Wait(_, _, ticket) => Some(*ticket),
         Operation::Copy { to, from, .. } => ticket_in(from).or(ticket_in(to)),
         Operation::Reduce { left, right, .. } => ticket_in(right).or(ticket_in(left)),
@@ -246,6 +252,9 @@ fn with_places(operation: Operation, change: impl Fn(Ticket, Place) -> (Ticket, 
         Operation::Claim(ticket) => Operation::Claim(ticket_only(ticket)),
         Operation::Release(ticket) => Operation::Release(ticket_only(ticket)),
         Operation::Publish(line, ticket) => Operation::Publish(line, ticket_only(ticket)),
+        Operation::Drain(ticket) => Operation::Drain(ticket_only(ticket)),
+        Operation::Post(rank, ticket) => Operation::Post(rank, ticket_only(ticket)),
+        Operation::WaitPost(rank, ticket) => Operation::WaitPost(rank, ticket_only(ticket)),
         Operation::Wait(rank, line, ticket) => Operation::Wait(rank, line, ticket_only(ticket)),
         Operation::Copy { to, from, n } => Operation::Copy { to: span(to), from: span(from), n },
         Operation::Reduce { to, left, right, n } => {

@@ -15,6 +15,12 @@ pub enum Operation {
     Publish(Line, Ticket),
     /// [`Fabric::wait`](crate::fabric::Fabric::wait)
     Wait(NodeRank, Line, Ticket),
+    /// [`Fabric::drain`](crate::fabric::Fabric::drain)
+    Drain(Ticket),
+    /// [`Fabric::post`](crate::fabric::Fabric::post)
+    Post(NodeRank, Ticket),
+    /// [`Fabric::wait_post`](crate::fabric::Fabric::wait_post)
+    WaitPost(NodeRank, Ticket),
     /// [`Fabric::copy`](crate::fabric::Fabric::copy)
     Copy {
         /// Destination.
@@ -73,6 +79,9 @@ impl fmt::Display for Operation {
             Self::Wait(rank, line, ticket) => {
                 write!(f, "wait for {line:?}[{}]@{}", rank.0, Show(ticket))
             }
+            Self::Drain(ticket) => write!(f, "drain the slot of {}", Show(ticket)),
+            Self::Post(rank, ticket) => write!(f, "post {} to {}", Show(ticket), rank.0),
+            Self::WaitPost(rank, ticket) => write!(f, "wait for the post of {} by {}", Show(ticket), rank.0),
             Self::Copy { to, from, n } => {
                 write!(f, "copy {} B: {} = {}", n.0, Show(to), Show(from))
             }

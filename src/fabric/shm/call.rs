@@ -178,6 +178,7 @@ impl<'a> Call<'a> {
         let (what, ticket) = match awaited {
             Awaited::Nothing => (0, Ticket(0)),
             Awaited::Flag { rank, line, ticket } => (1 + (line as u64) + (u64::from(rank.0) << 8), ticket),
+            Awaited::Post { rank, ticket } => (3 + (u64::from(rank.0) << 8), ticket),
             Awaited::Slot { ticket } => (8, ticket),
             Awaited::Bridge => (9, Ticket(0)),
         };
@@ -193,6 +194,7 @@ impl<'a> Call<'a> {
             0 => Awaited::Nothing,
             1 => Awaited::Flag { rank, line: Line::Up, ticket },
             2 => Awaited::Flag { rank, line: Line::Down, ticket },
+            3 => Awaited::Post { rank, ticket },
             8 => Awaited::Slot { ticket },
             _ => Awaited::Bridge,
         }
@@ -202,6 +204,14 @@ impl<'a> Call<'a> {
     #[inline]
     fn verify(&self, rank: NodeRank, flag: &FlagLine, ticket: Ticket, value: u64) {
         if let Err(fault) = self.context().verify(&self.entered, rank, flag, ticket, value) {
+            self.set_fault(fault);
+        }
+    }
+
+    /// The same after a post was reached.
+    #[inline]
+    fn verify_post(&self, rank: NodeRank, ticket: Ticket, value: u64) {
+        if let Err(fault) = self.context().verify_post(&self.entered, rank, ticket, value) {
             self.set_fault(fault);
         }
     }
@@ -331,6 +341,27 @@ impl Fabric for Call<'_> {
         self.until(Awaited::Flag { rank, line, ticket }, move || {
             self.verify(rank, flag, ticket, flag.reached(ticket)?);
             // A call with a fault goes nowhere; the driver ends it.
+            (!self.has_fault()).then_some(())
+        })
+    }
+
+    #[inline]
+    fn drain(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.until(Awaited::Slot { ticket }, move || self.context().is_drained(ticket).then_some(()))
+    }
+
+    #[inline]
+    fn post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.context().post(rank, self.rank()).publish(ticket);
+        self.announce();
+        ready(())
+    }
+
+    #[inline]
+    fn wait_post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        let post = self.context().post(self.rank(), rank);
+        self.until(Awaited::Post { rank, ticket }, move || {
+            self.verify_post(rank, ticket, post.reached(ticket)?);
             (!self.has_fault()).then_some(())
         })
     }

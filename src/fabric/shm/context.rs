@@ -3,7 +3,7 @@
 use super::Segment;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
-use crate::sync::{Claims, Control, Event, FlagLine, Written};
+use crate::sync::{Claims, Control, Event, Flag, FlagLine, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 
@@ -21,8 +21,12 @@ pub struct Geometry {
 const PAGE: usize = 4096;
 
 impl Geometry {
-    /// Control lines of one rank: `released`, its call, and its flags.
+    /// Control lines of one rank: `released`, its call, its flags, and what its peers post to it.
     const fn control(&self) -> usize {
+        self.posts_start() + (self.ranks * size_of::<Flag>()).next_multiple_of(128)
+    }
+
+    const fn posts_start(&self) -> usize {
         size_of::<Control>() + Line::COUNT * self.slots * size_of::<FlagLine>()
     }
 
@@ -151,6 +155,15 @@ impl Words for Context {
         debug_assert!(rank.index() < self.geometry.ranks);
         // SAFETY: as in `control`; `position` is below `slots`.
         unsafe { self.segment.base().add(offset).cast::<FlagLine>().as_ref() }
+    }
+
+    #[inline]
+    fn post(&self, to: NodeRank, from: NodeRank) -> &Flag {
+        let geometry = &self.geometry;
+        debug_assert!(to.index() < geometry.ranks && from.index() < geometry.ranks);
+        let offset = PAGE + to.index() * geometry.control() + geometry.posts_start() + from.index() * size_of::<Flag>();
+        // SAFETY: as in `control`; there is a flag for each rank.
+        unsafe { self.segment.base().add(offset).cast::<Flag>().as_ref() }
     }
 
     #[inline]

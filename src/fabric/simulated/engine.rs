@@ -51,6 +51,8 @@ struct World {
     /// By owner, line and position.
     flags: HashMap<(usize, usize, usize), Announced>,
     released: Vec<Announced>,
+    /// By poster and receiver.
+    posts: HashMap<(usize, usize), Announced>,
     /// By owner and position: the ticket written last.
     written: HashMap<(usize, usize), Ticket>,
     /// By reader, owner, line and position: the ticket whose line the reader has fetched.
@@ -139,7 +141,8 @@ impl World {
                 let flag = (self.peer(me, rank), line as usize, self.position(ticket));
                 reached(self.flags.get(&flag), ticket)
             }
-            Operation::Claim(ticket) => {
+            Operation::WaitPost(rank, ticket) => reached(self.posts.get(&(self.peer(me, rank), me)), ticket),
+            Operation::Claim(ticket) | Operation::Drain(ticket) => {
                 let Some(held) = self.written.get(&(me, self.position(ticket))) else {
                     return Some(0.0);
                 };
@@ -181,6 +184,17 @@ impl World {
                 if self.fetched.insert(flag, ticket) != Some(ticket) {
                     self.transfer(me, owner, LINE);
                 }
+            }
+            Operation::Drain(_) => {}
+            Operation::Post(rank, ticket) => {
+                // The line is the receiver's: it has to come here first.
+                let receiver = self.peer(me, rank);
+                self.transfer(me, receiver, LINE);
+                self.posts.entry((me, receiver)).or_default().push((ticket, self.now[me]));
+            }
+            Operation::WaitPost(rank, _) => {
+                let poster = self.peer(me, rank);
+                self.transfer(me, poster, LINE);
             }
             Operation::Copy { from, n, .. } => {
                 self.read(me, from, n);
@@ -265,6 +279,7 @@ impl Rank {
             next: vec![None; size],
             flags: HashMap::new(),
             released: vec![Vec::new(); size],
+            posts: HashMap::new(),
             written: HashMap::new(),
             fetched: HashMap::new(),
             held: HashMap::new(),
@@ -354,6 +369,18 @@ impl Fabric for Rank {
 
     async fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) {
         self.step(Operation::Wait(rank, line, ticket)).await;
+    }
+
+    async fn drain(&self, ticket: Ticket) {
+        self.step(Operation::Drain(ticket)).await;
+    }
+
+    async fn post(&self, rank: NodeRank, ticket: Ticket) {
+        self.step(Operation::Post(rank, ticket)).await;
+    }
+
+    async fn wait_post(&self, rank: NodeRank, ticket: Ticket) {
+        self.step(Operation::WaitPost(rank, ticket)).await;
     }
 
     async fn copy(&self, to: Span, from: Span, n: Bytes) {
