@@ -59,6 +59,8 @@ pub struct Config {
     pub bridges: u32,
     /// Where measurements of the machine are kept.
     pub cache: Cache,
+    /// Ranks of each node that get one, as far as no algorithm is forced with more; see [`Config::leaders`].
+    leaders: u32,
     /// The machine to believe in: a synthetic description for hwloc.
     pub topology: Option<String>,
     /// What chooses where the user forces nothing.
@@ -109,6 +111,7 @@ impl Default for Config {
             slot_bytes: None,
             bridges: 64,
             cache: Cache::Home,
+            leaders: 1,
             topology: None,
             choice: ChoiceBy::Thresholds,
             selections: Default::default(),
@@ -145,6 +148,11 @@ impl Config {
         &self.selections[collective as usize]
     }
 
+    /// Leaders of each node of a communicator that spans several.
+    pub fn leaders(&self) -> usize {
+        self.selections.iter().map(Selection::leaders).fold(self.leaders, u32::max) as usize
+    }
+
     /// By rank of a node that has `ranks` ranks, the virtual node it belongs to; `None` where nodes are not cut.
     pub fn virtual_nodes(&self, ranks: usize) -> Option<Vec<u32>> {
         (!self.node_ranks.is_empty()).then(|| nodes::deal(&self.node_ranks, self.node_order, ranks))
@@ -166,6 +174,14 @@ mod tests {
     }
 
     #[test]
+    fn there_are_as_many_leaders_as_an_algorithm_is_forced_with() {
+        let leaders = |variables: &[(&str, &str)]| parse(variables).0.leaders();
+        assert_eq!(leaders(&[]), 1);
+        assert_eq!(leaders(&[("HUDDLE_LEADERS", "4"), ("HUDDLE_BCAST", "flat:leaders=2")]), 4);
+        assert_eq!(leaders(&[("HUDDLE_BCAST", "<=8K:flat,tiled:leaders=3")]), 3);
+    }
+
+    #[test]
     fn every_option_is_read() {
         let (config, complaints) = parse(&[
             ("HUDDLE_DISABLE", "1"),
@@ -180,6 +196,7 @@ mod tests {
             ("HUDDLE_SLOT_BYTES", "64K"),
             ("HUDDLE_BRIDGES", "0"),
             ("HUDDLE_CACHE", "/some/where"),
+            ("HUDDLE_LEADERS", "2"),
             ("HUDDLE_TOPOLOGY", "package:2 core:4 pu:1"),
             ("HUDDLE_CHOICE", "models"),
             ("HUDDLE_SCATTER", "native"),

@@ -5,7 +5,8 @@
 //! 1. Every rank copies a piece of its block into its slot.
 //! 2. In step i it copies what the ranks k^i, 2·k^i … positions further on have, with its own, into its next slot.
 //! 3. In the last step it copies all blocks from those slots into its buffer.
-//! 4. Several nodes: gather to the leader along a tree, the leaders, broadcast along a tree.
+//! 4. Several nodes: gather to the leader along a tree, dissemination of the leaders by messages,
+//!    broadcast along a tree.
 //!
 //! p = 5, radix 2: 0 takes 1; 01 takes 23 from 2; 0123 takes 4 from 4.
 //! Cost: λ·(L + o + g) + G·B·p, λ = ⌈log_k p⌉: few steps, each byte copied up to k/(k − 1) times more.
@@ -14,7 +15,7 @@
 //! Limits: a piece of all blocks has to fit a cell.
 
 use super::cost::{self, Way};
-use super::phase::{Tree, composed, dissemination};
+use super::phase::{Between, Tree, composed, dissemination};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
@@ -34,7 +35,7 @@ impl Algorithm for AllgatherDissemination {
 step  1->0  2->1  3->2  4->3  0->4             radix 2: one block each
 step  23->0  34->1  40->2  01->3  12->4        two blocks each
 step  4->0  0->1  1->2  2->3  3->4             what is left";
-    const KNOBS: &'static [Knob] = &[Knob::Radix];
+    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Chunk, Knob::Leaders];
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Dissemination, Self::COLLECTIVE, plan, scene)
@@ -42,7 +43,7 @@ step  4->0  0->1  1->2  2->3  3->4             what is left";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {
-            return composed::allgather(fabric, plan, Tree::of(plan)).await;
+            return composed::allgather_by(fabric, plan, Tree::of(plan), Between::dissemination(plan)).await;
         }
         dissemination::allgather(fabric, plan).await;
     }

@@ -13,7 +13,7 @@
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed, exchange};
-use super::{Algorithm, Plan};
+use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -30,6 +30,7 @@ impl Algorithm for AllgatherFlat {
     const DRAWING: &'static str = "\
 all   0 1 2 3 4 -> slots
 all   each rank copies slots 0 1 2 3 4";
+    const KNOBS: &'static [Knob] = &[Knob::Chunk, Knob::Leaders];
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

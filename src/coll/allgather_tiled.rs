@@ -29,7 +29,7 @@ impl Algorithm for AllgatherTiled {
     const DRAWING: &'static str = "\
 tile 1  0 1 2 3 4 -> slots; each rank copies them all
 tile 2  the same, published while tile 1 is copied";
-    const KNOBS: &'static [Knob] = &[Knob::Tile];
+    const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Chunk, Knob::Leaders];
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)

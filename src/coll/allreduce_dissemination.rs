@@ -7,7 +7,8 @@
 //! 2. In each step heads combine the slots of those that differ from them in one digit of their position into their next
 //!    slot; inner groups first, so that only the last steps cross the outermost level. All get the same bits.
 //! 3. Heads hand the result to their run.
-//! 4. Several nodes: reduction to the leader along a tree, the leaders, broadcast along a tree.
+//! 4. Several nodes: reduction to the leader along a tree, dissemination of the leaders by messages,
+//!    broadcast along a tree.
 //!
 //! p = 5, radix 2: `4→3, 0↔1 2↔3, 0↔2 1↔3, 3→4`.
 //! Cost: (a + B·q·m)·⌈log_k p⌉, and two steps more where p is no product of such factors: few steps, p operands in each.
@@ -16,11 +17,11 @@
 //! Limits: positions, not ranks, are the order of the operands, so the operation has to be commutative.
 
 use super::cost::{self, Way};
-use super::phase::{Tree, composed, dissemination};
-use super::{Algorithm, Knob, Need, Plan};
+use super::phase::{Between, Tree, composed, dissemination};
+use super::{Algorithm, Knob, Measures, Need, Plan};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
-use crate::types::Collective;
+use crate::types::{Bytes, Collective};
 
 /// See the module.
 pub struct AllreduceDissemination;
@@ -37,7 +38,11 @@ step  0<->1  2<->3    each combines both slots
 step  0<->2  1<->3
 run   3->4";
     const NEEDS: &'static [Need] = &[Need::Commutative];
-    const KNOBS: &'static [Knob] = &[Knob::Radix];
+    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Chunk, Knob::Leaders];
+
+    fn scratch(plan: &Plan, measures: &Measures) -> Bytes {
+        Between::dissemination(plan).scratch(plan, measures.nodes)
+    }
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Dissemination, Self::COLLECTIVE, plan, scene)
@@ -45,7 +50,7 @@ run   3->4";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {
-            return composed::allreduce(fabric, plan, Tree::of(plan)).await;
+            return composed::allreduce_by(fabric, plan, Tree::of(plan), Between::dissemination(plan)).await;
         }
         dissemination::allreduce(fabric, plan).await;
     }

@@ -14,7 +14,7 @@
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, Local, composed, ranks};
-use super::{Algorithm, Plan, pieces};
+use super::{Algorithm, Knob, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place};
 use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
@@ -31,6 +31,7 @@ impl Algorithm for AllreduceFlat {
     const DRAWING: &'static str = "\
 all   0 1 2 3 4 -> slots
 all   each rank combines slots 0 1 2 3 4";
+    const KNOBS: &'static [Knob] = &[Knob::Chunk, Knob::Leaders];
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

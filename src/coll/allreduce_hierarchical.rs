@@ -34,7 +34,7 @@ all   groups 0 1 2 and 3 4, parts a b
 all   0: a of 0 1 2   1: b of 0 1 2   3: a of 3 4   4: b of 3 4
 tree  3->0 (a)  4->1 (b)
 all   each rank copies a from 0, b from 1; with stages=2 3 and 4 pass them on in their group";
-    const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Stages];
+    const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Stages, Knob::Chunk, Knob::Leaders];
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         tiled::allreduce(fabric, plan, Tiled::of(plan, Sharing::Hierarchical)).await;

@@ -3,7 +3,7 @@
 //! Source: Nishtala 2009, §7.1 and §6 (an Exchange of no bytes), of any radix.
 //!
 //! 1. In step i a rank raises its flag and awaits those of the ranks k^i, 2·k^i … positions before it.
-//! 2. Several nodes: arrival along a tree, the leaders meet, departure along a tree.
+//! 2. Several nodes: arrival along a tree, dissemination of the leaders by messages, departure along a tree.
 //!
 //! p = 5, radix 2: distances 1, 2 and 4.
 //! Cost: ⌈log_k p⌉ line transfers of latency, p·(k − 1) in each step.
@@ -11,7 +11,7 @@
 //! A flag's value only grows, so a rank that is already in a later call satisfies the waits of this one.
 
 use super::cost::{self, Way};
-use super::phase::{Tree, composed, dissemination};
+use super::phase::{Between, Tree, composed, dissemination};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
@@ -38,7 +38,7 @@ step  0->4  1->0  2->1  3->2  4->3";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {
-            return composed::barrier(fabric, plan, Tree::of(plan)).await;
+            return composed::barrier_by(fabric, plan, Tree::of(plan), Between::dissemination(plan)).await;
         }
         dissemination::barrier(fabric, plan).await;
     }

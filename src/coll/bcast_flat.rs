@@ -30,14 +30,14 @@ impl Algorithm for BcastFlat {
     const DRAWING: &'static str = "\
 down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers";
 
-    const KNOBS: &'static [Knob] = &[Knob::Buffers];
+    const KNOBS: &'static [Knob] = &[Knob::Buffers, Knob::Chunk, Knob::Leaders];
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        if is_short(fabric, plan.bytes) {
+        if is_short(fabric, plan.bytes) && plan.knobs.set(Knob::Buffers).is_none() {
             return short::bcast(fabric, plan).await;
         }
         composed::bcast(fabric, plan, Flat).await;

@@ -27,7 +27,7 @@ impl Algorithm for BcastTiled {
     const DRAWING: &'static str = "\
 tile 1  0->1  0->2  0->3  0->4
 tile 2  0->1  0->2  0->3  0->4   while the root writes tile 3";
-    const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Buffers];
+    const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Buffers, Knob::Chunk, Knob::Leaders];
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)

@@ -19,6 +19,8 @@ pub enum Knob {
     Stages,
     /// Pieces of a broadcast that its root may be ahead of its slowest reader; a ring, where the user does not say.
     Buffers,
+    /// Bytes of a message that take one step between nodes.
+    Chunk,
     /// Ranks of each node that take steps between nodes, in turn.
     Leaders,
     /// How a barrier's signals arrive at the root: see [`SIGNALS`].
@@ -51,13 +53,14 @@ pub enum Takes {
 
 impl Knob {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Radix,
         Self::Tile,
         Self::Segment,
         Self::Shape,
         Self::Stages,
         Self::Buffers,
+        Self::Chunk,
         Self::Leaders,
         Self::Up,
         Self::Down,
@@ -72,6 +75,7 @@ impl Knob {
             Self::Shape => "shape",
             Self::Stages => "stages",
             Self::Buffers => "buffers",
+            Self::Chunk => "chunk",
             Self::Leaders => "leaders",
             Self::Up => "up",
             Self::Down => "down",
@@ -82,7 +86,7 @@ impl Knob {
     pub const fn takes(self) -> Takes {
         match self {
             Self::Radix => Takes::Number(256),
-            Self::Tile | Self::Segment => Takes::Size(64),
+            Self::Tile | Self::Segment | Self::Chunk => Takes::Size(64),
             Self::Shape => Takes::Word(&SHAPES),
             Self::Stages => Takes::Number(8),
             Self::Buffers => Takes::Number(64),

@@ -13,9 +13,11 @@
 //! The piece ahead uses the next slot of the ring, which is claimed before it is written.
 //! Limits: the operation has to be commutative. Every part is combined once, so all ranks get the same bits.
 
+use super::cost::{self, Way};
 use super::phase::{Sharing, Tiled, composed};
 use super::{Algorithm, Knob, Need, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -32,7 +34,11 @@ all   0 1 2 3 4 -> slots, in parts a b c d e
 all   0: a of 0 1 2 3 4   1: b of 1 2 3 4 0   2: c of 2 3 4 0 1   and so on
 up    the root copies a from 0, b from 1, c from 2, d from 3, e from 4";
     const NEEDS: &'static [Need] = &[Need::Commutative];
-    const KNOBS: &'static [Knob] = &[Knob::Tile];
+    const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Chunk, Knob::Leaders];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::reduce(fabric, plan, Tiled::of(plan, Sharing::Cyclic)).await;

@@ -35,7 +35,7 @@ all   groups 0 1 2 and 3 4, parts a b
 all   0: a of 0 1 2   1: b of 0 1 2   3: a of 3 4   4: b of 3 4
 tree  3->0 (a)  4->1 (b)
 up    the root copies a from 0, b from 1";
-    const KNOBS: &'static [Knob] = &[Knob::Tile];
+    const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Chunk, Knob::Leaders];
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         composed::reduce(fabric, plan, Tiled::of(plan, Sharing::Hierarchical)).await;

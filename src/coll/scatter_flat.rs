@@ -11,7 +11,7 @@
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};
-use super::{Algorithm, Plan};
+use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -28,6 +28,7 @@ impl Algorithm for ScatterFlat {
     const DRAWING: &'static str = "\
 down  0 -> one slot with blocks 1 2 3 4
 down  each rank copies its own";
+    const KNOBS: &'static [Knob] = &[Knob::Chunk, Knob::Leaders];
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

@@ -168,6 +168,16 @@ pub static OPTIONS: &[Opt] = &[
         },
     },
     Opt {
+        name: "HUDDLE_LEADERS",
+        takes: Takes::Text("a number from 1 to 16"),
+        default: "1",
+        meaning: "Ranks of each node that get a communicator between nodes, for calls whose chunks several of them take. \
+                  Where an algorithm is asked for with more `leaders`, it is as many.",
+        parse: |text, config| {
+            store(value::number(text).filter(|leaders| (1..=16).contains(leaders)), &mut config.leaders)
+        },
+    },
+    Opt {
         name: "HUDDLE_TOPOLOGY",
         takes: Takes::Text("a synthetic topology of hwloc such as \"package:2 core:4 pu:1\""),
         default: UNSET,

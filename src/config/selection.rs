@@ -62,6 +62,12 @@ impl Selection {
         self.ranges.iter().find(|(up_to, _)| bytes <= *up_to).map_or(Pick::Auto, |(_, pick)| *pick)
     }
 
+    /// The most leaders with which an algorithm is forced; 0 where none says.
+    pub(super) fn leaders(&self) -> u32 {
+        let leaders = |pick: &Pick| if let Pick::Row(forced) = pick { forced.knobs.get(Knob::Leaders) } else { 0 };
+        self.ranges.iter().map(|(_, pick)| leaders(pick)).max().unwrap_or(0)
+    }
+
     /// From a user's text, or what is wrong with it.
     pub(super) fn parse(text: &str, collective: Collective) -> Result<Self, String> {
         let mut ranges: Vec<(Bytes, Pick)> = Vec::new();

@@ -163,7 +163,11 @@ impl Fabric for Rank {
         self.step(Operation::Reduce { to, left, right, n })
     }
 
-    fn bridge(&self, step: BridgeStep) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Bridge(step))
+    fn bridge_begin(&self, step: BridgeStep) -> impl Future<Output = ()> + Send {
+        self.step(Operation::BridgeBegin(step))
+    }
+
+    fn bridge_end(&self) -> impl Future<Output = ()> + Send {
+        self.step(Operation::BridgeEnd)
     }
 }

@@ -108,6 +108,17 @@ impl Span {
     }
 }
 
+/// One direction of a message between two leaders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leg {
+    /// The other node.
+    pub node: NodeIndex,
+    /// Where the data lie, from the span of the step on.
+    pub offset: Bytes,
+    /// The length.
+    pub n: Bytes,
+}
+
 /// One step between nodes, taken by the leaders of all nodes together. Spans must lie in buffers of this rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BridgeStep {
@@ -156,6 +167,16 @@ pub enum BridgeStep {
         /// The node that has the data.
         root: NodeIndex,
     },
+    /// Messages between pairs: what a leader sends, the leader of that node receives in the same step. Nobody waits for
+    /// others than those from whom it receives.
+    SendRecv {
+        /// From where legs count.
+        at: Span,
+        /// What this node sends.
+        send: Option<Leg>,
+        /// What it receives, outside of what it sends.
+        receive: Option<Leg>,
+    },
 }
 
 /// What an algorithm may do. Every shared operation is awaited, so that a scheduler can switch ranks at each; the futures
@@ -196,6 +217,16 @@ pub trait Fabric: Sync {
     fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send;
     /// `to = left op right` element by element. `to` may equal `left` or `right`, else the spans do not overlap.
     fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send;
-    /// Takes one step between nodes; only leaders call it, all in the same order.
-    fn bridge(&self, step: BridgeStep) -> impl Future<Output = ()> + Send;
+    /// Begins a step between nodes. Only [leaders](Layout::leader) do, those of the same index on all nodes together, in the
+    /// same order, one step at a time. Until it has ended the memory of the step is the bridge's.
+    fn bridge_begin(&self, step: BridgeStep) -> impl Future<Output = ()> + Send;
+    /// Ready when the step that this rank began has ended.
+    fn bridge_end(&self) -> impl Future<Output = ()> + Send;
+    /// Takes a step between nodes.
+    fn bridge(&self, step: BridgeStep) -> impl Future<Output = ()> + Send {
+        async move {
+            self.bridge_begin(step).await;
+            self.bridge_end().await;
+        }
+    }
 }

@@ -64,6 +64,10 @@ pub enum Between {
     Allgather(f64),
     /// So many bytes are dealt to the nodes.
     Scatter(f64),
+    /// So many bytes go from one node to another, as many or fewer come back.
+    Message(f64),
+    /// A node takes part with no message.
+    Nothing,
 }
 
 impl Machine {
@@ -78,6 +82,8 @@ impl Machine {
             Between::Reduce(n) => rounds * (hop + n * (per_byte + self.reduce)),
             Between::Bcast(n) => rounds * (hop + n * per_byte),
             Between::Allgather(n) => rounds * hop + n * others / nodes as f64 * per_byte,
+            Between::Message(n) => hop + n * per_byte,
+            Between::Nothing => 0.0,
             Between::Scatter(_) if nodes == 1 => 0.0,
             Between::Scatter(n) => hop + others * gap + n * others / nodes as f64 * per_byte,
         }

@@ -2,8 +2,8 @@
 
 use super::communicator::may_free;
 use super::job::Job;
-use crate::fabric::BridgeStep;
 use crate::fabric::shm::Bridge;
+use crate::fabric::{BridgeStep, Leg};
 use crate::kernel::Combine;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
@@ -14,7 +14,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The communicator of the leaders: its rank is the node's index.
+/// The communicator of the leaders of one index: its rank is the node's index.
 pub struct BridgeComm(MPI_Comm);
 
 // SAFETY: a handle that any thread may pass to MPI.
@@ -83,6 +83,8 @@ pub struct NativeBridge<'a> {
 /// The step that is under way.
 struct Pending {
     request: MPI_Request,
+    /// Of the message that is received, where the other is of the one that is sent.
+    receive: MPI_Request,
     /// What the step needs until it ends: counts and displacements, and a temporary result.
     counts: Vec<c_int>,
     starts: Vec<c_int>,
@@ -122,7 +124,8 @@ impl<'a> NativeBridge<'a> {
     ) -> Self {
         let (counts, starts, temporary) = (Vec::new(), Vec::new(), Vec::new());
         let request = constants().request_null;
-        let pending = Mutex::new(Pending { request, counts, starts, temporary, after: After::Nothing });
+        let receive = request;
+        let pending = Mutex::new(Pending { request, receive, counts, starts, temporary, after: After::Nothing });
         Self { comm, layout, granule, native_op, combine, pending }
     }
 
@@ -231,6 +234,26 @@ impl<'a> NativeBridge<'a> {
     }
 
     /// # Safety
+    /// `at` is valid for both legs, which do not overlap.
+    unsafe fn send_receive(&self, at: *mut u8, send: Option<Leg>, receive: Option<Leg>) {
+        // Messages between a pair arrive in order, and nobody else sends here.
+        const TAG: c_int = 0;
+        let byte = constants().byte;
+        let mut pending = self.pending();
+        let place = |leg: Leg| (at.wrapping_add(leg.offset.0).cast::<c_void>(), leg.n.0 as c_int, leg.node.0 as c_int);
+        if let Some((to, n, source)) = receive.map(place) {
+            let request = &mut pending.receive;
+            // SAFETY: the caller's promise.
+            self.check(unsafe { native().irecv(to, n, byte, source, TAG, self.comm.0, request) });
+        }
+        if let Some((from, n, target)) = send.map(place) {
+            let request = &mut pending.request;
+            // SAFETY: as above.
+            self.check(unsafe { native().isend(from, n, byte, target, TAG, self.comm.0, request) });
+        }
+    }
+
+    /// # Safety
     /// The spans of the step that has ended are still valid.
     unsafe fn complete(&self, pending: &Pending) {
         let all: *const u8 = pending.temporary.as_ptr().cast();
@@ -272,6 +295,7 @@ impl Bridge for NativeBridge<'_> {
                 }
                 BridgeStep::Allgather { block, .. } => self.allgather(at, block),
                 BridgeStep::Scatter { block, root, .. } => self.scatter(at, block, root),
+                BridgeStep::SendRecv { send, receive, .. } => self.send_receive(at, send, receive),
             }
         }
     }
@@ -281,6 +305,10 @@ impl Bridge for NativeBridge<'_> {
         let mut done = 0;
         // SAFETY: the request of the step that was started, or the null request after it has ended.
         self.check(unsafe { native().test(&mut pending.request, &mut done, constants().status_ignore) });
+        if done != 0 && pending.receive != constants().request_null {
+            // SAFETY: as above.
+            self.check(unsafe { native().test(&mut pending.receive, &mut done, constants().status_ignore) });
+        }
         if done != 0 {
             // SAFETY: the caller of `start` keeps the spans until this says that it is done.
             unsafe { self.complete(&pending) };

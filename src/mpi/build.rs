@@ -38,7 +38,8 @@ struct Offer {
     descriptor: u64,
     /// Stands in the new segment's header; zero where there is none.
     nonce: u64,
-    /// For the communicator between nodes; the lowest leader's counts. Zero where it can't have one more.
+    /// For the communicator between nodes of leaders of its index; the lowest one's counts. Zero where it can't have one
+    /// more.
     bridge: u64,
     /// Segments of earlier communicators of the same members that this rank still has mapped; a leader's are idle.
     pooled: [u64; pool::OFFERED],
@@ -97,7 +98,7 @@ impl<'a> Builder<'a> {
         }
         let labels: Vec<u32> = world_ranks.iter().map(|rank| job.labels[*rank as usize]).collect();
         let me = CommRank(rank as u32);
-        let layout = Layout::new(&labels, me);
+        let layout = Layout::new(&labels, me).with_leaders(job.config.leaders());
         if layout.largest_node() == 1 {
             return Err(Reason::OneRankPerNode);
         }
@@ -107,17 +108,19 @@ impl<'a> Builder<'a> {
         Ok(Self { job, comm, layout, me, node_rank, world_ranks, geometry })
     }
 
-    fn share(self) -> Result<Box<Shared>, Reason> {
+    fn share(mut self) -> Result<Box<Shared>, Reason> {
         // 1. Ranks say what they have; leaders reserve memory where that is nothing.
         let pooled = pool::nonces(&self.members(), |context| !self.is_leader() || context.is_idle());
         let mut offer = Offer { pooled, has_unknown_devices: u64::from(device::has_unknown()), ..Offer::default() };
         let mut own = None;
         if self.is_leader() {
             offer.hierarchy = Hierarchy::of(&self.levels(), &self.job.kinds, self.job.trunk).to_words();
-            offer.bridge = self.reserve_bridge();
             if pooled[0] == 0 {
                 own = self.make_segment(&mut offer);
             }
+        }
+        if self.leader_index().is_some() {
+            offer.bridge = self.reserve_bridge();
         }
         let mut offers = self.exchange(offer);
         if self.nodes().any(|node| self.source(&offers, node) == Source::Again) {
@@ -128,13 +131,18 @@ impl<'a> Builder<'a> {
         }
         // 2. Members map it, leaders get their communicator; so far everyone comes to the same verdict.
         if let Some(reason) = self.obstacle(&offers) {
-            if offer.bridge != 0 {
-                self.job.bridges.fetch_sub(1, Ordering::Relaxed);
-            }
+            self.give_back(offer);
             return Err(self.decline(reason));
         }
+        if !self.leaders().all(|leader| offers[leader.index()].bridge != 0) {
+            // The first of each node have one; the others do without.
+            self.layout = self.layout.clone().with_leaders(1);
+            if self.leader_index().is_none() {
+                self.give_back(offer);
+            }
+        }
         let (context, nonce, file) = self.context(self.source(&offers, self.layout.my_node()), own);
-        let needs_bridge = self.is_leader() && self.spans_nodes();
+        let needs_bridge = self.leader_index().is_some() && self.spans_nodes();
         let bridge = if needs_bridge { self.create_bridge(&offers) } else { None };
         // 3. They vote.
         let all_ready = self.vote(context.is_some() && bridge.is_some() == needs_bridge);
@@ -192,6 +200,28 @@ impl<'a> Builder<'a> {
 
     fn is_leader(&self) -> bool {
         self.node_rank == NodeRank::LEADER
+    }
+
+    /// Which of its node's leaders this rank is.
+    fn leader_index(&self) -> Option<usize> {
+        self.layout.leader_index(self.layout.my_node(), self.node_rank)
+    }
+
+    /// The leaders of that index, by node.
+    fn leaders_of(&self, index: usize) -> impl Iterator<Item = CommRank> {
+        let leader = move |node| self.layout.members(node)[self.layout.leader(node, index).index()];
+        self.nodes().map(leader)
+    }
+
+    /// All leaders.
+    fn leaders(&self) -> impl Iterator<Item = CommRank> {
+        (0..self.layout.leaders()).flat_map(|index| self.leaders_of(index))
+    }
+
+    fn give_back(&self, offer: Offer) {
+        if offer.bridge != 0 {
+            self.job.bridges.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     fn spans_nodes(&self) -> bool {
@@ -287,9 +317,10 @@ impl<'a> Builder<'a> {
     }
 
     fn create_bridge(&self, offers: &[Offer]) -> Option<BridgeComm> {
-        let leader = |node| self.world_ranks[self.layout.members(node)[0].index()];
-        let leaders: Vec<c_int> = self.nodes().map(leader).collect();
-        BridgeComm::create(self.job, &leaders, self.offer_of(offers, NodeIndex(0)).bridge)
+        let index = self.leader_index()?;
+        let leaders: Vec<c_int> = self.leaders_of(index).map(|rank| self.world_ranks[rank.index()]).collect();
+        let lowest = self.leaders_of(index).next()?;
+        BridgeComm::create(self.job, &leaders, offers[lowest.index()].bridge)
     }
 
     fn vote(&self, yes: bool) -> bool {

@@ -19,11 +19,23 @@ pub struct Exchange {
     pub run: Box<[NodeRank]>,
     /// On heads, for each step, those who exchange, by position, this rank among them; on others as many empty steps.
     pub steps: Box<[Box<[NodeRank]>]>,
-    /// Whether some run is longer than one rank.
-    pub has_runs: bool,
+    /// Ranks in the longest run.
+    pub longest_run: usize,
+    /// How many exchange in each step.
+    pub widths: Box<[usize]>,
 }
 
 impl Exchange {
+    /// Whether some run is longer than one rank.
+    pub fn has_runs(&self) -> bool {
+        self.longest_run > 1
+    }
+
+    /// Whether `me`, the rank that asked, takes part in the steps.
+    pub fn is_head(&self, me: NodeRank) -> bool {
+        self.run[0] == me
+    }
+
     /// The part of `me`, with up to `radix` (at least 2) ranks in a step.
     pub(super) fn find(levels: &Levels, radix: u32, me: NodeRank) -> Self {
         let groups = groups(levels, radix as usize);
@@ -38,13 +50,13 @@ impl Exchange {
         let rank_at = |position: usize| levels.rank_at(position as u32);
         let position = levels.position_of(me) as usize;
         let mine = runs.iter().position(|run| run.contains(&position)).unwrap_or(0);
-        let mut sizes = factors(heads_per_group, radix as usize);
-        sizes.extend(factors(groups.len(), radix as usize));
+        let mut widths = factors(heads_per_group, radix as usize);
+        widths.extend(factors(groups.len(), radix as usize));
         let is_head = runs[mine].start == position;
         let mut weight = 1;
-        let steps = sizes
-            .into_iter()
-            .map(|factor| {
+        let steps = widths
+            .iter()
+            .map(|&factor| {
                 let first = mine - mine / weight % factor * weight;
                 let partners =
                     (0..if is_head { factor } else { 0 }).map(|digit| rank_at(runs[first + digit * weight].start));
@@ -53,7 +65,12 @@ impl Exchange {
                 partners
             })
             .collect();
-        Self { run: runs[mine].clone().map(rank_at).collect(), steps, has_runs: runs.iter().any(|run| run.len() > 1) }
+        Self {
+            run: runs[mine].clone().map(rank_at).collect(),
+            steps,
+            longest_run: runs.iter().map(Range::len).max().unwrap_or(1),
+            widths: widths.into(),
+        }
     }
 }
 
@@ -106,7 +123,7 @@ mod tests {
         let paths: Vec<Vec<u32>> = (0..8).map(|rank| vec![rank / 4]).collect();
         let all = exchanges(&paths, 2);
         assert_eq!(*all[5].steps, [ranks(&[4, 5]), ranks(&[5, 7]), ranks(&[1, 5])]);
-        assert!(!all[5].has_runs);
+        assert_eq!(all[5].longest_run, 1);
     }
 
     #[test]
@@ -121,7 +138,7 @@ mod tests {
         // Six is three times two.
         let all = exchanges(&paths, 3);
         assert_eq!(*all[0].steps, [ranks(&[0, 1, 2]), ranks(&[0, 3]), ranks(&[0, 6])]);
-        assert!(!all[0].has_runs);
+        assert_eq!(all[0].longest_run, 1);
     }
 
     proptest! {
@@ -145,7 +162,8 @@ mod tests {
             };
             for (me, exchange) in all.iter().enumerate() {
                 prop_assert_eq!(exchange.steps.len(), all[0].steps.len());
-                prop_assert_eq!(exchange.has_runs, all[0].has_runs);
+                prop_assert_eq!(exchange.longest_run, all[0].longest_run);
+                prop_assert_eq!(&exchange.widths, &all[0].widths);
                 if exchange.run[0].index() == me {
                     prop_assert_eq!(&have[me], &order);
                 }

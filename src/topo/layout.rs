@@ -1,9 +1,12 @@
 //! How the ranks of a communicator lie on nodes.
 
+use super::cache::Cache;
+use super::exchange::Exchange;
+use super::levels::Levels;
 use crate::types::{CommRank, NodeIndex, NodeRank};
 
 /// The members of each node of one communicator, the same on all ranks but for [`Layout::my_node`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     my_node: NodeIndex,
     /// Members of all nodes one after another, each node's in the order of their ranks.
@@ -11,6 +14,8 @@ pub struct Layout {
     /// `first[i]`: where node `i` starts in `members`; one more entry than nodes.
     first: Vec<u32>,
     place: Vec<(NodeIndex, NodeRank)>,
+    leaders: usize,
+    exchanges: Cache<u32, Exchange>,
 }
 
 impl Layout {
@@ -35,7 +40,49 @@ impl Layout {
         for node in &nodes {
             first.push(first[first.len() - 1] + node.len() as u32);
         }
-        Self { my_node: place[me.index()].0, members: nodes.concat(), first, place }
+        Self {
+            my_node: place[me.index()].0,
+            members: nodes.concat(),
+            first,
+            place,
+            leaders: 1,
+            exchanges: Cache::default(),
+        }
+    }
+
+    /// The same with so many leaders per node, as far as the smallest node has members.
+    #[must_use]
+    pub fn with_leaders(self, leaders: usize) -> Self {
+        let leaders = leaders.clamp(1, self.smallest_node());
+        Self { leaders, ..self }
+    }
+
+    /// Leaders of each node, who have a way to those of the same index on other nodes; at least 1.
+    #[inline]
+    pub fn leaders(&self) -> usize {
+        self.leaders
+    }
+
+    /// Leader `index` of `node`, one of [`Layout::leaders`]: evenly spread over its ranks, the first is
+    /// [`NodeRank::LEADER`].
+    #[inline]
+    pub fn leader(&self, node: NodeIndex, index: usize) -> NodeRank {
+        NodeRank((index * self.members(node).len() / self.leaders) as u32)
+    }
+
+    /// Which of the leaders of `node` a rank is, if any.
+    pub fn leader_index(&self, node: NodeIndex, rank: NodeRank) -> Option<usize> {
+        (0..self.leaders).find(|index| self.leader(node, *index) == rank)
+    }
+
+    /// This node's part in an exchange of all nodes with up to `radix` in a step, at least 2; nodes stand where ranks do.
+    /// Computed once per radix.
+    pub fn exchange(&self, radix: u32) -> &Exchange {
+        let radix = radix.max(2);
+        self.exchanges.get(radix, || {
+            let me = NodeRank(self.my_node.0);
+            Exchange::find(&Levels::flat(self.nodes(), me), radix, me)
+        })
     }
 
     /// All `size` ranks on one node.
@@ -90,6 +137,11 @@ impl Layout {
         self.members.windows(2).all(|pair| pair[0] < pair[1])
     }
 
+    /// Members of the smallest node.
+    pub fn smallest_node(&self) -> usize {
+        self.first.windows(2).map(|pair| (pair[1] - pair[0]) as usize).min().unwrap_or(1)
+    }
+
     /// Members of the largest node.
     pub fn largest_node(&self) -> usize {
         self.first.windows(2).map(|pair| (pair[1] - pair[0]) as usize).max().unwrap_or(1)
@@ -110,6 +162,16 @@ mod tests {
         assert_eq!(layout.first(NodeIndex(1)), 3);
         assert_eq!(layout.largest_node(), 3);
         assert!(!layout.is_block_placed());
+    }
+
+    #[test]
+    fn leaders_are_spread_over_their_node() {
+        let layout = Layout::new(&[0, 0, 0, 0, 0, 1, 1, 1], CommRank(0)).with_leaders(2);
+        let leaders = |node: u32| [0, 1].map(|index| layout.leader(NodeIndex(node), index).0);
+        assert_eq!((leaders(0), leaders(1)), ([0, 2], [0, 1]));
+        assert_eq!(layout.leader_index(NodeIndex(0), NodeRank(2)), Some(1));
+        assert_eq!(layout.leader_index(NodeIndex(0), NodeRank(1)), None);
+        assert_eq!(layout.with_leaders(9).leaders(), 3);
     }
 
     #[test]

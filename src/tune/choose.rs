@@ -1,7 +1,7 @@
 //! From the shape of a call to its plan.
 
 use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape, defaults};
-use crate::coll::phase::bridge_block;
+use crate::coll::phase::{bridge_block, longest_step};
 use crate::coll::{Knob, Knobs, Measures, Plan, REGISTRY};
 use crate::config::{Config, Forced, Pick};
 use crate::types::{Bytes, Collective, Epoch, OperandOrder, Ticket};
@@ -138,7 +138,7 @@ fn has_too_many_steps(plan: &Plan, collective: Collective, agreed: &Agreed) -> b
     // rounding loses less than half; only at the end of a block or of a step between nodes it moves less.
     let block = if is_gathering && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { LONGEST_STEP };
     let piece = plan.knobs.tile().min(plan.knobs.segment());
-    exceeds(plan.bytes.0 / piece.min(block).min(LONGEST_STEP).0.max(1))
+    exceeds(plan.bytes.0 / piece.min(block).min(longest_step(plan)).0.max(1))
 }
 
 #[cfg(test)]

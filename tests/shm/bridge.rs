@@ -2,8 +2,8 @@
 //! the step does not promise.
 
 use crate::operation::Operation;
-use huddle::fabric::BridgeStep;
 use huddle::fabric::shm::Bridge;
+use huddle::fabric::{BridgeStep, Leg};
 use huddle::topo::Layout;
 use huddle::types::{Bytes, NodeIndex};
 use std::collections::VecDeque;
@@ -69,17 +69,26 @@ impl Port {
             BridgeStep::Scatter { block, root, .. } => {
                 (0, if root == self.node { block.0 * self.switch.layout.size() } else { 0 })
             }
+            BridgeStep::SendRecv { send, .. } => send.map_or((0, 0), |leg| (leg.offset.0, leg.n.0)),
         }
     }
 
-    /// What this node gets as (offset, data), or `None` while something is missing.
-    fn gets(&self, step: &Step) -> Option<Vec<(usize, Vec<u8>)>> {
+    /// What this node gets as (offset, data) in its part `mine` of a step, or `None` while something is missing.
+    fn gets(&self, mine: BridgeStep, step: &Step) -> Option<Vec<(usize, Vec<u8>)>> {
         let brought = |node: usize| step.brought[node].clone();
         let all = || step.brought.iter().cloned().collect::<Option<Vec<_>>>();
         let combined = |all: Vec<Vec<u8>>| {
             let operation = self.operation.expect("a reduction has an operation");
             all.into_iter().reduce(|left, right| operation.combined(&left, &right)).expect("there is a node")
         };
+        if let BridgeStep::SendRecv { receive, .. } = mine {
+            let message = |leg: Leg| {
+                let data = brought(leg.node.index())?;
+                assert_eq!(data.len(), leg.n.0, "a message of another length");
+                Some(vec![(leg.offset.0, data)])
+            };
+            return receive.map_or(Some(Vec::new()), message);
+        }
         Some(match step.what {
             BridgeStep::Barrier => all().map(|_| Vec::new())?,
             BridgeStep::Allreduce { .. } => vec![(0, combined(all()?))],
@@ -92,6 +101,7 @@ impl Port {
                 let place = |(node, data)| (self.blocks(node, block).0, data);
                 all()?.into_iter().enumerate().map(place).collect()
             }
+            BridgeStep::SendRecv { .. } => unreachable!("messages are of pairs"),
             BridgeStep::Scatter { root, .. } if root == self.node => Vec::new(),
             BridgeStep::Scatter { root, block, .. } => {
                 let (offset, n) = self.blocks(self.node.index(), block);
@@ -110,6 +120,7 @@ fn agree(left: BridgeStep, right: BridgeStep) -> bool {
         BridgeStep::Bcast { n, root, .. } => (3, n.0, root.0),
         BridgeStep::Allgather { block, .. } => (4, block.0, 0),
         BridgeStep::Scatter { block, root, .. } => (5, block.0, root.0),
+        BridgeStep::SendRecv { .. } => (6, 0, 0),
     };
     key(left) == key(right)
 }
@@ -138,10 +149,10 @@ impl Bridge for Port {
 
     fn is_done(&self) -> bool {
         let pending = &mut *self.pending.lock().expect("one thread");
-        let (_, at, number) = pending.expect("a step was started");
+        let (mine, at, number) = pending.expect("a step was started");
         let state = &mut *self.switch.state.lock().expect("no leader has failed");
         let index = number - state.finished;
-        let Some(got) = self.gets(&state.steps[index]) else {
+        let Some(got) = self.gets(mine, &state.steps[index]) else {
             return false;
         };
         for (offset, data) in got {

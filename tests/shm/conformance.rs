@@ -146,14 +146,22 @@ fn seven_ranks_that_sleep() {
 }
 
 /// Blocks of ranks, uneven ones, round-robin, nodes of one rank, and no order at all.
-const NODES: &[&[u32]] =
-    &[&[0, 0, 1, 1], &[0, 0, 0, 1], &[0, 1, 1, 1, 2], &[0, 1, 0, 1, 0], &[0, 1, 2, 0, 1, 2, 0], &[5, 3, 3, 5, 5, 4]];
+const NODES: &[&[u32]] = &[
+    &[0, 0, 1, 1],
+    &[0, 0, 0, 1],
+    &[0, 1, 1, 1, 2],
+    &[0, 1, 0, 1, 0],
+    &[0, 1, 2, 0, 1, 2, 0],
+    &[5, 3, 3, 5, 5, 4],
+    &[0, 0, 0, 1, 1, 1, 1],
+];
 
 #[test]
 fn several_nodes() {
-    for (seed, (labels, slots)) in (100..).zip(NODES.iter().zip([2, 8, 2, 2, 8, 2])) {
+    for (seed, (labels, slots)) in (100..).zip(NODES.iter().zip([2, 8, 2, 2, 8, 2, 2])) {
         let paths = (0..labels.len() as u32).map(|rank| vec![rank % 2]).collect();
-        let world = World { labels: labels.to_vec(), paths, slots, cell: if slots == 2 { 64 } else { 8192 } };
+        let world =
+            World { labels: labels.to_vec(), paths, leaders: 2, slots, cell: if slots == 2 { 64 } else { 8192 } };
         for waiting in [&SPINNING, &SLEEPING] {
             let calls = run(&world, waiting, 4, seed);
             println!("nodes {labels:?}: {} calls", calls.len());

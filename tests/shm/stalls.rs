@@ -87,7 +87,7 @@ fn the_awaited_flag_is_reported() {
 #[test]
 fn the_peer_is_named_by_its_rank_in_the_communicator() {
     reporting!(WAITING, STALLS, false);
-    let world = World { labels: vec![0, 1, 0, 1, 1], paths: vec![Vec::new(); 5], slots: 2, cell: 64 };
+    let world = World { labels: vec![0, 1, 0, 1, 1], paths: vec![Vec::new(); 5], leaders: 1, slots: 2, cell: 64 };
     // The other node waits as well, but at its leaders' bridge, and so does its other rank for its leader.
     let stalls = stalls(&world, &[(Collective::Barrier, 0, 0)], 3, &WAITING, &STALLS);
     let flag = |rank, line| matches!(line, Awaited::Flag { rank: NodeRank(found), .. } if found == rank);

@@ -49,6 +49,8 @@ pub struct World {
     pub labels: Vec<u32>,
     /// By rank: its path through the hierarchy of its node.
     pub paths: Vec<Vec<u32>>,
+    /// Leaders of each node, as far as the smallest has ranks.
+    pub leaders: usize,
     pub slots: usize,
     pub cell: usize,
 }
@@ -64,7 +66,7 @@ pub struct Rank {
 impl World {
     /// `size` ranks on one node without hierarchy.
     pub fn single(size: usize, slots: usize, cell: usize) -> Self {
-        Self { labels: vec![0; size], paths: vec![Vec::new(); size], slots, cell }
+        Self { labels: vec![0; size], paths: vec![Vec::new(); size], leaders: 1, slots, cell }
     }
 
     pub fn size(&self) -> usize {
@@ -72,7 +74,7 @@ impl World {
     }
 
     pub fn layout(&self, me: CommRank) -> Layout {
-        Layout::new(&self.labels, me)
+        Layout::new(&self.labels, me).with_leaders(self.leaders)
     }
 
     /// By rank: its hierarchy.
@@ -109,12 +111,14 @@ impl World {
 
     /// As `run`, on contexts that may have been used before.
     pub fn run_on<R: Send>(&self, contexts: Vec<Arc<Context>>, body: impl Fn(Rank) -> R + Sync) -> Vec<R> {
-        let switch = Arc::new(Switch::new(&self.layout(CommRank(0))));
+        let layout = self.layout(CommRank(0));
+        let switches: Vec<_> = (0..layout.leaders()).map(|_| Arc::new(Switch::new(&layout))).collect();
         let body = &body;
         std::thread::scope(|scope| {
             let start = |(me, context): (usize, Arc<Context>)| {
-                let is_leader = context.rank() == huddle::types::NodeRank::LEADER;
-                let switch = (is_leader && context.layout().nodes() > 1).then(|| Arc::clone(&switch));
+                let layout = context.layout();
+                let index = layout.leader_index(layout.my_node(), context.rank()).filter(|_| layout.nodes() > 1);
+                let switch = index.map(|index| Arc::clone(&switches[index]));
                 scope.spawn(move || body(Rank { me: CommRank(me as u32), context, switch }))
             };
             let threads: Vec<_> = contexts.into_iter().enumerate().map(start).collect();

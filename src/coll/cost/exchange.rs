@@ -71,7 +71,7 @@ impl Node<'_> {
             scene.line(level, readers) + scene.fetch(level, n, readers) + scene.combine(n)
         };
         let mut time = scene.copy(n);
-        if exchange.has_runs {
+        if exchange.has_runs() {
             // The longest run decides; its head takes in its members and hands them the result.
             let innermost = scene.each_level().last().unwrap_or(0);
             let member = scene.line(innermost, 1) + scene.fetch(innermost, n, 1);

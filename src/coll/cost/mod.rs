@@ -94,6 +94,7 @@ impl<'a> Node<'a> {
         let Scene { ranks, nodes, .. } = *self.scene;
         let measures = Measures { ranks, nodes, cell: self.scene.cell };
         let scratch = phase::bridge_piece(self.plan, collective, &measures);
+        let block = phase::bridge_block(self.plan, ranks);
         let between = |step| self.scene.machine.between(step, nodes);
         let all = ranks as f64;
         match collective {
@@ -111,12 +112,12 @@ impl<'a> Node<'a> {
                 pieces * (self.scene.copy(n) + between(Between::Bcast(n)) + self.bcast(n))
             }
             Collective::Allgather => {
-                let (pieces, n) = cut(self.bytes(), Bytes(scratch.0 / ranks));
+                let (pieces, n) = cut(self.bytes(), block);
                 let copies = all * self.scene.copy(n);
                 pieces * (self.gather(n) + between(Between::Allgather(n * all)) + self.bcast(n * all) + copies)
             }
             Collective::Scatter => {
-                let (pieces, n) = cut(self.bytes(), Bytes(scratch.0 / ranks));
+                let (pieces, n) = cut(self.bytes(), block);
                 pieces * (all * self.scene.copy(n) + between(Between::Scatter(n * all)) + self.scatter(n))
             }
         }

@@ -1,84 +1,163 @@
-//! Collectives over several nodes, composed of a form's phases on each node and steps of the leaders between nodes, piece
-//! by piece, so that scratch memory stays bounded. Each has the same meaning on one node, where it is the phases alone.
+//! Collectives over several nodes, composed of a form's phases on each node and steps of the leaders between nodes, chunk by
+//! chunk, so that scratch memory stays bounded. Each has the same meaning on one node, where it is the phases alone.
+//!
+//! Chunks go to the leaders of a node in turn. While a leader's step is under way, all ranks go on with the chunks of the
+//! other leaders, so that the phases on the nodes and the steps between them overlap (pipeline chaining of Tanase et al. 2012,
+//! section 4; several leaders as in Zhou et al. 2020, section 6). With one leader everything comes one after another.
 
+use super::between::Between;
 use super::{Blocks, Form, Local, bridge_block};
-use crate::coll::{Plan, pieces};
+use crate::coll::{Knob, Plan, pieces};
 use crate::fabric::{BridgeStep, Fabric, Place, Span};
 use crate::types::{Bytes, CommRank, NodeIndex, NodeRank};
+use std::future::Future;
 
 const LEADER: NodeRank = NodeRank::LEADER;
-
-/// What this rank does in a composed call.
-struct Role {
-    is_leader: bool,
-    is_root: bool,
-    root_node: NodeIndex,
-    /// The root's rank on its node.
-    root: NodeRank,
-    on_root_node: bool,
-}
-
-impl Role {
-    fn of<F: Fabric>(fabric: &F, plan: &Plan) -> Self {
-        let (root_node, root) = fabric.layout().place(plan.root);
-        let on_root_node = fabric.layout().my_node() == root_node;
-        Self {
-            is_leader: fabric.rank() == LEADER,
-            is_root: on_root_node && fabric.rank() == root,
-            root_node,
-            root,
-            on_root_node,
-        }
-    }
-}
 
 fn is_one_node<F: Fabric>(fabric: &F) -> bool {
     fabric.layout().nodes() == 1
 }
 
+/// Part of a message, and who takes it to the other nodes.
+#[derive(Clone, Copy)]
+struct Chunk {
+    offset: Bytes,
+    n: Bytes,
+    leader: NodeRank,
+    is_mine: bool,
+}
+
+/// What is done with a chunk on either side of the step between nodes.
+trait Course: Sync {
+    /// All that comes before, and the beginning of the step.
+    fn begin<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) -> impl Future<Output = ()> + Send;
+    /// The end of the step, and all that comes after.
+    fn end<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) -> impl Future<Output = ()> + Send;
+}
+
+/// Takes a message through its course, in chunks of at most `most` bytes, each leader with one chunk at a time.
+async fn take<F: Fabric>(local: &mut Local<'_, F>, most: Bytes, granule: Bytes, course: impl Course + Send) {
+    let (fabric, total) = (local.fabric, local.plan.bytes);
+    let layout = fabric.layout();
+    let leaders = (local.plan.knobs.get(Knob::Leaders) as usize).clamp(1, layout.leaders());
+    let chunks = || {
+        pieces(total, most, granule).enumerate().map(move |(index, (offset, n))| {
+            let leader = layout.leader(layout.my_node(), index % leaders * layout.leaders() / leaders);
+            Chunk { offset, n, leader, is_mine: leader == fabric.rank() }
+        })
+    };
+    let mut begun = chunks();
+    for (index, chunk) in chunks().enumerate() {
+        if index >= leaders
+            && let Some(before) = begun.next()
+        {
+            course.end(local, before).await;
+        }
+        course.begin(local, chunk).await;
+    }
+    for chunk in begun {
+        course.end(local, chunk).await;
+    }
+}
+
+/// Who is the root of a call, from this rank's point of view.
+#[derive(Clone, Copy)]
+struct Rooted {
+    node: NodeIndex,
+    /// The root's rank on its node.
+    rank: NodeRank,
+    is_here: bool,
+    is_me: bool,
+}
+
+impl Rooted {
+    fn of<F: Fabric>(fabric: &F, plan: &Plan) -> Self {
+        let (node, rank) = fabric.layout().place(plan.root);
+        let is_here = fabric.layout().my_node() == node;
+        Self { node, rank, is_here, is_me: is_here && fabric.rank() == rank }
+    }
+}
+
 /// Reduce on each node, Allreduce of the leaders, broadcast on each node.
 pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) {
+    allreduce_by(fabric, plan, form, Between::Native).await;
+}
+
+/// The same with other steps between nodes.
+pub async fn allreduce_by<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send, between: Between) {
     let mut local = Local::new(fabric, plan);
-    let one_node = is_one_node(fabric);
-    let most = if one_node { fabric.cell_bytes() } else { plan.scratch };
-    for (offset, n) in pieces(plan.bytes, most, plan.granule) {
+    if !is_one_node(fabric) {
+        let most = between.area(plan, fabric.layout().nodes());
+        return take(&mut local, most, plan.granule, Allreduce { form, between }).await;
+    }
+    for (offset, n) in pieces(plan.bytes, fabric.cell_bytes(), plan.granule) {
         let (from, to) = (Place::SendBuf.at(offset), Place::RecvBuf.at(offset));
-        if one_node {
-            form.reduce_to(&mut local, LEADER, to, from, n).await;
-        } else {
-            let at = Place::Scratch.start();
-            form.reduce_to(&mut local, LEADER, at, from, n).await;
-            if fabric.rank() == LEADER {
-                fabric.bridge(BridgeStep::Allreduce { at, n }).await;
-                fabric.copy(to, at, n).await;
-            }
-        }
+        form.reduce_to(&mut local, LEADER, to, from, n).await;
         form.bcast_from(&mut local, LEADER, to, to, n).await;
+    }
+}
+
+struct Allreduce<X> {
+    form: X,
+    between: Between,
+}
+
+impl<X: Form + Send> Course for Allreduce<X> {
+    async fn begin<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) {
+        let at = Place::Scratch.start();
+        self.form.reduce_to(local, chunk.leader, at, Place::SendBuf.at(chunk.offset), chunk.n).await;
+        if chunk.is_mine {
+            self.between.begin_allreduce(local, chunk.n).await;
+        }
+    }
+
+    async fn end<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) {
+        let to = Place::RecvBuf.at(chunk.offset);
+        if chunk.is_mine {
+            self.between.end(local).await;
+            local.fabric.copy(to, Place::Scratch.start(), chunk.n).await;
+        }
+        self.form.bcast_from(local, chunk.leader, to, to, chunk.n).await;
     }
 }
 
 /// Reduce on each node to the leader, Reduce of the leaders, and from there to the root.
 pub async fn reduce<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) {
     let mut local = Local::new(fabric, plan);
-    let role = Role::of(fabric, plan);
+    let root = Rooted::of(fabric, plan);
     if is_one_node(fabric) {
         let (from, to) = (Place::SendBuf.start(), Place::RecvBuf.start());
-        return form.reduce_to(&mut local, role.root, to, from, plan.bytes).await;
+        return form.reduce_to(&mut local, root.rank, to, from, plan.bytes).await;
     }
-    let at = Place::Scratch.start();
-    for (offset, n) in pieces(plan.bytes, plan.scratch, plan.granule) {
-        form.reduce_to(&mut local, LEADER, at, Place::SendBuf.at(offset), n).await;
-        if role.is_leader {
-            fabric.bridge(BridgeStep::Reduce { at, n, root: role.root_node }).await;
+    take(&mut local, plan.scratch, plan.granule, Reduce { form, root }).await;
+}
+
+struct Reduce<X> {
+    form: X,
+    root: Rooted,
+}
+
+impl<X: Form + Send> Course for Reduce<X> {
+    async fn begin<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) {
+        let at = Place::Scratch.start();
+        self.form.reduce_to(local, chunk.leader, at, Place::SendBuf.at(chunk.offset), chunk.n).await;
+        if chunk.is_mine {
+            local.fabric.bridge_begin(BridgeStep::Reduce { at, n: chunk.n, root: self.root.node }).await;
         }
-        if !role.on_root_node {
-            continue;
+    }
+
+    async fn end<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) {
+        let (at, to) = (Place::Scratch.start(), Place::RecvBuf.at(chunk.offset));
+        if chunk.is_mine {
+            local.fabric.bridge_end().await;
         }
-        let to = Place::RecvBuf.at(offset);
-        if role.root != LEADER {
-            local.send(LEADER, at, role.root, to, n).await;
-        } else if role.is_root {
-            fabric.copy(to, at, n).await;
+        if !self.root.is_here {
+            return;
+        }
+        if self.root.rank != chunk.leader {
+            local.send(chunk.leader, at, self.root.rank, to, chunk.n).await;
+        } else if self.root.is_me {
+            local.fabric.copy(to, at, chunk.n).await;
         }
     }
 }
@@ -86,42 +165,73 @@ pub async fn reduce<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) 
 /// Broadcast on the root's node, broadcast of the leaders, broadcast on the other nodes.
 pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) {
     let mut local = Local::new(fabric, plan);
-    let role = Role::of(fabric, plan);
+    let root = Rooted::of(fabric, plan);
     if is_one_node(fabric) {
         let buffer = Place::RecvBuf.start();
-        return form.bcast_from(&mut local, role.root, buffer, buffer, plan.bytes).await;
+        return form.bcast_from(&mut local, root.rank, buffer, buffer, plan.bytes).await;
     }
-    let at = Place::Scratch.start();
-    for (offset, n) in pieces(plan.bytes, plan.scratch, Bytes(1)) {
-        let buffer = Place::RecvBuf.at(offset);
-        let step = BridgeStep::Bcast { at, n, root: role.root_node };
-        if !role.on_root_node {
-            if role.is_leader {
-                fabric.bridge(step).await;
-                fabric.copy(buffer, at, n).await;
+    take(&mut local, plan.scratch, Bytes(1), Bcast { form, root }).await;
+}
+
+struct Bcast<X> {
+    form: X,
+    root: Rooted,
+}
+
+impl<X: Form + Send> Bcast<X> {
+    async fn send_on<F: Fabric>(&self, local: &Local<'_, F>, chunk: Chunk) {
+        let (at, n) = (Place::Scratch.start(), chunk.n);
+        local.fabric.copy(at, Place::RecvBuf.at(chunk.offset), n).await;
+        local.fabric.bridge_begin(BridgeStep::Bcast { at, n, root: self.root.node }).await;
+    }
+}
+
+impl<X: Form + Send> Course for Bcast<X> {
+    async fn begin<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) {
+        let buffer = Place::RecvBuf.at(chunk.offset);
+        if !self.root.is_here {
+            if chunk.is_mine {
+                let at = Place::Scratch.start();
+                local.fabric.bridge_begin(BridgeStep::Bcast { at, n: chunk.n, root: self.root.node }).await;
             }
-            form.bcast_from(&mut local, LEADER, at, buffer, n).await;
-            continue;
+            return;
         }
         // A root that leads sends to the other nodes first: they wait longest.
-        if role.is_leader && role.is_root {
-            fabric.copy(at, buffer, n).await;
-            fabric.bridge(step).await;
+        if chunk.is_mine && self.root.is_me {
+            self.send_on(local, chunk).await;
         }
-        form.bcast_from(&mut local, role.root, buffer, buffer, n).await;
-        if role.is_leader && !role.is_root {
-            fabric.copy(at, buffer, n).await;
-            fabric.bridge(step).await;
+        self.form.bcast_from(local, self.root.rank, buffer, buffer, chunk.n).await;
+        if chunk.is_mine && !self.root.is_me {
+            self.send_on(local, chunk).await;
         }
+    }
+
+    async fn end<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) {
+        let (at, buffer) = (Place::Scratch.start(), Place::RecvBuf.at(chunk.offset));
+        if chunk.is_mine {
+            local.fabric.bridge_end().await;
+        }
+        if self.root.is_here {
+            return;
+        }
+        if chunk.is_mine {
+            local.fabric.copy(buffer, at, chunk.n).await;
+        }
+        self.form.bcast_from(local, chunk.leader, at, buffer, chunk.n).await;
     }
 }
 
 /// Arrive on each node, barrier of the leaders, depart on each node.
 pub async fn barrier<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) {
+    barrier_by(fabric, plan, form, Between::Native).await;
+}
+
+/// The same with other steps between nodes.
+pub async fn barrier_by<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send, between: Between) {
     let mut local = Local::new(fabric, plan);
     form.arrive(&mut local, LEADER).await;
     if !is_one_node(fabric) && fabric.rank() == LEADER {
-        fabric.bridge(BridgeStep::Barrier).await;
+        between.barrier(&local).await;
     }
     form.depart(&mut local, LEADER).await;
 }
@@ -133,23 +243,60 @@ pub fn block_of(plan: &Plan, rank: CommRank) -> Span {
 
 /// Gather on each node, Allgather of the leaders, broadcast on each node.
 pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) {
+    allgather_by(fabric, plan, form, Between::Native).await;
+}
+
+/// The same with other steps between nodes.
+pub async fn allgather_by<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send, between: Between) {
     let mut local = Local::new(fabric, plan);
-    let layout = fabric.layout();
+    let size = fabric.layout().size();
     if is_one_node(fabric) {
         form.gather_to(&mut local, LEADER, Place::RecvBuf.start(), Place::SendBuf.start(), plan.bytes).await;
         let all = Place::RecvBuf.start();
-        return form.bcast_from(&mut local, LEADER, all, all, plan.bytes * layout.size()).await;
+        return form.bcast_from(&mut local, LEADER, all, all, plan.bytes * size).await;
     }
-    let at = Place::Scratch.start();
-    for (offset, n) in pieces(plan.bytes, bridge_block(plan, layout.size()), Bytes(1)) {
-        let own_node = at.plus(n * layout.first(layout.my_node()));
-        form.gather_to(&mut local, LEADER, own_node, Place::SendBuf.at(offset), n).await;
-        if fabric.rank() == LEADER {
-            fabric.bridge(BridgeStep::Allgather { at, block: n }).await;
+    take(&mut local, bridge_block(plan, size), Bytes(1), Allgather { form, between }).await;
+}
+
+struct Allgather<X> {
+    form: X,
+    between: Between,
+}
+
+/// Where a rank keeps the data of other leaders' chunks: what it takes to other nodes itself lies before.
+fn second_area<F: Fabric>(local: &Local<'_, F>) -> Span {
+    let size = local.fabric.layout().size();
+    Place::Scratch.at(if has_second_area(local.plan) { bridge_block(local.plan, size) * size } else { Bytes::ZERO })
+}
+
+/// Whether calls that gather or scatter need that.
+pub(super) fn has_second_area(plan: &Plan) -> bool {
+    plan.knobs.get(Knob::Leaders) > 1
+}
+
+impl<X: Form + Send> Course for Allgather<X> {
+    async fn begin<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) {
+        let layout = local.fabric.layout();
+        let first = self.between.first_gathered(layout);
+        let own = Place::Scratch.at(chunk.n * first);
+        self.form.gather_to(local, chunk.leader, own, Place::SendBuf.at(chunk.offset), chunk.n).await;
+        if chunk.is_mine {
+            self.between.begin_allgather(local, chunk.n).await;
         }
-        form.bcast_from(&mut local, LEADER, at, at, n * layout.size()).await;
+    }
+
+    async fn end<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) {
+        let (fabric, plan) = (local.fabric, local.plan);
+        let layout = fabric.layout();
+        let (own, others) = (Place::Scratch.start(), second_area(local));
+        if chunk.is_mine {
+            self.between.end(local).await;
+        }
+        self.form.bcast_from(local, chunk.leader, own, others, chunk.n * layout.size()).await;
+        let at = if chunk.is_mine { own } else { others };
         for (index, rank) in layout.in_node_order().iter().enumerate() {
-            fabric.copy(block_of(plan, *rank).plus(offset), at.plus(n * index), n).await;
+            let from = at.plus(chunk.n * self.between.place_gathered(layout, index));
+            fabric.copy(block_of(plan, *rank).plus(chunk.offset), from, chunk.n).await;
         }
     }
 }
@@ -157,30 +304,50 @@ pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Sen
 /// From the root to its leader, Scatter of the leaders, scatter on each node.
 pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) {
     let mut local = Local::new(fabric, plan);
-    let role = Role::of(fabric, plan);
-    let layout = fabric.layout();
+    let root = Rooted::of(fabric, plan);
     // In place the root's block stays where it is, in a buffer that may be read-only.
-    let to = (!(role.is_root && fabric.is_in_place())).then(|| Place::RecvBuf.start());
+    let to = (!(root.is_me && fabric.is_in_place())).then(|| Place::RecvBuf.start());
     if is_one_node(fabric) {
         let from = Blocks { start: Place::SendBuf.start(), stride: plan.bytes };
-        return form.scatter_from(&mut local, role.root, from, to, plan.bytes).await;
+        return form.scatter_from(&mut local, root.rank, from, to, plan.bytes).await;
     }
-    let at = Place::Scratch.start();
-    for (offset, n) in pieces(plan.bytes, bridge_block(plan, layout.size()), Bytes(1)) {
-        if role.is_root {
+    let most = bridge_block(plan, fabric.layout().size());
+    take(&mut local, most, Bytes(1), Scatter { form, root, to }).await;
+}
+
+struct Scatter<X> {
+    form: X,
+    root: Rooted,
+    to: Option<Span>,
+}
+
+impl<X: Form + Send> Course for Scatter<X> {
+    async fn begin<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) {
+        let (fabric, plan, n) = (local.fabric, local.plan, chunk.n);
+        let layout = fabric.layout();
+        let (own, others) = (Place::Scratch.start(), second_area(local));
+        if self.root.is_me {
+            let all = if chunk.is_mine { own } else { others };
             for (index, rank) in layout.in_node_order().iter().enumerate() {
-                let from = Place::SendBuf.at(plan.bytes * rank.index() + offset);
-                fabric.copy(at.plus(n * index), from, n).await;
+                let from = Place::SendBuf.at(plan.bytes * rank.index() + chunk.offset);
+                fabric.copy(all.plus(n * index), from, n).await;
             }
         }
-        if role.on_root_node && role.root != LEADER {
-            local.send(role.root, at, LEADER, at, n * layout.size()).await;
+        if self.root.is_here && self.root.rank != chunk.leader {
+            local.send(self.root.rank, others, chunk.leader, own, n * layout.size()).await;
         }
-        if role.is_leader {
-            fabric.bridge(BridgeStep::Scatter { at, block: n, root: role.root_node }).await;
+        if chunk.is_mine {
+            fabric.bridge_begin(BridgeStep::Scatter { at: own, block: n, root: self.root.node }).await;
         }
-        let from = Blocks { start: at.plus(n * layout.first(layout.my_node())), stride: n };
-        let to = to.map(|to| to.plus(offset));
-        form.scatter_from(&mut local, LEADER, from, to, n).await;
+    }
+
+    async fn end<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) {
+        let layout = local.fabric.layout();
+        if chunk.is_mine {
+            local.fabric.bridge_end().await;
+        }
+        let from = Blocks { start: Place::Scratch.at(chunk.n * layout.first(layout.my_node())), stride: chunk.n };
+        let to = self.to.map(|to| to.plus(chunk.offset));
+        self.form.scatter_from(local, chunk.leader, from, to, chunk.n).await;
     }
 }

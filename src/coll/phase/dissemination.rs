@@ -25,14 +25,14 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan) {
 async fn combine_piece<F: Fabric>(local: &mut Local<'_, F>, offset: Bytes, n: Bytes) {
     let fabric = local.fabric;
     let exchange = fabric.levels().exchange(radix(local.plan));
-    let is_head = exchange.run[0] == fabric.rank();
+    let is_head = exchange.is_head(fabric.rank());
     let to = Place::RecvBuf.at(offset);
     // 1. Operands.
     let mut ticket = local.tickets.draw();
     local.publish_copy(Line::Up, ticket, Place::SendBuf.at(offset), n).await;
     // 2. Heads take those of their run, then exchange; the last step's result goes to the buffer.
     let steps = exchange.steps.len();
-    for index in usize::from(!exchange.has_runs)..=steps {
+    for index in usize::from(!exchange.has_runs())..=steps {
         let partners = if index == 0 { &exchange.run } else { &exchange.steps[index - 1] };
         let is_last = index == steps;
         if is_last {
@@ -53,7 +53,7 @@ async fn combine_piece<F: Fabric>(local: &mut Local<'_, F>, offset: Bytes, n: By
     }
     fabric.release(ticket).await;
     // 3. Heads hand the result to their run.
-    if exchange.has_runs {
+    if exchange.has_runs() {
         let ticket = local.tickets.draw();
         if !is_head {
             local.receive(exchange.run[0], Line::Down, ticket, to, n).await;

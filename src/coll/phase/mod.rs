@@ -3,11 +3,12 @@
 //! On one node a collective is one phase or two. Between nodes it is phases around a step of the leaders
 //! ([`composed`]), the chaining of Tanase et al. §4: local reduce, leader reduce, leader broadcast, local broadcast.
 
-use super::{Measures, Plan, Tickets};
+use super::{Knob, Measures, Plan, Tickets};
 use crate::fabric::{Fabric, Line, Place, Span};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::Future;
 
+mod between;
 pub mod composed;
 mod crew;
 pub mod dissemination;
@@ -19,17 +20,30 @@ mod tree;
 
 use flat::copy_unless_same;
 
+pub use between::Between;
 pub use crew::Sharing;
 pub use flat::Flat;
 pub use tiled::Tiled;
 pub use tree::Tree;
 
-/// Longest piece of a message that takes one step between nodes; bounds the scratch memory of a call.
-const BRIDGE_PIECE: Bytes = Bytes(256 << 10);
+/// Longest chunk of a message that takes one step between nodes; bounds the scratch memory of a call.
+const LONGEST_CHUNK: Bytes = Bytes(256 << 10);
+/// Shortest one into which a message is cut for several leaders.
+const SHORTEST_CHUNK: usize = 16 << 10;
+
+/// Longest chunk of this message: two for each leader, where there are several.
+pub fn longest_step(plan: &Plan) -> Bytes {
+    let leaders = plan.knobs.get(Knob::Leaders) as usize;
+    match plan.knobs.set(Knob::Chunk) {
+        Some(chunk) => Bytes(chunk as usize),
+        None if leaders > 1 => Bytes((plan.bytes.0 / (2 * leaders)).clamp(SHORTEST_CHUNK, LONGEST_CHUNK.0)),
+        None => LONGEST_CHUNK,
+    }
+}
 
 /// Bytes of each rank's block that take one step between nodes together (Allgather, Scatter).
 pub fn bridge_block(plan: &Plan, ranks: usize) -> Bytes {
-    plan.bytes.min(Bytes((BRIDGE_PIECE.0 / ranks).max(1)))
+    plan.bytes.min(Bytes((longest_step(plan).0 / ranks).max(1)))
 }
 
 /// Scratch memory for the steps between nodes: none on one node.
@@ -39,10 +53,11 @@ pub fn bridge_piece(plan: &Plan, collective: Collective, measures: &Measures) ->
     }
     match collective {
         Collective::Barrier => Bytes::ZERO,
-        Collective::Allreduce | Collective::Bcast | Collective::Reduce => {
-            plan.bytes.min(Bytes(BRIDGE_PIECE.0.max(plan.granule.0)).round_down_to(plan.granule))
+        Collective::Allreduce | Collective::Bcast | Collective::Reduce => Between::Native.scratch(plan, measures.nodes),
+        Collective::Allgather | Collective::Scatter => {
+            let areas = if composed::has_second_area(plan) { 2 } else { 1 };
+            bridge_block(plan, measures.ranks) * measures.ranks * areas
         }
-        Collective::Allgather | Collective::Scatter => bridge_block(plan, measures.ranks) * measures.ranks,
     }
 }
 

@@ -7,8 +7,8 @@ use super::machine::Machine;
 use super::operator::Operator;
 use super::transfer::Location;
 use super::violation::Breach;
-use crate::fabric::{BridgeStep, Place, Span};
-use crate::types::{Bytes, NodeIndex, NodeRank};
+use crate::fabric::{BridgeStep, Leg, Place, Span};
+use crate::types::{Bytes, NodeIndex};
 
 /// A leader's part of a step.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ struct Arrival {
     data: Vec<u8>,
 }
 
-/// The steps of all leaders, by node and in order.
+/// The steps of all leaders of one index, by node and in order.
 #[derive(Debug)]
 pub(super) struct Rendezvous {
     arrivals: Vec<Vec<Arrival>>,
@@ -32,13 +32,9 @@ impl Rendezvous {
         Self { arrivals: (0..nodes).map(|_| Vec::new()).collect(), finished: vec![0; nodes] }
     }
 
-    fn is_waiting(&self, node: usize) -> bool {
-        self.arrivals[node].len() > self.finished[node]
-    }
-
-    /// Whether the leader of `node` may arrive, or may go on after having arrived.
-    pub(super) fn is_enabled(&self, node: usize) -> bool {
-        !self.is_waiting(node) || self.arrivals.iter().all(|arrivals| arrivals.len() > self.finished[node])
+    /// Whether all leaders have come to the step that the one of `node` is in, or would be in next.
+    pub(super) fn is_complete(&self, node: usize) -> bool {
+        self.arrivals.iter().all(|arrivals| arrivals.len() > self.finished[node])
     }
 
     /// The parts of the step that `node` is in, by node.
@@ -57,23 +53,20 @@ fn agree(left: &BridgeStep, right: &BridgeStep) -> bool {
         BridgeStep::Bcast { n, root, .. } => (3, n, root),
         BridgeStep::Allgather { block, .. } => (4, block, NodeIndex(0)),
         BridgeStep::Scatter { block, root, .. } => (5, block, root),
+        // Whether legs fit is seen at their ends.
+        BridgeStep::SendRecv { .. } => (6, Bytes::ZERO, NodeIndex(0)),
     };
     key(left) == key(right)
 }
 
 impl Machine {
-    /// Arrives, or finishes where the leader had arrived; then true.
-    pub(super) fn take_step(&mut self, me: usize, step: BridgeStep) -> Result<bool, Breach> {
-        let node = self.members[me].node;
-        if self.members[me].node_rank != NodeRank::LEADER {
-            return Err(Breach::NotLeader);
+    /// Arrives at the next step; its memory is the bridge's from here on.
+    pub(super) fn begin_step(&mut self, me: usize, step: BridgeStep) -> Result<(), Breach> {
+        let (node, line) = (self.members[me].node, self.members[me].leader.ok_or(Breach::NotLeader)?);
+        if self.members[me].step.is_some() {
+            return Err(Breach::StepUnderWay);
         }
-        if self.bridge.is_waiting(node) {
-            self.depart(me, node, step)?;
-            self.bridge.finished[node] += 1;
-            return Ok(true);
-        }
-        if let Some(other) = self.bridge.current(node).find(|other| !agree(&other.step, &step)) {
+        if let Some(other) = self.bridges[line].current(node).find(|other| !agree(&other.step, &step)) {
             return Err(Breach::BridgeMismatch { other: format!("{:?}", other.step) });
         }
         let mut data = Vec::new();
@@ -82,8 +75,41 @@ impl Machine {
             self.read(me, &from, &mut data)?;
         }
         let snapshot = self.clocks.announce(me);
-        self.bridge.arrivals[node].push(Arrival { step, snapshot, data });
-        Ok(false)
+        self.bridges[line].arrivals[node].push(Arrival { step, snapshot, data });
+        let lent: Result<Vec<_>, _> = self.lent(node, step).map(|(at, n)| self.locate_buffer(me, at, n)).collect();
+        self.members[me].lent = lent?;
+        self.members[me].step = Some(step);
+        Ok(())
+    }
+
+    /// Ends the step that it is in.
+    pub(super) fn end_step(&mut self, me: usize) -> Result<(), Breach> {
+        let step = self.members[me].step.take().ok_or(Breach::NoStep)?;
+        let (node, line) = (self.members[me].node, self.members[me].leader.ok_or(Breach::NotLeader)?);
+        self.members[me].lent.clear();
+        self.depart(me, (node, line), step)?;
+        self.bridges[line].finished[node] += 1;
+        Ok(())
+    }
+
+    /// What nobody but the bridge may touch during the step.
+    fn lent(&self, node: usize, step: BridgeStep) -> impl Iterator<Item = (Span, Bytes)> + use<> {
+        let leg = |at: Span, leg: Option<Leg>| leg.map(|leg| (at.plus(leg.offset), leg.n));
+        let all = self.members.len();
+        let [first, second] = match step {
+            BridgeStep::Barrier => [None, None],
+            BridgeStep::Allreduce { at, n } | BridgeStep::Reduce { at, n, .. } | BridgeStep::Bcast { at, n, .. } => {
+                [Some((at, n)), None]
+            }
+            BridgeStep::Allgather { at, block } => [Some((at, block * all)), None],
+            BridgeStep::Scatter { at, block, root } if root.index() == node => [Some((at, block * all)), None],
+            BridgeStep::Scatter { at, block, .. } => {
+                let (offset, n) = self.blocks_of(node, block);
+                [Some((at.plus(offset), n)), None]
+            }
+            BridgeStep::SendRecv { at, send, receive } => [leg(at, send), leg(at, receive)],
+        };
+        first.into_iter().chain(second)
     }
 
     fn locate_buffer(&mut self, me: usize, at: Span, n: Bytes) -> Result<Location, Breach> {
@@ -112,41 +138,44 @@ impl Machine {
             BridgeStep::Scatter { at, block, root } => {
                 (root.index() == node).then_some((at, block * self.members.len()))
             }
+            BridgeStep::SendRecv { at, send, .. } => send.map(|leg| (at.plus(leg.offset), leg.n)),
         }
     }
 
-    /// Gives the leader of `node` what the step promises it.
-    fn depart(&mut self, me: usize, node: usize, step: BridgeStep) -> Result<(), Breach> {
+    /// Gives a leader what the step promises it; `site`: its node, and which of its leaders it is.
+    fn depart(&mut self, me: usize, site: (usize, usize), step: BridgeStep) -> Result<(), Breach> {
+        let node = site.0;
         match step {
-            BridgeStep::Barrier => self.join_nodes(me, node, None),
-            BridgeStep::Allreduce { at, n } => self.take_combined(me, node, at, n)?,
-            BridgeStep::Reduce { at, n, root } if root.index() == node => self.take_combined(me, node, at, n)?,
+            BridgeStep::Barrier => self.join_nodes(me, site, None),
+            BridgeStep::Allreduce { at, n } => self.take_combined(me, site, at, n)?,
+            BridgeStep::Reduce { at, n, root } if root.index() == node => self.take_combined(me, site, at, n)?,
             BridgeStep::Reduce { at, n, .. } => {
                 if let Location::Own(place, spot) = self.locate_buffer(me, at, n)? {
                     self.members[me].memory.undefine(place, &spot)?;
                 }
             }
             BridgeStep::Bcast { at, n, root } if root.index() != node => {
-                self.take_from(me, node, root.index(), at, 0..n.0)?;
+                self.take_from(me, site, root.index(), at, 0..n.0)?;
             }
             BridgeStep::Allgather { at, block } => {
                 for source in (0..self.nodes.len()).filter(|source| *source != node) {
                     let (offset, n) = self.blocks_of(source, block);
-                    self.take_from(me, node, source, at.plus(offset), 0..n.0)?;
+                    self.take_from(me, site, source, at.plus(offset), 0..n.0)?;
                 }
             }
             BridgeStep::Scatter { at, block, root } if root.index() != node => {
                 let (offset, n) = self.blocks_of(node, block);
-                self.take_from(me, node, root.index(), at.plus(offset), offset.0..(offset + n).0)?;
+                self.take_from(me, site, root.index(), at.plus(offset), offset.0..(offset + n).0)?;
             }
+            BridgeStep::SendRecv { at, receive, .. } => self.take_message(me, site, at, receive)?,
             BridgeStep::Bcast { .. } | BridgeStep::Scatter { .. } => {}
         }
         Ok(())
     }
 
     /// All that one node's leader, or every one, had done before the step has now happened before what `me` does.
-    fn join_nodes(&mut self, me: usize, node: usize, source: Option<usize>) {
-        let arrivals = self.bridge.current(node).enumerate();
+    fn join_nodes(&mut self, me: usize, site: (usize, usize), source: Option<usize>) {
+        let arrivals = self.bridges[site.1].current(site.0).enumerate();
         let wanted = arrivals.filter(|(other, _)| source.is_none_or(|source| source == *other));
         let snapshots: Vec<Snapshot> = wanted.map(|(_, arrival)| arrival.snapshot).collect();
         snapshots.into_iter().for_each(|snapshot| self.clocks.join(me, snapshot));
@@ -155,30 +184,48 @@ impl Machine {
     fn take_from(
         &mut self,
         me: usize,
-        node: usize,
+        site: (usize, usize),
         source: usize,
         at: Span,
         range: std::ops::Range<usize>,
     ) -> Result<(), Breach> {
-        self.join_nodes(me, node, Some(source));
-        let data = self.bridge.current(node).nth(source).map(|arrival| arrival.data[range].to_vec());
+        self.join_nodes(me, site, Some(source));
+        let data = self.bridges[site.1].current(site.0).nth(source).map(|arrival| arrival.data[range].to_vec());
         let data = data.expect("all have arrived");
         let to = self.locate_buffer(me, at, Bytes(data.len()))?;
         self.write(me, &to, &data)
     }
 
-    fn take_combined(&mut self, me: usize, node: usize, at: Span, n: Bytes) -> Result<(), Breach> {
+    fn take_combined(&mut self, me: usize, site: (usize, usize), at: Span, n: Bytes) -> Result<(), Breach> {
         let operator = self.members[me].operator.ok_or(Breach::NoOperation)?;
         if !n.0.is_multiple_of(operator.granule()) {
             return Err(Breach::SplitElement);
         }
-        self.join_nodes(me, node, None);
+        self.join_nodes(me, site, None);
         let combine = |left: Vec<u8>, right: &Vec<u8>| combined(operator, &left, right);
-        let mut operands = self.bridge.current(node).map(|arrival| &arrival.data);
+        let mut operands = self.bridges[site.1].current(site.0).map(|arrival| &arrival.data);
         let first = operands.next().cloned().unwrap_or_default();
         let result = operands.fold(first, combine);
         let to = self.locate_buffer(me, at, n)?;
         self.write(me, &to, &result)
+    }
+
+    /// Takes what the other node sends here; everything that is sent here has to be received.
+    fn take_message(&mut self, me: usize, site: (usize, usize), at: Span, receive: Option<Leg>) -> Result<(), Breach> {
+        let current = self.bridges[site.1].current(site.0).enumerate();
+        let comes = current.filter_map(|(node, arrival)| match arrival.step {
+            BridgeStep::SendRecv { send: Some(leg), .. } if leg.node.index() == site.0 => Some((node, leg.n)),
+            _ => None,
+        });
+        let comes: Vec<(usize, Bytes)> = comes.collect();
+        let wanted: Vec<(usize, Bytes)> = receive.iter().map(|leg| (leg.node.index(), leg.n)).collect();
+        if comes != wanted {
+            return Err(Breach::BridgeMismatch { other: format!("messages {comes:?}") });
+        }
+        match receive {
+            Some(leg) => self.take_from(me, site, leg.node.index(), at.plus(leg.offset), 0..leg.n.0),
+            None => Ok(()),
+        }
     }
 }
 

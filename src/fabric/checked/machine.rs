@@ -7,9 +7,11 @@ use super::mutation::Mutator;
 use super::operation::Operation;
 use super::operator::Operator;
 use super::slots::Slot;
+use super::transfer::Location;
 use super::violation::{Breach, Violation};
-use crate::fabric::Line;
-use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
+use crate::fabric::{BridgeStep, Line};
+use crate::topo::Layout;
+use crate::types::{Bytes, CommRank, Epoch, NodeIndex, NodeRank, Ticket};
 use std::collections::BTreeMap;
 
 /// What the machine knows of one rank.
@@ -24,6 +26,11 @@ pub(super) struct Member {
     released: History,
     /// By poster: what it has posted to this rank.
     posts: BTreeMap<usize, History>,
+    /// Which of its node's leaders it is.
+    pub(super) leader: Option<usize>,
+    /// The step between nodes that it has begun, and the memory that the step has.
+    pub(super) step: Option<BridgeStep>,
+    pub(super) lent: Vec<Location>,
     /// When it entered each call.
     entered: Vec<(Epoch, Stamp)>,
     /// What it has asked for and not got yet, in order.
@@ -40,7 +47,8 @@ pub(super) struct Machine {
     /// By node, its ranks in order.
     pub(super) nodes: Vec<Vec<usize>>,
     pub(super) clocks: Clocks,
-    pub(super) bridge: Rendezvous,
+    /// By index of the leaders.
+    pub(super) bridges: Vec<Rendezvous>,
     /// Buffers for the operands and the result of the operation at hand.
     pub(super) spare: [Vec<u8>; 3],
     mutator: Mutator,
@@ -50,8 +58,11 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn new(nodes: Vec<Vec<usize>>, slots: usize, cell: Bytes, mutator: Mutator) -> Self {
-        let size = nodes.iter().map(Vec::len).sum();
+    pub(super) fn new(layout: &Layout, slots: usize, cell: Bytes, mutator: Mutator) -> Self {
+        let nodes = (0..layout.nodes() as u32).map(NodeIndex);
+        let nodes: Vec<Vec<usize>> =
+            nodes.map(|node| layout.members(node).iter().map(|rank| rank.index()).collect()).collect();
+        let size = layout.size();
         let mut places = vec![(0, 0); size];
         for (node, ranks) in nodes.iter().enumerate() {
             ranks.iter().enumerate().for_each(|(at, rank)| places[*rank] = (node, at));
@@ -65,6 +76,9 @@ impl Machine {
             ring: vec![Slot::new(cell); slots],
             released: History::default(),
             posts: BTreeMap::new(),
+            leader: layout.leader_index(NodeIndex(node as u32), NodeRank(at as u32)),
+            step: None,
+            lent: Vec::new(),
             entered: Vec::new(),
             queue: Vec::new(),
             is_blocked: false,
@@ -72,7 +86,7 @@ impl Machine {
         };
         Self {
             members: places.into_iter().map(member).collect(),
-            bridge: Rendezvous::new(nodes.len()),
+            bridges: (0..layout.leaders()).map(|_| Rendezvous::new(nodes.len())).collect(),
             nodes,
             clocks: Clocks::new(size),
             spare: Default::default(),
@@ -179,16 +193,11 @@ impl Machine {
             return true;
         };
         self.operations += 1;
-        match self.effect(me, operation) {
-            Ok(true) => {
-                self.members[me].queue.remove(0);
-            }
-            Ok(false) => {}
-            Err(breach) => {
-                self.accuse(me, operation.to_string(), breach);
-                return false;
-            }
+        if let Err(breach) = self.effect(me, operation) {
+            self.accuse(me, operation.to_string(), breach);
+            return false;
         }
+        self.members[me].queue.remove(0);
         if self.members[me].queue.is_empty() {
             return true;
         }
@@ -236,13 +245,15 @@ impl Machine {
                 Some(owner) => self.slot(*owner, ticket).flags[line as usize].reached(ticket),
                 None => true,
             },
-            Operation::Bridge(_) => self.bridge.is_enabled(member.node),
+            Operation::BridgeEnd => match (member.step, member.leader) {
+                (Some(_), Some(line)) => self.bridges[line].is_complete(member.node),
+                _ => true,
+            },
             _ => true,
         }
     }
 
-    /// False where more has to happen before it is done.
-    fn effect(&mut self, me: usize, operation: Operation) -> Result<bool, Breach> {
+    fn effect(&mut self, me: usize, operation: Operation) -> Result<(), Breach> {
         match operation {
             Operation::Claim(ticket) => self.claim(me, ticket)?,
             Operation::Release(ticket) => {
@@ -262,13 +273,13 @@ impl Machine {
             }
             Operation::Copy { to, from, n } => self.copy(me, to, from, n)?,
             Operation::Reduce { to, left, right, n } => self.reduce(me, to, left, right, n)?,
-            Operation::Bridge(step) => {
-                let is_done = self.take_step(me, step)?;
+            Operation::BridgeBegin(step) => {
+                self.begin_step(me, step)?;
                 (0..self.nodes.len()).for_each(|node| self.wake(node));
-                return Ok(is_done);
             }
+            Operation::BridgeEnd => self.end_step(me)?,
         }
-        Ok(true)
+        Ok(())
     }
 
     fn claim(&mut self, me: usize, ticket: Ticket) -> Result<(), Breach> {

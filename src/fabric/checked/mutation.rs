@@ -23,8 +23,10 @@ pub enum Kind {
     CopyOut,
     /// Reductions.
     Reduce,
-    /// Steps between nodes.
+    /// Beginnings of steps between nodes.
     Bridge,
+    /// Ends of steps between nodes.
+    BridgeEnd,
 }
 
 /// What is done to an operation.
@@ -169,7 +171,8 @@ impl Kind {
             | (Self::Publish, Operation::Publish(..) | Operation::Post(..))
             | (Self::WaitPost, Operation::WaitPost(..))
             | (Self::Reduce, Operation::Reduce { .. })
-            | (Self::Bridge, Operation::Bridge(_)) => true,
+            | (Self::Bridge, Operation::BridgeBegin(_))
+            | (Self::BridgeEnd, Operation::BridgeEnd) => true,
             (Self::Wait(line), Operation::Wait(_, other, _)) => line == *other,
             (Self::CopyIn, Operation::Copy { to, .. }) => ticket_in(to).is_some(),
             (Self::CopyOut, Operation::Copy { to, from, .. }) => ticket_in(to).is_none() && ticket_in(from).is_some(),
@@ -197,7 +200,7 @@ fn ticket_of(operation: &Operation) -> Option<Ticket> {
         | Operation::Wait(_, _, ticket) => Some(*ticket),
         Operation::Copy { to, from, .. } => ticket_in(from).or(ticket_in(to)),
         Operation::Reduce { left, right, .. } => ticket_in(right).or(ticket_in(left)),
-        Operation::Bridge(_) => None,
+        Operation::BridgeBegin(_) | Operation::BridgeEnd => None,
     }
 }
 
@@ -260,6 +263,6 @@ fn with_places(operation: Operation, change: impl Fn(Ticket, Place) -> (Ticket, 
         Operation::Reduce { to, left, right, n } => {
             Operation::Reduce { to: span(to), left: span(left), right: span(right), n }
         }
-        Operation::Bridge(step) => Operation::Bridge(step),
+        Operation::BridgeBegin(_) | Operation::BridgeEnd => operation,
     }
 }

@@ -41,8 +41,10 @@ pub enum Operation {
         /// Length.
         n: Bytes,
     },
-    /// [`Fabric::bridge`](crate::fabric::Fabric::bridge)
-    Bridge(BridgeStep),
+    /// [`Fabric::bridge_begin`](crate::fabric::Fabric::bridge_begin)
+    BridgeBegin(BridgeStep),
+    /// [`Fabric::bridge_end`](crate::fabric::Fabric::bridge_end)
+    BridgeEnd,
 }
 
 struct Show<T>(T);
@@ -88,22 +90,26 @@ impl fmt::Display for Operation {
             Self::Reduce { to, left, right, n } => {
                 write!(f, "reduce {} B: {} = {} op {}", n.0, Show(to), Show(left), Show(right))
             }
-            Self::Bridge(BridgeStep::Barrier) => write!(f, "bridge barrier"),
-            Self::Bridge(BridgeStep::Allreduce { at, n }) => {
+            Self::BridgeBegin(BridgeStep::Barrier) => write!(f, "bridge barrier"),
+            Self::BridgeBegin(BridgeStep::Allreduce { at, n }) => {
                 write!(f, "bridge allreduce {} B at {}", n.0, Show(at))
             }
-            Self::Bridge(BridgeStep::Reduce { at, n, root }) => {
+            Self::BridgeBegin(BridgeStep::Reduce { at, n, root }) => {
                 write!(f, "bridge reduce {} B at {} to node {}", n.0, Show(at), root.0)
             }
-            Self::Bridge(BridgeStep::Bcast { at, n, root }) => {
+            Self::BridgeBegin(BridgeStep::Bcast { at, n, root }) => {
                 write!(f, "bridge bcast {} B at {} from node {}", n.0, Show(at), root.0)
             }
-            Self::Bridge(BridgeStep::Allgather { at, block }) => {
+            Self::BridgeBegin(BridgeStep::Allgather { at, block }) => {
                 write!(f, "bridge allgather {} B each at {}", block.0, Show(at))
             }
-            Self::Bridge(BridgeStep::Scatter { at, block, root }) => {
+            Self::BridgeBegin(BridgeStep::Scatter { at, block, root }) => {
                 write!(f, "bridge scatter {} B each at {} from node {}", block.0, Show(at), root.0)
             }
+            Self::BridgeBegin(BridgeStep::SendRecv { at, send, receive }) => {
+                write!(f, "bridge messages at {}: send {send:?}, receive {receive:?}", Show(at))
+            }
+            Self::BridgeEnd => write!(f, "end of the bridge step"),
         }
     }
 }

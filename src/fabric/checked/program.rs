@@ -13,6 +13,8 @@ pub struct Program {
     pub labels: Vec<u32>,
     /// By rank: its path through the hierarchy of its node; see [`Levels`](crate::topo::Levels).
     pub paths: Vec<Vec<u32>>,
+    /// Leaders of each node, as far as the smallest has ranks.
+    pub leaders: usize,
     /// Length of the rings.
     pub slots: usize,
     /// Length of the cells.
@@ -85,6 +87,7 @@ impl Program {
         let mut program = Self {
             paths: paths(random, ranks),
             labels,
+            leaders: random.pick(&[1, 1, 2, 3]),
             slots: random.pick(&[2, 2, 4, 8]),
             cell: Bytes(cell),
             calls: Vec::new(),
@@ -169,6 +172,7 @@ fn length(random: &mut Random, granule: usize, cell: usize, ranks: usize) -> usi
 pub fn random_knobs(random: &mut Random, granule: usize, cell: usize) -> Knobs {
     Knob::ALL.into_iter().fold(Knobs::UNSET, |knobs, knob| {
         let value = match knob.takes() {
+            Takes::Size(_) if knob == Knob::Chunk && random.one_in(2) => 0,
             Takes::Size(_) => {
                 let size = random.pick(&[granule, 16, 48, 49, 64, cell / 2, cell]).clamp(granule, cell);
                 size - size % granule

@@ -8,7 +8,7 @@ use super::random::Random;
 use super::violation::{Breach, Violation};
 use super::{Rank, Running, lock};
 use crate::topo::{Layout, Levels};
-use crate::types::{Collective, CommRank, NodeIndex};
+use crate::types::{Collective, CommRank};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -37,12 +37,9 @@ impl Program {
     /// # Errors
     /// The first rule that it broke.
     pub fn run_in_turns(&self, seed: u64, turns: u64) -> Result<Stats, Violation> {
-        let layout = Layout::new(&self.labels, CommRank(0));
-        let nodes: Vec<Vec<usize>> = (0..layout.nodes() as u32)
-            .map(|node| layout.members(NodeIndex(node)).iter().map(|rank| rank.index()).collect())
-            .collect();
+        let layout = self.layout(CommRank(0));
         let mutator = Mutator::new(self.mutation, self.labels.len());
-        let machine = Arc::new(Mutex::new(Machine::new(nodes, self.slots, self.cell, mutator)));
+        let machine = Arc::new(Mutex::new(Machine::new(&layout, self.slots, self.cell, mutator)));
         let ranks: Vec<Rank> = (0..self.labels.len()).map(|me| self.rank(me, &layout, &machine)).collect();
         Runner {
             program: self,
@@ -57,6 +54,10 @@ impl Program {
         .run()
     }
 
+    fn layout(&self, me: CommRank) -> Layout {
+        Layout::new(&self.labels, me).with_leaders(self.leaders)
+    }
+
     fn rank(&self, me: usize, layout: &Layout, machine: &Arc<Mutex<Machine>>) -> Rank {
         let (node, node_rank) = layout.place(CommRank(me as u32));
         let members = layout.members(node);
@@ -66,7 +67,7 @@ impl Program {
             node_rank,
             size: members.len(),
             levels: Levels::from_paths(&paths, node_rank),
-            layout: Layout::new(&self.labels, CommRank(me as u32)),
+            layout: self.layout(CommRank(me as u32)),
             cell: self.cell,
             slots: self.slots,
             is_in_place: AtomicBool::new(false),

@@ -69,7 +69,10 @@ impl Machine {
     /// Appends the bytes at `from` to `data`.
     pub(super) fn read(&mut self, me: usize, from: &Location, data: &mut Vec<u8>) -> Result<(), Breach> {
         match from {
-            Location::Own(place, spot) => data.extend_from_slice(self.members[me].memory.read(*place, spot)?),
+            Location::Own(place, spot) => {
+                self.check_lent(me, from)?;
+                data.extend_from_slice(self.members[me].memory.read(*place, spot)?);
+            }
             Location::Slot { owner, line, ticket, position, range } => {
                 if *owner != me && self.has_released(me, *ticket) {
                     return Err(Breach::ReadAfterRelease);
@@ -81,10 +84,20 @@ impl Machine {
         Ok(())
     }
 
+    fn check_lent(&self, me: usize, location: &Location) -> Result<(), Breach> {
+        match self.members[me].lent.iter().any(|lent| lent.overlaps(location)) {
+            true => Err(Breach::Lent),
+            false => Ok(()),
+        }
+    }
+
     /// Copies `data` to `to`.
     pub(super) fn write(&mut self, me: usize, to: &Location, data: &[u8]) -> Result<(), Breach> {
         match to {
-            Location::Own(place, spot) => self.members[me].memory.write(*place, spot)?.copy_from_slice(data),
+            Location::Own(place, spot) => {
+                self.check_lent(me, to)?;
+                self.members[me].memory.write(*place, spot)?.copy_from_slice(data);
+            }
             Location::Slot { owner, line, ticket, position, range } => {
                 if *owner != me {
                     return Err(Breach::NotOwner);

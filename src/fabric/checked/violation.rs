@@ -76,6 +76,12 @@ pub enum Breach {
         /// That ticket.
         held: Ticket,
     },
+    /// Began a step between nodes before the one before had ended.
+    StepUnderWay,
+    /// Ended a step between nodes that it had not begun.
+    NoStep,
+    /// Touched memory that a step between nodes had not given back.
+    Lent,
     /// A rank other than a leader took a step between nodes.
     NotLeader,
     /// A step between nodes on a slot in place of a buffer.

@@ -384,22 +384,26 @@ impl Fabric for Call<'_> {
         ready(())
     }
 
-    fn bridge(&self, step: BridgeStep) -> impl Future<Output = ()> + Send {
+    fn bridge_begin(&self, step: BridgeStep) -> impl Future<Output = ()> + Send {
         let at = match step {
             BridgeStep::Barrier => None,
             BridgeStep::Allreduce { at, .. }
             | BridgeStep::Reduce { at, .. }
             | BridgeStep::Bcast { at, .. }
             | BridgeStep::Allgather { at, .. }
-            | BridgeStep::Scatter { at, .. } => Some(at),
+            | BridgeStep::Scatter { at, .. }
+            | BridgeStep::SendRecv { at, .. } => Some(at),
         };
-        let bridge = self.buffers.bridge;
-        if let Some(bridge) = bridge {
+        if let Some(bridge) = self.buffers.bridge {
             // SAFETY: the span is in this rank's buffers, which outlive the call; leaders take one step at a time.
             unsafe { bridge.start(step, at.map_or(std::ptr::null_mut(), |at| self.memory(at))) };
         }
+        ready(())
+    }
+
+    fn bridge_end(&self) -> impl Future<Output = ()> + Send {
         poll_fn(move |_| {
-            if bridge.is_none_or(Bridge::is_done) {
+            if self.buffers.bridge.is_none_or(Bridge::is_done) {
                 return Poll::Ready(());
             }
             self.note(Awaited::Bridge);

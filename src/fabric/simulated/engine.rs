@@ -6,7 +6,7 @@ use crate::fabric::checked::Operation;
 use crate::fabric::{BridgeStep, Fabric, Line, Place, Span};
 use crate::model::{Machine, Nanos};
 use crate::topo::{Layout, Levels};
-use crate::types::{Bytes, CommRank, NodeRank, Ticket};
+use crate::types::{Bytes, CommRank, NodeIndex, NodeRank, Ticket};
 use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
@@ -61,9 +61,9 @@ struct World {
     held: HashMap<(usize, usize, usize), (Ticket, Range<usize>)>,
     /// By the node and the path of a group: when the link out of it is free.
     links: HashMap<(u32, Vec<u32>), f64>,
-    /// By node: when its leader came to each of its steps.
-    arrivals: Vec<Vec<f64>>,
-    /// By node: steps that its leader has finished.
+    /// By rank: the steps between nodes that it began, and when.
+    begun: Vec<Vec<(BridgeStep, f64)>>,
+    /// By rank: steps that it has finished.
     steps: Vec<usize>,
 }
 
@@ -151,19 +151,31 @@ impl World {
                     .map(|peer| reached(Some(&self.released[peer.index()]), *held))
                     .try_fold(0.0, |latest, time| Some(f64::max(latest, time?)))
             }
-            Operation::Bridge(step) => {
-                let node = self.layout.place(CommRank(me as u32)).0.index();
-                let arrival = |other: usize| self.arrivals[other].get(self.steps[node]).copied();
-                match step {
-                    BridgeStep::Bcast { root, .. } | BridgeStep::Scatter { root, .. } => arrival(root.index()),
-                    BridgeStep::Reduce { root, .. } if root.index() != node => arrival(node),
-                    _ => (0..self.arrivals.len())
-                        .map(arrival)
-                        .try_fold(0.0, |latest, time| Some(f64::max(latest, time?))),
-                }
-            }
+            Operation::BridgeEnd => self.step_ends(me),
             _ => Some(0.0),
         }
+    }
+
+    /// When the step ends that `me` is in: as the leaders of the same index come on whom it depends, and what it costs.
+    fn step_ends(&self, me: usize) -> Option<f64> {
+        let index = self.steps[me];
+        let (step, mine) = *self.begun[me].get(index)?;
+        let (node, rank) = self.layout.place(CommRank(me as u32));
+        let line = self.layout.leader_index(node, rank).unwrap_or(0);
+        let arrival = |node: NodeIndex| {
+            let leader = self.layout.members(node)[self.layout.leader(node, line).index()];
+            self.begun[leader.index()].get(index).map(|(_, time)| *time)
+        };
+        let came = match step {
+            BridgeStep::Bcast { root, .. } | BridgeStep::Scatter { root, .. } => arrival(root)?.max(mine),
+            BridgeStep::Reduce { root, .. } if root != node => mine,
+            BridgeStep::SendRecv { receive, .. } => receive.map_or(Some(mine), |leg| arrival(leg.node))?.max(mine),
+            _ => {
+                let nodes = (0..self.layout.nodes() as u32).map(NodeIndex);
+                nodes.map(arrival).try_fold(mine, |latest, time| Some(f64::max(latest, time?)))?
+            }
+        };
+        Some(came + self.machine.between(between(step, self.now.len()), self.layout.nodes()))
     }
 
     fn perform(&mut self, me: usize, operation: Operation) {
@@ -205,11 +217,8 @@ impl World {
                 self.read(me, right, n);
                 self.now[me] += self.machine.local + self.machine.reduce * n.0 as f64;
             }
-            Operation::Bridge(step) => {
-                let node = self.layout.place(CommRank(me as u32)).0.index();
-                self.steps[node] += 1;
-                self.now[me] += self.machine.between(between(step, self.now.len()), self.arrivals.len());
-            }
+            Operation::BridgeBegin(step) => self.begun[me].push((step, self.now[me])),
+            Operation::BridgeEnd => self.steps[me] += 1,
         }
     }
 
@@ -270,7 +279,7 @@ impl World {
 impl Rank {
     /// All ranks of a placement.
     pub(super) fn all(machine: &Machine, placement: &Placement) -> Vec<Self> {
-        let layout = Layout::new(&placement.labels, CommRank(0));
+        let layout = Layout::new(&placement.labels, CommRank(0)).with_leaders(usize::MAX);
         let size = placement.labels.len();
         let world = Arc::new(Mutex::new(World {
             machine: machine.clone(),
@@ -284,15 +293,15 @@ impl Rank {
             fetched: HashMap::new(),
             held: HashMap::new(),
             links: HashMap::new(),
-            arrivals: vec![Vec::new(); layout.nodes()],
-            steps: vec![0; layout.nodes()],
+            begun: vec![Vec::new(); size],
+            steps: vec![0; size],
             layout,
         }));
         (0..size).map(|me| Self::new(me, placement, &world)).collect()
     }
 
     fn new(me: usize, placement: &Placement, world: &Arc<Mutex<World>>) -> Self {
-        let layout = Layout::new(&placement.labels, CommRank(me as u32));
+        let layout = Layout::new(&placement.labels, CommRank(me as u32)).with_leaders(usize::MAX);
         let members = layout.members(layout.my_node());
         let paths: Vec<Vec<u32>> = members.iter().map(|rank| placement.paths[rank.index()].clone()).collect();
         let node_rank = layout.place(CommRank(me as u32)).1;
@@ -316,10 +325,6 @@ impl Rank {
             }
             is_submitted = true;
             world.next[self.me] = Some(operation);
-            if let Operation::Bridge(_) = operation {
-                let (node, now) = (self.layout.my_node().index(), world.now[self.me]);
-                world.arrivals[node].push(now);
-            }
             Poll::Pending
         })
         .await;
@@ -391,7 +396,11 @@ impl Fabric for Rank {
         self.step(Operation::Reduce { to, left, right, n }).await;
     }
 
-    async fn bridge(&self, step: BridgeStep) {
-        self.step(Operation::Bridge(step)).await;
+    async fn bridge_begin(&self, step: BridgeStep) {
+        self.step(Operation::BridgeBegin(step)).await;
+    }
+
+    async fn bridge_end(&self) {
+        self.step(Operation::BridgeEnd).await;
     }
 }

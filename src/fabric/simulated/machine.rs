@@ -26,5 +26,9 @@ pub(super) fn between(step: BridgeStep, ranks: usize) -> Between {
         BridgeStep::Bcast { n, .. } => Between::Bcast(bytes(n)),
         BridgeStep::Allgather { block, .. } => Between::Allgather(bytes(block * ranks)),
         BridgeStep::Scatter { block, .. } => Between::Scatter(bytes(block * ranks)),
+        BridgeStep::SendRecv { send, receive, .. } => {
+            let longest = send.into_iter().chain(receive).map(|leg| leg.n).max();
+            longest.map_or(Between::Nothing, |n| Between::Message(bytes(n)))
+        }
     }
 }
