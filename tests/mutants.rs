@@ -31,7 +31,6 @@ const CHANGES: &[Change] = &[
     Change::Postpone(Kind::CopyIn),
     Change::Postpone(Kind::CopyOut),
     Change::Postpone(Kind::Reduce),
-    Change::Postpone(Kind::BridgeEnd),
     Change::ReleaseBefore(Kind::Wait(Line::Up)),
     Change::ReleaseBefore(Kind::Wait(Line::Down)),
     Change::ReleaseBefore(Kind::CopyOut),

@@ -128,6 +128,9 @@ impl Machine {
 
     /// `me` leaves its call; it releases all of it.
     pub(super) fn end(&mut self, me: usize) {
+        if self.members[me].step.is_some() {
+            self.accuse(me, "return".into(), Breach::StepUnderWay);
+        }
         let epoch = self.members[me].epoch;
         if let Err(breach) = self.release(me, Ticket::last_of(epoch)) {
             self.accuse(me, "driver's release".into(), breach);

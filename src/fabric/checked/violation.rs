@@ -76,7 +76,7 @@ pub enum Breach {
         /// That ticket.
         held: Ticket,
     },
-    /// Began a step between nodes before the one before had ended.
+    /// Began a step between nodes, or left the call, before the step before had ended.
     StepUnderWay,
     /// Ended a step between nodes that it had not begun.
     NoStep,
