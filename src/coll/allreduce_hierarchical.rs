@@ -15,9 +15,11 @@
 //! Limits: where one group has less than half the ranks of another, or operands have to stay in rank order and the
 //! hierarchy is not in that order, there is one group.
 
+use super::cost::{self, Way};
 use super::phase::{Sharing, Tiled, tiled};
 use super::{Algorithm, Knob, Plan};
 use crate::fabric::Fabric;
+use crate::model::{Nanos, Scene};
 use crate::types::Collective;
 
 /// See the module.
@@ -35,6 +37,10 @@ all   0: a of 0 1 2   1: b of 0 1 2   3: a of 3 4   4: b of 3 4
 tree  3->0 (a)  4->1 (b)
 all   each rank copies a from 0, b from 1; with stages=2 3 and 4 pass them on in their group";
     const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Stages, Knob::Chunk, Knob::Leaders];
+
+    fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
+        cost::of(Way::Hierarchical, Self::COLLECTIVE, plan, scene)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         tiled::allreduce(fabric, plan, Tiled::of(plan, Sharing::Hierarchical)).await;

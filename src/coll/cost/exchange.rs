@@ -1,14 +1,21 @@
 //! The phases of a node in which all ranks do the same.
 
 use super::{Node, Way, cut};
+use crate::coll::Knob;
+use crate::model::ceil_log;
 use crate::types::Bytes;
 
 impl Node<'_> {
     /// Every rank reads `n` bytes of every other and works on them for `work`.
     pub(super) fn read_all(&self, n: f64, work: f64) -> f64 {
+        self.read_within(0, self.ranks(), n, work)
+    }
+
+    /// The same within a group of `ranks` ranks that part at `outermost` or further in.
+    fn read_within(&self, outermost: usize, ranks: f64, n: f64, work: f64) -> f64 {
         let scene = self.scene;
-        let others = (self.ranks() - 1.0).max(1.0);
-        scene.each_level().fold(0.0, |time, level| {
+        let others = (ranks - 1.0).max(1.0);
+        scene.each_level().skip(outermost).fold(0.0, |time, level| {
             let peers = scene.peers(level) as f64;
             // Of the ranks outside a group so many read from it at a time.
             let readers = (peers * scene.width(level) as f64 / others).max(1.0) as usize;
@@ -30,22 +37,64 @@ impl Node<'_> {
 
     /// A rank publishes all but its part of an operand of `n` bytes, and combines its part of all operands.
     pub(super) fn combine_part(&self, n: f64) -> f64 {
-        let part = n / self.parts(n);
-        self.scene.copy(n - part) + self.read_parts(part, self.scene.combine(part))
+        let (scene, part) = (self.scene, n / self.parts(n));
+        let (groups, workers) = self.crew();
+        if groups == 1 {
+            return scene.copy(n - part) + self.read_parts(part, scene.combine(part));
+        }
+        let in_group = self.read_within(1, scene.width(0) as f64, part.max(64.0), scene.combine(part));
+        let step = scene.line(0, workers) + scene.fetch(0, part.max(64.0), workers) + scene.combine(part);
+        scene.copy(n - part) + in_group + f64::from(ceil_log(2, groups)) * step
     }
 
     /// A rank collects all parts of `n` bytes.
     pub(super) fn collect_parts(&self, n: f64) -> f64 {
         let (parts, others) = (self.parts(n), (self.ranks() - 1.0).max(1.0));
         let part = n / parts;
+        let (groups, workers) = self.crew();
+        if groups > 1 {
+            return self.collect_over_groups(part, parts, (groups - 1) * workers);
+        }
         // Where there are fewer elements than ranks, not every rank has a part.
         let share = (parts - 1.0).max(1.0) / others;
         self.scene.copy(part) + share * self.read_parts(part, self.scene.copy(part))
     }
 
-    /// Ranks that have a part of `n` bytes.
+    /// Ranks of the other groups read all of the first group's workers; in two stages only their own workers do.
+    fn collect_over_groups(&self, part: f64, parts: f64, workers_elsewhere: usize) -> f64 {
+        let (scene, copy) = (self.scene, self.scene.copy(part));
+        let read = |readers: usize| scene.line(0, readers) + scene.fetch(0, part.max(64.0), readers) + copy;
+        if self.plan.knobs.get(Knob::Stages) < 2 {
+            return parts * read(scene.local_ranks - scene.width(0));
+        }
+        read(workers_elsewhere) + copy + self.read_within(1, scene.width(0) as f64, part.max(64.0), copy)
+    }
+
+    /// The root, in the first group, collects all parts of `n` bytes.
+    pub(super) fn collect_at_root(&self, n: f64) -> f64 {
+        if self.crew().0 == 1 {
+            return self.collect_parts(n);
+        }
+        let part = n / self.parts(n);
+        let copy = self.scene.copy(part);
+        copy + self.read_within(1, self.scene.width(0) as f64, part.max(64.0), copy)
+    }
+
+    /// Groups with workers of their own, and how many of them; see [`phase::crew`](crate::coll::phase).
+    pub(super) fn crew(&self) -> (usize, usize) {
+        let (ranks, one_group) = (self.scene.local_ranks, (1, self.scene.local_ranks));
+        if self.way != Way::Hierarchical || self.scene.levels.len() < 2 {
+            return one_group;
+        }
+        let width = self.scene.width(0);
+        let groups = ranks.div_ceil(width);
+        let smallest = ranks - (groups - 1) * width;
+        if groups > 1 && smallest * 2 >= width { (groups, smallest) } else { one_group }
+    }
+
+    /// Ranks that have a part of `n` bytes, in a group.
     fn parts(&self, n: f64) -> f64 {
-        (n / self.plan.granule.0.max(1) as f64).clamp(1.0, self.ranks())
+        (n / self.plan.granule.0.max(1) as f64).clamp(1.0, self.crew().1 as f64)
     }
 
     /// As `read_all`, of parts that are in cells whatever their length.

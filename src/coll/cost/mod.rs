@@ -25,6 +25,8 @@ pub enum Way {
     Tree,
     /// As [`phase::Tiled`].
     Tiled,
+    /// The same, with reductions tiled in each group of the outermost level and by a tree over the groups.
+    Hierarchical,
     /// As [`phase::dissemination`] on one node, as [`phase::Tree`] between nodes.
     Dissemination,
 }
@@ -48,7 +50,9 @@ struct Node<'a> {
 impl<'a> Node<'a> {
     fn new(way: Way, plan: &'a Plan, scene: &'a Scene) -> Self {
         let (up, down) = match way {
-            Way::Flat | Way::Tiled => (TreeShape::Stages { stages: 1 }, TreeShape::Stages { stages: 1 }),
+            Way::Flat | Way::Tiled | Way::Hierarchical => {
+                (TreeShape::Stages { stages: 1 }, TreeShape::Stages { stages: 1 })
+            }
             Way::Tree | Way::Dissemination => {
                 let tree = Tree::of(plan);
                 (tree.up, tree.down)
@@ -71,7 +75,7 @@ impl<'a> Node<'a> {
         let n = self.bytes();
         match (collective, self.way) {
             (Collective::Allreduce, Way::Flat) => self.combine_all(n),
-            (Collective::Allreduce, Way::Tiled) => self.combine_parts(n),
+            (Collective::Allreduce, Way::Tiled | Way::Hierarchical) => self.combine_parts(n),
             (Collective::Allreduce, Way::Dissemination) => self.disseminate(n),
             (Collective::Allreduce, Way::Tree) => {
                 let (pieces, piece) = cut(n, self.cell());
@@ -79,7 +83,7 @@ impl<'a> Node<'a> {
             }
             (Collective::Bcast, _) => self.bcast(n),
             (Collective::Reduce, _) => self.reduce(n),
-            (Collective::Allgather, Way::Flat | Way::Tiled) => self.gather_all(n),
+            (Collective::Allgather, Way::Flat | Way::Tiled | Way::Hierarchical) => self.gather_all(n),
             (Collective::Allgather, Way::Dissemination) => self.disseminate_blocks(n),
             (Collective::Allgather, Way::Tree) => self.gather(n) + self.bcast(n * self.ranks()),
             (Collective::Barrier, Way::Dissemination) => self.disseminate_signals(),
@@ -136,7 +140,7 @@ impl<'a> Node<'a> {
     fn piece(&self) -> Bytes {
         let segment = self.plan.knobs.segment();
         match self.way {
-            Way::Tiled => self.tile(),
+            Way::Tiled | Way::Hierarchical => self.tile(),
             Way::Flat => self.cell(),
             Way::Tree | Way::Dissemination if segment == Bytes::ZERO => self.cell(),
             Way::Tree | Way::Dissemination => segment.min(self.cell()),

@@ -8,7 +8,7 @@ use crate::types::Bytes;
 impl Node<'_> {
     /// The operands of all ranks come together at the root.
     pub(super) fn reduce(&self, total: f64) -> f64 {
-        if self.way == Way::Tiled {
+        if matches!(self.way, Way::Tiled | Way::Hierarchical) {
             return self.reduce_parts(total);
         }
         let (pieces, n) = cut(total, self.piece());
@@ -102,12 +102,12 @@ impl Node<'_> {
             return self.scene.copy(total);
         }
         let (pieces, n) = cut(total, self.reduction_piece());
-        pieces * (self.combine_part(n) + self.collect_parts(n))
+        pieces * (self.combine_part(n) + self.collect_at_root(n))
     }
 
     /// Bytes that take one ticket of a tiled reduction.
     pub(super) fn reduction_piece(&self) -> Bytes {
-        (self.tile() * self.scene.local_ranks).min(self.cell())
+        (self.tile() * self.crew().1).min(self.cell())
     }
 }
 

@@ -46,13 +46,19 @@ fn formulas_agree_with_the_simulator() {
     for (nodes, sockets, cores) in [(1, 1, 2), (1, 1, 6), (1, 2, 6), (1, 4, 8), (2, 2, 3)] {
         let (machine, placement, scene) = site(nodes, sockets, cores, 0.0);
         for row in REGISTRY {
-            for (bytes, radix) in [(8, 2), (8, 4), (1024, 2), (8192, 4), (20_000, 2)] {
-                let plan = plan(row, bytes, radix);
+            for (bytes, radix, stages) in
+                [(8, 2, 0), (8, 4, 0), (1024, 2, 0), (8192, 4, 2), (8192, 4, 0), (20_000, 2, 0), (20_000, 2, 2)]
+            {
+                let mut plan = plan(row, bytes, radix);
+                plan.knobs = plan.knobs.with(Knob::Stages, stages);
                 let Some(Nanos(formula)) = (row.cost)(&plan, &scene) else { continue };
                 let simulated = simulated(row, &plan, &machine, &placement);
                 let ratio = formula / simulated;
-                let what =
-                    format!("{} {} {nodes}x{sockets}x{cores} {bytes} radix {radix}", row.collective.name(), row.name);
+                let what = format!(
+                    "{} {} {nodes}x{sockets}x{cores} {bytes} radix {radix} stages {stages}",
+                    row.collective.name(),
+                    row.name
+                );
                 assert!((0.5..1.5).contains(&ratio), "{what}: {formula:.0} and {simulated:.0}");
             }
         }
