@@ -15,6 +15,8 @@ struct Entry {
     why: String,
     time: Option<f64>,
     best: Option<(String, f64)>,
+    /// All that the models can judge, best first.
+    ranking: Value,
 }
 
 /// As the report has it: by collective, ranges of sizes.
@@ -54,6 +56,8 @@ fn entry(
         order: OperandOrder::Any,
     };
     let ranking = rank(collective, bytes, agreed, parameters);
+    let all = ranking.iter().map(|candidate| json!([candidate.forced.to_string(), candidate.cost.0]));
+    let all = Value::Array(all.collect());
     let best = ranking.first().map(|best| (best.forced.to_string(), best.cost.0));
     let is_forced = config.selection(collective).pick(bytes) != Pick::Auto;
     let (chosen, why, time) = match choose(config, &shape, agreed, map, Epoch(1)) {
@@ -74,7 +78,7 @@ fn entry(
             (forced.to_string(), why.to_owned(), time)
         }
     };
-    Entry { up_to: bytes, chosen, why, time, best }
+    Entry { up_to: bytes, chosen, why, time, best, ranking: all }
 }
 
 /// Neighbouring sizes with the same choice as one range.
@@ -83,8 +87,12 @@ fn ranges(entries: impl Iterator<Item = Entry>) -> Value {
     let mut last: Option<(String, String, Option<String>)> = None;
     for entry in entries {
         let key = (entry.chosen.clone(), entry.why.clone(), entry.best.as_ref().map(|(name, _)| name.clone()));
-        let time =
-            json!({ "bytes": entry.up_to.0, "ns": entry.time, "best_ns": entry.best.as_ref().map(|(_, time)| time) });
+        let time = json!({
+            "bytes": entry.up_to.0,
+            "ns": entry.time,
+            "best_ns": entry.best.as_ref().map(|(_, time)| time),
+            "ranking": entry.ranking,
+        });
         match (ranges.last_mut(), last.as_ref() == Some(&key)) {
             (Some(range), true) => {
                 range["up_to"] = entry.up_to.0.into();

@@ -1,11 +1,14 @@
 //! The machine, and the place of a job's ranks in it.
 
 use huddle::config::Config;
+use huddle::kernel::{self, Probed};
 use huddle::model::Parameters;
 use huddle::topo::{Containers, Hierarchy, Kind, Levels, cgroup_quota, place};
 use huddle::tune::Agreed;
+use huddle::tune::measured::{self, Origin};
 use huddle::types::NodeRank;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 /// What was found.
 pub struct Found {
@@ -14,16 +17,41 @@ pub struct Found {
     problem: Option<String>,
     /// What costs depend on.
     pub parameters: Parameters,
+    origin: Origin,
+    probed: Probed,
 }
 
 impl Found {
     /// This machine, or the one that is pretended.
-    pub fn look(topology: Option<&str>) -> Self {
-        let (containers, problem) = match load(topology) {
+    pub fn look(config: &Config) -> Self {
+        let (containers, problem) = match load(config.topology.as_deref()) {
             Ok(containers) => (containers, None),
             Err(problem) => (Containers::default(), Some(problem)),
         };
-        Self { containers, problem, parameters: Parameters::default() }
+        let directory = config.cache.directory();
+        let probed = kernel::cache::look_up_or_measure(directory.as_deref());
+        let (parameters, origin) = if containers.is_pretended() {
+            (Parameters::default(), Origin::Assumed)
+        } else {
+            measured::parameters(directory.as_deref(), &probed)
+        };
+        Self { containers, problem, parameters, origin, probed }
+    }
+
+    /// Measures what crossings cost and keeps that; the directory.
+    pub fn probe(&self, config: &Config) -> Result<PathBuf, String> {
+        let directory = config.cache.directory().ok_or("HUDDLE_CACHE keeps nothing")?;
+        if self.containers.is_pretended() || self.containers.pus() < 2 {
+            return Err("only a real machine of several processors can be measured".to_owned());
+        }
+        measured::measure(&self.containers, &directory)
+            .map_err(|error| format!("can't write to {}: {error}", directory.display()))?;
+        Ok(directory)
+    }
+
+    /// The kernels that serve, and their rates.
+    pub fn kernels_to_json(&self) -> Value {
+        serde_json::from_slice(&self.probed.to_bytes()).unwrap_or_default()
     }
 
     /// Hardware threads.
@@ -66,7 +94,10 @@ impl Found {
             })
             .collect();
         json!({
-            "origin": "assumed",
+            "origin": match self.origin {
+                Origin::Assumed => "assumed: huddle probe measures",
+                Origin::Measured => "measured",
+            },
             "local_ns": local,
             "copy_ns_per_byte": copy,
             "reduce_ns_per_byte": reduce,

@@ -24,6 +24,9 @@ enum Command {
     /// Prints the machine, the ranks' place in it, what is known of its speed, the MPI libraries, all settings, and what is
     /// chosen for each collective and size.
     Info(Info),
+    /// Measures how fast lines move between the processors of this machine, for the models: on an idle machine, a few
+    /// milliseconds. Jobs find the result where HUDDLE_CACHE says.
+    Probe,
 }
 
 /// Options of `huddle info`.
@@ -44,13 +47,17 @@ struct Info {
 }
 
 fn main() -> ExitCode {
-    let Command::Info(info) = Arguments::parse().command;
+    let command = Arguments::parse().command;
     let raw = RawEnvironment::from_process();
     let (mut config, complaints) = Config::parse(&raw);
+    let info = match command {
+        Command::Info(info) => info,
+        Command::Probe => return probe(&config),
+    };
     if let Some(topology) = info.topology {
         config.topology = Some(topology);
     }
-    let machine = machine::Found::look(config.topology.as_deref());
+    let machine = machine::Found::look(&config);
     let ranks = info.ranks.unwrap_or(machine.processors()).clamp(1, usize::from(u16::MAX));
     let job = machine::Job::new(&machine, ranks, info.nodes.max(1), &config);
     let report = json!({
@@ -58,6 +65,7 @@ fn main() -> ExitCode {
         "machine": machine.to_json(),
         "ranks": job.to_json(&machine),
         "parameters": machine.parameters_to_json(),
+        "kernels": machine.kernels_to_json(),
         "mpi": mpi::found(),
         "settings": settings::all(&raw, &complaints),
         "choice": choice::all(&config, &job.agreed, &machine.parameters),
@@ -67,5 +75,20 @@ fn main() -> ExitCode {
     match std::io::Write::write_all(&mut std::io::stdout(), output.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Measures this machine and keeps the result.
+fn probe(config: &Config) -> ExitCode {
+    let machine = machine::Found::look(config);
+    match machine.probe(config) {
+        Ok(directory) => {
+            println!("kept in {}; `huddle info` shows it", directory.display());
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("huddle: {problem}");
+            ExitCode::FAILURE
+        }
     }
 }

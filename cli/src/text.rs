@@ -10,6 +10,7 @@ pub fn of(report: &Value) -> String {
     let _ = machine(&mut page, &report["machine"])
         .and_then(|()| ranks(&mut page, &report["ranks"]))
         .and_then(|()| parameters(&mut page, &report["parameters"]))
+        .and_then(|()| kernels(&mut page, &report["kernels"]))
         .and_then(|()| mpi(&mut page, &report["mpi"]))
         .and_then(|()| settings(&mut page, &report["settings"]))
         .and_then(|()| choice(&mut page, &report["choice"]));
@@ -108,6 +109,20 @@ fn parameters(page: &mut String, parameters: &Value) -> Written {
         time(&network["overhead_ns"]),
         per_byte(&network["ns_per_byte"])
     )
+}
+
+fn kernels(page: &mut String, kernels: &Value) -> Written {
+    writeln!(page, "\nKernels (probed)")?;
+    writeln!(page, "  reductions: {}; longest copies: {}", text(&kernels["level"]), text(&kernels["copies"]["huge"]))?;
+    for (name, what) in [("copy", "copies"), ("light", "sums of doubles"), ("heavy", "products of complex doubles")] {
+        let rate = |place: &str| kernels[name][place].as_f64().unwrap_or(0.0);
+        let [l1, l2, llc, memory] = ["l1", "l2", "llc", "memory"].map(rate);
+        writeln!(
+            page,
+            "  {what}: {l1:.0} GB/s in L1, {l2:.0} in L2, {llc:.0} in the last level, {memory:.0} in memory"
+        )?;
+    }
+    Ok(())
 }
 
 fn mpi(page: &mut String, mpi: &Value) -> Written {

@@ -9,6 +9,8 @@ fn info(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("HUDDLE_") || name.starts_with("HWLOC_")) {
         command.env_remove(name);
     }
+    // Measurements of the user are left alone.
+    command.env("HUDDLE_CACHE", std::env::temp_dir().join(format!("huddle-info-{}", std::process::id())));
     let output = command.arg("info").args(arguments).envs(variables.iter().copied()).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
@@ -87,11 +89,32 @@ fn settings_have_origins() {
 #[test]
 fn the_text_has_every_section() {
     let text = info(&["-n", "12", "--nodes", "2", "--topology", WESTMERE], &[]);
-    for section in
-        ["Machine (pretended)", "Ranks: 12 on each of 2 nodes", "Speed (", "MPI", "Settings", "Choice, by bytes"]
-    {
+    for section in [
+        "Machine (pretended)",
+        "Ranks: 12 on each of 2 nodes",
+        "Speed (",
+        "Kernels (probed)",
+        "MPI",
+        "Settings",
+        "Choice, by bytes",
+    ] {
         assert!(text.contains(&format!("\n{section}")), "{section}");
     }
+}
+
+#[test]
+fn a_probe_is_kept_and_shown() {
+    let directory = std::env::temp_dir().join(format!("huddle-probe-{}", std::process::id()));
+    let probe = |cache: &std::ffi::OsStr| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_huddle"));
+        command.arg("probe").env("HUDDLE_CACHE", cache).env_remove("HWLOC_SYNTHETIC").output().expect("it runs")
+    };
+    assert!(!probe("off".as_ref()).status.success(), "there is nowhere to keep it");
+    let variables = [("HUDDLE_CACHE", directory.to_str().expect("text"))];
+    if probe(directory.as_os_str()).status.success() {
+        assert_eq!(json(&[], &variables)["parameters"]["origin"], "measured");
+    }
+    let _ = std::fs::remove_dir_all(directory);
 }
 
 #[test]

@@ -77,6 +77,17 @@ impl Parameters {
         numbers
     }
 
+    /// As a line of numbers.
+    pub fn to_text(self) -> String {
+        self.to_numbers().map(|number| number.to_string()).join(" ")
+    }
+
+    /// The inverse of [`Parameters::to_text`]; none where the text is something else.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let numbers: Option<Vec<f64>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
+        Self::from_numbers(&numbers?)
+    }
+
     /// The wire format: numbers of 8 bytes, little-endian.
     pub fn to_bytes(self) -> Vec<u8> {
         self.to_numbers().iter().flat_map(|number| number.to_le_bytes()).collect()
@@ -86,8 +97,12 @@ impl Parameters {
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (numbers, rest) = bytes.as_chunks::<8>();
         let numbers: Vec<f64> = numbers.iter().map(|number| f64::from_le_bytes(*number)).collect();
+        if rest.is_empty() { Self::from_numbers(&numbers) } else { None }
+    }
+
+    fn from_numbers(numbers: &[f64]) -> Option<Self> {
         let is_sane = |number: &f64| number.is_finite() && (0.0..1e9).contains(number);
-        if numbers.len() != NUMBERS || !rest.is_empty() || !numbers.iter().all(is_sane) {
+        if numbers.len() != NUMBERS || !numbers.iter().all(is_sane) {
             return None;
         }
         let mut parameters = Self {
@@ -114,6 +129,8 @@ mod tests {
         parameters.crossings[4].shared = 7.5;
         let bytes = parameters.to_bytes();
         assert_eq!(Parameters::from_bytes(&bytes), Some(parameters));
+        assert_eq!(Parameters::from_text(&parameters.to_text()), Some(parameters));
+        assert_eq!(Parameters::from_text("1 2 x"), None);
         assert_eq!(Parameters::from_bytes(&bytes[1..]), None);
         assert_eq!(Parameters::from_bytes(&[]), None);
         assert_eq!(Parameters::from_bytes(&Parameters { local: f64::NAN, ..parameters }.to_bytes()), None);

@@ -14,7 +14,7 @@ use crate::mpi::handles::{self, constants};
 use crate::mpi::native::native;
 use crate::sync::FlagLine;
 use crate::topo::place::{self, Containers, CpuMask, Kind};
-use crate::tune::Reason;
+use crate::tune::{Reason, measured};
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
 use std::hash::{Hash, Hasher};
@@ -61,8 +61,8 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     // SAFETY: MPI is initialised.
     let keyval = unsafe { create_keyval() };
     let (config, is_fit) = agree_on_environment(world, rank, keyval);
-    let parameters = agree_on_parameters(world, &config);
     let node = Node::find(world, &config, rank, size);
+    let parameters = agree_on_parameters(world, rank, &config);
     let keyval = keyval.unwrap_or(constants().keyval_invalid);
     let inactive = inactive_reason(&config, is_fit, size);
     if inactive.is_none() {
@@ -257,11 +257,16 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> (C
 }
 
 /// What rank 0 knows of the machine, where anyone asks.
-fn agree_on_parameters(world: MPI_Comm, config: &Config) -> Parameters {
+fn agree_on_parameters(world: MPI_Comm, rank: u32, config: &Config) -> Parameters {
     if config.choice == ChoiceBy::Thresholds {
         return Parameters::default();
     }
-    Parameters::from_bytes(&bcast_bytes(world, Parameters::default().to_bytes())).unwrap_or_default()
+    let mut bytes = Vec::new();
+    if rank == 0 {
+        let (parameters, _) = measured::parameters(config.cache.directory().as_deref(), Probed::in_use());
+        bytes = parameters.to_bytes();
+    }
+    Parameters::from_bytes(&bcast_bytes(world, bytes)).unwrap_or_default()
 }
 
 /// What the ranks of the job know about their nodes.

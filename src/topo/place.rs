@@ -29,6 +29,12 @@ impl CpuMask {
         if status == 0 { mask } else { Self::EMPTY }
     }
 
+    /// Lets the calling thread run on these PUs only; whether the system allowed that.
+    pub fn bind_this_thread(&self) -> bool {
+        // SAFETY: the kernel reads BYTES bytes of the mask, which is as long.
+        unsafe { libc::sched_setaffinity(0, Self::BYTES, self.0.as_ptr().cast()) == 0 }
+    }
+
     /// Adds a PU.
     pub fn insert(&mut self, pu: u32) {
         if let Some(word) = self.0.get_mut(pu as usize / 64) {
@@ -211,6 +217,11 @@ impl Containers {
             count += 1;
         }
         if count == self.pus.len() { Vec::new() } else { path.to_vec() }
+    }
+
+    /// The number of each PU and its containers, in the order of the machine.
+    pub fn processors(&self) -> Vec<(u32, &[u32])> {
+        self.pus.iter().enumerate().map(|(at, pu)| (*pu, self.path_at(at))).collect()
     }
 
     fn path_at(&self, at: usize) -> &[u32] {

@@ -29,7 +29,8 @@ combinations, and streams that share a link (Li et al. 2014, equations 1 to 11; 
 papers' own formulas, with their worked values as tests, are in `src/model`. With `HUDDLE_CHOICE=models` the algorithm with the
 least cost is taken; without it, thresholds by ranks and size are.
 
-A machine that nobody has measured is taken for this one:
+Rates of copies and reductions come from the kernels' probe. `huddle probe` measures, on an idle machine, what moves between
+its processors, for later jobs. A machine that nobody has measured is taken for this one:
 ";
 
 const SIMULATED: &str = "\

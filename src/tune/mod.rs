@@ -10,6 +10,7 @@ mod choose;
 mod defaults;
 pub mod documentation;
 pub mod map;
+pub mod measured;
 mod orders;
 
 pub use crate::report::Reason;
