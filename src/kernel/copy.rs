@@ -71,6 +71,11 @@ impl CopyKernel {
         COPIES.iter().filter(|kernel| kernel.level.is_available())
     }
 
+    /// Whether it always reads the lines of the destination before it writes them, as vector loops do.
+    pub(super) fn fetches_lines(&self) -> bool {
+        self.stores == Stores::Cached && !matches!(self.name, "libc" | "rep")
+    }
+
     /// The kernel of this name, if this processor can run it.
     pub fn from_name(name: &str) -> Option<&'static Self> {
         Self::available().find(|kernel| kernel.name == name)

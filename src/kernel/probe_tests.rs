@@ -13,6 +13,7 @@ fn a_measurement_is_complete_and_survives_the_way() {
     println!("{:?}: {}", started.elapsed(), String::from_utf8_lossy(&probed.to_bytes()));
     assert!(probed.level.is_available());
     assert!(probed.copies.iter().all(|kernel| kernel.stores == Stores::Cached && kernel.level.is_available()));
+    assert!(probed.copies[1..].iter().all(|kernel| !kernel.fetches_lines()), "{probed:?}");
     // From a thousandth to a thousand bytes per nanosecond: what is outside was not measured.
     assert!(all_rates(&probed).into_iter().all(|rate| (1e-3..=1e3).contains(&rate)), "{probed:?}");
     assert_eq!(Probed::from_bytes(&probed.to_bytes()), Some(probed));

@@ -12,7 +12,7 @@
 //! libraries. One thing is open, as in the languages and in IEEE 754: which payload survives where both operands of a sum or
 //! product are NaNs. Within a level it depends on the length and the position alone, and the ranks of a node use one level.
 
-use super::{Combine, Element, Level, Op, copy};
+use super::{Combine, Element, Level, Op};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -121,6 +121,12 @@ trait Target: Copy {
     /// # Safety
     /// Each place is writable there for `BYTES` bytes.
     unsafe fn put<const BYTES: usize>(self, at: usize, block: [u8; BYTES]);
+
+    /// Stores one value at the start.
+    ///
+    /// # Safety
+    /// Each place is writable for a value.
+    unsafe fn put_one<T: Copy>(self, value: T);
 }
 
 /// One place.
@@ -129,6 +135,12 @@ impl Target for *mut u8 {
     unsafe fn put<const BYTES: usize>(self, at: usize, block: [u8; BYTES]) {
         // SAFETY: the caller's promise.
         unsafe { self.add(at).cast::<[u8; BYTES]>().write(block) }
+    }
+
+    #[inline(always)]
+    unsafe fn put_one<T: Copy>(self, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { self.cast::<T>().write_unaligned(value) }
     }
 }
 
@@ -140,6 +152,15 @@ impl Target for (*mut u8, *mut u8) {
         unsafe {
             self.0.put(at, block);
             self.1.put(at, block);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn put_one<T: Copy>(self, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.0.put_one(value);
+            self.1.put_one(value);
         }
     }
 }
@@ -184,8 +205,8 @@ unsafe fn blocks<T: Copy, O: Apply<T>, D: Target, const BLOCK: usize>(
 /// # Safety
 /// As for [`Combine`].
 #[inline(always)]
-unsafe fn short<T: Copy, O: Apply<T>, const BLOCK: usize>(
-    to: *mut u8,
+unsafe fn short<T: Copy, O: Apply<T>, D: Target, const BLOCK: usize>(
+    to: D,
     left: *const u8,
     right: *const u8,
     bytes: usize,
@@ -209,10 +230,10 @@ unsafe fn short<T: Copy, O: Apply<T>, const BLOCK: usize>(
 /// The kernel of `O` on `T`.
 ///
 /// # Safety
-/// As for [`Combine::combine`].
+/// As for [`Combine`].
 #[inline(always)]
-unsafe fn combine<T: Copy, O: Apply<T>, const BLOCK: usize>(
-    to: *mut u8,
+unsafe fn combine<T: Copy, O: Apply<T>, D: Target, const BLOCK: usize>(
+    to: D,
     left: *const u8,
     right: *const u8,
     bytes: usize,
@@ -222,35 +243,11 @@ unsafe fn combine<T: Copy, O: Apply<T>, const BLOCK: usize>(
     unsafe {
         if bytes == size_of::<T>() {
             let operands = (left.cast::<T>().read_unaligned(), right.cast::<T>().read_unaligned());
-            to.cast::<T>().write_unaligned(O::apply(operands.0, operands.1));
+            to.put_one(O::apply(operands.0, operands.1));
         } else if bytes >= BLOCK {
-            blocks::<T, O, _, BLOCK>(to, left, right, bytes);
+            blocks::<T, O, D, BLOCK>(to, left, right, bytes);
         } else {
-            short::<T, O, BLOCK>(to, left, right, bytes);
-        }
-    }
-}
-
-/// The kernel of `O` on `T` that stores results in two places.
-///
-/// # Safety
-/// As for [`Combine::combine_twice`].
-#[inline(always)]
-unsafe fn combine_twice<T: Copy, O: Apply<T>, const BLOCK: usize>(
-    to: *mut u8,
-    second: *mut u8,
-    left: *const u8,
-    right: *const u8,
-    bytes: usize,
-    once: unsafe fn(*mut u8, *const u8, *const u8, usize),
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if bytes >= BLOCK {
-            blocks::<T, O, _, BLOCK>((to, second), left, right, bytes);
-        } else {
-            once(to, left, right, bytes);
-            copy(second, to, bytes);
+            short::<T, O, D, BLOCK>(to, left, right, bytes);
         }
     }
 }
@@ -276,7 +273,7 @@ macro_rules! compile {
                         bytes: usize,
                     ) {
                         // SAFETY: the caller's promise.
-                        unsafe { combine::<T, O, $block>(to, left, right, bytes) }
+                        unsafe { combine::<T, O, _, $block>(to, left, right, bytes) }
                     }
 
                     $(#[target_feature(enable = $feature)])?
@@ -288,7 +285,7 @@ macro_rules! compile {
                         bytes: usize,
                     ) {
                         // SAFETY: the caller's promise.
-                        unsafe { combine_twice::<T, O, $block>(to, second, left, right, bytes, once::<T, O>) }
+                        unsafe { combine::<T, O, _, $block>((to, second), left, right, bytes) }
                     }
 
                     Kernel { once: once::<T, O>, twice: twice::<T, O> }
