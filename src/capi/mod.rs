@@ -45,6 +45,10 @@ pub unsafe extern "C" fn huddle_counters(values: *mut u64, capacity: usize) -> u
 /// Writes the name of the counter at `index` to `name`, such as "Allreduce.flat.<=64.calls" or
 /// "Allreduce.declined.warm-up.<=64.bytes", and returns its length without the zero that ends it; 0 past the last counter.
 ///
+/// The part before the last is a range of sizes, in packed bytes as in HUDDLE_ALLREDUCE and its like, or "unread" for calls
+/// that were left to the MPI library before their size was known: because MPI may reject the arguments, or early on a
+/// communicator (or with HUDDLE_DISABLE) with a datatype that is not predefined. Their bytes are not counted.
+///
 /// Where the length is not less than `capacity` the name was cut to fit. With `capacity` 0 `name` may be NULL.
 ///
 /// # Safety

@@ -10,7 +10,7 @@ use crate::coll::{Need, Plan, REGISTRY};
 use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, Stall};
 use crate::kernel::{Combine, PackedBuffer};
 use crate::log;
-use crate::mpi::handles::constants;
+use crate::mpi::handles::{constants, predefined};
 use crate::mpi::native::native;
 use crate::report::{Outcome, counters};
 use crate::tune::{Choice, Reason, choose};
@@ -70,7 +70,7 @@ pub unsafe fn allreduce(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Allreduce, comm) else {
+    let Some(site) = Site::enter(Collective::Allreduce, comm, || known_size(count, datatype)) else {
         return Served::Native;
     };
     let key = Key { count, datatype, op };
@@ -96,7 +96,7 @@ pub unsafe fn reduce(
     root: c_int,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Reduce, comm) else {
+    let Some(site) = Site::enter(Collective::Reduce, comm, || known_size(count, datatype)) else {
         return Served::Native;
     };
     let key = Key { count, datatype, op };
@@ -120,7 +120,7 @@ pub unsafe fn bcast(
     root: c_int,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Bcast, comm) else {
+    let Some(site) = Site::enter(Collective::Bcast, comm, || known_size(count, datatype)) else {
         return Served::Native;
     };
     let key = Key::moving(count, datatype);
@@ -146,7 +146,7 @@ pub unsafe fn allgather(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Allgather, comm) else {
+    let Some(site) = Site::enter(Collective::Allgather, comm, || known_size(recvcount, recvtype)) else {
         return Served::Native;
     };
     let is_in_place = sendbuf == constants().in_place.cast_const();
@@ -177,7 +177,12 @@ pub unsafe fn scatter(
     root: c_int,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Scatter, comm) else {
+    // The other arguments may not be significant.
+    let size = || match recvbuf == constants().in_place {
+        true => known_size(sendcount, sendtype),
+        false => known_size(recvcount, recvtype),
+    };
+    let Some(site) = Site::enter(Collective::Scatter, comm, size) else {
         return Served::Native;
     };
     let is_root = root == site.shared.me.0 as c_int;
@@ -198,12 +203,26 @@ pub unsafe fn scatter(
 /// As above.
 #[inline]
 pub unsafe fn barrier(comm: MPI_Comm) -> Served {
-    let Some(site) = Site::enter(Collective::Barrier, comm) else {
+    let Some(site) = Site::enter(Collective::Barrier, comm, || Some(Bytes::ZERO)) else {
         return Served::Native;
     };
     match site.repeat_barrier() {
         Some(served) => served,
         None => site.serve(Ok(arguments::barrier()), Some(Key::barrier())),
+    }
+}
+
+/// Packed bytes of a buffer whose datatype is predefined. No handle is asked for its size: MPI might reject it.
+fn known_size(count: MPI_Count, datatype: MPI_Datatype) -> Option<Bytes> {
+    let known = predefined(datatype)?;
+    usize::try_from(count).ok()?.checked_mul(known.size).map(Bytes)
+}
+
+#[cold]
+fn count_declined(outcome: Outcome, size: Option<Bytes>) {
+    match size {
+        Some(bytes) => counters().record(outcome, bytes),
+        None => counters().record_unread(outcome),
     }
 }
 
@@ -220,9 +239,10 @@ pub struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Counts the call, whatever becomes of it: its ordinal is agreed even where its arguments are not.
+    /// Counts the call, whatever becomes of it: its ordinal is agreed even where its arguments are not. `size` as far as it
+    /// is known without asking MPI, which might reject the question.
     #[inline(always)]
-    fn enter(collective: Collective, comm: MPI_Comm) -> Option<Self> {
+    fn enter(collective: Collective, comm: MPI_Comm, size: impl FnOnce() -> Option<Bytes>) -> Option<Self> {
         let reason = 'reason: {
             let Some(job) = job::active() else {
                 break 'reason job::why_inactive();
@@ -238,7 +258,7 @@ impl Site<'_> {
                 Err(reason) => reason,
             }
         };
-        counters().record(Outcome::Declined(collective, reason), Bytes::ZERO);
+        count_declined(Outcome::Declined(collective, reason), size());
         None
     }
 
@@ -286,7 +306,7 @@ impl Site<'_> {
     #[cold]
     fn refuse(&self, refused: Refused) -> Served {
         self.shared.context().fail(self.epoch);
-        counters().record(Outcome::Declined(self.collective, Reason::RejectedArguments), Bytes::ZERO);
+        count_declined(Outcome::Declined(self.collective, Reason::RejectedArguments), None);
         match refused {
             Refused::ByLibrary => Served::Native,
             Refused::Truncated => Served::Done(self.call_error_handler(constants().err_truncate)),

@@ -62,17 +62,22 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A range of sizes.
+/// A range of sizes, or that a size is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SizeClass(usize);
 
 impl SizeClass {
-    /// The largest sizes of all classes but the last, which has none.
+    /// The largest sizes of all classes but the last two, which have none.
     const LARGEST: [usize; 7] = [0, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20];
-    const NAMES: [&'static str; Self::COUNT] = ["0", "<=64", "<=1K", "<=8K", "<=64K", "<=512K", "<=4M", ">4M"];
+    const NAMES: [&'static str; Self::COUNT] =
+        ["0", "<=64", "<=1K", "<=8K", "<=64K", "<=512K", "<=4M", ">4M", "unread"];
 
     /// How many there are.
-    pub const COUNT: usize = Self::LARGEST.len() + 1;
+    pub const COUNT: usize = Self::LARGEST.len() + 2;
+
+    /// The size was not read: the call was left to the native library before its arguments were looked at, and to ask for
+    /// the size of a datatype that MPI might reject could end the program.
+    pub const UNREAD: Self = Self(Self::COUNT - 1);
 
     /// The class of a size.
     #[inline]
@@ -137,13 +142,17 @@ impl Counters {
         self.has_one_thread.store(true, Ordering::Relaxed);
     }
 
-    /// Counts one call. `bytes` as in [`Plan::bytes`](crate::coll::Plan), 0 where a call was declined before they were
-    /// known.
+    /// Counts one call. `bytes` as in [`Plan::bytes`](crate::coll::Plan).
     #[inline]
     pub fn record(&self, outcome: Outcome, bytes: Bytes) {
         let at = position(outcome, SizeClass::of(bytes));
         self.add(at, 1);
         self.add(at + 1, bytes.0 as u64);
+    }
+
+    /// Counts one call whose size is not known.
+    pub fn record_unread(&self, outcome: Outcome) {
+        self.add(position(outcome, SizeClass::UNREAD), 1);
     }
 
     #[inline]
@@ -224,11 +233,6 @@ impl Tally {
         &self.values
     }
 
-    /// All values, for a reduction in place.
-    pub fn as_mut_slice(&mut self) -> &mut [u64] {
-        &mut self.values
-    }
-
     /// What was counted at all.
     pub fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
         self.values.chunks_exact(QUANTITIES.len()).enumerate().filter(|(_, values)| values[0] > 0).map(
@@ -252,6 +256,7 @@ mod tests {
         let name = |bytes| SizeClass::of(Bytes(bytes)).name();
         assert_eq!([name(0), name(1), name(64), name(65), name(1024)], ["0", "<=64", "<=64", "<=1K", "<=1K"]);
         assert_eq!([name(4 << 20), name((4 << 20) + 1), name(usize::MAX)], ["<=4M", ">4M", ">4M"]);
+        assert_eq!(SizeClass::UNREAD.name(), "unread");
         for (bytes, name) in SizeClass::LARGEST.iter().zip(SizeClass::NAMES).skip(1) {
             let unit = |bytes: usize| match bytes {
                 ..1024 => format!("<={bytes}"),
@@ -285,8 +290,10 @@ mod tests {
             counters.record(outcome, Bytes(100));
             counters.record(outcome, Bytes(200));
             counters.record(Outcome::Accelerated(0), Bytes(8));
+            counters.record_unread(outcome);
             let cells: Vec<Cell> = counters.tally().cells().collect();
-            assert_eq!(cells.len(), 2);
+            assert_eq!(cells.len(), 3);
+            assert_eq!((cells[2].outcome, cells[2].class, cells[2].calls), (outcome, SizeClass::UNREAD, 1));
             assert_eq!((cells[0].outcome, cells[0].calls, cells[0].bytes), (Outcome::Accelerated(0), 1, 8));
             assert_eq!((cells[1].outcome, cells[1].calls, cells[1].bytes), (outcome, 2, 300));
         }

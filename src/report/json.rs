@@ -29,7 +29,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// As JSON; `calls` and `bytes` are sums over ranks:
+    /// As JSON; `calls` and `bytes` are sums over ranks. The size class `unread` holds calls that were left to the native
+    /// library before their size was known:
     ///
     /// ```json
     /// {"huddle": "0.1.0", "mpi": "…", "ranks": 4, "nodes": 1, "active": true, "reason": null,
