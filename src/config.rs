@@ -17,7 +17,7 @@ mod options;
 mod selection;
 mod value;
 
-pub use documentation::{documentation, plain_documentation};
+pub use documentation::documentation;
 pub use environment::RawEnvironment;
 pub use nodes::NodeOrder;
 pub use options::{Complaint, OPTIONS, Opt, Takes};

@@ -138,7 +138,6 @@ impl Job {
             nodes,
             largest_node: ranks,
             block_placed: true,
-            bridgeable: nodes > 1,
             cell_bytes: config.cell(ranks),
             slots: config.slots,
             oversubscribed: ranks > machine.processors() || cgroup_quota().is_some_and(|quota| ranks as f64 > quota),

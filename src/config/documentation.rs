@@ -60,14 +60,6 @@ fn write_markdown(page: &mut String) -> fmt::Result {
     )
 }
 
-/// As plain text, one paragraph per variable.
-pub fn plain_documentation() -> String {
-    let paragraph = |option: &super::Opt| {
-        format!("{}={} (default: {})\n    {}\n", option.name, option.takes, option.default, option.meaning)
-    };
-    OPTIONS.iter().map(paragraph).collect()
-}
-
 fn write_table<const N: usize>(
     page: &mut String,
     head: [&str; N],
@@ -92,10 +84,9 @@ mod tests {
 
     #[test]
     fn every_name_is_documented() {
-        let (page, plain) = (documentation(), plain_documentation());
+        let page = documentation();
         for option in OPTIONS {
             assert!(page.contains(&format!("| `{}` |", option.name)));
-            assert!(plain.contains(&format!("{}=", option.name)));
         }
         for row in coll::REGISTRY {
             assert!(page.contains(&format!("| {} | `{}", row.collective.name(), row.name)));

@@ -144,6 +144,9 @@ impl<'a> Builder<'a> {
         let (context, nonce, file) = self.context(self.source(&offers, self.layout.my_node()), own);
         let needs_bridge = self.leader_index().is_some() && self.spans_nodes();
         let bridge = if needs_bridge { self.create_bridge(&offers) } else { None };
+        if needs_bridge && bridge.is_none() {
+            self.job.bridges.fetch_sub(1, Ordering::Relaxed);
+        }
         // 3. They vote.
         let all_ready = self.vote(context.is_some() && bridge.is_some() == needs_bridge);
         drop(file);
@@ -348,7 +351,6 @@ impl<'a> Builder<'a> {
             nodes: self.layout.nodes(),
             largest_node: self.layout.largest_node(),
             block_placed: self.layout.is_block_placed(),
-            bridgeable: self.spans_nodes(),
             cell_bytes: self.geometry.cell,
             slots: self.geometry.slots,
             oversubscribed: self.job.waiting.is_oversubscribed,

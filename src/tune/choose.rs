@@ -25,10 +25,7 @@ pub const LAST_EPOCH: Epoch = Epoch(u64::MAX / Ticket::STEPS / 2);
 /// without a map, the thresholds of [`defaults`]. Takes about 20 ns, whatever the environment says.
 #[inline]
 pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: Option<&Map>, epoch: Epoch) -> Choice {
-    // 1. What huddle cannot serve, or was told not to.
-    if config.is_disabled {
-        return Choice::Decline(Reason::Disabled);
-    }
+    // 1. What huddle cannot serve.
     if epoch >= LAST_EPOCH {
         return Choice::Decline(Reason::TooManySteps);
     }
@@ -68,8 +65,6 @@ fn obstacle(shape: &Shape, agreed: &Agreed) -> Option<Reason> {
     let spans_nodes = agreed.nodes > 1;
     if agreed.ranks <= 1 {
         Some(Reason::SingleRank)
-    } else if spans_nodes && !agreed.bridgeable {
-        Some(Reason::TooManyBridges)
     } else if shape.bytes == Bytes::ZERO && shape.collective != Collective::Barrier {
         Some(Reason::Empty)
     } else if shape.granule > agreed.cell_bytes {
@@ -163,13 +158,12 @@ mod tests {
         nodes: 1,
         largest_node: 4,
         block_placed: true,
-        bridgeable: false,
         cell_bytes: Bytes(8 << 10),
         slots: 32,
         oversubscribed: false,
         hierarchy: Hierarchy::flat(4, None),
     };
-    const TWO_NODES: Agreed = Agreed { nodes: 2, largest_node: 2, bridgeable: true, ..ONE_NODE };
+    const TWO_NODES: Agreed = Agreed { nodes: 2, largest_node: 2, ..ONE_NODE };
 
     fn config(variables: &[(&str, &str)]) -> Config {
         let (config, complaints) = Config::parse(&RawEnvironment::new(variables.iter().copied()));
@@ -230,12 +224,10 @@ mod tests {
     fn obstacles_have_reasons() {
         let default = Config::default();
         let declined = |shape: &Shape, agreed: &Agreed| reason(&default, shape, agreed);
-        assert_eq!(reason(&config(&[("HUDDLE_DISABLE", "1")]), &REDUCTION, &ONE_NODE), Reason::Disabled);
         assert_eq!(declined(&Shape { bytes: Bytes::ZERO, ..REDUCTION }, &ONE_NODE), Reason::Empty);
         let huge = Shape { granule: Bytes(8193), bytes: Bytes(8193), ..REDUCTION };
         assert_eq!(declined(&huge, &ONE_NODE), Reason::ElementLargerThanSlot);
         assert_eq!(declined(&REDUCTION, &Agreed { ranks: 1, largest_node: 1, ..ONE_NODE }), Reason::SingleRank);
-        assert_eq!(declined(&REDUCTION, &Agreed { bridgeable: false, ..TWO_NODES }), Reason::TooManyBridges);
         let crowd = Agreed { ranks: 1025, largest_node: 1025, cell_bytes: Bytes(1024), ..ONE_NODE };
         let scatter = Shape { collective: Collective::Scatter, granule: Bytes(1), ..REDUCTION };
         assert_eq!(declined(&scatter, &crowd), Reason::BlocksLargerThanSlot);

@@ -190,7 +190,6 @@ mod tests {
             nodes: 1,
             largest_node: ranks,
             block_placed: true,
-            bridgeable: false,
             cell_bytes: Bytes(16 << 10),
             slots: 32,
             oversubscribed: false,

@@ -60,8 +60,6 @@ pub struct Agreed {
     pub largest_node: usize,
     /// Each node holds a contiguous range of ranks.
     pub block_placed: bool,
-    /// The leaders have a bridge; means nothing on one node.
-    pub bridgeable: bool,
     /// Length of a cell.
     pub cell_bytes: Bytes,
     /// Slots in each rank's ring.
