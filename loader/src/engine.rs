@@ -1,10 +1,10 @@
 //! Opens the engine that was built for the MPI found.
 
-use crate::abi::{Entry, Loader, Open, ABI};
+use crate::abi::{ABI, Entry, Loader, Open};
 use crate::mpi::Mpi;
 use crate::objects::{own_path, symbol};
 use crate::slots::{self, Kind, NAMES};
-use std::ffi::{c_char, c_void, CStr, CString, OsStr};
+use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::mem::transmute;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -24,11 +24,11 @@ mod slots;
 use chain::Profilers;
 use engine::Engine;
 use mpi::Mpi;
-use slots::{locate, name_of, Kind, Name, Slot, Target, LAZY, NAMES, SLOTS};
+use slots::{Kind, LAZY, NAMES, Name, SLOTS, Slot, Target, locate, name_of};
 use std::env;
 use std::ffi::c_void;
-use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::Once;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// What `arch::lazy` calls: afterwards `target` isn't lazy any more.
 extern "C" fn resolve(target: &Target) {
@@ -52,6 +52,8 @@ fn fill(mpi: &Mpi) {
     let chosen: Vec<Slot> = NAMES.iter().map(choose).collect();
     for (index, slot) in SLOTS.iter().enumerate() {
         slot.is_chained.store(is_chained(index, &chosen), Relaxed);
+        // [target] release: what the engine set up before is there for whoever jumps to the new targets. The jumps in `arch`
+        // load them by an instruction whose address the next one depends on; `narrow` acquires.
         slot.public.store(chosen[index].public.load(Relaxed), Release);
         slot.profiling.store(chosen[index].profiling.load(Relaxed), Release);
     }
@@ -91,6 +93,7 @@ fn answer_without_mpi(slot: &Target) {
         say::die(&format!("{} was called, but no MPI library is loaded", name_of(slot)));
     }
     // Not over the engine's entry, if another thread has just filled the table.
+    // [target] release: as in `fill`.
     let _ = slot.compare_exchange(LAZY, zero as *mut c_void, Release, Relaxed);
 }
 

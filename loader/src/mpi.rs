@@ -2,7 +2,7 @@
 //! RTLD_LOCAL, where RTLD_NEXT doesn't see it.
 
 use crate::objects::{base_name, close, loaded, object_of, open_loaded, own_path, symbol};
-use std::ffi::{c_char, c_int, c_void, CStr, CString};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute;
 
 /// Room for the text of MPI_Get_library_version: the longest of the MPIs (MPICH).

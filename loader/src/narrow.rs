@@ -6,12 +6,12 @@ use crate::arch::REGISTERS;
 use crate::chain::Profilers;
 use crate::mpi::Mpi;
 use crate::say::die;
-use crate::slots::{index, locate, name_of, Slot, Target, NAMES, SLOTS};
-use std::ffi::{c_int, c_void, CStr, CString};
+use crate::slots::{NAMES, SLOTS, Slot, Target, index, locate, name_of};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::transmute;
 use std::slice;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// The most arguments of a form in the table.
 const ARGUMENTS: usize = 9;
@@ -167,6 +167,7 @@ pub unsafe extern "C-unwind" fn call(target: &Target, registers: *const usize, s
     }
     let slot = &SLOTS[route.plain];
     let plain = if is_profiling { &slot.profiling } else { &slot.public };
+    // [target] acquire: pairs with the release in `fill`.
     // SAFETY: the target is a function of the operation's plain form, which `route` found in the library.
     let plain = unsafe { transmute::<*mut c_void, Plain>(plain.load(Acquire)) };
     let plain = route.profiler.filter(|_| !is_profiling).unwrap_or(plain);

@@ -1,6 +1,6 @@
 //! The objects of the process, the program and its libraries, as the dynamic linker tells of them.
 
-use std::ffi::{c_int, c_void, CStr, CString};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 

@@ -2,7 +2,7 @@
 
 use crate::arch;
 use crate::names::names;
-use std::ffi::{c_void, CStr};
+use std::ffi::{CStr, c_void};
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
