@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// the job stays native.
 pub(super) fn protocol() -> c_int {
     /// Raised with every change to what ranks exchange, to the layout of segments, or to defaults.
-    const REVISION: usize = 2;
+    const REVISION: usize = 3;
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), REVISION, size_of::<FlagLine>()).hash(&mut hash);
     REGISTRY.iter().for_each(|row| (row.collective, row.name).hash(&mut hash));
@@ -57,18 +57,18 @@ pub unsafe fn start(announcement: Option<Announcement>) {
         return;
     }
     meet();
-    let (world, self_comm) = (duplicate(constants().comm_world), duplicate(constants().comm_self));
     // SAFETY: MPI is initialised.
     let keyval = unsafe { create_keyval() };
-    let (config, is_fit) = agree_on_environment(world, rank, keyval);
+    let (config, is_fit) = agree_on_environment(constants().comm_world, rank, keyval);
+    if let Some(reason) = inactive_reason(&config, is_fit, size) {
+        return stay_native(config, rank, size as usize, reason);
+    }
+    let (world, self_comm) = (duplicate(constants().comm_world), duplicate(constants().comm_self));
     let node = Node::find(world, &config, rank, size);
     let parameters = agree_on_parameters(world, rank, &config);
     let keyval = keyval.unwrap_or(constants().keyval_invalid);
-    let inactive = inactive_reason(&config, is_fit, size);
-    if inactive.is_none() {
-        for comm in [world, self_comm] {
-            keep_native(keyval, comm, Reason::NoContext);
-        }
+    for comm in [world, self_comm] {
+        keep_native(keyval, comm, Reason::NoContext);
     }
     let mut group = constants().group_null;
     // The duplicate's own group: MPICH 4.0.2 crashes in Comm_create_group on a group that was taken of another communicator.
@@ -94,7 +94,7 @@ pub unsafe fn start(announcement: Option<Announcement>) {
         group,
         self_comm,
         labels: node.labels,
-        nodes,
+        nodes: Some(nodes),
         paths: node.paths,
         kinds: node.kinds,
         parameters,
@@ -105,7 +105,41 @@ pub unsafe fn start(announcement: Option<Announcement>) {
         keyval,
         bridges: AtomicU32::new(0),
         sequence: AtomicU32::new(0),
-        inactive,
+        inactive: None,
+    });
+    super::finish::at_finalize();
+    announce();
+}
+
+/// Nothing is accelerated, on all ranks alike: what they have agreed on so far is enough to say why and to write the report,
+/// and nobody looks at the machine or makes a communicator. Ranks whose own environments differ come here together.
+fn stay_native(config: Config, rank: u32, size: usize, reason: Reason) {
+    let c = constants();
+    let waiting =
+        Waiting { is_oversubscribed: false, stall: config.stall, progress, report: super::serve::report_stall };
+    if !is_threaded() {
+        crate::report::counters().assume_one_thread_at_a_time();
+    }
+    job::publish(Job {
+        config,
+        rank,
+        size,
+        world: c.comm_world,
+        group: c.group_null,
+        self_comm: c.comm_self,
+        labels: Vec::new(),
+        nodes: (size == 1).then_some(1),
+        paths: Vec::new(),
+        kinds: Vec::new(),
+        parameters: Parameters::default(),
+        maps: Mutex::default(),
+        trunk: 0,
+        waiting,
+        is_threaded: true,
+        keyval: c.keyval_invalid,
+        bridges: AtomicU32::new(0),
+        sequence: AtomicU32::new(0),
+        inactive: Some(reason),
     });
     super::finish::at_finalize();
     announce();
@@ -133,12 +167,9 @@ fn announce() {
     let mpi = mpi.lines().next().unwrap_or_default().trim_end_matches(',');
     let state = job.inactive.map_or_else(|| "active".to_owned(), |reason| format!("inactive: {}", reason.meaning()));
     let sharing = if job.waiting.is_oversubscribed { ", more ranks than cores" } else { "" };
-    log::info(format_args!(
-        "huddle {} on {mpi}: {} ranks on {} nodes{sharing}; {state}",
-        env!("CARGO_PKG_VERSION"),
-        job.size,
-        job.nodes
-    ));
+    let nodes = job.nodes.map_or_else(String::new, |nodes| format!(" on {nodes} nodes"));
+    let version = env!("CARGO_PKG_VERSION");
+    log::info(format_args!("huddle {version} on {mpi}: {} ranks{nodes}{sharing}; {state}", job.size));
 }
 
 /// Whether everything stays native because some ranks run without huddle. Then all that have it know that.

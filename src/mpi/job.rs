@@ -21,7 +21,8 @@ pub struct Job {
     pub rank: u32,
     /// Processes in `MPI_COMM_WORLD`.
     pub size: usize,
-    /// A duplicate of `MPI_COMM_WORLD` for progress, bridges and the report; errors return.
+    /// A duplicate of `MPI_COMM_WORLD` for progress, bridges and the report, whose errors return; `MPI_COMM_WORLD` itself
+    /// where nothing is accelerated.
     pub world: MPI_Comm,
     /// The group of `world`.
     pub group: MPI_Group,
@@ -29,8 +30,8 @@ pub struct Job {
     pub self_comm: MPI_Comm,
     /// Per world rank a number that is equal on one node and differs between nodes.
     pub labels: Vec<u32>,
-    /// Number of nodes.
-    pub nodes: usize,
+    /// Number of nodes; unknown where nothing is accelerated.
+    pub nodes: Option<usize>,
     /// Per world rank its path through the machine; empty for ranks of other nodes.
     pub paths: Vec<Vec<u32>>,
     /// What the entries of a full path are, on this node.
@@ -118,6 +119,7 @@ pub(super) fn publish(job: Job) {
 
 /// From here on everything is native.
 pub(super) fn retire() {
+    // [active] release: as in `publish`.
     ACTIVE.store(std::ptr::null_mut(), Ordering::Release);
 }
 

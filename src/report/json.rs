@@ -18,8 +18,8 @@ pub struct Report {
     pub mpi: String,
     /// In `MPI_COMM_WORLD`.
     pub ranks: usize,
-    /// On which they run.
-    pub nodes: usize,
+    /// On which they run; unknown, and null, where huddle did nothing on several ranks.
+    pub nodes: Option<usize>,
     /// Why huddle did nothing, where it was not active.
     pub inactive: Option<Reason>,
     /// Summed over ranks.
@@ -136,7 +136,7 @@ mod tests {
             version: "0.1.0".to_owned(),
             mpi: "Some MPI 4.1".to_owned(),
             ranks: 4,
-            nodes: 1,
+            nodes: Some(1),
             inactive: None,
             counters: counters.tally(),
             unserved: vec![("MPI_Gather".to_owned(), 3)],
