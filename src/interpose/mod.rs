@@ -8,6 +8,7 @@ mod entries;
 use crate::log;
 use crate::mpi::finish::{LOADER, Loader as KnownLoader};
 use crate::mpi::native::{self, Native};
+use crate::mpi::serve;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 #[path = "../../loader/src/abi.rs"]
@@ -42,8 +43,11 @@ pub unsafe extern "C" fn huddle_engine_open(loader: *const Loader) -> c_int {
     let mpi_version = unsafe { CStr::from_ptr(loader.mpi_version) }.to_string_lossy().into_owned();
     // SAFETY: as above.
     let mpi_path = unsafe { CStr::from_ptr(loader.mpi_path) }.to_owned();
-    // A panic ends the process (`panic = "abort"`): it never crosses into MPI. Its line names the rank.
-    std::panic::set_hook(Box::new(|panic| log::error(format_args!("internal fault: {panic}"))));
+    // A panic ends the process (`panic = "abort"`): it never crosses into MPI. Its line names rank and call.
+    std::panic::set_hook(Box::new(|panic| {
+        let call = serve::latest_call().unwrap_or_else(|| "no call that huddle served".to_owned());
+        log::error(format_args!("internal fault in or after {call}: {panic}"));
+    }));
     let _ = LOADER.set(KnownLoader { mpi_path, mpi_version, calls: loader.calls, counted: loader.counted });
     0
 }

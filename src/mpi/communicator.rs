@@ -180,6 +180,18 @@ pub fn find(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
     }
 }
 
+/// The communicator that this thread used last, if it has shared memory and is still there: for lines about faults.
+pub fn latest(job: &Job) -> Option<&'static Shared> {
+    // SAFETY: below MPI_THREAD_MULTIPLE one thread at a time, as above.
+    let remembered = if job.is_threaded { EACH_THREAD.get() } else { unsafe { *ONE_THREAD.0.get() } };
+    let last = remembered.filter(|last| last.generation == GENERATION.load(Ordering::Relaxed))?;
+    // SAFETY: not deleted since, as the generation shows.
+    match unsafe { &*last.state }.standing.get() {
+        Some(Standing::Shared(shared)) => Some(shared),
+        _ => None,
+    }
+}
+
 #[cold]
 fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
     if comm == constants().comm_null || freeing().contains(&Freed(comm)) {

@@ -216,7 +216,7 @@ static NATIVE: AtomicPtr<Native> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Makes `table` the one that [`native`] returns. The engine does this before its entry points can be reached.
 pub fn install(table: Native) {
-    // label: native-table
+    // [native] release: pairs with the acquire in `native`.
     NATIVE.store(Box::into_raw(Box::new(table)), Ordering::Release);
 }
 
@@ -226,7 +226,7 @@ pub fn install(table: Native) {
 /// If [`install`] has not run.
 #[inline(always)]
 pub fn native() -> &'static Native {
-    // label: native-table
+    // [native] acquire: pairs with the release in `install`.
     let table = NATIVE.load(Ordering::Acquire);
     // SAFETY: a non-null pointer is the leaked box of `install`, complete before it was stored.
     match unsafe { table.as_ref() } {

@@ -457,6 +457,14 @@ fn moves(prepared: &Prepared) -> Buffers<'_> {
     Buffers { send: buffer(&prepared.send), recv: buffer(&prepared.recv), ..Buffers::empty(prepared.is_in_place) }
 }
 
+/// For lines about faults of huddle's own: the latest call of this thread that it served.
+pub fn latest_call() -> Option<String> {
+    let context = super::communicator::latest(job::active()?)?.context();
+    let (call, row) = context.latest_call();
+    let (collective, row) = (call.collective?, REGISTRY.get(row)?);
+    Some(format!("MPI_{} by {} (call {} of its communicator)", collective.name(), row.name, call.epoch.0))
+}
+
 /// The line for a wait that lasts.
 pub fn report_stall(stall: &Stall) {
     let peer = stall.peer.map_or_else(String::new, |(rank, call)| {

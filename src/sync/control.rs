@@ -69,6 +69,11 @@ impl CallLine {
         self.epoch.store(epoch.0, release(Pair::Call));
     }
 
+    /// The algorithm of the call that its rank entered last, as an index in the registry.
+    pub fn row(&self) -> usize {
+        PeerCall::row(self.what.load(Ordering::Relaxed))
+    }
+
     /// The call that its rank entered last; while it enters one, some of it may be of the call before.
     pub fn current(&self) -> PeerCall {
         // Pairs with the release in `enter`.

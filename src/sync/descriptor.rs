@@ -57,6 +57,11 @@ impl PeerCall {
         Self { epoch, collective, root: (what >> 10 & ((1 << 18) - 1)) as u32, bytes }
     }
 
+    /// The algorithm, as an index in the registry, of a call of which [`Descriptor`] keeps `what`.
+    pub(super) fn row(what: u64) -> usize {
+        (what >> 4 & 0x3f) as usize
+    }
+
     /// The call in `epoch` that a descriptor's word tells of, whose bytes may have lost their upper bits.
     pub fn of_word(epoch: Epoch, word: u64) -> Self {
         Self::new(epoch, word >> 8, word >> 36)
