@@ -9,6 +9,9 @@
 //! p = 5: every rank reads every slot.
 //! Cost: copy in, then p − 1 copies out per rank.
 //! Flags: Up by all, read by all.
+//! Epochs: a rank leaves e with all blocks, while others still read its slots: it claims each again only when all have
+//! released it, so e + 1 overwrites nothing of e.
+//! Limits: as flat; a ticket for each tile.
 
 use super::cost::{self, Way};
 use super::phase::{Sharing, Tiled, composed, exchange};

@@ -9,6 +9,10 @@
 //! p = 5, radix 2: `2→1 4→3, 1→0 3→0`, then back with all blocks.
 //! Cost: 2·⌈log_k p⌉ steps instead of p − 1.
 //! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children.
+//! Epochs: a leaf may write for e + 1 while its parent is in e: in another slot, or behind a claim that the parent's
+//! release of e permits.
+//! Limits: a cell holds a piece of every block of the node, so it has at least a byte for each rank.
+
 use super::cost::{self, Way};
 use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};

@@ -9,7 +9,9 @@
 //! p = 5: every rank reads every slot.
 //! Cost: one line transfer of latency; p − 1 operands read and combined by each rank.
 //! Flags: Up by all, read by all.
-//! The piece ahead uses the next slot of the ring, which is claimed before it is written.
+//! Epochs: the piece ahead, in e or in e + 1, uses the next slot of the ring, which is claimed before it is written:
+//! all have released what it held.
+//! Limits: an element has to fit a cell; p² operands are read in all.
 
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};

@@ -10,7 +10,9 @@
 //! p = 5: part k of `0…4 → k`, then `k → 0…4`.
 //! Cost: copy in + m/p·(p − 1) combined per rank + copy out; every byte is combined once.
 //! Flags: Up by all, read by all; Down by all, read by all.
-//! The piece ahead uses the next slot of the ring, which is claimed before it is written.
+//! Epochs: the piece ahead, in e or in e + 1, uses the next slot of the ring, which is claimed before it is written:
+//! all have released what it held.
+//! Limits: an element has to fit a cell; ranks without an element of their own only copy.
 
 use super::cost::{self, Way};
 use super::phase::{Sharing, Tiled, tiled};

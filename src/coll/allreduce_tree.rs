@@ -11,7 +11,9 @@
 //! p = 5, radix 2: `2→1 4→3, 1→0 3→0`, then back.
 //! Cost: (a + b·m)·⌈log_k p⌉ for the combination and the same for the way back.
 //! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children.
-//! A rank enters the next call when its result is there; its slot is claimed again only when all have released it.
+//! Epochs: a rank enters e + 1 when its result is there; its slot is claimed again only when all have released it.
+//! Limits: an element has to fit a cell; where operands have to stay in rank order the tree keeps to it.
+
 use super::cost::{self, Way};
 use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};

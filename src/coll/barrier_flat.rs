@@ -8,7 +8,9 @@
 //! p = 5: every pair.
 //! Cost: one line transfer of latency, p − 1 lines read by each rank.
 //! Flags: Up by all, read by all (one node); Down by the leader, read by all (several).
-//! A flag's value only grows, so a rank that is already in a later call satisfies the waits of this one.
+//! Epochs: nobody raises a flag of e + 1 before all have raised theirs of e. Values only grow, so whoever is in e + 1
+//! satisfies the waits of e; no slot is written, so none is claimed.
+//! Limits: none; p² lines are read in all.
 
 use super::cost::{self, Way};
 use super::phase::{Flat, composed, others};

@@ -12,7 +12,10 @@
 //! Cost: 2·⌈log_k p⌉ line transfers.
 //! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children; posts between
 //! the same pairs in their place.
-//! Values only grow, so a rank that is already in a later call satisfies the waits of this one.
+//! Epochs: values only grow, so a rank that is already in e + 1 satisfies the waits of e; no slot is written or
+//! claimed.
+//! Limits: none.
+
 use super::cost::{self, Way};
 use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};

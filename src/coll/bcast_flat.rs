@@ -10,6 +10,10 @@
 //! p = 5: `0→1 0→2 0→3 0→4`.
 //! Cost: copy in, then p − 1 concurrent reads of one slot.
 //! Flags: Down by the root, read by all.
+//! Epochs: the root may be in e + 1 while readers are in e, as far as the ring reaches: it claims a slot again only
+//! when all have released it.
+//! Limits: none; all readers take their lines from one core.
+
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};

@@ -8,6 +8,9 @@
 //! p = 5: `0→1 0→2 0→3 0→4`, once per tile.
 //! Cost: max(copy in, copy out) + one tile.
 //! Flags: Down by the root, read by all.
+//! Epochs: as flat; the ring is what lets the root run ahead, within a call and into the next.
+//! Limits: a ticket for each tile.
+
 use super::cost::{self, Way};
 use super::phase::{Sharing, Tiled, composed};
 use super::{Algorithm, Knob, Plan};

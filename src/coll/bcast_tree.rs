@@ -8,6 +8,10 @@
 //! p = 5, radix 2: `0→1 0→3, 1→2 3→4`.
 //! Cost: one copy per level, but only `radix` readers per slot, and borders between caches are crossed once.
 //! Flags: Down by each inner rank, read by its children.
+//! Epochs: a rank that has passed on a piece may be in e + 1 while its children read: it claims a slot again only when
+//! all have released it.
+//! Limits: an inner rank copies each byte twice.
+
 use super::cost::{self, Way};
 use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};

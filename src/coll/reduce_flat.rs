@@ -8,6 +8,10 @@
 //! p = 5: `1→0 2→0 3→0 4→0`.
 //! Cost: copy in, then p − 1 combinations by one rank.
 //! Flags: Up by each rank but the root, read by the root.
+//! Epochs: who has published its operand may be in e + 1 while the root is in e; it claims a slot again only when the
+//! root has released it.
+//! Limits: an element has to fit a cell; the root does all the work.
+
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};

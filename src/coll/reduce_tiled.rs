@@ -9,6 +9,9 @@
 //! p = 5: part k of `0…4 → k`, then `k → root`.
 //! Cost: copy in + m/p·(p − 1) combined per rank + copy out of m by the root.
 //! Flags: Up by all, read by all; Down by all, read by the root.
+//! Epochs: a rank leaves e while others read its part: it claims a slot again only when all have released it.
+//! Limits: an element has to fit a cell; ranks without an element of their own only copy.
+
 use super::cost::{self, Way};
 use super::phase::{Sharing, Tiled, composed};
 use super::{Algorithm, Knob, Plan};

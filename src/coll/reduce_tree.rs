@@ -8,6 +8,10 @@
 //! p = 5, radix 2: `2→1 4→3, 1→0 3→0`.
 //! Cost: (a + b·m)·⌈log_k p⌉.
 //! Flags: Up by each rank but the root, read by its parent.
+//! Epochs: a rank that has published may be in e + 1 while its parent is in e; it claims a slot again only when all
+//! have released it.
+//! Limits: an element has to fit a cell; where operands have to stay in rank order the tree keeps to it.
+
 use super::cost::{self, Way};
 use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};

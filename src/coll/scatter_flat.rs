@@ -8,6 +8,10 @@
 //! p = 5: `0→1 0→2 0→3 0→4`.
 //! Cost: copy in of all blocks, then concurrent reads.
 //! Flags: Down by the root, read by all.
+//! Epochs: the root may be in e + 1 while receivers are in e, as far as the ring reaches: it claims a slot again only
+//! when all have released it.
+//! Limits: a cell holds a piece of every block of the node, so it has at least a byte for each rank.
+
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};

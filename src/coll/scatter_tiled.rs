@@ -8,6 +8,9 @@
 //! p = 5: `0→1 0→2 0→3 0→4`, once per tile.
 //! Cost: copy in of all blocks + one tile.
 //! Flags: Down by the root, read by the receiver of the tile.
+//! Epochs: as flat; a ticket is one receiver's, but all release it, or the root's claim would wait for ever.
+//! Limits: a ticket for each tile of each receiver.
+
 use super::cost::{self, Way};
 use super::phase::{Sharing, Tiled, composed};
 use super::{Algorithm, Knob, Plan};

@@ -8,6 +8,10 @@
 //! p = 5, radix 2: `0→{1,2} 0→{3,4}, 1→2 3→4`.
 //! Cost: ⌈log_k p⌉ copies of shrinking length; borders between caches are crossed once.
 //! Flags: Down by each inner rank, read by its children.
+//! Epochs: a rank that has passed on its subtree's blocks may be in e + 1 while its children read: it claims a slot
+//! again only when all have released it.
+//! Limits: a cell holds a piece of every block of the node, so it has at least a byte for each rank.
+
 use super::cost::{self, Way};
 use super::phase::{Tree, composed};
 use super::{Algorithm, Knob, Plan};
