@@ -42,7 +42,7 @@ mod scatter_tiled;
 mod scatter_tree;
 
 pub use knobs::{Knob, Knobs, SHAPES, SIGNALS, Takes};
-pub use registry::{REGISTRY, Row, find, rows_of};
+pub use registry::{REGISTRY, Row, Running, find, rows_of};
 
 /// What an algorithm needs of a call. Where a call lacks it the algorithm is never run, whoever asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,6 +39,9 @@ pub struct Row {
     pub start: fn(Arc<shm::Call<'static>>, Plan) -> Running<'static>,
     /// Under the checking scheduler.
     pub scheduled: for<'a> fn(&'a checked::Rank, &'a Plan) -> Running<'a>,
+    /// Under loom.
+    #[cfg(loom)]
+    pub explored: for<'a> fn(&'a crate::fabric::explored::Rank, &'a Plan) -> Running<'a>,
     /// In the simulator.
     pub simulated: for<'a> fn(&'a simulated::Rank, &'a Plan) -> Running<'a>,
 }
@@ -66,6 +69,8 @@ const fn row<A: Algorithm>() -> Row {
         run: |call, plan| call.drive(A::run(call, plan)),
         start: |call, plan| Box::pin(async move { A::run(&*call, &plan).await }),
         scheduled: boxed::<A, checked::Rank>,
+        #[cfg(loom)]
+        explored: boxed::<A, crate::fabric::explored::Rank>,
         simulated: boxed::<A, simulated::Rank>,
     }
 }

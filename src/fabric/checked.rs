@@ -24,6 +24,8 @@ mod slots;
 mod transfer;
 mod violation;
 
+#[cfg(loom)]
+pub(super) use mutation::Mutator;
 pub use mutation::{Change, Kind, Mutation};
 pub use operation::Operation;
 pub use program::{Call, Program, random_knobs};

@@ -1,5 +1,5 @@
 //! The fabric: what an algorithm may do, in symbolic terms, so that one source runs on shared memory, under the checking
-//! scheduler and in the simulator.
+//! scheduler, under loom and in the simulator.
 //!
 //! # The slot protocol
 //! Each rank owns a ring of slots. A slot has a *cell* of [`Fabric::cell_bytes`] bytes, and per [`Line`] a flag with
@@ -22,6 +22,8 @@ use crate::types::{Bytes, NodeIndex, NodeRank, Ticket};
 use std::future::Future;
 
 pub mod checked;
+#[cfg(loom)]
+pub mod explored;
 pub mod shm;
 pub mod simulated;
 mod words;

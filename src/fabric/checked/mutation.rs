@@ -69,7 +69,7 @@ pub struct Mutation {
 
 /// Applies a mutation to the operations of all ranks.
 #[derive(Debug)]
-pub(super) struct Mutator {
+pub(in crate::fabric) struct Mutator {
     mutation: Option<Mutation>,
     ranks: Vec<Progress>,
     hits: u64,
@@ -83,17 +83,22 @@ struct Progress {
 }
 
 impl Mutator {
-    pub(super) fn new(mutation: Option<Mutation>, ranks: usize) -> Self {
+    pub(in crate::fabric) fn new(mutation: Option<Mutation>, ranks: usize) -> Self {
         Self { mutation, ranks: vec![Progress::default(); ranks], hits: 0 }
     }
 
     /// Operations changed so far.
-    pub(super) fn hits(&self) -> u64 {
+    pub(in crate::fabric) fn hits(&self) -> u64 {
         self.hits
     }
 
     /// Appends to `queue` what `me` does in place of `operation`. The ticket returned counts as claimed at once.
-    pub(super) fn apply(&mut self, me: usize, operation: Operation, queue: &mut Vec<Operation>) -> Option<Ticket> {
+    pub(in crate::fabric) fn apply(
+        &mut self,
+        me: usize,
+        operation: Operation,
+        queue: &mut Vec<Operation>,
+    ) -> Option<Ticket> {
         let Some(mutation) = self.mutation else {
             queue.push(operation);
             return None;

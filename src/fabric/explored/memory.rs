@@ -1,0 +1,143 @@
+//! The words and cells of a node's ranks, as loom's, and the buffers of a call.
+
+use crate::fabric::{Line, Place, Span};
+use crate::sync::{Control, Flag, FlagLine, Written};
+use crate::types::{Bytes, NodeRank, Ticket};
+use loom::cell::UnsafeCell;
+
+/// Bytes that are accessed together.
+const UNIT: usize = 8;
+
+/// What the ranks of a node share.
+pub struct Node {
+    pub(super) slots: usize,
+    pub(super) cell: Bytes,
+    members: Vec<Member>,
+}
+
+/// The shared memory of one rank.
+struct Member {
+    control: Control,
+    /// By line, by position.
+    lines: Vec<FlagLine>,
+    /// By rank, what it posts.
+    posts: Vec<Flag>,
+    /// By position.
+    written: Vec<Written>,
+    /// By position, the units of a cell.
+    cells: Vec<Vec<UnsafeCell<[u8; UNIT]>>>,
+}
+
+// SAFETY: cells are accessed through `with` and `with_mut` only, where loom ends the model at the first access that is not
+// ordered with another one.
+unsafe impl Sync for Node {}
+// SAFETY: as above.
+unsafe impl Send for Node {}
+
+impl Node {
+    /// For `ranks` ranks with rings of `slots` cells of `cell` bytes.
+    ///
+    /// # Panics
+    /// If a cell does not consist of units of 8 bytes.
+    pub fn new(ranks: usize, slots: usize, cell: Bytes) -> Self {
+        assert!(cell.0.is_multiple_of(UNIT));
+        let units = || (0..cell.0 / UNIT).map(|_| UnsafeCell::new([0; UNIT])).collect();
+        let member = |_| Member {
+            control: Control::default(),
+            lines: (0..Line::COUNT * slots).map(|_| FlagLine::new()).collect(),
+            posts: (0..ranks).map(|_| Flag::new()).collect(),
+            written: (0..slots).map(|_| Written::default()).collect(),
+            cells: (0..slots).map(|_| units()).collect(),
+        };
+        Self { slots, cell, members: (0..ranks).map(member).collect() }
+    }
+
+    pub(super) fn ranks(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(super) fn control(&self, rank: NodeRank) -> &Control {
+        &self.members[rank.index()].control
+    }
+
+    pub(super) fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
+        &self.members[rank.index()].lines[line as usize * self.slots + ticket.position(self.slots)]
+    }
+
+    pub(super) fn post(&self, to: NodeRank, from: NodeRank) -> &Flag {
+        &self.members[to.index()].posts[from.index()]
+    }
+
+    pub(super) fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
+        &self.members[rank.index()].written[ticket.position(self.slots)]
+    }
+
+    fn units(&self, rank: NodeRank, ticket: Ticket, offset: Bytes, n: Bytes) -> &[UnsafeCell<[u8; UNIT]>] {
+        assert!(offset.0.is_multiple_of(UNIT) && n.0.is_multiple_of(UNIT), "{offset:?} and {n:?} are whole units");
+        &self.members[rank.index()].cells[ticket.position(self.slots)][offset.0 / UNIT..][..n.0 / UNIT]
+    }
+}
+
+/// The buffers of one rank in a call. It works in place where `send` is none.
+#[derive(Clone, Debug, Default)]
+pub struct Buffers {
+    /// The input, if it is not part of the output.
+    pub send: Option<Vec<u8>>,
+    /// The output; for a broadcast the only buffer.
+    pub recv: Vec<u8>,
+    /// Where the input is in `recv`, if it is part of it.
+    pub send_at: usize,
+}
+
+impl Buffers {
+    fn own(&mut self, span: Span) -> &mut [u8] {
+        match span.place {
+            Place::SendBuf => match &mut self.send {
+                Some(send) => &mut send[span.offset.0..],
+                None => &mut self.recv[self.send_at + span.offset.0..],
+            },
+            Place::RecvBuf => &mut self.recv[span.offset.0..],
+            place => unreachable!("{place:?} on one node"),
+        }
+    }
+}
+
+impl Node {
+    /// The `n` bytes at `span`.
+    pub(super) fn load(&self, own: &mut Buffers, span: Span, n: Bytes) -> Vec<u8> {
+        let at = span.offset.0;
+        match span.place {
+            Place::Cell { rank, ticket } => {
+                let units = self.units(rank, ticket, span.offset, n);
+                // SAFETY: the unit is alive, and loom has seen that no write races with this.
+                units.iter().flat_map(|unit| unit.with(|unit| unsafe { *unit })).collect()
+            }
+            Place::Payload { rank, line, ticket } => self.line(rank, line, ticket).read_payload(|payload| {
+                // SAFETY: as above.
+                let payload = unsafe { *payload };
+                payload[at..][..n.0].to_vec()
+            }),
+            _ => own.own(span)[..n.0].to_vec(),
+        }
+    }
+
+    /// Puts `bytes` at `span`.
+    pub(super) fn store(&self, own: &mut Buffers, span: Span, bytes: &[u8]) {
+        let at = span.offset.0;
+        match span.place {
+            Place::Cell { rank, ticket } => {
+                let units = self.units(rank, ticket, span.offset, Bytes(bytes.len()));
+                for (unit, bytes) in units.iter().zip(bytes.as_chunks().0) {
+                    // SAFETY: the unit is alive, and loom has seen that no access races with this.
+                    unit.with_mut(|unit| unsafe { *unit = *bytes });
+                }
+            }
+            Place::Payload { rank, line, ticket } => self.line(rank, line, ticket).write_payload(|payload| {
+                // SAFETY: as above.
+                let payload = unsafe { &mut *payload };
+                payload[at..][..bytes.len()].copy_from_slice(bytes);
+            }),
+            _ => own.own(span)[..bytes.len()].copy_from_slice(bytes),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! One rank of a model.
+
+use super::memory::{Buffers, Node};
+use crate::coll::{Plan, REGISTRY, Running};
+use crate::fabric::checked::{Mutation, Mutator, Operation};
+use crate::fabric::words::{Awaited, Entered, Fault, Words};
+use crate::fabric::{BridgeStep, Fabric, Line, Span};
+use crate::sync::{Claims, Control, Flag, FlagLine, Written};
+use crate::topo::{Layout, Levels};
+use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
+use std::future::{Future, poll_fn};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// How a rank waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// It only looks for what it waits for.
+    Trusting,
+    /// After each look it asks whether its peer has failed or gone on, as the real driver does after a while.
+    Wary,
+}
+
+/// See the module.
+pub struct Rank {
+    node: Arc<Node>,
+    me: NodeRank,
+    driver: Driver,
+    levels: Levels,
+    layout: Layout,
+    claims: Claims,
+    state: Mutex<State>,
+}
+
+/// What changes from call to call. Never locked across an operation of loom.
+struct State {
+    entered: Option<Entered>,
+    is_in_place: bool,
+    buffers: Buffers,
+    awaited: Awaited,
+    fault: Option<Fault>,
+    mutator: Mutator,
+}
+
+impl Rank {
+    /// Rank `me` of `node`, which makes the mistakes of `mutation`.
+    pub fn new(node: Arc<Node>, me: NodeRank, driver: Driver, mutation: Option<Mutation>) -> Self {
+        let (ranks, slots) = (node.ranks(), node.slots);
+        let state = State {
+            entered: None,
+            is_in_place: false,
+            buffers: Buffers::default(),
+            awaited: Awaited::Nothing,
+            fault: None,
+            mutator: Mutator::new(mutation, ranks),
+        };
+        Self {
+            node,
+            me,
+            driver,
+            levels: Levels::flat(ranks, me),
+            layout: Layout::new(&vec![0; ranks], CommRank(me.0)),
+            claims: Claims::new(slots),
+            state: Mutex::new(state),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn entered(&self) -> Entered {
+        self.state().entered.expect("within a call")
+    }
+
+    /// What the call waits for, and why it goes nowhere.
+    fn outlook(&self) -> (Awaited, Option<Fault>) {
+        let state = self.state();
+        (state.awaited, state.fault)
+    }
+
+    /// Runs row `row` of the registry; returns the output.
+    ///
+    /// # Errors
+    /// If a peer failed or contradicts; then this rank has failed the call too.
+    pub fn call(&self, row: usize, plan: &Plan, buffers: Buffers) -> Result<Vec<u8>, Fault> {
+        let entered = Entered::new(REGISTRY[row].collective, row, plan);
+        let mut state = self.state();
+        (state.entered, state.awaited, state.fault) = (Some(entered), Awaited::Nothing, None);
+        (state.is_in_place, state.buffers) = (buffers.send.is_none(), buffers);
+        drop(state);
+        self.enter(&entered);
+        let end = self.drive((REGISTRY[row].explored)(self, plan), entered);
+        end.map(|()| std::mem::take(&mut self.state().buffers.recv))
+    }
+
+    /// Tells peers that this rank takes no part in `epoch`.
+    pub fn fail(&self, epoch: Epoch) {
+        Words::fail(self, epoch);
+    }
+
+    fn drive(&self, mut call: Running<'_>, entered: Entered) -> Result<(), Fault> {
+        let mut task = Context::from_waker(Waker::noop());
+        loop {
+            let is_ready = call.as_mut().poll(&mut task).is_ready();
+            let (awaited, fault) = self.outlook();
+            let trouble = || match self.driver {
+                Driver::Wary if !is_ready => self.trouble(&entered, awaited),
+                _ => None,
+            };
+            if let Some(fault) = fault.or_else(trouble) {
+                Words::fail(self, entered.epoch);
+                return Err(fault);
+            }
+            if is_ready {
+                Words::release(self, Ticket::last_of(entered.epoch));
+                return Ok(());
+            }
+            loom::thread::yield_now();
+        }
+    }
+
+    /// Performs what the mutation makes of `operation`.
+    async fn step(&self, operation: Operation) {
+        let mut queue = Vec::new();
+        self.state().mutator.apply(self.me.index(), operation, &mut queue);
+        for operation in queue {
+            match operation {
+                Operation::Claim(ticket) => self.until(Awaited::Slot { ticket }).await,
+                Operation::Drain(ticket) => self.drained(ticket).await,
+                Operation::Wait(rank, line, ticket) => self.until(Awaited::Flag { rank, line, ticket }).await,
+                Operation::WaitPost(rank, ticket) => self.until(Awaited::Post { rank, ticket }).await,
+                at_once => self.perform(at_once),
+            }
+        }
+    }
+
+    fn until(&self, awaited: Awaited) -> impl Future<Output = ()> + Send {
+        poll_fn(move |_| {
+            let entered = self.entered();
+            let reached = match awaited {
+                Awaited::Slot { ticket } => Ok(Words::claim(self, ticket, entered.descriptor)),
+                Awaited::Flag { rank, line, ticket } => {
+                    let flag = self.line(rank, line, ticket);
+                    flag.reached(ticket)
+                        .map_or(Ok(false), |value| self.verify(&entered, rank, flag, ticket, value).map(|()| true))
+                }
+                Awaited::Post { rank, ticket } => {
+                    let post = Words::post(self, self.me, rank);
+                    post.reached(ticket)
+                        .map_or(Ok(false), |value| self.verify_post(&entered, rank, ticket, value).map(|()| true))
+                }
+                Awaited::Nothing | Awaited::Bridge => Ok(true),
+            };
+            let mut state = self.state();
+            state.awaited = awaited;
+            state.fault = reached.err();
+            if reached == Ok(true) { Poll::Ready(()) } else { Poll::Pending }
+        })
+    }
+
+    fn drained(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        poll_fn(move |_| {
+            self.state().awaited = Awaited::Slot { ticket };
+            if self.is_drained(ticket) { Poll::Ready(()) } else { Poll::Pending }
+        })
+    }
+
+    fn perform(&self, operation: Operation) {
+        let descriptor = self.entered().descriptor;
+        match operation {
+            Operation::Release(ticket) => Words::release(self, ticket),
+            Operation::Publish(line, ticket) => {
+                Words::line(self, self.me, line, ticket).publish(ticket, descriptor.word());
+            }
+            Operation::Post(rank, ticket) => Words::post(self, rank, self.me).publish(ticket),
+            Operation::Copy { to, from, n } => {
+                let buffers = &mut self.state().buffers;
+                let bytes = self.node.load(buffers, from, n);
+                self.node.store(buffers, to, &bytes);
+            }
+            Operation::Reduce { to, left, right, n } => {
+                let buffers = &mut self.state().buffers;
+                let [left, right] = [left, right].map(|operand| self.node.load(buffers, operand, n));
+                let sum = |(left, right): (&u8, &u8)| left.wrapping_add(*right);
+                let sums: Vec<u8> = left.iter().zip(&right).map(sum).collect();
+                self.node.store(buffers, to, &sums);
+            }
+            other => unreachable!("{other} at once on one node"),
+        }
+    }
+}
+
+impl Words for Rank {
+    fn me(&self) -> NodeRank {
+        self.me
+    }
+
+    fn ranks(&self) -> usize {
+        self.node.ranks()
+    }
+
+    fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    fn control(&self, rank: NodeRank) -> &Control {
+        self.node.control(rank)
+    }
+
+    fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
+        self.node.line(rank, line, ticket)
+    }
+
+    fn post(&self, to: NodeRank, from: NodeRank) -> &Flag {
+        self.node.post(to, from)
+    }
+
+    fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
+        self.node.written(rank, ticket)
+    }
+}
+
+impl Fabric for Rank {
+    fn rank(&self) -> NodeRank {
+        self.me
+    }
+
+    fn size(&self) -> usize {
+        self.node.ranks()
+    }
+
+    fn levels(&self) -> &Levels {
+        &self.levels
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn cell_bytes(&self) -> Bytes {
+        self.node.cell
+    }
+
+    fn slots(&self) -> usize {
+        self.node.slots
+    }
+
+    fn is_in_place(&self) -> bool {
+        self.state().is_in_place
+    }
+
+    fn claim(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.step(Operation::Claim(ticket))
+    }
+
+    fn release(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.step(Operation::Release(ticket))
+    }
+
+    fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.step(Operation::Publish(line, ticket))
+    }
+
+    fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.step(Operation::Wait(rank, line, ticket))
+    }
+
+    fn drain(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.step(Operation::Drain(ticket))
+    }
+
+    fn post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.step(Operation::Post(rank, ticket))
+    }
+
+    fn wait_post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send {
+        self.step(Operation::WaitPost(rank, ticket))
+    }
+
+    fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send {
+        self.step(Operation::Copy { to, from, n })
+    }
+
+    fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send {
+        self.step(Operation::Reduce { to, left, right, n })
+    }
+
+    fn bridge_begin(&self, step: BridgeStep) -> impl Future<Output = ()> + Send {
+        self.step(Operation::BridgeBegin(step))
+    }
+
+    fn bridge_end(&self) -> impl Future<Output = ()> + Send {
+        self.step(Operation::BridgeEnd)
+    }
+}

@@ -1,0 +1,178 @@
+//! Calls that some rank takes no part in, or another part: what the others conclude.
+
+use crate::program::Call;
+use huddle::fabric::explored::{Buffers, Driver, Node, Rank};
+use huddle::fabric::shm::Fault;
+use huddle::sync::{CallLine, Control, Descriptor};
+use huddle::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
+use std::sync::Arc;
+
+/// Runs `one` and `other` as the ranks of a node, in all orders of at most `preemptions`.
+fn two_ranks(preemptions: usize, one: fn(Rank), other: fn(Rank)) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(move || {
+        let node = Arc::new(Node::new(2, 2, Bytes(16)));
+        let rank = |me| Rank::new(Arc::clone(&node), NodeRank(me), Driver::Wary, None);
+        let second = rank(1);
+        let thread = loom::thread::spawn(move || other(second));
+        one(rank(0));
+        thread.join().unwrap();
+    });
+}
+
+/// A broadcast of `bytes` bytes of 7 from rank 1; what the rank gets.
+fn receive(rank: &Rank, epoch: u64, bytes: usize) -> Result<Vec<u8>, Fault> {
+    bcast(rank, epoch, vec![0; bytes])
+}
+
+fn bcast(rank: &Rank, epoch: u64, recv: Vec<u8>) -> Result<Vec<u8>, Fault> {
+    let call = Call::new(Collective::Bcast, "flat", recv.len()).rooted(1);
+    rank.call(call.row, &call.plan(epoch), Buffers { send: Some(Vec::new()), recv, send_at: 0 })
+}
+
+fn send(rank: &Rank, epoch: u64) {
+    assert_eq!(bcast(rank, epoch, vec![7; 8]), Ok(vec![7; 8]));
+}
+
+const RECEIVED: Result<Vec<u8>, Fault> = Ok(Vec::new());
+const PEER_FAILED: Result<Vec<u8>, Fault> = Err(Fault::PeerFailed { rank: NodeRank(1) });
+
+/// What is received, or why not; a result counts if it is what was sent.
+fn outcome(rank: &Rank, epoch: u64) -> Result<Vec<u8>, Fault> {
+    receive(rank, epoch, 8).inspect(|data| assert_eq!(*data, [7; 8])).map(|_| Vec::new())
+}
+
+#[test]
+fn a_failed_call_fails_for_those_who_depend_on_it_and_later_ones_work() {
+    two_ranks(
+        2,
+        |rank| assert_eq!([1, 2].map(|epoch| outcome(&rank, epoch)), [PEER_FAILED, RECEIVED]),
+        |rank| {
+            rank.fail(Epoch(1));
+            send(&rank, 2);
+        },
+    );
+}
+
+#[test]
+fn what_was_sent_before_failures_arrives() {
+    two_ranks(
+        1,
+        |rank| assert_eq!([1, 2].map(|epoch| outcome(&rank, epoch)), [RECEIVED, PEER_FAILED]),
+        |rank| {
+            send(&rank, 1);
+            rank.fail(Epoch(2));
+        },
+    );
+}
+
+/// A rank that is far behind may take a good call for a failed one, but it never takes a failed one for good.
+#[test]
+fn forgotten_failures_are_not_trusted() {
+    two_ranks(
+        1,
+        |rank| {
+            let outcomes = [1, 2, 3, 4, 5].map(|epoch| outcome(&rank, epoch));
+            assert_eq!(outcomes[..4], [PEER_FAILED; 4]);
+            assert_eq!(outcomes[4], RECEIVED);
+        },
+        |rank| {
+            (1..=4).for_each(|epoch| rank.fail(Epoch(epoch)));
+            send(&rank, 5);
+        },
+    );
+}
+
+#[test]
+fn a_shorter_message_is_a_mismatch_whoever_looks_first() {
+    two_ranks(
+        2,
+        |rank| match receive(&rank, 1, 16) {
+            Err(Fault::Mismatch { rank: NodeRank(1), peer }) => assert!(peer.epoch == Epoch(1) && peer.bytes == 8),
+            other => panic!("{other:?}"),
+        },
+        |rank| send(&rank, 1),
+    );
+}
+
+/// The words of one rank, written by one thread and read by another.
+pub fn watched(write: fn(&Control), watch: fn(&Control)) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(move || {
+        // Not loom's: it cannot unwind through that.
+        let control = Arc::new(Control::default());
+        // The writer comes first: then the other may see each value that each word has had. loom does not try to go on with
+        // a writer that itself reads a word, in `fail`, after the other has read it.
+        let threads = [write, watch].map(|run| {
+            let control = Arc::clone(&control);
+            loom::thread::spawn(move || run(&control))
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+fn descriptor(epoch: u64) -> Descriptor {
+    Descriptor::new(Epoch(epoch), Collective::Bcast, epoch as usize, 0, Bytes(epoch as usize))
+}
+
+fn enter(line: &CallLine, epoch: u64) {
+    line.enter(Epoch(epoch), descriptor(epoch), Bytes(epoch as usize));
+}
+
+pub fn enter_two_calls(control: &Control) {
+    (1..=2).for_each(|epoch| enter(&control.call, epoch));
+}
+
+pub fn contradicts_nobody(control: &Control) {
+    for epoch in [1, 2] {
+        assert!(!control.call.contradicts(Epoch(epoch), descriptor(epoch), Bytes(epoch as usize)), "a contradiction");
+    }
+}
+
+pub fn release_and_leave(control: &Control) {
+    control.released.publish(Ticket(5));
+    enter(&control.call, 2);
+}
+
+pub fn has_released_if_it_has_left(control: &Control) {
+    assert!(!control.call.has_left(Epoch(1)) || control.released.reached(Ticket(5)).is_some(), "left without");
+}
+
+#[test]
+fn a_rank_on_its_way_into_a_call_contradicts_nobody() {
+    watched(enter_two_calls, contradicts_nobody);
+}
+
+#[test]
+fn all_is_visible_of_the_calls_that_a_rank_has_left() {
+    watched(release_and_leave, has_released_if_it_has_left);
+}
+
+/// Releases call 2 and fails so often that the entry of call 3 is used again.
+pub fn release_and_fail(control: &Control) {
+    control.released.publish(Ticket(2));
+    (3..=6).for_each(|epoch| control.fail(Epoch(epoch)));
+}
+
+/// Failed calls are found, in their entries or among the forgotten, once one that came later is.
+pub fn finds_failures(control: &Control) {
+    let finds = [6, 3].map(|epoch| control.call.has_failed(Epoch(epoch)));
+    assert!(finds != [true, false], "a failure got lost");
+}
+
+/// A call before the failures may be taken for failed, but then all that came before them is visible.
+pub fn has_released_if_it_has_failed(control: &Control) {
+    assert!(!control.call.has_failed(Epoch(2)) || control.released.reached(Ticket(2)).is_some(), "failed before");
+}
+
+#[test]
+fn no_failure_gets_lost_when_its_entry_is_used_again() {
+    watched(release_and_fail, finds_failures);
+}
+
+#[test]
+fn all_is_visible_that_came_before_failures() {
+    watched(release_and_fail, has_released_if_it_has_failed);
+}

@@ -1,0 +1,81 @@
+//! Mistakes must be found: an ordering that is missing, an operation that is left out or comes too early.
+
+use crate::failures::{
+    contradicts_nobody, enter_two_calls, finds_failures, has_released_if_it_has_failed, has_released_if_it_has_left,
+    release_and_fail, release_and_leave, watched,
+};
+use crate::primitives::a_sleeper_wakes;
+use crate::program::{Call, Program};
+use huddle::fabric::Line;
+use huddle::fabric::checked::{Change, Kind, Mutation};
+use huddle::sync::{Pair, Side, weakened};
+use huddle::types::Collective::{Allgather, Allreduce, Bcast, Reduce, Scatter};
+
+/// Whether loom or an assertion objects to what `run` does. It runs on a thread of its own, which the objection ends.
+fn is_found(run: impl FnOnce() + Send + 'static) -> bool {
+    std::thread::spawn(run).join().is_err()
+}
+
+fn three_broadcasts() {
+    let call = Call::new(Bcast, "flat", 8);
+    Program::of([call; 3]).explore();
+}
+
+#[test]
+fn every_ordering_is_needed() {
+    use Pair::{Busy, Call, Event, Failed, Flag, Forgotten};
+    use Side::{Acquire, Release};
+    let needed: [(Pair, Side, fn()); 12] = [
+        (Flag, Release, three_broadcasts),
+        (Flag, Acquire, three_broadcasts),
+        (Call, Release, || watched(enter_two_calls, contradicts_nobody)),
+        (Call, Acquire, || watched(release_and_leave, has_released_if_it_has_left)),
+        (Busy, Release, || watched(enter_two_calls, contradicts_nobody)),
+        (Busy, Acquire, || watched(enter_two_calls, contradicts_nobody)),
+        (Failed, Release, || watched(release_and_fail, has_released_if_it_has_failed)),
+        (Failed, Acquire, || watched(release_and_fail, has_released_if_it_has_failed)),
+        (Forgotten, Release, || watched(release_and_fail, finds_failures)),
+        (Forgotten, Acquire, || watched(release_and_fail, finds_failures)),
+        (Event, Release, a_sleeper_wakes),
+        (Event, Acquire, a_sleeper_wakes),
+    ];
+    let is_missed = |(pair, side, run): &(Pair, Side, fn())| {
+        let (pair, side, run) = (*pair, *side, *run);
+        is_found(move || weakened(pair, side, run))
+    };
+    let not_missed: Vec<_> = needed.iter().filter(|ordering| !is_missed(ordering)).map(|of| (of.0, of.1)).collect();
+    assert!(not_missed.is_empty(), "nobody misses {not_missed:?}");
+}
+
+#[test]
+fn every_mistake_is_found() {
+    let bcast = Call::new(Bcast, "flat", 64);
+    let piece_by_piece = Call::new(Bcast, "tiled", 24);
+    let allreduce = Call::new(Allreduce, "flat", 8);
+    let parts = Call::new(Allreduce, "tiled", 16);
+    let reduce = Call::new(Reduce, "tree", 8);
+    let mistakes = [
+        (Change::Drop(Kind::Claim), bcast),
+        (Change::Drop(Kind::Claim), piece_by_piece),
+        (Change::Drop(Kind::Claim), reduce),
+        (Change::ReleaseBefore(Kind::CopyOut), bcast),
+        (Change::ReleaseBefore(Kind::CopyOut), Call::new(Scatter, "tree", 32)),
+        (Change::ReleaseBefore(Kind::Reduce), reduce),
+        (Change::Drop(Kind::Wait(Line::Down)), bcast),
+        (Change::Drop(Kind::Wait(Line::Up)), allreduce),
+        (Change::Drop(Kind::Wait(Line::Down)), parts),
+        (Change::Drop(Kind::Wait(Line::Up)), Call::new(Allgather, "flat", 8)),
+        (Change::Postpone(Kind::CopyIn), bcast),
+        (Change::Postpone(Kind::CopyIn), allreduce),
+        (Change::Postpone(Kind::Wait(Line::Up)), reduce),
+        (Change::Drop(Kind::Publish), bcast),
+        (Change::OtherLine, bcast),
+    ];
+    let is_caught = |(change, call): &(Change, Call)| {
+        let mutation = Some(Mutation { change: *change, rank: None, period: 1 });
+        let program = Program { mutation, ..Program::of([*call; 3]) };
+        is_found(move || program.explore())
+    };
+    let missed: Vec<_> = mistakes.iter().filter(|mistake| !is_caught(mistake)).collect();
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}

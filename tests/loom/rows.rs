@@ -1,0 +1,66 @@
+//! Every algorithm of the registry in successive calls, where rings of two slots are used again.
+
+use crate::program::{Call, Program};
+use huddle::coll::REGISTRY;
+use huddle::fabric::explored::Driver;
+use huddle::types::Collective::{Allgather, Allreduce, Barrier, Bcast, Reduce, Scatter};
+
+/// `calls` calls of each algorithm with `bytes` bytes, whose roots take turns, as `change` has them.
+fn each(calls: u32, bytes: fn(&str) -> usize, change: impl Fn(Program) -> Program) {
+    for (row, algorithm) in REGISTRY.iter().enumerate() {
+        let bytes = if algorithm.collective == Barrier { 0 } else { bytes(algorithm.name) };
+        let call = |at| Call { row, bytes, root: at % 2, is_in_place: false };
+        change(Program::of((0..calls).map(call).collect::<Vec<_>>())).explore();
+    }
+}
+
+#[test]
+fn payloads_survive_three_calls() {
+    each(3, |_| 8, |program| program);
+}
+
+/// Three pieces of a cell, or four tiles.
+#[test]
+fn cells_survive_calls_of_several_pieces() {
+    let bytes = |name: &str| if name == "tiled" { 32 } else { 192 };
+    each(1, bytes, |program| Program { preemptions: Some(1), ..program });
+}
+
+#[test]
+fn three_ranks_get_along() {
+    each(1, |_| 8, |program| Program { ranks: 3, cell: 72, preemptions: Some(0), ..program });
+}
+
+/// No rank believes that its peer failed or contradicts, however far the peer has gone on.
+#[test]
+fn nobody_is_accused() {
+    each(2, |_| 8, |program| Program { driver: Driver::Wary, preemptions: Some(1), ..program });
+}
+
+#[test]
+fn operands_may_be_results() {
+    for collective in [Allreduce, Reduce, Allgather] {
+        for name in ["flat", "tree", "tiled"] {
+            let call = Call::new(collective, name, 16).in_place();
+            Program { preemptions: Some(1), ..Program::of([call, call.rooted(u32::from(collective == Reduce))]) }
+                .explore();
+        }
+    }
+}
+
+/// A claim is for what the ranks did with the slot last, in whatever collective.
+#[test]
+fn collectives_follow_each_other() {
+    let programs = [
+        [
+            Call::new(Bcast, "flat", 64),
+            Call::new(Scatter, "flat", 32).rooted(1),
+            Call::new(Bcast, "tree", 64).rooted(1),
+        ],
+        [Call::new(Allreduce, "flat", 8), Call::new(Barrier, "flat", 0), Call::new(Bcast, "flat", 8).rooted(1)],
+        [Call::new(Barrier, "tree", 0), Call::new(Bcast, "tiled", 16), Call::new(Reduce, "tiled", 16)],
+        [Call::new(Allgather, "flat", 64), Call::new(Reduce, "flat", 64), Call::new(Allreduce, "tiled", 16)],
+        [Call::new(Scatter, "tiled", 8), Call::new(Barrier, "flat", 0), Call::new(Allgather, "tree", 8)],
+    ];
+    programs.into_iter().for_each(|calls| Program::of(calls).explore());
+}
