@@ -19,13 +19,17 @@ pub struct Call {
     pub bytes: usize,
     pub root: u32,
     pub is_in_place: bool,
+    pub knobs: Knobs,
 }
+
+/// Binary trees and short tiles.
+pub const KNOBS: Knobs = Knobs::UNSET.with(Knob::Radix, 2).with(Knob::Tile, TILE);
 
 impl Call {
     /// Algorithm `name` of `collective`, with rank 0 as its root.
     pub fn new(collective: Collective, name: &str, bytes: usize) -> Self {
         let row = find(collective, name).expect("an algorithm");
-        Self { row, bytes, root: 0, is_in_place: false }
+        Self { row, bytes, root: 0, is_in_place: false, knobs: KNOBS }
     }
 
     pub fn rooted(self, root: u32) -> Self {
@@ -48,7 +52,7 @@ impl Call {
             granule: Bytes(8),
             root: CommRank(self.root),
             order: OperandOrder::Any,
-            knobs: Knobs::UNSET.with(Knob::Radix, 2).with(Knob::Tile, TILE),
+            knobs: self.knobs,
             scratch: Bytes::ZERO,
         }
     }

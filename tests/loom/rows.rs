@@ -1,7 +1,7 @@
 //! Every algorithm of the registry in successive calls, where rings of two slots are used again.
 
-use crate::program::{Call, Program};
-use huddle::coll::REGISTRY;
+use crate::program::{Call, KNOBS, Program};
+use huddle::coll::{Knob, REGISTRY};
 use huddle::fabric::explored::Driver;
 use huddle::types::Collective::{Allgather, Allreduce, Barrier, Bcast, Reduce, Scatter};
 
@@ -9,7 +9,7 @@ use huddle::types::Collective::{Allgather, Allreduce, Barrier, Bcast, Reduce, Sc
 fn each(calls: u32, bytes: fn(&str) -> usize, change: impl Fn(Program) -> Program) {
     for (row, algorithm) in REGISTRY.iter().enumerate() {
         let bytes = if algorithm.collective == Barrier { 0 } else { bytes(algorithm.name) };
-        let call = |at| Call { row, bytes, root: at % 2, is_in_place: false };
+        let call = |at| Call { row, bytes, root: at % 2, is_in_place: false, knobs: KNOBS };
         change(Program::of((0..calls).map(call).collect::<Vec<_>>())).explore();
     }
 }
@@ -63,4 +63,13 @@ fn collectives_follow_each_other() {
         [Call::new(Scatter, "tiled", 8), Call::new(Barrier, "flat", 0), Call::new(Allgather, "tree", 8)],
     ];
     programs.into_iter().for_each(|calls| Program::of(calls).explore());
+}
+
+/// Signals on lines of those who await them, and after them data that they order.
+#[test]
+fn signals_may_be_pushed() {
+    let pushed = KNOBS.with(Knob::Up, 2).with(Knob::Down, 2);
+    let barrier = Call { knobs: pushed, ..Call::new(Barrier, "tree", 0) };
+    Program { driver: Driver::Wary, ..Program::of([barrier; 2]) }.explore();
+    Program::of([barrier, Call::new(Bcast, "flat", 8), barrier]).explore();
 }
