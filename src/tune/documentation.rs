@@ -1,6 +1,6 @@
 //! docs/ALGORITHMS.md, printed from the registry, the models and the simulator.
 
-use super::orders::{Stage, machines, verdicts};
+use super::orders::{Holds, Stage, machines, verdicts};
 use crate::coll::{Knobs, REGISTRY, Row, SHAPES, SIGNALS, Takes, rows_of};
 use crate::model::Parameters;
 use crate::topo::Kind;
@@ -69,7 +69,11 @@ fn write_page(page: &mut String, measured: &str) -> fmt::Result {
     write!(page, "\n{ORDERS}")?;
     writeln!(page, "| claim | simulated | |\n| --- | --- | --- |")?;
     for verdict in verdicts() {
-        let holds = if verdict.holds { "holds" } else { "**does not hold**" };
+        let holds = match verdict.holds {
+            Holds::Yes => "holds",
+            Holds::ElsewhereOnly => "holds, but at another size",
+            Holds::No => "**does not hold**",
+        };
         writeln!(page, "| {} | {} | {holds} |", verdict.claim, verdict.found)?;
     }
     write!(page, "\n{WHY}")?;
@@ -81,8 +85,6 @@ Why some do not hold, or at other sizes:
 
 - The bandwidths are not in the text. With its latencies, equations (5) and (11) cross at 16 KB only if a tree's bandwidth is
   within a percent of the tiles'; with bandwidths like those of such machines they cross below 1 KB.
-- The paper's tiled reduction works in tiles within a socket and along a tree across sockets. A form that works in tiles over all
-  ranks, as `tiled` does, reads seven eighths of its data over the links of a 4×8 machine.
 - The paper's threads read each other's buffers. huddle's ranks copy into slots first, which a tree does once per level and a
   tiled reduction once.
 - Dissemination has fewer steps than a tree and its broadcast, so that the paper's own equations put it first for short messages,
