@@ -2,20 +2,21 @@
 
 use super::communicator::may_free;
 use super::job::Job;
+use super::refusals::Refusals;
 use crate::fabric::shm::Bridge;
 use crate::fabric::{BridgeStep, Leg};
 use crate::kernel::Combine;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::topo::Layout;
-use crate::types::{Bytes, NodeIndex};
+use crate::types::{Bytes, Epoch, NodeIndex};
 use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Group, MPI_Op, MPI_Request};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The communicator of the leaders of one index: its rank is the node's index.
-pub struct BridgeComm(MPI_Comm);
+pub struct BridgeComm(MPI_Comm, Refusals);
 
 // SAFETY: a handle that any thread may pass to MPI.
 unsafe impl Sync for BridgeComm {}
@@ -41,7 +42,15 @@ impl BridgeComm {
         }
         // SAFETY: a valid communicator.
         unsafe { native().comm_set_errhandler(comm, c.errors_return) };
-        Some(Self(comm))
+        Some(Self(comm, Refusals::default()))
+    }
+
+    pub(super) fn comm(&self) -> MPI_Comm {
+        self.0
+    }
+
+    pub(super) fn refusals(&self) -> &Refusals {
+        &self.1
     }
 }
 
@@ -69,6 +78,8 @@ pub struct NativeOp {
 pub struct NativeBridge<'a> {
     /// The leaders.
     comm: &'a BridgeComm,
+    /// The call.
+    epoch: Epoch,
     /// The communicator's nodes.
     layout: &'a Layout,
     /// Packed bytes of an element of a reduction.
@@ -90,6 +101,8 @@ struct Pending {
     starts: Vec<c_int>,
     temporary: Vec<u64>,
     after: After,
+    /// How often it was looked at.
+    polls: u32,
 }
 
 /// What is left to do when the native collective has ended.
@@ -117,16 +130,19 @@ impl<'a> NativeBridge<'a> {
     /// For one call. `combine` is the same reduction as `native_op`, where the latter exists.
     pub fn new(
         comm: &'a BridgeComm,
+        epoch: Epoch,
         layout: &'a Layout,
         granule: Bytes,
         native_op: Option<NativeOp>,
         combine: Option<&'a dyn Combine>,
     ) -> Self {
+        comm.settle(epoch, layout);
         let (counts, starts, temporary) = (Vec::new(), Vec::new(), Vec::new());
         let request = constants().request_null;
         let receive = request;
-        let pending = Mutex::new(Pending { request, receive, counts, starts, temporary, after: After::Nothing });
-        Self { comm, layout, granule, native_op, combine, pending }
+        let pending =
+            Mutex::new(Pending { request, receive, counts, starts, temporary, after: After::Nothing, polls: 0 });
+        Self { comm, epoch, layout, granule, native_op, combine, pending }
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
@@ -301,8 +317,13 @@ impl Bridge for NativeBridge<'_> {
     }
 
     fn is_done(&self) -> bool {
+        const POLLS_PER_QUESTION: u32 = 64;
         let mut pending = self.pending();
         let mut done = 0;
+        pending.polls = pending.polls.wrapping_add(1);
+        if pending.polls.is_multiple_of(POLLS_PER_QUESTION) {
+            self.comm.settle(self.epoch, self.layout);
+        }
         // SAFETY: the request of the step that was started, or the null request after it has ended.
         self.check(unsafe { native().test(&mut pending.request, &mut done, constants().status_ignore) });
         if done != 0 && pending.receive != constants().request_null {

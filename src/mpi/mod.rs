@@ -16,5 +16,6 @@ pub mod native;
 pub mod op;
 mod peers;
 mod pool;
+mod refusals;
 pub mod serve;
 mod whole;

@@ -305,7 +305,11 @@ impl Site<'_> {
     /// The peers may wait for this rank: they learn that it takes no part.
     #[cold]
     fn refuse(&self, refused: Refused) -> Served {
-        self.shared.context().fail(self.epoch);
+        let context = self.shared.context();
+        context.fail(self.epoch);
+        if let Some(bridge) = &self.shared.bridge {
+            bridge.refuse(self.epoch, context.layout());
+        }
         count_declined(Outcome::Declined(self.collective, Reason::RejectedArguments), None);
         match refused {
             Refused::ByLibrary => Served::Native,
@@ -326,7 +330,7 @@ impl Site<'_> {
         let native_op = prepared.native_op.map(|(datatype, op)| NativeOp { datatype, op });
         let layout = self.shared.context().layout();
         let bridge = self.shared.bridge.as_ref();
-        let bridge = bridge.map(|comm| NativeBridge::new(comm, layout, plan.granule, native_op, combine));
+        let bridge = bridge.map(|comm| NativeBridge::new(comm, plan.epoch, layout, plan.granule, native_op, combine));
         let scratch = match plan.scratch.0 {
             0 => std::ptr::null_mut(),
             n => self.shared.memory(Purpose::Scratch, n),
@@ -411,7 +415,8 @@ impl Site<'_> {
     fn fault(&self, fault: Fault) -> Served {
         let name = self.collective.name();
         match fault {
-            Fault::PeerFailed { rank } if self.shared.agreed.nodes == 1 => {
+            // Other nodes wait for no rank but the leaders.
+            Fault::PeerFailed { rank } if self.shared.bridge.is_none() => {
                 log::warning(format_args!(
                     "MPI_{name} (call {} of its communicator) fails: rank {} takes no part, its arguments were rejected",
                     self.epoch.0,

@@ -1,0 +1,152 @@
+//! Rejected arguments of a leader. It takes no step between nodes in that call, so its next step would meet the one that
+//! the other leaders are still in, and wrong data would be taken for theirs.
+//!
+//! 1. A leader whose arguments are rejected tells the other leaders which call it left out ([`BridgeComm::refuse`]).
+//! 2. Before its next step it waits until all others have left out the same calls ([`BridgeComm::settle`]): a program whose
+//!    ranks all pass wrong arguments goes on.
+//! 3. A leader that has taken part in such a call, or is in it, ends the job when it hears of that: there, while it waits
+//!    for a step, and before its later ones.
+
+use super::bridge::BridgeComm;
+use super::job::abort;
+use crate::log;
+use crate::mpi::handles::constants;
+use crate::mpi::native::native;
+use crate::topo::Layout;
+use crate::types::{Epoch, NodeIndex};
+use mpi_sys::{MPI_Comm, MPI_Request};
+use std::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Steps between nodes use another one.
+const TAG: c_int = 1;
+
+/// What is said: who has left out which call.
+#[derive(Clone, Copy, Default, PartialEq)]
+#[repr(C)]
+struct Word {
+    node: u64,
+    epoch: u64,
+}
+
+/// The calls that leaders have left out.
+#[derive(Default)]
+pub struct Refusals(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// By this leader, until all others have as well.
+    own: Vec<u64>,
+    /// By others.
+    heard: Vec<Word>,
+    /// Messages that may still be under way.
+    sent: Vec<(MPI_Request, Box<Word>)>,
+}
+
+// SAFETY: requests that any thread may pass to MPI, one at a time.
+unsafe impl Send for State {}
+
+impl Refusals {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BridgeComm {
+    /// The other leaders learn that this one takes no part in call `epoch`.
+    pub fn refuse(&self, epoch: Epoch, layout: &Layout) {
+        let mut state = self.refusals().state();
+        let me = layout.my_node().index();
+        for node in (0..layout.nodes()).filter(|node| *node != me) {
+            let word = Box::new(Word { node: me as u64, epoch: epoch.0 });
+            let (mut request, n) = (constants().request_null, size_of::<Word>() as c_int);
+            let from = (&raw const *word).cast();
+            // SAFETY: the word stays where it is until the message has gone.
+            unsafe { native().isend(from, n, constants().byte, node as c_int, TAG, self.comm(), &mut request) };
+            state.sent.push((request, word));
+        }
+        state.own.push(epoch.0);
+    }
+
+    /// Before a step of call `epoch`, or while it waits for one: ends the job if another leader takes no part. Returns when
+    /// all have left out the calls that this one has.
+    pub fn settle(&self, epoch: Epoch, layout: &Layout) {
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let mut state = self.refusals().state();
+        let mut since = None;
+        loop {
+            state.listen(self.comm());
+            if let Some(word) =
+                state.heard.iter().find(|word| word.epoch <= epoch.0 && !state.own.contains(&word.epoch))
+            {
+                give_up(*word, layout);
+            }
+            if state.own.is_empty() || state.is_settled(layout) {
+                state.own.clear();
+                state.heard.retain(|word| word.epoch > epoch.0);
+                return;
+            }
+            if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                log::error(format_args!(
+                    "call {} of a communicator: the arguments of this rank were rejected, and not those of the ranks on other \
+                     nodes, which do not come to this one",
+                    state.own[0]
+                ));
+                abort();
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl State {
+    fn listen(&mut self, comm: MPI_Comm) {
+        let c = constants();
+        loop {
+            let mut found = 0;
+            // SAFETY: valid communicator and places; what was found is received.
+            unsafe {
+                native().iprobe(c.any_source, TAG, comm, &mut found, c.status_ignore);
+                if found == 0 {
+                    break;
+                }
+                let (mut word, n) = (Word::default(), size_of::<Word>() as c_int);
+                native().recv((&raw mut word).cast(), n, c.byte, c.any_source, TAG, comm, c.status_ignore);
+                self.heard.push(word);
+            }
+        }
+        self.sent.retain_mut(|(request, _)| {
+            let mut done = 0;
+            // SAFETY: the request of a message, or null.
+            unsafe { native().test(request, &mut done, c.status_ignore) };
+            done == 0
+        });
+    }
+
+    /// Whether all other leaders have left out what this one has.
+    fn is_settled(&self, layout: &Layout) -> bool {
+        let nodes = || (0..layout.nodes() as u64).filter(|node| *node != layout.my_node().index() as u64);
+        self.own.iter().all(|&epoch| nodes().all(|node| self.heard.contains(&Word { node, epoch })))
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // Messages that nobody waits for any more may still be read.
+        for (_, word) in self.sent.drain(..) {
+            Box::leak(word);
+        }
+    }
+}
+
+#[cold]
+fn give_up(word: Word, layout: &Layout) -> ! {
+    let members = layout.members(NodeIndex(word.node as u32));
+    log::error(format_args!(
+        "call {} of a communicator can't end: a leader on the node of rank {} takes no part, its arguments were rejected, and \
+         other nodes wait",
+        word.epoch, members[0].0
+    ));
+    abort()
+}
