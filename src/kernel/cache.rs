@@ -6,9 +6,9 @@
 
 use super::Probed;
 use super::host;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// A file is not longer than this.
@@ -45,12 +45,21 @@ fn read(file: &Path, description: &str) -> Option<Probed> {
     if of == description { Probed::from_bytes(probed.as_bytes()) } else { None }
 }
 
+/// Where this process writes what becomes `file`.
+fn before_renaming(file: &Path) -> PathBuf {
+    file.with_extension(format!("{}.new", std::process::id()))
+}
+
 /// Puts what is known about the machine of this description into `file`.
 fn write(file: &Path, description: &str, probed: &Probed) -> io::Result<()> {
     fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))?;
-    let new = file.with_extension(format!("{}.new", std::process::id()));
+    let new = before_renaming(file);
     let text = [description.as_bytes(), b"\n", &probed.to_bytes(), b"\n"].concat();
-    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, file));
+    // What stands there was left by a process of this number that was killed, or is a trap of somebody else who may write
+    // here: a link is not to be followed, a pipe not to be waited for.
+    let _ = fs::remove_file(&new);
+    let created = OpenOptions::new().write(true).create_new(true).open(&new);
+    let written = created.and_then(|mut created| created.write_all(&text)).and_then(|()| fs::rename(&new, file));
     if written.is_err() {
         let _ = fs::remove_file(&new);
     }

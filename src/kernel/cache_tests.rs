@@ -72,3 +72,25 @@ fn where_nothing_can_be_written_there_is_still_an_answer() {
     assert!(write(&taken, &description, &Probed::default()).is_err());
     assert_eq!(scratch.files().len(), 3, "nothing half written is left");
 }
+
+#[test]
+fn traps_are_neither_followed_nor_waited_for() {
+    let scratch = Scratch::new("trap");
+    let description = host::description();
+    let (file, victim) = (file_in(&scratch.0, &description), scratch.0.join("victim"));
+    fs::write(&victim, "precious").expect("a file");
+    let link = |at: &Path| symlink(&victim, at).expect("a link");
+    let pipe = |at: &Path| {
+        let at = std::ffi::CString::new(at.as_os_str().as_encoded_bytes()).expect("a path");
+        // SAFETY: a C string.
+        assert_eq!(unsafe { libc::mkfifo(at.as_ptr(), 0o600) }, 0);
+    };
+    for trap in [&link as &dyn Fn(&Path), &pipe] {
+        trap(&before_renaming(&file));
+        let found = look_up_or_measure(Some(&scratch.0));
+        assert_eq!(read(&file, &description), Some(found));
+        assert_eq!(fs::read_to_string(&victim).expect("a file"), "precious");
+        fs::remove_file(&file).expect("a file");
+    }
+    assert_eq!(scratch.files(), [victim]);
+}
