@@ -7,7 +7,7 @@ use super::bridge::BridgeComm;
 use super::communicator::{Shared, Standing};
 use super::device;
 use super::job::Job;
-use super::pool::{self, Pooled};
+use super::pool::{self, Offered, Pooled};
 use crate::fabric::shm::{Context, Geometry, Segment};
 use crate::log::{self, Once};
 use crate::mpi::handles::constants;
@@ -110,7 +110,9 @@ impl<'a> Builder<'a> {
 
     fn share(mut self) -> Result<Box<Shared>, Reason> {
         // 1. Ranks say what they have; leaders reserve memory where that is nothing.
-        let pooled = pool::nonces(&self.members(), |context| !self.is_leader() || context.is_idle());
+        let mut offered =
+            pool::offer(&self.members(), &self.geometry, |context| !self.is_leader() || context.is_idle());
+        let pooled = offered.nonces();
         let mut offer = Offer { pooled, has_unknown_devices: u64::from(device::has_unknown()), ..Offer::default() };
         let mut own = None;
         if self.is_leader() {
@@ -141,7 +143,7 @@ impl<'a> Builder<'a> {
                 self.give_back(offer);
             }
         }
-        let (context, nonce, file) = self.context(self.source(&offers, self.layout.my_node()), own);
+        let (context, nonce, file) = self.context(self.source(&offers, self.layout.my_node()), own, &mut offered);
         let needs_bridge = self.leader_index().is_some() && self.spans_nodes();
         let bridge = if needs_bridge { self.create_bridge(&offers) } else { None };
         if needs_bridge && bridge.is_none() {
@@ -178,15 +180,21 @@ impl<'a> Builder<'a> {
     }
 
     /// This rank's context on its node's segment, the segment's nonce, and what must stay open until the vote.
-    fn context(&self, source: Source, own: Option<Own>) -> (Option<Context>, u64, Option<OwnedFd>) {
+    fn context(
+        &self,
+        source: Source,
+        own: Option<Own>,
+        offered: &mut Offered,
+    ) -> (Option<Context>, u64, Option<OwnedFd>) {
         let new = |segment| Context::new(segment, self.geometry, self.node_rank, self.layout.clone(), self.levels());
         match (source, own) {
             (Source::New(offer), Some((segment, file))) => (Some(new(segment)), offer.nonce, Some(file)),
             (Source::New(offer), None) => (self.map(offer).map(new), offer.nonce, None),
             (Source::Pooled(nonce), _) => {
-                let context = pool::take(nonce).map(|context| context.renew(self.layout.clone()));
+                let context = offered.take(nonce).map(|context| context.renew(self.layout.clone()));
                 if let (true, Some(context)) = (self.is_leader(), &context) {
-                    // All members are in this call, and it was idle when they all had it: nobody enters it before the vote.
+                    // All members are in this call and have it out of their pools, and it was idle then: nobody enters it
+                    // before the vote.
                     context.clear();
                 }
                 (context, nonce, None)

@@ -1,7 +1,7 @@
 //! Contexts of communicators that were freed, for communicators of the same processes that come later: programs that make
 //! and free communicators in loops pay for reserving and mapping memory once.
 
-use crate::fabric::shm::Context;
+use crate::fabric::shm::{Context, Geometry};
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,35 +20,139 @@ pub(super) struct Pooled {
     pub context: Context,
 }
 
-static POOL: Mutex<Vec<Pooled>> = Mutex::new(Vec::new());
+static POOL: Mutex<Pool> = Mutex::new(Pool { kept: Vec::new(), freed: 0 });
 
-fn pool() -> MutexGuard<'static, Vec<Pooled>> {
+/// The oldest first.
+struct Pool {
+    kept: Vec<Kept>,
+    /// Contexts kept so far.
+    freed: u64,
+}
+
+/// A context in the pool, or on offer.
+struct Kept {
+    /// Its ordinal among those that were freed.
+    ordinal: u64,
+    pooled: Pooled,
+}
+
+impl Pool {
+    fn insert(&mut self, new: Kept) {
+        let at = self.kept.partition_point(|kept| kept.ordinal < new.ordinal);
+        self.kept.insert(at, new);
+        if self.kept.len() > MOST {
+            self.kept.remove(0);
+        }
+    }
+}
+
+fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Keeps a context whose communicator this rank has freed. Its peers may still use theirs.
 pub(super) fn keep(pooled: Pooled) {
     let mut pool = pool();
-    if pool.len() == MOST {
-        pool.remove(0);
-    }
-    pool.push(pooled);
+    pool.freed += 1;
+    let ordinal = pool.freed;
+    pool.insert(Kept { ordinal, pooled });
 }
 
-/// The newest contexts of these members that `is_wanted`, by their nonces; zeroes where there are fewer.
-pub(super) fn nonces(members: &[c_int], is_wanted: impl Fn(&Context) -> bool) -> [u64; OFFERED] {
-    let mut nonces = [0; OFFERED];
-    let pool = pool();
-    let suitable = pool.iter().rev().filter(|pooled| *pooled.members == *members && is_wanted(&pooled.context));
-    for (nonce, pooled) in nonces.iter_mut().zip(suitable) {
-        *nonce = pooled.nonce;
+/// Contexts for a communicator that is about to be built. They are out of the pool, so that no other thread offers them for
+/// a communicator of its own, uses, frees or evicts them meanwhile; those that are not taken go back.
+pub(super) struct Offered(Vec<Kept>);
+
+/// The newest contexts of these members and dimensions that are wanted.
+pub(super) fn offer(members: &[c_int], geometry: &Geometry, is_wanted: impl Fn(&Context) -> bool) -> Offered {
+    let is_suitable = |Pooled { members: of, context, .. }: &Pooled| {
+        **of == *members && context.geometry() == geometry && is_wanted(context)
+    };
+    let (mut pool, mut offered) = (pool(), Vec::new());
+    while offered.len() < OFFERED
+        && let Some(at) = pool.kept.iter().rposition(|kept| is_suitable(&kept.pooled))
+    {
+        offered.push(pool.kept.remove(at));
     }
-    nonces
+    Offered(offered)
 }
 
-/// Takes a context out of the pool.
-pub(super) fn take(nonce: u64) -> Option<Context> {
-    let mut pool = pool();
-    let at = pool.iter().position(|pooled| pooled.nonce == nonce)?;
-    Some(pool.remove(at).context)
+impl Offered {
+    /// Their nonces; zeroes where there are fewer.
+    pub fn nonces(&self) -> [u64; OFFERED] {
+        std::array::from_fn(|index| self.0.get(index).map_or(0, |kept| kept.pooled.nonce))
+    }
+
+    /// The one with this nonce, for good.
+    pub fn take(&mut self, nonce: u64) -> Option<Context> {
+        let at = self.0.iter().position(|kept| kept.pooled.nonce == nonce)?;
+        Some(self.0.remove(at).pooled.context)
+    }
+}
+
+impl Drop for Offered {
+    fn drop(&mut self) {
+        let mut pool = pool();
+        self.0.drain(..).for_each(|kept| pool.insert(kept));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::shm::Segment;
+    use crate::topo::{Layout, Levels};
+    use crate::types::{Bytes, CommRank, NodeRank};
+
+    const GEOMETRY: Geometry = Geometry { ranks: 2, slots: 2, cell: Bytes(64) };
+
+    /// The tests share the one pool.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+    fn alone() -> MutexGuard<'static, ()> {
+        ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pooled(members: [c_int; 2], nonce: u64) -> Pooled {
+        let (segment, _) = Segment::create(GEOMETRY.length()).expect("memfd");
+        let levels = Levels::from_paths(&[vec![], vec![]], NodeRank(0));
+        let context = Context::new(segment, GEOMETRY, NodeRank(0), Layout::new(&[0, 0], CommRank(0)), levels);
+        Pooled { members: Box::new(members), nonce, context }
+    }
+
+    fn offered(members: [c_int; 2]) -> Offered {
+        offer(&members, &GEOMETRY, |_| true)
+    }
+
+    #[test]
+    fn what_one_communicator_is_offered_no_other_is() {
+        let (_alone, members) = (alone(), [1, 2]);
+        keep(pooled(members, 11));
+        let mut first = offered(members);
+        let mut second = offered(members);
+        assert_eq!((first.nonces(), second.nonces()), ([11, 0, 0, 0], [0; OFFERED]));
+        // Others come and go meanwhile.
+        (0..2 * MOST as u64).for_each(|nonce| keep(pooled([7, 8], 100 + nonce)));
+        assert!(second.take(11).is_none());
+        assert!(first.take(11).is_some());
+        drop((first, second));
+        assert_eq!(offered(members).nonces(), [0; OFFERED]);
+    }
+
+    #[test]
+    fn the_newest_come_first_and_what_is_not_taken_comes_back() {
+        let (_alone, members) = (alone(), [3, 4]);
+        (1..=5).for_each(|nonce| keep(pooled(members, nonce)));
+        assert_eq!(offered(members).nonces(), [5, 4, 3, 2]);
+        assert!(offered(members).take(4).is_some());
+        assert_eq!(offered(members).nonces(), [5, 3, 2, 1]);
+    }
+
+    #[test]
+    fn other_dimensions_are_not_offered() {
+        let (_alone, members) = (alone(), [5, 6]);
+        keep(pooled(members, 21));
+        let longer = Geometry { cell: Bytes(128), ..GEOMETRY };
+        assert_eq!(offer(&members, &longer, |_| true).nonces(), [0; OFFERED]);
+        assert_eq!(offered(members).nonces(), [21, 0, 0, 0]);
+    }
 }
