@@ -17,6 +17,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 /// The state of one communicator in this process.
 pub struct Communicator {
@@ -194,7 +195,7 @@ pub fn latest(job: &Job) -> Option<&'static Shared> {
 
 #[cold]
 fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
-    if comm == constants().comm_null || freeing().contains(&Freed(comm)) {
+    if comm == constants().comm_null || is_being_freed(comm) {
         return None;
     }
     let generation = GENERATION.load(Ordering::Relaxed);
@@ -260,12 +261,13 @@ pub unsafe extern "C" fn delete(_: MPI_Comm, _: c_int, value: *mut c_void, _: *m
     constants().success
 }
 
-/// Communicators that this process is freeing.
+/// Communicators that are being freed, each by one thread. The handle of one may be that of another thread's new communicator
+/// before the call that frees it returns.
 static FREEING: Mutex<Vec<Freed>> = Mutex::new(Vec::new());
 
-/// A handle in a list that several threads use.
+/// A handle, and the thread that frees it.
 #[derive(PartialEq)]
-struct Freed(MPI_Comm);
+struct Freed(MPI_Comm, ThreadId);
 
 // SAFETY: a handle that any thread may pass to MPI.
 unsafe impl Send for Freed {}
@@ -274,14 +276,20 @@ fn freeing() -> MutexGuard<'static, Vec<Freed>> {
     FREEING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether this thread is in a callback of the call that frees `comm`.
+fn is_being_freed(comm: MPI_Comm) -> bool {
+    freeing().contains(&Freed(comm, thread::current().id()))
+}
+
 /// Runs `free`, the native function that frees `comm`, collectively. The program's attribute callbacks may run collectives on
 /// it meanwhile, before or after huddle's own attribute is gone, which may differ between ranks: they are all native.
 pub fn while_freeing<R>(comm: MPI_Comm, free: impl FnOnce() -> R) -> R {
-    freeing().push(Freed(comm));
+    let own = Freed(comm, thread::current().id());
+    freeing().push(Freed(comm, own.1));
     // The state may be remembered outside its attribute.
     GENERATION.fetch_add(1, Ordering::Relaxed);
     let result = free();
-    freeing().retain(|freed| freed.0 != comm);
+    freeing().retain(|freed| *freed != own);
     result
 }
 
@@ -300,4 +308,33 @@ pub unsafe fn create_keyval() -> Option<c_int> {
 /// Whether MPI may still be called to free what a communicator held.
 pub(super) fn may_free() -> bool {
     job().is_some() && super::job::active().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Any handle will do: nothing is freed, and the library is not linked to these tests.
+    fn handle() -> MPI_Comm {
+        // SAFETY: a number or an address.
+        unsafe { std::mem::zeroed() }
+    }
+
+    #[test]
+    fn a_handle_is_freed_by_one_thread_and_may_be_new_for_others() {
+        let comm = handle();
+        while_freeing(comm, || {
+            assert!(is_being_freed(comm));
+            thread::scope(|scope| {
+                let other = scope.spawn(|| {
+                    let comm = handle();
+                    assert!(!is_being_freed(comm));
+                    while_freeing(comm, || assert!(is_being_freed(comm)));
+                });
+                assert!(other.join().is_ok());
+            });
+            assert!(is_being_freed(comm));
+        });
+        assert!(!is_being_freed(comm));
+    }
 }
