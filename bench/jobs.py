@@ -17,7 +17,7 @@ from mpis import ROOT, Mpi
 
 PROGRAMS = {
     "collectives": ["collectives.c", "calls.c", "loops.c", "measure.c"],
-    "shapes": ["shapes.c", "measure.c"],
+    "shapes": ["shapes.c", "calls.c", "loops.c", "measure.c"],
     "limits": ["limits.c", "calls.c", "loops.c", "measure.c"],
 }
 FLAGS = ["-std=gnu11", "-O3", "-march=native", "-Wall", "-Wextra"]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import scaling
 import targets
 from jobs import ROOT, run, say
 from mpis import Mpi
@@ -164,6 +165,24 @@ def imb_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
                       for (collective, size), cells in rows.items()])
 
 
+def scaling_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
+    lines = [line for line in scaling.read(store.scaling) if line["algorithm"] == "chosen"]
+    if not lines:
+        return
+    yield "### Time against ranks\n"
+    yield "Simulated: one node of four packages of sixteen caches of eight cores, with the parameters assumed of a machine that nobody\n" \
+          "measured (`src/model/parameters.rs`); microseconds of what huddle chooses where nothing is set. `tests/scaling.rs` asserts the growth.\n"
+    for collective in dict.fromkeys(line["collective"] for line in lines):
+        yield f"![MPI_{collective}: time against ranks](pictures/scaling-{collective.lower()}.svg)\n"
+    ranks = sorted({line["ranks"] for line in lines})
+    found: dict[tuple[str, int], dict[int, str]] = {}
+    for line in lines:
+        found.setdefault((line["collective"], line["bytes"]), {})[line["ranks"]] = f"{microseconds(line['ns'])} {line['row']}"
+    yield from table(["", *(f"{number} ranks" for number in ranks)],
+                     [[f"{name} {size_text(size) if size else ''}".strip(), *(cells.get(number, "") for number in ranks)]
+                      for (name, size), cells in found.items()])
+
+
 def curves(store: Store, mpis: dict[str, Mpi]) -> list[dict]:
     """For the pictures: by collective and MPI, the medians in microseconds."""
     found = []
@@ -191,7 +210,7 @@ def draw(data: dict, directory: Path) -> None:
 
 def write(store: Store, mpis: dict[str, Mpi], directory: Path = DOCS) -> None:
     """Afterwards the page and the pictures in `directory` show all that is in the store."""
-    sections = [target_table, means, collective_tables, limit_tables, shape_table, imb_table]
+    sections = [target_table, means, collective_tables, limit_tables, shape_table, imb_table, scaling_table]
     lines = [*when(store, mpis), ""]
     for section in sections:
         lines += section(store, mpis)
@@ -199,5 +218,5 @@ def write(store: Store, mpis: dict[str, Mpi], directory: Path = DOCS) -> None:
     _, _, after = rest.partition(END)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "PERFORMANCE.md").write_text(f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n{END}{after}")
-    draw({"curves": curves(store, mpis)}, directory / "pictures")
+    draw({"curves": curves(store, mpis), "scaling": scaling.read(store.scaling)}, directory / "pictures")
     say(f"wrote {directory / 'PERFORMANCE.md'} and pictures")

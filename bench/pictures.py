@@ -45,12 +45,33 @@ def draw_collective(name: str, curves: list[dict], path: Path) -> None:
     save(figure, path)
 
 
+def draw_scaling(name: str, lines: list[dict], path: Path) -> None:
+    sizes = sorted({line["bytes"] for line in lines})
+    figure, panels = plt.subplots(1, len(sizes), figsize=(5 * len(sizes), 4.5), squeeze=False)
+    for axes, size in zip(panels[0], sizes):
+        for algorithm in dict.fromkeys(line["algorithm"] for line in lines):
+            points = [(line["ranks"], line["ns"] / 1000) for line in lines if (line["algorithm"], line["bytes"]) == (algorithm, size)]
+            is_chosen = algorithm == "chosen"
+            style = {"color": "black", "linewidth": 2.5, "zorder": 0} if is_chosen else {"marker": ".", "linewidth": 1}
+            axes.plot(*zip(*points), label=algorithm, linestyle=":" if algorithm.startswith("by ") else "-", **style)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel("ranks of a node")
+        axes.set_ylabel("µs, simulated")
+        axes.set_title(f"MPI_{name}" + (f", {label_of(size)}B" if size else ""))
+        axes.grid(True, which="major", alpha=0.3)
+        axes.legend(fontsize=7)
+    save(figure, path)
+
+
 def main() -> None:
     source, directory = Path(sys.argv[1]), Path(sys.argv[2])
     data = json.loads(source.read_text())
     for name in dict.fromkeys(curve["collective"] for curve in data["curves"]):
         curves = [curve for curve in data["curves"] if curve["collective"] == name and curve["points"]]
         draw_collective(name, curves, directory / f"{name.lower()}.svg")
+    for name in dict.fromkeys(line["collective"] for line in data["scaling"]):
+        draw_scaling(name, [line for line in data["scaling"] if line["collective"] == name], directory / f"scaling-{name.lower()}.svg")
 
 
 if __name__ == "__main__":

@@ -104,6 +104,11 @@ class Store:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
 
+    @property
+    def scaling(self) -> Path:
+        """What the simulator said."""
+        return self.directory / "scaling.jsonl"
+
     def path(self, part: str, mpi: str, ranks: int) -> Path:
         return self.directory / f"{part}-{mpi}-{ranks}.jsonl"
 

@@ -26,6 +26,8 @@ pub use selection::{Forced, Pick, Selection};
 /// What chooses an algorithm where the user forces none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChoiceBy {
+    /// Thresholds up to as many ranks on a node as they were measured with, the models above.
+    Ranks,
     /// Thresholds by ranks and size.
     Thresholds,
     /// The models, for the machine found.
@@ -113,7 +115,7 @@ impl Default for Config {
             cache: Cache::Home,
             leaders: 1,
             topology: None,
-            choice: ChoiceBy::Thresholds,
+            choice: ChoiceBy::Ranks,
             selections: Default::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! What is chosen for each collective and size, with the predicted time and the reason.
 
 use huddle::coll::REGISTRY;
-use huddle::config::{ChoiceBy, Config, Forced, Pick};
+use huddle::config::{Config, Forced, Pick};
 use huddle::model::{Nanos, Parameters};
 use huddle::tune::map::{SizeClass, predict, rank};
 use huddle::tune::{Agreed, Choice, Map, OperatorClass, Shape, choose};
@@ -21,7 +21,7 @@ struct Entry {
 
 /// As the report has it: by collective, ranges of sizes.
 pub fn all(config: &Config, agreed: &Agreed, parameters: &Parameters) -> Value {
-    let map = (config.choice == ChoiceBy::Models).then(|| Map::new(agreed, parameters));
+    let map = agreed.is_modelled(config.choice).then(|| Map::new(agreed, parameters));
     let collectives: serde_json::Map<String, Value> = Collective::ALL
         .into_iter()
         .map(|collective| {
@@ -63,10 +63,10 @@ fn entry(
     let (chosen, why, time) = match choose(config, &shape, agreed, map, Epoch(1)) {
         Choice::Decline(reason) => ("native".to_owned(), reason.meaning().to_owned(), None),
         Choice::Run { row, plan } | Choice::RunInstead { row, plan, .. } => {
-            let why = match (is_forced, config.choice) {
+            let why = match (is_forced, map) {
                 (true, _) => "forced by the environment",
-                (false, ChoiceBy::Models) => "predicted to be the fastest",
-                (false, ChoiceBy::Thresholds) => "by thresholds",
+                (false, Some(_)) => "predicted to be the fastest",
+                (false, None) => "by thresholds",
             };
             let time = predict(row, &plan, agreed, parameters).map(|Nanos(time)| time);
             let forced = match config.selection(collective).pick(bytes) {

@@ -103,12 +103,14 @@ pub static OPTIONS: &[Opt] = &[
     selection("HUDDLE_SCATTER", Collective::Scatter, |text, config| select(text, config, Collective::Scatter)),
     Opt {
         name: "HUDDLE_CHOICE",
-        takes: Takes::Text("thresholds or models"),
-        default: "thresholds",
+        takes: Takes::Text("ranks, thresholds or models"),
+        default: "ranks",
         meaning: "What chooses an algorithm where none is forced: thresholds by ranks and size, or the cost models for the \
-                  machine found, which `huddle info` shows.",
+                  machine found, which `huddle info` shows. `ranks` means thresholds up to 8 ranks on a node or where ranks \
+                  share cores, else models.",
         parse: |text, config| {
             let choice = match text {
+                "ranks" => Some(ChoiceBy::Ranks),
                 "thresholds" => Some(ChoiceBy::Thresholds),
                 "models" => Some(ChoiceBy::Models),
                 _ => None,

@@ -15,6 +15,7 @@ mod engine;
 mod machine;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 pub use engine::{Rank, simulate, simulate_in_succession};
 pub use machine::Placement;

@@ -1,6 +1,6 @@
 //! What the ranks of a job agree on in `MPI_Init`, and the state of the engine.
 
-use crate::config::{ChoiceBy, Config};
+use crate::config::Config;
 use crate::fabric::shm::Waiting;
 use crate::model::Parameters;
 use crate::mpi::handles::constants;
@@ -64,7 +64,7 @@ unsafe impl Send for Job {}
 impl Job {
     /// What the models choose on such a communicator, where they choose at all.
     pub fn map(&self, agreed: &Agreed) -> Option<Arc<Map>> {
-        if self.config.choice != ChoiceBy::Models {
+        if !agreed.is_modelled(self.config.choice) {
             return None;
         }
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);

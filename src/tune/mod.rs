@@ -18,6 +18,7 @@ pub use choose::{LAST_EPOCH, choose};
 pub use map::Map;
 
 use crate::coll::{Need, Plan};
+use crate::config::ChoiceBy;
 use crate::topo::Hierarchy;
 use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 
@@ -68,6 +69,21 @@ pub struct Agreed {
     pub oversubscribed: bool,
     /// How the ranks of the first node lie in its caches and memories.
     pub hierarchy: Hierarchy,
+}
+
+/// The most ranks on a node with which the thresholds were measured.
+const MEASURED_RANKS: usize = 8;
+
+impl Agreed {
+    /// Whether the models choose, where the user forces nothing.
+    pub fn is_modelled(&self, choice: ChoiceBy) -> bool {
+        match choice {
+            ChoiceBy::Models => true,
+            ChoiceBy::Thresholds => false,
+            // The models know nothing of ranks that share cores.
+            ChoiceBy::Ranks => self.largest_node > MEASURED_RANKS && !self.oversubscribed,
+        }
+    }
 }
 
 /// Who serves a call.

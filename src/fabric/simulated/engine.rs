@@ -1,6 +1,7 @@
 //! Ranks on virtual time.
 
 use super::machine::{Placement, between};
+use super::turns::{Obstacle, Turns};
 use crate::coll::{Measures, Plan, Row};
 use crate::fabric::checked::Operation;
 use crate::fabric::{BridgeStep, Fabric, Line, Place, Span};
@@ -37,7 +38,8 @@ type Announced = Vec<(Ticket, f64)>;
 
 /// When `ticket` or a later one was announced first.
 fn reached(announced: Option<&Announced>, ticket: Ticket) -> Option<f64> {
-    announced?.iter().find(|(found, _)| *found >= ticket).map(|(_, time)| *time)
+    let announced = announced?;
+    announced.get(announced.partition_point(|(found, _)| *found < ticket)).map(|(_, time)| *time)
 }
 
 #[derive(Debug)]
@@ -48,6 +50,7 @@ struct World {
     /// By rank: its time, and what it does next.
     now: Vec<f64>,
     next: Vec<Option<Operation>>,
+    turns: Turns,
     /// By owner, line and position.
     flags: HashMap<(usize, usize, usize), Announced>,
     released: Vec<Announced>,
@@ -99,27 +102,34 @@ pub(super) fn drive<'a>(ranks: &'a [Rank], running: Vec<Running<'a>>) -> Vec<Nan
     let mut context = Context::from_waker(Waker::noop());
     let mut running: Vec<_> = running.into_iter().map(Some).collect();
     let mut poll = |rank: usize| {
-        if let Some(future) = &mut running[rank]
-            && future.as_mut().poll(&mut context).is_ready()
-        {
+        let future = running[rank].as_mut().expect("it has submitted an operation");
+        let is_done = future.as_mut().poll(&mut context).is_ready();
+        if is_done {
             running[rank] = None;
         }
-        running.iter().all(Option::is_none)
+        is_done
     };
-    let mut is_done = (0..ranks.len()).map(&mut poll).fold(false, |_, is_done| is_done);
-    while !is_done {
-        let next = ranks[0].world().first_ready().expect("a deadlock");
-        is_done = poll(next);
+    let mut left = ranks.len() - (0..ranks.len()).filter(|rank| poll(*rank)).count();
+    while left > 0 {
+        let next = ranks[0].world().turns.next().expect("a deadlock");
+        left -= usize::from(poll(next));
     }
     ranks[0].world().now.iter().map(|time| Nanos(*time)).collect()
 }
 
 impl World {
-    /// The rank that can go on earliest.
-    fn first_ready(&self) -> Option<usize> {
-        let can_go_on =
-            |rank: &usize| self.next[*rank].is_some_and(|operation| self.ready_at(*rank, operation).is_some());
-        (0..self.now.len()).filter(can_go_on).min_by(|a, b| self.now[*a].total_cmp(&self.now[*b]))
+    /// Puts the rank, which has something to do next, where it belongs.
+    fn submit(&mut self, me: usize) {
+        let operation = self.next[me].expect("it has something to do");
+        let obstacle = self.ready_at(me, operation).err();
+        self.turns.submit(me, self.now[me], obstacle);
+    }
+
+    /// What others wait for has happened.
+    fn wake(&mut self, obstacle: Obstacle) {
+        for rank in self.turns.wake(obstacle) {
+            self.submit(rank);
+        }
     }
 
     fn members(&self, me: usize) -> &[CommRank] {
@@ -134,25 +144,28 @@ impl World {
         ticket.position(self.placement.slots)
     }
 
-    /// When what the operation needs has happened, if it has.
-    fn ready_at(&self, me: usize, operation: Operation) -> Option<f64> {
+    /// When what the operation needs has happened, or what is missing.
+    fn ready_at(&self, me: usize, operation: Operation) -> Result<f64, Obstacle> {
+        let latest = |latest: f64, time: Result<f64, Obstacle>| Ok(latest.max(time?));
         match operation {
             Operation::Wait(rank, line, ticket) => {
                 let flag = (self.peer(me, rank), line as usize, self.position(ticket));
-                reached(self.flags.get(&flag), ticket)
+                reached(self.flags.get(&flag), ticket).ok_or(Obstacle::Flag(flag.0, flag.1, flag.2))
             }
-            Operation::WaitPost(rank, ticket) => reached(self.posts.get(&(self.peer(me, rank), me)), ticket),
+            Operation::WaitPost(rank, ticket) => {
+                let poster = self.peer(me, rank);
+                reached(self.posts.get(&(poster, me)), ticket).ok_or(Obstacle::Post(poster, me))
+            }
             Operation::Claim(ticket) | Operation::Drain(ticket) => {
                 let Some(held) = self.written.get(&(me, self.position(ticket))) else {
-                    return Some(0.0);
+                    return Ok(0.0);
                 };
-                let peers = self.members(me).iter().filter(|peer| peer.index() != me);
-                peers
-                    .map(|peer| reached(Some(&self.released[peer.index()]), *held))
-                    .try_fold(0.0, |latest, time| Some(f64::max(latest, time?)))
+                let released = |peer: usize| reached(Some(&self.released[peer]), *held).ok_or(Obstacle::Release(peer));
+                let peers = self.members(me).iter().map(|peer| peer.index()).filter(|peer| *peer != me);
+                peers.map(released).try_fold(0.0, latest)
             }
-            Operation::BridgeEnd => self.step_ends(me),
-            _ => Some(0.0),
+            Operation::BridgeEnd => self.step_ends(me).ok_or(Obstacle::Leader),
+            _ => Ok(0.0),
         }
     }
 
@@ -185,10 +198,14 @@ impl World {
             Operation::Claim(ticket) => {
                 self.written.insert((me, self.position(ticket)), ticket);
             }
-            Operation::Release(ticket) => self.released[me].push((ticket, self.now[me])),
+            Operation::Release(ticket) => {
+                self.released[me].push((ticket, self.now[me]));
+                self.wake(Obstacle::Release(me));
+            }
             Operation::Publish(line, ticket) => {
                 let flag = (me, line as usize, self.position(ticket));
                 self.flags.entry(flag).or_default().push((ticket, self.now[me]));
+                self.wake(Obstacle::Flag(flag.0, flag.1, flag.2));
             }
             Operation::Wait(rank, line, ticket) => {
                 let owner = self.peer(me, rank);
@@ -203,6 +220,7 @@ impl World {
                 let receiver = self.peer(me, rank);
                 self.transfer(me, receiver, LINE);
                 self.posts.entry((me, receiver)).or_default().push((ticket, self.now[me]));
+                self.wake(Obstacle::Post(me, receiver));
             }
             Operation::WaitPost(rank, _) => {
                 let poster = self.peer(me, rank);
@@ -217,7 +235,10 @@ impl World {
                 self.read(me, right, n);
                 self.now[me] += self.machine.local + self.machine.reduce * n.0 as f64;
             }
-            Operation::BridgeBegin(step) => self.begun[me].push((step, self.now[me])),
+            Operation::BridgeBegin(step) => {
+                self.begun[me].push((step, self.now[me]));
+                self.wake(Obstacle::Leader);
+            }
             Operation::BridgeEnd => self.steps[me] += 1,
         }
     }
@@ -286,6 +307,7 @@ impl Rank {
             placement: placement.clone(),
             now: vec![0.0; size],
             next: vec![None; size],
+            turns: Turns::default(),
             flags: HashMap::new(),
             released: vec![Vec::new(); size],
             posts: HashMap::new(),
@@ -325,6 +347,7 @@ impl Rank {
             }
             is_submitted = true;
             world.next[self.me] = Some(operation);
+            world.submit(self.me);
             Poll::Pending
         })
         .await;

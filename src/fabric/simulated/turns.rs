@@ -1,0 +1,46 @@
+//! Whose turn it is: the rank that can go on earliest. Ranks that wait stand with what they wait for, so that finding the
+//! next one does not depend on their number.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+/// What keeps a rank from its next operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Obstacle {
+    /// The flag of this owner, line and position.
+    Flag(usize, usize, usize),
+    /// A post by one rank to another.
+    Post(usize, usize),
+    /// A release by this rank.
+    Release(usize),
+    /// Leaders that have not come to a step between nodes.
+    Leader,
+}
+
+/// Ranks that have submitted an operation: each stands in one place.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Those that can go on, by their time. Times are not negative, so their bits are in their order.
+    ready: BinaryHeap<Reverse<(u64, usize)>>,
+    waiting: HashMap<Obstacle, Vec<usize>>,
+}
+
+impl Turns {
+    /// `rank`, whose time is `now`, can go on, or waits.
+    pub fn submit(&mut self, rank: usize, now: f64, obstacle: Option<Obstacle>) {
+        match obstacle {
+            None => self.ready.push(Reverse((now.to_bits(), rank))),
+            Some(obstacle) => self.waiting.entry(obstacle).or_default().push(rank),
+        }
+    }
+
+    /// Takes out those that wait for this, to be submitted anew.
+    pub fn wake(&mut self, obstacle: Obstacle) -> Vec<usize> {
+        self.waiting.remove(&obstacle).unwrap_or_default()
+    }
+
+    /// Takes out the earliest; of several the lowest rank.
+    pub fn next(&mut self) -> Option<usize> {
+        self.ready.pop().map(|Reverse((_, rank))| rank)
+    }
+}

@@ -1,0 +1,112 @@
+//! Simulated calls on nodes of 2 to 512 ranks.
+
+use huddle::coll::{Plan, REGISTRY};
+use huddle::config::{ChoiceBy, Config, RawEnvironment};
+use huddle::fabric::simulated::{Placement, simulate};
+use huddle::model::{Machine, Parameters};
+use huddle::topo::{Hierarchy, Kind, Levels};
+use huddle::tune::{Agreed, Choice, Map, OperatorClass, Shape, choose};
+use huddle::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder};
+
+/// Cores that share a cache, caches in a package, packages: at most, as ranks fill the node one after the other.
+const CACHE_CORES: usize = 8;
+const PACKAGE_CACHES: usize = 16;
+/// Ranks that are simulated.
+pub const RANKS: [usize; 9] = [2, 4, 8, 16, 32, 64, 128, 256, 512];
+
+/// Bytes of a short call: of the message, or of one rank's block.
+pub fn short(collective: Collective) -> usize {
+    if collective == Collective::Barrier { 0 } else { 8 }
+}
+
+/// Of a long one.
+pub fn long(collective: Collective) -> Option<usize> {
+    match collective {
+        Collective::Barrier => None,
+        Collective::Allgather | Collective::Scatter => Some(4 << 10),
+        _ => Some(256 << 10),
+    }
+}
+
+/// Packages and caches that ranks may share, outermost first.
+const KINDS: [Kind; 2] = [Kind::Package, Kind::L3];
+
+/// The machine: a node of four packages of sixteen shared caches of eight cores, with the parameters that huddle assumes of
+/// machines that nobody has measured.
+fn machine() -> Machine {
+    Parameters::default().machine([None, Some(Kind::Package), Some(Kind::L3)])
+}
+
+fn placement(ranks: usize) -> Placement {
+    let path = |rank: usize| vec![(rank / CACHE_CORES / PACKAGE_CACHES) as u32, (rank / CACHE_CORES) as u32];
+    let config = Config::default();
+    let cell = config.cell(ranks);
+    Placement { labels: vec![0; ranks], paths: (0..ranks).map(path).collect(), slots: config.slots, cell }
+}
+
+fn agreed(placement: &Placement) -> Agreed {
+    let ranks = placement.labels.len();
+    let levels = Levels::from_paths(&placement.paths, NodeRank(0));
+    Agreed {
+        ranks,
+        nodes: 1,
+        largest_node: ranks,
+        block_placed: true,
+        cell_bytes: placement.cell,
+        slots: placement.slots,
+        oversubscribed: false,
+        hierarchy: Hierarchy::of(&levels, &KINDS, 0),
+    }
+}
+
+fn shape(collective: Collective, bytes: usize) -> Shape {
+    let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
+    Shape {
+        collective,
+        bytes: Bytes(if collective == Collective::Barrier { 0 } else { bytes }),
+        granule: Bytes(if is_reduction { 8 } else { 1 }),
+        root: CommRank(0),
+        operator: if is_reduction { OperatorClass::Predefined } else { OperatorClass::None },
+        order: OperandOrder::Any,
+    }
+}
+
+/// Who says what runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The user, by the name of an algorithm.
+    User(&'static str),
+    /// huddle, where nothing is set.
+    Default,
+    /// The thresholds.
+    Thresholds,
+    /// The cost formulas.
+    Models,
+}
+
+/// What huddle runs for a call: row and plan.
+pub fn chosen(collective: Collective, bytes: usize, ranks: usize, by: By) -> (usize, Plan) {
+    let variable = format!("HUDDLE_{}", collective.name().to_uppercase());
+    let environment = match by {
+        By::User(algorithm) => RawEnvironment::new([(variable.as_str(), algorithm)]),
+        _ => RawEnvironment::default(),
+    };
+    let (config, _) = Config::parse(&environment);
+    let agreed = agreed(&placement(ranks));
+    let choice = match by {
+        By::Models => ChoiceBy::Models,
+        By::Thresholds => ChoiceBy::Thresholds,
+        By::User(_) | By::Default => config.choice,
+    };
+    let map = agreed.is_modelled(choice).then(|| Map::new(&agreed, &Parameters::default()));
+    match choose(&config, &shape(collective, bytes), &agreed, map.as_ref(), Epoch(1)) {
+        Choice::Run { row, plan } => (row, plan),
+        other => panic!("{} of {bytes} bytes on {ranks} ranks: {other:?}", collective.name()),
+    }
+}
+
+/// Nanoseconds from the entry of all ranks to the exit of the last one.
+pub fn time(row: usize, plan: &Plan, ranks: usize) -> f64 {
+    let times = simulate(&REGISTRY[row], plan, &machine(), &placement(ranks));
+    times.iter().map(|time| time.0).fold(0.0, f64::max)
+}
