@@ -14,6 +14,7 @@ use crate::mpi::handles::{self, constants};
 use crate::mpi::native::native;
 use crate::sync::FlagLine;
 use crate::topo::place::{self, Containers, CpuMask, Kind};
+use crate::tune::MEASURED_RANKS;
 use crate::tune::{Reason, measured};
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
@@ -65,7 +66,7 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     }
     let (world, self_comm) = (duplicate(constants().comm_world), duplicate(constants().comm_self));
     let node = Node::find(world, &config, rank, size);
-    let parameters = agree_on_parameters(world, rank, &config);
+    let parameters = agree_on_parameters(world, rank, size as usize, &config);
     let keyval = keyval.unwrap_or(constants().keyval_invalid);
     for comm in [world, self_comm] {
         keep_native(keyval, comm, Reason::NoContext);
@@ -288,8 +289,9 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> (C
 }
 
 /// What rank 0 knows of the machine, where anyone asks.
-fn agree_on_parameters(world: MPI_Comm, rank: u32, config: &Config) -> Parameters {
-    if config.choice == ChoiceBy::Thresholds {
+fn agree_on_parameters(world: MPI_Comm, rank: u32, size: usize, config: &Config) -> Parameters {
+    let has_few_ranks = config.choice == ChoiceBy::Ranks && size <= MEASURED_RANKS;
+    if config.choice == ChoiceBy::Thresholds || has_few_ranks {
         return Parameters::default();
     }
     let mut bytes = Vec::new();

@@ -72,7 +72,7 @@ pub struct Agreed {
 }
 
 /// The most ranks on a node with which the thresholds were measured.
-const MEASURED_RANKS: usize = 8;
+pub const MEASURED_RANKS: usize = 8;
 
 impl Agreed {
     /// Whether the models choose, where the user forces nothing.
