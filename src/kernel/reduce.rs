@@ -1,6 +1,6 @@
 //! Reduction kernels: one function per operation, element and instruction set, picked from a table by [`kernel`].
 //!
-//! One source for all: [`combine`] works on *blocks*, whose length is known where it is compiled. A block is loaded whole,
+//! One source for all: `combine` works on *blocks*, whose length is known where it is compiled. A block is loaded whole,
 //! combined and stored whole, so the compiler turns each into vector code of the level's width without asking which
 //! pointers are equal: loads of a block precede its stores, and a result may replace an operand. The last block is loaded and
 //! combined before anything is stored, since it overlaps the one before where the length is no multiple. What is shorter
