@@ -250,7 +250,10 @@ fn bcast_bytes(comm: MPI_Comm, mut bytes: Vec<u8>) -> Vec<u8> {
     unsafe {
         native().bcast((&raw mut length).cast(), 1, c.int, 0, comm);
         bytes.resize(length as usize, 0);
-        native().bcast(bytes.as_mut_ptr().cast(), length, c.byte, 0, comm);
+        // Memory of no bytes has an address that Open MPI takes for MPI_IN_PLACE, and rejects.
+        if length > 0 {
+            native().bcast(bytes.as_mut_ptr().cast(), length, c.byte, 0, comm);
+        }
     }
     bytes
 }
