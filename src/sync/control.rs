@@ -1,6 +1,6 @@
 //! What a rank tells its peers besides the flags of its slots.
 
-use super::atomic::{AtomicU64, Ordering, Pair, Side, acquire, fence, release};
+use super::atomic::{AtomicU32, AtomicU64, Ordering, Pair, Side, acquire, fence, release};
 use super::{Descriptor, Event, Flag, PeerCall};
 use crate::types::{Bytes, Epoch, Ticket};
 
@@ -17,16 +17,33 @@ pub struct Control {
     event: EventLine,
 }
 
-/// An event on a line of its own: sleepers write it.
+/// What only ranks that share cores use, on a line of its own.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-struct EventLine(Event);
+struct EventLine {
+    /// Sleepers write it too.
+    event: Event,
+    /// Not 0 while the rank offers its core to others.
+    away: AtomicU32,
+}
 
 impl Control {
     /// Announced with every flag and release where ranks share cores.
     #[inline]
     pub fn event(&self) -> &Event {
-        &self.event.0
+        &self.event.event
+    }
+
+    /// Does something that may give this rank's core to another, and lets peers know meanwhile.
+    pub fn leave_core(&self, to_others: impl FnOnce()) {
+        self.event.away.store(1, Ordering::Relaxed);
+        to_others();
+        self.event.away.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the rank has given its core to others; a hint. Who is not away may well be at work on another core.
+    pub fn is_away(&self) -> bool {
+        self.event.away.load(Ordering::Relaxed) != 0
     }
 
     /// Tells peers that this rank takes no part in `epoch`: its arguments were rejected, or a peer's were. Peers that
@@ -156,6 +173,14 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
         });
         assert_eq!(contradictions, 0);
+    }
+
+    #[test]
+    fn a_rank_is_away_while_it_leaves_its_core() {
+        let control = Control::default();
+        assert!(!control.is_away());
+        control.leave_core(|| assert!(control.is_away()));
+        assert!(!control.is_away());
     }
 
     #[test]

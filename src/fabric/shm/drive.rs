@@ -3,7 +3,7 @@
 use super::call::Call;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::sync::PeerCall;
-use crate::types::{Collective, CommRank, Epoch, Ticket};
+use crate::types::{Collective, CommRank, Epoch, NodeRank, Ticket};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context as TaskContext, Poll, Waker};
@@ -52,6 +52,9 @@ pub struct Stall {
 const POLLS_PER_PROGRESS: u32 = 64;
 /// A wait this long may be for a rank whose core does something else.
 const PATIENCE: Duration = Duration::from_micros(50);
+/// Where ranks share cores, looks for what a peer is to do that has not given its core away: together less than it takes to
+/// change the rank that has this core. 100 take longer than they save.
+const LOOKS_AT_WORK: u32 = 25;
 /// Where ranks share cores, polls that yield the core before one that sleeps.
 const YIELDS: u32 = 8;
 /// Yields between two calls into the MPI library.
@@ -140,18 +143,42 @@ impl Call<'_> {
             }
             return;
         }
-        // Before each sleep, and with some of the yields: a probe may yield itself (Open MPI).
-        if polls > YIELDS || polls.is_multiple_of(YIELDS_PER_PROGRESS) {
-            (self.waiting.progress)();
-        }
+        let context = self.context();
         let awaited = self.awaited();
-        match self.context().awaited_peer(awaited) {
-            Some(rank) if polls > YIELDS => {
-                let event = self.context().event(rank);
-                event.sleep_unless(|| self.context().has_come(awaited, rank), NAP);
-            }
-            _ => std::thread::yield_now(),
+        let peer = context.awaited_peer(awaited);
+        if let Some(rank) = peer
+            && self.has_come_from_work(awaited, rank)
+        {
+            return;
         }
+        context.control(context.rank()).leave_core(|| {
+            // Before each sleep, and with some of the yields: a probe may yield itself (Open MPI).
+            if polls > YIELDS || polls.is_multiple_of(YIELDS_PER_PROGRESS) {
+                (self.waiting.progress)();
+            }
+            match peer {
+                Some(rank) if polls > YIELDS => {
+                    context.event(rank).sleep_unless(|| context.has_come(awaited, rank), NAP);
+                }
+                _ => std::thread::yield_now(),
+            }
+        });
+    }
+
+    /// Looks for what `rank` is to do while it has a core of its own: to give this rank's core away and get it back takes longer
+    /// than most of what peers do. Whether it came.
+    fn has_come_from_work(&self, awaited: Awaited, rank: NodeRank) -> bool {
+        let context = self.context();
+        for _ in 0..LOOKS_AT_WORK {
+            if context.has_come(awaited, rank) {
+                return true;
+            }
+            if context.control(rank).is_away() {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+        false
     }
 
     /// Whether the awaited peer will never do what this rank waits for; then the fault is set.
@@ -182,7 +209,7 @@ mod tests {
     use crate::fabric::shm::context::tests::two_ranks;
     use crate::fabric::shm::{Buffers, Context};
     use crate::fabric::{Fabric, Line};
-    use crate::types::{Bytes, NodeRank, OperandOrder};
+    use crate::types::{Bytes, OperandOrder};
 
     static WAITING: Waiting =
         Waiting { is_oversubscribed: false, stall: None, progress: || {}, report: |stall| panic!("{stall:?}") };
