@@ -15,7 +15,7 @@
 
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
-use super::phase::{Flat, Local, composed, ranks};
+use super::phase::{Flat, Local, combine_in_rank_order, composed};
 use super::{Algorithm, Knob, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place};
 use crate::model::{Nanos, Scene};
@@ -74,15 +74,6 @@ async fn combine<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, offset: Bytes,
     // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
     let own = if me.0 >= 2 && fabric.is_in_place() { slot(me) } else { from };
     let operand = |rank| if rank == me { own } else { slot(rank) };
-    let mut left = operand(NodeRank(0));
-    for rank in ranks(fabric) {
-        if rank != me {
-            fabric.wait(rank, Line::Up, ticket).await;
-        }
-        if rank.0 > 0 {
-            fabric.reduce(to, left, operand(rank), n).await;
-            left = to;
-        }
-    }
+    combine_in_rank_order!(fabric, me, ticket, to, operand, n);
     fabric.release(ticket).await;
 }

@@ -1,6 +1,6 @@
 //! The flat form: every rank deals with every other directly. Fewest steps; the root touches all slots.
 
-use super::{Blocks, Form, Local, others, ranks};
+use super::{Blocks, Form, Local, combine_in_rank_order, others};
 use crate::coll::{Knob, pieces};
 use crate::fabric::{Fabric, Line, Place, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
@@ -106,16 +106,7 @@ async fn combine_all<F: Fabric>(local: &Local<'_, F>, root: NodeRank, to: Span, 
     let operand = |rank| {
         if rank == root { own } else { Place::stage(rank, Line::Up, ticket, n).start() }
     };
-    let mut left = operand(NodeRank(0));
-    for rank in ranks(fabric) {
-        if rank != root {
-            fabric.wait(rank, Line::Up, ticket).await;
-        }
-        if rank.0 > 0 {
-            fabric.reduce(to, left, operand(rank), n).await;
-            left = to;
-        }
-    }
+    combine_in_rank_order!(fabric, root, ticket, to, operand, n);
 }
 
 /// Copies, where source and destination are not known to be the same memory.

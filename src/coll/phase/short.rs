@@ -4,7 +4,7 @@
 //! algorithm and fabric: nested futures are moved through memory, which takes longer than all the rest.
 
 use super::composed::block_of;
-use super::{others, ranks};
+use super::{combine_in_rank_order, others};
 use crate::coll::{Plan, Tickets};
 use crate::fabric::{Fabric, Line, Place};
 use crate::types::{Bytes, CommRank, NodeRank};
@@ -31,16 +31,7 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan) {
     // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
     let own = if me.0 >= 2 && fabric.is_in_place() { slot(me) } else { from };
     let operand = |rank| if rank == me { own } else { slot(rank) };
-    let mut left = operand(NodeRank(0));
-    for rank in ranks(fabric) {
-        if rank != me {
-            fabric.wait(rank, Line::Up, ticket).await;
-        }
-        if rank.0 > 0 {
-            fabric.reduce(to, left, operand(rank), n).await;
-            left = to;
-        }
-    }
+    combine_in_rank_order!(fabric, me, ticket, to, operand, n);
 }
 
 /// The root combines the operands of all, in rank order.
@@ -68,16 +59,7 @@ pub async fn reduce<F: Fabric>(fabric: &F, plan: &Plan) {
     }
     let own = if needs_copy { slot(me) } else { from };
     let operand = |rank| if rank == me { own } else { slot(rank) };
-    let mut left = operand(NodeRank(0));
-    for rank in ranks(fabric) {
-        if rank != me {
-            fabric.wait(rank, Line::Up, ticket).await;
-        }
-        if rank.0 > 0 {
-            fabric.reduce(to, left, operand(rank), n).await;
-            left = to;
-        }
-    }
+    combine_in_rank_order!(fabric, me, ticket, to, operand, n);
 }
 
 /// Everyone reads the root's slot.
