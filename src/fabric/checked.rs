@@ -37,6 +37,7 @@ use crate::fabric::{BridgeStep, Fabric, Line, Span};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, NodeRank, Ticket};
 use machine::Machine;
+pub(in crate::fabric) use operation::operations_by_step;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -129,47 +130,5 @@ impl Fabric for Rank {
         self.is_in_place.load(Ordering::Relaxed)
     }
 
-    fn claim(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Claim(ticket))
-    }
-
-    fn release(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Release(ticket))
-    }
-
-    fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Publish(line, ticket))
-    }
-
-    fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Wait(rank, line, ticket))
-    }
-
-    fn drain(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Drain(ticket))
-    }
-
-    fn post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Post(rank, ticket))
-    }
-
-    fn wait_post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::WaitPost(rank, ticket))
-    }
-
-    fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Copy { to, from, n })
-    }
-
-    fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Reduce { to, left, right, n })
-    }
-
-    fn bridge_begin(&self, step: BridgeStep) -> impl Future<Output = ()> + Send {
-        self.step(Operation::BridgeBegin(step))
-    }
-
-    fn bridge_end(&self) -> impl Future<Output = ()> + Send {
-        self.step(Operation::BridgeEnd)
-    }
+    operations_by_step!();
 }

@@ -47,6 +47,57 @@ pub enum Operation {
     BridgeEnd,
 }
 
+/// The operations of a [`Fabric`](crate::fabric::Fabric) whose `step` takes them as values. Types are those in
+/// scope where it stands.
+macro_rules! operations_by_step {
+    () => {
+        async fn claim(&self, ticket: Ticket) {
+            self.step(Operation::Claim(ticket)).await;
+        }
+
+        async fn release(&self, ticket: Ticket) {
+            self.step(Operation::Release(ticket)).await;
+        }
+
+        async fn publish(&self, line: Line, ticket: Ticket) {
+            self.step(Operation::Publish(line, ticket)).await;
+        }
+
+        async fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) {
+            self.step(Operation::Wait(rank, line, ticket)).await;
+        }
+
+        async fn drain(&self, ticket: Ticket) {
+            self.step(Operation::Drain(ticket)).await;
+        }
+
+        async fn post(&self, rank: NodeRank, ticket: Ticket) {
+            self.step(Operation::Post(rank, ticket)).await;
+        }
+
+        async fn wait_post(&self, rank: NodeRank, ticket: Ticket) {
+            self.step(Operation::WaitPost(rank, ticket)).await;
+        }
+
+        async fn copy(&self, to: Span, from: Span, n: Bytes) {
+            self.step(Operation::Copy { to, from, n }).await;
+        }
+
+        async fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) {
+            self.step(Operation::Reduce { to, left, right, n }).await;
+        }
+
+        async fn bridge_begin(&self, step: BridgeStep) {
+            self.step(Operation::BridgeBegin(step)).await;
+        }
+
+        async fn bridge_end(&self) {
+            self.step(Operation::BridgeEnd).await;
+        }
+    };
+}
+pub(in crate::fabric) use operations_by_step;
+
 struct Show<T>(T);
 
 impl fmt::Display for Show<Ticket> {

@@ -2,7 +2,7 @@
 
 use super::memory::{Buffers, Node};
 use crate::coll::{Plan, REGISTRY, Running};
-use crate::fabric::checked::{Mutation, Mutator, Operation};
+use crate::fabric::checked::{Mutation, Mutator, Operation, operations_by_step};
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Fabric, Line, Span};
 use crate::sync::{Claims, Control, Flag, FlagLine, Written};
@@ -250,47 +250,5 @@ impl Fabric for Rank {
         self.state().is_in_place
     }
 
-    fn claim(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Claim(ticket))
-    }
-
-    fn release(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Release(ticket))
-    }
-
-    fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Publish(line, ticket))
-    }
-
-    fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Wait(rank, line, ticket))
-    }
-
-    fn drain(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Drain(ticket))
-    }
-
-    fn post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Post(rank, ticket))
-    }
-
-    fn wait_post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.step(Operation::WaitPost(rank, ticket))
-    }
-
-    fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Copy { to, from, n })
-    }
-
-    fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send {
-        self.step(Operation::Reduce { to, left, right, n })
-    }
-
-    fn bridge_begin(&self, step: BridgeStep) -> impl Future<Output = ()> + Send {
-        self.step(Operation::BridgeBegin(step))
-    }
-
-    fn bridge_end(&self) -> impl Future<Output = ()> + Send {
-        self.step(Operation::BridgeEnd)
-    }
+    operations_by_step!();
 }

@@ -3,7 +3,7 @@
 use super::machine::{Placement, between};
 use super::turns::{Obstacle, Turns};
 use crate::coll::{Measures, Plan, Row};
-use crate::fabric::checked::Operation;
+use crate::fabric::checked::{Operation, operations_by_step};
 use crate::fabric::{BridgeStep, Fabric, Line, Place, Span};
 use crate::model::{Machine, Nanos};
 use crate::topo::{Layout, Levels};
@@ -383,47 +383,5 @@ impl Fabric for Rank {
         false
     }
 
-    async fn claim(&self, ticket: Ticket) {
-        self.step(Operation::Claim(ticket)).await;
-    }
-
-    async fn release(&self, ticket: Ticket) {
-        self.step(Operation::Release(ticket)).await;
-    }
-
-    async fn publish(&self, line: Line, ticket: Ticket) {
-        self.step(Operation::Publish(line, ticket)).await;
-    }
-
-    async fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) {
-        self.step(Operation::Wait(rank, line, ticket)).await;
-    }
-
-    async fn drain(&self, ticket: Ticket) {
-        self.step(Operation::Drain(ticket)).await;
-    }
-
-    async fn post(&self, rank: NodeRank, ticket: Ticket) {
-        self.step(Operation::Post(rank, ticket)).await;
-    }
-
-    async fn wait_post(&self, rank: NodeRank, ticket: Ticket) {
-        self.step(Operation::WaitPost(rank, ticket)).await;
-    }
-
-    async fn copy(&self, to: Span, from: Span, n: Bytes) {
-        self.step(Operation::Copy { to, from, n }).await;
-    }
-
-    async fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) {
-        self.step(Operation::Reduce { to, left, right, n }).await;
-    }
-
-    async fn bridge_begin(&self, step: BridgeStep) {
-        self.step(Operation::BridgeBegin(step)).await;
-    }
-
-    async fn bridge_end(&self) {
-        self.step(Operation::BridgeEnd).await;
-    }
+    operations_by_step!();
 }
