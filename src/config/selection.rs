@@ -159,6 +159,8 @@ fn turn(forced: Forced, setting: &str) -> Result<Forced, String> {
 
 /// The value of a knob, never 0.
 fn value_of(knob: Knob, text: &str) -> Result<u32, String> {
+    /// Steps between nodes tell MPI their bytes as an `int`.
+    const MOST: u32 = 1 << 30;
     let name = knob.name();
     match knob.takes() {
         Takes::Number(most) => value::number(text)
@@ -166,8 +168,8 @@ fn value_of(knob: Knob, text: &str) -> Result<u32, String> {
             .ok_or_else(|| format!("{name} is from 1 to {most}, not {text:?}")),
         Takes::Size(least) => value::size(text)
             .and_then(|size| u32::try_from(size.0).ok())
-            .filter(|size| *size >= least)
-            .ok_or_else(|| format!("{name} is a size of at least {least}, below 4G, not {text:?}")),
+            .filter(|size| (least..=MOST).contains(size))
+            .ok_or_else(|| format!("{name} is a size from {least} to 1G, not {text:?}")),
         Takes::Word(words) => words
             .iter()
             .zip(1..)
@@ -235,8 +237,9 @@ mod tests {
             ("native:radix=4", r#""native" takes no "radix=4""#),
             ("tree:radix", r#"radix is from 1 to 256, not """#),
             ("tree:radix=0", r#"radix is from 1 to 256, not "0""#),
-            ("tiled:tile=8", r#"tile is a size of at least 64, below 4G, not "8""#),
-            ("tiled:tile=4G", r#"tile is a size of at least 64, below 4G, not "4G""#),
+            ("tiled:tile=8", r#"tile is a size from 64 to 1G, not "8""#),
+            ("tiled:tile=4G", r#"tile is a size from 64 to 1G, not "4G""#),
+            ("flat:chunk=2G", r#"chunk is a size from 64 to 1G, not "2G""#),
         ];
         for (text, mistake) in mistakes {
             assert_eq!(Selection::parse(text, COLLECTIVE).unwrap_err(), mistake);
