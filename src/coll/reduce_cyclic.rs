@@ -13,6 +13,7 @@
 //! The piece ahead uses the next slot of the ring, which is claimed before it is written.
 //! Limits: the operation has to be commutative. Every part is combined once, so all ranks get the same bits.
 
+use super::allreduce_cyclic::AllreduceCyclic;
 use super::cost::{self, Way};
 use super::phase::{Sharing, Tiled, composed};
 use super::{Algorithm, Knob, Need, Plan};
@@ -25,16 +26,16 @@ pub struct ReduceCyclic;
 
 impl Algorithm for ReduceCyclic {
     const COLLECTIVE: Collective = Collective::Reduce;
-    const NAME: &'static str = "cyclic";
-    const SUMMARY: &'static str = "as tiled, but each rank visits the slots from its own on";
-    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 3.2";
-    const COST: &'static str = "as tiled, but no slot has p readers at a time";
+    const NAME: &'static str = AllreduceCyclic::NAME;
+    const SUMMARY: &'static str = AllreduceCyclic::SUMMARY;
+    const SOURCE: &'static str = AllreduceCyclic::SOURCE;
+    const COST: &'static str = AllreduceCyclic::COST;
     const DRAWING: &'static str = "\
 all   0 1 2 3 4 -> slots, in parts a b c d e
 all   0: a of 0 1 2 3 4   1: b of 1 2 3 4 0   2: c of 2 3 4 0 1   and so on
 up    the root copies a from 0, b from 1, c from 2, d from 3, e from 4";
-    const NEEDS: &'static [Need] = &[Need::Commutative];
-    const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Chunk, Knob::Leaders];
+    const NEEDS: &'static [Need] = AllreduceCyclic::NEEDS;
+    const KNOBS: &'static [Knob] = AllreduceCyclic::KNOBS;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)

@@ -16,6 +16,7 @@
 //! Limits: where one group has less than half the ranks of another, or operands have to stay in rank order and the
 //! hierarchy is not in that order, there is one group.
 
+use super::allreduce_hierarchical::AllreduceHierarchical;
 use super::cost::{self, Way};
 use super::phase::{Sharing, Tiled, composed};
 use super::{Algorithm, Knob, Plan};
@@ -28,9 +29,9 @@ pub struct ReduceHierarchical;
 
 impl Algorithm for ReduceHierarchical {
     const COLLECTIVE: Collective = Collective::Reduce;
-    const NAME: &'static str = "hierarchical";
-    const SUMMARY: &'static str = "tiled within each group of the outermost level, a tree over the groups";
-    const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.4";
+    const NAME: &'static str = AllreduceHierarchical::NAME;
+    const SUMMARY: &'static str = AllreduceHierarchical::SUMMARY;
+    const SOURCE: &'static str = AllreduceHierarchical::SOURCE;
     const COST: &'static str = "a·q + B·q·m in a group, (a + B·m)·⌈log2 s⌉ over s groups, and the copy out by the root";
     const DRAWING: &'static str = "\
 all   groups 0 1 2 and 3 4, parts a b
