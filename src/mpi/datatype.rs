@@ -35,9 +35,9 @@ pub enum Rejected {
     NotDefined,
 }
 
-/// How the elements of a datatype lie in memory.
+/// How the elements of a datatype lie in memory: its type map, in the words of MPI.
 #[derive(Debug)]
-pub enum Shape {
+pub enum TypeMap {
     /// As they are packed, from `at` bytes after the buffer's address on.
     Contiguous {
         /// The true lower bound.
@@ -66,7 +66,7 @@ pub struct Layout {
     /// See `true_lb`.
     pub true_extent: usize,
     /// How elements lie in memory.
-    pub shape: Shape,
+    pub type_map: TypeMap,
     /// Whether the library was seen to accept the datatype.
     is_committed: AtomicBool,
 }
@@ -79,21 +79,21 @@ impl Layout {
     unsafe fn read(datatype: MPI_Datatype) -> Option<Self> {
         // SAFETY: the caller's promise.
         let (Extent { size, extent, true_lb, true_extent }, flat) = unsafe { (extent(datatype)?, flatten(datatype)) };
-        let shape = match flat {
-            Err(_) => Shape::Opaque,
+        let type_map = match flat {
+            Err(_) => TypeMap::Opaque,
             // The library has another idea of this datatype, and its idea counts: Open MPI 4.1.4 takes a stride of -1 byte
             // for none, so that a vector that turns bytes around becomes contiguous.
             Ok(flat)
                 if size > 0 && flat.segments.bounds(flat.times) != Some((true_lb, true_lb + true_extent as isize)) =>
             {
-                Shape::Opaque
+                TypeMap::Opaque
             }
             Ok(flat) => match flat.segments.contiguous_at(2) {
-                Some(at) if flat.times == 1 => Shape::Contiguous { at },
-                _ => Shape::Segments { segments: flat.segments, times: flat.times },
+                Some(at) if flat.times == 1 => TypeMap::Contiguous { at },
+                _ => TypeMap::Segments { segments: flat.segments, times: flat.times },
             },
         };
-        Some(Self { size, extent, true_lb, true_extent, shape, is_committed: AtomicBool::new(false) })
+        Some(Self { size, extent, true_lb, true_extent, type_map, is_committed: AtomicBool::new(false) })
     }
 
     /// The layout of `datatype`: its attribute, made where it is missing.
@@ -230,7 +230,7 @@ pub struct View {
 enum Memory {
     /// Packed as it lies.
     Contiguous(*mut u8),
-    /// Elements of `Shape::Segments`.
+    /// Elements of `TypeMap::Segments`.
     Segments(*mut u8, Arc<Layout>),
     /// Packed by the library.
     Opaque(Arc<Whole>),
@@ -266,14 +266,16 @@ impl View {
         // SAFETY: the caller's promise.
         let layout = unsafe { Layout::of(datatype, self_comm) }?;
         let len = length(layout.size)?;
-        let memory = match &layout.shape {
-            Shape::Contiguous { at } => Memory::Contiguous(base.wrapping_offset(*at)),
-            Shape::Segments { segments, times } => match segments.contiguous_at(count.saturating_mul(*times)) {
+        let memory = match &layout.type_map {
+            TypeMap::Contiguous { at } => Memory::Contiguous(base.wrapping_offset(*at)),
+            TypeMap::Segments { segments, times } => match segments.contiguous_at(count.saturating_mul(*times)) {
                 Some(at) => Memory::Contiguous(base.wrapping_offset(at)),
                 None => Memory::Segments(base, layout),
             },
-            Shape::Opaque if layout.size > MOST_PACKED && native().pack_c.is_none() => return Err(Rejected::TooLarge),
-            Shape::Opaque => Memory::Opaque(Arc::new(Whole::new(base, count, datatype, self_comm, layout))),
+            TypeMap::Opaque if layout.size > MOST_PACKED && native().pack_c.is_none() => {
+                return Err(Rejected::TooLarge);
+            }
+            TypeMap::Opaque => Memory::Opaque(Arc::new(Whole::new(base, count, datatype, self_comm, layout))),
         };
         Ok(Self { memory, len })
     }
@@ -330,7 +332,7 @@ impl View {
         match &self.memory {
             Memory::Contiguous(at) => each(*at, self.len),
             Memory::Segments(base, layout) => {
-                if let Shape::Segments { segments, .. } = &layout.shape {
+                if let TypeMap::Segments { segments, .. } = &layout.type_map {
                     let blocks = segments.blocks(self.len / segments.size().max(1));
                     blocks.for_each(|(at, n)| each(base.wrapping_offset(at), n));
                 }
@@ -363,8 +365,8 @@ impl PackedBuffer for View {
         unsafe {
             match &self.memory {
                 Memory::Contiguous(at) => to.copy_from_nonoverlapping(at.wrapping_add(offset), n),
-                Memory::Segments(base, layout) => match &layout.shape {
-                    Shape::Segments { segments, .. } => segments.gather(*base, offset, to, n),
+                Memory::Segments(base, layout) => match &layout.type_map {
+                    TypeMap::Segments { segments, .. } => segments.gather(*base, offset, to, n),
                     _ => unreachable!("the layout of a segmented view has segments"),
                 },
                 Memory::Opaque(whole) => to.copy_from_nonoverlapping(whole.packed().wrapping_add(offset), n),
@@ -379,8 +381,8 @@ impl PackedBuffer for View {
         unsafe {
             match &self.memory {
                 Memory::Contiguous(at) => at.wrapping_add(offset).copy_from_nonoverlapping(from, n),
-                Memory::Segments(base, layout) => match &layout.shape {
-                    Shape::Segments { segments, .. } => segments.scatter(*base, offset, from, n),
+                Memory::Segments(base, layout) => match &layout.type_map {
+                    TypeMap::Segments { segments, .. } => segments.scatter(*base, offset, from, n),
                     _ => unreachable!("the layout of a segmented view has segments"),
                 },
                 Memory::Opaque(whole) => {

@@ -12,7 +12,7 @@
 //! `MPI_Type_create_f90_*`. Both take `MPI_CHAR` as an integer, Open MPI also `MPI_BYTE`. MPICH lets `MPI_LAND` of floating
 //! point pass and aborts when it has to compute.
 
-use super::datatype::{Layout, Rejected, Shape};
+use super::datatype::{Layout, Rejected, TypeMap};
 use super::whole::{pack_elements, unpack_elements};
 use crate::kernel::{self, Combine, Kernel};
 use crate::mpi::handles::{Legality, PREDEFINED_MOST, Predefined, PredefinedOp, constants, predefined, predefined_op};
@@ -255,9 +255,9 @@ impl Library {
     /// Whether packed operands can be handed to the library as they are: they look like elements in memory, lie as such
     /// elements do, and the result doesn't replace the left one. Says by how much elements start after their address.
     fn direct(&self, to: *mut u8, left: *const u8, right: *const u8) -> Option<isize> {
-        let shift = match self.layout.as_ref().map(|layout| &layout.shape) {
+        let shift = match self.layout.as_ref().map(|layout| &layout.type_map) {
             None => 0,
-            Some(Shape::Contiguous { at }) => *at,
+            Some(TypeMap::Contiguous { at }) => *at,
             Some(_) => return None,
         };
         // Packed bytes may start anywhere; user functions are compiled for aligned elements.
@@ -309,10 +309,10 @@ impl Library {
         unsafe {
             match self.layout.as_deref() {
                 None => base.copy_from_nonoverlapping(from, n),
-                Some(layout) => match &layout.shape {
-                    Shape::Contiguous { at } => base.wrapping_offset(*at).copy_from_nonoverlapping(from, n),
-                    Shape::Segments { segments, .. } => segments.scatter(base, 0, from, n),
-                    Shape::Opaque => unpack_elements(layout, self.datatype, from, base, count, self.self_comm),
+                Some(layout) => match &layout.type_map {
+                    TypeMap::Contiguous { at } => base.wrapping_offset(*at).copy_from_nonoverlapping(from, n),
+                    TypeMap::Segments { segments, .. } => segments.scatter(base, 0, from, n),
+                    TypeMap::Opaque => unpack_elements(layout, self.datatype, from, base, count, self.self_comm),
                 },
             }
         }
@@ -326,10 +326,10 @@ impl Library {
         unsafe {
             match self.layout.as_deref() {
                 None => to.copy_from_nonoverlapping(base, n),
-                Some(layout) => match &layout.shape {
-                    Shape::Contiguous { at } => to.copy_from_nonoverlapping(base.wrapping_offset(*at), n),
-                    Shape::Segments { segments, .. } => segments.gather(base, 0, to, n),
-                    Shape::Opaque => pack_elements(layout, self.datatype, base, to, count, self.self_comm),
+                Some(layout) => match &layout.type_map {
+                    TypeMap::Contiguous { at } => to.copy_from_nonoverlapping(base.wrapping_offset(*at), n),
+                    TypeMap::Segments { segments, .. } => segments.gather(base, 0, to, n),
+                    TypeMap::Opaque => pack_elements(layout, self.datatype, base, to, count, self.self_comm),
                 },
             }
         }

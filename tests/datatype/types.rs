@@ -2,7 +2,7 @@
 
 use crate::constructors::{Constructors, committed, free, make};
 use huddle::kernel::Element;
-use huddle::mpi::datatype::{Layout, Rejected, Shape};
+use huddle::mpi::datatype::{Layout, Rejected, TypeMap};
 use huddle::mpi::handles::{Class, PredefinedOp, all_predefined, constants, predefined, predefined_op};
 use mpi_sys::MPI_Comm;
 use std::sync::{Arc, Barrier};
@@ -44,7 +44,7 @@ pub fn uncommitted_datatypes_are_rejected(make: &Constructors, comm: MPI_Comm) {
             let mut real = c.datatype_null;
             assert_eq!(f90_real(15, 300, &mut real), 0);
             let layout = Layout::of(real, comm).expect("F90 types are predefined");
-            assert!(matches!(layout.shape, Shape::Contiguous { at: 0 }) && layout.size == 8);
+            assert!(matches!(layout.type_map, TypeMap::Contiguous { at: 0 }) && layout.size == 8);
         }
     }
 }

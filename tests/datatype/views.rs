@@ -3,7 +3,7 @@
 use crate::Random;
 use crate::constructors::{Constructors, committed, free, make, random_datatype};
 use huddle::kernel::PackedBuffer;
-use huddle::mpi::datatype::{Layout, Shape, View};
+use huddle::mpi::datatype::{Layout, TypeMap, View};
 use huddle::mpi::handles::constants;
 use huddle::mpi::native::native;
 use mpi_sys::{MPI_Aint, MPI_Comm, MPI_Count, MPI_Datatype};
@@ -83,7 +83,7 @@ fn compare(datatype: MPI_Datatype, count: usize, random: &mut Random, names: &st
     let bytes = layout.size * count;
     assert!(memory.bytes.len() < 1 << 24);
     if !is_disjoint(&mut memory, count, datatype, comm) {
-        return !matches!(layout.shape, Shape::Opaque);
+        return !matches!(layout.type_map, TypeMap::Opaque);
     }
     memory.bytes = random.bytes(memory.bytes.len());
     let expected = pack(memory.address(), count, datatype, bytes, comm);
@@ -117,7 +117,7 @@ fn compare(datatype: MPI_Datatype, count: usize, random: &mut Random, names: &st
     unsafe { writing.write(offset, source[offset..].as_ptr(), n) };
     writing.finish();
     assert!(memory.bytes == other.bytes, "{names} × {count}: {n} bytes written at {offset}");
-    !matches!(layout.shape, Shape::Opaque)
+    !matches!(layout.type_map, TypeMap::Opaque)
 }
 
 /// Random nested datatypes.
