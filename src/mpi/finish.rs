@@ -4,7 +4,9 @@
 //! comes after all callbacks of the program, which may still run collectives.
 
 use super::communicator::do_not_copy;
+use super::init::minimum;
 use super::job::{self, Job};
+use crate::log;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::report::{Report, Tally, counters};
@@ -59,16 +61,9 @@ fn report(job: &Job, path: &std::path::Path) {
     let mut mine: Vec<u64> = counters().tally().as_slice().to_vec();
     // SAFETY: the loader's function, with its own names.
     mine.extend(names.iter().map(|name| loader.map_or(0, |loader| unsafe { (loader.calls)(name.as_ptr()) })));
-    let mut all = vec![0_u64; mine.len()];
-    let c = constants();
-    // SAFETY: buffers of `mine.len()` numbers.
-    let code = unsafe {
-        let (from, to) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
-        native().reduce(from, to, mine.len() as c_int, c.uint64, c.sum, 0, job.world)
-    };
-    if job.rank != 0 || code != c.success {
+    let Some(mut all) = summed(job, mine) else {
         return;
-    }
+    };
     let unserved = all.split_off(all.len() - names.len());
     let Some(tally) = Tally::from_values(all) else {
         return;
@@ -83,6 +78,24 @@ fn report(job: &Job, path: &std::path::Path) {
         unserved: called(&names, unserved),
     };
     report.write(path);
+}
+
+/// On rank 0 the sums over all ranks; its own numbers where other ranks run a build of huddle that counts other things.
+fn summed(job: &Job, mine: Vec<u64>) -> Option<Vec<u64>> {
+    let (c, n) = (constants(), mine.len() as c_int);
+    let [least, most] = minimum(job.world, [n, -n]);
+    if least != -most {
+        let mine = (job.rank == 0).then_some(mine)?;
+        log::warning(format_args!("the report tells of rank 0 alone: other ranks run another build of huddle"));
+        return Some(mine);
+    }
+    let mut all = vec![0; mine.len()];
+    // SAFETY: buffers of `n` numbers.
+    let code = unsafe {
+        let (from, to) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
+        native().reduce(from, to, n, c.uint64, c.sum, 0, job.world)
+    };
+    (job.rank == 0 && code == c.success).then_some(all)
 }
 
 /// The names that were called, with how often.

@@ -2,7 +2,7 @@
 
 use super::communicator::{create_keyval, keep_native};
 use super::device;
-use super::job::{self, Job, progress};
+use super::job::{self, Job};
 use super::peers::Announcement;
 use crate::coll::REGISTRY;
 use crate::config::{ChoiceBy, Config, RawEnvironment};
@@ -18,8 +18,6 @@ use crate::tune::{MEASURED_RANKS, Reason, measured};
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
 use std::hash::{Hash, Hasher};
-use std::sync::Mutex;
-use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 /// A number that differs between builds of huddle that would choose or lay out memory differently. Where ranks find several,
@@ -59,14 +57,19 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     meet();
     // SAFETY: MPI is initialised.
     let keyval = unsafe { create_keyval() };
-    let (config, is_fit) = agree_on_environment(constants().comm_world, rank, keyval);
-    if let Some(reason) = inactive_reason(&config, is_fit, size) {
-        return stay_native(config, rank, size as usize, reason);
+    let (config, misfit) = agree_on_environment(constants().comm_world, rank, keyval);
+    match inactive_reason(&config, misfit, size) {
+        Some(reason) => stay_native(config, rank, size as usize, reason),
+        None => accelerate(config, rank, size, keyval.unwrap_or(constants().keyval_invalid)),
     }
+    super::finish::at_finalize();
+    announce();
+}
+
+fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
     let (world, self_comm) = (duplicate(constants().comm_world), duplicate(constants().comm_self));
     let node = Node::find(world, &config, rank, size);
     let parameters = agree_on_parameters(world, rank, size as usize, &config);
-    let keyval = keyval.unwrap_or(constants().keyval_invalid);
     for comm in [world, self_comm] {
         keep_native(keyval, comm, Reason::NoContext);
     }
@@ -74,22 +77,14 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     // The duplicate's own group: MPICH 4.0.2 crashes in Comm_create_group on a group that was taken of another communicator.
     // SAFETY: valid communicator and place.
     unsafe { native().comm_group(world, &mut group) };
-    let waiting = Waiting {
-        is_oversubscribed: node.is_oversubscribed,
-        stall: config.stall,
-        progress,
-        report: super::serve::report_stall,
-    };
     let nodes = node.labels.iter().enumerate().filter(|(rank, label)| *rank as u32 == **label).count();
     let is_threaded = is_threaded();
     if !is_threaded {
         crate::report::counters().assume_one_thread_at_a_time();
         device::assume_one_thread_at_a_time();
     }
+    let idle = Job::idle(config, rank, size as usize);
     job::publish(Job {
-        config,
-        rank,
-        size: size as usize,
         world,
         group,
         self_comm,
@@ -98,63 +93,32 @@ pub unsafe fn start(announcement: Option<Announcement>) {
         paths: node.paths,
         kinds: node.kinds,
         parameters,
-        maps: Mutex::default(),
         trunk: node.trunk,
-        waiting,
+        waiting: Waiting { is_oversubscribed: node.is_oversubscribed, ..idle.waiting },
         is_threaded,
         keyval,
-        bridges: AtomicU32::new(0),
-        sequence: AtomicU32::new(0),
-        inactive: None,
+        ..idle
     });
-    super::finish::at_finalize();
-    announce();
 }
 
 /// Nothing is accelerated, on all ranks alike: what they have agreed on so far is enough to say why and to write the report,
 /// and nobody looks at the machine or makes a communicator. Ranks whose own environments differ come here together.
 fn stay_native(config: Config, rank: u32, size: usize, reason: Reason) {
-    let c = constants();
-    let waiting =
-        Waiting { is_oversubscribed: false, stall: config.stall, progress, report: super::serve::report_stall };
     if !is_threaded() {
         crate::report::counters().assume_one_thread_at_a_time();
     }
-    job::publish(Job {
-        config,
-        rank,
-        size,
-        world: c.comm_world,
-        group: c.group_null,
-        self_comm: c.comm_self,
-        labels: Vec::new(),
-        nodes: (size == 1).then_some(1),
-        paths: Vec::new(),
-        kinds: Vec::new(),
-        parameters: Parameters::default(),
-        maps: Mutex::default(),
-        trunk: 0,
-        waiting,
-        is_threaded: true,
-        keyval: c.keyval_invalid,
-        bridges: AtomicU32::new(0),
-        sequence: AtomicU32::new(0),
-        inactive: Some(reason),
-    });
-    super::finish::at_finalize();
-    announce();
+    if rank == 0 && reason == Reason::HuddleMissing {
+        log::warning(format_args!("all collectives of the job stay native: {}", reason.meaning()));
+    }
+    job::publish(Job { inactive: Some(reason), ..Job::idle(config, rank, size) });
 }
 
-fn inactive_reason(config: &Config, is_fit: bool, size: c_int) -> Option<Reason> {
+/// `misfit` is why the ranks can't work together.
+fn inactive_reason(config: &Config, misfit: Option<Reason>, size: c_int) -> Option<Reason> {
     if config.is_disabled {
-        Some(Reason::Disabled)
-    } else if !is_fit {
-        Some(Reason::HuddleMissing)
-    } else if size == 1 {
-        Some(Reason::SingleRank)
-    } else {
-        None
+        return Some(Reason::Disabled);
     }
+    misfit.or((size == 1).then_some(Reason::SingleRank))
 }
 
 fn announce() {
@@ -258,16 +222,16 @@ fn bcast_bytes(comm: MPI_Comm, mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// The smallest of each number over all ranks.
-fn minimum<const N: usize>(comm: MPI_Comm, mut values: [c_int; N]) -> [c_int; N] {
+pub(super) fn minimum<const N: usize>(comm: MPI_Comm, mut values: [c_int; N]) -> [c_int; N] {
     let c = constants();
     // SAFETY: a buffer of N ints, in place.
     unsafe { native().allreduce(c.in_place, values.as_mut_ptr().cast(), N as c_int, c.int, c.min, comm) };
     values
 }
 
-/// Rank 0's environment, parsed; and whether all ranks run the same build of huddle, serve the same names, and have an
-/// attribute for communicators.
-fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> (Config, bool) {
+/// Rank 0's environment, parsed; and what is wrong where not all ranks run the same build of huddle, serve the same names, and
+/// have an attribute for communicators.
+fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> (Config, Option<Reason>) {
     let own = RawEnvironment::from_process();
     let agreed = RawEnvironment::from_bytes(&bcast_bytes(world, own.to_bytes())).unwrap_or_default();
     let difference = own.differs_from(&agreed);
@@ -287,7 +251,8 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> (C
             log::warning(format_args!("{complaint}"));
         }
     }
-    (config, least == -most && same_names == 1 && has_keyval == 1)
+    let is_fit = least == -most && same_names == 1 && has_keyval == 1;
+    (config, (!is_fit).then_some(Reason::HuddleMissing))
 }
 
 /// What rank 0 knows of the machine, where anyone asks.
@@ -328,9 +293,7 @@ impl Node {
             .map(|bytes| CpuMask::from_bytes(bytes))
             .collect();
         let containers = Self::containers(physical, node_rank, config);
-        if size > 1 && !config.is_disabled {
-            Self::choose_kernels(physical, node_rank, config);
-        }
+        Self::choose_kernels(physical, node_rank, config);
         let mut paths = vec![Vec::new(); size as usize];
         for (rank, path) in world_ranks.iter().zip(place::paths(&containers, &masks)) {
             paths[*rank as usize] = path;

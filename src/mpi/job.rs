@@ -62,6 +62,34 @@ unsafe impl Sync for Job {}
 unsafe impl Send for Job {}
 
 impl Job {
+    /// One that has nothing but what every job has: no node, no communicator of its own, and one thread or several.
+    pub(super) fn idle(config: Config, rank: u32, size: usize) -> Self {
+        let c = constants();
+        let waiting =
+            Waiting { is_oversubscribed: false, stall: config.stall, progress, report: super::serve::report_stall };
+        Self {
+            config,
+            rank,
+            size,
+            world: c.comm_world,
+            group: c.group_null,
+            self_comm: c.comm_self,
+            labels: Vec::new(),
+            nodes: (size == 1).then_some(1),
+            paths: Vec::new(),
+            kinds: Vec::new(),
+            trunk: 0,
+            parameters: Parameters::default(),
+            maps: Mutex::default(),
+            waiting,
+            is_threaded: true,
+            keyval: c.keyval_invalid,
+            bridges: AtomicU32::new(0),
+            sequence: AtomicU32::new(0),
+            inactive: None,
+        }
+    }
+
     /// What the models choose on such a communicator, where they choose at all.
     pub fn map(&self, agreed: &Agreed) -> Option<Arc<Map>> {
         if !agreed.is_modelled(self.config.choice) {
