@@ -3,7 +3,8 @@
 //   limits overhead          8-byte Allreduce and Barrier, entry to exit, beside the bare exchange of two lines
 //   limits loops             1 and 4 MiB beside hand-written loops (loops.c); 2 ranks
 //   limits declined          calls that huddle leaves to the native library, beside the same call by PMPI; run it with
-//                            HUDDLE_ALLREDUCE=native
+//                            HUDDLE_ALLREDUCE='<=1K:native' HUDDLE_BARRIER=native
+//   limits threads           the same on MPI_THREAD_MULTIPLE
 //   limits init              MPI_Init; run it bare and preloaded
 //   limits communicators     the first calls on a further communicator, new or in the place of a freed one
 //   limits memory            shared memory of huddle's, after use of all collectives, then with further communicators
@@ -45,11 +46,63 @@ static void overhead(void) {
     compare_bare("overhead", BARRIER, 0, MPI_COMM_WORLD);
 }
 
+// ---- declined
+
+enum { MOST_COMMS = 8, NUMBERS = 64 };
+
+// Calls that are left to the native library: on these communicators in turn, of these counts in turn.
+typedef struct {
+    By by;
+    MPI_Datatype datatype;
+    MPI_Op op;
+    int counts[2];
+    MPI_Comm comms[MOST_COMMS];
+    int n; // communicators
+} Declined;
+
+static double declined_block(const void *state, int calls) {
+    const Declined *declined = state;
+    double in[NUMBERS] = {0}, out[NUMBERS], start = now();
+    for (int k = 0; k < calls; k++)
+        (declined->by == NATIVE ? PMPI_Allreduce : MPI_Allreduce)(in, out, declined->counts[k & 1], declined->datatype, declined->op, declined->comms[k % declined->n]);
+    return now() - start;
+}
+
+static void compare_declined(const char *what, Declined declined) {
+    Declined both[2] = {declined, declined};
+    both[0].by = HUDDLE, both[1].by = NATIVE;
+    Subject subjects[2] = {{"huddle", declined_block, &both[0]}, {"native", declined_block, &both[1]}};
+    char members[128];
+    snprintf(members, sizeof members, "\"what\": \"declined: %s\", \"collective\": \"Allreduce\"", what);
+    measure(members, subjects, 2);
+}
+
+static void first(void *in, void *inout, int *n, MPI_Datatype *datatype) {
+    (void)datatype;
+    memcpy(inout, in, (size_t)*n * sizeof(double));
+}
+
 static void declined(void) {
-    compare_bare("declined: HUDDLE_ALLREDUCE=native", ALLREDUCE, 1, MPI_COMM_WORLD);
-    compare_bare("declined: no elements", ALLREDUCE, 0, MPI_COMM_WORLD);
-    compare_bare("declined: one rank", ALLREDUCE, 1, MPI_COMM_SELF);
+    MPI_Comm world = MPI_COMM_WORLD;
+    Declined alone = {HUDDLE, MPI_DOUBLE, MPI_SUM, {1, 1}, {MPI_COMM_SELF}, 1};
+    for (int i = 1; i < MOST_COMMS; i++) MPI_Comm_dup(MPI_COMM_SELF, &alone.comms[i]);
+    MPI_Op user;
+    MPI_Op_create(first, 0, &user);
+    MPI_Datatype derived;
+    MPI_Type_contiguous(1, MPI_DOUBLE, &derived);
+    MPI_Type_commit(&derived);
+    compare_bare("declined: for all sizes", BARRIER, 0, world);
+    compare_declined("by size", (Declined){HUDDLE, MPI_DOUBLE, MPI_SUM, {1, 1}, {world}, 1});
+    compare_declined("by size, two sizes", (Declined){HUDDLE, MPI_DOUBLE, MPI_SUM, {1, 2}, {world}, 1});
+    compare_declined("no elements", (Declined){HUDDLE, MPI_DOUBLE, MPI_SUM, {0, 0}, {world}, 1});
+    compare_declined("no elements, user's operation", (Declined){HUDDLE, MPI_DOUBLE, user, {0, 0}, {world}, 1});
+    compare_declined("no elements, derived datatype", (Declined){HUDDLE, derived, user, {0, 0}, {world}, 1});
+    compare_declined("one rank", alone);
     compare_bare("declined: one rank", BARRIER, 0, MPI_COMM_SELF);
+    alone.n = 4;
+    compare_declined("one rank, 4 communicators in turn", alone);
+    alone.n = MOST_COMMS;
+    compare_declined("one rank, 8 communicators in turn", alone);
 }
 
 // ---- loops
@@ -187,10 +240,11 @@ static void init(double nanoseconds) {
 
 int main(int argc, char **argv) {
     struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    MPI_Init(&argc, &argv);
-    clock_gettime(CLOCK_MONOTONIC, &end);
     const char *what = argc > 1 ? argv[1] : "";
+    int wanted = !strcmp(what, "threads") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, provided;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    MPI_Init_thread(&argc, &argv, wanted, &provided);
+    clock_gettime(CLOCK_MONOTONIC, &end);
     if (!strcmp(what, "init")) {
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
         init(1e9 * (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec));
@@ -200,10 +254,10 @@ int main(int argc, char **argv) {
     measure_start(argc, argv);
     if (!strcmp(what, "overhead")) overhead();
     else if (!strcmp(what, "loops")) loops();
-    else if (!strcmp(what, "declined")) declined();
+    else if (!strcmp(what, "declined") || !strcmp(what, "threads")) declined();
     else if (!strcmp(what, "communicators")) communicators();
     else if (!strcmp(what, "memory")) memory();
-    else fail("limits overhead|loops|declined|init|communicators|memory");
+    else fail("limits overhead|loops|declined|threads|init|communicators|memory");
     MPI_Finalize();
     return 0;
 }

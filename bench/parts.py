@@ -100,7 +100,7 @@ def measure_limits(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list
     found = []
     for what in ("overhead", "loops", "communicators"):
         found += preloaded(bench, mpi, ranks, "limits", [what, *options.arguments])
-    declined = {"HUDDLE_ALLREDUCE": "native"}
+    declined = {"HUDDLE_ALLREDUCE": "<=1K:native", "HUDDLE_BARRIER": "native"}
     return found + preloaded(bench, mpi, ranks, "limits", ["declined", *options.arguments], declined) + measure_init(bench, mpi, ranks)
 
 

@@ -62,6 +62,17 @@ impl Selection {
         self.ranges.iter().find(|(up_to, _)| bytes <= *up_to).map_or(Pick::Auto, |(_, pick)| *pick)
     }
 
+    /// Whether calls of all sizes are left to the native library.
+    pub fn is_native(&self) -> bool {
+        let is_native = |(_, pick): &(Bytes, Pick)| *pick == Pick::Native;
+        self.ranges.iter().all(is_native) && self.pick(Bytes(usize::MAX)) == Pick::Native
+    }
+
+    /// Whether calls of some sizes are.
+    pub fn may_be_native(&self) -> bool {
+        self.ranges.iter().any(|(_, pick)| *pick == Pick::Native)
+    }
+
     /// The most leaders with which an algorithm is forced; 0 where none says.
     pub(super) fn leaders(&self) -> u32 {
         let leaders = |pick: &Pick| if let Pick::Row(forced) = pick { forced.knobs.get(Knob::Leaders) } else { 0 };

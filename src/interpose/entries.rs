@@ -1,6 +1,7 @@
 //! The functions that programs call in place of MPI's.
 
 use crate::capi;
+use crate::mpi::collectives;
 use crate::mpi::native::native;
 use crate::mpi::serve::{self, Served};
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
@@ -78,7 +79,7 @@ macro_rules! entries {
     )*) => {$(
         unsafe extern "C-unwind" fn $name($($arg: entries!(@int $type)),*) -> c_int {
             // SAFETY: the program's arguments, under MPI's contract.
-            match unsafe { serve::$name($(entries!(@widen $arg $type)),*) } {
+            match unsafe { collectives::$name($(entries!(@widen $arg $type)),*) } {
                 Served::Done(code) => code,
                 // SAFETY: as above.
                 Served::Native => unsafe { native().$name($($arg),*) },
@@ -87,7 +88,7 @@ macro_rules! entries {
 
         unsafe extern "C-unwind" fn $name_c($($arg: entries!(@count $type)),*) -> c_int {
             // SAFETY: the program's arguments, under MPI's contract.
-            match unsafe { serve::$name($($arg),*) } {
+            match unsafe { collectives::$name($($arg),*) } {
                 Served::Done(code) => code,
                 Served::Native => match native().$name_c {
                     // SAFETY: as above.
@@ -123,7 +124,7 @@ entries! {
 
 unsafe extern "C-unwind" fn barrier(comm: MPI_Comm) -> c_int {
     // SAFETY: the program's arguments, under MPI's contract.
-    match unsafe { serve::barrier(comm) } {
+    match unsafe { collectives::barrier(comm) } {
         Served::Done(code) => code,
         // SAFETY: as above.
         Served::Native => unsafe { native().barrier(comm) },

@@ -364,8 +364,7 @@ impl<'a> Builder<'a> {
             oversubscribed: self.job.waiting.is_oversubscribed,
             hierarchy: Hierarchy::from_words(self.offer_of(offers, NodeIndex(0)).hierarchy),
         };
-        let map = self.job.map(&agreed);
-        Box::new(Shared::new(Pooled { members: self.members(), nonce, context }, agreed, map, bridge))
+        Box::new(Shared::new(Pooled { members: self.members(), nonce, context }, agreed, self.job, bridge))
     }
 }
 

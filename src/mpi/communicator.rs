@@ -6,16 +6,17 @@ use super::bridge::BridgeComm;
 use super::job::{Job, job};
 use super::lane::Lane;
 use super::pool::{self, Pooled};
+use super::recent::{self, recent};
 use crate::fabric::shm::Context;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::tune::{Agreed, Map, Reason};
+use crate::tune::{Agreed, Map, Prospect, Reason};
 use crate::types::{Collective, CommRank, Epoch};
 use mpi_sys::MPI_Comm;
 use once_cell::sync::OnceCell;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -42,6 +43,8 @@ pub struct Shared {
     pub agreed: Agreed,
     /// What the models choose, where they do.
     pub map: Option<Arc<Map>>,
+    /// By [`Collective`], what its calls may expect.
+    prospects: [Prospect; Collective::ALL.len()],
     /// The leaders' communicator, on leaders of communicators that span nodes.
     pub bridge: Option<BridgeComm>,
     /// This rank.
@@ -69,9 +72,16 @@ pub enum Purpose {
 
 impl Shared {
     /// A communicator whose ranks have all mapped its segment.
-    pub(super) fn new(pooled: Pooled, agreed: Agreed, map: Option<Arc<Map>>, bridge: Option<BridgeComm>) -> Self {
+    pub(super) fn new(pooled: Pooled, agreed: Agreed, job: &Job, bridge: Option<BridgeComm>) -> Self {
         let me = pooled.context.comm_rank(pooled.context.rank());
-        Self { pooled, agreed, map, bridge, me, memory: Default::default(), lanes: Default::default() }
+        let (map, prospects) = (job.map(&agreed), Prospect::of_all(&job.config, &agreed));
+        Self { pooled, agreed, map, prospects, bridge, me, memory: Default::default(), lanes: Default::default() }
+    }
+
+    /// What calls of `collective` may expect.
+    #[inline(always)]
+    pub fn prospect(&self, collective: Collective) -> Prospect {
+        self.prospects[collective as usize]
     }
 
     /// Its shared memory.
@@ -138,56 +148,20 @@ impl Communicator {
     }
 }
 
-// The state of the communicator that was used last is kept outside its attribute: `Comm_get_attr` takes 6 to 11 ns. Any
-// deletion anywhere invalidates it, since handles are reused at once.
-
-/// Counts deletions.
-static GENERATION: AtomicU64 = AtomicU64::new(1);
-
-/// A remembered state.
-#[derive(Clone, Copy)]
-struct Remembered {
-    comm: MPI_Comm,
-    generation: u64,
-    state: *const Communicator,
-}
-
-/// The cache where one thread at a time calls MPI: thread-locals of a library that was opened late cost a function call.
-struct OneThread(UnsafeCell<Option<Remembered>>);
-// SAFETY: used below MPI_THREAD_MULTIPLE only, where MPI calls of different threads are ordered by the program.
-unsafe impl Sync for OneThread {}
-static ONE_THREAD: OneThread = OneThread(UnsafeCell::new(None));
-
-thread_local! {
-    static EACH_THREAD: Cell<Option<Remembered>> = const { Cell::new(None) };
-}
-
 /// The state of `comm`, created at its first collective; `None` where MPI finds no fault with asking but nothing can be
 /// attached, or `comm` is not a communicator: the native call will say.
 #[inline]
 pub fn find(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
-    let remembered = if job.is_threaded {
-        EACH_THREAD.get()
-    } else {
-        // SAFETY: one thread at a time, as above.
-        unsafe { *ONE_THREAD.0.get() }
-    };
-    match remembered {
-        Some(last) if last.comm == comm && last.generation == GENERATION.load(Ordering::Relaxed) => {
-            // SAFETY: not deleted since, as the generation shows.
-            Some(unsafe { &*last.state })
-        }
-        _ => look_up(job, comm),
-    }
+    // SAFETY: `look_up` remembered it, and it was not deleted since.
+    recent(job, |recent| recent.find(comm, recent::generation()))
+        .map(|state| unsafe { &*state })
+        .or_else(|| look_up(job, comm))
 }
 
 /// The communicator that this thread used last, if it has shared memory and is still there: for lines about faults.
 pub fn latest(job: &Job) -> Option<&'static Shared> {
-    // SAFETY: below MPI_THREAD_MULTIPLE one thread at a time, as above.
-    let remembered = if job.is_threaded { EACH_THREAD.get() } else { unsafe { *ONE_THREAD.0.get() } };
-    let last = remembered.filter(|last| last.generation == GENERATION.load(Ordering::Relaxed))?;
-    // SAFETY: not deleted since, as the generation shows.
-    match unsafe { &*last.state }.standing.get() {
+    // SAFETY: as in `find`.
+    match unsafe { &*recent(job, |recent| recent.latest(recent::generation()))? }.standing.get() {
         Some(Standing::Shared(shared)) => Some(shared),
         _ => None,
     }
@@ -198,7 +172,7 @@ fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
     if comm == constants().comm_null || is_being_freed(comm) {
         return None;
     }
-    let generation = GENERATION.load(Ordering::Relaxed);
+    let generation = recent::generation();
     let mut state: *mut Communicator = std::ptr::null_mut();
     let mut found = 0;
     // SAFETY: MPI is active; the attribute's value is a pointer that `create` stored.
@@ -217,13 +191,7 @@ fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
             return None;
         }
     }
-    let remembered = Some(Remembered { comm, generation, state });
-    if job.is_threaded {
-        EACH_THREAD.set(remembered);
-    } else {
-        // SAFETY: one thread at a time, as above.
-        unsafe { *ONE_THREAD.0.get() = remembered };
-    }
+    recent(job, |recent| recent.insert(comm, state, generation));
     // SAFETY: lives until the attribute is deleted, which MPI forbids while a collective on it is under way.
     Some(unsafe { &*state })
 }
@@ -252,7 +220,7 @@ pub unsafe extern "C" fn do_not_copy(
 
 /// The delete callback of the attribute: local, as all ranks run it at times of their own.
 pub unsafe extern "C" fn delete(_: MPI_Comm, _: c_int, value: *mut c_void, _: *mut c_void) -> c_int {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
+    recent::forget_all();
     // SAFETY: `look_up` or `keep_native` stored the box; MPI deletes an attribute once.
     let communicator = unsafe { Box::from_raw(value.cast::<Communicator>()) };
     if let (Some(Standing::Shared(shared)), true) = (communicator.standing.into_inner(), may_free()) {
@@ -264,6 +232,9 @@ pub unsafe extern "C" fn delete(_: MPI_Comm, _: c_int, value: *mut c_void, _: *m
 /// Communicators that are being freed, each by one thread. The handle of one may be that of another thread's new communicator
 /// before the call that frees it returns.
 static FREEING: Mutex<Vec<Freed>> = Mutex::new(Vec::new());
+
+/// How many there are: seldom any, and then nobody needs the lock.
+static BEING_FREED: AtomicUsize = AtomicUsize::new(0);
 
 /// A handle, and the thread that frees it.
 #[derive(PartialEq)]
@@ -278,18 +249,21 @@ fn freeing() -> MutexGuard<'static, Vec<Freed>> {
 
 /// Whether this thread is in a callback of the call that frees `comm`.
 fn is_being_freed(comm: MPI_Comm) -> bool {
-    freeing().contains(&Freed(comm, thread::current().id()))
+    // Relaxed: what matters is what this thread stored.
+    BEING_FREED.load(Ordering::Relaxed) > 0 && freeing().contains(&Freed(comm, thread::current().id()))
 }
 
 /// Runs `free`, the native function that frees `comm`, collectively. The program's attribute callbacks may run collectives on
 /// it meanwhile, before or after huddle's own attribute is gone, which may differ between ranks: they are all native.
 pub fn while_freeing<R>(comm: MPI_Comm, free: impl FnOnce() -> R) -> R {
     let own = Freed(comm, thread::current().id());
+    BEING_FREED.fetch_add(1, Ordering::Relaxed);
     freeing().push(Freed(comm, own.1));
     // The state may be remembered outside its attribute.
-    GENERATION.fetch_add(1, Ordering::Relaxed);
+    recent::forget_all();
     let result = free();
     freeing().retain(|freed| *freed != own);
+    BEING_FREED.fetch_sub(1, Ordering::Relaxed);
     result
 }
 

@@ -159,6 +159,21 @@ impl Layout {
         }
     }
 
+    /// Packed bytes of an element of `datatype`, where a call has used it before and the library accepts it.
+    ///
+    /// # Safety
+    /// As for `of`.
+    pub(super) unsafe fn known_size(datatype: MPI_Datatype) -> Option<usize> {
+        let keyval = keyval()?;
+        let (mut value, mut found): (*const Self, c_int) = (std::ptr::null(), 0);
+        // SAFETY: as in `cached`; the attribute keeps the layout alive.
+        unsafe {
+            let code = native().type_get_attr(datatype, keyval, (&raw mut value).cast(), &mut found);
+            let layout = value.as_ref().filter(|_| code == constants().success && found != 0)?;
+            layout.is_committed.load(Ordering::Relaxed).then_some(layout.size)
+        }
+    }
+
     /// Reads the layout of `datatype` and makes it an attribute. Two threads may do so at once; one of them wins.
     ///
     /// # Safety

@@ -161,10 +161,17 @@ impl Site<'_> {
         Some(self.repeat(lane, CommRank(0), Buffers::empty(false)))
     }
 
+    /// The root, where it is a rank.
     #[inline]
-    fn root(&self, root: c_int) -> Option<CommRank> {
+    pub(super) fn root(&self, root: c_int) -> Option<CommRank> {
         let root = u32::try_from(root).ok().filter(|root| (*root as usize) < self.shared.agreed.ranks)?;
         Some(CommRank(root))
+    }
+
+    /// Whether this rank is the root.
+    #[inline]
+    pub(super) fn is_me(&self, root: c_int) -> bool {
+        root == self.shared.me.0 as c_int
     }
 
     #[inline(always)]

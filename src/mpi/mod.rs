@@ -3,8 +3,10 @@
 mod arguments;
 mod bridge;
 mod build;
+pub mod collectives;
 mod communicator;
 pub mod datatype;
+mod decline;
 mod device;
 pub mod finish;
 mod flatten;
@@ -16,6 +18,7 @@ pub mod native;
 pub mod op;
 mod peers;
 mod pool;
+mod recent;
 mod refusals;
 pub mod serve;
 mod whole;

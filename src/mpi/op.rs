@@ -164,7 +164,7 @@ impl Combine for Operator {
 ///
 /// # Safety
 /// As for [`Operator::resolve`].
-unsafe fn is_defined(known_op: PredefinedOp, op: MPI_Op, known: &Predefined, self_comm: MPI_Comm) -> bool {
+pub(super) unsafe fn is_defined(known_op: PredefinedOp, op: MPI_Op, known: &Predefined, self_comm: MPI_Comm) -> bool {
     const UNKNOWN: u8 = 0;
     const YES: u8 = 1;
     const NO: u8 = 2;

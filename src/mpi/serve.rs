@@ -1,6 +1,6 @@
 //! A collective call, from the program's arguments to its result or to the native library.
 
-use super::arguments::{self, Operand, Prepared, Refused};
+use super::arguments::{Operand, Prepared, Refused};
 use super::bridge::{NativeBridge, NativeOp};
 use super::communicator::{Purpose, Shared, find, while_freeing};
 use super::job::{self, Job, abort};
@@ -10,13 +10,13 @@ use crate::coll::{Need, Plan, REGISTRY};
 use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, Stall};
 use crate::kernel::{Combine, PackedBuffer};
 use crate::log;
-use crate::mpi::handles::{constants, predefined};
+use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::report::{Outcome, counters};
-use crate::tune::{Choice, Reason, choose};
+use crate::tune::{Choice, Prospect, Reason, choose};
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank};
-use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
-use std::ffi::{c_int, c_void};
+use mpi_sys::MPI_Comm;
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What became of a call.
@@ -57,167 +57,6 @@ pub unsafe fn freeing(comm: *mut MPI_Comm, native: impl FnOnce(*mut MPI_Comm) ->
     }
 }
 
-/// `MPI_Allreduce`
-///
-/// # Safety
-/// The arguments are the program's, under MPI's contract; the same holds for all functions here.
-#[inline]
-pub unsafe fn allreduce(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
-    count: MPI_Count,
-    datatype: MPI_Datatype,
-    op: MPI_Op,
-    comm: MPI_Comm,
-) -> Served {
-    let Some(site) = Site::enter(Collective::Allreduce, comm, || known_size(count, datatype)) else {
-        return Served::Native;
-    };
-    let key = Key { count, datatype, op };
-    if let Some(served) = site.repeat_allreduce(&key, sendbuf, recvbuf) {
-        return served;
-    }
-    // SAFETY: the caller's promise.
-    let prepared = unsafe { arguments::allreduce(&site, sendbuf, recvbuf, count, datatype, op) };
-    site.serve(prepared, Some(key))
-}
-
-/// `MPI_Reduce`
-///
-/// # Safety
-/// As above.
-#[inline]
-pub unsafe fn reduce(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
-    count: MPI_Count,
-    datatype: MPI_Datatype,
-    op: MPI_Op,
-    root: c_int,
-    comm: MPI_Comm,
-) -> Served {
-    let Some(site) = Site::enter(Collective::Reduce, comm, || known_size(count, datatype)) else {
-        return Served::Native;
-    };
-    let key = Key { count, datatype, op };
-    if let Some(served) = site.repeat_reduce(&key, sendbuf, recvbuf, root) {
-        return served;
-    }
-    // SAFETY: the caller's promise.
-    let prepared = unsafe { arguments::reduce(&site, sendbuf, recvbuf, count, datatype, op, root) };
-    site.serve(prepared, Some(key))
-}
-
-/// `MPI_Bcast`
-///
-/// # Safety
-/// As above.
-#[inline]
-pub unsafe fn bcast(
-    buffer: *mut c_void,
-    count: MPI_Count,
-    datatype: MPI_Datatype,
-    root: c_int,
-    comm: MPI_Comm,
-) -> Served {
-    let Some(site) = Site::enter(Collective::Bcast, comm, || known_size(count, datatype)) else {
-        return Served::Native;
-    };
-    let key = Key::moving(count, datatype);
-    if let Some(served) = site.repeat_bcast(&key, buffer, root) {
-        return served;
-    }
-    // SAFETY: the caller's promise.
-    let prepared = unsafe { arguments::bcast(&site, buffer, count, datatype, root) };
-    site.serve(prepared, Some(key))
-}
-
-/// `MPI_Allgather`
-///
-/// # Safety
-/// As above.
-#[inline]
-pub unsafe fn allgather(
-    sendbuf: *const c_void,
-    sendcount: MPI_Count,
-    sendtype: MPI_Datatype,
-    recvbuf: *mut c_void,
-    recvcount: MPI_Count,
-    recvtype: MPI_Datatype,
-    comm: MPI_Comm,
-) -> Served {
-    let Some(site) = Site::enter(Collective::Allgather, comm, || known_size(recvcount, recvtype)) else {
-        return Served::Native;
-    };
-    let is_in_place = sendbuf == constants().in_place.cast_const();
-    let is_alike = is_in_place || (sendcount, sendtype) == (recvcount, recvtype);
-    let key = is_alike.then(|| Key::moving(recvcount, recvtype));
-    if let Some(served) = key.and_then(|key| site.repeat_allgather(&key, sendbuf, recvbuf)) {
-        return served;
-    }
-    let send = (sendbuf, sendcount, sendtype);
-    // SAFETY: the caller's promise.
-    let prepared = unsafe { arguments::allgather(&site, send, (recvbuf, recvcount, recvtype)) };
-    site.serve(prepared, key)
-}
-
-/// `MPI_Scatter`
-///
-/// # Safety
-/// As above.
-#[inline]
-#[allow(clippy::too_many_arguments)]
-pub unsafe fn scatter(
-    sendbuf: *const c_void,
-    sendcount: MPI_Count,
-    sendtype: MPI_Datatype,
-    recvbuf: *mut c_void,
-    recvcount: MPI_Count,
-    recvtype: MPI_Datatype,
-    root: c_int,
-    comm: MPI_Comm,
-) -> Served {
-    // The other arguments may not be significant.
-    let size = || match recvbuf == constants().in_place {
-        true => known_size(sendcount, sendtype),
-        false => known_size(recvcount, recvtype),
-    };
-    let Some(site) = Site::enter(Collective::Scatter, comm, size) else {
-        return Served::Native;
-    };
-    let is_root = root == site.shared.me.0 as c_int;
-    let is_alike = !is_root || (sendcount, sendtype) == (recvcount, recvtype);
-    let key = is_alike.then(|| Key::moving(recvcount, recvtype));
-    if let Some(served) = key.and_then(|key| site.repeat_scatter(&key, sendbuf, recvbuf, root)) {
-        return served;
-    }
-    let send = (sendbuf, sendcount, sendtype);
-    // SAFETY: the caller's promise.
-    let prepared = unsafe { arguments::scatter(&site, send, (recvbuf, recvcount, recvtype), root) };
-    site.serve(prepared, key)
-}
-
-/// `MPI_Barrier`
-///
-/// # Safety
-/// As above.
-#[inline]
-pub unsafe fn barrier(comm: MPI_Comm) -> Served {
-    let Some(site) = Site::enter(Collective::Barrier, comm, || Some(Bytes::ZERO)) else {
-        return Served::Native;
-    };
-    match site.repeat_barrier() {
-        Some(served) => served,
-        None => site.serve(Ok(arguments::barrier()), Some(Key::barrier())),
-    }
-}
-
-/// Packed bytes of a buffer whose datatype is predefined. No handle is asked for its size: MPI might reject it.
-fn known_size(count: MPI_Count, datatype: MPI_Datatype) -> Option<Bytes> {
-    let known = predefined(datatype)?;
-    usize::try_from(count).ok()?.checked_mul(known.size).map(Bytes)
-}
-
 #[cold]
 fn count_declined(outcome: Outcome, size: Option<Bytes>) {
     match size {
@@ -242,7 +81,7 @@ impl Site<'_> {
     /// Counts the call, whatever becomes of it: its ordinal is agreed even where its arguments are not. `size` as far as it
     /// is known without asking MPI, which might reject the question.
     #[inline(always)]
-    fn enter(collective: Collective, comm: MPI_Comm, size: impl FnOnce() -> Option<Bytes>) -> Option<Self> {
+    pub(super) fn enter(collective: Collective, comm: MPI_Comm, size: impl FnOnce() -> Option<Bytes>) -> Option<Self> {
         let reason = 'reason: {
             let Some(job) = job::active() else {
                 break 'reason job::why_inactive();
@@ -252,9 +91,10 @@ impl Site<'_> {
             };
             let epoch = communicator.next_epoch();
             match communicator.standing(job, comm, epoch) {
-                Ok(shared) => {
-                    return Some(Self { job, shared, comm, collective, epoch });
-                }
+                Ok(shared) => match shared.prospect(collective) {
+                    Prospect::Declined(reason) => reason,
+                    _ => return Some(Self { job, shared, comm, collective, epoch }),
+                },
                 Err(reason) => reason,
             }
         };
@@ -263,7 +103,7 @@ impl Site<'_> {
     }
 
     /// `key` opens the short way for later calls like this one.
-    fn serve(&self, prepared: Result<Prepared, Refused>, key: Option<Key>) -> Served {
+    pub(super) fn serve(&self, prepared: Result<Prepared, Refused>, key: Option<Key>) -> Served {
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(refused) => return self.refuse(refused),

@@ -25,18 +25,15 @@ pub const LAST_EPOCH: Epoch = Epoch(u64::MAX / Ticket::STEPS / 2);
 /// without a map, the thresholds of `defaults`. Takes about 20 ns, whatever the environment says.
 #[inline]
 pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: Option<&Map>, epoch: Epoch) -> Choice {
-    // 1. What huddle cannot serve.
-    if epoch >= LAST_EPOCH {
-        return Choice::Decline(Reason::TooManySteps);
-    }
-    if let Some(reason) = obstacle(shape, agreed) {
-        return Choice::Decline(reason);
-    }
+    // 1. What huddle cannot or shall not serve.
+    let pick = match wanted(config, shape, agreed, epoch) {
+        Ok(pick) => pick,
+        Err(reason) => return Choice::Decline(reason),
+    };
     // 2. The algorithm.
-    let forced = match config.selection(shape.collective).pick(shape.bytes) {
-        Pick::Native => return Choice::Decline(Reason::ForcedNative),
-        Pick::Auto => usual(shape, agreed, map),
-        Pick::Row(forced) => forced,
+    let forced = match pick {
+        Some(forced) => forced,
+        None => usual(shape, agreed, map),
     };
     let lacking = REGISTRY[forced.row].lacks(order_of(shape));
     let chosen = if lacking.is_some() { usual(shape, agreed, map) } else { forced };
@@ -51,6 +48,28 @@ pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: Option<&Map>
     }
 }
 
+/// Why [`choose`] declines a call, where that shows before there is a plan; only what takes gigabytes shows later.
+#[inline]
+pub fn early_reason(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Option<Reason> {
+    wanted(config, shape, agreed, epoch).err()
+}
+
+/// The algorithm that the user forces on a call, if any, or why the call is declined.
+#[inline]
+fn wanted(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Result<Option<Forced>, Reason> {
+    if epoch >= LAST_EPOCH {
+        return Err(Reason::TooManySteps);
+    }
+    if let Some(reason) = obstacle(shape, agreed) {
+        return Err(reason);
+    }
+    match config.selection(shape.collective).pick(shape.bytes) {
+        Pick::Native => Err(Reason::ForcedNative),
+        Pick::Auto => Ok(None),
+        Pick::Row(forced) => Ok(Some(forced)),
+    }
+}
+
 /// What huddle takes where the user does not say, or asks for what a call does not permit.
 fn usual(shape: &Shape, agreed: &Agreed, map: Option<&Map>) -> Forced {
     match map {
@@ -61,21 +80,30 @@ fn usual(shape: &Shape, agreed: &Agreed, map: Option<&Map>) -> Forced {
 
 /// What keeps every algorithm from serving a call.
 fn obstacle(shape: &Shape, agreed: &Agreed) -> Option<Reason> {
-    let is_gathering = matches!(shape.collective, Collective::Allgather | Collective::Scatter);
-    let spans_nodes = agreed.nodes > 1;
     if agreed.ranks <= 1 {
         Some(Reason::SingleRank)
     } else if shape.bytes == Bytes::ZERO && shape.collective != Collective::Barrier {
         Some(Reason::Empty)
     } else if shape.granule > agreed.cell_bytes {
         Some(Reason::ElementLargerThanSlot)
-    } else if is_gathering && agreed.largest_node > agreed.cell_bytes.0 {
+    } else if has_too_short_cells(shape.collective, agreed) {
         Some(Reason::BlocksLargerThanSlot)
-    } else if spans_nodes && !agreed.block_placed && order_of(shape) == OperandOrder::Rank {
+    } else if mixes_order(agreed) && order_of(shape) == OperandOrder::Rank {
         Some(Reason::OrderAcrossNodes)
     } else {
         None
     }
+}
+
+/// A piece of every rank's block exceeds a cell.
+pub(super) fn has_too_short_cells(collective: Collective, agreed: &Agreed) -> bool {
+    let is_gathering = matches!(collective, Collective::Allgather | Collective::Scatter);
+    is_gathering && agreed.largest_node > agreed.cell_bytes.0
+}
+
+/// Operands can't be combined in rank order.
+pub(super) fn mixes_order(agreed: &Agreed) -> bool {
+    agreed.nodes > 1 && !agreed.block_placed
 }
 
 /// User-defined operations follow rank order whether they commute or not: their results then depend neither on the

@@ -12,10 +12,12 @@ pub mod documentation;
 pub mod map;
 pub mod measured;
 mod orders;
+mod prospect;
 
 pub use crate::report::Reason;
-pub use choose::{LAST_EPOCH, choose};
+pub use choose::{LAST_EPOCH, choose, early_reason};
 pub use map::Map;
+pub use prospect::Prospect;
 
 use crate::coll::{Need, Plan};
 use crate::config::ChoiceBy;

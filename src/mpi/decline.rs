@@ -1,0 +1,91 @@
+//! The short way of a call that is left to the native library.
+//!
+//! Where a communicator's calls of a collective are declined whatever their arguments, they are counted and that is all. Else
+//! the choice declines what is empty, and where the user asked for it or nodes hold no contiguous ranks some more: that needs
+//! nothing but the length of the message and who defined the operation, so operands, operation and plan are not made.
+//! Whether a rank takes this way is its own affair: on the long way it comes to the same verdict.
+
+use super::datatype::Layout;
+use super::lane::Key;
+use super::op::is_defined;
+use super::serve::Site;
+use crate::mpi::handles::{constants, predefined, predefined_op};
+use crate::report::{Outcome, Reason, counters};
+use crate::tune::{OperatorClass, Prospect, Shape, early_reason};
+use crate::types::{Bytes, Collective, CommRank, OperandOrder};
+use std::ffi::c_void;
+
+/// The addresses that are significant at this rank, but for `MPI_IN_PLACE` where it is allowed.
+#[derive(Clone, Copy)]
+pub(super) struct Addresses {
+    /// Of the input.
+    pub send: Option<*const c_void>,
+    /// Of the output.
+    pub recv: Option<*const c_void>,
+}
+
+/// The address of a buffer that may be in place.
+#[inline(always)]
+pub(super) fn unless_in_place(address: *const c_void) -> Option<*const c_void> {
+    (address != constants().in_place.cast_const()).then_some(address)
+}
+
+impl Site<'_> {
+    /// Whether the call is declined, and counted as such. `false` says nothing: the long way knows.
+    #[inline(always)]
+    pub(super) fn is_declined(&self, key: &Key, root: Option<CommRank>, addresses: impl FnOnce() -> Addresses) -> bool {
+        let may_be = key.count == 0 || self.shared.prospect(self.collective) == Prospect::Mixed;
+        may_be && self.has_declined(key, root, addresses())
+    }
+
+    #[inline(never)]
+    fn has_declined(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> bool {
+        match root.and_then(|root| self.verdict(key, root, addresses)) {
+            Some((reason, bytes)) => {
+                counters().record(Outcome::Declined(self.collective, reason), bytes);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Why the call is declined, and its length; `None` where MPI might reject it, or that is not known here.
+    #[inline(always)]
+    fn verdict(&self, key: &Key, root: CommRank, addresses: Addresses) -> Option<(Reason, Bytes)> {
+        let known = predefined(key.datatype);
+        // 1. Addresses that MPI might reject.
+        let in_place = constants().in_place.cast_const();
+        let is_doubtful =
+            |address: *const c_void| address == in_place || address.is_null() && known.is_some() && key.count > 0;
+        let Addresses { send, recv } = addresses;
+        let is_aliased = send.is_some() && send == recv && key.count > 0;
+        if is_aliased || send.is_some_and(is_doubtful) || recv.is_some_and(is_doubtful) {
+            return None;
+        }
+        // 2. The length.
+        let size = match known {
+            Some(known) => known.size,
+            None if key.datatype == constants().datatype_null => return None,
+            // SAFETY: not null, and the program's.
+            None => unsafe { Layout::known_size(key.datatype) }?,
+        };
+        let bytes = usize::try_from(key.count).ok()?.checked_mul(size)?;
+        bytes.checked_mul(self.shared.agreed.ranks)?;
+        // 3. The operation.
+        let is_reduction = matches!(self.collective, Collective::Allreduce | Collective::Reduce);
+        let operator = match (is_reduction, predefined_op(key.op)) {
+            (false, _) => OperatorClass::None,
+            // SAFETY: both are predefined.
+            (true, Some(op)) if unsafe { is_defined(op, key.op, known?, self.job.self_comm) } => {
+                OperatorClass::Predefined
+            }
+            (true, None) if key.op != constants().op_null => OperatorClass::User,
+            _ => return None,
+        };
+        // 4. The choice.
+        let granule = Bytes(if is_reduction { size.max(1) } else { 1 });
+        let (collective, bytes, order) = (self.collective, Bytes(bytes), OperandOrder::Any);
+        let shape = Shape { collective, bytes, granule, root, operator, order };
+        Some((early_reason(&self.job.config, &shape, &self.shared.agreed, self.epoch)?, bytes))
+    }
+}

@@ -1,0 +1,142 @@
+//! The states of the communicators that were used last, outside their attributes: `Comm_get_attr` takes 6 to 11 ns.
+//!
+//! Any deletion anywhere invalidates all of them, since handles are reused at once.
+
+use super::communicator::Communicator;
+use super::job::Job;
+use mpi_sys::MPI_Comm;
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts deletions.
+static GENERATION: AtomicU64 = AtomicU64::new(1);
+
+/// Nothing that is remembered counts any more.
+pub(super) fn forget_all() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// What holds now: read before MPI is asked for a state that is then remembered.
+#[inline(always)]
+pub(super) fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Programs work on several communicators in turn: on rows, columns and all ranks of a grid.
+const ENTRIES: usize = 8;
+
+/// A communicator and its state; null where there is none.
+#[derive(Clone, Copy)]
+struct Entry {
+    comm: MPI_Comm,
+    state: *const Communicator,
+}
+
+/// A few communicators and their states.
+pub(super) struct Recent {
+    generation: u64,
+    /// The first is the one that was used last.
+    entries: [Entry; ENTRIES],
+    /// Which makes room for the next one; never the first.
+    oldest: usize,
+}
+
+impl Recent {
+    const NONE: Self = {
+        // SAFETY: a number or an address, never looked at where the state is null.
+        let nothing = Entry { comm: unsafe { std::mem::zeroed() }, state: std::ptr::null() };
+        Self { generation: 0, entries: [nothing; ENTRIES], oldest: 1 }
+    };
+
+    /// The state of `comm`, if it was remembered in this generation.
+    #[inline(always)]
+    pub fn find(&mut self, comm: MPI_Comm, generation: u64) -> Option<*const Communicator> {
+        if self.generation != generation {
+            return None;
+        }
+        let is_wanted = |entry: &Entry| entry.comm == comm && !entry.state.is_null();
+        if !is_wanted(&self.entries[0]) {
+            let at = self.entries.iter().position(is_wanted)?;
+            self.entries.swap(0, at);
+        }
+        Some(self.entries[0].state)
+    }
+
+    /// The state that was asked for last, if that was in this generation.
+    pub fn latest(&self, generation: u64) -> Option<*const Communicator> {
+        let state = self.entries[0].state;
+        (self.generation == generation && !state.is_null()).then_some(state)
+    }
+
+    /// Remembers the state of `comm`, which MPI was asked for after `generation` was read.
+    pub fn insert(&mut self, comm: MPI_Comm, state: *const Communicator, generation: u64) {
+        if self.generation != generation {
+            *self = Self { generation, ..Self::NONE };
+        }
+        self.entries[self.oldest] = self.entries[0];
+        self.entries[0] = Entry { comm, state };
+        self.oldest = if self.oldest + 1 < ENTRIES { self.oldest + 1 } else { 1 };
+    }
+}
+
+/// Where one thread at a time calls MPI: thread-locals of a library that was opened late cost a function call.
+struct OneThread(UnsafeCell<Recent>);
+// SAFETY: used below MPI_THREAD_MULTIPLE only, where MPI calls of different threads are ordered by the program.
+unsafe impl Sync for OneThread {}
+static ONE_THREAD: OneThread = OneThread(UnsafeCell::new(Recent::NONE));
+
+thread_local! {
+    static EACH_THREAD: UnsafeCell<Recent> = const { UnsafeCell::new(Recent::NONE) };
+}
+
+/// What this thread remembers, for `f`, which asks nobody else.
+#[inline(always)]
+pub(super) fn recent<R>(job: &Job, f: impl FnOnce(&mut Recent) -> R) -> R {
+    if job.is_threaded {
+        // SAFETY: this thread's own, and `f` is done with it when this returns.
+        EACH_THREAD.with(|recent| f(unsafe { &mut *recent.get() }))
+    } else {
+        // SAFETY: one thread at a time, as above.
+        f(unsafe { &mut *ONE_THREAD.0.get() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Handles that differ; the library is not linked to these tests.
+    fn handle(number: u32) -> MPI_Comm {
+        let bytes = u64::from(number);
+        // SAFETY: a number or an address, at most as large.
+        unsafe { std::mem::transmute_copy(&bytes) }
+    }
+
+    fn state(number: u32) -> *const Communicator {
+        std::ptr::without_provenance(8 + number as usize)
+    }
+
+    #[test]
+    fn the_latest_are_found_until_something_is_deleted() {
+        let mut recent = Recent::NONE;
+        assert_eq!((recent.find(handle(0), 1), recent.latest(1)), (None, None));
+        let n = ENTRIES as u32;
+        (0..n).for_each(|number| recent.insert(handle(number), state(number), 1));
+        for number in (0..n).chain([3, 1, 3, 3, 0]) {
+            assert_eq!(recent.find(handle(number), 1), Some(state(number)));
+            assert_eq!(recent.latest(1), Some(state(number)));
+        }
+        // One more takes the place of another one, not of the latest.
+        recent.insert(handle(n), state(n), 1);
+        assert_eq!(recent.latest(1), Some(state(n)));
+        assert_eq!(recent.find(handle(0), 1), Some(state(0)));
+        assert_eq!((0..=n).filter(|number| recent.find(handle(*number), 1).is_none()).count(), 1);
+        // Something is deleted.
+        assert_eq!((recent.find(handle(0), 2), recent.latest(2)), (None, None));
+        recent.insert(handle(1), state(1), 2);
+        assert_eq!((recent.find(handle(0), 2), recent.find(handle(1), 2)), (None, Some(state(1))));
+        // What was asked for before something was deleted does not count either.
+        recent.insert(handle(2), state(2), 2);
+        assert_eq!(recent.find(handle(2), 3), None);
+    }
+}
