@@ -21,6 +21,10 @@ static void call(const Work *work, int root) {
         loop(work->collective, in, out, n, root);
         return;
     }
+    if (work->by == KERNEL) {
+        kernel(work->collective, in, out, n, root);
+        return;
+    }
     bool native = work->by == NATIVE;
     switch (work->collective) {
     case ALLREDUCE: (native ? PMPI_Allreduce : MPI_Allreduce)(in, out, n, MPI_DOUBLE, MPI_SUM, comm); break;

@@ -1,11 +1,11 @@
-// The six collectives on doubles as subjects of measure(): by huddle, by the native library, or by a hand-written loop.
+// The six collectives on doubles as subjects of measure(): by huddle, by the native library, by a hand-written loop, or by one copy that the kernel makes.
 #ifndef CALLS_H
 #define CALLS_H
 
 #include "measure.h"
 
 typedef enum { ALLREDUCE, BCAST, REDUCE, ALLGATHER, SCATTER, BARRIER, COLLECTIVES } Collective;
-typedef enum { HUDDLE, NATIVE, LOOP } By;
+typedef enum { HUDDLE, NATIVE, LOOP, KERNEL } By;
 extern const char *const collective_names[COLLECTIVES];
 
 typedef struct {
@@ -28,5 +28,10 @@ void loops_start(void);
 void loop(Collective collective, const double *in, double *out, int n, int root);
 // The loop passes data in chunks of so many bytes from now on.
 void loop_chunk(int bytes);
+
+// kernel.c: two ranks only. -> whether the kernel lets both ranks read each other's memory
+bool kernel_start(void);
+// Bcast, Allgather or Scatter.
+void kernel(Collective collective, double *in, double *out, int n, int root);
 
 #endif

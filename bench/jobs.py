@@ -16,9 +16,9 @@ from pathlib import Path
 from mpis import ROOT, Mpi
 
 PROGRAMS = {
-    "collectives": ["collectives.c", "calls.c", "loops.c", "measure.c"],
-    "shapes": ["shapes.c", "calls.c", "loops.c", "measure.c"],
-    "limits": ["limits.c", "calls.c", "loops.c", "measure.c"],
+    "collectives": ["collectives.c", "calls.c", "loops.c", "kernel.c", "measure.c"],
+    "shapes": ["shapes.c", "calls.c", "loops.c", "kernel.c", "measure.c"],
+    "limits": ["limits.c", "calls.c", "loops.c", "kernel.c", "measure.c"],
 }
 FLAGS = ["-std=gnu11", "-O3", "-march=native", "-Wall", "-Wextra"]
 

@@ -2,6 +2,7 @@
 //
 //   limits overhead          8-byte Allreduce and Barrier, entry to exit, beside the bare exchange of two lines
 //   limits loops             1 and 4 MiB beside hand-written loops (loops.c); 2 ranks
+//   limits kernel            64 KiB to 4 MiB beside single copies by the kernel (kernel.c); 2 ranks
 //   limits declined          calls that huddle leaves to the native library, beside the same call by PMPI; run it with
 //                            HUDDLE_ALLREDUCE='<=1K:native' HUDDLE_BARRIER=native
 //   limits threads           the same on MPI_THREAD_MULTIPLE
@@ -139,6 +140,32 @@ static void loops(void) {
         }
 }
 
+// ---- kernel
+
+static void kernels(void) {
+    static const Collective moving[] = {BCAST, ALLGATHER, SCATTER};
+    static const By by[] = {HUDDLE, NATIVE, KERNEL};
+    static const char *const names[] = {"huddle", "native", "kernel"};
+    if (!kernel_start()) {
+        if (rank == 0) fprintf(stderr, "limits: the kernel lets no rank read another's memory\n");
+        return;
+    }
+    calls_start(4 << 20 >> 3);
+    for (int i = 0; i < 3; i++)
+        for (int bytes = 64 << 10; bytes <= 4 << 20; bytes *= 4) {
+            Work works[3];
+            Subject subjects[3];
+            for (int s = 0; s < 3; s++) {
+                works[s] = (Work){moving[i], by[s], bytes >> 3, -1, MPI_COMM_WORLD};
+                subjects[s] = (Subject){names[s], work_block, &works[s]};
+                for (int k = 0; k < WARM_UP; k++) work_check(&works[s]);
+            }
+            char members[128];
+            snprintf(members, sizeof members, "\"what\": \"kernel\", \"collective\": \"%s\", \"bytes\": %d", collective_names[moving[i]], bytes);
+            measure(members, subjects, 3);
+        }
+}
+
 // ---- communicators
 
 static void first_calls(MPI_Comm comm, bool native) {
@@ -254,10 +281,11 @@ int main(int argc, char **argv) {
     measure_start(argc, argv);
     if (!strcmp(what, "overhead")) overhead();
     else if (!strcmp(what, "loops")) loops();
+    else if (!strcmp(what, "kernel")) kernels();
     else if (!strcmp(what, "declined") || !strcmp(what, "threads")) declined();
     else if (!strcmp(what, "communicators")) communicators();
     else if (!strcmp(what, "memory")) memory();
-    else fail("limits overhead|loops|declined|threads|init|communicators|memory");
+    else fail("limits overhead|loops|kernel|declined|threads|init|communicators|memory");
     MPI_Finalize();
     return 0;
 }

@@ -101,6 +101,7 @@ def limit_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
                 slow.setdefault(case["what"], []).append(f"{case.time('native').value / 1e6:.3g} → {case.time('huddle').value / 1e6:.3g}")
     yield from table(head, [[name, *cells] for name, cells in slow.items()])
     yield from loop_table(found)
+    yield from kernel_table(found)
     yield from memory_table(store, mpis)
 
 
@@ -118,6 +119,19 @@ def loop_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
                 rows.setdefault((case["collective"], case["bytes"]), []).append(text)
     yield from table(["", "reads + writes", *(mpi.title for mpi, _ in found)],
                      [[f"{name} {size_text(size)}", least[name], *cells] for (name, size), cells in rows.items()])
+
+
+def kernel_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
+    yield "### Beside single copies by the kernel\n"
+    yield "2 ranks; data cross once, by process_vm_readv out of the sender's buffer (bench/kernel.c), which huddle does not use. Cells: their\n" \
+          "time over huddle's.\n"
+    rows: dict[tuple[str, int], list[str]] = {}
+    for _, results in found:
+        for case in results.cases:
+            if case["what"] == "kernel":
+                factor = case.ratio_of("kernel", "huddle")
+                rows.setdefault((case["collective"], case["bytes"]), []).append(f"{factor.value:.2f} ({factor.low:.2f}–{factor.high:.2f})")
+    yield from table(["", *(mpi.title for mpi, _ in found)], [[f"{name} {size_text(size)}", *cells] for (name, size), cells in rows.items()])
 
 
 def memory_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:

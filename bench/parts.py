@@ -98,7 +98,7 @@ def measure_shapes(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list
 
 def measure_limits(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list[dict]:
     found = []
-    for what in ("overhead", "loops", "communicators"):
+    for what in ("overhead", "loops", "kernel", "communicators"):
         found += preloaded(bench, mpi, ranks, "limits", [what, *options.arguments])
     declined = {"HUDDLE_ALLREDUCE": "<=1K:native", "HUDDLE_BARRIER": "native"}
     return found + preloaded(bench, mpi, ranks, "limits", ["declined", *options.arguments], declined) + measure_init(bench, mpi, ranks)
