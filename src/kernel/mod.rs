@@ -9,6 +9,7 @@ pub mod copy;
 mod copy_loops;
 pub mod host;
 pub mod level;
+mod pairs;
 pub mod probe;
 pub mod reduce;
 pub mod segments;
@@ -43,11 +44,15 @@ pub enum Op {
     Lxor,
     /// Bitwise exclusive or.
     Bxor,
+    /// The smaller value, with its index.
+    Minloc,
+    /// The greater value, with its index.
+    Maxloc,
 }
 
 impl Op {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Max,
         Self::Min,
         Self::Sum,
@@ -58,6 +63,8 @@ impl Op {
         Self::Bor,
         Self::Lxor,
         Self::Bxor,
+        Self::Minloc,
+        Self::Maxloc,
     ];
 }
 
@@ -89,11 +96,21 @@ pub enum Element {
     C32,
     /// A complex number of two `double`s, 16 bytes
     C64,
+    /// A pair of `int16_t` and `int32_t`, packed
+    PairI16,
+    /// A pair of two `int32_t`
+    PairI32,
+    /// A pair of `int64_t` and `int32_t`, packed
+    PairI64,
+    /// A pair of `float` and `int32_t`
+    PairF32,
+    /// A pair of `double` and `int32_t`, packed
+    PairF64,
 }
 
 impl Element {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 17] = [
         Self::I8,
         Self::I16,
         Self::I32,
@@ -106,6 +123,11 @@ impl Element {
         Self::F64,
         Self::C32,
         Self::C64,
+        Self::PairI16,
+        Self::PairI32,
+        Self::PairI64,
+        Self::PairF32,
+        Self::PairF64,
     ];
 
     /// Its size in bytes.
@@ -114,7 +136,9 @@ impl Element {
             Self::I8 | Self::U8 => 1,
             Self::I16 | Self::U16 => 2,
             Self::I32 | Self::U32 | Self::F32 => 4,
-            Self::I64 | Self::U64 | Self::F64 | Self::C32 => 8,
+            Self::PairI16 => 6,
+            Self::I64 | Self::U64 | Self::F64 | Self::C32 | Self::PairI32 | Self::PairF32 => 8,
+            Self::PairI64 | Self::PairF64 => 12,
             Self::C64 => 16,
         }
     }

@@ -12,15 +12,15 @@
 //! libraries. One thing is open, as in the languages and in IEEE 754: which payload survives where both operands of a sum or
 //! product are NaNs. Within a level it depends on the length and the position alone, and the ranks of a node use one level.
 
-use super::{Combine, Element, Level, Op};
+use super::{Combine, Element, Level, Op, pairs};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Combines packed operands of one element by one operation. See [`Combine`] for the contracts.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    once: unsafe fn(to: *mut u8, left: *const u8, right: *const u8, bytes: usize),
-    twice: unsafe fn(to: *mut u8, second: *mut u8, left: *const u8, right: *const u8, bytes: usize),
+    pub(super) once: unsafe fn(to: *mut u8, left: *const u8, right: *const u8, bytes: usize),
+    pub(super) twice: unsafe fn(to: *mut u8, second: *mut u8, left: *const u8, right: *const u8, bytes: usize),
 }
 
 impl Combine for Kernel {
@@ -329,6 +329,7 @@ where
         Op::Bor => L::kernel::<T, Bor>(),
         Op::Lxor => L::kernel::<T, Lxor>(),
         Op::Bxor => L::kernel::<T, Bxor>(),
+        Op::Minloc | Op::Maxloc => return None,
     })
 }
 
@@ -375,6 +376,11 @@ fn compiled<L: Compile>(op: Op, element: Element) -> Option<Kernel> {
         Element::F64 => float::<L, f64>(op),
         Element::C32 => complex::<L, f32>(op),
         Element::C64 => complex::<L, f64>(op),
+        Element::PairI16 => pairs::kernel::<i16>(op),
+        Element::PairI32 => pairs::kernel::<i32>(op),
+        Element::PairI64 => pairs::kernel::<i64>(op),
+        Element::PairF32 => pairs::kernel::<f32>(op),
+        Element::PairF64 => pairs::kernel::<f64>(op),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::cmp::Ordering;
 
 /// Two's complement of `size` bytes at `bytes`, sign-extended.
 fn signed(bytes: &[u8]) -> i128 {
@@ -29,6 +30,7 @@ fn integers(op: Op, left: i128, right: i128) -> i128 {
         Op::Bor => left | right,
         Op::Lxor => logical((left != 0) != (right != 0)),
         Op::Bxor => left ^ right,
+        Op::Minloc | Op::Maxloc => unreachable!("no pairs"),
     }
 }
 
@@ -76,9 +78,35 @@ macro_rules! complexes {
     }};
 }
 
+fn element_is_pair(element: Element) -> bool {
+    use Element::*;
+    matches!(element, PairI16 | PairI32 | PairI64 | PairF32 | PairF64)
+}
+
+/// The extreme of two pairs, with the smaller index of equal ones.
+fn pairs(op: Op, element: Element, left: &[u8], right: &[u8]) -> Vec<u8> {
+    let split = |pair: &[u8]| (pair[..pair.len() - 4].to_vec(), signed(&pair[pair.len() - 4..]));
+    let ((first, first_index), (second, second_index)) = (split(left), split(right));
+    let order = match element {
+        Element::PairF32 => f32_at(&first, 0).partial_cmp(&f32_at(&second, 0)),
+        Element::PairF64 => f64_at(&first, 0).partial_cmp(&f64_at(&second, 0)),
+        _ => Some(signed(&first).cmp(&signed(&second))),
+    };
+    let winner = if op == Op::Maxloc { Ordering::Greater } else { Ordering::Less };
+    match order {
+        Some(Ordering::Equal) => {
+            let index = first_index.min(second_index).to_le_bytes();
+            [&second, &index[..4]].concat()
+        }
+        Some(order) if order == winner => left.to_vec(),
+        _ => right.to_vec(),
+    }
+}
+
 /// One element; none where the operation has no meaning.
 fn oracle(op: Op, element: Element, left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
     Some(match element {
+        _ if element_is_pair(element) != matches!(op, Op::Minloc | Op::Maxloc) => return None,
         Element::I8 | Element::I16 | Element::I32 | Element::I64 => {
             integers(op, signed(left), signed(right)).to_le_bytes()[..left.len()].to_vec()
         }
@@ -89,6 +117,9 @@ fn oracle(op: Op, element: Element, left: &[u8], right: &[u8]) -> Option<Vec<u8>
         Element::F64 => floats!(op, f64_at(left, 0), f64_at(right, 0)).to_le_bytes().to_vec(),
         Element::C32 => complexes!(op, f32_at, left, right),
         Element::C64 => complexes!(op, f64_at, left, right),
+        Element::PairI16 | Element::PairI32 | Element::PairI64 | Element::PairF32 | Element::PairF64 => {
+            pairs(op, element, left, right)
+        }
     })
 }
 
@@ -106,6 +137,14 @@ fn ordinary(element: Element, random: &[u8]) -> Vec<u8> {
             for chunk in bytes.chunks_exact_mut(8) {
                 let value = f64::from(i32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]])) / 1024.0;
                 chunk.copy_from_slice(&value.to_le_bytes());
+            }
+        }
+        // Few values, so that some are equal.
+        _ if element_is_pair(element) => {
+            for chunk in bytes.chunks_exact_mut(element.bytes()) {
+                let (value, kind) = (chunk.len() - 4, chunk[0] % 3);
+                let few = [0x3f, 0x80, 0xff][usize::from(kind)];
+                chunk[..value].fill(few);
             }
         }
         _ => {}
@@ -273,6 +312,8 @@ fn the_table_has_what_mpi_defines() {
         let is_float = matches!(element, Element::F32 | Element::F64);
         for op in Op::ALL {
             let expected = match op {
+                Op::Minloc | Op::Maxloc => element_is_pair(element),
+                _ if element_is_pair(element) => false,
                 Op::Sum | Op::Prod => true,
                 Op::Max | Op::Min => !is_complex,
                 _ => !is_complex && !is_float,

@@ -104,6 +104,7 @@ struct Row {
     class: c_int,
     second_at: c_int,
     second_size: c_int,
+    first_class: c_int,
 }
 
 unsafe extern "C" {
@@ -182,6 +183,21 @@ impl Class {
             (Self::Float, 8) => Some(Element::F64),
             (Self::Complex, 8) => Some(Element::C32),
             (Self::Complex, 16) => Some(Element::C64),
+            _ => None,
+        }
+    }
+
+    /// The element that the kernels know, for pairs of a value of this class and an index of class `second`, together `size`
+    /// bytes.
+    fn pair_with(self, second: Self, size: usize) -> Option<Element> {
+        let is_integer = |class| matches!(class, Self::Signed | Self::FortranInteger);
+        match size.checked_sub(size_of::<c_int>()) {
+            _ if !is_integer(second) => None,
+            Some(2) if is_integer(self) => Some(Element::PairI16),
+            Some(4) if is_integer(self) => Some(Element::PairI32),
+            Some(8) if is_integer(self) => Some(Element::PairI64),
+            Some(4) if self == Self::Float => Some(Element::PairF32),
+            Some(8) if self == Self::Float => Some(Element::PairF64),
             _ => None,
         }
     }
@@ -425,7 +441,7 @@ unsafe fn learn(native: &Native, row: &Row, index: usize) -> Option<Predefined> 
         return None;
     }
     let (size, extent) = (size as usize, extent as usize);
-    let class = *Class::ALL.get(row.class as usize)?;
+    let (class, first) = (*Class::ALL.get(row.class as usize)?, *Class::ALL.get(row.first_class as usize)?);
     let second = (row.second_at as usize, row.second_size as usize);
     let defined =
         PredefinedOp::ALL.into_iter().filter(|op| op.is_defined_on(class)).fold(0, |bits, op| bits | (1 << op as u16));
@@ -435,7 +451,11 @@ unsafe fn learn(native: &Native, row: &Row, index: usize) -> Option<Predefined> 
         class,
         size,
         extent,
-        element: class.element(size),
+        element: match class {
+            Class::Pair if second.1 > 0 => first.pair_with(Class::Signed, size),
+            Class::Pair => first.pair_with(first, size),
+            class => class.element(size),
+        },
         defined,
         second: (size != extent && second.1 > 0 && second.0 + second.1 <= extent).then_some(second),
     })

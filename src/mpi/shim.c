@@ -9,17 +9,19 @@
 /* Classes of predefined datatypes: `Class` in handles.rs, in the same order. */
 enum { C_SIGNED, C_UNSIGNED, C_FORTRAN_INTEGER, C_ADDRESS, C_FLOAT, C_COMPLEX, C_BOOL, C_LOGICAL, C_BYTE, C_CHARACTER, C_PAIR, C_PACKED };
 
-/* One predefined datatype. For pairs the second member's place and size, as the compiler lays out the C struct; zero where
- * the members are equal and adjacent. */
+/* One predefined datatype. For pairs the second member's place and size, as the compiler lays out the C struct, zero where
+ * the members are equal and adjacent; and the class of the first member. */
 struct predefined {
     MPI_Datatype handle;
     int class;
     int second_at;
     int second_size;
+    int first_class;
 };
 
-#define PLAIN(type, class) { type, class, 0, 0 }
-#define PAIR(type, first) { type, C_PAIR, offsetof(struct { first value; int index; }, index), sizeof(int) }
+#define PLAIN(type, class) { type, class, 0, 0, class }
+#define PAIR(type, first, class) { type, C_PAIR, offsetof(struct { first value; int index; }, index), sizeof(int), class }
+#define TWO(type, class) { type, C_PAIR, 0, 0, class }
 
 #ifndef MPI_LONG_LONG
 #define MPI_LONG_LONG MPI_LONG_LONG_INT
@@ -203,15 +205,15 @@ const struct predefined huddle_predefined[] = {
     PLAIN(MPI_LOGICAL4, C_LOGICAL),
     PLAIN(MPI_LOGICAL8, C_LOGICAL),
     PLAIN(MPI_LOGICAL16, C_LOGICAL),
-    PAIR(MPI_FLOAT_INT, float),
-    PAIR(MPI_DOUBLE_INT, double),
-    PAIR(MPI_LONG_INT, long),
-    PAIR(MPI_SHORT_INT, short),
-    PAIR(MPI_LONG_DOUBLE_INT, long double),
-    PLAIN(MPI_2INT, C_PAIR),
-    PLAIN(MPI_2REAL, C_PAIR),
-    PLAIN(MPI_2DOUBLE_PRECISION, C_PAIR),
-    PLAIN(MPI_2INTEGER, C_PAIR),
+    PAIR(MPI_FLOAT_INT, float, C_FLOAT),
+    PAIR(MPI_DOUBLE_INT, double, C_FLOAT),
+    PAIR(MPI_LONG_INT, long, C_SIGNED),
+    PAIR(MPI_SHORT_INT, short, C_SIGNED),
+    PAIR(MPI_LONG_DOUBLE_INT, long double, C_FLOAT),
+    TWO(MPI_2INT, C_SIGNED),
+    TWO(MPI_2REAL, C_FLOAT),
+    TWO(MPI_2DOUBLE_PRECISION, C_FLOAT),
+    TWO(MPI_2INTEGER, C_FORTRAN_INTEGER),
 };
 const int huddle_predefined_count = sizeof huddle_predefined / sizeof huddle_predefined[0];
 
