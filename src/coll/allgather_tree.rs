@@ -34,7 +34,7 @@ up    2->1    4->3    a rank appends its children's blocks to its own
 up    12->0   34->0
 down  01234->1  01234->3
 down  01234->2  01234->4";
-    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Stages, Knob::Chunk, Knob::Leaders];
+    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Class, Knob::Stages, Knob::Chunk, Knob::Leaders];
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)

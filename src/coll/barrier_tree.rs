@@ -37,7 +37,7 @@ up    2->1  4->3
 up    1->0  3->0
 down  0->1  0->3
 down  1->2  3->4";
-    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Up, Knob::Down];
+    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Class, Knob::Up, Knob::Down];
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)

@@ -12,8 +12,8 @@ pub enum Knob {
     Tile,
     /// Bytes of a message that one step of a tree moves; a cell, where the user does not say.
     Segment,
-    /// How a tree cuts the ranks below it: see [`SHAPES`].
-    Shape,
+    /// How a tree cuts the ranks below it: see [`CLASSES`].
+    Class,
     /// Copies from the root to a leaf: 1, all read the root; 2, one rank per group of the outermost level reads the root
     /// and its group reads that rank; and so on. Where the user does not say, a tree of the radix.
     Stages,
@@ -29,9 +29,9 @@ pub enum Knob {
     Down,
 }
 
-/// Values of [`Knob::Shape`], from 1 on.
-pub const SHAPES: [&str; 2] = ["kary", "knomial"];
-/// The value of [`Knob::Shape`] for [`TreeShape::Knomial`](crate::topo::TreeShape).
+/// Values of [`Knob::Class`], from 1 on.
+pub const CLASSES: [&str; 2] = ["kary", "knomial"];
+/// The value of [`Knob::Class`] for [`TreeClass::Knomial`](crate::topo::TreeClass).
 pub const KNOMIAL: u32 = 2;
 /// Values of [`Knob::Up`] and [`Knob::Down`], from 1 on: pulled signals are on the line of who sends them, pushed ones on
 /// a line of who awaits them (Nishtala 2009, section 7.1).
@@ -57,7 +57,7 @@ impl Knob {
         Self::Radix,
         Self::Tile,
         Self::Segment,
-        Self::Shape,
+        Self::Class,
         Self::Stages,
         Self::Buffers,
         Self::Chunk,
@@ -72,7 +72,7 @@ impl Knob {
             Self::Radix => "radix",
             Self::Tile => "tile",
             Self::Segment => "segment",
-            Self::Shape => "shape",
+            Self::Class => "class",
             Self::Stages => "stages",
             Self::Buffers => "buffers",
             Self::Chunk => "chunk",
@@ -87,7 +87,7 @@ impl Knob {
         match self {
             Self::Radix => Takes::Number(256),
             Self::Tile | Self::Segment | Self::Chunk => Takes::Size(64),
-            Self::Shape => Takes::Word(&SHAPES),
+            Self::Class => Takes::Word(&CLASSES),
             Self::Stages => Takes::Number(8),
             Self::Buffers => Takes::Number(64),
             Self::Leaders => Takes::Number(16),

@@ -31,7 +31,7 @@ impl Algorithm for ReduceTree {
     const DRAWING: &'static str = "\
 up    2->1  4->3   a rank combines its children's slots and its own operand
 up    1->0  3->0";
-    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Shape, Knob::Segment, Knob::Chunk, Knob::Leaders];
+    const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Class, Knob::Segment, Knob::Chunk, Knob::Leaders];
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)

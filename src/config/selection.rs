@@ -32,7 +32,7 @@ pub struct Forced {
 }
 
 impl fmt::Display for Forced {
-    /// As users write it: `tree:radix=4:shape=knomial`, with the knobs that the algorithm has and somebody set.
+    /// As users write it: `tree:radix=4:class=knomial`, with the knobs that the algorithm has and somebody set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let row = &coll::REGISTRY[self.row];
         f.write_str(row.name)?;
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn picks_are_printed_as_they_are_written() {
-        for text in ["flat", "tree:radix=4", "tree:radix=2:shape=knomial", "tiled:tile=4096"] {
+        for text in ["flat", "tree:radix=4", "tree:radix=2:class=knomial", "tiled:tile=4096"] {
             let Pick::Row(forced) = parse(text).pick(Bytes(1)) else { panic!("{text}") };
             assert_eq!(forced.to_string(), text);
         }

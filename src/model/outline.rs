@@ -1,7 +1,7 @@
 //! A tree over the ranks of a node, as costs see it: who reads whom, and over which level.
 
 use super::Scene;
-use crate::topo::TreeShape;
+use crate::topo::TreeClass;
 use crate::types::NodeRank;
 
 /// A child of a tree and its parent.
@@ -32,14 +32,14 @@ pub struct Outline {
 }
 
 impl Outline {
-    pub(super) fn of(scene: &Scene, shape: TreeShape) -> Self {
+    pub(super) fn of(scene: &Scene, class: TreeClass) -> Self {
         let levels = scene.positions();
         let ranks = scene.local_ranks;
         let mut edges: Vec<Edge> = Vec::with_capacity(ranks);
         let mut is_inner = vec![false; ranks];
         let mut pending = vec![NodeRank(0)];
         while let Some(rank) = pending.pop() {
-            let node = levels.place_in_tree(shape, NodeRank(0), rank);
+            let node = levels.place_in_tree(class, NodeRank(0), rank);
             is_inner[rank.index()] = !node.children.is_empty();
             for child in node.children.iter().rev() {
                 let level = scene.parting(rank.0, child.rank.0);
@@ -75,13 +75,13 @@ mod tests {
         let scene = Scene::new((12, 1, 12), vec![level(2), level(6)], (Bytes(8192), 32), machine);
         assert_eq!((scene.width(0), scene.peers(0), scene.peers(1)), (6, 6, 5));
         assert_eq!((scene.parting(0, 5), scene.parting(5, 6), scene.parting(3, 3)), (1, 0, 1));
-        let outline = scene.outline(TreeShape::Kary { radix: 2 });
+        let outline = scene.outline(TreeClass::Kary { radix: 2 });
         assert_eq!(outline.edges.len(), 11);
         assert_eq!(outline.edges.iter().filter(|edge| edge.level == 0).count(), 1);
-        let flat = scene.outline(TreeShape::Stages { stages: 1 });
+        let flat = scene.outline(TreeClass::Stages { stages: 1 });
         assert!(flat.edges.iter().all(|edge| edge.parent == 0 && edge.covers == 1));
         assert_eq!(flat.edges.iter().filter(|edge| edge.level == 0 && edge.sharing == 6).count(), 6);
-        let two = scene.outline(TreeShape::Stages { stages: 2 });
+        let two = scene.outline(TreeClass::Stages { stages: 2 });
         assert_eq!(two.edges.iter().filter(|edge| edge.parent == 6).count(), 5);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Crossing, Machine, Outline};
 use crate::sync::FlagLine;
-use crate::topo::{Levels, TreeShape};
+use crate::topo::{Levels, TreeClass};
 use crate::types::{Bytes, NodeRank};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,7 +37,7 @@ pub struct Scene {
     pub slots: usize,
     /// Rates that do not depend on distance, and the network; its crossings are those of `levels`.
     pub machine: Machine,
-    outlines: Mutex<Vec<(TreeShape, Arc<Outline>)>>,
+    outlines: Mutex<Vec<(TreeClass, Arc<Outline>)>>,
 }
 
 impl Scene {
@@ -101,14 +101,14 @@ impl Scene {
         3.0 * self.machine.local + self.machine.reduce * n
     }
 
-    /// The tree of that shape over the ranks of a node, rooted at the first.
-    pub fn outline(&self, shape: TreeShape) -> Arc<Outline> {
+    /// The tree of that class over the ranks of a node, rooted at the first.
+    pub fn outline(&self, class: TreeClass) -> Arc<Outline> {
         let mut outlines = self.outlines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, outline)) = outlines.iter().find(|(known, _)| *known == shape) {
+        if let Some((_, outline)) = outlines.iter().find(|(known, _)| *known == class) {
             return Arc::clone(outline);
         }
-        let outline = Arc::new(Outline::of(self, shape));
-        outlines.push((shape, Arc::clone(&outline)));
+        let outline = Arc::new(Outline::of(self, class));
+        outlines.push((class, Arc::clone(&outline)));
         outline
     }
 

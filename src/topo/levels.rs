@@ -2,7 +2,7 @@
 
 use super::cache::Cache;
 use super::exchange::Exchange;
-use super::tree::{TreeNode, TreeShape};
+use super::tree::{TreeClass, TreeNode};
 use crate::types::{NodeRank, OperandOrder};
 use std::sync::OnceLock;
 
@@ -19,7 +19,7 @@ pub struct Levels {
     groups: Box<[Box<[u32]>]>,
     /// Per level, and at last for the single ranks: how many containers ranks share that part there.
     shared: Box<[usize]>,
-    trees: Cache<(TreeShape, OperandOrder), Box<[OnceLock<TreeNode>]>>,
+    trees: Cache<(TreeClass, OperandOrder), Box<[OnceLock<TreeNode>]>>,
     exchanges: Cache<u32, Exchange>,
 }
 
@@ -118,22 +118,22 @@ impl Levels {
         self.order.iter().enumerate().all(|(at, rank)| at == rank.index())
     }
 
-    /// This rank's place in the tree of that shape rooted at `root`. Where `order` demands rank order and the hierarchy
-    /// does not have it, the tree ignores the hierarchy. Computed once per shape, order and root.
-    pub fn tree(&self, shape: TreeShape, order: OperandOrder, root: NodeRank) -> &TreeNode {
-        let by_root = self.trees.get((shape, order), || (0..self.size()).map(|_| OnceLock::new()).collect());
+    /// This rank's place in the tree of that class rooted at `root`. Where `order` demands rank order and the hierarchy
+    /// does not have it, the tree ignores the hierarchy. Computed once per class, order and root.
+    pub fn tree(&self, class: TreeClass, order: OperandOrder, root: NodeRank) -> &TreeNode {
+        let by_root = self.trees.get((class, order), || (0..self.size()).map(|_| OnceLock::new()).collect());
         by_root[root.index()].get_or_init(|| {
             if order == OperandOrder::Any || self.is_rank_ordered() {
-                TreeNode::find(self, shape, root, self.me)
+                TreeNode::find(self, class, root, self.me)
             } else {
-                TreeNode::find(&Self::flat(self.size(), self.me), shape, root, self.me)
+                TreeNode::find(&Self::flat(self.size(), self.me), class, root, self.me)
             }
         })
     }
 
-    /// The place of any rank in the tree of that shape rooted at `root`; not kept.
-    pub fn place_in_tree(&self, shape: TreeShape, root: NodeRank, rank: NodeRank) -> TreeNode {
-        TreeNode::find(self, shape, root, rank)
+    /// The place of any rank in the tree of that class rooted at `root`; not kept.
+    pub fn place_in_tree(&self, class: TreeClass, root: NodeRank, rank: NodeRank) -> TreeNode {
+        TreeNode::find(self, class, root, rank)
     }
 
     /// This rank's part in an exchange with up to `radix` ranks in a step, at least 2. Computed once per radix.

@@ -20,4 +20,4 @@ pub use layout::Layout;
 pub use levels::Levels;
 pub use place::{Containers, CpuMask, Kind, is_oversubscribed};
 pub use quota::cgroup_quota;
-pub use tree::{Child, TreeNode, TreeShape};
+pub use tree::{Child, TreeClass, TreeNode};

@@ -2,7 +2,7 @@
 //!
 //! A subtree covers a contiguous interval of positions. Its head has children in the other groups of each level, outermost
 //! first: the groups on either side of its own are cut into runs, and each run is a subtree. So data crosses the border of a
-//! group as seldom as possible, and combining children and head by position combines neighbours. [`TreeShape`] says how long
+//! group as seldom as possible, and combining children and head by position combines neighbours. [`TreeClass`] says how long
 //! the runs are.
 
 use super::Levels;
@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// How a tree cuts what lies below a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TreeShape {
+pub enum TreeClass {
     /// Into at most `radix` runs of nearly equal length per level, one at least for each side that is not empty. Of radix 1
     /// it is a chain by position on either side of the root, whatever the hierarchy: each border is crossed once.
     Kary {
@@ -57,15 +57,15 @@ pub struct TreeNode {
 }
 
 impl TreeNode {
-    /// The place of `me` in the tree of that shape rooted at `root`.
-    pub(super) fn find(levels: &Levels, shape: TreeShape, root: NodeRank, me: NodeRank) -> Self {
+    /// The place of `me` in the tree of that class rooted at `root`.
+    pub(super) fn find(levels: &Levels, class: TreeClass, root: NodeRank, me: NodeRank) -> Self {
         let target = levels.position_of(me);
         let mut subtree = 0..levels.size() as u32;
         let mut head = levels.position_of(root);
         let mut parent = None;
         let mut parent_covers = subtree.clone();
         'descend: while head != target {
-            for run in runs(levels, subtree.clone(), head, shape) {
+            for run in runs(levels, subtree.clone(), head, class) {
                 if run.contains(&target) {
                     parent = Some(levels.rank_at(head));
                     head = run.start;
@@ -75,7 +75,7 @@ impl TreeNode {
             }
             unreachable!("the runs of a subtree and its head cover it");
         }
-        let mut below = runs(levels, subtree.clone(), head, shape);
+        let mut below = runs(levels, subtree.clone(), head, class);
         below.sort_by_key(|run| run.start);
         let children: Box<[Child]> =
             below.into_iter().map(|run| Child { rank: levels.rank_at(run.start), covers: run }).collect();
@@ -85,13 +85,13 @@ impl TreeNode {
 }
 
 /// The subtrees below `head` in `subtree`, level by level from the outermost.
-fn runs(levels: &Levels, subtree: Range<u32>, head: u32, shape: TreeShape) -> Vec<Range<u32>> {
+fn runs(levels: &Levels, subtree: Range<u32>, head: u32, class: TreeClass) -> Vec<Range<u32>> {
     let mut found = Vec::new();
     let mut rest = subtree;
-    let depth = match shape {
-        TreeShape::Kary { radix: ..=1 } => 0,
-        TreeShape::Stages { stages } => stages.saturating_sub(1) as usize,
-        TreeShape::Kary { .. } | TreeShape::Knomial { .. } => usize::MAX,
+    let depth = match class {
+        TreeClass::Kary { radix: ..=1 } => 0,
+        TreeClass::Stages { stages } => stages.saturating_sub(1) as usize,
+        TreeClass::Kary { .. } | TreeClass::Knomial { .. } => usize::MAX,
     };
     for starts in levels.groups().iter().take(depth) {
         let own = group_of(starts, head);
@@ -100,12 +100,12 @@ fn runs(levels: &Levels, subtree: Range<u32>, head: u32, shape: TreeShape) -> Ve
         let before = inside.iter().copied().filter(|start| *start < own.start).collect::<Vec<_>>();
         let after = inside.into_iter().filter(|start| *start >= own.end).collect::<Vec<_>>();
         // A run starts inside a group only if its subtree does, and then that group is the head's own.
-        cut([(&before, own.start), (&after, rest.end)], shape, &mut found);
+        cut([(&before, own.start), (&after, rest.end)], class, &mut found);
         rest = own;
     }
     let before: Vec<u32> = (rest.start..head).collect();
     let after: Vec<u32> = (head + 1..rest.end).collect();
-    cut([(&before, head), (&after, rest.end)], shape, &mut found);
+    cut([(&before, head), (&after, rest.end)], class, &mut found);
     found
 }
 
@@ -116,11 +116,11 @@ fn group_of(starts: &[u32], position: u32) -> Range<u32> {
 }
 
 /// Cuts the units before and after the head's own into runs. Of each side: where its units start, and where the last ends.
-fn cut(sides: [(&[u32], u32); 2], shape: TreeShape, found: &mut Vec<Range<u32>>) {
-    match shape {
-        TreeShape::Kary { radix } => cut_evenly(sides, radix.max(1) as usize, found),
-        TreeShape::Stages { .. } => cut_evenly(sides, usize::MAX / 2, found),
-        TreeShape::Knomial { radix } => {
+fn cut(sides: [(&[u32], u32); 2], class: TreeClass, found: &mut Vec<Range<u32>>) {
+    match class {
+        TreeClass::Kary { radix } => cut_evenly(sides, radix.max(1) as usize, found),
+        TreeClass::Stages { .. } => cut_evenly(sides, usize::MAX / 2, found),
+        TreeClass::Knomial { radix } => {
             let [(before, _), (after, _)] = sides;
             for_each_knomial_run(before.len(), radix.max(2) as usize, |near, far| {
                 add_run(sides[0], before.len() - far..before.len() - near, found);
@@ -177,12 +177,12 @@ mod tests {
     use crate::types::OperandOrder;
     use proptest::prelude::*;
 
-    fn trees(paths: &[Vec<u32>], shape: TreeShape, root: u32) -> Vec<TreeNode> {
+    fn trees(paths: &[Vec<u32>], class: TreeClass, root: u32) -> Vec<TreeNode> {
         let size = paths.len() as u32;
         (0..size)
             .map(|me| {
                 let levels = Levels::from_paths(paths, NodeRank(me));
-                levels.tree(shape, OperandOrder::Any, NodeRank(root)).clone()
+                levels.tree(class, OperandOrder::Any, NodeRank(root)).clone()
             })
             .collect()
     }
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn two_sockets_are_crossed_once() {
         let paths: Vec<Vec<u32>> = (0..12).map(|rank| vec![rank / 6]).collect();
-        let all = trees(&paths, TreeShape::Kary { radix: 2 }, 0);
+        let all = trees(&paths, TreeClass::Kary { radix: 2 }, 0);
         let crossings = all
             .iter()
             .enumerate()
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn radix_1_is_a_chain_that_crosses_each_border_once() {
         let paths: Vec<Vec<u32>> = (0..6).map(|rank| vec![rank / 3]).collect();
-        let all = trees(&paths, TreeShape::Kary { radix: 1 }, 0);
+        let all = trees(&paths, TreeClass::Kary { radix: 1 }, 0);
         assert_eq!(parents(&all), [None, Some(0), Some(1), Some(2), Some(3), Some(4)]);
     }
 
@@ -214,11 +214,11 @@ mod tests {
     fn knomial_trees_are_those_of_nishtala() {
         let flat = |size: usize| vec![Vec::new(); size];
         // The last child has the heaviest subtree.
-        let binomial = trees(&flat(8), TreeShape::Knomial { radix: 2 }, 0);
+        let binomial = trees(&flat(8), TreeClass::Knomial { radix: 2 }, 0);
         assert_eq!(parents(&binomial), [None, Some(0), Some(0), Some(2), Some(0), Some(4), Some(4), Some(6)]);
         let lengths: Vec<usize> = binomial[0].children.iter().map(|child| child.covers.len()).collect();
         assert_eq!(lengths, [1, 2, 4]);
-        let trinomial = trees(&flat(9), TreeShape::Knomial { radix: 3 }, 0);
+        let trinomial = trees(&flat(9), TreeClass::Knomial { radix: 3 }, 0);
         let expected = [None, Some(0), Some(0), Some(0), Some(3), Some(3), Some(0), Some(6), Some(6)];
         assert_eq!(parents(&trinomial), expected);
     }
@@ -226,28 +226,28 @@ mod tests {
     #[test]
     fn stages_are_copies_from_the_root_to_a_leaf() {
         let paths: Vec<Vec<u32>> = (0..8).map(|rank| vec![rank / 4, rank / 2]).collect();
-        let parents = |stages| parents(&trees(&paths, TreeShape::Stages { stages }, 1));
+        let parents = |stages| parents(&trees(&paths, TreeClass::Stages { stages }, 1));
         assert_eq!(parents(1), [Some(1), None, Some(1), Some(1), Some(1), Some(1), Some(1), Some(1)]);
         assert_eq!(parents(2), [Some(1), None, Some(1), Some(1), Some(1), Some(4), Some(4), Some(4)]);
         assert_eq!(parents(3), [Some(1), None, Some(1), Some(2), Some(1), Some(4), Some(4), Some(6)]);
     }
 
-    fn any_shape() -> impl Strategy<Value = TreeShape> {
+    fn any_class() -> impl Strategy<Value = TreeClass> {
         prop_oneof![
-            (1u32..6).prop_map(|radix| TreeShape::Kary { radix }),
-            (2u32..6).prop_map(|radix| TreeShape::Knomial { radix }),
-            (1u32..4).prop_map(|stages| TreeShape::Stages { stages }),
+            (1u32..6).prop_map(|radix| TreeClass::Kary { radix }),
+            (2u32..6).prop_map(|radix| TreeClass::Knomial { radix }),
+            (1u32..4).prop_map(|stages| TreeClass::Stages { stages }),
         ]
     }
 
     proptest! {
         #[test]
         fn every_tree_spans_all_ranks_and_children_agree_with_parents(
-            places in proptest::collection::vec((0u32..3, 0u32..3), 1..40), shape in any_shape(), root in 0u32..40,
+            places in proptest::collection::vec((0u32..3, 0u32..3), 1..40), class in any_class(), root in 0u32..40,
         ) {
             let paths: Vec<Vec<u32>> = places.iter().map(|(outer, inner)| vec![*outer, *inner]).collect();
             let root = root % paths.len() as u32;
-            let all = trees(&paths, shape, root);
+            let all = trees(&paths, class, root);
             for (rank, node) in all.iter().enumerate() {
                 let rank = NodeRank(rank as u32);
                 match node.parent {

@@ -1,7 +1,7 @@
 //! docs/ALGORITHMS.md, printed from the registry, the models and the simulator.
 
 use super::orders::{Holds, Stage, machines, verdicts};
-use crate::coll::{Knobs, REGISTRY, Row, SHAPES, SIGNALS, Takes, rows_of};
+use crate::coll::{CLASSES, Knobs, REGISTRY, Row, SIGNALS, Takes, rows_of};
 use crate::model::Parameters;
 use crate::topo::Kind;
 use crate::types::Collective;
@@ -110,7 +110,7 @@ fn values(takes: Takes) -> String {
         Takes::Number(most) => format!("1 to {most}"),
         Takes::Size(least) => format!("a size, at least {least}"),
         Takes::Word(words) => {
-            debug_assert!(words == &SHAPES[..] || words == &SIGNALS[..]);
+            debug_assert!(words == &CLASSES[..] || words == &SIGNALS[..]);
             words.join(" or ")
         }
     }

@@ -5,7 +5,7 @@
 
 use super::choose::plan;
 use super::{Agreed, OperatorClass, Shape};
-use crate::coll::{Knob, Knobs, Plan, REGISTRY, SHAPES, rows_of};
+use crate::coll::{CLASSES, Knob, Knobs, Plan, REGISTRY, rows_of};
 use crate::config::Forced;
 use crate::model::{Level, Nanos, Parameters, Scene};
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
@@ -161,7 +161,7 @@ fn settings(knobs: &[Knob], agreed: &Agreed) -> Vec<Knobs> {
     knobs.iter().fold(vec![Knobs::UNSET], |settings, knob| {
         let values: &[u32] = match knob {
             Knob::Radix => &[2, 3, 4, 8, 16],
-            Knob::Shape => &[0, SHAPES.len() as u32],
+            Knob::Class => &[0, CLASSES.len() as u32],
             Knob::Stages => &[0, 1, 2],
             _ => &[0],
         };

@@ -12,7 +12,7 @@ mod phases;
 use super::phase::{self, Tree};
 use super::{Measures, Plan};
 use crate::model::{Between, Nanos, Outline, Scene};
-use crate::topo::TreeShape;
+use crate::topo::TreeClass;
 use crate::types::{Bytes, Collective};
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl<'a> Node<'a> {
     fn new(way: Way, plan: &'a Plan, scene: &'a Scene) -> Self {
         let (up, down) = match way {
             Way::Flat | Way::Tiled | Way::Hierarchical => {
-                (TreeShape::Stages { stages: 1 }, TreeShape::Stages { stages: 1 })
+                (TreeClass::Stages { stages: 1 }, TreeClass::Stages { stages: 1 })
             }
             Way::Tree | Way::Dissemination => {
                 let tree = Tree::of(plan);

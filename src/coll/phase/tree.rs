@@ -6,17 +6,17 @@ use super::{Blocks, Form, Local};
 use crate::coll::knobs::{KNOMIAL, PUSH};
 use crate::coll::{Knob, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place, Span};
-use crate::topo::{Levels, TreeNode, TreeShape};
+use crate::topo::{Levels, TreeClass, TreeNode};
 use crate::types::{Bytes, NodeRank, OperandOrder, Ticket};
 use std::ops::Range;
 
-/// Trees of the plan's shape, segment by segment.
+/// Trees of the plan's class, segment by segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree {
     /// Of what moves towards the root, and of signals in both directions.
-    pub up: TreeShape,
+    pub up: TreeClass,
     /// Of data that moves away from the root.
-    pub down: TreeShape,
+    pub down: TreeClass,
     segment: Bytes,
     pushes_up: bool,
     pushes_down: bool,
@@ -27,10 +27,10 @@ impl Tree {
     pub fn of(plan: &Plan) -> Self {
         let knobs = &plan.knobs;
         let up = match knobs.radix() {
-            radix if radix > 1 && knobs.get(Knob::Shape) == KNOMIAL => TreeShape::Knomial { radix },
-            radix => TreeShape::Kary { radix },
+            radix if radix > 1 && knobs.get(Knob::Class) == KNOMIAL => TreeClass::Knomial { radix },
+            radix => TreeClass::Kary { radix },
         };
-        let down = knobs.set(Knob::Stages).map_or(up, |stages| TreeShape::Stages { stages });
+        let down = knobs.set(Knob::Stages).map_or(up, |stages| TreeClass::Stages { stages });
         let pushes = |direction| knobs.get(direction) == PUSH;
         Self { up, down, segment: knobs.segment(), pushes_up: pushes(Knob::Up), pushes_down: pushes(Knob::Down) }
     }
