@@ -44,7 +44,7 @@ impl Found {
         if self.containers.is_pretended() || self.containers.pus() < 2 {
             return Err("only a real machine of several processors can be measured".to_owned());
         }
-        measured::measure(&self.containers, &directory)
+        measured::measure(&self.containers, &self.probed, &directory)
             .map_err(|error| format!("can't write to {}: {error}", directory.display()))?;
         Ok(directory)
     }
@@ -80,7 +80,7 @@ impl Found {
 
     /// What costs depend on, and where it comes from.
     pub fn parameters_to_json(&self) -> Value {
-        let Parameters { local, copy, reduce, network, .. } = self.parameters;
+        let Parameters { local, copy, reduce, write, ahead, far, software, network, .. } = self.parameters;
         let shares = std::iter::once(None).chain(Kind::ALL.map(Some));
         let crossings: Vec<Value> = shares
             .map(|shares| {
@@ -101,6 +101,11 @@ impl Found {
             "local_ns": local,
             "copy_ns_per_byte": copy,
             "reduce_ns_per_byte": reduce,
+            "write_ns_per_byte": write,
+            "data_after_flag": ahead,
+            "far": { "beyond": far.beyond, "copy_ns_per_byte": far.copy, "reduce_ns_per_byte": far.reduce },
+            "call_ns": software.call,
+            "step_ns": software.step,
             "crossings": crossings,
             "network": {
                 "latency_ns": network.latency,

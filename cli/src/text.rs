@@ -89,8 +89,9 @@ fn ranks(page: &mut String, ranks: &Value) -> Written {
 fn parameters(page: &mut String, parameters: &Value) -> Written {
     writeln!(page, "\nSpeed ({})", text(&parameters["origin"]))?;
     let per_byte = |value: &Value| 1.0 / value.as_f64().unwrap_or(f64::INFINITY);
-    let [copy, reduce] = ["copy", "reduce"].map(|name| per_byte(&parameters[format!("{name}_ns_per_byte")]));
-    writeln!(page, "  a rank copies {copy:.1} GB/s and combines {reduce:.1} GB/s")?;
+    let [copy, reduce, write] =
+        ["copy", "reduce", "write"].map(|name| per_byte(&parameters[format!("{name}_ns_per_byte")]));
+    writeln!(page, "  a rank copies {copy:.1} GB/s, combines {reduce:.1} GB/s and fills slots at {write:.1} GB/s")?;
     for crossing in each(&parameters["crossings"]) {
         writeln!(
             page,

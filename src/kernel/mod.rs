@@ -2,11 +2,12 @@
 //!
 //! *Packed* data is a sequence of basic elements without holes, the wire format of huddle. [`reduce`] combines packed
 //! operands, [`copy`](mod@copy) copies bytes, [`segments`] moves data between packed memory and the layout of a user's datatype.
-//! Which of several kernels serve, [`probe`] measures and [`cache`] keeps.
+//! Which of several kernels serve, [`probe`] measures and [`cache`] keeps; [`exchange`] measures what moves between processors.
 
 pub mod cache;
 pub mod copy;
 mod copy_loops;
+pub mod exchange;
 pub mod host;
 pub mod level;
 mod pairs;

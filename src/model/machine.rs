@@ -28,6 +28,27 @@ pub struct Network {
     pub per_byte: f64,
 }
 
+/// What huddle's own instructions take, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Software {
+    /// A call: entry, choice, exit.
+    pub call: f64,
+    /// A piece in a phase that is composed of others: more than in a call that fits one slot and is flat, whose phases the
+    /// compiler makes one function of.
+    pub step: f64,
+}
+
+/// What takes longer where a call's data do not fit a core's own caches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Far {
+    /// Bytes of those caches.
+    pub beyond: f64,
+    /// Nanoseconds per byte that is copied.
+    pub copy: f64,
+    /// Nanoseconds per byte that is combined.
+    pub reduce: f64,
+}
+
 /// A kind of machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
@@ -39,11 +60,26 @@ pub struct Machine {
     pub copy: f64,
     /// Nanoseconds per byte that is combined.
     pub reduce: f64,
+    /// Nanoseconds per byte that is copied into a slot: its lines come back from who has read them.
+    pub write: f64,
+    /// The part of a line's latency that it takes from a flag to the data that it announces: less than all where
+    /// processors load data ahead of the flag's value.
+    pub ahead: f64,
+    /// Copies and combinations of long calls.
+    pub far: Far,
+    /// Besides all that.
+    pub software: Software,
     /// Between nodes.
     pub network: Network,
 }
 
 impl Machine {
+    /// A machine as the papers have it: software takes no time, a copy takes as long wherever it goes, data come after flags.
+    pub fn plain(local: f64, crossings: Vec<Crossing>, [copy, reduce]: [f64; 2], network: Network) -> Self {
+        let far = Far { beyond: f64::INFINITY, copy, reduce };
+        Self { local, crossings, copy, reduce, write: copy, ahead: 1.0, far, software: Software::default(), network }
+    }
+
     /// What an access costs between ranks that share `common` containers.
     pub fn crossing(&self, common: usize) -> Crossing {
         let last = self.crossings.len().saturating_sub(1);

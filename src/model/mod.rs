@@ -19,10 +19,10 @@ mod parameters;
 mod scene;
 pub mod tu;
 
-pub use machine::{Between, Crossing, Machine, Nanos, Network};
+pub use machine::{Between, Crossing, Far, Machine, Nanos, Network, Software};
 pub use outline::{Edge, Outline};
 pub use parameters::Parameters;
-pub use scene::{Level, Scene};
+pub use scene::{Level, Rates, Scene};
 
 /// The least `l` with `base^l >= n`: ⌈log_base n⌉; 0 for `n` up to 1.
 pub fn ceil_log(base: usize, n: usize) -> u32 {

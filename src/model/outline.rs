@@ -71,7 +71,7 @@ mod tests {
         let crossing = Crossing { latency: 1.0, stream: 0.0, shared: 0.0 };
         let level = |fan| Level { fan, crossing };
         let network = Network { latency: 0.0, overhead: 0.0, gap: 0.0, per_byte: 0.0 };
-        let machine = Machine { local: 0.0, crossings: vec![], copy: 0.0, reduce: 0.0, network };
+        let machine = Machine::plain(0.0, vec![], [0.0, 0.0], network);
         let scene = Scene::new((12, 1, 12), vec![level(2), level(6)], (Bytes(8192), 32), machine);
         assert_eq!((scene.width(0), scene.peers(0), scene.peers(1)), (6, 6, 5));
         assert_eq!((scene.parting(0, 5), scene.parting(5, 6), scene.parting(3, 3)), (1, 0, 1));

@@ -53,7 +53,7 @@ impl Paper {
     pub fn machine(&self) -> Machine {
         let [local, copy, reduce] = self.rates;
         let network = Network { latency: 2000.0, overhead: 500.0, gap: 2000.0, per_byte: 1.0 };
-        Machine { local, crossings: self.crossings.to_vec(), copy, reduce, network }
+        Machine::plain(local, self.crossings.to_vec(), [copy, reduce], network)
     }
 
     /// All ranks.

@@ -1,6 +1,6 @@
 //! The parameters of a kind of machine by what two ranks share, and those assumed where nothing was measured.
 
-use super::{Crossing, Level, Machine, Network};
+use super::{Crossing, Far, Level, Machine, Network, Software};
 use crate::topo::{Hierarchy, Kind};
 
 /// The parameters of a kind of machine. A choice uses those of rank 0, on all ranks.
@@ -14,15 +14,31 @@ pub struct Parameters {
     pub copy: f64,
     /// Nanoseconds per byte that is combined.
     pub reduce: f64,
+    /// Nanoseconds per byte that is copied into a slot.
+    pub write: f64,
+    /// The part of a line's latency that it takes from a flag to the data that it announces.
+    pub ahead: f64,
+    /// Copies and combinations of long calls.
+    pub far: Far,
+    /// What huddle's own instructions take.
+    pub software: Software,
     /// Between nodes.
     pub network: Network,
 }
+
+/// What a call, and a piece in a composed phase, takes besides moving and combining data: measured between the exchange
+/// of bare lines and short calls of 2 ranks (`scripts/model`), on a core of 2024.
+const SOFTWARE: Software = Software { call: 40.0, step: 35.0 };
+
+/// A rank that comes later than its peer finds the flag set, and loads the data before it has seen it: between 8 bytes in
+/// the flag's line and 128 behind it were 10 ns where a line takes 60.
+const AHEAD: f64 = 0.2;
 
 impl Default for Parameters {
     /// What is assumed of a machine that nobody has measured: a server of the 2020s. Lines come from the other package in
     /// 140 ns, from another NUMA domain or L3 of the package in about 100, from a core of the same L3 in 50, from the other
     /// thread of a core in 15; one stream reads 15 to 50 GB/s there; a core copies and combines 20 to 25 GB/s in its
-    /// second-level cache; a network of 100 Gbit/s takes 1.5 µs.
+    /// second-level cache of 1 MiB, half as much beyond; a network of 100 Gbit/s takes 1.5 µs.
     fn default() -> Self {
         let crossing = |latency, stream, shared| Crossing { latency, stream, shared };
         Self {
@@ -36,13 +52,20 @@ impl Default for Parameters {
             ],
             copy: 0.04,
             reduce: 0.05,
+            write: 0.05,
+            ahead: AHEAD,
+            far: Far { beyond: (1 << 20) as f64, copy: 0.08, reduce: 0.1 },
+            software: SOFTWARE,
             network: Network { latency: 1500.0, overhead: 300.0, gap: 300.0, per_byte: 0.08 },
         }
     }
 }
 
+/// Numbers in the wire format before those of the crossings.
+const RATES: usize = 14;
+
 /// Numbers in the wire format.
-const NUMBERS: usize = 7 + 3 * (1 + Kind::ALL.len());
+const NUMBERS: usize = RATES + 3 * (1 + Kind::ALL.len());
 
 impl Parameters {
     /// An access between ranks that share a container of that kind, or the node alone.
@@ -63,15 +86,22 @@ impl Parameters {
             crossings: shares.into_iter().map(|shares| self.crossing(shares)).collect(),
             copy: self.copy,
             reduce: self.reduce,
+            write: self.write,
+            ahead: self.ahead,
+            far: self.far,
+            software: self.software,
             network: self.network,
         }
     }
 
     fn to_numbers(self) -> [f64; NUMBERS] {
-        let Network { latency, overhead, gap, per_byte } = self.network;
+        let Self { local, copy, reduce, write, ahead, far, software, network, crossings } = self;
+        let Network { latency, overhead, gap, per_byte } = network;
         let mut numbers = [0.0; NUMBERS];
-        numbers[..7].copy_from_slice(&[self.local, self.copy, self.reduce, latency, overhead, gap, per_byte]);
-        for (numbers, crossing) in numbers[7..].chunks_mut(3).zip(self.crossings) {
+        let (rates, rest) = numbers.split_at_mut(RATES);
+        rates[..7].copy_from_slice(&[local, copy, reduce, latency, overhead, gap, per_byte]);
+        rates[7..].copy_from_slice(&[write, ahead, far.beyond, far.copy, far.reduce, software.call, software.step]);
+        for (numbers, crossing) in rest.chunks_mut(3).zip(crossings) {
             numbers.copy_from_slice(&[crossing.latency, crossing.stream, crossing.shared]);
         }
         numbers
@@ -101,7 +131,7 @@ impl Parameters {
     }
 
     fn from_numbers(numbers: &[f64]) -> Option<Self> {
-        let is_sane = |number: &f64| number.is_finite() && (0.0..1e9).contains(number);
+        let is_sane = |number: &f64| number.is_finite() && (0.0..1e12).contains(number);
         if numbers.len() != NUMBERS || !numbers.iter().all(is_sane) {
             return None;
         }
@@ -110,9 +140,13 @@ impl Parameters {
             copy: numbers[1],
             reduce: numbers[2],
             network: Network { latency: numbers[3], overhead: numbers[4], gap: numbers[5], per_byte: numbers[6] },
+            write: numbers[7],
+            ahead: numbers[8],
+            far: Far { beyond: numbers[9], copy: numbers[10], reduce: numbers[11] },
+            software: Software { call: numbers[12], step: numbers[13] },
             ..Self::default()
         };
-        for (crossing, numbers) in parameters.crossings.iter_mut().zip(numbers[7..].chunks(3)) {
+        for (crossing, numbers) in parameters.crossings.iter_mut().zip(numbers[RATES..].chunks(3)) {
             *crossing = Crossing { latency: numbers[0], stream: numbers[1], shared: numbers[2] };
         }
         Some(parameters)

@@ -40,6 +40,32 @@ pub struct Scene {
     outlines: Mutex<Vec<(TreeClass, Arc<Outline>)>>,
 }
 
+/// What a rank does to data alone, in nanoseconds per byte.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    local: f64,
+    copy: f64,
+    reduce: f64,
+    write: f64,
+}
+
+impl Rates {
+    /// `n` bytes are copied that lie in this rank's cache, or have just been fetched.
+    pub fn copy(&self, n: f64) -> f64 {
+        2.0 * self.local + self.copy * n
+    }
+
+    /// `n` bytes are copied into a slot; what fits a flag's line costs no more than any copy.
+    pub fn write(&self, n: f64) -> f64 {
+        if n <= FlagLine::PAYLOAD as f64 { self.copy(n) } else { 2.0 * self.local + self.write * n }
+    }
+
+    /// `n` bytes are combined, one operand from this rank's cache and one from there or just fetched.
+    pub fn combine(&self, n: f64) -> f64 {
+        3.0 * self.local + self.reduce * n
+    }
+}
+
 impl Scene {
     /// `ranks` ranks on `nodes` nodes, `local_ranks` on the largest.
     pub fn new(
@@ -88,17 +114,17 @@ impl Scene {
             return 0.0;
         }
         let Crossing { latency, stream, shared } = self.levels[level].crossing;
-        latency + (stream * n).max(shared * n * readers as f64)
+        latency * self.machine.ahead + (stream * n).max(shared * n * readers as f64)
     }
 
-    /// `n` bytes are copied that lie in this rank's cache, or have just been fetched.
-    pub fn copy(&self, n: f64) -> f64 {
-        2.0 * self.machine.local + self.machine.copy * n
-    }
-
-    /// `n` bytes are combined, one operand from this rank's cache and one from there or just fetched.
-    pub fn combine(&self, n: f64) -> f64 {
-        3.0 * self.machine.local + self.machine.reduce * n
+    /// What rates hold for a call that touches `bytes` of memory in all.
+    pub fn rates(&self, bytes: f64) -> Rates {
+        let Machine { local, copy, reduce, write, far, .. } = self.machine;
+        if bytes > far.beyond {
+            Rates { local, copy: far.copy, reduce: far.reduce, write: write.max(far.copy) }
+        } else {
+            Rates { local, copy, reduce, write }
+        }
     }
 
     /// The tree of that class over the ranks of a node, rooted at the first.

@@ -25,9 +25,10 @@ const MODEL: &str = "\
 
 Each algorithm has a closed form, evaluated on the tree that it walks, for the hierarchy of the communicator's first node, with
 the parameters of rank 0. It charges each flag's line, each read of a peer's slot by the level that it crosses, copies and
-combinations, and streams that share a link (Li et al. 2014, equations 1 to 11; between nodes LogGP, as Nishtala 2009). The
-papers' own formulas, with their worked values as tests, are in `src/model`. With `HUDDLE_CHOICE=models` the algorithm with the
-least cost is taken; without it, thresholds by ranks and size are.
+combinations, streams that share a link (Li et al. 2014, equations 1 to 11; between nodes LogGP, as Nishtala 2009), and huddle's
+own instructions. The papers' own formulas, with their worked values as tests, are in `src/model`. On nodes of more than 8 ranks
+that do not share cores, and everywhere with `HUDDLE_CHOICE=models`, the algorithm with the least cost is taken; else thresholds
+by ranks and size decide.
 
 Rates of copies and reductions come from the kernels' probe. `huddle probe` measures, on an idle machine, what moves between
 its processors, for later jobs. A machine that nobody has measured is taken for this one:
@@ -37,8 +38,9 @@ const SIMULATED: &str = "\
 ## The papers' machines
 
 The simulator runs the algorithms themselves on virtual time, rank by rank, where the closed forms follow one rank. Below, µs per
-call simulated / by the closed form, with trees of radix 2 and cells of 64 KiB. The text of the paper gives latencies; the
-bandwidths are assumed (`src/model/papers.rs`).
+call simulated / by the closed form, with trees of radix 2 and cells of 64 KiB. The text of the paper gives the latencies of the
+2×6 machine (§3.4; its worked 306.7 ns is a test). Those of the 4×8 one are in a picture only (figure 21): assumed ones give the
+paper's sum of 608.4 ns. All bandwidths are assumed (`src/model/papers.rs`).
 ";
 
 const ORDERS: &str = "\
@@ -139,6 +141,20 @@ fn write_parameters(page: &mut String) -> fmt::Result {
         network.overhead,
         network.gap,
         network.per_byte
+    )?;
+    let (far, software) = (parameters.far, parameters.software);
+    writeln!(
+        page,
+        "A call whose data take more than {} KiB copies at {} and combines at {} ns/byte. Copies into slots, whose lines come \
+         back from their readers, take {} ns/byte. Data behind a flag add {} of a line's latency: processors load ahead. \
+         huddle's own instructions take {} ns in a call and {} ns for a piece in a phase, unless the call is flat and fits a slot.",
+        far.beyond / 1024.0,
+        far.copy,
+        far.reduce,
+        parameters.write,
+        parameters.ahead,
+        software.call,
+        software.step
     )
 }
 

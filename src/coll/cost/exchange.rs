@@ -26,7 +26,7 @@ impl Node<'_> {
     /// Allreduce: every rank combines all operands.
     pub(super) fn combine_all(&self, total: f64) -> f64 {
         let (pieces, n) = cut(total, self.cell());
-        pieces * (self.scene.copy(n) + self.read_all(n, self.scene.combine(n)))
+        pieces * (self.step() + self.rates.write(n) + self.read_all(n, self.rates.combine(n)))
     }
 
     /// Allreduce: every rank combines its part of all operands and collects all parts.
@@ -40,11 +40,11 @@ impl Node<'_> {
         let (scene, part) = (self.scene, n / self.parts(n));
         let (groups, workers) = self.crew();
         if groups == 1 {
-            return scene.copy(n - part) + self.read_parts(part, scene.combine(part));
+            return self.step() + self.rates.write(n - part) + self.read_parts(part, self.rates.combine(part));
         }
-        let in_group = self.read_within(1, scene.width(0) as f64, part.max(64.0), scene.combine(part));
-        let step = scene.line(0, workers) + scene.fetch(0, part.max(64.0), workers) + scene.combine(part);
-        scene.copy(n - part) + in_group + f64::from(ceil_log(2, groups)) * step
+        let in_group = self.read_within(1, scene.width(0) as f64, part.max(64.0), self.rates.combine(part));
+        let step = scene.line(0, workers) + scene.fetch(0, part.max(64.0), workers) + self.rates.combine(part);
+        self.step() + self.rates.write(n - part) + in_group + f64::from(ceil_log(2, groups)) * step
     }
 
     /// A rank collects all parts of `n` bytes.
@@ -57,17 +57,20 @@ impl Node<'_> {
         }
         // Where there are fewer elements than ranks, not every rank has a part.
         let share = (parts - 1.0).max(1.0) / others;
-        self.scene.copy(part) + share * self.read_parts(part, self.scene.copy(part))
+        self.step() + self.rates.copy(part) + share * self.read_parts(part, self.rates.copy(part))
     }
 
     /// Ranks of the other groups read all of the first group's workers; in two stages only their own workers do.
     fn collect_over_groups(&self, part: f64, parts: f64, workers_elsewhere: usize) -> f64 {
-        let (scene, copy) = (self.scene, self.scene.copy(part));
+        let (scene, copy) = (self.scene, self.rates.copy(part));
         let read = |readers: usize| scene.line(0, readers) + scene.fetch(0, part.max(64.0), readers) + copy;
         if self.plan.knobs.get(Knob::Stages) < 2 {
-            return parts * read(scene.local_ranks - scene.width(0));
+            return self.step() + parts * read(scene.local_ranks - scene.width(0));
         }
-        read(workers_elsewhere) + copy + self.read_within(1, scene.width(0) as f64, part.max(64.0), copy)
+        2.0 * self.step()
+            + read(workers_elsewhere)
+            + copy
+            + self.read_within(1, scene.width(0) as f64, part.max(64.0), copy)
     }
 
     /// The root, in the first group, collects all parts of `n` bytes.
@@ -76,8 +79,8 @@ impl Node<'_> {
             return self.collect_parts(n);
         }
         let part = n / self.parts(n);
-        let copy = self.scene.copy(part);
-        copy + self.read_within(1, self.scene.width(0) as f64, part.max(64.0), copy)
+        let copy = self.rates.copy(part);
+        self.step() + copy + self.read_within(1, self.scene.width(0) as f64, part.max(64.0), copy)
     }
 
     /// Groups with workers of their own, and how many of them; see [`phase::crew`](crate::coll::phase).
@@ -105,7 +108,7 @@ impl Node<'_> {
     /// Allgather: every rank reads the block of every other.
     pub(super) fn gather_all(&self, block: f64) -> f64 {
         let (pieces, n) = cut(block, if self.way == Way::Tiled { self.tile() } else { self.cell() });
-        pieces * (2.0 * self.scene.copy(n) + self.read_all(n, self.scene.copy(n)))
+        pieces * (self.step() + self.rates.write(n) + self.rates.copy(n) + self.read_all(n, self.rates.copy(n)))
     }
 
     /// Allreduce by dissemination, after the steps of the first rank, which is a head.
@@ -117,17 +120,21 @@ impl Node<'_> {
         let take = |rank: &crate::types::NodeRank| {
             let level = scene.parting(0, rank.0);
             let readers = scene.width(level);
-            scene.line(level, readers) + scene.fetch(level, n, readers) + scene.combine(n)
+            scene.line(level, readers) + scene.fetch(level, n, readers) + self.rates.combine(n)
         };
-        let mut time = scene.copy(n);
+        let mut time = self.step() + self.rates.write(n);
         if exchange.has_runs() {
             // The longest run decides; its head takes in its members and hands them the result.
             let innermost = scene.each_level().last().unwrap_or(0);
             let member = scene.line(innermost, 1) + scene.fetch(innermost, n, 1);
             let members = exchange.run.len().max(2) as f64 - 1.0;
-            time += members * (member + scene.combine(n)) + scene.copy(n) + member + scene.copy(n);
+            let there_and_back = members * (member + self.rates.combine(n)) + self.rates.write(n) + member;
+            time += 2.0 * self.step() + there_and_back + self.rates.copy(n);
         }
-        for step in &exchange.steps {
+        for (index, step) in exchange.steps.iter().enumerate() {
+            // What the last step combines goes to the buffer, the others into the next slot.
+            let is_last = index + 1 == exchange.steps.len();
+            time += if is_last { 0.0 } else { self.step() + self.rates.write(n) - self.rates.copy(n) };
             time += step.iter().filter(|rank| rank.0 != 0).map(take).sum::<f64>();
         }
         pieces * time
@@ -138,6 +145,7 @@ impl Node<'_> {
         let (size, radix) = (self.scene.local_ranks, self.radix() as usize);
         let (mut time, mut distance) = (0.0, 1);
         while distance < size {
+            time += self.step();
             for times in (1..radix).take_while(|times| times * distance < size) {
                 // A partner so many positions on: of some rank beyond the outermost border, and all wait for that one.
                 time += self.scene.line(0, times * distance);
@@ -155,22 +163,23 @@ impl Node<'_> {
         // As for signals; a block at a time at the end.
         let take = |distance: usize, bytes: f64| {
             let readers = distance.min(scene.width(0));
-            scene.line(0, readers) + scene.fetch(0, bytes, readers) + scene.copy(bytes)
+            scene.line(0, readers) + scene.fetch(0, bytes, readers) + self.rates.copy(bytes)
         };
-        let (mut time, mut held) = (scene.copy(n), 1);
+        let (mut time, mut held) = (self.step() + self.rates.write(n), 1);
         while held * radix < size {
             let bytes = n * held as f64;
-            time += scene.copy(bytes) + (1..radix).map(|times| take(times * held, bytes)).sum::<f64>();
+            time +=
+                self.step() + self.rates.write(bytes) + (1..radix).map(|times| take(times * held, bytes)).sum::<f64>();
             held *= radix;
         }
-        time += scene.copy(n * held as f64);
+        time += self.step() + self.rates.copy(n * held as f64);
         let mut distance = held;
         while distance < size {
             let blocks = held.min(size - distance);
-            time += take(distance, n * blocks as f64) + scene.copy(0.0) * (blocks - 1) as f64;
+            time += take(distance, n * blocks as f64) + self.rates.copy(0.0) * (blocks - 1) as f64;
             distance += held;
         }
-        pieces * time + scene.copy(block)
+        pieces * time + self.rates.copy(block)
     }
 
     fn radix(&self) -> u32 {

@@ -11,7 +11,7 @@ mod phases;
 
 use super::phase::{self, Tree};
 use super::{Measures, Plan};
-use crate::model::{Between, Nanos, Outline, Scene};
+use crate::model::{Between, Nanos, Outline, Rates, Scene};
 use crate::topo::TreeClass;
 use crate::types::{Bytes, Collective};
 use std::sync::Arc;
@@ -33,8 +33,9 @@ pub enum Way {
 
 /// The cost of a call that goes one way in all phases.
 pub fn of(way: Way, collective: Collective, plan: &Plan, scene: &Scene) -> Option<Nanos> {
-    let node = Node::new(way, plan, scene);
-    let time = if scene.nodes > 1 { node.composed(collective) } else { node.alone(collective) };
+    let node = Node::new(way, collective, plan, scene);
+    let time =
+        scene.machine.software.call + if scene.nodes > 1 { node.composed(collective) } else { node.alone(collective) };
     Some(Nanos(time))
 }
 
@@ -43,12 +44,15 @@ struct Node<'a> {
     way: Way,
     plan: &'a Plan,
     scene: &'a Scene,
+    rates: Rates,
+    /// The whole call fits one slot of each rank, and is flat: see [`phase::short`].
+    is_short: bool,
     up: Arc<Outline>,
     down: Arc<Outline>,
 }
 
 impl<'a> Node<'a> {
-    fn new(way: Way, plan: &'a Plan, scene: &'a Scene) -> Self {
+    fn new(way: Way, collective: Collective, plan: &'a Plan, scene: &'a Scene) -> Self {
         let (up, down) = match way {
             Way::Flat | Way::Tiled | Way::Hierarchical => {
                 (TreeClass::Stages { stages: 1 }, TreeClass::Stages { stages: 1 })
@@ -58,7 +62,23 @@ impl<'a> Node<'a> {
                 (tree.up, tree.down)
             }
         };
-        Self { way, plan, scene, up: scene.outline(up), down: scene.outline(down) }
+        let (n, ranks) = (plan.bytes.0 as f64, scene.ranks as f64);
+        let (sent, received) = match collective {
+            Collective::Allreduce | Collective::Reduce => (n, n),
+            Collective::Bcast => (n, 0.0),
+            Collective::Allgather => (n, n * ranks),
+            Collective::Scatter => (n * ranks, n),
+            Collective::Barrier => (0.0, 0.0),
+        };
+        let slots = if collective == Collective::Scatter { n * ranks } else { n };
+        let rates = scene.rates(sent + received + slots.min((scene.cell.0 * scene.slots) as f64));
+        let is_short = way == Way::Flat && scene.nodes == 1 && slots <= scene.cell.0 as f64;
+        Self { way, plan, scene, rates, is_short, up: scene.outline(up), down: scene.outline(down) }
+    }
+
+    /// What huddle's own instructions take for a piece in a phase.
+    fn step(&self) -> f64 {
+        if self.is_short { 0.0 } else { self.scene.machine.software.step }
     }
 
     fn ranks(&self) -> f64 {
@@ -105,24 +125,24 @@ impl<'a> Node<'a> {
             Collective::Barrier => self.arrive() + between(Between::Barrier) + self.depart(),
             Collective::Allreduce => {
                 let (pieces, n) = cut(self.bytes(), scratch);
-                pieces * (self.reduce(n) + between(Between::Reduce(n)) + self.scene.copy(n) + self.bcast(n))
+                pieces * (self.reduce(n) + between(Between::Reduce(n)) + self.rates.copy(n) + self.bcast(n))
             }
             Collective::Reduce => {
                 let (pieces, n) = cut(self.bytes(), scratch);
-                pieces * (self.reduce(n) + between(Between::Reduce(n)) + self.scene.copy(n))
+                pieces * (self.reduce(n) + between(Between::Reduce(n)) + self.rates.copy(n))
             }
             Collective::Bcast => {
                 let (pieces, n) = cut(self.bytes(), scratch);
-                pieces * (self.scene.copy(n) + between(Between::Bcast(n)) + self.bcast(n))
+                pieces * (self.rates.copy(n) + between(Between::Bcast(n)) + self.bcast(n))
             }
             Collective::Allgather => {
                 let (pieces, n) = cut(self.bytes(), block);
-                let copies = all * self.scene.copy(n);
+                let copies = all * self.rates.copy(n);
                 pieces * (self.gather(n) + between(Between::Allgather(n * all)) + self.bcast(n * all) + copies)
             }
             Collective::Scatter => {
                 let (pieces, n) = cut(self.bytes(), block);
-                pieces * (all * self.scene.copy(n) + between(Between::Scatter(n * all)) + self.scatter(n))
+                pieces * (all * self.rates.copy(n) + between(Between::Scatter(n * all)) + self.scatter(n))
             }
         }
     }

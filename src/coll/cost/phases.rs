@@ -12,7 +12,7 @@ impl Node<'_> {
             return self.reduce_parts(total);
         }
         let (pieces, n) = cut(total, self.piece());
-        pipelined(pieces, self.climb(|_| (n, self.scene.combine(n)), self.scene.copy(n), 0.0))
+        pipelined(pieces, self.climb(|_| (n, self.rates.combine(n)), self.rates.write(n), 0.0))
     }
 
     /// A message of the root goes to all ranks.
@@ -21,15 +21,15 @@ impl Node<'_> {
         if self.scene.local_ranks == 1 {
             return 0.0;
         }
-        pipelined(pieces, self.descend(self.scene.copy(n), |_| n, n))
+        pipelined(pieces, self.descend(self.rates.write(n), |_| n, n))
     }
 
     /// A block of each rank goes to the root.
     pub(super) fn gather(&self, block: f64) -> f64 {
         let most = if self.way == Way::Tree { self.cell().0 / self.scene.local_ranks } else { self.piece().0 };
         let (pieces, n) = cut(block, Bytes(most));
-        let own = self.scene.copy(n);
-        pipelined(pieces, self.climb(|edge| (covered(edge, n), self.scene.copy(covered(edge, n))), own, own))
+        let own = self.rates.write(n);
+        pipelined(pieces, self.climb(|edge| (covered(edge, n), self.rates.copy(covered(edge, n))), own, own))
     }
 
     /// A block of the root goes to each rank.
@@ -38,10 +38,11 @@ impl Node<'_> {
             let (pieces, n) = cut(block, self.tile());
             let far = (self.scene.line(0, 1) + self.scene.fetch(0, n, 1)).max(0.0);
             // The root lays out a tile for each receiver; the last one reads when it is done.
-            return pieces * self.ranks() * self.scene.copy(n) + far + self.scene.copy(n);
+            let written = (self.ranks() - 1.0) * (self.step() + self.rates.write(n)) + self.rates.copy(n);
+            return pieces * written + far + self.rates.copy(n);
         }
         let (pieces, n) = cut(block, Bytes(self.cell().0 / self.scene.local_ranks));
-        let layout = self.scene.copy(0.0) * (self.ranks() - 1.0) + self.scene.copy(n * self.ranks());
+        let layout = self.rates.copy(0.0) * (self.ranks() - 1.0) + self.rates.write(n * self.ranks());
         // Short blocks of many ranks do not fit a flag's line.
         let is_in_cell = n * self.ranks() > FlagLine::PAYLOAD as f64;
         let taken = |edge: &Edge| if is_in_cell { covered(edge, n).max(64.0) } else { covered(edge, n) };
@@ -71,7 +72,7 @@ impl Node<'_> {
         let mut load = ready.clone();
         for edge in edges.iter().rev() {
             let (n, time) = work(edge);
-            let step = self.scene.line(edge.level, 1) + self.scene.fetch(edge.level, n, 1) + time;
+            let step = self.step() + self.scene.line(edge.level, 1) + self.scene.fetch(edge.level, n, 1) + time;
             ready[edge.parent] = f64::max(ready[edge.parent], ready[edge.child]) + step;
             load[edge.parent] += step;
         }
@@ -88,10 +89,10 @@ impl Node<'_> {
         for edge in edges {
             let n = taken(edge);
             let fetched = self.scene.line(edge.level, edge.sharing) + self.scene.fetch(edge.level, n, edge.sharing);
-            let passed = fetched + if is_inner[edge.child] { self.scene.copy(n) } else { 0.0 };
+            let passed = fetched + self.step() + if is_inner[edge.child] { self.rates.write(n) } else { 0.0 };
             ready[edge.child] = ready[edge.parent] + passed;
-            whole = whole.max(ready[edge.child] + self.scene.copy(kept));
-            busiest = busiest.max(passed + self.scene.copy(kept));
+            whole = whole.max(ready[edge.child] + self.rates.copy(kept));
+            busiest = busiest.max(passed + self.rates.copy(kept));
         }
         Phase { whole, busiest }
     }
@@ -99,7 +100,7 @@ impl Node<'_> {
     /// Each rank combines its part; the root collects all.
     fn reduce_parts(&self, total: f64) -> f64 {
         if self.scene.local_ranks == 1 {
-            return self.scene.copy(total);
+            return self.rates.copy(total);
         }
         let (pieces, n) = cut(total, self.reduction_piece());
         pieces * (self.combine_part(n) + self.collect_at_root(n))

@@ -10,7 +10,7 @@ const NETWORK: Network = Network { latency: 2000.0, overhead: 500.0, gap: 2000.0
 fn site(nodes: usize, sockets: usize, cores: usize, shared: f64) -> (Machine, Placement, Scene) {
     let across = Crossing { latency: 105.2, stream: 0.1, shared: 0.1 * shared };
     let inside = Crossing { latency: 28.5, stream: 0.05, shared: 0.05 * shared };
-    let machine = Machine { local: 1.2, crossings: vec![across, inside], copy: 0.05, reduce: 0.1, network: NETWORK };
+    let machine = Machine::plain(1.2, vec![across, inside], [0.05, 0.1], NETWORK);
     let ranks = nodes * sockets * cores;
     let placement = Placement {
         labels: (0..ranks).map(|rank| (rank / (sockets * cores)) as u32).collect(),

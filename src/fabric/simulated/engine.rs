@@ -211,24 +211,26 @@ impl World {
                 let owner = self.peer(me, rank);
                 let flag = (me, owner, line as usize, self.position(ticket));
                 if self.fetched.insert(flag, ticket) != Some(ticket) {
-                    self.transfer(me, owner, LINE);
+                    self.transfer(me, owner, LINE, 1.0);
                 }
             }
             Operation::Drain(_) => {}
             Operation::Post(rank, ticket) => {
                 // The line is the receiver's: it has to come here first.
                 let receiver = self.peer(me, rank);
-                self.transfer(me, receiver, LINE);
+                self.transfer(me, receiver, LINE, 1.0);
                 self.posts.entry((me, receiver)).or_default().push((ticket, self.now[me]));
                 self.wake(Obstacle::Post(me, receiver));
             }
             Operation::WaitPost(rank, _) => {
                 let poster = self.peer(me, rank);
-                self.transfer(me, poster, LINE);
+                self.transfer(me, poster, LINE, 1.0);
             }
-            Operation::Copy { from, n, .. } => {
+            Operation::Copy { to, from, n } => {
                 self.read(me, from, n);
-                self.now[me] += self.machine.local + self.machine.copy * n.0 as f64;
+                let is_slot = matches!(to.place, Place::Cell { .. });
+                let rate = if is_slot { self.machine.write } else { self.machine.copy };
+                self.now[me] += self.machine.local + rate * n.0 as f64;
             }
             Operation::Reduce { left, right, n, .. } => {
                 self.read(me, left, n);
@@ -263,7 +265,8 @@ impl World {
         if line.is_none() && self.holds(me, owner, ticket, from.offset, n) {
             self.now[me] += self.machine.local;
         } else {
-            self.transfer(me, owner, n.0.next_multiple_of(LINE));
+            let ahead = self.machine.ahead;
+            self.transfer(me, owner, n.0.next_multiple_of(LINE), ahead);
         }
     }
 
@@ -285,15 +288,16 @@ impl World {
         false
     }
 
-    /// Moves `bytes` from the cache of `owner` to that of `me`, over the link out of the group in which they part.
-    fn transfer(&mut self, me: usize, owner: usize, bytes: usize) {
+    /// Moves `bytes` from the cache of `owner` to that of `me`, over the link out of the group in which they part, after that
+    /// part of its latency.
+    fn transfer(&mut self, me: usize, owner: usize, bytes: usize, part: f64) {
         let (mine, others) = (&self.placement.paths[me], &self.placement.paths[owner]);
         let common = mine.iter().zip(others).take_while(|(mine, others)| mine == others).count();
         let crossing = self.machine.crossing(common);
         let group = others[..others.len().min(common + 1)].to_vec();
         let link = self.links.entry((self.placement.labels[owner], group)).or_default();
         *link = link.max(self.now[me]) + crossing.shared * bytes as f64;
-        self.now[me] = (self.now[me] + crossing.stream * bytes as f64).max(*link) + crossing.latency;
+        self.now[me] = (self.now[me] + crossing.stream * bytes as f64).max(*link) + crossing.latency * part;
     }
 }
 

@@ -10,13 +10,8 @@ const EIGHT: Bytes = Bytes(8);
 /// Li et al. §3.4: Xeon X5650, two sockets of six cores; latencies of a line in nanoseconds.
 fn westmere() -> (Machine, Placement) {
     let crossing = |latency| Crossing { latency, stream: 0.0, shared: 0.0 };
-    let machine = Machine {
-        local: 1.2,
-        crossings: vec![crossing(105.2), crossing(28.5)],
-        copy: 0.0,
-        reduce: 0.0,
-        network: Network { latency: 2000.0, overhead: 500.0, gap: 2000.0, per_byte: 1.0 },
-    };
+    let network = Network { latency: 2000.0, overhead: 500.0, gap: 2000.0, per_byte: 1.0 };
+    let machine = Machine::plain(1.2, vec![crossing(105.2), crossing(28.5)], [0.0, 0.0], network);
     (machine, placement(2, 6))
 }
 
