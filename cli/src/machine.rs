@@ -3,7 +3,7 @@
 use huddle::config::Config;
 use huddle::kernel::{self, Probed};
 use huddle::model::Parameters;
-use huddle::topo::{Containers, Hierarchy, Kind, Levels, cgroup_quota, place};
+use huddle::topo::{ASSUMED_L1, ASSUMED_L2, Caches, Containers, Fit, Hierarchy, Kind, Levels, cgroup_quota, place};
 use huddle::tune::Agreed;
 use huddle::tune::measured::{self, Origin};
 use huddle::types::NodeRank;
@@ -73,6 +73,7 @@ impl Found {
             "processors": self.processors(),
             "containers": kinds,
             "caches": { "line": caches.line, "l1": caches.l1, "l2": caches.l2, "l3": caches.l3 },
+            "fit": fit_to_json(caches),
             "cgroup_processors": cgroup_quota(),
             "problem": self.problem,
         })
@@ -117,6 +118,22 @@ impl Found {
     }
 }
 
+/// Sizes that follow from the caches, and where each of these comes from.
+fn fit_to_json(caches: Caches) -> Value {
+    let Fit { l1, l2 } = caches.fit();
+    let from = |found: u32, assumed: u32| match found {
+        0 => json!({ "cache": assumed, "origin": "assumed" }),
+        found => json!({ "cache": found, "origin": "found" }),
+    };
+    json!({
+        "shortest_tile": l1.0,
+        "longest_tile": l2.0,
+        "ring": caches.ring().0,
+        "l1": from(caches.l1, ASSUMED_L1),
+        "l2": from(caches.l2, ASSUMED_L2),
+    })
+}
+
 #[cfg(feature = "hwloc")]
 fn load(topology: Option<&str>) -> Result<Containers, String> {
     huddle::topo::hwloc::load(topology)
@@ -143,9 +160,10 @@ impl Job {
             nodes,
             largest_node: ranks,
             block_placed: true,
-            cell_bytes: config.cell(ranks),
+            cell_bytes: config.cell(ranks, containers.caches()),
             slots: config.slots,
             oversubscribed: ranks > machine.processors() || cgroup_quota().is_some_and(|quota| ranks as f64 > quota),
+            fit: containers.caches().fit(),
             hierarchy: Hierarchy::of(&levels, containers.kinds(), containers.trunk()),
         };
         Self { agreed }
@@ -165,6 +183,8 @@ impl Job {
             "per_node": self.agreed.largest_node,
             "nodes": self.agreed.nodes,
             "more_ranks_than_processors": self.agreed.oversubscribed,
+            "cell": self.agreed.cell_bytes.0,
+            "slots": self.agreed.slots,
             "levels": steps,
             "paths": paths,
         })

@@ -55,6 +55,10 @@ fn machine(page: &mut String, machine: &Value) -> Written {
     let caches = &machine["caches"];
     let [line, l1, l2, l3] = ["line", "l1", "l2", "l3"].map(|name| size(&caches[name]));
     writeln!(page, "  caches: L1 {l1}, L2 {l2}, L3 {l3}; lines of {line} bytes")?;
+    let fit = &machine["fit"];
+    let [shortest, longest, ring] = ["shortest_tile", "longest_tile", "ring"].map(|name| size(&fit[name]));
+    let cache = |name: &str| format!("{} {}", size(&fit[name]["cache"]), text(&fit[name]["origin"]));
+    writeln!(page, "  tiles of {shortest} (L1: {}) to {longest}, rings of {ring} (L2: {})", cache("l1"), cache("l2"))?;
     if let Some(quota) = machine["cgroup_processors"].as_f64() {
         writeln!(page, "  the cgroup grants the time of {quota} processors")?;
     }
@@ -80,6 +84,7 @@ fn ranks(page: &mut String, ranks: &Value) -> Written {
     if levels.is_empty() {
         writeln!(page, "  one rank")?;
     }
+    writeln!(page, "  slots: {} of {} for each rank and communicator", ranks["slots"], size(&ranks["cell"]))?;
     if ranks["more_ranks_than_processors"] == true {
         writeln!(page, "  more ranks than processors: waits sleep early")?;
     }

@@ -41,7 +41,7 @@ mod scatter_flat;
 mod scatter_tiled;
 mod scatter_tree;
 
-pub use knobs::{CLASSES, Knob, Knobs, SIGNALS, Takes};
+pub use knobs::{CLASSES, KNOMIAL, Knob, Knobs, PUSH, SIGNALS, Takes};
 pub use registry::{REGISTRY, Row, Running, find, rows_of};
 
 /// What an algorithm needs of a call. Where a call lacks it the algorithm is never run, whoever asks for it.

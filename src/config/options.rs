@@ -140,8 +140,9 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_SLOT_BYTES",
         takes: Takes::Text("auto, or a size such as 8K or 1M, a multiple of 64 from 1K to 1G"),
         default: "auto",
-        meaning: "Bytes of data in a slot. An element of a reduction must fit into one. `auto`: 64K, or less where the ranks \
-                  of a node are so many that their slots would take more than 16M for a communicator, but at least 8K.",
+        meaning: "Bytes of data in a slot. An element of a reduction must fit into one. `auto`: as many \
+                  that a rank's slots take twice the second-level cache (64K, where that has 1M), or fewer where the ranks of \
+                  a node are so many that their slots would take more than 16M for a communicator; from 8K to 256K.",
         parse: |text, config| {
             if text == "auto" {
                 return store(Some(None), &mut config.slot_bytes);

@@ -104,7 +104,8 @@ impl<'a> Builder<'a> {
         }
         let (node, node_rank) = layout.place(me);
         let ranks = layout.members(node).len();
-        let geometry = Geometry { ranks, slots: job.config.slots, cell: job.config.cell(layout.largest_node()) };
+        let geometry =
+            Geometry { ranks, slots: job.config.slots, cell: job.config.cell(layout.largest_node(), job.caches) };
         Ok(Self { job, comm, layout, me, node_rank, world_ranks, geometry })
     }
 
@@ -362,6 +363,7 @@ impl<'a> Builder<'a> {
             cell_bytes: self.geometry.cell,
             slots: self.geometry.slots,
             oversubscribed: self.job.waiting.is_oversubscribed,
+            fit: self.job.caches.fit(),
             hierarchy: Hierarchy::from_words(self.offer_of(offers, NodeIndex(0)).hierarchy),
         };
         Box::new(Shared::new(Pooled { members: self.members(), nonce, context }, agreed, self.job, bridge))

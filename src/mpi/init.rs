@@ -13,6 +13,7 @@ use crate::model::Parameters;
 use crate::mpi::handles::{self, constants};
 use crate::mpi::native::native;
 use crate::sync::FlagLine;
+use crate::topo::Caches;
 use crate::topo::place::{self, Containers, CpuMask, Kind};
 use crate::tune::{MEASURED_RANKS, Reason, measured};
 use mpi_sys::{MPI_Comm, MPI_Datatype};
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 /// the job stays native.
 pub(super) fn protocol() -> c_int {
     /// Raised with every change to what ranks exchange, to the layout of segments, or to defaults.
-    const REVISION: usize = 3;
+    const REVISION: usize = 4;
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), REVISION, size_of::<FlagLine>()).hash(&mut hash);
     REGISTRY.iter().for_each(|row| (row.collective, row.name).hash(&mut hash));
@@ -92,6 +93,7 @@ fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
         nodes: Some(nodes),
         paths: node.paths,
         kinds: node.kinds,
+        caches: node.caches,
         parameters,
         trunk: node.trunk,
         waiting: Waiting { is_oversubscribed: node.is_oversubscribed, ..idle.waiting },
@@ -275,6 +277,7 @@ struct Node {
     paths: Vec<Vec<u32>>,
     kinds: Vec<Kind>,
     trunk: usize,
+    caches: Caches,
     is_oversubscribed: bool,
 }
 
@@ -305,11 +308,16 @@ impl Node {
         let labels = allgather_u32(world, world_ranks[leader], size as usize);
 
         let crowded = place::is_oversubscribed(&masks, crate::topo::cgroup_quota());
-        let [not_crowded] = minimum(world, [c_int::from(!crowded)]);
+        let Caches { line, l1, l2, l3 } = containers.caches();
+        // What is unknown anywhere does not count.
+        let known = |bytes: u32| c_int::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(c_int::MAX);
+        let [not_crowded, l1, l2, l3] = minimum(world, [c_int::from(!crowded), known(l1), known(l2), known(l3)]);
+        let found = |bytes: c_int| if bytes == c_int::MAX { 0 } else { bytes as u32 };
+        let caches = Caches { line, l1: found(l1), l2: found(l2), l3: found(l3) };
         // SAFETY: a communicator of our own.
         unsafe { native().comm_free(&mut physical) };
         let (kinds, trunk) = (containers.kinds().to_vec(), containers.trunk());
-        Self { labels, paths, kinds, trunk, is_oversubscribed: not_crowded == 0 }
+        Self { labels, paths, kinds, trunk, caches, is_oversubscribed: not_crowded == 0 }
     }
 
     /// The leader of the node measures its kernels, or reads what was measured before: all at once would disturb each other.

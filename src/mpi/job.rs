@@ -5,7 +5,7 @@ use crate::fabric::shm::Waiting;
 use crate::model::Parameters;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::topo::Kind;
+use crate::topo::{Caches, Kind};
 use crate::tune::{Agreed, Map, Reason};
 use mpi_sys::{MPI_Comm, MPI_Group};
 use once_cell::sync::OnceCell;
@@ -38,6 +38,8 @@ pub struct Job {
     pub kinds: Vec<Kind>,
     /// How many of these all ranks of this node share.
     pub trunk: usize,
+    /// The smallest caches of all nodes.
+    pub caches: Caches,
     /// What rank 0 knows of the machine.
     pub parameters: Parameters,
     /// What the models choose, by what the ranks of a communicator agreed on.
@@ -78,6 +80,7 @@ impl Job {
             nodes: (size == 1).then_some(1),
             paths: Vec::new(),
             kinds: Vec::new(),
+            caches: Caches::default(),
             trunk: 0,
             parameters: Parameters::default(),
             maps: Mutex::default(),

@@ -1,4 +1,6 @@
-//! The sizes of a machine's caches.
+//! The sizes of a machine's caches, and what follows from them.
+
+use crate::types::Bytes;
 
 /// The smallest cache of each level near any PU, in bytes, and the length of a cache line; 0 where nothing is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +27,17 @@ impl Caches {
         }
     }
 
+    /// What of a message fits into them.
+    pub const fn fit(self) -> Fit {
+        Fit { l1: Bytes(quarter(self.l1, ASSUMED_L1)), l2: Bytes(quarter(self.l2, ASSUMED_L2)) }
+    }
+
+    /// Bytes over which the slots of a rank rotate: twice the second-level cache. A slot whose lines a peer has just read is
+    /// slow to write; one that has left the cache is not.
+    pub const fn ring(self) -> Bytes {
+        Bytes(8 * quarter(self.l2, ASSUMED_L2))
+    }
+
     /// For the wire.
     pub const fn to_numbers(self) -> [u32; 4] {
         [self.line, self.l1, self.l2, self.l3]
@@ -34,6 +47,36 @@ impl Caches {
     pub const fn from_numbers([line, l1, l2, l3]: [u32; 4]) -> Self {
         Self { line, l1, l2, l3 }
     }
+}
+
+/// First-level cache of a machine that does not tell.
+pub const ASSUMED_L1: u32 = 32 << 10;
+/// Second-level cache of a machine that does not tell.
+pub const ASSUMED_L2: u32 = 1 << 20;
+
+/// The greatest power of two in a quarter of a cache of `found` bytes, or of `assumed` ones where nothing was found.
+const fn quarter(found: u32, assumed: u32) -> usize {
+    let bytes = if found == 0 { assumed } else { found };
+    let quarter = if bytes / 4 < SHORTEST { SHORTEST } else { bytes / 4 };
+    1 << quarter.ilog2()
+}
+
+/// No size that follows from a cache is shorter.
+const SHORTEST: u32 = 1 << 10;
+
+/// Lengths that fit a cache beside what they are made of: a tile, where it comes from, where it goes, and the next one.
+/// Tu, Fan, Zhan, Zhao 2009, section 6: `fitL1CacheSize` and `fitL2CacheSize`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fit {
+    /// The first-level cache.
+    pub l1: Bytes,
+    /// The second-level cache.
+    pub l2: Bytes,
+}
+
+impl Fit {
+    /// On a machine that does not tell its caches.
+    pub const ASSUMED: Self = Caches { line: 0, l1: 0, l2: 0, l3: 0 }.fit();
 }
 
 #[cfg(test)]
@@ -46,5 +89,17 @@ mod tests {
         assert_eq!(big.and(little), Caches { line: 64, l1: 32, l2: 2048, l3: 9 });
         assert_eq!(Caches::default().and(big), big);
         assert_eq!(Caches::from_numbers(big.to_numbers()), big);
+    }
+
+    #[test]
+    fn sizes_follow_from_the_caches() {
+        let of = |l1: u32, l2: u32| Caches { line: 64, l1: l1 << 10, l2: l2 << 10, l3: 0 };
+        let kib = |fit: Fit| (fit.l1.0 >> 10, fit.l2.0 >> 10);
+        assert_eq!(kib(of(48, 1024).fit()), (8, 256));
+        assert_eq!(kib(of(32, 256).fit()), (8, 64));
+        assert_eq!(kib(of(128, 2560).fit()), (32, 512));
+        assert_eq!(kib(of(1, 1).fit()), (1, 1));
+        assert_eq!((kib(Caches::default().fit()), Caches::default().fit()), ((8, 256), Fit::ASSUMED));
+        assert_eq!([of(48, 1024), of(48, 512), of(0, 0)].map(|caches| caches.ring().0 >> 10), [2048, 1024, 2048]);
     }
 }

@@ -13,7 +13,7 @@ pub mod place;
 mod quota;
 mod tree;
 
-pub use cache_sizes::Caches;
+pub use cache_sizes::{ASSUMED_L1, ASSUMED_L2, Caches, Fit};
 pub use exchange::Exchange;
 pub use hierarchy::{Hierarchy, Step};
 pub use layout::Layout;

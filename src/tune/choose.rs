@@ -4,12 +4,11 @@ use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape, defaults};
 use crate::coll::phase::{bridge_block, longest_step};
 use crate::coll::{Knob, Knobs, Measures, Plan, REGISTRY};
 use crate::config::{Config, Forced, Pick};
+use crate::topo::Fit;
 use crate::types::{Bytes, Collective, Epoch, OperandOrder, Ticket};
 
 /// Children per group and level of a tree, where the user does not say.
 const RADIX: u32 = 4;
-/// The shortest tile that huddle takes on its own, where a cell holds it.
-const SHORTEST_TILE: Bytes = Bytes(8 << 10);
 /// Tiles of a message, at least: while one is written the one before is read.
 const TILES: usize = 4;
 /// Phases of a call that may pass over all of its data, at most: before and after the step between nodes, each with a
@@ -132,7 +131,7 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
             .knobs
             .or(Knob::Radix, RADIX)
             .with(Knob::Tile, size(Knob::Tile, usual_tile(shape, agreed)))
-            .with(Knob::Segment, size(Knob::Segment, agreed.cell_bytes)),
+            .with(Knob::Segment, size(Knob::Segment, usual_segment(agreed))),
         scratch: Bytes::ZERO,
     };
     let measures = Measures { ranks: agreed.ranks, nodes: agreed.nodes, cell: agreed.cell_bytes };
@@ -140,9 +139,16 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
     plan
 }
 
-/// Bytes per tile, where the user does not say. Ranks that share cores take whole cells: each tile costs them a switch.
+/// Bytes per tile, where the user does not say: a part of the message that fits the first-level cache of a short one, the
+/// second-level cache of a long one. Ranks that share cores take whole cells: each tile costs them a switch.
 fn usual_tile(shape: &Shape, agreed: &Agreed) -> Bytes {
-    if agreed.oversubscribed { agreed.cell_bytes } else { Bytes(shape.bytes.0 / TILES).max(SHORTEST_TILE) }
+    let Fit { l1, l2 } = agreed.fit;
+    if agreed.oversubscribed { agreed.cell_bytes } else { Bytes(shape.bytes.0 / TILES).min(l2).max(l1) }
+}
+
+/// Bytes that one step of a tree moves, where the user does not say: what fits the second-level cache, or a cell.
+fn usual_segment(agreed: &Agreed) -> Bytes {
+    if agreed.oversubscribed { agreed.cell_bytes } else { agreed.fit.l2.min(agreed.cell_bytes) }
 }
 
 /// Whether a call might draw more tickets than there are: an upper bound for all rows, which takes gigabytes to reach.
@@ -189,6 +195,7 @@ mod tests {
         cell_bytes: Bytes(8 << 10),
         slots: 32,
         oversubscribed: false,
+        fit: Fit::ASSUMED,
         hierarchy: Hierarchy::flat(4, None),
     };
     const TWO_NODES: Agreed = Agreed { nodes: 2, largest_node: 2, ..ONE_NODE };
@@ -246,6 +253,19 @@ mod tests {
         assert_eq!(run(&config, &wide, &ONE_NODE).1.knobs.tile(), Bytes(3000));
         let (_, plan) = run(&Config::default(), &Shape { bytes: Bytes(60_000), ..wide }, &ONE_NODE);
         assert_eq!(plan.knobs.tile(), Bytes(6000));
+    }
+
+    #[test]
+    fn tiles_and_segments_fit_the_caches() {
+        let fit = Fit { l1: Bytes(4 << 10), l2: Bytes(32 << 10) };
+        let agreed = Agreed { fit, cell_bytes: Bytes(64 << 10), ..ONE_NODE };
+        let sizes = |bytes: usize, agreed: &Agreed| {
+            let knobs = run(&Config::default(), &Shape { bytes: Bytes(bytes), ..REDUCTION }, agreed).1.knobs;
+            (knobs.tile().0 >> 10, knobs.segment().0 >> 10)
+        };
+        assert_eq!([8, 64 << 10, 1 << 20].map(|bytes| sizes(bytes, &agreed)), [(4, 32), (16, 32), (32, 32)]);
+        assert_eq!(sizes(1 << 20, &Agreed { oversubscribed: true, ..agreed }), (64, 64));
+        assert_eq!(sizes(1 << 20, &Agreed { fit: Fit::ASSUMED, ..agreed }), (64, 64));
     }
 
     #[test]

@@ -138,6 +138,7 @@ fn tree_on_many(ranks: usize, is_short: bool) -> Form {
 mod tests {
     use super::super::OperatorClass;
     use super::*;
+    use crate::topo::Fit;
     use crate::types::{CommRank, OperandOrder};
 
     fn name(collective: Collective, bytes: usize, ranks: usize) -> &'static str {
@@ -157,6 +158,7 @@ mod tests {
             cell_bytes: Bytes(8 << 10),
             slots: 32,
             oversubscribed: false,
+            fit: Fit::ASSUMED,
             hierarchy: crate::topo::Hierarchy::flat(ranks, None),
         };
         let row = &REGISTRY[row(&shape, &agreed)];

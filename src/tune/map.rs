@@ -5,7 +5,7 @@
 
 use super::choose::plan;
 use super::{Agreed, OperatorClass, Shape};
-use crate::coll::{CLASSES, Knob, Knobs, Plan, REGISTRY, rows_of};
+use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, rows_of};
 use crate::config::Forced;
 use crate::model::{Level, Nanos, Parameters, Scene};
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
@@ -61,7 +61,7 @@ pub struct Map {
     /// Distinct picks.
     picks: Vec<Forced>,
     /// By collective, order (any, rank) and class, an index into `picks`.
-    classes: Box<[[[u8; SizeClass::COUNT]; 2]; Collective::ALL.len()]>,
+    classes: Box<[[[u16; SizeClass::COUNT]; 2]; Collective::ALL.len()]>,
 }
 
 const ORDERS: [OperandOrder; 2] = [OperandOrder::Any, OperandOrder::Rank];
@@ -75,11 +75,15 @@ impl Map {
             Self { picks: Vec::new(), classes: Box::new([[[0; SizeClass::COUNT]; 2]; Collective::ALL.len()]) };
         for collective in Collective::ALL {
             for order in ORDERS {
+                let first = || rows_of(collective).next().map_or(fallback, |(row, _)| Forced { row, ..fallback });
+                let best = |class: SizeClass| {
+                    candidates(&shape(collective, order, class.longest()), agreed, &scene)
+                        .min_by(|left, right| left.cost.0.total_cmp(&right.cost.0))
+                        .map_or_else(first, |best| best.forced)
+                };
+                let barrier = (collective == Collective::Barrier).then(|| best(SizeClass(0)));
                 for class in SizeClass::all() {
-                    let best = candidates(&shape(collective, order, class.longest()), agreed, &scene)
-                        .min_by(|left, right| left.cost.0.total_cmp(&right.cost.0));
-                    let first = || rows_of(collective).next().map_or(fallback, |(row, _)| Forced { row, ..fallback });
-                    map.set(collective, order, class, best.map_or_else(first, |best| best.forced));
+                    map.set(collective, order, class, barrier.unwrap_or_else(|| best(class)));
                 }
             }
         }
@@ -91,8 +95,8 @@ impl Map {
             self.picks.push(pick);
             self.picks.len() - 1
         });
-        // More than 256 picks do not occur: the first of them serves then as well as any.
-        self.classes[collective as usize][order as usize][usize::from(class.0)] = u8::try_from(index).unwrap_or(0);
+        // There are fewer classes in all than such indices.
+        self.classes[collective as usize][order as usize][usize::from(class.0)] = index as u16;
     }
 
     /// The first choice for a call whose operands may be combined in `order`.
@@ -147,7 +151,7 @@ fn shape(collective: Collective, order: OperandOrder, bytes: Bytes) -> Shape {
 fn candidates<'a>(shape: &'a Shape, agreed: &'a Agreed, scene: &'a Scene) -> impl Iterator<Item = Candidate> + 'a {
     let rows = rows_of(shape.collective).filter(|(_, row)| row.lacks(shape.order).is_none());
     rows.flat_map(move |(row, found)| {
-        settings(found.knobs, agreed).into_iter().filter_map(move |knobs| {
+        settings(found.knobs, shape, agreed).into_iter().filter_map(move |knobs| {
             let forced = Forced { row, knobs };
             let cost = (REGISTRY[row].cost)(&plan(shape, agreed, Epoch(1), &forced), scene)?;
             Some(Candidate { forced, cost })
@@ -156,31 +160,46 @@ fn candidates<'a>(shape: &'a Shape, agreed: &'a Agreed, scene: &'a Scene) -> imp
 }
 
 /// The settings of an algorithm that are compared: all combinations of a few values for each knob that it has.
-fn settings(knobs: &[Knob], agreed: &Agreed) -> Vec<Knobs> {
+///
+/// Two knobs are left out. A broadcast with few buffers is never faster than with a ring in the models. Leaders take
+/// communicators, of which there are as many as the user says.
+fn settings(knobs: &[Knob], shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
     let most = agreed.largest_node.saturating_sub(1).max(2) as u32;
+    let tile = agreed.fit.l1.0 as u32;
     knobs.iter().fold(vec![Knobs::UNSET], |settings, knob| {
-        let values: &[u32] = match knob {
-            Knob::Radix => &[2, 3, 4, 8, 16],
-            Knob::Class => &[0, CLASSES.len() as u32],
-            Knob::Stages => &[0, 1, 2],
-            _ => &[0],
+        let values = match knob {
+            Knob::Radix => vec![2, 3, 4, 8, 16],
+            Knob::Class => vec![0, KNOMIAL],
+            Knob::Stages => vec![0, 1, 2],
+            Knob::Up | Knob::Down => vec![0, PUSH],
+            // Those that fit the first-level cache, and some that share it with fewer others.
+            Knob::Tile | Knob::Segment => vec![0, tile, 4 * tile],
+            Knob::Chunk if agreed.nodes > 1 => vec![0, SHORT_CHUNK],
+            Knob::Chunk | Knob::Buffers | Knob::Leaders => vec![0],
         };
+        let is_distinct = |value: &u32| match knob {
+            Knob::Radix => *value <= most || *value == 2,
+            // One of the length of the message is as good as none, and so is one that a cell does not hold.
+            Knob::Tile | Knob::Segment => (*value as usize) < shape.bytes.0.min(agreed.cell_bytes.0),
+            Knob::Chunk => (*value as usize) < shape.bytes.0,
+            _ => true,
+        };
+        let values: Vec<u32> = values.into_iter().filter(|value| *value == 0 || is_distinct(value)).collect();
         let with = |settings: &Knobs, value: &u32| match value {
             0 => *settings,
             value => settings.with(*knob, *value),
         };
-        let is_distinct = |value: &&u32| **value <= most || *knob != Knob::Radix || **value == 2;
-        settings
-            .iter()
-            .flat_map(|known| values.iter().filter(is_distinct).map(move |value| with(known, value)))
-            .collect()
+        settings.iter().flat_map(|known| values.iter().map(move |value| with(known, value))).collect()
     })
 }
+
+/// Bytes of a short step between nodes: more of them overlap with what the nodes do.
+const SHORT_CHUNK: u32 = 64 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topo::{Hierarchy, Kind, Step};
+    use crate::topo::{Fit, Hierarchy, Kind, Step};
 
     fn agreed(sockets: u16, cores: u16) -> Agreed {
         let steps = [Step { fan: sockets, shares: None }, Step { fan: cores, shares: Some(Kind::L3) }];
@@ -193,6 +212,7 @@ mod tests {
             cell_bytes: Bytes(16 << 10),
             slots: 32,
             oversubscribed: false,
+            fit: Fit::ASSUMED,
             hierarchy: Hierarchy::new(steps),
         }
     }

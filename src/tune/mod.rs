@@ -21,7 +21,7 @@ pub use prospect::Prospect;
 
 use crate::coll::{Need, Plan};
 use crate::config::ChoiceBy;
-use crate::topo::Hierarchy;
+use crate::topo::{Fit, Hierarchy};
 use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 
 /// A call, as far as MPI makes it equal on all ranks.
@@ -69,6 +69,8 @@ pub struct Agreed {
     pub slots: usize,
     /// On some node ranks outnumber the cores that they may run on.
     pub oversubscribed: bool,
+    /// What fits the smallest caches of the job.
+    pub fit: Fit,
     /// How the ranks of the first node lie in its caches and memories.
     pub hierarchy: Hierarchy,
 }

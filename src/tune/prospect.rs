@@ -50,7 +50,7 @@ impl Prospect {
 mod tests {
     use super::*;
     use crate::config::RawEnvironment;
-    use crate::topo::Hierarchy;
+    use crate::topo::{Fit, Hierarchy};
     use crate::tune::{Choice, OperatorClass, Shape, choose, early_reason};
     use crate::types::{CommRank, Epoch, OperandOrder};
 
@@ -62,6 +62,7 @@ mod tests {
         cell_bytes: Bytes(1 << 10),
         slots: 32,
         oversubscribed: false,
+        fit: Fit::ASSUMED,
         hierarchy: Hierarchy::flat(4, None),
     };
     const AGREED: [Agreed; 5] = [

@@ -4,7 +4,7 @@ use huddle::coll::{Plan, REGISTRY};
 use huddle::config::{ChoiceBy, Config, RawEnvironment};
 use huddle::fabric::simulated::{Placement, simulate};
 use huddle::model::{Machine, Parameters};
-use huddle::topo::{Hierarchy, Kind, Levels};
+use huddle::topo::{Caches, Fit, Hierarchy, Kind, Levels};
 use huddle::tune::{Agreed, Choice, Map, OperatorClass, Shape, choose};
 use huddle::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder};
 
@@ -40,7 +40,7 @@ fn machine() -> Machine {
 fn placement(ranks: usize) -> Placement {
     let path = |rank: usize| vec![(rank / CACHE_CORES / PACKAGE_CACHES) as u32, (rank / CACHE_CORES) as u32];
     let config = Config::default();
-    let cell = config.cell(ranks);
+    let cell = config.cell(ranks, Caches::default());
     Placement { labels: vec![0; ranks], paths: (0..ranks).map(path).collect(), slots: config.slots, cell }
 }
 
@@ -55,6 +55,7 @@ fn agreed(placement: &Placement) -> Agreed {
         cell_bytes: placement.cell,
         slots: placement.slots,
         oversubscribed: false,
+        fit: Fit::ASSUMED,
         hierarchy: Hierarchy::of(&levels, &KINDS, 0),
     }
 }

@@ -1,6 +1,8 @@
 //! The phases of a node that have a root.
 
 use super::{Node, Phase, Way, cut, pipelined};
+use crate::coll::Knob;
+use crate::coll::knobs::PUSH;
 use crate::model::{Edge, Outline};
 use crate::sync::FlagLine;
 use crate::types::Bytes;
@@ -51,14 +53,32 @@ impl Node<'_> {
 
     /// A signal of each rank reaches the root.
     pub(super) fn arrive(&self) -> f64 {
-        self.climb(|_| (0.0, 0.0), 0.0, 0.0).whole
+        let mut ready = vec![0.0; self.scene.local_ranks];
+        for edge in self.up.edges.iter().rev() {
+            let line = self.scene.line(edge.level, 1);
+            // Who pushes has to fetch the line first that its parent polls.
+            let sent = ready[edge.child] + if self.pushes(Knob::Up) { line } else { 0.0 };
+            ready[edge.parent] = f64::max(ready[edge.parent], sent) + line + self.step();
+        }
+        ready[0]
+    }
+
+    /// Whether signals in that direction are on lines of who awaits them.
+    fn pushes(&self, direction: Knob) -> bool {
+        self.plan.knobs.get(direction) == PUSH
     }
 
     /// A signal of the root reaches all ranks.
     pub(super) fn depart(&self) -> f64 {
         let mut ready = vec![0.0; self.scene.local_ranks];
         for edge in &self.up.edges {
-            ready[edge.child] = ready[edge.parent] + self.scene.line(edge.level, edge.sharing);
+            if self.pushes(Knob::Down) {
+                // One child after the other, each on a line of its own.
+                ready[edge.parent] += self.scene.line(edge.level, 1);
+                ready[edge.child] = ready[edge.parent] + self.scene.line(edge.level, 1) + self.step();
+            } else {
+                ready[edge.child] = ready[edge.parent] + self.scene.line(edge.level, edge.sharing) + self.step();
+            }
         }
         ready.into_iter().fold(0.0, f64::max)
     }

@@ -40,6 +40,21 @@ fn simulated(row: &Row, plan: &Plan, machine: &Machine, placement: &Placement) -
     simulate(row, plan, machine, placement).iter().map(|time| time.0).fold(0.0, f64::max)
 }
 
+#[test]
+fn pulled_and_pushed_signals_agree_with_the_simulator() {
+    let row = &REGISTRY[crate::coll::find(Collective::Barrier, "tree").unwrap()];
+    for (sockets, cores) in [(1, 2), (1, 6), (2, 6), (4, 8)] {
+        let (machine, placement, scene) = site(1, sockets, cores, 0.0);
+        for (radix, up, down) in [(2, 1, 1), (2, 1, 2), (2, 2, 1), (4, 2, 2), (8, 1, 2)] {
+            let mut plan = plan(row, 0, radix);
+            plan.knobs = plan.knobs.with(Knob::Up, up).with(Knob::Down, down);
+            let Some(Nanos(formula)) = (row.cost)(&plan, &scene) else { unreachable!("trees have a formula") };
+            let ratio = formula / simulated(row, &plan, &machine, &placement);
+            assert!((0.8..1.25).contains(&ratio), "{sockets}x{cores} radix {radix} up {up} down {down}: {ratio}");
+        }
+    }
+}
+
 /// Both charge the same accesses; the formulas know one rank's way where the simulator has all of them.
 #[test]
 fn formulas_agree_with_the_simulator() {

@@ -1,0 +1,71 @@
+//! What the choice of an algorithm costs in a call, and the map of the models' first choices when a communicator is built.
+//!
+//! `cargo bench --no-default-features --bench choose`
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use huddle::config::Config;
+use huddle::model::Parameters;
+use huddle::topo::{Fit, Hierarchy, Kind, Step};
+use huddle::tune::{Agreed, Map, OperatorClass, Shape, choose};
+use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
+use std::hint::black_box;
+
+fn agreed(sockets: u16, cores: u16) -> Agreed {
+    let steps = [Step { fan: sockets, shares: None }, Step { fan: cores, shares: Some(Kind::L3) }];
+    let ranks = usize::from(sockets * cores);
+    Agreed {
+        ranks,
+        nodes: 1,
+        largest_node: ranks,
+        block_placed: true,
+        cell_bytes: Bytes(16 << 10),
+        slots: 32,
+        oversubscribed: false,
+        fit: Fit::ASSUMED,
+        hierarchy: Hierarchy::new(steps),
+    }
+}
+
+/// Calls of all lengths, one after another.
+fn shapes() -> Vec<Shape> {
+    let of = |bytes| Shape {
+        collective: Collective::Allreduce,
+        bytes: Bytes(bytes),
+        granule: Bytes(8),
+        root: CommRank(0),
+        operator: OperatorClass::Predefined,
+        order: OperandOrder::Any,
+    };
+    (3..22).map(|power| of(8 << power)).collect()
+}
+
+fn choices(c: &mut Criterion) {
+    let (config, agreed, shapes) = (Config::default(), agreed(2, 6), shapes());
+    let map = Map::new(&agreed, &Parameters::default());
+    let mut group = c.benchmark_group("choose");
+    for (name, map) in [("thresholds", None), ("models", Some(&map))] {
+        let mut calls = shapes.iter().cycle();
+        group.bench_function(name, |b| {
+            b.iter(|| choose(&config, black_box(calls.next().expect("endless")), &agreed, map, Epoch(1)));
+        });
+    }
+    let mut calls = shapes.iter().cycle();
+    group.bench_function("look-up in the map", |b| {
+        b.iter(|| {
+            let shape = black_box(calls.next().expect("endless"));
+            map.pick(shape.collective, shape.order, shape.bytes)
+        });
+    });
+}
+
+fn maps(c: &mut Criterion) {
+    let mut group = c.benchmark_group("map");
+    group.sample_size(10);
+    for (sockets, cores) in [(1, 2), (2, 6), (4, 8), (8, 16)] {
+        let agreed = agreed(sockets, cores);
+        group.bench_function(format!("{sockets}x{cores}"), |b| b.iter(|| Map::new(&agreed, &Parameters::default())));
+    }
+}
+
+criterion_group!(benches, choices, maps);
+criterion_main!(benches);
