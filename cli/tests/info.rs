@@ -50,6 +50,21 @@ fn a_place_that_hwloc_cannot_tell_is_one_flat_level() {
 }
 
 #[test]
+fn sizes_follow_from_the_caches_and_have_origins() {
+    let small = "package:1 l3:1(size=4194304) l2:2(size=524288) l1:1(size=16384) core:1 pu:1";
+    let report = json(&["-n", "2", "--topology", small], &[]);
+    let fit = &report["machine"]["fit"];
+    assert_eq!((&fit["shortest_tile"], &fit["longest_tile"]), (&(4 << 10).into(), &(128 << 10).into()));
+    assert_eq!((&fit["l2"]["cache"], &fit["l2"]["origin"]), (&(512 << 10).into(), &"found".into()));
+    // 32 slots take twice the second-level cache.
+    assert_eq!((&fit["ring"], &report["ranks"]["cell"]), (&(1 << 20).into(), &(32 << 10).into()));
+    let unknown = json(&["-n", "2"], &[("HUDDLE_TOPOLOGY", "rubbish")]);
+    assert_eq!(unknown["machine"]["fit"]["l1"]["origin"], "assumed");
+    assert_eq!((&unknown["machine"]["fit"]["ring"], &unknown["ranks"]["slots"]), (&(2 << 20).into(), &32.into()));
+    assert!(info(&[], &[("HUDDLE_TOPOLOGY", small)]).contains("tiles of 4K (L1: 16K found) to 128K, rings of 1M"));
+}
+
+#[test]
 fn choices_have_reasons_and_times() {
     let variables = [("HUDDLE_ALLREDUCE", "<=1K:tree:radix=2,native"), ("HUDDLE_CHOICE", "models")];
     let report = json(&["-n", "12", "--topology", WESTMERE], &variables);
