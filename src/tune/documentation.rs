@@ -28,7 +28,16 @@ the parameters of rank 0. It charges each flag's line, each read of a peer's slo
 combinations, streams that share a link (Li et al. 2014, equations 1 to 11; between nodes LogGP, as Nishtala 2009), and huddle's
 own instructions. The papers' own formulas, with their worked values as tests, are in `src/model`. On nodes of more than 8 ranks
 that do not share cores, and everywhere with `HUDDLE_CHOICE=models`, the algorithm with the least cost is taken; else thresholds
-by ranks and size decide.
+by ranks and size decide. The choice is made once for a communicator, for sizes from one power of two to the next half of it:
+a map by collective, order of operands and size, which a call looks up in some nanoseconds (`cargo bench --bench choose`). It
+compares radix, class and stages of trees, tiles and segments that fit the first-level cache, chunks between nodes, and pulled
+and pushed signals. Buffers and leaders are what the user says: in the models a ring is never slower than few buffers, and
+leaders take communicators.
+
+Where nobody says otherwise a tile is a quarter of the message, but no shorter than a quarter of the first-level cache and no
+longer than one of the second-level cache; a segment is as long as the latter permits; and a rank's slots take twice the
+second-level cache together. The smallest caches of the job count, 32 KiB and 1 MiB where the machine does not tell: `huddle
+info` says which.
 
 Rates of copies and reductions come from the kernels' probe. `huddle probe` measures, on an idle machine, what moves between
 its processors, for later jobs. A machine that nobody has measured is taken for this one:
