@@ -8,7 +8,8 @@
 
 use crate::topo::Caches;
 use crate::types::{Bytes, Collective};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod documentation;
@@ -84,13 +85,18 @@ pub enum Cache {
 }
 
 impl Cache {
-    /// The directory in the environment of this process; none where nothing is kept, or where the user has no directory.
+    /// The directory in the environment of this process; none where nothing is kept, or where the user has no home: accounts
+    /// of services often name one that is not there, and it is not for huddle to make it.
     pub fn directory(&self) -> Option<PathBuf> {
-        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        self.directory_by(|name| std::env::var_os(name))
+    }
+
+    fn directory_by(&self, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+        let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         match self {
             Self::Home => {
                 let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-                Some(cache.join("huddle"))
+                cache.parent().is_some_and(Path::is_dir).then(|| cache.join("huddle"))
             }
             Self::Directory(path) => Some(path.clone()),
             Self::Off => None,
@@ -167,6 +173,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     fn parse(variables: &[(&str, &str)]) -> (Config, Vec<String>) {
         let (config, complaints) = Config::parse(&RawEnvironment::new(variables.iter().copied()));
@@ -230,6 +237,38 @@ mod tests {
         assert_eq!(config.topology.as_deref(), Some("package:2 core:4 pu:1"));
         assert_eq!(config.selection(Collective::Scatter).pick(Bytes(8)), Pick::Native);
         assert_eq!(config.selection(Collective::Reduce).pick(Bytes(8)), Pick::Auto);
+    }
+
+    #[test]
+    fn paths_may_have_any_bytes() {
+        use std::os::unix::ffi::OsStrExt;
+        let parse = |name: &str, value: &[u8]| {
+            let (config, complaints) = Config::parse(&RawEnvironment::new([(name, OsStr::from_bytes(value))]));
+            (config, complaints.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        let (config, complaints) = parse("HUDDLE_CACHE", b"/caf\xe9");
+        assert_eq!((config.cache, complaints), (Cache::Directory(path(b"/caf\xe9")), vec![]));
+        let (config, complaints) = parse("HUDDLE_REPORT", b"\xff.json");
+        assert_eq!((config.report, complaints), (Some(path(b"\xff.json")), vec![]));
+        let (config, complaints) = parse("HUDDLE_WARMUP", b"\xff");
+        assert_eq!(config, Config::default());
+        assert_eq!(complaints, [r#"HUDDLE_WARMUP="\xFF": not UTF-8; valid: a number, at least 1; using 3"#]);
+    }
+
+    #[test]
+    fn nothing_is_kept_where_there_is_no_home() {
+        let home = std::env::temp_dir().join(format!("huddle-home-{}", std::process::id()));
+        std::fs::create_dir(&home).unwrap();
+        let directory = |name: &'static str, value: PathBuf| {
+            Cache::Home.directory_by(|asked| (asked == name).then(|| value.clone().into_os_string()))
+        };
+        assert_eq!(directory("HOME", home.clone()), Some(home.join(".cache/huddle")));
+        assert_eq!(directory("HOME", home.join("nobody")), None);
+        assert_eq!(directory("HOME", PathBuf::from("relative")), None);
+        assert_eq!(directory("XDG_CACHE_HOME", home.join("cache")), Some(home.join("cache/huddle")));
+        assert_eq!(directory("XDG_CACHE_HOME", home.join("nobody/cache")), None);
+        std::fs::remove_dir(&home).unwrap();
     }
 
     #[test]

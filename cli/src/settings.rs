@@ -2,18 +2,20 @@
 
 use huddle::config::{Complaint, OPTIONS, RawEnvironment};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 
 /// As the report has it.
 pub fn all(raw: &RawEnvironment, complaints: &[Complaint]) -> Value {
     let options: Vec<Value> = OPTIONS
         .iter()
         .map(|option| {
-            let set = raw.variables().find(|(name, value)| *name == option.name && !value.trim().is_empty());
+            let is_blank = |value: &OsStr| value.to_str().is_some_and(|text| text.trim().is_empty());
+            let set = raw.variables().find(|(name, value)| *name == option.name && !is_blank(value));
             let complaint = complaints.iter().map(ToString::to_string).find(|text| text.starts_with(option.name));
             let (value, origin) = match (set, &complaint) {
-                (Some((_, value)), None) => (value, "environment"),
-                (Some(_), Some(_)) => (option.default, "default, because the environment's value is wrong"),
-                (None, _) => (option.default, "default"),
+                (Some((_, value)), None) => (value.to_string_lossy(), "environment"),
+                (Some(_), Some(_)) => (option.default.into(), "default, because the environment's value is wrong"),
+                (None, _) => (option.default.into(), "default"),
             };
             json!({ "name": option.name, "value": value, "origin": origin, "complaint": complaint })
         })

@@ -1,5 +1,8 @@
 //! The `HUDDLE_*` variables as they were found, before anyone interprets them.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
 /// What all variables of huddle start with.
 pub(super) const PREFIX: &str = "HUDDLE_";
 
@@ -8,45 +11,51 @@ pub(super) const PREFIX: &str = "HUDDLE_";
 /// A variable that may legitimately differ between ranks would be left out here; there is none so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawEnvironment {
-    variables: Vec<(String, String)>,
+    variables: Vec<(String, OsString)>,
 }
 
 impl RawEnvironment {
     /// From names and values in any order; names of others are ignored, and of equal names the last one holds.
-    pub fn new<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+    pub fn new<'a, V: AsRef<OsStr> + ?Sized + 'a>(variables: impl IntoIterator<Item = (&'a str, &'a V)>) -> Self {
         let ours: std::collections::BTreeMap<_, _> =
             variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
-        Self { variables: ours.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect() }
+        let owned = |(name, value): (&str, &V)| (name.to_owned(), value.as_ref().to_owned());
+        Self { variables: ours.into_iter().map(owned).collect() }
     }
 
-    /// The variables of this process. Bytes that are no UTF-8 are replaced.
+    /// The variables of this process. Bytes of names that are no UTF-8 are replaced.
     pub fn from_process() -> Self {
-        let all: Vec<_> = std::env::vars_os()
-            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
-            .collect();
-        Self::new(all.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+        let all: Vec<_> =
+            std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value)).collect();
+        Self::new(all.iter().map(|(name, value)| (name.as_str(), value)))
     }
 
     /// Names and values, sorted by name.
-    pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &OsStr)> {
+        self.variables.iter().map(|(name, value)| (name.as_str(), value.as_os_str()))
     }
 
     /// For sending: `name=value`, each closed by a zero byte, which neither can hold.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.variables.iter().flat_map(|(name, value)| format!("{name}={value}\0").into_bytes()).collect()
+        self.variables
+            .iter()
+            .flat_map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat())
+            .collect()
     }
 
     /// The inverse of [`RawEnvironment::to_bytes`]; `None` where the bytes come from something else.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(bytes).ok()?;
-        let (entries, rest) = text.rsplit_once('\0').unwrap_or(("", text));
-        if !rest.is_empty() {
+        if bytes.last().is_some_and(|last| *last != 0) {
             return None;
         }
-        let pairs: Option<Vec<_>> =
-            entries.split('\0').filter(|entry| !entry.is_empty()).map(|entry| entry.split_once('=')).collect();
-        Some(Self::new(pairs?))
+        let pair = |entry: &'_ [u8]| -> Option<(String, OsString)> {
+            let end = entry.iter().position(|byte| *byte == b'=')?;
+            let name = std::str::from_utf8(&entry[..end]).ok()?;
+            Some((name.to_owned(), OsStr::from_bytes(&entry[end + 1..]).to_owned()))
+        };
+        let entries = bytes.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+        let pairs: Vec<_> = entries.map(pair).collect::<Option<_>>()?;
+        Some(Self::new(pairs.iter().map(|(name, value)| (name.as_str(), value))))
     }
 
     /// What distinguishes this rank's variables from those that hold (of rank 0), by the first name that differs, for
@@ -55,7 +64,7 @@ impl RawEnvironment {
         let value_of = |environment: &Self, name: &str| {
             environment.variables().find(|(other, _)| *other == name).map(|(_, value)| value.to_owned())
         };
-        let describe = |value: Option<String>| value.map_or_else(|| "unset".to_owned(), |value| format!("{value:?}"));
+        let describe = |value: Option<OsString>| value.map_or_else(|| "unset".to_owned(), |value| format!("{value:?}"));
         let mut names: Vec<&str> = self.variables().chain(agreed.variables()).map(|(name, _)| name).collect();
         names.sort_unstable();
         names.into_iter().find_map(|name| {
@@ -73,7 +82,8 @@ mod tests {
     #[test]
     fn only_ours_and_sorted() {
         let raw = RawEnvironment::new([("HUDDLE_B", "1"), ("PATH", "/bin"), ("HUDDLE_A", "2")]);
-        assert_eq!(raw.variables().collect::<Vec<_>>(), [("HUDDLE_A", "2"), ("HUDDLE_B", "1")]);
+        let expected = [("HUDDLE_A", OsStr::new("2")), ("HUDDLE_B", OsStr::new("1"))];
+        assert_eq!(raw.variables().collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -94,13 +104,15 @@ mod tests {
         assert_eq!(RawEnvironment::from_bytes(b"HUDDLE_A=1"), None);
         assert_eq!(RawEnvironment::from_bytes(b"HUDDLE_A\0"), None);
         assert_eq!(RawEnvironment::from_bytes(b"\xff\0"), None);
+        assert_eq!(RawEnvironment::from_bytes(b"HUDDLE_\xff=1\0"), None);
     }
 
     proptest! {
         #[test]
-        fn bytes_and_back(values in proptest::collection::vec("[^\0]{0,12}", 0..6)) {
+        fn bytes_and_back(values in proptest::collection::vec(proptest::collection::vec(1..=255_u8, 0..12), 0..6)) {
             let names: Vec<String> = (0..values.len()).map(|index| format!("HUDDLE_{index}")).collect();
-            let raw = RawEnvironment::new(names.iter().map(String::as_str).zip(values.iter().map(String::as_str)));
+            let values = values.iter().map(|value| OsStr::from_bytes(value));
+            let raw = RawEnvironment::new(names.iter().map(String::as_str).zip(values));
             prop_assert_eq!(RawEnvironment::from_bytes(&raw.to_bytes()), Some(raw));
         }
     }

@@ -2,8 +2,9 @@
 
 use super::{Cache, ChoiceBy, Config, NodeOrder, Selection, value};
 use crate::types::{Bytes, Collective};
+use std::ffi::OsStr;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 /// In place of a default, where there is no value that stands for it.
@@ -29,7 +30,13 @@ pub struct Opt {
     /// What it does, for people.
     pub meaning: &'static str,
     /// Stores a value that is not blank, or says what is wrong with it where the valid values do not say enough.
-    parse: fn(&str, &mut Config) -> Result<(), String>,
+    parse: Parse,
+}
+
+/// Reads a value as text or as a path, which may be of any bytes.
+enum Parse {
+    Text(fn(&str, &mut Config) -> Result<(), String>),
+    Path(fn(&Path, &mut Config) -> Result<(), String>),
 }
 
 /// The valid values of a variable, for people.
@@ -68,14 +75,14 @@ pub static OPTIONS: &[Opt] = &[
         takes: Takes::Text("0 or 1"),
         default: "0",
         meaning: "1 leaves every call to the native library.",
-        parse: |text, config| store(value::switch(text), &mut config.is_disabled),
+        parse: Parse::Text(|text, config| store(value::switch(text), &mut config.is_disabled)),
     },
     Opt {
         name: "HUDDLE_VERBOSE",
         takes: Takes::Text("0 or 1"),
         default: "0",
         meaning: "1 prints one line at start: version, MPI, ranks, nodes, and whether huddle is active or why not.",
-        parse: |text, config| store(value::switch(text), &mut config.is_verbose),
+        parse: Parse::Text(|text, config| store(value::switch(text), &mut config.is_verbose)),
     },
     Opt {
         name: "HUDDLE_REPORT",
@@ -83,17 +90,17 @@ pub static OPTIONS: &[Opt] = &[
         default: UNSET,
         meaning: "Rank 0 writes a report over all ranks to this file at MPI_Finalize: calls by collective, algorithm, \
                   size and reason of decline, as JSON.",
-        parse: |text, config| store(Some(Some(text.into())), &mut config.report),
+        parse: Parse::Path(|path, config| store(Some(Some(path.into())), &mut config.report)),
     },
     Opt {
         name: "HUDDLE_STALL_SECONDS",
         takes: Takes::Text("a number of seconds, 0 for never"),
         default: "60",
         meaning: "A rank that waits longer in a collective prints what it waits for.",
-        parse: |text, config| {
+        parse: Parse::Text(|text, config| {
             let seconds = value::number::<u64>(text);
             store(seconds.map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds))), &mut config.stall)
-        },
+        }),
     },
     selection("HUDDLE_ALLREDUCE", Collective::Allreduce, |text, config| select(text, config, Collective::Allreduce)),
     selection("HUDDLE_BCAST", Collective::Bcast, |text, config| select(text, config, Collective::Bcast)),
@@ -108,7 +115,7 @@ pub static OPTIONS: &[Opt] = &[
         meaning: "What chooses an algorithm where none is forced: thresholds by ranks and size, or the cost models for the \
                   machine found, which `huddle info` shows. `ranks` means thresholds up to 8 ranks on a node or where ranks \
                   share cores, else models.",
-        parse: |text, config| {
+        parse: Parse::Text(|text, config| {
             let choice = match text {
                 "ranks" => Some(ChoiceBy::Ranks),
                 "thresholds" => Some(ChoiceBy::Thresholds),
@@ -116,7 +123,7 @@ pub static OPTIONS: &[Opt] = &[
                 _ => None,
             };
             store(choice, &mut config.choice)
-        },
+        }),
     },
     Opt {
         name: "HUDDLE_WARMUP",
@@ -124,17 +131,19 @@ pub static OPTIONS: &[Opt] = &[
         default: "3",
         meaning: "The blocking collective on a communicator from which on huddle serves it; those before are native, so \
                   that communicators used once or twice cost nothing.",
-        parse: |text, config| store(value::number(text).filter(|ordinal| *ordinal >= 1), &mut config.warmup),
+        parse: Parse::Text(|text, config| {
+            store(value::number(text).filter(|ordinal| *ordinal >= 1), &mut config.warmup)
+        }),
     },
     Opt {
         name: "HUDDLE_SLOTS",
         takes: Takes::Text("a power of two from 2 to 256"),
         default: "32",
         meaning: "Slots in the ring of each rank in shared memory, per communicator.",
-        parse: |text, config| {
+        parse: Parse::Text(|text, config| {
             let slots = value::number::<usize>(text);
             store(slots.filter(|slots| slots.is_power_of_two() && SLOTS.contains(slots)), &mut config.slots)
-        },
+        }),
     },
     Opt {
         name: "HUDDLE_SLOT_BYTES",
@@ -143,32 +152,33 @@ pub static OPTIONS: &[Opt] = &[
         meaning: "Bytes of data in a slot. An element of a reduction must fit into one. `auto`: as many \
                   that a rank's slots take twice the second-level cache (64K, where that has 1M), or fewer where the ranks of \
                   a node are so many that their slots would take more than 16M for a communicator; from 8K to 256K.",
-        parse: |text, config| {
+        parse: Parse::Text(|text, config| {
             if text == "auto" {
                 return store(Some(None), &mut config.slot_bytes);
             }
             let fits =
                 |size: &Bytes| (SHORTEST_CELL..=LONGEST_CELL).contains(size) && size.0.is_multiple_of(CACHE_LINE);
             store(value::size(text).filter(fits).map(Some), &mut config.slot_bytes)
-        },
+        }),
     },
     Opt {
         name: "HUDDLE_BRIDGES",
         takes: Takes::Text("a number"),
         default: "64",
         meaning: "MPI communicators that huddle may make for the steps between nodes; communicators beyond are native.",
-        parse: |text, config| store(value::number(text), &mut config.bridges),
+        parse: Parse::Text(|text, config| store(value::number(text), &mut config.bridges)),
     },
     Opt {
         name: "HUDDLE_CACHE",
         takes: Takes::Text("an absolute path of a directory, or off"),
         default: UNSET,
         meaning: "Where huddle keeps what it measured of the machine's kernels, a few milliseconds once per kind of machine; \
-                  off measures in each job. Without it: $XDG_CACHE_HOME/huddle or ~/.cache/huddle.",
-        parse: |text, config| {
-            let directory = Some(PathBuf::from(text)).filter(|path| path.is_absolute()).map(Cache::Directory);
-            store(if text == "off" { Some(Cache::Off) } else { directory }, &mut config.cache)
-        },
+                  off measures in each job. Without it: $XDG_CACHE_HOME/huddle or ~/.cache/huddle; nothing is kept where there \
+                  is no home.",
+        parse: Parse::Path(|path, config| {
+            let directory = path.is_absolute().then(|| Cache::Directory(path.into()));
+            store(if path == Path::new("off") { Some(Cache::Off) } else { directory }, &mut config.cache)
+        }),
     },
     Opt {
         name: "HUDDLE_LEADERS",
@@ -176,40 +186,40 @@ pub static OPTIONS: &[Opt] = &[
         default: "1",
         meaning: "Ranks of each node that get a communicator between nodes, for calls whose chunks several of them take. \
                   Where an algorithm is asked for with more `leaders`, it is as many.",
-        parse: |text, config| {
+        parse: Parse::Text(|text, config| {
             store(value::number(text).filter(|leaders| (1..=16).contains(leaders)), &mut config.leaders)
-        },
+        }),
     },
     Opt {
         name: "HUDDLE_TOPOLOGY",
         takes: Takes::Text("a synthetic topology of hwloc such as \"package:2 core:4 pu:1\""),
         default: UNSET,
         meaning: "The machine to assume in place of the one found; for tests.",
-        parse: |text, config| store(Some(Some(text.to_owned())), &mut config.topology),
+        parse: Parse::Text(|text, config| store(Some(Some(text.to_owned())), &mut config.topology)),
     },
     Opt {
         name: "HUDDLE_NODE_RANKS",
         takes: Takes::Text("a number of ranks, or several as in 3,1"),
         default: UNSET,
         meaning: "Cuts each node into virtual nodes of these sizes, repeated as often as needed; for tests.",
-        parse: |text, config| {
+        parse: Parse::Text(|text, config| {
             let sizes = text.split(',').map(|size| value::number(size.trim()).filter(|size| *size >= 1u32));
             store(sizes.collect(), &mut config.node_ranks)
-        },
+        }),
     },
     Opt {
         name: "HUDDLE_NODE_ORDER",
         takes: Takes::Text("block or cyclic"),
         default: "block",
         meaning: "Whether ranks fill virtual nodes one after the other or in turn.",
-        parse: |text, config| {
+        parse: Parse::Text(|text, config| {
             let order = match text {
                 "block" => Some(NodeOrder::Block),
                 "cyclic" => Some(NodeOrder::Cyclic),
                 _ => None,
             };
             store(order, &mut config.node_order)
-        },
+        }),
     },
     Opt {
         name: "HUDDLE_PMPI",
@@ -217,7 +227,7 @@ pub static OPTIONS: &[Opt] = &[
         default: "1",
         meaning: "0 leaves the PMPI_ names to the native library, so that MPI_X and PMPI_X can be compared in one \
                   process; Fortran programs may call either. Read by the loader.",
-        parse: |text, config| store(value::switch(text), &mut config.serves_pmpi),
+        parse: Parse::Text(|text, config| store(value::switch(text), &mut config.serves_pmpi)),
     },
 ];
 
@@ -228,7 +238,7 @@ const fn selection(
     parse: fn(&str, &mut Config) -> Result<(), String>,
 ) -> Opt {
     let meaning = "Forces the algorithm, for all sizes or by size in bytes.";
-    Opt { name, takes: Takes::Algorithm(collective), default: "auto", meaning, parse }
+    Opt { name, takes: Takes::Algorithm(collective), default: "auto", meaning, parse: Parse::Text(parse) }
 }
 
 fn select(text: &str, config: &mut Config, collective: Collective) -> Result<(), String> {
@@ -242,15 +252,21 @@ fn store<T>(value: Option<T>, to: &mut T) -> Result<(), String> {
 }
 
 /// Stores the value of one variable in `config`, which stays as it is where there is a complaint.
-pub(super) fn apply(config: &mut Config, name: &str, value: &str) -> Result<(), Complaint> {
+pub(super) fn apply(config: &mut Config, name: &str, value: &OsStr) -> Result<(), Complaint> {
     let Some(option) = OPTIONS.iter().find(|option| option.name == name) else {
         let text = format!("{name} is not known; did you mean {}?", closest(name));
         return Err(Complaint { text });
     };
-    if value.trim().is_empty() {
+    let text = value.to_str().map(str::trim);
+    if text.is_some_and(str::is_empty) {
         return Ok(());
     }
-    (option.parse)(value.trim(), config).map_err(|problem| {
+    let stored = match (&option.parse, text) {
+        (Parse::Text(parse), Some(text)) => parse(text, config),
+        (Parse::Text(_), None) => Err("not UTF-8".to_owned()),
+        (Parse::Path(parse), text) => parse(text.map_or(Path::new(value), Path::new), config),
+    };
+    stored.map_err(|problem| {
         let problem = if problem.is_empty() { problem } else { format!("{problem}; ") };
         Complaint { text: format!("{name}={value:?}: {problem}valid: {}; using {}", option.takes, option.default) }
     })
@@ -300,7 +316,7 @@ mod tests {
         for collective in Collective::ALL {
             let name = format!("HUDDLE_{}", collective.name().to_uppercase());
             let mut config = Config::default();
-            apply(&mut config, &name, "native").unwrap();
+            apply(&mut config, &name, OsStr::new("native")).unwrap();
             for other in Collective::ALL {
                 let is_native = config.selection(other).pick(Bytes(1)) == super::super::Pick::Native;
                 assert_eq!(is_native, other == collective);
