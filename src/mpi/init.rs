@@ -133,7 +133,11 @@ fn announce() {
     let mpi = mpi.lines().next().unwrap_or_default().trim_end_matches(',');
     let state = job.inactive.map_or_else(|| "active".to_owned(), |reason| format!("inactive: {}", reason.meaning()));
     let sharing = if job.waiting.is_oversubscribed { ", more ranks than cores" } else { "" };
-    let nodes = job.nodes.map_or_else(String::new, |nodes| format!(" on {nodes} nodes"));
+    let nodes = match job.nodes {
+        None => String::new(),
+        Some(1) => " on one node".to_owned(),
+        Some(nodes) => format!(" on {nodes} nodes"),
+    };
     let version = env!("CARGO_PKG_VERSION");
     log::info(format_args!("huddle {version} on {mpi}: {} ranks{nodes}{sharing}; {state}", job.size));
 }
