@@ -19,5 +19,5 @@ pub use hierarchy::{Hierarchy, Step};
 pub use layout::Layout;
 pub use levels::Levels;
 pub use place::{Containers, CpuMask, Kind, is_oversubscribed};
-pub use quota::cgroup_quota;
+pub use quota::{cgroup_quota, free_memory};
 pub use tree::{Child, TreeClass, TreeNode};

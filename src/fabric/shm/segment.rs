@@ -3,6 +3,7 @@
 //! Nothing is left behind when processes are killed, `/dev/shm` and its limits do not matter, and the kernel frees the
 //! memory with the last mapping. Space is reserved before anyone is told of it, so a first touch can't fail.
 
+use crate::topo::free_memory;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -24,8 +25,12 @@ impl Segment {
     /// Creates and maps `length` bytes; the descriptor must stay open until all peers have opened it.
     ///
     /// # Errors
-    /// Whatever the system says when memory or descriptors are short.
+    /// Whatever the system says when memory or descriptors are short; and where more than half of the memory would go that is
+    /// left: the kernel does not refuse the last of it, but ends a process for it.
     pub fn create(length: usize) -> io::Result<(Self, OwnedFd)> {
+        if !leaves_enough(length, free_memory()) {
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "little memory is left"));
+        }
         // SAFETY: the name is a C string; the call has no other preconditions.
         let descriptor = unsafe { libc::memfd_create(c"huddle".as_ptr(), libc::MFD_CLOEXEC) };
         if descriptor < 0 {
@@ -85,6 +90,10 @@ impl Segment {
     }
 }
 
+fn leaves_enough(length: usize, free: Option<u64>) -> bool {
+    free.is_none_or(|free| length as u64 <= free / 2)
+}
+
 /// The limit that `ulimit -f` sets.
 pub(crate) fn longest_file() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
@@ -138,6 +147,13 @@ mod tests {
         let (_mine, file) = Segment::create(4096).expect("memfd");
         assert!(Segment::open(std::process::id(), file.as_raw_fd(), 1 << 20).is_err());
         assert!(Segment::open(u32::MAX, 3, 4096).is_err());
+    }
+
+    #[test]
+    fn at_most_half_of_the_memory_that_is_left_is_taken() {
+        assert!(leaves_enough(500, Some(1000)) && leaves_enough(usize::MAX, None));
+        assert!(!leaves_enough(501, Some(1000)) && !leaves_enough(1, Some(0)));
+        assert!(free_memory().is_some_and(|free| free > 0), "this machine says what it has");
     }
 
     /// Profilers interrupt all the time; older kernels give up a whole request for space when a signal comes.
