@@ -3,6 +3,7 @@
 //! The state is an attribute of the communicator, so it dies with it and a reused handle never finds its predecessor's.
 
 use super::bridge::BridgeComm;
+use super::decline::Declined;
 use super::job::{Job, job};
 use super::lane::Lane;
 use super::pool::{self, Pooled};
@@ -53,10 +54,12 @@ pub struct Shared {
     memory: [UnsafeCell<Vec<u64>>; 3],
     /// The last call of each collective.
     lanes: [UnsafeCell<Option<Lane>>; Collective::ALL.len()],
+    /// The last call of each collective that was declined for its length or its operation.
+    declined: [UnsafeCell<Option<Declined>>; Collective::ALL.len()],
 }
 
-// SAFETY: MPI allows one collective at a time on a communicator, so one thread at a time uses `memory` and `lanes`; the rest is
-// Sync.
+// SAFETY: MPI allows one collective at a time on a communicator, so one thread at a time uses `memory`, `lanes` and `declined`;
+// the rest is Sync.
 unsafe impl Sync for Shared {}
 
 /// The purposes of a communicator's reused memory.
@@ -75,7 +78,8 @@ impl Shared {
     pub(super) fn new(pooled: Pooled, agreed: Agreed, job: &Job, bridge: Option<BridgeComm>) -> Self {
         let me = pooled.context.comm_rank(pooled.context.rank());
         let (map, prospects) = (job.map(&agreed), Prospect::of_all(&job.config, &agreed));
-        Self { pooled, agreed, map, prospects, bridge, me, memory: Default::default(), lanes: Default::default() }
+        let (memory, lanes, declined) = Default::default();
+        Self { pooled, agreed, map, prospects, bridge, me, memory, lanes, declined }
     }
 
     /// What calls of `collective` may expect.
@@ -96,6 +100,14 @@ impl Shared {
     pub(super) fn lane(&self, collective: Collective) -> &mut Option<Lane> {
         // SAFETY: one call at a time (MPI's rule), which asks again only after it is done with what it got.
         unsafe { &mut *self.lanes[collective as usize].get() }
+    }
+
+    /// The last call of `collective` that was declined, for the call that is under way.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub(super) fn declined(&self, collective: Collective) -> &mut Option<Declined> {
+        // SAFETY: as in `lane`.
+        unsafe { &mut *self.declined[collective as usize].get() }
     }
 
     /// Gives long copies back after a call: a communicator keeps at most a mebibyte for each purpose.

@@ -11,7 +11,7 @@ use super::op::is_defined;
 use super::serve::Site;
 use crate::mpi::handles::{constants, predefined, predefined_op};
 use crate::report::{Outcome, Reason, counters};
-use crate::tune::{OperatorClass, Prospect, Shape, early_reason};
+use crate::tune::{LAST_EPOCH, OperatorClass, Prospect, Shape, early_reason};
 use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 use std::ffi::c_void;
 
@@ -22,6 +22,14 @@ pub(super) struct Addresses {
     pub send: Option<*const c_void>,
     /// Of the output.
     pub recv: Option<*const c_void>,
+}
+
+/// A call that was declined. Its datatype is predefined, so calls with the same key mean the same: of the operation counts
+/// who defined it, and no handle of a user's ever becomes a predefined one.
+pub(super) struct Declined {
+    key: Key,
+    reason: Reason,
+    bytes: Bytes,
 }
 
 /// The address of a buffer that may be in place.
@@ -52,14 +60,15 @@ impl Site<'_> {
     /// Why the call is declined, and its length; `None` where MPI might reject it, or that is not known here.
     #[inline(always)]
     fn verdict(&self, key: &Key, root: CommRank, addresses: Addresses) -> Option<(Reason, Bytes)> {
+        // 0. The last one again: its lines are in the cache, those of the tables may not be.
+        let last = self.shared.declined(self.collective);
+        let last = last.as_ref().filter(|last| last.key == *key && self.epoch < LAST_EPOCH);
+        if let Some(&Declined { reason, bytes, .. }) = last {
+            return (!is_doubtful(key, addresses, true)).then_some((reason, bytes));
+        }
         let known = predefined(key.datatype);
         // 1. Addresses that MPI might reject.
-        let in_place = constants().in_place.cast_const();
-        let is_doubtful =
-            |address: *const c_void| address == in_place || address.is_null() && known.is_some() && key.count > 0;
-        let Addresses { send, recv } = addresses;
-        let is_aliased = send.is_some() && send == recv && key.count > 0;
-        if is_aliased || send.is_some_and(is_doubtful) || recv.is_some_and(is_doubtful) {
+        if is_doubtful(key, addresses, known.is_some()) {
             return None;
         }
         // 2. The length.
@@ -86,6 +95,20 @@ impl Site<'_> {
         let granule = Bytes(if is_reduction { size.max(1) } else { 1 });
         let (collective, bytes, order) = (self.collective, Bytes(bytes), OperandOrder::Any);
         let shape = Shape { collective, bytes, granule, root, operator, order };
-        Some((early_reason(&self.job.config, &shape, &self.shared.agreed, self.epoch)?, bytes))
+        let reason = early_reason(&self.job.config, &shape, &self.shared.agreed, self.epoch)?;
+        if known.is_some() && self.epoch < LAST_EPOCH {
+            *self.shared.declined(self.collective) = Some(Declined { key: *key, reason, bytes });
+        }
+        Some((reason, bytes))
     }
+}
+
+/// Whether MPI might reject the addresses of a call whose datatype is predefined or not.
+#[inline(always)]
+fn is_doubtful(key: &Key, Addresses { send, recv }: Addresses, is_predefined: bool) -> bool {
+    let in_place = constants().in_place.cast_const();
+    let is_doubtful =
+        |address: *const c_void| address == in_place || address.is_null() && is_predefined && key.count > 0;
+    let is_aliased = send.is_some() && send == recv && key.count > 0;
+    is_aliased || send.is_some_and(is_doubtful) || recv.is_some_and(is_doubtful)
 }
