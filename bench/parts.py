@@ -12,7 +12,7 @@ from mpis import Mpi
 from results import Case, Store
 
 SIZES = [8, 64, 512, 4096, 32 << 10, 256 << 10, 1 << 20, 4 << 20]
-QUICK_SIZES = [8, 512, 32 << 10, 1 << 20]
+QUICK_SIZES = [8, 512, 32 << 10, 1 << 20, 4 << 20]
 # By the ranks: whose targets the issue names, and whose native calls end in reasonable time there.
 GRID_RANKS = {2: ["mpich", "openmpi", "mpich5", "openmpi5", "intel"], 4: ["openmpi", "mpich5", "openmpi5", "intel"],
               8: ["openmpi", "openmpi5", "intel"]}

@@ -275,13 +275,18 @@ impl Site<'_> {
             }
             Fault::Mismatch { rank, peer } => {
                 let when = if peer.epoch == self.epoch { "it" } else { "another came in its place, and the latest" };
+                let root = match peer.collective {
+                    Some(Collective::Bcast | Collective::Reduce | Collective::Scatter) => {
+                        format!("root {} and ", peer.root)
+                    }
+                    _ => String::new(),
+                };
                 log::error(format_args!(
                     "erroneous program: call {} of a communicator is MPI_{name} here but on its rank {} {when} is MPI_{} \
-                     with root {} and {} bytes",
+                     with {root}{} bytes",
                     self.epoch.0,
                     self.rank_of(rank),
                     peer.collective.map_or("?", Collective::name),
-                    peer.root,
                     peer.bytes
                 ));
                 abort()
