@@ -1,6 +1,6 @@
 //! The collectives: each finds its communicator, and tries the short ways before the long one.
 
-use super::arguments;
+use super::arguments::{self, Prepared, Refused};
 use super::decline::{Addresses, unless_in_place};
 use super::lane::Key;
 use super::serve::{Served, Site};
@@ -25,17 +25,14 @@ pub unsafe fn allreduce(
     let Some(site) = Site::enter(Collective::Allreduce, comm, || known_size(count, datatype)) else {
         return Served::Native;
     };
-    let key = Key { count, datatype, op };
-    if let Some(served) = site.repeat_allreduce(&key, sendbuf, recvbuf) {
-        return served;
-    }
     let addresses = || Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
-    if site.is_declined(&key, Some(CommRank(0)), addresses) {
-        return Served::Native;
-    }
-    // SAFETY: the caller's promise.
-    let prepared = unsafe { arguments::allreduce(&site, sendbuf, recvbuf, count, datatype, op) };
-    site.serve(prepared, Some(key))
+    site.answer(
+        Some(Key { count, datatype, op }),
+        |key| site.repeat_allreduce(key, sendbuf, recvbuf),
+        |key| site.is_declined(key, Some(CommRank(0)), addresses),
+        // SAFETY: the caller's promise.
+        || unsafe { arguments::allreduce(&site, sendbuf, recvbuf, count, datatype, op) },
+    )
 }
 
 /// `MPI_Reduce`
@@ -55,20 +52,17 @@ pub unsafe fn reduce(
     let Some(site) = Site::enter(Collective::Reduce, comm, || known_size(count, datatype)) else {
         return Served::Native;
     };
-    let key = Key { count, datatype, op };
-    if let Some(served) = site.repeat_reduce(&key, sendbuf, recvbuf, root) {
-        return served;
-    }
     let addresses = || match site.is_me(root) {
         true => Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) },
         false => Addresses { send: Some(sendbuf), recv: None },
     };
-    if site.is_declined(&key, site.root(root), addresses) {
-        return Served::Native;
-    }
-    // SAFETY: the caller's promise.
-    let prepared = unsafe { arguments::reduce(&site, sendbuf, recvbuf, count, datatype, op, root) };
-    site.serve(prepared, Some(key))
+    site.answer(
+        Some(Key { count, datatype, op }),
+        |key| site.repeat_reduce(key, sendbuf, recvbuf, root),
+        |key| site.is_declined(key, site.root(root), addresses),
+        // SAFETY: the caller's promise.
+        || unsafe { arguments::reduce(&site, sendbuf, recvbuf, count, datatype, op, root) },
+    )
 }
 
 /// `MPI_Bcast`
@@ -86,16 +80,13 @@ pub unsafe fn bcast(
     let Some(site) = Site::enter(Collective::Bcast, comm, || known_size(count, datatype)) else {
         return Served::Native;
     };
-    let key = Key::moving(count, datatype);
-    if let Some(served) = site.repeat_bcast(&key, buffer, root) {
-        return served;
-    }
-    if site.is_declined(&key, site.root(root), || Addresses { send: None, recv: Some(buffer) }) {
-        return Served::Native;
-    }
-    // SAFETY: the caller's promise.
-    let prepared = unsafe { arguments::bcast(&site, buffer, count, datatype, root) };
-    site.serve(prepared, Some(key))
+    site.answer(
+        Some(Key::moving(count, datatype)),
+        |key| site.repeat_bcast(key, buffer, root),
+        |key| site.is_declined(key, site.root(root), || Addresses { send: None, recv: Some(buffer) }),
+        // SAFETY: the caller's promise.
+        || unsafe { arguments::bcast(&site, buffer, count, datatype, root) },
+    )
 }
 
 /// `MPI_Allgather`
@@ -117,18 +108,14 @@ pub unsafe fn allgather(
     };
     let is_in_place = sendbuf == constants().in_place.cast_const();
     let is_alike = is_in_place || (sendcount, sendtype) == (recvcount, recvtype);
-    let key = is_alike.then(|| Key::moving(recvcount, recvtype));
-    if let Some(served) = key.and_then(|key| site.repeat_allgather(&key, sendbuf, recvbuf)) {
-        return served;
-    }
     let addresses = || Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
-    if key.is_some_and(|key| site.is_declined(&key, Some(CommRank(0)), addresses)) {
-        return Served::Native;
-    }
-    let send = (sendbuf, sendcount, sendtype);
-    // SAFETY: the caller's promise.
-    let prepared = unsafe { arguments::allgather(&site, send, (recvbuf, recvcount, recvtype)) };
-    site.serve(prepared, key)
+    site.answer(
+        is_alike.then(|| Key::moving(recvcount, recvtype)),
+        |key| site.repeat_allgather(key, sendbuf, recvbuf),
+        |key| site.is_declined(key, Some(CommRank(0)), addresses),
+        // SAFETY: the caller's promise.
+        || unsafe { arguments::allgather(&site, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype)) },
+    )
 }
 
 /// `MPI_Scatter`
@@ -162,20 +149,18 @@ pub unsafe fn scatter(
         true => None,
         false => Some(Key::moving(recvcount, recvtype)),
     };
-    if let Some(served) = key.and_then(|key| site.repeat_scatter(&key, sendbuf, recvbuf, root)) {
-        return served;
-    }
     let addresses = || match site.is_me(root) {
         true => Addresses { send: Some(sendbuf), recv: unless_in_place(recvbuf) },
         false => Addresses { send: None, recv: Some(recvbuf) },
     };
-    if key.is_some_and(|key| site.is_declined(&key, site.root(root), addresses)) {
-        return Served::Native;
-    }
-    let send = (sendbuf, sendcount, sendtype);
-    // SAFETY: the caller's promise.
-    let prepared = unsafe { arguments::scatter(&site, send, (recvbuf, recvcount, recvtype), root) };
-    site.serve(prepared, key)
+    let (send, recv) = ((sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype));
+    site.answer(
+        key,
+        |key| site.repeat_scatter(key, sendbuf, recvbuf, root),
+        |key| site.is_declined(key, site.root(root), addresses),
+        // SAFETY: the caller's promise.
+        || unsafe { arguments::scatter(&site, send, recv, root) },
+    )
 }
 
 /// `MPI_Barrier`
@@ -190,6 +175,28 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
     match site.repeat_barrier() {
         Some(served) => served,
         None => site.serve(Ok(arguments::barrier()), Some(Key::barrier())),
+    }
+}
+
+impl Site<'_> {
+    /// The short ways, where calls like `key` may have one, then the long one.
+    #[inline(always)]
+    fn answer(
+        &self,
+        key: Option<Key>,
+        repeat: impl FnOnce(&Key) -> Option<Served>,
+        is_declined: impl FnOnce(&Key) -> bool,
+        prepare: impl FnOnce() -> Result<Prepared, Refused>,
+    ) -> Served {
+        if let Some(key) = &key {
+            if let Some(served) = repeat(key) {
+                return served;
+            }
+            if is_declined(key) {
+                return Served::Native;
+            }
+        }
+        self.serve(prepare(), key)
     }
 }
 
