@@ -5,7 +5,7 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use huddle::config::Config;
 use huddle::model::Parameters;
-use huddle::topo::{Fit, Hierarchy, Kind, Step};
+use huddle::topo::{Hierarchy, Kind, Step};
 use huddle::tune::{Agreed, Map, OperatorClass, Shape, choose};
 use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 use std::hint::black_box;
@@ -13,17 +13,7 @@ use std::hint::black_box;
 fn agreed(sockets: u16, cores: u16) -> Agreed {
     let steps = [Step { fan: sockets, shares: None }, Step { fan: cores, shares: Some(Kind::L3) }];
     let ranks = usize::from(sockets * cores);
-    Agreed {
-        ranks,
-        nodes: 1,
-        largest_node: ranks,
-        block_placed: true,
-        cell_bytes: Bytes(16 << 10),
-        slots: 32,
-        oversubscribed: false,
-        fit: Fit::ASSUMED,
-        hierarchy: Hierarchy::new(steps),
-    }
+    Agreed { cell_bytes: Bytes(16 << 10), ..Agreed::on_one_node(ranks, Hierarchy::new(steps)) }
 }
 
 /// Calls of all lengths, one after another.

@@ -187,17 +187,7 @@ mod tests {
         operator: OperatorClass::Predefined,
         order: OperandOrder::Any,
     };
-    const ONE_NODE: Agreed = Agreed {
-        ranks: 4,
-        nodes: 1,
-        largest_node: 4,
-        block_placed: true,
-        cell_bytes: Bytes(8 << 10),
-        slots: 32,
-        oversubscribed: false,
-        fit: Fit::ASSUMED,
-        hierarchy: Hierarchy::flat(4, None),
-    };
+    const ONE_NODE: Agreed = Agreed::on_one_node(4, Hierarchy::flat(4, None));
     const TWO_NODES: Agreed = Agreed { nodes: 2, largest_node: 2, ..ONE_NODE };
 
     fn config(variables: &[(&str, &str)]) -> Config {

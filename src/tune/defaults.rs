@@ -138,7 +138,7 @@ fn tree_on_many(ranks: usize, is_short: bool) -> Form {
 mod tests {
     use super::super::OperatorClass;
     use super::*;
-    use crate::topo::Fit;
+    use crate::topo::Hierarchy;
     use crate::types::{CommRank, OperandOrder};
 
     fn name(collective: Collective, bytes: usize, ranks: usize) -> &'static str {
@@ -150,17 +150,7 @@ mod tests {
             operator: OperatorClass::None,
             order: OperandOrder::Any,
         };
-        let agreed = Agreed {
-            ranks,
-            nodes: 1,
-            largest_node: ranks,
-            block_placed: true,
-            cell_bytes: Bytes(8 << 10),
-            slots: 32,
-            oversubscribed: false,
-            fit: Fit::ASSUMED,
-            hierarchy: crate::topo::Hierarchy::flat(ranks, None),
-        };
+        let agreed = Agreed::on_one_node(ranks, Hierarchy::flat(ranks, None));
         let row = &REGISTRY[row(&shape, &agreed)];
         assert_eq!(row.collective, collective);
         let crowded = Agreed { oversubscribed: true, ..agreed };

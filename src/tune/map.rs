@@ -199,22 +199,12 @@ const SHORT_CHUNK: u32 = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topo::{Fit, Hierarchy, Kind, Step};
+    use crate::topo::{Hierarchy, Kind, Step};
 
     fn agreed(sockets: u16, cores: u16) -> Agreed {
         let steps = [Step { fan: sockets, shares: None }, Step { fan: cores, shares: Some(Kind::L3) }];
         let ranks = usize::from(sockets * cores);
-        Agreed {
-            ranks,
-            nodes: 1,
-            largest_node: ranks,
-            block_placed: true,
-            cell_bytes: Bytes(16 << 10),
-            slots: 32,
-            oversubscribed: false,
-            fit: Fit::ASSUMED,
-            hierarchy: Hierarchy::new(steps),
-        }
+        Agreed { cell_bytes: Bytes(16 << 10), ..Agreed::on_one_node(ranks, Hierarchy::new(steps)) }
     }
 
     fn name(map: &Map, collective: Collective, bytes: usize) -> &'static str {

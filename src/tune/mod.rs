@@ -79,6 +79,21 @@ pub struct Agreed {
 pub const MEASURED_RANKS: usize = 8;
 
 impl Agreed {
+    /// A communicator of `ranks` ranks that have a node and its cores for themselves, in cells of 8 KiB.
+    pub const fn on_one_node(ranks: usize, hierarchy: Hierarchy) -> Self {
+        Self {
+            ranks,
+            nodes: 1,
+            largest_node: ranks,
+            block_placed: true,
+            cell_bytes: Bytes(8 << 10),
+            slots: 32,
+            oversubscribed: false,
+            fit: Fit::ASSUMED,
+            hierarchy,
+        }
+    }
+
     /// Whether the models choose, where the user forces nothing.
     pub fn is_modelled(&self, choice: ChoiceBy) -> bool {
         match choice {

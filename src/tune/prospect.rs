@@ -50,21 +50,11 @@ impl Prospect {
 mod tests {
     use super::*;
     use crate::config::RawEnvironment;
-    use crate::topo::{Fit, Hierarchy};
+    use crate::topo::Hierarchy;
     use crate::tune::{Choice, OperatorClass, Shape, choose, early_reason};
     use crate::types::{CommRank, Epoch, OperandOrder};
 
-    const ONE_NODE: Agreed = Agreed {
-        ranks: 4,
-        nodes: 1,
-        largest_node: 4,
-        block_placed: true,
-        cell_bytes: Bytes(1 << 10),
-        slots: 32,
-        oversubscribed: false,
-        fit: Fit::ASSUMED,
-        hierarchy: Hierarchy::flat(4, None),
-    };
+    const ONE_NODE: Agreed = Agreed { cell_bytes: Bytes(1 << 10), ..Agreed::on_one_node(4, Hierarchy::flat(4, None)) };
     const AGREED: [Agreed; 5] = [
         ONE_NODE,
         Agreed { nodes: 2, largest_node: 2, ..ONE_NODE },

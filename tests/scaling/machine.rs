@@ -4,7 +4,7 @@ use huddle::coll::{Plan, REGISTRY};
 use huddle::config::{ChoiceBy, Config, RawEnvironment};
 use huddle::fabric::simulated::{Placement, simulate};
 use huddle::model::{Machine, Parameters};
-use huddle::topo::{Caches, Fit, Hierarchy, Kind, Levels};
+use huddle::topo::{Caches, Hierarchy, Kind, Levels};
 use huddle::tune::{Agreed, Choice, Map, OperatorClass, Shape, choose};
 use huddle::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder};
 
@@ -47,17 +47,8 @@ fn placement(ranks: usize) -> Placement {
 fn agreed(placement: &Placement) -> Agreed {
     let ranks = placement.labels.len();
     let levels = Levels::from_paths(&placement.paths, NodeRank(0));
-    Agreed {
-        ranks,
-        nodes: 1,
-        largest_node: ranks,
-        block_placed: true,
-        cell_bytes: placement.cell,
-        slots: placement.slots,
-        oversubscribed: false,
-        fit: Fit::ASSUMED,
-        hierarchy: Hierarchy::of(&levels, &KINDS, 0),
-    }
+    let hierarchy = Hierarchy::of(&levels, &KINDS, 0);
+    Agreed { cell_bytes: placement.cell, slots: placement.slots, ..Agreed::on_one_node(ranks, hierarchy) }
 }
 
 fn shape(collective: Collective, bytes: usize) -> Shape {
