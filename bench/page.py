@@ -1,4 +1,4 @@
-"""Writes what was measured into PERFORMANCE.md, between its markers, and the pictures beside it."""
+"""Writes what was measured into PERFORMANCE.md and README.md, between their markers, and the pictures."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from results import Case, Results, Store, geometric_mean
 
 DOCS = ROOT / "docs"
 BEGIN, END = "<!-- measured by scripts/bench --all -->", "<!-- end -->"
+HEADLINE = ["mpich", "openmpi", "intel"]  # the MPIs that README.md names
 COLLECTIVES = ["Allreduce", "Bcast", "Reduce", "Allgather", "Scatter", "Barrier"]
 
 
@@ -45,14 +46,28 @@ def when(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
         yield f"{min(h['rounds'] for h in headers)} rounds or more."
 
 
+def headline(store: Store, mpis: dict[str, Mpi]) -> list[str]:
+    """For README.md: what people want to know first, if it was measured."""
+    found = {name: results for name, results in grids(store, mpis, 2).items() if name in HEADLINE}
+    if not found:
+        return []
+    some = next(iter(found.values()))
+    means = [f"{results.mean:.2f} times as fast as {mpis[name].title} alone" for name, results in found.items()]
+    return [f"With 2 ranks on {some.header['cores']} cores ({some.header['cpu']}) these collectives are, in the geometric mean over "
+            f"{len(some.cases)} cases from 8 bytes to 4 MiB,", ",\n".join(means),
+            "(`scripts/bench --all`). [docs/PERFORMANCE.md](docs/PERFORMANCE.md) has every case, also those that are slower."]
+
+
 def target_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     rows = targets.rows(store, mpis)
-    yield "### Targets\n"
+    yield "## Targets\n"
+    yield "What huddle aims at on such a machine, and how far it is.\n"
     yield from table(["target", "measured", "met"], [[row.target, row.measured, "yes" if row.is_met else "**no**"] for row in rows])
 
 
 def means(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
-    yield "### Geometric means of native/huddle\n"
+    yield "## Geometric means of native/huddle\n"
+    yield "All sizes together; above 1 huddle is faster.\n"
     rows = []
     for ranks in (2, 4, 8):
         for name, found in grids(store, mpis, ranks).items():
@@ -62,6 +77,10 @@ def means(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
 
 
 def collective_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
+    yield "## Collectives\n"
+    yield "Each cell is native → huddle in microseconds, then native/huddle: medians over the rounds of the slowest rank's time, with the 95 %\n" \
+          "interval of the median ratio; bold where the whole interval is below 1. Data are modified between calls, roots rotate. Sizes are\n" \
+          "bytes of the message, or of one rank's block for Allgather and Scatter.\n"
     for collective in COLLECTIVES:
         yield f"### MPI_{collective}\n"
         if collective != "Barrier":
@@ -80,7 +99,7 @@ def collective_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
 
 def limit_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     found = list(targets.limits(store, mpis))
-    yield "### Costs that have no native counterpart\n"
+    yield "## Costs that have no native counterpart\n"
     yield "Nanoseconds: 8-byte Allreduce and Barrier, entry to exit, less the bare exchange of two cache lines in the same round; calls\n" \
           "left to the native library, less the same call made by PMPI.\n"
     rows: dict[str, list[str]] = {}
@@ -148,7 +167,8 @@ def memory_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
 
 
 def shape_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
-    yield "### Other shapes\n"
+    yield "## Other shapes\n"
+    yield "Ratios as above.\n"
     columns = [(ranks, name, found) for ranks in SHAPE_RANKS for name in mpis if (found := store.read("shapes", name, ranks))]
     rows: dict[tuple[str, str], dict[int, str]] = {}
     for index, (_, _, found) in enumerate(columns):
@@ -164,7 +184,7 @@ def imb_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     found = {name: results for name in mpis if (results := store.read("imb", name, 2))}
     if not found:
         return
-    yield "### IMB-MPI1, unmodified\n"
+    yield "## IMB-MPI1, unmodified\n"
     yield "`scripts/bench --imb`: the binary of impi-devel, bare and preloaded in turn, 2 ranks, its own settings; t_max of its tables,\n" \
           "native/huddle. It checks no results. Calls accelerated, by the report of one run: " + "; ".join(
               f"{mpis[name].title} " + ", ".join(f"{collective} {calls}" for collective, calls in
@@ -183,7 +203,7 @@ def scaling_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     lines = [line for line in scaling.read(store.scaling) if line["algorithm"] == "chosen"]
     if not lines:
         return
-    yield "### Time against ranks\n"
+    yield "## Time against ranks\n"
     yield "Simulated: one node of four packages of sixteen caches of eight cores, with the parameters assumed of a machine that nobody\n" \
           "measured (`src/model/parameters.rs`); microseconds of what huddle chooses where nothing is set. `tests/scaling.rs` asserts the growth.\n"
     for collective in dict.fromkeys(line["collective"] for line in lines):
@@ -222,15 +242,22 @@ def draw(data: dict, directory: Path) -> None:
     run([str(home / "bin/python"), str(ROOT / "bench/pictures.py"), str(source), str(directory)])
 
 
+def filled(page: Path, lines: list[str]) -> str:
+    """The page with these lines between its markers."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n{END}{after}"
+
+
 def write(store: Store, mpis: dict[str, Mpi], directory: Path = DOCS) -> None:
-    """Afterwards the page and the pictures in `directory` show all that is in the store."""
-    sections = [target_table, means, collective_tables, limit_tables, shape_table, imb_table, scaling_table]
+    """Afterwards the page and the pictures in `directory` show all that is in the store; README.md too, where that is docs."""
+    sections = [means, collective_tables, limit_tables, shape_table, imb_table, scaling_table, target_table]
     lines = [*when(store, mpis), ""]
     for section in sections:
         lines += section(store, mpis)
-    before, _, rest = (DOCS / "PERFORMANCE.md").read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "PERFORMANCE.md").write_text(f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n{END}{after}")
+    (directory / "PERFORMANCE.md").write_text(filled(DOCS / "PERFORMANCE.md", lines))
+    if directory == DOCS and (first := headline(store, mpis)):
+        (ROOT / "README.md").write_text(filled(ROOT / "README.md", first + [""]))
     draw({"curves": curves(store, mpis), "scaling": scaling.read(store.scaling)}, directory / "pictures")
     say(f"wrote {directory / 'PERFORMANCE.md'} and pictures")

@@ -1,4 +1,4 @@
-"""What issue "Speed" asks for, beside what was measured."""
+"""What huddle aims at, beside what was measured."""
 
 from __future__ import annotations
 
