@@ -9,31 +9,38 @@ use std::ops::Range;
 /// Programs within which every mistake shows.
 const WITHIN: u64 = 40;
 
+/// On how many nodes the ranks of a program are.
+#[derive(Clone, Copy, PartialEq)]
+enum Nodes {
+    One,
+    Any,
+}
+
 type Start = for<'a> fn(&'a Rank, &'a Plan) -> Running<'a>;
 
-/// The program of `seed` in which all calls are of one algorithm, on one node or on several.
-fn program(seed: u64, collective: Collective, start: Start, is_one_node: bool) -> Program {
+/// The program of `seed` in which all calls are of one algorithm, on such nodes.
+fn program(seed: u64, collective: Collective, start: Start, nodes: Nodes) -> Program {
     let row = find(collective, "flat").expect("a row");
     let mut program = Program::random_of(seed, &[row]);
     program.calls.iter_mut().for_each(|call| call.start = start);
-    if is_one_node {
+    if nodes == Nodes::One {
         program.labels.fill(0);
     }
     program
 }
 
 /// The algorithm keeps all rules.
-fn is_right(collective: Collective, is_one_node: bool, start: Start) {
+fn is_right(collective: Collective, nodes: Nodes, start: Start) {
     for seed in 1..=300 {
-        if let Err(violation) = program(seed, collective, start, is_one_node).run(seed) {
+        if let Err(violation) = program(seed, collective, start, nodes).run(seed) {
             panic!("seed {seed}: {violation}");
         }
     }
 }
 
 /// The algorithm breaks the rules, and the scheduler says so in time and in the right words.
-fn is_wrong(collective: Collective, is_one_node: bool, start: Start, breach: fn(&Breach) -> bool) {
-    let run = |seed| program(seed, collective, start, is_one_node).run(seed).err();
+fn is_wrong(collective: Collective, nodes: Nodes, start: Start, breach: fn(&Breach) -> bool) {
+    let run = |seed| program(seed, collective, start, nodes).run(seed).err();
     let found: Vec<_> = (1..=WITHIN).filter_map(run).collect();
     assert!(found.iter().any(|violation| breach(&violation.breach)), "not found; only {found:#?}");
 }
@@ -46,10 +53,10 @@ macro_rules! start {
 
 /// `is_found!(algorithm on nodes, mistake => faults)`: wrong with the mistake.
 macro_rules! is_found {
-    ($name:ident: $algorithm:ident, $collective:ident, $one_node:expr, $mistake:ident => $breach:pat) => {
+    ($name:ident: $algorithm:ident, $collective:ident, $nodes:ident, $mistake:ident => $breach:pat) => {
         #[test]
         fn $name() {
-            is_wrong(Collective::$collective, $one_node, start!($algorithm, $mistake), |breach| {
+            is_wrong(Collective::$collective, Nodes::$nodes, start!($algorithm, $mistake), |breach| {
                 matches!(breach, $breach)
             });
         }
@@ -156,20 +163,20 @@ async fn receive<F: Fabric>(
 
 #[test]
 fn bcast_is_right() {
-    is_right(Collective::Bcast, true, start!(bcast, None));
+    is_right(Collective::Bcast, Nodes::One, start!(bcast, None));
 }
 
-is_found!(published_before_copied_in: bcast, Bcast, true, PublishFirst => Breach::ReadRace { .. });
-is_found!(slot_not_claimed: bcast, Bcast, true, NoClaim => Breach::Unclaimed);
-is_found!(flag_not_awaited: bcast, Bcast, true, NoWait => Breach::ReadRace { .. } | Breach::Unwritten { .. });
-is_found!(other_line_awaited: bcast, Bcast, true, OtherLine => Breach::Deadlock { .. });
-is_found!(read_after_release: bcast, Bcast, true, EarlyRelease => Breach::ReadAfterRelease);
-is_found!(ring_held_by_its_writer: bcast, Bcast, true, NoRelease => Breach::Lookahead { .. });
-is_found!(payload_for_long_messages: bcast, Bcast, true, AlwaysPayload => Breach::OutOfBounds { .. });
-is_found!(buffer_overrun: bcast, Bcast, true, TooLong => Breach::OutOfBounds { .. } | Breach::Unwritten { .. });
-is_found!(ticket_drawn_too_few: bcast, Bcast, true, SkippedTicket => Breach::ReadAfterRelease | Breach::OutOfOrder { .. });
-is_found!(slot_of_another: bcast, Bcast, true, OthersSlot => Breach::NotOwner | Breach::Unwritten { .. });
-is_found!(rewritten_after_publication: bcast, Bcast, true, RewritesPublished => Breach::WriteRace { .. });
+is_found!(published_before_copied_in: bcast, Bcast, One, PublishFirst => Breach::ReadRace { .. });
+is_found!(slot_not_claimed: bcast, Bcast, One, NoClaim => Breach::Unclaimed);
+is_found!(flag_not_awaited: bcast, Bcast, One, NoWait => Breach::ReadRace { .. } | Breach::Unwritten { .. });
+is_found!(other_line_awaited: bcast, Bcast, One, OtherLine => Breach::Deadlock { .. });
+is_found!(read_after_release: bcast, Bcast, One, EarlyRelease => Breach::ReadAfterRelease);
+is_found!(ring_held_by_its_writer: bcast, Bcast, One, NoRelease => Breach::Lookahead { .. });
+is_found!(payload_for_long_messages: bcast, Bcast, One, AlwaysPayload => Breach::OutOfBounds { .. });
+is_found!(buffer_overrun: bcast, Bcast, One, TooLong => Breach::OutOfBounds { .. } | Breach::Unwritten { .. });
+is_found!(ticket_drawn_too_few: bcast, Bcast, One, SkippedTicket => Breach::ReadAfterRelease | Breach::OutOfOrder { .. });
+is_found!(slot_of_another: bcast, Bcast, One, OthersSlot => Breach::NotOwner | Breach::Unwritten { .. });
+is_found!(rewritten_after_publication: bcast, Bcast, One, RewritesPublished => Breach::WriteRace { .. });
 
 /// Flat allreduce: everyone combines all slots in rank order.
 async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
@@ -199,13 +206,13 @@ async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
 
 #[test]
 fn allreduce_is_right() {
-    is_right(Collective::Allreduce, true, start!(allreduce, None));
+    is_right(Collective::Allreduce, Nodes::One, start!(allreduce, None));
 }
 
-is_found!(input_overwritten_in_place: allreduce, Allreduce, true, Overwrites => Breach::InputOverwritten);
-is_found!(elements_split: allreduce, Allreduce, true, SplitsElements => Breach::SplitElement);
-is_found!(operands_in_the_wrong_order: allreduce, Allreduce, true, WrongOrder => Breach::WrongResult { .. });
-is_found!(input_written: allreduce, Allreduce, true, WritesInput => Breach::InputWritten);
+is_found!(input_overwritten_in_place: allreduce, Allreduce, One, Overwrites => Breach::InputOverwritten);
+is_found!(elements_split: allreduce, Allreduce, One, SplitsElements => Breach::SplitElement);
+is_found!(operands_in_the_wrong_order: allreduce, Allreduce, One, WrongOrder => Breach::WrongResult { .. });
+is_found!(input_written: allreduce, Allreduce, One, WritesInput => Breach::InputWritten);
 
 /// Tiled allreduce: rank k combines part k of all slots in its own, everyone collects the parts.
 async fn tiled<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
@@ -259,12 +266,12 @@ async fn combine<F: Fabric>(fabric: &F, ticket: Ticket, from: Span, own: Range<u
 
 #[test]
 fn tiled_allreduce_is_right() {
-    is_right(Collective::Allreduce, true, start!(tiled, None));
+    is_right(Collective::Allreduce, Nodes::One, start!(tiled, None));
 }
 
-is_found!(parts_overlap: tiled, Allreduce, true, OverlappingParts => Breach::ReadRace { .. } | Breach::WriteRace { .. });
-is_found!(result_read_before_down: tiled, Allreduce, true, ReadsTooEarly => Breach::ReadRace { .. });
-is_found!(tiles_released_too_early: tiled, Allreduce, true, EarlyRelease => Breach::ReadAfterRelease);
+is_found!(parts_overlap: tiled, Allreduce, One, OverlappingParts => Breach::ReadRace { .. } | Breach::WriteRace { .. });
+is_found!(result_read_before_down: tiled, Allreduce, One, ReadsTooEarly => Breach::ReadRace { .. });
+is_found!(tiles_released_too_early: tiled, Allreduce, One, EarlyRelease => Breach::ReadAfterRelease);
 
 /// Barrier: all ranks of a node report to its leader, the leaders meet, the leader lets all go.
 async fn barrier<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
@@ -291,9 +298,9 @@ async fn barrier<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
 
 #[test]
 fn barrier_is_right() {
-    is_right(Collective::Barrier, false, start!(barrier, None));
+    is_right(Collective::Barrier, Nodes::Any, start!(barrier, None));
 }
 
-is_found!(barrier_left_early: barrier, Barrier, false, LeavesEarly => Breach::LeftBarrierEarly { .. });
-is_found!(step_between_nodes_skipped: barrier, Barrier, false, SkipsBridge => Breach::LeftBarrierEarly { .. });
-is_found!(step_between_nodes_by_a_member: barrier, Barrier, false, MemberBridges => Breach::NotLeader);
+is_found!(barrier_left_early: barrier, Barrier, Any, LeavesEarly => Breach::LeftBarrierEarly { .. });
+is_found!(step_between_nodes_skipped: barrier, Barrier, Any, SkipsBridge => Breach::LeftBarrierEarly { .. });
+is_found!(step_between_nodes_by_a_member: barrier, Barrier, Any, MemberBridges => Breach::NotLeader);

@@ -89,7 +89,7 @@ fn pair(send: *const c_void, recv: *const c_void, own: usize) -> Option<Buffers<
     }
     let is_in_place = send == constants().in_place.cast_const();
     let send = if is_in_place { recv.wrapping_byte_add(own) } else { send };
-    Some(Buffers { send: contiguous(send), recv: contiguous(recv), ..Buffers::empty(is_in_place) })
+    Some(Buffers { send: contiguous(send), recv: contiguous(recv), is_in_place, ..Buffers::NONE })
 }
 
 /// As the functions of the same names in [`serve`](super::serve), where the short way is open; else nothing has happened.
@@ -113,7 +113,7 @@ impl Site<'_> {
         let buffers = if root == self.shared.me {
             pair(send, recv, 0)?
         } else if is_memory(send) {
-            Buffers { send: contiguous(send), ..Buffers::empty(false) }
+            Buffers { send: contiguous(send), ..Buffers::NONE }
         } else {
             return None;
         };
@@ -124,7 +124,7 @@ impl Site<'_> {
     pub(super) fn repeat_bcast(&self, key: &Key, buffer: *mut c_void, root: c_int) -> Option<Served> {
         let lane = self.lane(key)?;
         let root = self.root(root)?;
-        let buffers = Buffers { recv: contiguous(buffer), ..Buffers::empty(false) };
+        let buffers = Buffers { recv: contiguous(buffer), ..Buffers::NONE };
         is_memory(buffer).then(|| self.repeat(lane, root, buffers))
     }
 
@@ -146,9 +146,9 @@ impl Site<'_> {
         let lane = self.lane(key)?;
         let root = self.root(root)?;
         let buffers = if root != self.shared.me {
-            is_memory(recv).then(|| Buffers { recv: contiguous(recv), ..Buffers::empty(false) })?
+            is_memory(recv).then(|| Buffers { recv: contiguous(recv), ..Buffers::NONE })?
         } else if is_memory(send) && is_memory(recv) && send != recv.cast_const() {
-            Buffers { send: contiguous(send), recv: contiguous(recv), ..Buffers::empty(false) }
+            Buffers { send: contiguous(send), recv: contiguous(recv), ..Buffers::NONE }
         } else {
             return None;
         };
@@ -158,7 +158,7 @@ impl Site<'_> {
     #[inline]
     pub(super) fn repeat_barrier(&self) -> Option<Served> {
         let lane = self.lane(&Key::barrier())?;
-        Some(self.repeat(lane, CommRank(0), Buffers::empty(false)))
+        Some(self.repeat(lane, CommRank(0), Buffers::NONE))
     }
 
     /// The root, where it is a rank.

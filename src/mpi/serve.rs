@@ -233,7 +233,7 @@ impl Site<'_> {
         };
         let recv = pack(&prepared.recv, Purpose::Recv, prepared.is_in_place);
         let send = if prepared.is_in_place { recv } else { pack(&prepared.send, Purpose::Send, true) };
-        Buffers { send, recv, ..Buffers::empty(prepared.is_in_place) }
+        Buffers { send, recv, is_in_place: prepared.is_in_place, ..Buffers::NONE }
     }
 
     /// Brings a packed result to where the program wants it.
@@ -304,7 +304,12 @@ fn moves(prepared: &Prepared) -> Buffers<'_> {
         Operand::Part(part) => Buffer::Packed(part),
         Operand::Staged(staged) => Buffer::Contiguous(staged.fetch()),
     };
-    Buffers { send: buffer(&prepared.send), recv: buffer(&prepared.recv), ..Buffers::empty(prepared.is_in_place) }
+    Buffers {
+        send: buffer(&prepared.send),
+        recv: buffer(&prepared.recv),
+        is_in_place: prepared.is_in_place,
+        ..Buffers::NONE
+    }
 }
 
 /// For lines about faults of huddle's own: the latest call of this thread that it served.

@@ -229,7 +229,8 @@ impl Machine {
             return Err("hwloc finds no processor".into());
         }
         let caches = self.pus().map(caches_of).fold(Caches::default(), Caches::and);
-        Ok(Containers::new(self.is_pretended(), &pus).with_caches(caches))
+        let found = Containers::new(&pus).with_caches(caches);
+        Ok(if self.is_pretended() { found.pretended() } else { found })
     }
 
     /// Discovers the machine.

@@ -142,11 +142,11 @@ const NO_CONTAINER: u32 = u32::MAX;
 
 impl Containers {
     /// From the PUs in the order of the machine: each one's number, and its container of each kind of [`Kind::ALL`],
-    /// any number that differs between containers of one kind. `is_pretended`: this is not the machine that runs us.
+    /// any number that differs between containers of one kind.
     ///
     /// Kinds with fewer containers become the outer ones: an L3 holds several NUMA domains on one machine (Intel's
     /// sub-NUMA clusters), and lies with others in a NUMA domain on another (AMD's core complexes).
-    pub fn new(is_pretended: bool, pus: &[(u32, [Option<u32>; Kind::ALL.len()])]) -> Self {
+    pub fn new(pus: &[(u32, [Option<u32>; Kind::ALL.len()])]) -> Self {
         let count = |kind: Kind| {
             let ids: std::collections::HashSet<_> = pus.iter().map(|(_, ids)| ids[kind as usize]).collect();
             ids.len()
@@ -156,7 +156,7 @@ impl Containers {
         kinds.sort_by_key(|kind| count(*kind));
         let id = |ids: &[Option<u32>], kind: &Kind| ids[*kind as usize].unwrap_or(NO_CONTAINER);
         Self {
-            is_pretended,
+            is_pretended: false,
             pus: pus.iter().map(|(pu, _)| *pu).collect(),
             ids: pus.iter().flat_map(|(_, ids)| kinds.iter().map(move |kind| id(ids, kind))).collect(),
             kinds,
@@ -167,6 +167,11 @@ impl Containers {
     /// The same containers, with what is known of the caches.
     pub fn with_caches(self, caches: Caches) -> Self {
         Self { caches, ..self }
+    }
+
+    /// The same containers, of another machine than the one that runs us.
+    pub fn pretended(self) -> Self {
+        Self { is_pretended: true, ..self }
     }
 
     /// The smallest cache of each level.
@@ -299,9 +304,9 @@ mod tests {
 
     /// Two packages of two NUMA domains of two L3 of two cores (an L2 each) of two PUs; the second PUs of the cores
     /// have the numbers 16 to 31, as Linux counts.
-    fn machine(is_pretended: bool) -> Containers {
+    fn machine() -> Containers {
         let pu = |at: u32| (at / 2 + at % 2 * 16, [Some(at / 16), Some(at / 8), Some(at / 4), Some(at / 2)]);
-        Containers::new(is_pretended, &(0..32).map(pu).collect::<Vec<_>>())
+        Containers::new(&(0..32).map(pu).collect::<Vec<_>>())
     }
 
     fn path(containers: &Containers, pus: &[u32]) -> Vec<u32> {
@@ -321,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_path_ends_where_the_mask_spans_several() {
-        let machine = machine(false);
+        let machine = machine();
         assert_eq!(machine.kinds(), Kind::ALL);
         assert_eq!(path(&machine, &[5]), [0, 1, 2, 5]);
         assert_eq!(path(&machine, &[5, 21]), [0, 1, 2, 5], "both PUs of a core share its L2");
@@ -333,33 +338,31 @@ mod tests {
 
     #[test]
     fn ranks_that_may_run_everywhere_or_nowhere_have_no_path() {
-        let machine = machine(false);
+        let machine = machine();
         let masks = [(0..32).collect(), CpuMask::EMPTY, (0..100).collect()];
         assert_eq!(paths(&machine, &masks), [[0; 0], [0; 0], [0; 0]]);
-        let one_package = Containers::new(false, &[(0, [Some(0); 4]), (1, [Some(0); 4])]);
+        let one_package = Containers::new(&[(0, [Some(0); 4]), (1, [Some(0); 4])]);
         assert_eq!(path(&one_package, &[0, 1]), [0; 0]);
     }
 
     #[test]
     fn the_trunk_is_what_everyone_shares() {
-        assert_eq!(machine(false).trunk(), 0, "two packages");
-        let one_l3 = Containers::new(
-            false,
-            &[(0, [Some(0), Some(0), Some(0), Some(0)]), (1, [Some(0), Some(0), Some(0), Some(1)])],
-        );
+        assert_eq!(machine().trunk(), 0, "two packages");
+        let one_l3 =
+            Containers::new(&[(0, [Some(0), Some(0), Some(0), Some(0)]), (1, [Some(0), Some(0), Some(0), Some(1)])]);
         assert_eq!(one_l3.trunk(), 3);
         assert_eq!(Containers::default().trunk(), 0);
     }
 
     #[test]
     fn a_cpuset_keeps_the_containers_around_it() {
-        let (job, machine): (CpuMask, _) = ((8..12).collect(), machine(false));
+        let (job, machine): (CpuMask, _) = ((8..12).collect(), machine());
         assert_eq!(paths(&machine, &[job.clone(), job]), [[1, 2], [1, 2]]);
     }
 
     #[test]
     fn offline_pus_are_ignored() {
-        let online = Containers::new(false, &[(0, [Some(0); 4]), (2, [Some(1); 4]), (3, [Some(1); 4])]);
+        let online = Containers::new(&[(0, [Some(0); 4]), (2, [Some(1); 4]), (3, [Some(1); 4])]);
         assert_eq!(path(&online, &[1, 2]), [1; 4]);
         assert_eq!(path(&online, &[0, 1, 2]), [0; 0]);
         assert_eq!(path(&online, &[1]), [0; 0]);
@@ -367,7 +370,7 @@ mod tests {
 
     #[test]
     fn ranks_are_placed_in_order_on_a_pretended_machine() {
-        let (machine, masks) = (machine(true), vec![CpuMask::EMPTY; 34]);
+        let (machine, masks) = (machine().pretended(), vec![CpuMask::EMPTY; 34]);
         let paths = paths(&machine, &masks);
         assert_eq!(paths[1], [0, 0, 0, 0], "rank 1 is the second PU of the first core");
         assert_eq!(paths[31], [1, 3, 7, 15]);
@@ -377,17 +380,17 @@ mod tests {
     #[test]
     fn kinds_are_ordered_by_nesting_and_missing_ones_left_out() {
         let sub_numa = [(0, [Some(0), Some(0), Some(0), None]), (1, [Some(0), Some(1), Some(0), None])];
-        let containers = Containers::new(false, &sub_numa);
+        let containers = Containers::new(&sub_numa);
         assert_eq!(containers.kinds(), [Kind::Package, Kind::L3, Kind::NumaDomain]);
         assert_eq!(path(&containers, &[1]), [0, 0, 1]);
-        let hybrid = Containers::new(false, &[(0, [None, None, Some(0), Some(0)]), (1, [None, None, None, Some(1)])]);
+        let hybrid = Containers::new(&[(0, [None, None, Some(0), Some(0)]), (1, [None, None, None, Some(1)])]);
         assert_eq!(path(&hybrid, &[1]), [NO_CONTAINER, 1]);
-        assert_eq!(path(&Containers::new(true, &[]), &[1]), [0; 0]);
+        assert_eq!(path(&Containers::new(&[]).pretended(), &[1]), [0; 0]);
     }
 
     #[test]
     fn containers_survive_the_wire_and_damage_is_noticed() {
-        let machine = machine(true).with_caches(Caches { line: 64, l1: 1 << 15, l2: 0, l3: 1 << 25 });
+        let machine = machine().pretended().with_caches(Caches { line: 64, l1: 1 << 15, l2: 0, l3: 1 << 25 });
         let bytes = machine.to_bytes();
         assert_eq!(Containers::from_bytes(&bytes), machine);
         for length in 0..bytes.len() {

@@ -146,7 +146,7 @@ mod tests {
         let directory = directory("kept");
         let here: Vec<u32> = CpuMask::of_this_process().iter().take(2).collect();
         let pus: Vec<_> = here.iter().map(|pu| (*pu, [Some(0), Some(0), Some(0), Some(*pu)])).collect();
-        let measured = measure(&Containers::new(false, &pus), &Probed::default(), &directory).unwrap();
+        let measured = measure(&Containers::new(&pus), &Probed::default(), &directory).unwrap();
         assert!(measured.crossings.iter().all(|crossing| crossing.latency > 0.0 && crossing.stream > 0.0));
         let (kept, origin) = parameters(Some(&directory), &Probed::default());
         assert_eq!((kept.crossings, origin), (measured.crossings, Origin::Measured));
@@ -159,7 +159,7 @@ mod tests {
     fn a_pair_for_each_distance() {
         // Two packages of two L3 of two cores.
         let pus: Vec<_> = (0..8).map(|pu| (pu, [Some(pu / 4), Some(pu / 4), Some(pu / 2), Some(pu)])).collect();
-        let found = pairs(&Containers::new(false, &pus));
+        let found = pairs(&Containers::new(&pus));
         assert_eq!(found, [(Some(Kind::L3), [0, 1]), (Some(Kind::NumaDomain), [0, 2]), (None, [0, 4])]);
     }
 }

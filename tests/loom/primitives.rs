@@ -88,13 +88,19 @@ fn exchange(mine: &Slots, theirs: &Slots, me: u8, calls: u64) {
     }
 }
 
+#[derive(Clone, Copy, PartialEq)]
+enum Writer {
+    Claims,
+    Overruns,
+}
+
 /// Rank 0 writes in successive calls and rank 1 reads, so rank 0 runs ahead as far as claims let it.
-fn broadcast(mine: &Slots, theirs: &Slots, me: u8, claims: bool) {
+fn broadcast(mine: &Slots, theirs: &Slots, me: u8, writer: Writer) {
     for call in 1..=4 {
         if me == 1 {
             theirs.read(ticket(call), call as u8);
         } else {
-            if claims {
+            if writer == Writer::Claims {
                 claim(theirs, call);
             }
             mine.write(ticket(call), call as u8);
@@ -131,13 +137,13 @@ fn a_ring_of_two_lasts_for_three_calls() {
 
 #[test]
 fn a_writer_may_run_ahead_by_the_ring() {
-    two_ranks(Some(3), |mine, theirs, me| broadcast(mine, theirs, me, true));
+    two_ranks(Some(3), |mine, theirs, me| broadcast(mine, theirs, me, Writer::Claims));
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn without_claims_loom_sees_the_race() {
-    two_ranks(Some(3), |mine, theirs, me| broadcast(mine, theirs, me, false));
+    two_ranks(Some(3), |mine, theirs, me| broadcast(mine, theirs, me, Writer::Overruns));
 }
 
 #[test]

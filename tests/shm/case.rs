@@ -213,8 +213,11 @@ impl Case {
             _ => (input(), expected.and_then(output), false),
         };
         let is_part = is_in_place && self.collective() == Collective::Allgather;
-        let area = |contents: Vec<u8>| Area::new(&contents, has_holes && self.operation.is_none() && !is_part);
-        let scratch = Area::new(&vec![GARBAGE; self.plan.scratch.0], false);
+        let area = |contents: Vec<u8>| {
+            let may_have_holes = self.operation.is_none() && !is_part;
+            if has_holes && may_have_holes { Area::with_holes(&contents) } else { Area::new(&contents) }
+        };
+        let scratch = Area::new(&vec![GARBAGE; self.plan.scratch.0]);
         Memory { send: send.map(area), recv: recv.map(area), is_in_place, scratch }
     }
 
@@ -229,7 +232,7 @@ impl Case {
         let Buffer::Contiguous(scratch) = memory.scratch.buffer() else {
             unreachable!("scratch memory has no holes");
         };
-        Buffers { send, recv: buffer(&memory.recv), scratch, ..Buffers::empty(memory.is_in_place) }
+        Buffers { send, recv: buffer(&memory.recv), scratch, is_in_place: memory.is_in_place, ..Buffers::NONE }
     }
 
     fn run(&self, rank: &Rank, waiting: &'static Waiting, buffers: Buffers<'static>) -> Result<(), Fault> {

@@ -9,6 +9,13 @@ const UNTOUCHED: u8 = 0xA5;
 const BLOCK: usize = 5;
 const HOLE: usize = 3;
 
+/// `extent` bytes with guards around them, and `contents` where `place` puts each.
+fn guarded(contents: &[u8], extent: usize, place: impl Fn(usize) -> usize) -> Vec<u8> {
+    let mut memory = vec![UNTOUCHED; extent + 2 * GUARD];
+    contents.iter().enumerate().for_each(|(index, byte)| memory[GUARD + place(index)] = *byte);
+    memory
+}
+
 /// A buffer.
 pub struct Area {
     memory: Vec<u8>,
@@ -33,14 +40,15 @@ fn place(packed: usize) -> usize {
 
 impl Area {
     /// A buffer that holds `contents`.
-    pub fn new(contents: &[u8], has_holes: bool) -> Self {
+    pub fn new(contents: &[u8]) -> Self {
+        Self { memory: guarded(contents, contents.len(), |index| index), length: contents.len(), holes: None }
+    }
+
+    /// A buffer that holds `contents`, with holes.
+    pub fn with_holes(contents: &[u8]) -> Self {
         let length = contents.len();
-        let extent = if has_holes { place(length) } else { length };
-        let mut memory = vec![UNTOUCHED; extent + 2 * GUARD];
-        let holes = has_holes.then(|| WithHoles { base: memory[GUARD..].as_mut_ptr(), length });
-        for (index, byte) in contents.iter().enumerate() {
-            memory[GUARD + if has_holes { place(index) } else { index }] = *byte;
-        }
+        let mut memory = guarded(contents, place(length), place);
+        let holes = Some(WithHoles { base: memory[GUARD..].as_mut_ptr(), length });
         Self { memory, length, holes }
     }
 

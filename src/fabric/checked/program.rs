@@ -56,7 +56,16 @@ pub struct Pace {
     pub laggard: Option<usize>,
 }
 
-/// Chance of one in this that a program has messages that take several steps between nodes.
+/// How long the messages of a program are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Messages {
+    /// Some cells at most.
+    Usual,
+    /// So long that they take several steps between nodes.
+    Long,
+}
+
+/// Chance of one in this that a program has long messages.
 const LONG: usize = 200;
 
 impl Program {
@@ -68,7 +77,8 @@ impl Program {
     /// The program of `seed` that calls only some algorithms, by their index in the registry.
     pub fn random_of(seed: u64, rows: &[usize]) -> Self {
         let random = &mut Random::new(seed);
-        let is_long = random.one_in(LONG);
+        let messages = if random.one_in(LONG) { Messages::Long } else { Messages::Usual };
+        let is_long = messages == Messages::Long;
         let ranks = match random.below(20) {
             _ if is_long => random.between(2, 5),
             0 => 1,
@@ -97,7 +107,7 @@ impl Program {
         let mut epoch = Epoch(random.between(1, 9) as u64);
         for _ in 0..random.between(1, if is_long || ranks > 24 { 3 } else { 8 }) {
             let row = random.pick(rows);
-            let call = program.call(random, row, epoch, &layout, is_long);
+            let call = program.call(random, row, epoch, &layout, messages);
             program.calls.push(call);
             // A call that the fabric never saw, because its arguments were wrong, takes an epoch too.
             epoch.0 += if random.one_in(8) { 2 } else { 1 };
@@ -106,7 +116,7 @@ impl Program {
     }
 
     /// A random call of an algorithm.
-    fn call(&self, random: &mut Random, row: usize, epoch: Epoch, layout: &Layout, is_long: bool) -> Call {
+    fn call(&self, random: &mut Random, row: usize, epoch: Epoch, layout: &Layout, messages: Messages) -> Call {
         let ranks = self.labels.len();
         let algorithm: &Row = &REGISTRY[row];
         let is_reduction = matches!(algorithm.collective, Collective::Allreduce | Collective::Reduce);
@@ -124,7 +134,7 @@ impl Program {
         let granule = if granule > self.cell.0 { 8 } else { granule };
         let bytes = match algorithm.collective {
             Collective::Barrier => 0,
-            _ if is_long => (256 << 10) / granule * granule + granule * random.between(0, 4000),
+            _ if messages == Messages::Long => (256 << 10) / granule * granule + granule * random.between(0, 4000),
             Collective::Allgather | Collective::Scatter => {
                 let most = if ranks <= 8 || random.one_in(8) { 4 * self.cell.0 } else { 12 * self.cell.0 / ranks };
                 length(random, 1, self.cell.0, ranks).min(most.max(1))

@@ -45,17 +45,15 @@ pub struct Buffers<'a> {
 }
 
 impl Buffers<'_> {
-    /// No buffers yet.
-    pub const fn empty(is_in_place: bool) -> Self {
-        Self {
-            send: Buffer::Absent,
-            recv: Buffer::Absent,
-            is_in_place,
-            scratch: std::ptr::null_mut(),
-            combine: None,
-            bridge: None,
-        }
-    }
+    /// None at all.
+    pub const NONE: Self = Self {
+        send: Buffer::Absent,
+        recv: Buffer::Absent,
+        is_in_place: false,
+        scratch: std::ptr::null_mut(),
+        combine: None,
+        bridge: None,
+    };
 }
 
 /// One collective call of one rank.

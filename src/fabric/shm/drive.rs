@@ -225,7 +225,7 @@ mod tests {
             scratch: Bytes::ZERO,
         };
         // SAFETY: these calls touch no buffers.
-        unsafe { Call::enter(context, &WAITING, Collective::Reduce, 0, &plan, Buffers::empty(false)) }
+        unsafe { Call::enter(context, &WAITING, Collective::Reduce, 0, &plan, Buffers::NONE) }
     }
 
     /// Rank 0 finds nothing; then rank 1 publishes, `then` goes on; what does rank 0 think of it?
