@@ -173,6 +173,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coll;
     use std::ffi::OsStr;
 
     fn parse(variables: &[(&str, &str)]) -> (Config, Vec<String>) {
@@ -289,16 +290,34 @@ mod tests {
             ("HUDDLE_CACHE", "relative/path"),
             ("HUDDLE_CHOICE", "best"),
             ("HUDDLE_BCAST", "fastest"),
+            ("HUDDLE_BARRIER", "flat:radix=2"),
         ];
         for (name, value) in wrong {
             let (config, complaints) = parse(&[(name, value)]);
             assert_eq!(config, Config::default(), "{name}={value}");
             assert_eq!(complaints.len(), 1, "{name}={value}");
             assert!(complaints[0].starts_with(&format!("{name}={value:?}: ")), "{}", complaints[0]);
-            assert!(complaints[0].contains("valid: ") && complaints[0].contains("; using "), "{}", complaints[0]);
+            let says_what_is_valid = ["valid: ", "it has no knobs"].iter().any(|text| complaints[0].contains(text));
+            assert!(says_what_is_valid && complaints[0].contains("; using "), "{}", complaints[0]);
         }
         let (_, complaints) = parse(&[("HUDDLE_DISABLE", "yes")]);
         assert_eq!(complaints, [r#"HUDDLE_DISABLE="yes": valid: 0 or 1; using 0"#]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_algorithm_is_a_short_line() {
+        let (_, complaints) = parse(&[("HUDDLE_SCATTER", "<=8K:flat,tee")]);
+        let valid = "valid: auto, native, flat, tree, tiled; using auto; see docs/ENVIRONMENT.md";
+        assert_eq!(complaints, [format!(r#"HUDDLE_SCATTER="<=8K:flat,tee": no algorithm "tee"; {valid}"#)]);
+        for collective in Collective::ALL {
+            let name = format!("HUDDLE_{}", collective.name().to_uppercase());
+            for (_, row) in coll::rows_of(collective) {
+                for value in ["nonsense".to_owned(), format!("{}:nonsense=1", row.name)] {
+                    let (_, complaints) = parse(&[(&name, &value)]);
+                    assert!(complaints.len() == 1 && complaints[0].len() <= 200, "{complaints:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -267,8 +267,17 @@ pub(super) fn apply(config: &mut Config, name: &str, value: &OsStr) -> Result<()
         (Parse::Path(parse), text) => parse(text.map_or(Path::new(value), Path::new), config),
     };
     stored.map_err(|problem| {
-        let problem = if problem.is_empty() { problem } else { format!("{problem}; ") };
-        Complaint { text: format!("{name}={value:?}: {problem}valid: {}; using {}", option.takes, option.default) }
+        let default = option.default;
+        Complaint {
+            text: match option.takes {
+                Takes::Text(valid) if problem.is_empty() => {
+                    format!("{name}={value:?}: valid: {valid}; using {default}")
+                }
+                Takes::Text(valid) => format!("{name}={value:?}: {problem}; valid: {valid}; using {default}"),
+                // With all knobs of all algorithms the line would be hard to read: the problem names those that matter.
+                Takes::Algorithm(_) => format!("{name}={value:?}: {problem}; using {default}; see docs/ENVIRONMENT.md"),
+            },
+        }
     })
 }
 

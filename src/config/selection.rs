@@ -113,17 +113,22 @@ impl Selection {
 
 /// A row's name with its knobs.
 pub(super) fn syntax_of(row: &Row) -> String {
-    let knobs: String =
-        row.knobs.iter().map(|knob| format!("[:{}={}]", knob.name(), syntax_of_values(*knob))).collect();
+    let knobs: String = row.knobs.iter().map(|knob| format!("[:{}]", syntax_of_knob(*knob))).collect();
     format!("{}{knobs}", row.name)
 }
 
-fn syntax_of_values(knob: Knob) -> String {
-    match knob.takes() {
+fn syntax_of_knob(knob: Knob) -> String {
+    let values = match knob.takes() {
         Takes::Number(_) => "N".to_owned(),
         Takes::Size(_) => "SIZE".to_owned(),
         Takes::Word(words) => words.join("|"),
-    }
+    };
+    format!("{}={values}", knob.name())
+}
+
+/// What an entry for a collective may begin with.
+fn names(collective: Collective) -> Vec<&'static str> {
+    [AUTO, NATIVE].into_iter().chain(coll::rows_of(collective).map(|(_, row)| row.name)).collect()
 }
 
 /// Splits `<=SIZE:rest`; entries without a bound hold for all sizes.
@@ -149,12 +154,12 @@ fn pick(text: &str, collective: Collective) -> Result<Pick, String> {
         NATIVE => Pick::Native,
         _ => match coll::find(collective, name) {
             Some(row) => Pick::Row(Forced { row, knobs: Knobs::UNSET }),
-            None => return Err(format!("no algorithm {name:?}")),
+            None => return Err(format!("no algorithm {name:?}; valid: {}", names(collective).join(", "))),
         },
     };
     parts.try_fold(pick, |pick, setting| match pick {
         Pick::Row(forced) => turn(forced, setting).map(Pick::Row),
-        Pick::Auto | Pick::Native => Err(format!("{name:?} takes no {setting:?}")),
+        Pick::Auto | Pick::Native => Err(format!("{name:?} takes no {setting:?}; it has no knobs")),
     })
 }
 
@@ -163,7 +168,10 @@ fn turn(forced: Forced, setting: &str) -> Result<Forced, String> {
     let row = &coll::REGISTRY[forced.row];
     let (name, text) = setting.split_once('=').unwrap_or((setting, ""));
     let Some(knob) = row.knobs.iter().find(|knob| knob.name() == name) else {
-        return Err(format!("{:?} takes no {setting:?}", row.name));
+        let knobs: Vec<String> = row.knobs.iter().map(|knob| syntax_of_knob(*knob)).collect();
+        let valid =
+            if knobs.is_empty() { "it has no knobs".to_owned() } else { format!("valid: {}", knobs.join(", ")) };
+        return Err(format!("{:?} takes no {setting:?}; {valid}", row.name));
     };
     Ok(Forced { knobs: forced.knobs.with(*knob, value_of(*knob, text)?), ..forced })
 }
@@ -238,14 +246,16 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let mistakes = [
-            ("", r#"no algorithm """#),
-            ("trea", r#"no algorithm "trea""#),
+            (
+                "trea",
+                r#"no algorithm "trea"; valid: auto, native, flat, tree, tiled, cyclic, hierarchical, dissemination"#,
+            ),
             ("flat,tree", r#""tree" follows an entry for all sizes"#),
             ("<=8K:flat,<=8K:tree", r#""<=8K:tree" does not exceed its predecessor"#),
             ("<=8K", r#""<=8K" has no algorithm after its size"#),
             ("<=8X:flat", r#""8X" is not a size such as 512, 8K or 1M"#),
-            ("flat:radix=4", r#""flat" takes no "radix=4""#),
-            ("native:radix=4", r#""native" takes no "radix=4""#),
+            ("flat:radix=4", r#""flat" takes no "radix=4"; valid: chunk=SIZE, leaders=N"#),
+            ("native:radix=4", r#""native" takes no "radix=4"; it has no knobs"#),
             ("tree:radix", r#"radix is from 1 to 256, not """#),
             ("tree:radix=0", r#"radix is from 1 to 256, not "0""#),
             ("tiled:tile=8", r#"tile is a size from 64 to 1G, not "8""#),
