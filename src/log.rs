@@ -4,6 +4,10 @@
 //! aborts, and takes no lock, so that it works in signal handlers. A line of at most `PIPE_BUF` bytes (4096 on Linux) is
 //! written to a pipe as one piece: lines of different ranks do not mix.
 
+mod panics;
+
+pub use panics::report_panics;
+
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

@@ -44,10 +44,7 @@ pub unsafe extern "C" fn huddle_engine_open(loader: *const Loader) -> c_int {
     // SAFETY: as above.
     let mpi_path = unsafe { CStr::from_ptr(loader.mpi_path) }.to_owned();
     // A panic ends the process (`panic = "abort"`): it never crosses into MPI. Its line names rank and call.
-    std::panic::set_hook(Box::new(|panic| {
-        let call = serve::latest_call().unwrap_or_else(|| "no call that huddle served".to_owned());
-        log::error(format_args!("internal fault in or after {call}: {panic}"));
-    }));
+    log::report_panics(serve::latest_call);
     let _ = LOADER.set(KnownLoader { mpi_path, mpi_version, calls: loader.calls, counted: loader.counted });
     0
 }

@@ -315,9 +315,7 @@ fn moves(prepared: &Prepared) -> Buffers<'_> {
 /// For lines about faults of huddle's own: the latest call of this thread that it served.
 pub fn latest_call() -> Option<String> {
     let context = super::communicator::latest(job::active()?)?.context();
-    let (call, row) = context.latest_call();
-    let (collective, row) = (call.collective?, REGISTRY.get(row)?);
-    Some(format!("MPI_{} by {} (call {} of its communicator)", collective.name(), row.name, call.epoch.0))
+    Some(context.latest_call()?.to_string())
 }
 
 /// The line for a wait that lasts.

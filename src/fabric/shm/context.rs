@@ -3,7 +3,7 @@
 use super::Segment;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
-use crate::sync::{Claims, Control, Event, Flag, FlagLine, PeerCall, Written};
+use crate::sync::{Claims, Control, Event, Flag, FlagLine, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 
@@ -96,12 +96,6 @@ impl Context {
     #[inline]
     pub fn levels(&self) -> &Levels {
         &self.levels
-    }
-
-    /// The latest call of this rank, and its algorithm.
-    pub fn latest_call(&self) -> (PeerCall, usize) {
-        let call = &self.control(self.me).call;
-        (call.current(), call.row())
     }
 
     /// The first byte of the cell that `ticket` uses.

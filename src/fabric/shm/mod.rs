@@ -7,6 +7,7 @@
 mod call;
 mod context;
 mod drive;
+mod latest;
 mod segment;
 
 pub use super::words::{Awaited, Fault};
@@ -14,6 +15,7 @@ pub use crate::sync::{Descriptor, PeerCall};
 pub use call::{Buffer, Buffers, Call};
 pub use context::{Context, Geometry};
 pub use drive::{Stall, Waiting};
+pub use latest::LatestCall;
 pub use segment::Segment;
 #[cfg(feature = "mpi")]
 pub(crate) use segment::longest_file;
