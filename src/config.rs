@@ -132,8 +132,8 @@ impl Config {
     /// Length of a slot's cell where the largest node has `ranks` and the smallest caches of the job are `caches`: a ring
     /// that is as long as [`Caches::ring`], unless the node's ranks are so many that it would take too much memory.
     ///
-    /// Long cells spare ranks that share cores a switch for each: with 64 KiB in place of 16, 4 and 8 ranks on 2 cores took
-    /// two thirds of the time for an Allgather or Allreduce of 2 MiB.
+    /// Long cells spare ranks that share cores a switch for each (measured by `bench/collectives.c` with `HUDDLE_SLOT_BYTES`:
+    /// docs/PERFORMANCE.md, "Tried").
     pub fn cell(&self, ranks: usize, caches: Caches) -> Bytes {
         const LONGEST: usize = 256 << 10;
         const SHORTEST: usize = 8 << 10;

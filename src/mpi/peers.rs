@@ -16,8 +16,8 @@
 //! name of the same rank. So it is looked up in MPI's own plugin. Only Open MPI 4 is known to bear a PMIx that was
 //! initialised before: Open MPI 5 takes its rank from its own `PMIx_Init`, which it leaves out if another one came first.
 //!
-//! Cost, measured with Open MPI 4.1.4 and PMIx 4.2.2: 10 µs per rank looked at, 37 µs for one that has no key. `PMIx_Init`
-//! takes as much less time in the native `MPI_Init` as it takes here.
+//! It costs a request to the host's PMIx server for each rank looked at (`bench/limits.c init` times the whole of MPI_Init).
+//! `PMIx_Init` takes as much less time in the native `MPI_Init` as it takes here.
 
 use super::finish::LOADER;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

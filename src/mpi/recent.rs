@@ -1,4 +1,5 @@
-//! The states of the communicators that were used last, outside their attributes: `Comm_get_attr` takes 6 to 11 ns.
+//! The states of the communicators that were used last, outside their attributes: `Comm_get_attr` would take longer than
+//! all else that finds out what becomes of a call (`bench/limits.c declined`).
 //!
 //! Any deletion anywhere invalidates all of them, since handles are reused at once.
 

@@ -8,8 +8,8 @@
 //! - `TopologyObject::name` frees hwloc's memory, `cache_attributes` follows a pointer that may be null;
 //! - its object lacks the field `symmetric_subtree`, which stands where it has `memory_arity`; the rest is in place.
 //!
-//! Cost on 2 PUs: 0.9 ms where the MPI library holds a topology (MPICH 4.0.2), else 4 ms (Open MPI 4.1.4): it takes
-//! hwloc 3 ms to open its plugins, which only the environment (`HWLOC_PLUGINS_PATH`, `HWLOC_PLUGINS_BLACKLIST`) prevents.
+//! Most of the cost is hwloc's opening of its plugins, which only the environment (`HWLOC_PLUGINS_PATH`,
+//! `HWLOC_PLUGINS_BLACKLIST`) prevents, unless the MPI library has opened them already (MPICH 4.0.2).
 
 use super::Caches;
 use super::place::{Containers, Kind};
@@ -208,8 +208,7 @@ impl Machine {
     }
 
     /// Leaves out what tells nothing about caches and memories that Linux doesn't, unless the environment chooses
-    /// components. The one that matters is x86: it moves the calling thread to each PU in turn (0.2 ms for an idle
-    /// one), where other ranks may be polling.
+    /// components. The one that matters is x86: it moves the calling thread to each PU in turn, where other ranks may be polling.
     fn leave_out_components(&self) {
         if ["HWLOC_COMPONENTS", "HWLOC_CPUID_PATH"].iter().any(|name| std::env::var_os(name).is_some()) {
             return;

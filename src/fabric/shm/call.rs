@@ -141,8 +141,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Ready when `look` finds something. The first poll looks for a while: a poll passes through all futures of the call, which
-    /// takes 40 instructions where a look takes 5.
+    /// Ready when `look` finds something. The first poll looks for a while: another poll would pass through all futures of the
+    /// call to look once more.
     #[inline(always)]
     fn until(&self, awaited: Awaited, look: impl Fn() -> Option<()> + Send) -> impl Future<Output = ()> + Send {
         let mut looks = self.looks;
