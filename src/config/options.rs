@@ -89,7 +89,7 @@ pub static OPTIONS: &[Opt] = &[
         takes: Takes::Text("a file name"),
         default: UNSET,
         meaning: "Rank 0 writes a report over all ranks to this file at MPI_Finalize: calls by collective, algorithm, \
-                  size and reason of decline, as JSON.",
+                  size and reason of decline, as JSON. docs/REPORT.md has its fields.",
         parse: Parse::Path(|path, config| store(Some(Some(path.into())), &mut config.report)),
     },
     Opt {

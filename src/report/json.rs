@@ -29,16 +29,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// As JSON; `calls` and `bytes` are sums over ranks. The size class `unread` holds calls that were left to the native
-    /// library before their size was known:
-    ///
-    /// ```json
-    /// {"huddle": "0.1.0", "mpi": "…", "ranks": 4, "nodes": 1, "active": true, "reason": null,
-    ///  "collectives": {"Allreduce": {"accelerated": 123, "declined": 4,
-    ///    "by_algorithm": [{"algorithm": "flat", "size_class": "<=64", "calls": 123, "bytes": 984}],
-    ///    "by_reason": [{"reason": "warm-up", "size_class": "<=64", "calls": 4}]}, …},
-    ///  "unserved": {"MPI_Gather": 3}}
-    /// ```
+    /// As JSON, with the fields that docs/REPORT.md explains to users.
     pub fn to_json(&self) -> Value {
         let collectives: Map<String, Value> = Collective::ALL
             .into_iter()
@@ -124,6 +115,7 @@ mod tests {
     use super::*;
     use crate::coll;
     use crate::types::Bytes;
+    use std::collections::BTreeSet;
 
     fn report() -> Report {
         let counters = Counters::new();
@@ -180,6 +172,57 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
+    }
+
+    /// What the example of docs/REPORT.md tells of.
+    fn example() -> Report {
+        let counters = Counters::new();
+        let flat = coll::find(Collective::Allreduce, "flat").unwrap();
+        (0..4 * 29).for_each(|_| counters.record(Outcome::Accelerated(flat), Bytes(8)));
+        (0..4 * 2).for_each(|_| counters.record(Outcome::Declined(Collective::Allreduce, Reason::WarmUp), Bytes(8)));
+        Report {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            mpi: "Open MPI v4.1.4".to_owned(),
+            counters: counters.tally(),
+            unserved: vec![("MPI_Gather".to_owned(), 4)],
+            ..report()
+        }
+    }
+
+    /// The fields of a report as the page names them: `collectives.<name>.by_algorithm[].calls`.
+    fn fields(value: &Value, at: &str, found: &mut BTreeSet<String>) {
+        let Value::Object(members) = value else { return };
+        for (name, member) in members {
+            let name = if ["collectives", "unserved"].contains(&at) { "<name>" } else { name };
+            let field = if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+            if let Value::Array(elements) = member {
+                found.insert(format!("{field}[]"));
+                elements.iter().for_each(|element| fields(element, &format!("{field}[]"), found));
+            } else {
+                fields(member, &field, found);
+                found.insert(field);
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_tells_of_the_reports_that_are_written() {
+        let page = include_str!("../../docs/REPORT.md");
+        let directory = Directory::new("example");
+        let path = directory.0.join("report.json");
+        example().write(&path);
+        let written = fs::read_to_string(&path).unwrap();
+        let shown = page.split_once("```json\n").and_then(|(_, rest)| rest.split_once("```")).unwrap().0;
+        assert_eq!(shown, written);
+
+        let mut found = BTreeSet::new();
+        fields(&serde_json::from_str(&written).unwrap(), "", &mut found);
+        let rows = page.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()));
+        assert_eq!(rows.collect::<BTreeSet<_>>(), found);
+
+        let classes = (0..Counters::LENGTH).map(|index| Counters::name(index).unwrap().to_string());
+        let classes: BTreeSet<String> = classes.map(|name| name.rsplit('.').nth(1).unwrap().to_owned()).collect();
+        assert!(classes.iter().all(|class| page.contains(&format!("`{class}`"))), "{classes:?}");
     }
 
     #[test]
