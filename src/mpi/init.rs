@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// the job stays native.
 pub(super) fn protocol() -> c_int {
     /// Raised with every change to what ranks exchange, to the layout of segments, or to defaults.
-    const REVISION: usize = 4;
+    const REVISION: usize = 5;
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), REVISION, size_of::<FlagLine>()).hash(&mut hash);
     REGISTRY.iter().for_each(|row| (row.collective, row.name).hash(&mut hash));

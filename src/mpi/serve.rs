@@ -17,6 +17,7 @@ use crate::tune::{Choice, Prospect, Reason, choose};
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank};
 use mpi_sys::MPI_Comm;
 use std::ffi::c_int;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What became of a call.
@@ -264,15 +265,12 @@ impl Site<'_> {
                 ));
                 Served::Done(self.call_error_handler(constants().err_other))
             }
-            Fault::PeerFailed { rank } => {
-                log::error(format_args!(
-                    "MPI_{name} (call {} of its communicator) can't end: rank {} takes no part, its arguments were \
+            Fault::PeerFailed { rank } => self.end(format_args!(
+                "MPI_{name} (call {} of its communicator) can't end: rank {} takes no part, its arguments were \
                      rejected, and other nodes wait",
-                    self.epoch.0,
-                    self.rank_of(rank)
-                ));
-                abort()
-            }
+                self.epoch.0,
+                self.rank_of(rank)
+            )),
             Fault::Mismatch { rank, peer } => {
                 let when = if peer.epoch == self.epoch { "it" } else { "another came in its place, and the latest" };
                 let root = match peer.collective {
@@ -281,17 +279,22 @@ impl Site<'_> {
                     }
                     _ => String::new(),
                 };
-                log::error(format_args!(
+                self.end(format_args!(
                     "erroneous program: call {} of a communicator is MPI_{name} here but on its rank {} {when} is MPI_{} \
                      with {root}{} bytes",
                     self.epoch.0,
                     self.rank_of(rank),
                     peer.collective.map_or("?", Collective::name),
                     peer.bytes
-                ));
-                abort()
+                ))
             }
         }
+    }
+
+    /// Ends the job, after one rank of the node has written the line.
+    fn end(&self, text: fmt::Arguments<'_>) -> ! {
+        self.shared.context().teller().tell_once(|| log::error(text));
+        abort()
     }
 }
 

@@ -8,6 +8,7 @@ mod control;
 mod descriptor;
 mod event;
 mod flag;
+mod teller;
 
 #[cfg(loom)]
 pub use atomic::weakened;
@@ -17,3 +18,4 @@ pub use control::{CallLine, Control};
 pub use descriptor::{Descriptor, PeerCall};
 pub use event::Event;
 pub use flag::{Flag, FlagLine};
+pub use teller::Teller;

@@ -3,7 +3,7 @@
 use super::Segment;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
-use crate::sync::{Claims, Control, Event, Flag, FlagLine, Written};
+use crate::sync::{Claims, Control, Event, Flag, FlagLine, Teller, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 
@@ -42,6 +42,9 @@ impl Geometry {
     const fn written(&self) -> usize {
         (self.slots * size_of::<Written>()).next_multiple_of(128)
     }
+
+    /// Behind the number by which its leader marks a segment.
+    const TELLER: usize = size_of::<Teller>();
 
     /// Length of the segment: a page for the header, the ranks' control lines, the ranks' cells, and the calls in which
     /// they wrote them.
@@ -111,6 +114,12 @@ impl Context {
     #[inline]
     pub(super) fn event(&self, rank: NodeRank) -> &Event {
         self.control(rank).event()
+    }
+
+    /// Which rank of the node tells of a fault that ends the job.
+    pub fn teller(&self) -> &Teller {
+        // SAFETY: within the header, which is page-aligned; zeroed, or written through atomics only.
+        unsafe { self.segment.base().add(Geometry::TELLER).cast::<Teller>().as_ref() }
     }
 
     /// Tells peers that this rank takes no part in `epoch`; see [`Control::fail`].

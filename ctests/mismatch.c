@@ -1,0 +1,19 @@
+// An erroneous program: the last rank calls another collective than its peers. Several of these notice; huddle ends the job
+// after one line, in place of a hang or wrong data.
+#include "check.h"
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    look_around();
+    int sum = 0, value = 1;
+    for (int call = 0; call < 5; call++) {
+        MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        CHECK(sum == world_size);
+    }
+    if (world_rank == world_size - 1) MPI_Barrier(MPI_COMM_WORLD);
+    else MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(!"the program goes on");
+    MPI_Finalize();
+    return 0;
+}
