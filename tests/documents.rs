@@ -1,0 +1,47 @@
+//! What documents name exists.
+
+use std::path::{Path, PathBuf};
+
+fn documents() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let entries = ["", "docs"].iter().flat_map(|directory| root.join(directory).read_dir().unwrap());
+    entries.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
+}
+
+/// Whether a word is the path of a file in the repository, and not a pattern or something that is built.
+fn is_path(word: &str) -> bool {
+    let top = word.split_once('/').map_or("", |(top, _)| top);
+    let is_ours = !["", "target"].contains(&top) && Path::new(env!("CARGO_MANIFEST_DIR")).join(top).is_dir();
+    is_ours && !word.contains(['*', '<', '{'])
+}
+
+#[test]
+fn files_that_documents_name_are_there() {
+    let mut checked = 0;
+    for document in documents() {
+        let text = std::fs::read_to_string(&document).unwrap();
+        for code in text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)) {
+            let Some(word) = code.split_whitespace().next().filter(|word| is_path(word)) else { continue };
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(word);
+            assert!(path.exists(), "{}: no {word}", document.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 50);
+}
+
+#[test]
+fn links_of_documents_lead_somewhere() {
+    let mut checked = 0;
+    for document in documents() {
+        let text = std::fs::read_to_string(&document).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target) {
+            let file = target.split('#').next().unwrap();
+            if !file.is_empty() && !target.contains("://") {
+                assert!(document.with_file_name(file).exists(), "{}: no {target}", document.display());
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 20);
+}
