@@ -1,44 +1,45 @@
 // A job in which perhaps not all ranks have huddle: collectives of all kinds in an order in which one that was inserted by
-// only some ranks would be noticed. With "threads" as its argument it asks for them; with "blocking" no nonblocking one comes first, which an MPI may take for
-// the Ibarrier with which huddle waits for all ranks. With "build" it takes part in huddle's agreement as a build would that
-// does and counts other things; then huddle must not be loaded here.
+// only some ranks would be noticed. With "threads" as its argument it asks for them; with "blocking" no nonblocking one comes
+// first, which an MPI may take for the Ibarrier with which huddle waits for all ranks. With "build ENGINE" it opens that engine,
+// as a loader would that counts no calls; then huddle must not be loaded here.
+#include "../../loader/tests/fake/loader.h"
 #include "../check.h"
+#include <dlfcn.h>
 
 enum { CALLS = 20 };
 
-static void agree(int *values, int n) { MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_INT, MPI_MIN, MPI_COMM_WORLD); }
-
-static int at_finalize(MPI_Comm comm, int keyval, void *value, void *extra) {
-    (void)comm, (void)keyval, (void)value, (void)extra;
-    int counters[2] = {7, -7};
-    agree(counters, 2);
-    return MPI_SUCCESS;
+static uint64_t no_calls(const char *name) {
+    (void)name;
+    return 0;
 }
 
-// As in src/mpi/init.rs and finish.rs.
-static void be_another_build(void) {
-    MPI_Request request;
-    MPI_Ibarrier(MPI_COMM_WORLD, &request);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
-    int length = -1, protocol = 1;
-    MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    char *environment = malloc(length);
-    MPI_Bcast(environment, length, MPI_BYTE, 0, MPI_COMM_WORLD);
-    free(environment);
-    int facts[5] = {0x7fffffff, protocol, -protocol, 1, 1};
-    agree(facts, 5);
-    CHECK(facts[1] != -facts[2]);
-    int keyval;
-    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &keyval, NULL);
-    MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL);
+static const char *no_name(size_t index) {
+    (void)index;
+    return NULL;
+}
+
+// MPI_Init of the engine: all that its ranks agree on there and in MPI_Finalize is its own.
+static void init_by(const char *engine, int *argc, char ***argv) {
+    static struct huddle_loader loader = {1, NULL, "", "", no_calls, no_name};
+    loader.mpi = dlopen(NULL, RTLD_LAZY);
+    void *opened = dlopen(engine, RTLD_NOW | RTLD_LOCAL);
+    CHECK(loader.mpi != NULL && opened != NULL);
+    int (*open)(const struct huddle_loader *);
+    void *(*entry)(const char *);
+    int (*init)(int *, char ***);
+    *(void **)&open = dlsym(opened, "huddle_engine_open");
+    *(void **)&entry = dlsym(opened, "huddle_engine_entry");
+    CHECK(open != NULL && entry != NULL && open(&loader) == 0);
+    *(void **)&init = entry("MPI_Init");
+    CHECK(init != NULL && init(argc, argv) == MPI_SUCCESS);
 }
 
 int main(int argc, char **argv) {
     int provided;
     if (argc > 1 && strcmp(argv[1], "threads") == 0) MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    else if (argc > 2 && strcmp(argv[1], "build") == 0) init_by(argv[2], &argc, &argv);
     else MPI_Init(&argc, &argv);
     look_around();
-    if (argc > 1 && strcmp(argv[1], "build") == 0) be_another_build();
     int sum, one = 1, data[4];
     MPI_Request request;
     if (argc < 2 || strcmp(argv[1], "blocking") != 0) {

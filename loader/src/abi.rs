@@ -1,4 +1,4 @@
-//! What the loader and an engine agree on; the engine holds a copy of this page. In C:
+//! What the loader and an engine agree on; the engine compiles this page too. In C, as in tests/fake/loader.h:
 //!
 //! ```c
 //! struct huddle_loader { … };                                   // `Loader`

@@ -1,18 +1,10 @@
 /* An engine that serves MPI_Allreduce and MPI_Init. */
 #include "fake.h"
-#include <stdint.h>
+#include "loader.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-struct huddle_loader {
-    uint32_t abi;
-    void *mpi;
-    const char *mpi_path;
-    const char *mpi_version;
-    uint64_t (*calls)(const char *name);
-    const char *(*counted)(size_t index);
-};
 static const struct huddle_loader *loader;
 
 int huddle_engine_open(const struct huddle_loader *h)

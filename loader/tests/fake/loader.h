@@ -1,0 +1,12 @@
+/* What a loader tells an engine: src/abi.rs in C. */
+#include <stddef.h>
+#include <stdint.h>
+
+struct huddle_loader {
+    uint32_t abi;
+    void *mpi;
+    const char *mpi_path;
+    const char *mpi_version;
+    uint64_t (*calls)(const char *name);
+    const char *(*counted)(size_t index);
+};
