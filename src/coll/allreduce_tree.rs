@@ -27,7 +27,7 @@ pub struct AllreduceTree;
 impl Algorithm for AllreduceTree {
     const COLLECTIVE: Collective = Collective::Allreduce;
     const NAME: &'static str = "tree";
-    const SUMMARY: &'static str = "reduce along a tree over the node's hierarchy, then broadcast along it";
+    const SUMMARY: &'static str = "combines along a tree over the node's hierarchy, then broadcasts along it";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.2";
     const COST: &'static str = "(a + b·m)·⌈log_k p⌉ for the combination and the same for the way back";
     const DRAWING: &'static str = "\

@@ -346,20 +346,21 @@ pub unsafe fn allgather(site: &Site<'_>, send: Input, recv: Output) -> Result<Pr
     if length != bytes {
         return Err(Refused::Truncated);
     }
-    if send.0 == recv.0.cast_const() && length > Bytes::ZERO && !send.0.is_null() {
-        return Err(Refused::ByLibrary)
-            .or_else(|refused| accepts_aliased_allgather(site, send, recv).ok_or(refused))
-            .map(|()| Prepared::moving(bytes, CommRank(0), own, buffer));
+    let is_aliased = send.0 == recv.0.cast_const() && length > Bytes::ZERO && !send.0.is_null();
+    if is_aliased && !accepts_aliased_allgather(site, send, recv) {
+        return Err(Refused::ByLibrary);
     }
     Ok(Prepared::moving(bytes, CommRank(0), own, buffer))
 }
 
 /// Whether the library takes input and output at the same address.
-fn accepts_aliased_allgather(site: &Site<'_>, send: Input, recv: Output) -> Option<()> {
-    let (sends, receives) = (c_int::try_from(send.1).ok()?, c_int::try_from(recv.1).ok()?);
+fn accepts_aliased_allgather(site: &Site<'_>, send: Input, recv: Output) -> bool {
+    let (Ok(sends), Ok(receives)) = (c_int::try_from(send.1), c_int::try_from(recv.1)) else {
+        return false;
+    };
     // SAFETY: on one process, the block onto itself.
     let code = unsafe { native().allgather(send.0, sends, send.2, recv.0, receives, recv.2, site.job.self_comm) };
-    (code == constants().success).then_some(())
+    code == constants().success
 }
 
 /// # Safety
