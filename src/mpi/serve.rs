@@ -20,6 +20,11 @@ use std::ffi::c_int;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Calls between two into the MPI library where none of them waits.
+const CALLS_PER_PROGRESS: u64 = 16;
+/// The same of short ones where ranks share cores.
+const SHORT_CALLS_PER_PROGRESS: u64 = 128;
+
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
@@ -184,7 +189,7 @@ impl Site<'_> {
         {
             self.deliver(plan, prepared, &buffers);
         }
-        if self.is_time_to_attend() {
+        if self.epoch.0.is_multiple_of(CALLS_PER_PROGRESS) {
             self.shared.trim();
         }
         served
@@ -198,7 +203,7 @@ impl Site<'_> {
         let call = unsafe { Call::enter(context, waiting, self.collective, row, plan, buffers) };
         match (REGISTRY[row].run)(&call, plan) {
             Ok(()) => {
-                if self.is_time_to_attend() {
+                if self.is_time_for_progress(plan.bytes) {
                     (self.job.waiting.progress)();
                 }
                 counters().record(Outcome::Accelerated(row), plan.bytes);
@@ -208,11 +213,13 @@ impl Site<'_> {
         }
     }
 
-    /// Calls that never wait must not starve the program's own traffic, which it may expect to move within collectives.
+    /// Calls that never wait must not starve the program's own traffic, which it may expect to move within collectives. Where
+    /// ranks share cores that gives the core away (Open MPI), which takes longer than most short calls.
     #[inline]
-    fn is_time_to_attend(&self) -> bool {
-        const CALLS_PER_PROGRESS: u64 = 16;
-        self.epoch.0.is_multiple_of(CALLS_PER_PROGRESS)
+    fn is_time_for_progress(&self, bytes: Bytes) -> bool {
+        const SHORT: Bytes = Bytes(4096);
+        let is_dear = self.job.waiting.is_oversubscribed && bytes <= SHORT;
+        self.epoch.0.is_multiple_of(if is_dear { SHORT_CALLS_PER_PROGRESS } else { CALLS_PER_PROGRESS })
     }
 
     /// Reductions work on contiguous memory: buffers with holes are packed first.

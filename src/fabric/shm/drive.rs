@@ -157,6 +157,7 @@ impl Call<'_> {
                 (self.waiting.progress)();
             }
             match peer {
+                Some(rank) if context.has_come(awaited, rank) => {}
                 Some(rank) if polls > YIELDS => {
                     context.event(rank).sleep_unless(|| context.has_come(awaited, rank), NAP);
                 }
