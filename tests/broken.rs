@@ -2,7 +2,7 @@
 
 use huddle::coll::{Plan, Tickets, find, part, pieces};
 use huddle::fabric::checked::{Breach, Program, Rank, Running};
-use huddle::fabric::{BridgeStep, Fabric, Line, Place, Span};
+use huddle::fabric::{BridgeStep, Fabric, Line, Place, Room, Span};
 use huddle::types::{Bytes, Collective, NodeRank, Ticket};
 use std::ops::Range;
 
@@ -119,7 +119,7 @@ async fn bcast<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
 
 async fn send<F: Fabric>(fabric: &F, stage: Span, from: Span, ticket: Ticket, n: Bytes, mistake: Mistake) {
     if mistake != Mistake::NoClaim {
-        fabric.claim(ticket).await;
+        fabric.claim(ticket, Room::of(n)).await;
     }
     if mistake == Mistake::PublishFirst {
         fabric.publish(Line::Down, ticket).await;
@@ -149,7 +149,7 @@ async fn receive<F: Fabric>(
         fabric.release(ticket).await;
     }
     if mistake == Mistake::OthersSlot {
-        fabric.claim(ticket).await;
+        fabric.claim(ticket, Room::of(n)).await;
         fabric.copy(stage, to, n).await;
     }
     match mistake {
@@ -187,7 +187,7 @@ async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
         let ticket = tickets.draw();
         let (from, to) = (Place::SendBuf.at(offset), Place::RecvBuf.at(offset));
         let slot = |rank| Place::stage(rank, Line::Up, ticket, n).start();
-        fabric.claim(ticket).await;
+        fabric.claim(ticket, Room::of(n)).await;
         fabric.copy(slot(me), from, n).await;
         fabric.publish(Line::Up, ticket).await;
         for rank in ranks(fabric) {
@@ -225,7 +225,7 @@ async fn tiled<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
         if mistake == Mistake::OverlappingParts {
             own.end = (own.end + plan.granule.0).min(n.0);
         }
-        fabric.claim(ticket).await;
+        fabric.claim(ticket, Room::Cell).await;
         fabric.copy(cell(me, 0), Place::SendBuf.at(offset), n).await;
         fabric.publish(Line::Up, ticket).await;
         combine(fabric, ticket, Place::SendBuf.at(offset), own).await;

@@ -36,6 +36,7 @@ const CHANGES: &[Change] = &[
     Change::ReleaseBefore(Kind::CopyOut),
     Change::ReleaseBefore(Kind::Reduce),
     Change::ClaimAtOnce,
+    Change::ClaimLines,
     Change::OtherLine,
     Change::EarlierTicket,
     Change::MissingTicket,

@@ -33,7 +33,7 @@ pub use random::Random;
 pub use runner::Stats;
 pub use violation::{Breach, Violation};
 
-use crate::fabric::{BridgeStep, Fabric, Line, Span};
+use crate::fabric::{BridgeStep, Fabric, Line, Room, Span};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, NodeRank, Ticket};
 use machine::Machine;

@@ -3,16 +3,17 @@
 //!
 //! # The slot protocol
 //! Each rank owns a ring of slots. A slot has a *cell* of [`Fabric::cell_bytes`] bytes, and per [`Line`] a flag with
-//! [`INLINE`] bytes of payload in the flag's own cache line. A [`Ticket`] names one slot of every rank.
+//! [`INLINE`] bytes of payload in the flag's own cache line. A [`Ticket`] names one slot of every rank. The ring of lines may be
+//! longer than that of cells, by a power of two: messages that fit a line may then run further ahead.
 //! Only the owner writes its slots; everyone reads all. For ticket `t` a rank, in this order and as far as it needs to:
-//! 1. `claim(t)`: waits until every peer has released the ticket for which this rank wrote that slot last;
+//! 1. `claim(t)`: waits until every peer has released the ticket for which this rank wrote that cell, or that line, last;
 //! 2. writes cell or payload by `copy` or `reduce`;
 //! 3. `publish(line, t)`: makes all its writes so far visible to whoever waits for that flag;
 //! 4. `wait(rank, line, t)` for peers, and reads their slots;
 //! 5. `release(t)`: promises to read no slot of any ticket up to `t` again. Tickets are released in order. The driver
 //!    releases the whole call when it ends, so an algorithm releases only within calls longer than the ring.
 //!
-//! A claim needs the previous ticket of its position released by all: a rank that goes on to the ticket `slots()` further
+//! A claim of a cell needs the previous ticket of its position released by all: a rank that goes on to the ticket `slots()` further
 //! without releasing an earlier one may wait for ever.
 //! Flags without data need no claim: their values only grow and waits are satisfied by later ones. Only barriers publish
 //! without one, and only they post: what ranks `post` to another lies together in lines that it alone polls.
@@ -27,6 +28,8 @@ pub mod explored;
 pub mod shm;
 pub mod simulated;
 mod words;
+
+pub use crate::sync::Room;
 
 /// Bytes of payload that travel in the cache line of a flag.
 pub const INLINE: Bytes = Bytes(crate::sync::FlagLine::PAYLOAD);
@@ -89,7 +92,10 @@ impl Place {
     /// Where `rank` puts `n` bytes for the readers of `line`: into the flag's line where they fit, else into the cell.
     #[inline]
     pub fn stage(rank: NodeRank, line: Line, ticket: Ticket, n: Bytes) -> Self {
-        if n <= INLINE { Self::Payload { rank, line, ticket } } else { Self::Cell { rank, ticket } }
+        match Room::of(n) {
+            Room::Lines => Self::Payload { rank, line, ticket },
+            Room::Cell => Self::Cell { rank, ticket },
+        }
     }
 }
 
@@ -194,14 +200,14 @@ pub trait Fabric: Sync {
     fn layout(&self) -> &Layout;
     /// Length of a cell.
     fn cell_bytes(&self) -> Bytes;
-    /// Slots in each rank's ring, a power of two, at least 2.
+    /// Cells in each rank's ring, a power of two, at least 2; there are as many lines of each kind or more.
     fn slots(&self) -> usize;
     /// Whether `SendBuf` and `RecvBuf` of this rank are the same memory. Local: peers may differ, so it must not change
     /// what is published or waited for.
     fn is_in_place(&self) -> bool;
 
-    /// Ready when this rank may write its slot for `ticket`.
-    fn claim(&self, ticket: Ticket) -> impl Future<Output = ()> + Send;
+    /// Ready when this rank may write that much of its slot for `ticket`.
+    fn claim(&self, ticket: Ticket, room: Room) -> impl Future<Output = ()> + Send;
     /// Promises to read no slot of any ticket up to `ticket` again.
     fn release(&self, ticket: Ticket) -> impl Future<Output = ()> + Send;
     /// Makes all writes of this rank visible to those who wait for this flag.

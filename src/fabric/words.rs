@@ -1,7 +1,7 @@
 //! What the ranks of a node tell each other, and what each concludes: the slot protocol and the recognition of failures and
 //! mismatches, wherever the words are. The real fabric and the one under loom run this code.
 
-use super::Line;
+use super::{Line, Room};
 use crate::coll::Plan;
 use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, PeerCall, Written};
 use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
@@ -48,6 +48,8 @@ pub enum Awaited {
     Slot {
         /// For which step.
         ticket: Ticket,
+        /// How much of it.
+        room: Room,
     },
     /// The other nodes.
     Bridge,
@@ -84,7 +86,7 @@ pub(crate) trait Words {
     fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine;
     /// What `from` has posted to `to`. Writer: `from`. Reader: `to`.
     fn post(&self, to: NodeRank, from: NodeRank) -> &Flag;
-    /// The call in which `rank` took the slot for `ticket` last.
+    /// The call in which `rank` took the lines for `ticket` last.
     fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written;
 
     /// All other ranks.
@@ -100,14 +102,14 @@ pub(crate) trait Words {
         self.control(self.me()).call.enter(call.epoch, call.descriptor, call.bytes);
     }
 
-    /// Whether this rank may write its slot for `ticket`; if so, the slot is taken for it, in the call of `descriptor`.
+    /// Whether this rank may write that much of its slot for `ticket`; if so, it is taken, in the call of `descriptor`.
     #[inline]
-    fn claim(&self, ticket: Ticket, descriptor: Descriptor) -> bool {
+    fn claim(&self, ticket: Ticket, room: Room, descriptor: Descriptor) -> bool {
         let released = || self.peers().map(|rank| &self.control(rank).released);
-        self.claims().claim(ticket, released, self.written(self.me(), ticket), descriptor)
+        self.claims().claim(ticket, room, released, self.written(self.me(), ticket), descriptor)
     }
 
-    /// Whether all peers have released what this rank wrote last into the slot that `ticket` uses.
+    /// Whether all peers have released what this rank wrote last where the cell for `ticket` is.
     #[inline]
     fn is_drained(&self, ticket: Ticket) -> bool {
         self.claims().is_drained(ticket, || self.peers().map(|rank| &self.control(rank).released))
@@ -125,15 +127,15 @@ pub(crate) trait Words {
     }
 
     /// Whether `rank` has released all tickets that this rank's slot for `ticket` waits for.
-    fn has_released(&self, rank: NodeRank, ticket: Ticket) -> bool {
-        self.control(rank).released.reached(self.claims().last_written(ticket)).is_some()
+    fn has_released(&self, rank: NodeRank, ticket: Ticket, room: Room) -> bool {
+        self.control(rank).released.reached(self.claims().last_written(ticket, room)).is_some()
     }
 
     /// The peer that keeps this rank waiting.
     fn awaited_peer(&self, awaited: Awaited) -> Option<NodeRank> {
         match awaited {
             Awaited::Flag { rank, .. } | Awaited::Post { rank, .. } => Some(rank),
-            Awaited::Slot { ticket } => self.peers().find(|rank| !self.has_released(*rank, ticket)),
+            Awaited::Slot { ticket, room } => self.peers().find(|rank| !self.has_released(*rank, ticket, room)),
             Awaited::Nothing | Awaited::Bridge => None,
         }
     }
@@ -143,7 +145,7 @@ pub(crate) trait Words {
         match awaited {
             Awaited::Flag { line, ticket, .. } => self.line(rank, line, ticket).reached(ticket).is_some(),
             Awaited::Post { ticket, .. } => self.post(self.me(), rank).reached(ticket).is_some(),
-            Awaited::Slot { ticket } => self.has_released(rank, ticket),
+            Awaited::Slot { ticket, room } => self.has_released(rank, ticket, room),
             Awaited::Nothing | Awaited::Bridge => true,
         }
     }

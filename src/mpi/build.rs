@@ -104,8 +104,8 @@ impl<'a> Builder<'a> {
         }
         let (node, node_rank) = layout.place(me);
         let ranks = layout.members(node).len();
-        let geometry =
-            Geometry { ranks, slots: job.config.slots, cell: job.config.cell(layout.largest_node(), job.caches) };
+        let (slots, cell) = (job.config.slots, job.config.cell(layout.largest_node(), job.caches));
+        let geometry = Geometry { ranks, slots, lines: lines(job), cell };
         Ok(Self { job, comm, layout, me, node_rank, world_ranks, geometry })
     }
 
@@ -368,6 +368,14 @@ impl<'a> Builder<'a> {
         };
         Box::new(Shared::new(Pooled { members: self.members(), nonce, context }, agreed, self.job, bridge))
     }
+}
+
+/// Lines of each kind in a rank's ring. Where ranks share cores the root of short messages runs ahead of the others as far as its
+/// lines reach: then these get its core once for so many calls.
+fn lines(job: &Job) -> usize {
+    const WHERE_CORES_ARE_SHARED: usize = 256;
+    let slots = job.config.slots;
+    if job.waiting.is_oversubscribed { slots.max(WHERE_CORES_ARE_SHARED) } else { slots }
 }
 
 fn world_ranks(job: &Job, comm: MPI_Comm, size: c_int) -> Vec<c_int> {

@@ -338,7 +338,7 @@ pub fn report_stall(stall: &Stall) {
         Awaited::Nothing => "nothing".to_owned(),
         Awaited::Flag { line, ticket, .. } => format!("flag {line:?} of step {}", ticket.step()),
         Awaited::Post { ticket, .. } => format!("the signal of step {}", ticket.step()),
-        Awaited::Slot { ticket } => format!("the release of the slot for step {}", ticket.step()),
+        Awaited::Slot { ticket, .. } => format!("the release of the slot for step {}", ticket.step()),
         Awaited::Bridge => "the other nodes".to_owned(),
     };
     log::warning(format_args!(

@@ -12,7 +12,7 @@ fn two_ranks(preemptions: usize, one: fn(Rank), other: fn(Rank)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
     model.check(move || {
-        let node = Arc::new(Node::new(2, 2, Bytes(16)));
+        let node = Arc::new(Node::new(2, 2, 2, Bytes(16)));
         let rank = |me| Rank::new(Arc::clone(&node), NodeRank(me), Driver::Wary, None);
         let second = rank(1);
         let thread = loom::thread::spawn(move || other(second));

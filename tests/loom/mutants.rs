@@ -58,6 +58,7 @@ fn every_mistake_is_found() {
         (Change::Drop(Kind::Claim), bcast),
         (Change::Drop(Kind::Claim), piece_by_piece),
         (Change::Drop(Kind::Claim), reduce),
+        (Change::ClaimLines, bcast),
         (Change::ReleaseBefore(Kind::CopyOut), bcast),
         (Change::ReleaseBefore(Kind::CopyOut), Call::new(Scatter, "tree", 32)),
         (Change::ReleaseBefore(Kind::Reduce), reduce),
@@ -73,7 +74,9 @@ fn every_mistake_is_found() {
     ];
     let is_caught = |(change, call): &(Change, Call)| {
         let mutation = Some(Mutation { change: *change, rank: None, period: 1 });
-        let program = Program { mutation, ..Program::of([*call; 3]) };
+        // With as many lines as cells it makes no difference which of the two a claim waits for.
+        let lines = if *change == Change::ClaimLines { 4 } else { 2 };
+        let program = Program { mutation, lines, ..Program::of([*call; 3]) };
         is_found(move || program.explore())
     };
     let missed: Vec<_> = mistakes.iter().filter(|mistake| !is_caught(mistake)).collect();

@@ -67,6 +67,7 @@ fn input(epoch: u64, rank: u32, n: usize) -> impl Iterator<Item = u8> {
 #[derive(Clone, Debug)]
 pub struct Program {
     pub ranks: u32,
+    pub lines: usize,
     pub cell: usize,
     pub calls: Vec<Call>,
     pub driver: Driver,
@@ -79,7 +80,7 @@ impl Program {
     /// Two ranks that trust each other, in all orders of at most two preemptions.
     pub fn of(calls: impl Into<Vec<Call>>) -> Self {
         let (cell, calls) = (64, calls.into());
-        Self { ranks: 2, cell, calls, driver: Driver::Trusting, mutation: None, preemptions: Some(2) }
+        Self { ranks: 2, lines: SLOTS, cell, calls, driver: Driver::Trusting, mutation: None, preemptions: Some(2) }
     }
 
     /// Runs it in every order.
@@ -95,7 +96,7 @@ impl Program {
     }
 
     fn run(self: &Arc<Self>) {
-        let node = Arc::new(Node::new(self.ranks as usize, SLOTS, Bytes(self.cell)));
+        let node = Arc::new(Node::new(self.ranks as usize, self.lines, SLOTS, Bytes(self.cell)));
         let start = |me| {
             let (program, node) = (Arc::clone(self), Arc::clone(&node));
             loom::thread::spawn(move || program.run_as(me, node))

@@ -65,6 +65,15 @@ fn collectives_follow_each_other() {
     programs.into_iter().for_each(|calls| Program::of(calls).explore());
 }
 
+/// Twice as many lines as cells: what fits a line waits for no reader of a cell, and what does not waits for all.
+#[test]
+fn lines_reach_further_than_cells() {
+    let (line, cell) = (Call::new(Bcast, "flat", 8), Call::new(Bcast, "flat", 64));
+    for calls in [vec![line; 5], vec![cell, line, cell, line], vec![line, cell, line, cell], vec![cell; 3]] {
+        Program { lines: 4, ..Program::of(calls) }.explore();
+    }
+}
+
 /// Signals on lines of those who await them, and after them data that they order.
 #[test]
 fn signals_may_be_pushed() {

@@ -82,6 +82,7 @@ fn machines(size: usize) -> Vec<World> {
     let shapes = [(2, 64), (8, 64), (2, 8192), (8, 8192), (2, 192), (8, 320)];
     let machine = |(index, (slots, cell)): (usize, (usize, usize))| World {
         paths: hierarchies[index % 3].clone(),
+        lines: slots << (index % 3),
         ..World::single(size, slots, cell)
     };
     shapes.into_iter().enumerate().map(machine).collect()
@@ -160,8 +161,8 @@ const NODES: &[&[u32]] = &[
 fn several_nodes() {
     for (seed, (labels, slots)) in (100..).zip(NODES.iter().zip([2, 8, 2, 2, 8, 2, 2])) {
         let paths = (0..labels.len() as u32).map(|rank| vec![rank % 2]).collect();
-        let world =
-            World { labels: labels.to_vec(), paths, leaders: 2, slots, cell: if slots == 2 { 64 } else { 8192 } };
+        let single = World::single(labels.len(), slots, if slots == 2 { 64 } else { 8192 });
+        let world = World { labels: labels.to_vec(), paths, leaders: 2, ..single };
         for waiting in [&SPINNING, &SLEEPING] {
             let calls = run(&world, waiting, 4, seed);
             println!("nodes {labels:?}: {} calls", calls.len());

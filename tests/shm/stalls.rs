@@ -3,9 +3,9 @@
 use crate::case::Case;
 use crate::world::{Rank, World};
 use huddle::coll::find;
-use huddle::fabric::Line;
 use huddle::fabric::checked::Random;
 use huddle::fabric::shm::{Awaited, PeerCall, Stall, Waiting};
+use huddle::fabric::{Line, Room};
 use huddle::types::{Collective, CommRank, Epoch, NodeRank, OperandOrder, Ticket};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ fn the_awaited_flag_is_reported() {
 #[test]
 fn the_peer_is_named_by_its_rank_in_the_communicator() {
     reporting!(WAITING, STALLS, false);
-    let world = World { labels: vec![0, 1, 0, 1, 1], paths: vec![Vec::new(); 5], leaders: 1, slots: 2, cell: 64 };
+    let world = World { labels: vec![0, 1, 0, 1, 1], ..World::single(5, 2, 64) };
     // The other node waits as well, but at its leaders' bridge, and so does its other rank for its leader.
     let stalls = stalls(&world, &[(Collective::Barrier, 0, 0)], 3, &WAITING, &STALLS);
     let flag = |rank, line| matches!(line, Awaited::Flag { rank: NodeRank(found), .. } if found == rank);
@@ -104,19 +104,29 @@ fn the_peer_is_named_by_its_rank_in_the_communicator() {
 
 #[test]
 fn a_claim_reports_the_peer_that_has_not_released() {
+    a_root_runs_ahead(60, 2, Room::Cell);
+}
+
+#[test]
+fn what_fits_a_line_runs_ahead_as_far_as_lines_reach() {
+    a_root_runs_ahead(8, 4, Room::Lines);
+}
+
+/// As far as the ring reaches; in its next call the root waits, as does its other reader.
+fn a_root_runs_ahead(bytes: usize, calls: usize, room: Room) {
     reporting!(SPINNING, SPINNING_STALLS, false);
     reporting!(SLEEPING, SLEEPING_STALLS, true);
     let world = World::single(3, 2, 64);
+    let epoch = Epoch(calls as u64 + 1);
     for (waiting, list) in [(&SPINNING, &SPINNING_STALLS), (&SLEEPING, &SLEEPING_STALLS)] {
-        // The root runs ahead as far as the ring reaches and waits in its third call, as does its other reader.
-        let all = stalls(&world, &[(Collective::Bcast, 0, 60); 3], 1, waiting, list);
+        let all = stalls(&world, &vec![(Collective::Bcast, 0, bytes); calls + 1], 1, waiting, list);
         let (stalls, of_reader): (Vec<Stall>, Vec<Stall>) =
             all.into_iter().partition(|stall| !matches!(stall.awaited, Awaited::Flag { .. }));
         assert!(of_reader.iter().all(|stall| stall.peer.map(|(rank, _)| rank) == Some(CommRank(0))), "{of_reader:?}");
         check_times(&stalls);
         for stall in stalls {
-            assert_eq!(stall.awaited, Awaited::Slot { ticket: Ticket::new(Epoch(3), 0) });
-            assert_eq!(stall.epoch, Epoch(3));
+            assert_eq!(stall.awaited, Awaited::Slot { ticket: Ticket::new(epoch, 0), room });
+            assert_eq!(stall.epoch, epoch);
             assert_eq!(stall.peer, Some((CommRank(1), NOTHING_YET)));
         }
     }

@@ -52,6 +52,7 @@ pub struct World {
     /// Leaders of each node, as far as the smallest has ranks.
     pub leaders: usize,
     pub slots: usize,
+    pub lines: usize,
     pub cell: usize,
 }
 
@@ -64,9 +65,9 @@ pub struct Rank {
 }
 
 impl World {
-    /// `size` ranks on one node without hierarchy.
+    /// `size` ranks on one node without hierarchy, whose rings have twice as many lines as cells.
     pub fn single(size: usize, slots: usize, cell: usize) -> Self {
-        Self { labels: vec![0; size], paths: vec![Vec::new(); size], leaders: 1, slots, cell }
+        Self { labels: vec![0; size], paths: vec![Vec::new(); size], leaders: 1, slots, lines: 2 * slots, cell }
     }
 
     pub fn size(&self) -> usize {
@@ -88,7 +89,7 @@ impl World {
     /// By rank: its context, all new.
     pub fn contexts(&self) -> Vec<Arc<Context>> {
         let layout = self.layout(CommRank(0));
-        let geometry = |ranks| Geometry { ranks, slots: self.slots, cell: Bytes(self.cell) };
+        let geometry = |ranks| Geometry { ranks, slots: self.slots, lines: self.lines, cell: Bytes(self.cell) };
         let nodes = (0..layout.nodes() as u32).map(NodeIndex);
         let files: Vec<_> = nodes
             .map(|node| Segment::create(geometry(layout.members(node).len()).length()).expect("memory").1)

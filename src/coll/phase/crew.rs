@@ -3,7 +3,7 @@
 
 use super::Local;
 use crate::coll::part;
-use crate::fabric::{Fabric, Line, Place, Span};
+use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::topo::Levels;
 use crate::types::{Bytes, NodeRank, OperandOrder, Ticket};
 use std::ops::Range;
@@ -114,7 +114,7 @@ pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, t
     let fabric = local.fabric;
     let cell = Place::Cell { rank: fabric.rank(), ticket }.start();
     let own = crew.my_part().map_or(0..0, |part| range_of(local, crew, part, n));
-    fabric.claim(ticket).await;
+    fabric.claim(ticket, Room::Cell).await;
     for range in [0..own.start, own.end..n.0] {
         if !range.is_empty() {
             let at = Bytes(range.start);
@@ -212,7 +212,7 @@ pub async fn collect_in_stages<F: Fabric>(
         if let Some(part) = crew.my_part() {
             let range = range_of(local, crew, part, n);
             let (at, source) = (Bytes(range.start), crew.worker(0, part));
-            fabric.claim(second).await;
+            fabric.claim(second, Room::Cell).await;
             if !range.is_empty() {
                 fabric.wait(source, Line::Down, ticket).await;
                 let (from, stage) =

@@ -3,7 +3,7 @@
 use super::composed::block_of;
 use super::{Local, copy_unless_same};
 use crate::coll::{Plan, pieces};
-use crate::fabric::{Fabric, Line, Place, Span};
+use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 
 /// Partners and this rank, per step.
@@ -44,7 +44,7 @@ async fn combine_piece<F: Fabric>(local: &mut Local<'_, F>, offset: Bytes, n: By
         let next = local.tickets.draw();
         if is_head {
             let stage = Place::stage(fabric.rank(), Line::Up, next, n).start();
-            fabric.claim(next).await;
+            fabric.claim(next, Room::of(n)).await;
             combine(local, ticket, partners, stage, n).await;
             fabric.publish(Line::Up, next).await;
         }
@@ -134,7 +134,7 @@ async fn gather_piece<F: Fabric>(local: &mut Local<'_, F>, offset: Bytes, n: Byt
         let next = local.tickets.draw();
         let blocks = |rank, ticket, held| Place::stage(rank, Line::Up, ticket, n * held).start();
         let stage = blocks(me, next, held * radix);
-        fabric.claim(next).await;
+        fabric.claim(next, Room::of(n * (held * radix))).await;
         fabric.copy(stage, blocks(me, ticket, held), n * held).await;
         for times in 1..radix {
             let partner = ahead(fabric, times * held);

@@ -2,7 +2,7 @@
 
 use super::{Blocks, Form, Local, combine_in_rank_order, others};
 use crate::coll::{Knob, pieces};
-use crate::fabric::{Fabric, Line, Place, Span};
+use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
 
 /// No hierarchy, one piece per cell.
@@ -47,7 +47,7 @@ impl Form for Flat {
             let stage = Place::stage(root, Line::Down, ticket, length * size);
             if me == root {
                 if size > 1 {
-                    fabric.claim(ticket).await;
+                    fabric.claim(ticket, Room::of(length * size)).await;
                 }
                 for rank in others(fabric) {
                     fabric.copy(stage.at(length * rank.index()), from.of(rank, offset), length).await;
@@ -97,7 +97,7 @@ async fn combine_all<F: Fabric>(local: &Local<'_, F>, root: NodeRank, to: Span, 
     // The first step overwrites `to`; where that is `from`, an operand that comes later is moved out of the way.
     let own = if root.0 >= 2 && fabric.is_in_place() {
         let own = Place::stage(root, Line::Up, ticket, n).start();
-        fabric.claim(ticket).await;
+        fabric.claim(ticket, Room::of(n)).await;
         fabric.copy(own, from, n).await;
         own
     } else {

@@ -4,7 +4,7 @@
 //! ([`composed`]), the chaining of Tanase et al. §4: local reduce, leader reduce, leader broadcast, local broadcast.
 
 use super::{Knob, Measures, Plan, Tickets};
-use crate::fabric::{Fabric, Line, Place, Span};
+use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::Future;
 
@@ -101,7 +101,7 @@ impl<'a, F: Fabric> Local<'a, F> {
     /// Claims the slot of `ticket`, copies `n` bytes to where the readers of `line` look for them, and publishes.
     pub async fn publish_copy(&self, line: Line, ticket: Ticket, from: Span, n: Bytes) {
         let fabric = self.fabric;
-        fabric.claim(ticket).await;
+        fabric.claim(ticket, Room::of(n)).await;
         fabric.copy(Place::stage(fabric.rank(), line, ticket, n).start(), from, n).await;
         fabric.publish(line, ticket).await;
     }

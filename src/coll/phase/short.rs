@@ -6,7 +6,7 @@
 use super::composed::block_of;
 use super::{combine_in_rank_order, others};
 use crate::coll::{Plan, Tickets};
-use crate::fabric::{Fabric, Line, Place};
+use crate::fabric::{Fabric, Line, Place, Room};
 use crate::types::{Bytes, CommRank, NodeRank};
 
 /// Whether a call is one of these, where one slot of a rank holds `bytes`.
@@ -22,7 +22,7 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan) {
     let ticket = Tickets::of(plan).draw();
     let slot = |rank| Place::stage(rank, Line::Up, ticket, n).start();
     let (from, to) = (Place::SendBuf.start(), Place::RecvBuf.start());
-    fabric.claim(ticket).await;
+    fabric.claim(ticket, Room::of(n)).await;
     fabric.copy(slot(me), from, n).await;
     fabric.publish(Line::Up, ticket).await;
     if fabric.size() == 1 {
@@ -45,7 +45,7 @@ pub async fn reduce<F: Fabric>(fabric: &F, plan: &Plan) {
     // In place the first step overwrites the root's operand, unless it takes part in it.
     let needs_copy = me.0 >= 2 && fabric.is_in_place();
     if me != root || needs_copy {
-        fabric.claim(ticket).await;
+        fabric.claim(ticket, Room::of(n)).await;
         fabric.copy(slot(me), from, n).await;
     }
     if me != root {
@@ -70,7 +70,7 @@ pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan) {
     let slot = Place::stage(root, Line::Down, ticket, plan.bytes).start();
     let buffer = Place::RecvBuf.start();
     if fabric.rank() == root {
-        fabric.claim(ticket).await;
+        fabric.claim(ticket, Room::of(plan.bytes)).await;
         fabric.copy(slot, buffer, plan.bytes).await;
         fabric.publish(Line::Down, ticket).await;
     } else {
@@ -86,7 +86,7 @@ pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan) {
     let ticket = Tickets::of(plan).draw();
     let slot = |rank| Place::stage(rank, Line::Up, ticket, n).start();
     let block = |rank: NodeRank| block_of(plan, CommRank(rank.0));
-    fabric.claim(ticket).await;
+    fabric.claim(ticket, Room::of(n)).await;
     fabric.copy(slot(me), Place::SendBuf.start(), n).await;
     fabric.publish(Line::Up, ticket).await;
     if !fabric.is_in_place() {
@@ -110,7 +110,7 @@ pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan) {
         fabric.wait(root, Line::Down, ticket).await;
         return fabric.copy(to, stage.at(n * me.index()), n).await;
     }
-    fabric.claim(ticket).await;
+    fabric.claim(ticket, Room::of(n * fabric.size())).await;
     for rank in others(fabric) {
         fabric.copy(stage.at(n * rank.index()), blocks.at(n * rank.index()), n).await;
     }

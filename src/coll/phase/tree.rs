@@ -5,7 +5,7 @@ use super::flat::copy_unless_same;
 use super::{Blocks, Form, Local};
 use crate::coll::knobs::{KNOMIAL, PUSH};
 use crate::coll::{Knob, Plan, pieces};
-use crate::fabric::{Fabric, Line, Place, Span};
+use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::topo::{Levels, TreeClass, TreeNode};
 use crate::types::{Bytes, NodeRank, OperandOrder, Ticket};
 use std::ops::Range;
@@ -63,7 +63,7 @@ impl Form for Tree {
                 combine_subtree(local, node, to, from, ticket, length).await;
             } else {
                 let stage = Place::stage(fabric.rank(), Line::Up, ticket, length).start();
-                fabric.claim(ticket).await;
+                fabric.claim(ticket, Room::of(length)).await;
                 combine_subtree(local, node, stage, from, ticket, length).await;
                 fabric.publish(Line::Up, ticket).await;
             }
@@ -195,7 +195,7 @@ async fn combine_subtree<F: Fabric>(
     }
     // The first step overwrites `to`; where that is `from`, an operand that comes later is moved out of the way.
     let own = if node.parent.is_none() && fabric.is_in_place() && node.children_before >= 2 {
-        fabric.claim(ticket).await;
+        fabric.claim(ticket, Room::of(n)).await;
         fabric.copy(stage(fabric.rank()), from, n).await;
         stage(fabric.rank())
     } else {
@@ -236,7 +236,7 @@ async fn gather_subtree<F: Fabric>(local: &Local<'_, F>, node: &TreeNode, from: 
     let me = fabric.rank();
     let stage = subtree_stage(me, &node.covers, Line::Up, ticket, n);
     let at = |position: u32| stage.plus(n * (position - node.covers.start) as usize);
-    fabric.claim(ticket).await;
+    fabric.claim(ticket, Room::of(n * node.covers.len())).await;
     fabric.copy(at(fabric.levels().position_of(me)), from, n).await;
     for child in &node.children {
         fabric.wait(child.rank, Line::Up, ticket).await;
@@ -260,7 +260,7 @@ async fn scatter_root<F: Fabric>(
     let me = fabric.rank();
     if !node.children.is_empty() {
         let stage = subtree_stage(me, &node.covers, Line::Down, ticket, n);
-        fabric.claim(ticket).await;
+        fabric.claim(ticket, Room::of(n * node.covers.len())).await;
         for (index, rank) in ranks_at(fabric.levels(), &node.covers).enumerate() {
             if rank != me {
                 fabric.copy(stage.plus(n * index), from.of(rank, offset), n).await;
@@ -290,7 +290,7 @@ async fn scatter_subtree<F: Fabric>(
     fabric.wait(parent, Line::Down, ticket).await;
     if !node.children.is_empty() {
         let stage = subtree_stage(fabric.rank(), &node.covers, Line::Down, ticket, n);
-        fabric.claim(ticket).await;
+        fabric.claim(ticket, Room::of(n * node.covers.len())).await;
         fabric.copy(stage, blocks, n * node.covers.len()).await;
         fabric.publish(Line::Down, ticket).await;
     }

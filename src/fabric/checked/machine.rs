@@ -6,12 +6,12 @@ use super::memory::{Buffers, Memory};
 use super::mutation::Mutator;
 use super::operation::Operation;
 use super::operator::Operator;
-use super::slots::Slot;
+use super::slots::Rings;
 use super::transfer::Location;
 use super::violation::{Breach, Violation};
-use crate::fabric::{BridgeStep, Line};
+use crate::fabric::{BridgeStep, Line, Room};
 use crate::topo::Layout;
-use crate::types::{Bytes, CommRank, Epoch, NodeIndex, NodeRank, Ticket};
+use crate::types::{CommRank, Epoch, NodeIndex, NodeRank, Ticket};
 use std::collections::BTreeMap;
 
 /// What the machine knows of one rank.
@@ -22,7 +22,7 @@ pub(super) struct Member {
     pub(super) epoch: Epoch,
     pub(super) operator: Option<Operator>,
     pub(super) memory: Memory,
-    pub(super) ring: Vec<Slot>,
+    pub(super) rings: Rings,
     released: History,
     /// By poster: what it has posted to this rank.
     posts: BTreeMap<usize, History>,
@@ -58,7 +58,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn new(layout: &Layout, slots: usize, cell: Bytes, mutator: Mutator) -> Self {
+    pub(super) fn new(layout: &Layout, rings: &Rings, mutator: Mutator) -> Self {
         let nodes = (0..layout.nodes() as u32).map(NodeIndex);
         let nodes: Vec<Vec<usize>> =
             nodes.map(|node| layout.members(node).iter().map(|rank| rank.index()).collect()).collect();
@@ -73,7 +73,7 @@ impl Machine {
             epoch: Epoch(0),
             operator: None,
             memory: Memory::default(),
-            ring: vec![Slot::new(cell); slots],
+            rings: rings.clone(),
             released: History::default(),
             posts: BTreeMap::new(),
             leader: layout.leader_index(NodeIndex(node as u32), NodeRank(at as u32)),
@@ -183,8 +183,8 @@ impl Machine {
     pub(super) fn submit(&mut self, me: usize, operation: Operation) {
         assert!(self.members[me].queue.is_empty(), "a rank awaits one operation at a time");
         let mut queue = std::mem::take(&mut self.members[me].queue);
-        if let Some(ticket) = self.mutator.apply(me, operation, &mut queue) {
-            self.slot_mut(me, ticket).claimed = Some(ticket);
+        if let Some((ticket, room)) = self.mutator.apply(me, operation, &mut queue) {
+            self.members[me].rings.claim(ticket, room);
         }
         self.members[me].queue = queue;
         self.settle(me);
@@ -231,12 +231,12 @@ impl Machine {
     fn is_enabled(&self, me: usize, operation: Operation) -> bool {
         let member = &self.members[me];
         match operation {
-            Operation::Claim(ticket) => match self.slot(me, ticket).written {
+            Operation::Claim(ticket, room) => match member.rings.position(ticket, room).written {
                 // Where it holds the slot up itself, it must not hide among the blocked.
                 Some(held) if self.has_released(me, held) => self.peers(me).all(|peer| self.has_released(peer, held)),
                 _ => true,
             },
-            Operation::Drain(ticket) => match self.slot(me, ticket).written {
+            Operation::Drain(ticket) => match member.rings.position(ticket, Room::Cell).written {
                 Some(held) => self.peers(me).all(|peer| self.has_released(peer, held)),
                 None => true,
             },
@@ -245,7 +245,7 @@ impl Machine {
                 None => true,
             },
             Operation::Wait(rank, line, ticket) => match self.nodes[member.node].get(rank.index()) {
-                Some(owner) => self.slot(*owner, ticket).flags[line as usize].reached(ticket),
+                Some(owner) => self.members[*owner].rings.flag(line, ticket).reached(ticket),
                 None => true,
             },
             Operation::BridgeEnd => match (member.step, member.leader) {
@@ -258,7 +258,7 @@ impl Machine {
 
     fn effect(&mut self, me: usize, operation: Operation) -> Result<(), Breach> {
         match operation {
-            Operation::Claim(ticket) => self.claim(me, ticket)?,
+            Operation::Claim(ticket, room) => self.claim(me, ticket, room)?,
             Operation::Release(ticket) => {
                 self.check_epoch(me, ticket)?;
                 self.release(me, ticket)?;
@@ -285,13 +285,13 @@ impl Machine {
         Ok(())
     }
 
-    fn claim(&mut self, me: usize, ticket: Ticket) -> Result<(), Breach> {
+    fn claim(&mut self, me: usize, ticket: Ticket, room: Room) -> Result<(), Breach> {
         self.check_epoch(me, ticket)?;
-        let slot = self.slot(me, ticket);
-        if let Some(before) = slot.claimed.filter(|before| *before > ticket) {
+        let position = *self.members[me].rings.position(ticket, room);
+        if let Some(before) = position.claimed.filter(|before| *before > ticket) {
             return Err(Breach::OutOfOrder { before });
         }
-        if let Some(held) = slot.written {
+        if let Some(held) = position.written {
             for at in 0..self.nodes[self.members[me].node].len() {
                 let peer = self.nodes[self.members[me].node][at];
                 if peer == me {
@@ -304,13 +304,13 @@ impl Machine {
                 self.clocks.join(me, snapshot.expect("a claim takes effect when all peers have released"));
             }
         }
-        self.slot_mut(me, ticket).claimed = Some(ticket);
+        self.members[me].rings.claim(ticket, room);
         Ok(())
     }
 
-    /// Joins the releases of what `me` wrote last into that slot.
+    /// Joins the releases of what `me` wrote last where that cell is.
     fn drain(&mut self, me: usize, ticket: Ticket) {
-        let Some(held) = self.slot(me, ticket).written else { return };
+        let Some(held) = self.members[me].rings.position(ticket, Room::Cell).written else { return };
         for at in 0..self.nodes[self.members[me].node].len() {
             let peer = self.nodes[self.members[me].node][at];
             if peer != me {
@@ -345,12 +345,12 @@ impl Machine {
 
     fn publish(&mut self, me: usize, line: Line, ticket: Ticket) -> Result<(), Breach> {
         self.check_epoch(me, ticket)?;
-        let before = self.slot(me, ticket).flags[line as usize].latest();
+        let before = self.members[me].rings.flag(line, ticket).latest();
         if let Some(before) = before.filter(|before| *before >= ticket) {
             return Err(Breach::OutOfOrder { before });
         }
         let snapshot = self.clocks.announce(me);
-        self.slot_mut(me, ticket).flags[line as usize].push(ticket, snapshot);
+        self.members[me].rings.flag_mut(line, ticket).push(ticket, snapshot);
         self.wake(self.members[me].node);
         Ok(())
     }
@@ -358,7 +358,7 @@ impl Machine {
     fn wait(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<(), Breach> {
         self.check_epoch(me, ticket)?;
         let owner = self.peer(me, rank)?;
-        let snapshot = self.slot(owner, ticket).flags[line as usize].first_reaching(ticket);
+        let snapshot = self.members[owner].rings.flag(line, ticket).first_reaching(ticket);
         self.clocks.join(me, snapshot.expect("a wait takes effect when its flag is up"));
         Ok(())
     }
@@ -379,16 +379,5 @@ impl Machine {
 
     fn peers(&self, me: usize) -> impl Iterator<Item = usize> + '_ {
         self.nodes[self.members[me].node].iter().copied().filter(move |peer| *peer != me)
-    }
-
-    pub(super) fn slot(&self, owner: usize, ticket: Ticket) -> &Slot {
-        let ring = &self.members[owner].ring;
-        &ring[ticket.position(ring.len())]
-    }
-
-    pub(super) fn slot_mut(&mut self, owner: usize, ticket: Ticket) -> &mut Slot {
-        let ring = &mut self.members[owner].ring;
-        let position = ticket.position(ring.len());
-        &mut ring[position]
     }
 }

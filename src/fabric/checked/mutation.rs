@@ -1,7 +1,7 @@
 //! Deliberate mistakes, made in the operations of correct algorithms, to show that the machine finds them.
 
 use super::operation::Operation;
-use crate::fabric::{Line, Place, Span};
+use crate::fabric::{Line, Place, Room, Span};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 
 /// A class of operations.
@@ -40,6 +40,8 @@ pub enum Change {
     ReleaseBefore(Kind),
     /// A claim does not wait, but permits to write.
     ClaimAtOnce,
+    /// A claim of a cell takes its lines alone.
+    ClaimLines,
     /// A wait looks at the other line.
     OtherLine,
     /// A wait is for the ticket before.
@@ -92,13 +94,13 @@ impl Mutator {
         self.hits
     }
 
-    /// Appends to `queue` what `me` does in place of `operation`. The ticket returned counts as claimed at once.
+    /// Appends to `queue` what `me` does in place of `operation`. What is returned counts as claimed at once.
     pub(in crate::fabric) fn apply(
         &mut self,
         me: usize,
         operation: Operation,
         queue: &mut Vec<Operation>,
-    ) -> Option<Ticket> {
+    ) -> Option<(Ticket, Room)> {
         let Some(mutation) = self.mutation else {
             queue.push(operation);
             return None;
@@ -129,7 +131,7 @@ impl Mutation {
 }
 
 impl Progress {
-    fn change(&mut self, change: Change, operation: Operation, queue: &mut Vec<Operation>) -> Option<Ticket> {
+    fn change(&mut self, change: Change, operation: Operation, queue: &mut Vec<Operation>) -> Option<(Ticket, Room)> {
         match (change, operation) {
             (Change::Drop(_), _) => {}
             (Change::Postpone(_), _) => self.postponed = Some(operation),
@@ -139,7 +141,7 @@ impl Progress {
                 queue.extend(ticket.map(Operation::Release));
                 queue.push(operation);
             }
-            (Change::ClaimAtOnce, Operation::Claim(ticket)) => return Some(ticket),
+            (Change::ClaimAtOnce, Operation::Claim(ticket, room)) => return Some((ticket, room)),
             _ => queue.push(replaced(change, operation)),
         }
         None
@@ -152,6 +154,7 @@ impl Change {
             Self::Drop(kind) | Self::Postpone(kind) => kind.has(operation),
             Self::ReleaseBefore(kind) => kind.has(operation) && ticket_of(operation).is_some(),
             Self::ClaimAtOnce => Kind::Claim.has(operation),
+            Self::ClaimLines => matches!(operation, Operation::Claim(_, Room::Cell)),
             Self::OtherLine => matches!(operation, Operation::Wait(..)),
             Self::EarlierTicket => {
                 matches!(operation, Operation::Wait(_, _, ticket) | Operation::WaitPost(_, ticket) if ticket.step() > 0)
@@ -171,7 +174,7 @@ impl Change {
 impl Kind {
     fn has(self, operation: &Operation) -> bool {
         match (self, operation) {
-            (Self::Claim, Operation::Claim(_))
+            (Self::Claim, Operation::Claim(..))
             | (Self::Release, Operation::Release(_))
             | (Self::Publish, Operation::Publish(..) | Operation::Post(..))
             | (Self::WaitPost, Operation::WaitPost(..))
@@ -196,7 +199,7 @@ fn ticket_in(span: &Span) -> Option<Ticket> {
 /// The ticket that an operation is about; of a copy or a reduction, that of what it reads.
 fn ticket_of(operation: &Operation) -> Option<Ticket> {
     match operation {
-        Operation::Claim(ticket)
+        Operation::Claim(ticket, _)
         | Operation::Release(ticket)
         | Operation::Publish(_, ticket)
         | Operation::Drain(ticket)
@@ -215,6 +218,7 @@ fn replaced(change: Change, operation: Operation) -> Operation {
             let other = if line == Line::Up { Line::Down } else { Line::Up };
             Operation::Wait(rank, other, ticket)
         }
+        (Change::ClaimLines, Operation::Claim(ticket, _)) => Operation::Claim(ticket, Room::Lines),
         (Change::SwapOperands, Operation::Reduce { to, left, right, n }) => {
             Operation::Reduce { to, left: right, right: left, n }
         }
@@ -257,7 +261,7 @@ fn with_places(operation: Operation, change: impl Fn(Ticket, Place) -> (Ticket, 
         Span { place, offset: span.offset }
     };
     match operation {
-        Operation::Claim(ticket) => Operation::Claim(ticket_only(ticket)),
+        Operation::Claim(ticket, room) => Operation::Claim(ticket_only(ticket), room),
         Operation::Release(ticket) => Operation::Release(ticket_only(ticket)),
         Operation::Publish(line, ticket) => Operation::Publish(line, ticket_only(ticket)),
         Operation::Drain(ticket) => Operation::Drain(ticket_only(ticket)),

@@ -1,6 +1,6 @@
 //! What ranks ask of the fabric, as values: to be scheduled, mutated and named in reports.
 
-use crate::fabric::{BridgeStep, Line, Place, Span};
+use crate::fabric::{BridgeStep, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
 use std::fmt;
 
@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// [`Fabric::claim`](crate::fabric::Fabric::claim)
-    Claim(Ticket),
+    Claim(Ticket, Room),
     /// [`Fabric::release`](crate::fabric::Fabric::release)
     Release(Ticket),
     /// [`Fabric::publish`](crate::fabric::Fabric::publish)
@@ -51,8 +51,8 @@ pub enum Operation {
 /// scope where it stands.
 macro_rules! operations_by_step {
     () => {
-        async fn claim(&self, ticket: Ticket) {
-            self.step(Operation::Claim(ticket)).await;
+        async fn claim(&self, ticket: Ticket, room: Room) {
+            self.step(Operation::Claim(ticket, room)).await;
         }
 
         async fn release(&self, ticket: Ticket) {
@@ -126,7 +126,7 @@ impl fmt::Display for Show<Span> {
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Claim(ticket) => write!(f, "claim {}", Show(ticket)),
+            Self::Claim(ticket, room) => write!(f, "claim {room:?} {}", Show(ticket)),
             Self::Release(ticket) => write!(f, "release {}", Show(ticket)),
             Self::Publish(line, ticket) => write!(f, "publish {line:?} {}", Show(ticket)),
             Self::Wait(rank, line, ticket) => {

@@ -15,8 +15,10 @@ pub struct Program {
     pub paths: Vec<Vec<u32>>,
     /// Leaders of each node, as far as the smallest has ranks.
     pub leaders: usize,
-    /// Length of the rings.
+    /// Length of the rings of cells.
     pub slots: usize,
+    /// How much longer the rings of lines are.
+    pub lines_per_cell: usize,
     /// Length of the cells.
     pub cell: Bytes,
     /// What the ranks do, one call after another.
@@ -99,6 +101,7 @@ impl Program {
             labels,
             leaders: random.pick(&[1, 1, 2, 3]),
             slots: random.pick(&[2, 2, 4, 8]),
+            lines_per_cell: random.pick(&[1, 1, 2, 4]),
             cell: Bytes(cell),
             calls: Vec::new(),
             mutation: None,

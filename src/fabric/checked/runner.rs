@@ -5,6 +5,7 @@ use super::mutation::Mutator;
 use super::oracle::{Data, in_place, operator};
 use super::program::{Call, Program};
 use super::random::Random;
+use super::slots::Rings;
 use super::violation::{Breach, Violation};
 use super::{Rank, Running, lock};
 use crate::topo::{Layout, Levels};
@@ -38,8 +39,9 @@ impl Program {
     /// The first rule that it broke.
     pub fn run_in_turns(&self, seed: u64, turns: u64) -> Result<Stats, Violation> {
         let layout = self.layout(CommRank(0));
+        let rings = Rings::new(self.slots * self.lines_per_cell, self.slots, self.cell);
         let mutator = Mutator::new(self.mutation, self.labels.len());
-        let machine = Arc::new(Mutex::new(Machine::new(&layout, self.slots, self.cell, mutator)));
+        let machine = Arc::new(Mutex::new(Machine::new(&layout, &rings, mutator)));
         let ranks: Vec<Rank> = (0..self.labels.len()).map(|me| self.rank(me, &layout, &machine)).collect();
         Runner {
             program: self,

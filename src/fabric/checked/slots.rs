@@ -1,9 +1,9 @@
-//! The slots of one rank, with what is known of each byte: for which ticket it was written, when, and who has read it.
+//! The lines and cells of one rank, with what is known of each byte: for which ticket it was written, when, and who has read it.
 
 use super::clocks::{Clocks, History, Stamp};
 use super::ranges::RangeMap;
 use super::violation::Breach;
-use crate::fabric::{INLINE, Line};
+use crate::fabric::{INLINE, Line, Room};
 use crate::types::{Bytes, CommRank, Ticket};
 use std::ops::Range;
 
@@ -84,35 +84,91 @@ impl Store {
     }
 }
 
-/// One position of a ring.
-#[derive(Clone, Debug)]
-pub(super) struct Slot {
+/// What is known of one position of a ring.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Position {
     /// The ticket that may be written.
     pub(super) claimed: Option<Ticket>,
     /// The ticket written last: the one that peers must release before the next is written.
     pub(super) written: Option<Ticket>,
-    /// The flags of the lines.
-    pub(super) flags: [History; Line::COUNT],
-    cell: Store,
+}
+
+/// The rings of one rank.
+#[derive(Clone, Debug)]
+pub(super) struct Rings {
+    lines: Vec<(Position, Lines)>,
+    /// What was written last counts the lines of these tickets too.
+    cells: Vec<(Position, Store)>,
+}
+
+#[derive(Clone, Debug)]
+struct Lines {
+    flags: [History; Line::COUNT],
     payloads: [Store; Line::COUNT],
 }
 
-impl Slot {
-    pub(super) fn new(cell: Bytes) -> Self {
+impl Rings {
+    pub(super) fn new(lines: usize, cells: usize, cell: Bytes) -> Self {
+        let line = Lines { flags: Default::default(), payloads: [Store::new(INLINE.0), Store::new(INLINE.0)] };
         Self {
-            claimed: None,
-            written: None,
-            flags: Default::default(),
-            cell: Store::new(cell.0),
-            payloads: [Store::new(INLINE.0), Store::new(INLINE.0)],
+            lines: vec![(Position::default(), line); lines],
+            cells: vec![(Position::default(), Store::new(cell.0)); cells],
         }
     }
 
-    /// The payload of a line, or the cell.
-    pub(super) fn store(&mut self, line: Option<Line>) -> &mut Store {
-        match line {
-            Some(line) => &mut self.payloads[line as usize],
-            None => &mut self.cell,
+    /// What a claim of that much for `ticket` looks at.
+    pub(super) fn position(&self, ticket: Ticket, room: Room) -> &Position {
+        match room {
+            Room::Lines => &self.lines[self.index(ticket, room)].0,
+            Room::Cell => &self.cells[self.index(ticket, room)].0,
         }
     }
+
+    /// Where in its ring that is.
+    pub(super) fn index(&self, ticket: Ticket, room: Room) -> usize {
+        ticket.position(match room {
+            Room::Lines => self.lines.len(),
+            Room::Cell => self.cells.len(),
+        })
+    }
+
+    /// That much may be written for `ticket`.
+    pub(super) fn claim(&mut self, ticket: Ticket, room: Room) {
+        let (line, cell) = (self.index(ticket, Room::Lines), self.index(ticket, Room::Cell));
+        self.lines[line].0.claimed = Some(ticket);
+        if room == Room::Cell {
+            self.cells[cell].0.claimed = Some(ticket);
+        }
+    }
+
+    /// Something was written for `ticket`.
+    pub(super) fn write(&mut self, ticket: Ticket) {
+        let (line, cell) = (self.index(ticket, Room::Lines), self.index(ticket, Room::Cell));
+        self.lines[line].0.written = Some(ticket);
+        self.cells[cell].0.written = Some(ticket);
+    }
+
+    /// The flag of a line.
+    pub(super) fn flag(&self, line: Line, ticket: Ticket) -> &History {
+        &self.lines[self.index(ticket, Room::Lines)].1.flags[line as usize]
+    }
+
+    /// The same.
+    pub(super) fn flag_mut(&mut self, line: Line, ticket: Ticket) -> &mut History {
+        let index = self.index(ticket, Room::Lines);
+        &mut self.lines[index].1.flags[line as usize]
+    }
+
+    /// The payload of a line at that index, or the cell.
+    pub(super) fn store(&mut self, line: Option<Line>, index: usize) -> &mut Store {
+        match line {
+            Some(line) => &mut self.lines[index].1.payloads[line as usize],
+            None => &mut self.cells[index].1,
+        }
+    }
+}
+
+/// Where a payload is, or the cell.
+pub(super) fn room_of(line: Option<Line>) -> Room {
+    if line.is_some() { Room::Lines } else { Room::Cell }
 }

@@ -2,6 +2,7 @@
 
 use super::machine::Machine;
 use super::memory::Spot;
+use super::slots::room_of;
 use super::violation::Breach;
 use crate::fabric::{Line, Place, Span};
 use crate::types::{Bytes, Ticket};
@@ -57,12 +58,13 @@ impl Machine {
         };
         self.check_epoch(me, ticket)?;
         let owner = self.peer(me, rank)?;
-        let length = self.slot_mut(owner, ticket).store(line).length();
+        let rings = &mut self.members[owner].rings;
+        let position = rings.index(ticket, room_of(line));
+        let length = rings.store(line, position).length();
         let end = offset + n;
         if end > length {
             return Err(Breach::OutOfBounds { end, length });
         }
-        let position = ticket.position(self.members[owner].ring.len());
         Ok(Location::Slot { owner, line, ticket, position, range: offset..end })
     }
 
@@ -77,7 +79,7 @@ impl Machine {
                 if *owner != me && self.has_released(me, *ticket) {
                     return Err(Breach::ReadAfterRelease);
                 }
-                let store = self.members[*owner].ring[*position].store(*line);
+                let store = self.members[*owner].rings.store(*line, *position);
                 data.extend_from_slice(store.read(&self.clocks, me, *owner, *ticket, range.clone())?);
             }
         }
@@ -102,12 +104,12 @@ impl Machine {
                 if *owner != me {
                     return Err(Breach::NotOwner);
                 }
-                let slot = &mut self.members[me].ring[*position];
-                if slot.claimed != Some(*ticket) {
+                let rings = &mut self.members[me].rings;
+                if rings.position(*ticket, room_of(*line)).claimed != Some(*ticket) {
                     return Err(Breach::Unclaimed);
                 }
-                slot.written = Some(*ticket);
-                slot.store(*line).write(&self.clocks, me, *ticket, range.clone())?.copy_from_slice(data);
+                rings.write(*ticket);
+                rings.store(*line, *position).write(&self.clocks, me, *ticket, range.clone())?.copy_from_slice(data);
             }
         }
         Ok(())

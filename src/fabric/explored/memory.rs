@@ -11,6 +11,7 @@ const UNIT: usize = 8;
 /// What the ranks of a node share.
 pub struct Node {
     pub(super) slots: usize,
+    pub(super) lines: usize,
     pub(super) cell: Bytes,
     members: Vec<Member>,
 }
@@ -35,21 +36,21 @@ unsafe impl Sync for Node {}
 unsafe impl Send for Node {}
 
 impl Node {
-    /// For `ranks` ranks with rings of `slots` cells of `cell` bytes.
+    /// For `ranks` ranks with rings of `slots` cells of `cell` bytes, and of `lines` lines of each kind.
     ///
     /// # Panics
     /// If a cell does not consist of units of 8 bytes.
-    pub fn new(ranks: usize, slots: usize, cell: Bytes) -> Self {
+    pub fn new(ranks: usize, lines: usize, slots: usize, cell: Bytes) -> Self {
         assert!(cell.0.is_multiple_of(UNIT));
         let units = || (0..cell.0 / UNIT).map(|_| UnsafeCell::new([0; UNIT])).collect();
         let member = |_| Member {
             control: Control::default(),
-            lines: (0..Line::COUNT * slots).map(|_| FlagLine::new()).collect(),
+            lines: (0..Line::COUNT * lines).map(|_| FlagLine::new()).collect(),
             posts: (0..ranks).map(|_| Flag::new()).collect(),
-            written: (0..slots).map(|_| Written::default()).collect(),
+            written: (0..lines).map(|_| Written::default()).collect(),
             cells: (0..slots).map(|_| units()).collect(),
         };
-        Self { slots, cell, members: (0..ranks).map(member).collect() }
+        Self { slots, lines, cell, members: (0..ranks).map(member).collect() }
     }
 
     pub(super) fn ranks(&self) -> usize {
@@ -61,7 +62,7 @@ impl Node {
     }
 
     pub(super) fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
-        &self.members[rank.index()].lines[line as usize * self.slots + ticket.position(self.slots)]
+        &self.members[rank.index()].lines[line as usize * self.lines + ticket.position(self.lines)]
     }
 
     pub(super) fn post(&self, to: NodeRank, from: NodeRank) -> &Flag {
@@ -69,7 +70,7 @@ impl Node {
     }
 
     pub(super) fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
-        &self.members[rank.index()].written[ticket.position(self.slots)]
+        &self.members[rank.index()].written[ticket.position(self.lines)]
     }
 
     fn units(&self, rank: NodeRank, ticket: Ticket, offset: Bytes, n: Bytes) -> &[UnsafeCell<[u8; UNIT]>] {

@@ -4,7 +4,7 @@ use super::memory::{Buffers, Node};
 use crate::coll::{Plan, REGISTRY, Running};
 use crate::fabric::checked::{Mutation, Mutator, Operation, operations_by_step};
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
-use crate::fabric::{BridgeStep, Fabric, Line, Span};
+use crate::fabric::{BridgeStep, Fabric, Line, Room, Span};
 use crate::sync::{Claims, Control, Flag, FlagLine, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
@@ -45,7 +45,7 @@ struct State {
 impl Rank {
     /// Rank `me` of `node`, which makes the mistakes of `mutation`.
     pub fn new(node: Arc<Node>, me: NodeRank, driver: Driver, mutation: Option<Mutation>) -> Self {
-        let (ranks, slots) = (node.ranks(), node.slots);
+        let (ranks, lines, slots) = (node.ranks(), node.lines, node.slots);
         let state = State {
             entered: None,
             is_in_place: false,
@@ -60,7 +60,7 @@ impl Rank {
             driver,
             levels: Levels::flat(ranks, me),
             layout: Layout::new(&vec![0; ranks], CommRank(me.0)),
-            claims: Claims::new(slots),
+            claims: Claims::new(lines, slots),
             state: Mutex::new(state),
         }
     }
@@ -126,7 +126,7 @@ impl Rank {
         self.state().mutator.apply(self.me.index(), operation, &mut queue);
         for operation in queue {
             match operation {
-                Operation::Claim(ticket) => self.until(Awaited::Slot { ticket }).await,
+                Operation::Claim(ticket, room) => self.until(Awaited::Slot { ticket, room }).await,
                 Operation::Drain(ticket) => self.drained(ticket).await,
                 Operation::Wait(rank, line, ticket) => self.until(Awaited::Flag { rank, line, ticket }).await,
                 Operation::WaitPost(rank, ticket) => self.until(Awaited::Post { rank, ticket }).await,
@@ -139,7 +139,7 @@ impl Rank {
         poll_fn(move |_| {
             let entered = self.entered();
             let reached = match awaited {
-                Awaited::Slot { ticket } => Ok(Words::claim(self, ticket, entered.descriptor)),
+                Awaited::Slot { ticket, room } => Ok(Words::claim(self, ticket, room, entered.descriptor)),
                 Awaited::Flag { rank, line, ticket } => {
                     let flag = self.line(rank, line, ticket);
                     flag.reached(ticket)
@@ -161,7 +161,7 @@ impl Rank {
 
     fn drained(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
         poll_fn(move |_| {
-            self.state().awaited = Awaited::Slot { ticket };
+            self.state().awaited = Awaited::Slot { ticket, room: Room::Cell };
             if self.is_drained(ticket) { Poll::Ready(()) } else { Poll::Pending }
         })
     }

@@ -5,7 +5,7 @@ use super::context::Context;
 use super::drive::Waiting;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
-use crate::fabric::{BridgeStep, Fabric, INLINE, Line, Place, Span};
+use crate::fabric::{BridgeStep, Fabric, INLINE, Line, Place, Room, Span};
 use crate::kernel::{self, Combine, PackedBuffer};
 use crate::sync::FlagLine;
 use crate::topo::{Layout, Levels};
@@ -177,7 +177,8 @@ impl<'a> Call<'a> {
             Awaited::Nothing => (0, Ticket(0)),
             Awaited::Flag { rank, line, ticket } => (1 + (line as u64) + (u64::from(rank.0) << 8), ticket),
             Awaited::Post { rank, ticket } => (3 + (u64::from(rank.0) << 8), ticket),
-            Awaited::Slot { ticket } => (8, ticket),
+            Awaited::Slot { ticket, room: Room::Cell } => (8, ticket),
+            Awaited::Slot { ticket, room: Room::Lines } => (10, ticket),
             Awaited::Bridge => (9, Ticket(0)),
         };
         self.awaited_what.store(what, Ordering::Relaxed);
@@ -193,7 +194,8 @@ impl<'a> Call<'a> {
             1 => Awaited::Flag { rank, line: Line::Up, ticket },
             2 => Awaited::Flag { rank, line: Line::Down, ticket },
             3 => Awaited::Post { rank, ticket },
-            8 => Awaited::Slot { ticket },
+            8 => Awaited::Slot { ticket, room: Room::Cell },
+            10 => Awaited::Slot { ticket, room: Room::Lines },
             _ => Awaited::Bridge,
         }
     }
@@ -313,9 +315,9 @@ impl Fabric for Call<'_> {
     }
 
     #[inline(always)]
-    fn claim(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.until(Awaited::Slot { ticket }, move || {
-            self.context().claim(ticket, self.entered.descriptor).then_some(())
+    fn claim(&self, ticket: Ticket, room: Room) -> impl Future<Output = ()> + Send {
+        self.until(Awaited::Slot { ticket, room }, move || {
+            self.context().claim(ticket, room, self.entered.descriptor).then_some(())
         })
     }
 
@@ -345,7 +347,8 @@ impl Fabric for Call<'_> {
 
     #[inline]
     fn drain(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.until(Awaited::Slot { ticket }, move || self.context().is_drained(ticket).then_some(()))
+        let awaited = Awaited::Slot { ticket, room: Room::Cell };
+        self.until(awaited, move || self.context().is_drained(ticket).then_some(()))
     }
 
     #[inline]

@@ -12,8 +12,10 @@ use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 pub struct Geometry {
     /// Ranks of the communicator on this node.
     pub ranks: usize,
-    /// Slots in each rank's ring, a power of two.
+    /// Cells in each rank's ring, a power of two.
     pub slots: usize,
+    /// Lines of each kind in each rank's ring, a power of two that is not smaller.
+    pub lines: usize,
     /// Length of a cell, a multiple of 64.
     pub cell: Bytes,
 }
@@ -27,7 +29,7 @@ impl Geometry {
     }
 
     const fn posts_start(&self) -> usize {
-        size_of::<Control>() + Line::COUNT * self.slots * size_of::<FlagLine>()
+        size_of::<Control>() + Line::COUNT * self.lines * size_of::<FlagLine>()
     }
 
     const fn cells_start(&self) -> usize {
@@ -38,16 +40,16 @@ impl Geometry {
         (self.cells_start() + self.ranks * self.slots * self.cell.0).next_multiple_of(128)
     }
 
-    /// Length of what one rank says of its own slots, on lines of its own.
+    /// Length of what one rank says of its own lines, on lines of its own.
     const fn written(&self) -> usize {
-        (self.slots * size_of::<Written>()).next_multiple_of(128)
+        (self.lines * size_of::<Written>()).next_multiple_of(128)
     }
 
     /// Behind the number by which its leader marks a segment.
     const TELLER: usize = size_of::<Teller>();
 
     /// Length of the segment: a page for the header, the ranks' control lines, the ranks' cells, and the calls in which
-    /// they wrote them.
+    /// they wrote their slots.
     pub const fn length(&self) -> usize {
         self.written_start() + self.ranks * self.written()
     }
@@ -65,11 +67,12 @@ pub struct Context {
 
 impl Context {
     /// # Panics
-    /// If the segment is shorter than the geometry asks for, or the number of slots is not a power of two.
+    /// If the segment is shorter than the geometry asks for, or the numbers of slots and lines are not as it says.
     pub fn new(segment: Segment, geometry: Geometry, me: NodeRank, layout: Layout, levels: Levels) -> Self {
         assert!(segment.length() >= geometry.length() && geometry.slots.is_power_of_two() && geometry.slots >= 2);
+        assert!(geometry.lines.is_power_of_two() && geometry.lines >= geometry.slots);
         assert!(me.index() < geometry.ranks && levels.size() == geometry.ranks);
-        Self { segment, geometry, me, layout, levels, claims: Claims::new(geometry.slots) }
+        Self { segment, geometry, me, layout, levels, claims: Claims::new(geometry.lines, geometry.slots) }
     }
 
     /// The dimensions.
@@ -157,12 +160,12 @@ impl Words for Context {
 
     #[inline]
     fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
-        let slots = self.geometry.slots;
-        let index = line as usize * slots + ticket.position(slots);
+        let lines = self.geometry.lines;
+        let index = line as usize * lines + ticket.position(lines);
         let offset =
             PAGE + rank.index() * self.geometry.control() + size_of::<Control>() + index * size_of::<FlagLine>();
         debug_assert!(rank.index() < self.geometry.ranks);
-        // SAFETY: as in `control`; `position` is below `slots`.
+        // SAFETY: as in `control`; `position` is below `lines`.
         unsafe { self.segment.base().add(offset).cast::<FlagLine>().as_ref() }
     }
 
@@ -178,9 +181,9 @@ impl Words for Context {
     #[inline]
     fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
         let geometry = &self.geometry;
-        let index = ticket.position(geometry.slots) * size_of::<Written>();
+        let index = ticket.position(geometry.lines) * size_of::<Written>();
         debug_assert!(rank.index() < geometry.ranks);
-        // SAFETY: as in `control`; `position` is below `slots`.
+        // SAFETY: as in `control`; `position` is below `lines`.
         unsafe {
             let at = self.segment.base().add(geometry.written_start() + rank.index() * geometry.written() + index);
             at.cast::<Written>().as_ref()
@@ -223,7 +226,7 @@ pub(super) mod tests {
 
     /// Two ranks of one process, each with a mapping of its own.
     pub(in super::super) fn two_ranks() -> [Context; 2] {
-        let geometry = Geometry { ranks: 2, slots: 2, cell: Bytes(64) };
+        let geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64) };
         let (_, file) = Segment::create(geometry.length()).expect("memfd");
         [0, 1].map(|me| {
             let segment = Segment::open(std::process::id(), file.as_raw_fd(), geometry.length()).expect("mapping");

@@ -4,7 +4,7 @@ use super::machine::{Placement, between};
 use super::turns::{Obstacle, Turns};
 use crate::coll::{Measures, Plan, Row};
 use crate::fabric::checked::{Operation, operations_by_step};
-use crate::fabric::{BridgeStep, Fabric, Line, Place, Span};
+use crate::fabric::{BridgeStep, Fabric, Line, Place, Room, Span};
 use crate::model::{Machine, Nanos};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, NodeIndex, NodeRank, Ticket};
@@ -156,7 +156,7 @@ impl World {
                 let poster = self.peer(me, rank);
                 reached(self.posts.get(&(poster, me)), ticket).ok_or(Obstacle::Post(poster, me))
             }
-            Operation::Claim(ticket) | Operation::Drain(ticket) => {
+            Operation::Claim(ticket, _) | Operation::Drain(ticket) => {
                 let Some(held) = self.written.get(&(me, self.position(ticket))) else {
                     return Ok(0.0);
                 };
@@ -195,7 +195,7 @@ impl World {
         let ready = self.ready_at(me, operation).expect("picked because it is ready");
         self.now[me] = self.now[me].max(ready);
         match operation {
-            Operation::Claim(ticket) => {
+            Operation::Claim(ticket, _) => {
                 self.written.insert((me, self.position(ticket)), ticket);
             }
             Operation::Release(ticket) => {

@@ -1,7 +1,7 @@
 use super::engine::{Rank, Running, drive};
 use super::*;
 use crate::coll::{Knob, Knobs, Plan, REGISTRY, find};
-use crate::fabric::{Fabric, Line, Place};
+use crate::fabric::{Fabric, Line, Place, Room};
 use crate::model::{Crossing, Machine, Nanos, Network};
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder, Ticket};
 
@@ -43,7 +43,7 @@ async fn paper_tree(fabric: &Rank, cores: u32) {
     let me = fabric.rank();
     let payload = |rank, line| Place::Payload { rank, line, ticket }.start();
     let mut own = Place::SendBuf.start();
-    fabric.claim(ticket).await;
+    fabric.claim(ticket, Room::Lines).await;
     let in_socket = std::iter::successors(Some(1), |step| Some(step * 2)).take_while(|step| *step < cores);
     let mine = me.0 % cores;
     let is_child = |step: &u32| !mine.is_multiple_of(step * 2);
