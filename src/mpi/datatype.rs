@@ -56,7 +56,7 @@ pub enum TypeMap {
 
 /// What is known about a datatype that isn't packed in memory and predefined at once.
 #[derive(Debug)]
-pub struct Layout {
+pub struct TypeLayout {
     /// Packed bytes of an element.
     pub size: usize,
     /// Distance between elements.
@@ -71,7 +71,7 @@ pub struct Layout {
     is_committed: AtomicBool,
 }
 
-impl Layout {
+impl TypeLayout {
     /// The layout of `datatype`, freshly read.
     ///
     /// # Safety
@@ -133,7 +133,8 @@ impl Layout {
     /// # Safety
     /// MPI is initialised.
     unsafe fn of_predefined(known: &Predefined) -> Option<Arc<Self>> {
-        static LAYOUTS: [OnceLock<Option<Arc<Layout>>>; PREDEFINED_MOST] = [const { OnceLock::new() }; PREDEFINED_MOST];
+        static LAYOUTS: [OnceLock<Option<Arc<TypeLayout>>>; PREDEFINED_MOST] =
+            [const { OnceLock::new() }; PREDEFINED_MOST];
         // SAFETY: the caller's promise.
         let read = || unsafe { Self::read(known.handle) }.map(Arc::new);
         let layout = LAYOUTS[known.index].get_or_init(read).clone();
@@ -230,7 +231,7 @@ unsafe extern "C" fn no_copy(
 /// Attribute callback of freeing: gives back what the attribute owned.
 unsafe extern "C" fn delete(_datatype: MPI_Datatype, _keyval: c_int, value: *mut c_void, _extra: *mut c_void) -> c_int {
     // SAFETY: the value is the pointer that `keep` stored, deleted once.
-    drop(unsafe { Arc::from_raw(value.cast_const().cast::<Layout>()) });
+    drop(unsafe { Arc::from_raw(value.cast_const().cast::<TypeLayout>()) });
     constants().success
 }
 
@@ -246,7 +247,7 @@ enum Memory {
     /// Packed as it lies.
     Contiguous(*mut u8),
     /// Elements of `TypeMap::Segments`.
-    Segments(*mut u8, Arc<Layout>),
+    Segments(*mut u8, Arc<TypeLayout>),
     /// Packed by the library.
     Opaque(Arc<Whole>),
 }
@@ -263,7 +264,7 @@ impl View {
     /// If MPI rejects the datatype, or the size exceeds the address space.
     ///
     /// # Safety
-    /// As for [`Layout::of`]. The buffer is the program's for as long as the view is used.
+    /// As for [`TypeLayout::of`]. The buffer is the program's for as long as the view is used.
     pub unsafe fn new(
         address: *mut c_void,
         count: u64,
@@ -279,7 +280,7 @@ impl View {
             return Ok(Self { memory: Memory::Contiguous(base), len: length(known.size)? });
         }
         // SAFETY: the caller's promise.
-        let layout = unsafe { Layout::of(datatype, self_comm) }?;
+        let layout = unsafe { TypeLayout::of(datatype, self_comm) }?;
         let len = length(layout.size)?;
         let memory = match &layout.type_map {
             TypeMap::Contiguous { at } => Memory::Contiguous(base.wrapping_offset(*at)),

@@ -5,7 +5,7 @@
 //! nothing but the length of the message and who defined the operation, so operands, operation and plan are not made.
 //! Whether a rank takes this way is its own affair: on the long way it comes to the same verdict.
 
-use super::datatype::Layout;
+use super::datatype::TypeLayout;
 use super::lane::Key;
 use super::op::is_defined;
 use super::serve::Site;
@@ -76,7 +76,7 @@ impl Site<'_> {
             Some(known) => known.size,
             None if key.datatype == constants().datatype_null => return None,
             // SAFETY: not null, and the program's.
-            None => unsafe { Layout::known_size(key.datatype) }?,
+            None => unsafe { TypeLayout::known_size(key.datatype) }?,
         };
         let bytes = usize::try_from(key.count).ok()?.checked_mul(size)?;
         bytes.checked_mul(self.shared.agreed.ranks)?;

@@ -20,7 +20,7 @@ pub(super) fn most_runs(size: usize) -> usize {
 
 /// A flattened datatype: `times` copies of `segments` after one another.
 #[derive(Debug)]
-pub(super) struct Flat {
+pub(super) struct Flattened {
     pub(super) segments: Segments,
     pub(super) times: usize,
 }
@@ -71,7 +71,7 @@ pub(super) unsafe fn extent(datatype: MPI_Datatype) -> Option<Extent> {
 ///
 /// # Safety
 /// MPI is initialised, and `datatype` is valid and not null.
-pub(super) unsafe fn flatten(datatype: MPI_Datatype) -> Result<Flat, TooComplex> {
+pub(super) unsafe fn flatten(datatype: MPI_Datatype) -> Result<Flattened, TooComplex> {
     // SAFETY: the caller's promise.
     unsafe {
         let most = most_runs(extent(datatype).ok_or(TooComplex)?.size);
@@ -84,10 +84,10 @@ pub(super) unsafe fn flatten(datatype: MPI_Datatype) -> Result<Flat, TooComplex>
             if child.runs() > 1
                 && isize::try_from(times).ok().and_then(|n| n.checked_mul(child.extent())) == Some(whole)
             {
-                return Ok(Flat { segments: child, times });
+                return Ok(Flattened { segments: child, times });
             }
         }
-        Ok(Flat { segments: layout(datatype, most, 0)?, times: 1 })
+        Ok(Flattened { segments: layout(datatype, most, 0)?, times: 1 })
     }
 }
 

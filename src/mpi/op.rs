@@ -12,7 +12,7 @@
 //! `MPI_Type_create_f90_*`. Both take `MPI_CHAR` as an integer, Open MPI also `MPI_BYTE`. MPICH lets `MPI_LAND` of floating
 //! point pass and aborts when it has to compute.
 
-use super::datatype::{Layout, Rejected, TypeMap};
+use super::datatype::{Rejected, TypeLayout, TypeMap};
 use super::whole::{pack_elements, unpack_elements};
 use crate::kernel::{self, Combine, Kernel};
 use crate::mpi::handles::{Legality, PREDEFINED_MOST, Predefined, PredefinedOp, constants, predefined, predefined_op};
@@ -70,7 +70,7 @@ impl Operator {
         unsafe {
             let layout = match known {
                 Some(known) if known.is_contiguous() => None,
-                _ => Some(Layout::of(datatype, self_comm)?),
+                _ => Some(TypeLayout::of(datatype, self_comm)?),
             };
             if let Some(known_op) = known_op {
                 let is_defined = match known {
@@ -207,7 +207,7 @@ struct Library {
     /// Packed bytes of an element, at least 1.
     granule: usize,
     /// None where packed data look like predefined elements in memory.
-    layout: Option<Arc<Layout>>,
+    layout: Option<Arc<TypeLayout>>,
     /// One for each operand; grows to the size of a piece.
     scratch: Mutex<[Scratch; 2]>,
 }

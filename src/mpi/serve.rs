@@ -225,22 +225,20 @@ impl Site<'_> {
     /// Reductions work on contiguous memory: buffers with holes are packed first.
     fn reduction<'p>(&self, plan: &Plan, prepared: &'p Prepared) -> Buffers<'p> {
         let n = plan.bytes.0;
-        let pack = |operand: &Operand, purpose, is_input: bool| match operand {
+        let buffer = |operand: &Operand, purpose| match operand {
             Operand::Absent => Buffer::Absent,
             Operand::Memory(at) => Buffer::Contiguous(*at),
-            Operand::View(view) => {
-                let packed = self.shared.memory(purpose, n);
-                if is_input {
-                    // SAFETY: the view has `n` packed bytes, and so has the memory.
-                    unsafe { view.read(0, packed, n) };
-                }
-                Buffer::Contiguous(packed)
-            }
+            Operand::View(_) => Buffer::Contiguous(self.shared.memory(purpose, n)),
             Operand::Staged(staged) => Buffer::Contiguous(staged.fetch()),
             Operand::Part(..) => unreachable!("no reduction takes part of a buffer"),
         };
-        let recv = pack(&prepared.recv, Purpose::Recv, prepared.is_in_place);
-        let send = if prepared.is_in_place { recv } else { pack(&prepared.send, Purpose::Send, true) };
+        let recv = buffer(&prepared.recv, Purpose::Recv);
+        let send = if prepared.is_in_place { recv } else { buffer(&prepared.send, Purpose::Send) };
+        let input = if prepared.is_in_place { &prepared.recv } else { &prepared.send };
+        if let (Operand::View(view), Buffer::Contiguous(packed)) = (input, send) {
+            // SAFETY: the view has `n` packed bytes, and so has the memory.
+            unsafe { view.read(0, packed, n) };
+        }
         Buffers { send, recv, is_in_place: prepared.is_in_place, ..Buffers::NONE }
     }
 

@@ -1,6 +1,6 @@
 //! Data that only the library can pack and unpack, whole elements at a time.
 
-use super::datatype::Layout;
+use super::datatype::TypeLayout;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype};
@@ -19,7 +19,7 @@ pub(super) struct Whole {
     count: usize,
     datatype: MPI_Datatype,
     self_comm: MPI_Comm,
-    layout: Arc<Layout>,
+    layout: Arc<TypeLayout>,
     packed: OnceLock<Box<[UnsafeCell<u8>]>>,
     is_changed: AtomicBool,
 }
@@ -36,7 +36,7 @@ impl Whole {
         count: usize,
         datatype: MPI_Datatype,
         self_comm: MPI_Comm,
-        layout: Arc<Layout>,
+        layout: Arc<TypeLayout>,
     ) -> Self {
         Self { base, count, datatype, self_comm, layout, packed: OnceLock::new(), is_changed: AtomicBool::new(false) }
     }
@@ -93,7 +93,7 @@ impl Whole {
     }
 
     /// How many elements there are, and how they lie.
-    pub(super) fn elements(&self) -> (usize, &Layout) {
+    pub(super) fn elements(&self) -> (usize, &TypeLayout) {
         (self.count, &self.layout)
     }
 }
@@ -110,7 +110,7 @@ struct Step {
 }
 
 /// `count` elements, as many at a time as fit an `int` of packed bytes.
-fn steps(layout: &Layout, count: usize) -> impl Iterator<Item = Step> {
+fn steps(layout: &TypeLayout, count: usize) -> impl Iterator<Item = Step> {
     let (size, extent) = (layout.size, layout.extent);
     let most = (MOST_PACKED / size.max(1)).max(1);
     (0..count).step_by(most).map(move |first| {
@@ -127,7 +127,7 @@ fn steps(layout: &Layout, count: usize) -> impl Iterator<Item = Step> {
 /// # Safety
 /// The elements are readable and `to` is writable for their packed bytes; `datatype` is valid and `layout` its layout.
 pub(super) unsafe fn pack_elements(
-    layout: &Layout,
+    layout: &TypeLayout,
     datatype: MPI_Datatype,
     base: *const u8,
     to: *mut u8,
@@ -163,7 +163,7 @@ pub(super) unsafe fn pack_elements(
 /// # Safety
 /// As for [`pack_elements`], the other way round.
 pub(super) unsafe fn unpack_elements(
-    layout: &Layout,
+    layout: &TypeLayout,
     datatype: MPI_Datatype,
     from: *const u8,
     base: *mut u8,

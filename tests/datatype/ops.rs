@@ -3,7 +3,7 @@
 use crate::Random;
 use crate::constructors::{Constructors, committed, free, make};
 use huddle::kernel::{Combine, PackedBuffer};
-use huddle::mpi::datatype::{Layout, Rejected, View};
+use huddle::mpi::datatype::{Rejected, TypeLayout, View};
 use huddle::mpi::handles::{Class, Legality, Predefined, PredefinedOp, all_ops, all_predefined, constants};
 use huddle::mpi::native::native;
 use huddle::mpi::op::Operator;
@@ -40,7 +40,7 @@ fn values(known: &Predefined, count: usize, random: &mut Random) -> Vec<u8> {
 /// What `MPI_Reduce_local` makes of packed operands: `left op right`.
 fn expected(op: MPI_Op, datatype: MPI_Datatype, left: &[u8], right: &[u8], count: usize, comm: MPI_Comm) -> Vec<u8> {
     // SAFETY: a valid datatype.
-    let layout = unsafe { Layout::of(datatype, comm) }.expect("valid");
+    let layout = unsafe { TypeLayout::of(datatype, comm) }.expect("valid");
     let room = (layout.extent as usize * count + layout.true_extent) / 16 + 8;
     let (mut input, mut inout) = (vec![0u128; room], vec![0u128; room]);
     let mut result = vec![0; right.len()];

@@ -2,7 +2,7 @@
 
 use crate::constructors::{Constructors, committed, free, make};
 use huddle::kernel::Element;
-use huddle::mpi::datatype::{Layout, Rejected, TypeMap};
+use huddle::mpi::datatype::{Rejected, TypeLayout, TypeMap};
 use huddle::mpi::handles::{Class, PredefinedOp, all_predefined, constants, predefined, predefined_op};
 use mpi_sys::MPI_Comm;
 use std::sync::{Arc, Barrier};
@@ -33,17 +33,17 @@ pub fn uncommitted_datatypes_are_rejected(make: &Constructors, comm: MPI_Comm) {
     let c = constants();
     // SAFETY: valid datatypes and a communicator of this process.
     unsafe {
-        assert_eq!(Layout::of(c.datatype_null, comm).map(|_| ()), Err(Rejected::Null));
+        assert_eq!(TypeLayout::of(c.datatype_null, comm).map(|_| ()), Err(Rejected::Null));
         for datatype in [make!(make, contiguous, 3, c.int), make!(make, vector, 3, 1, 2, c.int)] {
-            assert_eq!(Layout::of(datatype, comm).map(|_| ()), Err(Rejected::NotCommitted));
+            assert_eq!(TypeLayout::of(datatype, comm).map(|_| ()), Err(Rejected::NotCommitted));
             let datatype = committed(datatype);
-            assert_eq!(Layout::of(datatype, comm).map(|layout| layout.size), Ok(12));
+            assert_eq!(TypeLayout::of(datatype, comm).map(|layout| layout.size), Ok(12));
             free(datatype);
         }
         if let Some(f90_real) = make.f90_real {
             let mut real = c.datatype_null;
             assert_eq!(f90_real(15, 300, &mut real), 0);
-            let layout = Layout::of(real, comm).expect("F90 types are predefined");
+            let layout = TypeLayout::of(real, comm).expect("F90 types are predefined");
             assert!(matches!(layout.type_map, TypeMap::Contiguous { at: 0 }) && layout.size == 8);
         }
     }
@@ -59,13 +59,13 @@ pub fn layouts_follow_their_datatype(make: &Constructors, comm: MPI_Comm) {
         reused += i32::from(datatype == last);
         last = datatype;
         // SAFETY: valid datatypes and a communicator of this process.
-        let (layout, again) = unsafe { (Layout::of(datatype, comm), Layout::of(datatype, comm)) };
+        let (layout, again) = unsafe { (TypeLayout::of(datatype, comm), TypeLayout::of(datatype, comm)) };
         let (layout, again) = (layout.expect("committed"), again.expect("committed"));
         assert_eq!(layout.size, 8 * (2 + round as usize % 7));
         assert!(Arc::ptr_eq(&layout, &again), "the attribute is found again");
         let duplicate = make!(make, dup, datatype);
         // SAFETY: as above.
-        let copy = unsafe { Layout::of(duplicate, comm) }.expect("duplicates of committed datatypes are committed");
+        let copy = unsafe { TypeLayout::of(duplicate, comm) }.expect("duplicates of committed datatypes are committed");
         assert!(!Arc::ptr_eq(&layout, &copy));
         free(duplicate);
         drop(again);
@@ -90,7 +90,7 @@ pub fn threads_may_look_at_once(make: &Constructors, comm: MPI_Comm) {
                     let shared = &shared;
                     start.wait();
                     // SAFETY: a valid datatype and a communicator of this process.
-                    let layout = unsafe { Layout::of(shared.0.0, shared.0.1) }.expect("committed");
+                    let layout = unsafe { TypeLayout::of(shared.0.0, shared.0.1) }.expect("committed");
                     assert_eq!(layout.size, 4 * (3 + round as usize % 5));
                 });
             }

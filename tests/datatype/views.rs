@@ -3,7 +3,7 @@
 use crate::Random;
 use crate::constructors::{Constructors, committed, free, make, random_datatype};
 use huddle::kernel::PackedBuffer;
-use huddle::mpi::datatype::{Layout, TypeMap, View};
+use huddle::mpi::datatype::{TypeLayout, TypeMap, View};
 use huddle::mpi::handles::constants;
 use huddle::mpi::native::native;
 use mpi_sys::{MPI_Aint, MPI_Comm, MPI_Count, MPI_Datatype};
@@ -17,7 +17,7 @@ struct Memory {
 }
 
 impl Memory {
-    fn of(layout: &Layout, count: usize) -> Self {
+    fn of(layout: &TypeLayout, count: usize) -> Self {
         let last = layout.extent * (count as isize - 1).max(0);
         let low = layout.true_lb + last.min(0);
         let high = layout.true_lb + layout.true_extent as isize + last.max(0);
@@ -78,7 +78,7 @@ fn is_disjoint(memory: &mut Memory, count: usize, datatype: MPI_Datatype, comm: 
 /// Compares one datatype, committed, with the library. True if it was flattened.
 fn compare(datatype: MPI_Datatype, count: usize, random: &mut Random, names: &str, comm: MPI_Comm) -> bool {
     // SAFETY: a valid datatype and a communicator of this process.
-    let layout = unsafe { Layout::of(datatype, comm) }.expect("committed");
+    let layout = unsafe { TypeLayout::of(datatype, comm) }.expect("committed");
     let mut memory = Memory::of(&layout, count);
     let bytes = layout.size * count;
     assert!(memory.bytes.len() < 1 << 24);
