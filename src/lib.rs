@@ -1,7 +1,7 @@
 //! huddle makes the collectives of unmodified MPI programs faster. See ARCHITECTURE.md.
 //!
 //! A module uses only what stands below it in this list of layers:
-//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `log`, `types`.
+//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `kept`, `log`, `types`.
 
 pub mod capi;
 pub mod coll;
@@ -9,6 +9,7 @@ pub mod config;
 pub mod fabric;
 #[cfg(feature = "mpi")]
 mod interpose;
+pub mod kept;
 pub mod kernel;
 pub mod log;
 pub mod model;

@@ -4,7 +4,7 @@
 //! machine, the others of synthetic descriptions of machines that the papers use and of nestings that exist. What is
 //! expected here was written down by hand from lstopo's text output.
 
-use huddle::topo::{Caches, Containers, CpuMask, Hierarchy, Kind, Levels, hwloc, place};
+use huddle::topo::{Caches, Containers, CpuMask, Hierarchy, Kind, Levels, found, hwloc, place};
 use huddle::types::NodeRank;
 use std::path::Path;
 
@@ -19,6 +19,17 @@ fn load_real(name: &str) -> Containers {
     assert_eq!(bytes[0], 1, "a recorded machine is pretended");
     bytes[0] = 0;
     Containers::from_bytes(&bytes)
+}
+
+/// Only where the environment says nothing of another machine to hwloc.
+#[test]
+fn what_is_kept_of_this_machine_is_what_hwloc_finds() {
+    let directory = std::env::temp_dir().join(format!("huddle-machines-{}", std::process::id()));
+    let found = hwloc::load(None).expect("this machine");
+    assert!(!found.processors().is_empty());
+    assert_eq!(found::look_up_or_find(Some(&directory), || hwloc::load(None)), Ok(found.clone()));
+    assert_eq!(found::look_up_or_find(Some(&directory), || Err("looked again".into())), Ok(found));
+    std::fs::remove_dir_all(directory).expect("something was kept");
 }
 
 type Steps = Vec<(u16, Option<Kind>)>;

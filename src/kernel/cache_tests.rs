@@ -1,6 +1,8 @@
 //! Files that hold what was measured, good and bad ones.
 
 use super::*;
+use crate::kept::before_renaming;
+use std::fs;
 use std::os::unix::fs::symlink;
 use std::process;
 

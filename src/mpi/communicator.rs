@@ -3,7 +3,7 @@
 //! The state is an attribute of the communicator, so it dies with it and a reused handle never finds its predecessor's.
 
 use super::bridge::BridgeComm;
-use super::decline::Declined;
+use super::decline::LastDeclined;
 use super::job::{Job, job};
 use super::lane::Lane;
 use super::pool::{self, Pooled};
@@ -54,8 +54,8 @@ pub struct Shared {
     memory: [UnsafeCell<Vec<u64>>; 3],
     /// The last call of each collective.
     lanes: [UnsafeCell<Option<Lane>>; Collective::ALL.len()],
-    /// The last call of each collective that was declined for its length or its operation.
-    declined: [UnsafeCell<Option<Declined>>; Collective::ALL.len()],
+    /// The last calls of each collective that were declined for their length or their operation.
+    declined: [UnsafeCell<LastDeclined>; Collective::ALL.len()],
 }
 
 // SAFETY: MPI allows one collective at a time on a communicator, so one thread at a time uses `memory`, `lanes` and `declined`;
@@ -102,10 +102,10 @@ impl Shared {
         unsafe { &mut *self.lanes[collective as usize].get() }
     }
 
-    /// The last call of `collective` that was declined, for the call that is under way.
+    /// The last calls of `collective` that were declined, for the call that is under way.
     #[inline]
     #[allow(clippy::mut_from_ref)]
-    pub(super) fn declined(&self, collective: Collective) -> &mut Option<Declined> {
+    pub(super) fn declined(&self, collective: Collective) -> &mut LastDeclined {
         // SAFETY: as in `lane`.
         unsafe { &mut *self.declined[collective as usize].get() }
     }

@@ -24,12 +24,29 @@ pub(super) struct Addresses {
     pub recv: Option<*const c_void>,
 }
 
-/// A call that was declined. Its datatype is predefined, so calls with the same key mean the same: of the operation counts
-/// who defined it, and no handle of a user's ever becomes a predefined one.
+/// A call that was declined. It is empty or its datatype is predefined, so calls with the same key mean the same: of the
+/// operation counts who defined it, and no handle of a user's ever becomes a predefined one.
 pub(super) struct Declined {
     key: Key,
     reason: Reason,
     bytes: Bytes,
+}
+
+/// Programs call in turn with a few counts; of the counts that share a place the last one is remembered.
+const PLACES: usize = 4;
+
+/// The last calls of one collective that were declined.
+#[derive(Default)]
+pub(super) struct LastDeclined([Option<Declined>; PLACES]);
+
+impl LastDeclined {
+    /// Where a call with this key is remembered.
+    #[inline(always)]
+    fn place(&mut self, key: &Key) -> &mut Option<Declined> {
+        /// 2^64 over the golden ratio: neighbours and powers of two lie apart.
+        const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+        &mut self.0[((key.count as u64).wrapping_mul(SPREAD) >> (64 - PLACES.ilog2())) as usize]
+    }
 }
 
 /// The address of a buffer that may be in place.
@@ -60,10 +77,11 @@ impl Site<'_> {
     /// Why the call is declined, and its length; `None` where MPI might reject it, or that is not known here.
     #[inline(always)]
     fn verdict(&self, key: &Key, root: CommRank, addresses: Addresses) -> Option<(Reason, Bytes)> {
-        // 0. The last one again: its lines are in the cache, those of the tables may not be.
-        let last = self.shared.declined(self.collective);
+        // 0. One of the last again: its lines are in the cache, those of the tables may not be.
+        let last = self.shared.declined(self.collective).place(key);
         let last = last.as_ref().filter(|last| last.key == *key && self.epoch < LAST_EPOCH);
         if let Some(&Declined { reason, bytes, .. }) = last {
+            // Only with elements does it matter whether the datatype is predefined.
             return (!is_doubtful(key, addresses, true)).then_some((reason, bytes));
         }
         let known = predefined(key.datatype);
@@ -96,8 +114,8 @@ impl Site<'_> {
         let (collective, bytes, order) = (self.collective, Bytes(bytes), OperandOrder::Any);
         let shape = Shape { collective, bytes, granule, root, operator, order };
         let reason = early_reason(&self.job.config, &shape, &self.shared.agreed, self.epoch)?;
-        if known.is_some() && self.epoch < LAST_EPOCH {
-            *self.shared.declined(self.collective) = Some(Declined { key: *key, reason, bytes });
+        if (known.is_some() || key.count == 0) && self.epoch < LAST_EPOCH {
+            *self.shared.declined(self.collective).place(key) = Some(Declined { key: *key, reason, bytes });
         }
         Some((reason, bytes))
     }

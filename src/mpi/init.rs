@@ -13,8 +13,8 @@ use crate::model::Parameters;
 use crate::mpi::handles::{self, constants};
 use crate::mpi::native::native;
 use crate::sync::FlagLine;
-use crate::topo::Caches;
 use crate::topo::place::{self, Containers, CpuMask, Kind};
+use crate::topo::{Caches, found};
 use crate::tune::{MEASURED_RANKS, Reason, measured};
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
@@ -337,11 +337,13 @@ impl Node {
         }
     }
 
-    /// The leader of the node looks at the machine: loading hwloc takes milliseconds.
+    /// The leader of the node looks at the machine, or reads what was found before: loading hwloc takes milliseconds.
     fn containers(physical: MPI_Comm, node_rank: u32, config: &Config) -> Containers {
         let mut bytes = Vec::new();
         if node_rank == 0 {
-            match crate::topo::hwloc::load(config.topology.as_deref()) {
+            let topology = config.topology.as_deref();
+            let directory = config.cache.directory().filter(|_| topology.is_none());
+            match found::look_up_or_find(directory.as_deref(), || crate::topo::hwloc::load(topology)) {
                 Ok(containers) => bytes = containers.to_bytes(),
                 Err(problem) => log::warning(format_args!("{problem}; the node is taken as one flat level")),
             }

@@ -4,6 +4,7 @@
 mod cache;
 mod cache_sizes;
 mod exchange;
+pub mod found;
 mod hierarchy;
 #[cfg(feature = "hwloc")]
 pub mod hwloc;

@@ -250,7 +250,8 @@ impl Containers {
         Self::parse(bytes).unwrap_or_default()
     }
 
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    /// From the wire format, if it is one.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let (&[is_pretended, kinds], rest) = bytes.split_first_chunk::<2>()?;
         let (kinds, rest) = rest.split_at_checked(kinds.into())?;
         let kinds: Vec<Kind> =

@@ -1,0 +1,54 @@
+//! Small files in which jobs keep what they found out about a machine, for the next ones.
+//!
+//! A file holds a line that describes what it is about, and what is known of that. It is written beside its place and renamed,
+//! so a reader sees all of it or nothing; a file that is unreadable, damaged, or about something else counts as none, and where
+//! it can't be written the next job finds out again.
+
+use std::fs::{self, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file is not longer than this.
+const LONGEST: u64 = 256 << 10;
+
+/// The file in `directory` for what `kind` of knowledge about `what`.
+pub fn file_in(directory: &Path, kind: &str, what: &str) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    directory.join(format!("{kind}-{:016x}", hasher.finish()))
+}
+
+/// What `file` says about that of this description.
+pub fn read(file: &Path, description: &str) -> Option<String> {
+    if fs::metadata(file).ok().filter(|metadata| metadata.is_file())?.len() > LONGEST {
+        return None;
+    }
+    let mut text = fs::read_to_string(file).ok()?;
+    let rest = text.strip_prefix(description)?.strip_prefix('\n')?.len();
+    Some(text.split_off(text.len() - rest))
+}
+
+/// Where this process writes what becomes `file`.
+pub(crate) fn before_renaming(file: &Path) -> PathBuf {
+    file.with_extension(format!("{}.new", std::process::id()))
+}
+
+/// Puts what is known about that of this description into `file`, whose directory need not be there.
+///
+/// # Errors
+/// If it can't be written; then nothing is left of it.
+pub fn write(file: &Path, description: &str, text: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))?;
+    let new = before_renaming(file);
+    let text = [description.as_bytes(), b"\n", text, b"\n"].concat();
+    // What stands there was left by a process of this number that was killed, or is a trap of somebody else who may write
+    // here: a link is not to be followed, a pipe not to be waited for.
+    let _ = fs::remove_file(&new);
+    let created = OpenOptions::new().write(true).create_new(true).open(&new);
+    let written = created.and_then(|mut created| created.write_all(&text)).and_then(|()| fs::rename(&new, file));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
