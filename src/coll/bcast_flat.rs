@@ -33,7 +33,6 @@ impl Algorithm for BcastFlat {
     const COST: &'static str = "copy in, then p − 1 concurrent reads of one slot";
     const DRAWING: &'static str = "\
 down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers";
-
     const KNOBS: &'static [Knob] = &[Knob::Buffers, Knob::Chunk, Knob::Leaders];
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
