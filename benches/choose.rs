@@ -1,8 +1,8 @@
-//! What the choice of an algorithm costs in a call, and the map of the models' first choices when a communicator is built.
+//! What the choice of an algorithm costs: in a call, in the first call of a size, and when a communicator is built.
 //!
 //! `cargo bench --no-default-features --bench choose`
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use huddle::config::Config;
 use huddle::model::Parameters;
 use huddle::topo::{Hierarchy, Kind, Step};
@@ -33,12 +33,10 @@ fn choices(c: &mut Criterion) {
     let (config, agreed, shapes) = (Config::default(), agreed(2, 6), shapes());
     let map = Map::new(&agreed, &Parameters::default());
     let mut group = c.benchmark_group("choose");
-    for (name, map) in [("thresholds", None), ("models", Some(&map))] {
-        let mut calls = shapes.iter().cycle();
-        group.bench_function(name, |b| {
-            b.iter(|| choose(&config, black_box(calls.next().expect("endless")), &agreed, map, Epoch(1)));
-        });
-    }
+    let mut calls = shapes.iter().cycle();
+    group.bench_function("choose", |b| {
+        b.iter(|| choose(&config, black_box(calls.next().expect("endless")), &agreed, &map, Epoch(1)));
+    });
     let mut calls = shapes.iter().cycle();
     group.bench_function("look-up in the map", |b| {
         b.iter(|| {
@@ -53,7 +51,21 @@ fn maps(c: &mut Criterion) {
     group.sample_size(10);
     for (sockets, cores) in [(1, 2), (2, 6), (4, 8), (8, 16)] {
         let agreed = agreed(sockets, cores);
-        group.bench_function(format!("{sockets}x{cores}"), |b| b.iter(|| Map::new(&agreed, &Parameters::default())));
+        let new = || Map::new(&agreed, &Parameters::default());
+        group.bench_function(format!("{sockets}x{cores}"), |b| b.iter(new));
+        for collective in [Collective::Allreduce, Collective::Bcast] {
+            let first = |map: Map| map.pick(collective, OperandOrder::Any, Bytes(8));
+            let name = format!("{sockets}x{cores}, first {}", collective.name());
+            group.bench_function(name, |b| b.iter_batched(new, first, BatchSize::PerIteration));
+            let other = |map: Map| map.pick(collective, OperandOrder::Any, Bytes(64 << 10));
+            let used = || {
+                let map = new();
+                map.pick(collective, OperandOrder::Any, Bytes(8));
+                map
+            };
+            let name = format!("{sockets}x{cores}, {} of another size", collective.name());
+            group.bench_function(name, |b| b.iter_batched(used, other, BatchSize::PerIteration));
+        }
     }
 }
 

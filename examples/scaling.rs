@@ -15,8 +15,6 @@ fn print(collective: Collective, bytes: usize, ranks: usize, by: By) {
     let label = match by {
         By::User(algorithm) => algorithm,
         By::Default => "chosen",
-        By::Thresholds => "by thresholds",
-        By::Models => "by models",
     };
     println!(
         r#"{{"collective": "{}", "bytes": {bytes}, "ranks": {ranks}, "algorithm": "{label}", "row": "{}", "ns": {:.1}}}"#,
@@ -43,8 +41,6 @@ fn main() {
                     print(collective, bytes, ranks, By::User(row.name));
                 }
                 print(collective, bytes, ranks, By::Default);
-                print(collective, bytes, ranks, By::Thresholds);
-                print(collective, bytes, ranks, By::Models);
             }
         }
     }

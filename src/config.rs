@@ -25,17 +25,6 @@ pub use nodes::NodeOrder;
 pub use options::{Complaint, OPTIONS, Opt, Takes};
 pub use selection::{Forced, Pick, Selection};
 
-/// What chooses an algorithm where the user forces none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChoiceBy {
-    /// Thresholds up to as many ranks on a node as they were measured with, the models above.
-    Ranks,
-    /// Thresholds by ranks and size.
-    Thresholds,
-    /// The models, for the machine found.
-    Models,
-}
-
 /// What the user asked for, the same on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -67,8 +56,6 @@ pub struct Config {
     leaders: u32,
     /// The machine to believe in: a synthetic description for hwloc.
     pub topology: Option<String>,
-    /// What chooses where the user forces nothing.
-    pub choice: ChoiceBy,
     /// By [`Collective`], what the user forced.
     selections: [Selection; Collective::ALL.len()],
 }
@@ -122,7 +109,6 @@ impl Default for Config {
             cache: Cache::Home,
             leaders: 1,
             topology: None,
-            choice: ChoiceBy::Ranks,
             selections: Default::default(),
         }
     }
@@ -221,7 +207,6 @@ mod tests {
             ("HUDDLE_CACHE", "/some/where"),
             ("HUDDLE_LEADERS", "2"),
             ("HUDDLE_TOPOLOGY", "package:2 core:4 pu:1"),
-            ("HUDDLE_CHOICE", "models"),
             ("HUDDLE_SCATTER", "native"),
         ]);
         assert_eq!(complaints, [""; 0]);
@@ -231,7 +216,6 @@ mod tests {
         assert_eq!(config.node_ranks, [3, 1]);
         assert_eq!(config.node_order, NodeOrder::Cyclic);
         assert_eq!((config.warmup, config.slots, config.slot_bytes, config.bridges), (1, 2, Some(Bytes(65536)), 0));
-        assert_eq!(config.choice, ChoiceBy::Models);
         assert_eq!(config.cache, Cache::Directory(PathBuf::from("/some/where")));
         assert_eq!(config.cache.directory(), Some(PathBuf::from("/some/where")));
         assert_eq!(parse(&[("HUDDLE_CACHE", "off")]).0.cache.directory(), None);
@@ -288,7 +272,6 @@ mod tests {
             ("HUDDLE_SLOT_BYTES", "99999999999999999999G"),
             ("HUDDLE_BRIDGES", "many"),
             ("HUDDLE_CACHE", "relative/path"),
-            ("HUDDLE_CHOICE", "best"),
             ("HUDDLE_BCAST", "fastest"),
             ("HUDDLE_BARRIER", "flat:radix=2"),
         ];

@@ -1,7 +1,7 @@
 //! What is chosen for each collective and size, with the predicted time and the reason.
 
 use huddle::coll::REGISTRY;
-use huddle::config::{Config, Forced, Pick};
+use huddle::config::{Config, Pick};
 use huddle::model::{Nanos, Parameters};
 use huddle::tune::map::{SizeClass, predict, rank};
 use huddle::tune::{Agreed, Choice, Map, OperatorClass, Shape, choose};
@@ -21,7 +21,7 @@ struct Entry {
 
 /// As the report has it: by collective, ranges of sizes.
 pub fn all(config: &Config, agreed: &Agreed, parameters: &Parameters) -> Value {
-    let map = agreed.is_modelled(config.choice).then(|| Map::new(agreed, parameters));
+    let map = Map::new(agreed, parameters);
     let collectives: serde_json::Map<String, Value> = Collective::ALL
         .into_iter()
         .map(|collective| {
@@ -30,8 +30,7 @@ pub fn all(config: &Config, agreed: &Agreed, parameters: &Parameters) -> Value {
                 // Below 8 bytes nothing changes that a program would notice.
                 _ => SizeClass::all().map(SizeClass::longest).filter(|size| size.0 >= 8).collect(),
             };
-            let entries =
-                sizes.into_iter().map(|bytes| entry(collective, bytes, config, agreed, map.as_ref(), parameters));
+            let entries = sizes.into_iter().map(|bytes| entry(collective, bytes, config, agreed, &map, parameters));
             (collective.name().to_owned(), ranges(entries))
         })
         .collect();
@@ -43,7 +42,7 @@ fn entry(
     bytes: Bytes,
     config: &Config,
     agreed: &Agreed,
-    map: Option<&Map>,
+    map: &Map,
     parameters: &Parameters,
 ) -> Entry {
     let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
@@ -63,16 +62,11 @@ fn entry(
     let (chosen, why, time) = match choose(config, &shape, agreed, map, Epoch(1)) {
         Choice::Decline(reason) => ("native".to_owned(), reason.meaning().to_owned(), None),
         Choice::Run { row, plan } | Choice::RunInstead { row, plan, .. } => {
-            let why = match (is_forced, map) {
-                (true, _) => "forced by the environment",
-                (false, Some(_)) => "predicted to be the fastest",
-                (false, None) => "by thresholds",
-            };
+            let why = if is_forced { "forced by the environment" } else { "predicted to be the fastest" };
             let time = predict(row, &plan, agreed, parameters).map(|Nanos(time)| time);
             let forced = match config.selection(collective).pick(bytes) {
                 Pick::Row(forced) if forced.row == row => forced,
-                _ => map
-                    .map_or(Forced { row, knobs: Default::default() }, |map| map.pick(collective, shape.order, bytes)),
+                _ => map.pick(collective, shape.order, bytes),
             };
             debug_assert_eq!(REGISTRY[row].collective, collective);
             (forced.to_string(), why.to_owned(), time)

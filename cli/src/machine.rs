@@ -3,7 +3,9 @@
 use huddle::config::Config;
 use huddle::kernel::{self, Probed};
 use huddle::model::Parameters;
-use huddle::topo::{ASSUMED_L1, ASSUMED_L2, Caches, Containers, Fit, Hierarchy, Kind, Levels, cgroup_quota, place};
+use huddle::topo::{
+    ASSUMED_L1, ASSUMED_L2, Caches, Containers, Crowding, Fit, Hierarchy, Kind, Levels, cgroup_quota, place,
+};
 use huddle::tune::Agreed;
 use huddle::tune::measured::{self, Origin};
 use huddle::types::NodeRank;
@@ -81,7 +83,8 @@ impl Found {
 
     /// What costs depend on, and where it comes from.
     pub fn parameters_to_json(&self) -> Value {
-        let Parameters { local, copy, reduce, write, ahead, far, software, network, .. } = self.parameters;
+        let Parameters { local, copy, reduce, write, ahead, overlap, far, software, switch, network, .. } =
+            self.parameters;
         let shares = std::iter::once(None).chain(Kind::ALL.map(Some));
         let crossings: Vec<Value> = shares
             .map(|shares| {
@@ -104,6 +107,8 @@ impl Found {
             "reduce_ns_per_byte": reduce,
             "write_ns_per_byte": write,
             "data_after_flag": ahead,
+            "overlap": overlap,
+            "switch_ns": switch,
             "far": { "beyond": far.beyond, "copy_ns_per_byte": far.copy, "reduce_ns_per_byte": far.reduce },
             "call_ns": software.call,
             "step_ns": software.step,
@@ -155,6 +160,8 @@ impl Job {
     pub fn new(machine: &Found, ranks: usize, nodes: usize, config: &Config) -> Self {
         let containers = &machine.containers;
         let levels = Levels::from_paths(&place::paths_in_order(containers, ranks), NodeRank(0));
+        let processors = machine.processors() as f64;
+        let cores = cgroup_quota().map_or(processors, |quota| quota.min(processors));
         let agreed = Agreed {
             ranks: ranks * nodes,
             nodes,
@@ -162,7 +169,8 @@ impl Job {
             block_placed: true,
             cell_bytes: config.cell(ranks, containers.caches()),
             slots: config.slots,
-            oversubscribed: ranks > machine.processors() || cgroup_quota().is_some_and(|quota| ranks as f64 > quota),
+            crowding: Crowding::new(ranks, cores),
+            leaders: if nodes > 1 { config.leaders().min(ranks) } else { 1 },
             fit: containers.caches().fit(),
             hierarchy: Hierarchy::of(&levels, containers.kinds(), containers.trunk()),
         };
@@ -182,7 +190,7 @@ impl Job {
         json!({
             "per_node": self.agreed.largest_node,
             "nodes": self.agreed.nodes,
-            "more_ranks_than_processors": self.agreed.oversubscribed,
+            "more_ranks_than_processors": self.agreed.crowding.is_shared(),
             "cell": self.agreed.cell_bytes.0,
             "slots": self.agreed.slots,
             "levels": steps,

@@ -107,6 +107,7 @@ fn parameters(page: &mut String, parameters: &Value) -> Written {
             per_byte(&crossing["shared_ns_per_byte"]),
         )?;
     }
+    writeln!(page, "  ranks that share a core give it to each other in {}", time(&parameters["switch_ns"]))?;
     let network = &parameters["network"];
     writeln!(
         page,

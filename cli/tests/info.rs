@@ -66,7 +66,7 @@ fn sizes_follow_from_the_caches_and_have_origins() {
 
 #[test]
 fn choices_have_reasons_and_times() {
-    let variables = [("HUDDLE_ALLREDUCE", "<=1K:tree:radix=2,native"), ("HUDDLE_CHOICE", "models")];
+    let variables = [("HUDDLE_ALLREDUCE", "<=1K:tree:radix=2,native")];
     let report = json(&["-n", "12", "--topology", WESTMERE], &variables);
     let allreduce = &report["choice"]["Allreduce"];
     assert_eq!(

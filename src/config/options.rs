@@ -1,6 +1,6 @@
 //! The table of environment variables.
 
-use super::{Cache, ChoiceBy, Config, NodeOrder, Selection, value};
+use super::{Cache, Config, NodeOrder, Selection, value};
 use crate::types::{Bytes, Collective};
 use std::ffi::OsStr;
 use std::fmt;
@@ -108,23 +108,6 @@ pub static OPTIONS: &[Opt] = &[
     selection("HUDDLE_ALLGATHER", Collective::Allgather, |text, config| select(text, config, Collective::Allgather)),
     selection("HUDDLE_BARRIER", Collective::Barrier, |text, config| select(text, config, Collective::Barrier)),
     selection("HUDDLE_SCATTER", Collective::Scatter, |text, config| select(text, config, Collective::Scatter)),
-    Opt {
-        name: "HUDDLE_CHOICE",
-        takes: Takes::Text("ranks, thresholds or models"),
-        default: "ranks",
-        meaning: "What chooses an algorithm where none is forced: thresholds by ranks and size, or the cost models for the \
-                  machine found, which `huddle info` shows. `ranks` means thresholds up to 8 ranks on a node or where ranks \
-                  share cores, else models.",
-        parse: Parse::Text(|text, config| {
-            let choice = match text {
-                "ranks" => Some(ChoiceBy::Ranks),
-                "thresholds" => Some(ChoiceBy::Thresholds),
-                "models" => Some(ChoiceBy::Models),
-                _ => None,
-            };
-            store(choice, &mut config.choice)
-        }),
-    },
     Opt {
         name: "HUDDLE_WARMUP",
         takes: Takes::Text("a number, at least 1"),

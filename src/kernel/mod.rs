@@ -14,6 +14,7 @@ mod pairs;
 pub mod probe;
 pub mod reduce;
 pub mod segments;
+pub mod switch;
 
 pub use copy::{CopyKernel, SizeClass, copy, copy_streaming};
 pub use level::Level;

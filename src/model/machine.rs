@@ -9,7 +9,7 @@ pub struct Nanos(pub f64);
 pub struct Crossing {
     /// Nanoseconds until the first line is there: `a`.
     pub latency: f64,
-    /// Nanoseconds per byte of one stream: `b`.
+    /// Nanoseconds per byte of one stream: `b`. Where fetching and working overlap, that of a copy from there.
     pub stream: f64,
     /// Nanoseconds per byte of all streams from one group together: `B`.
     pub shared: f64,
@@ -65,10 +65,15 @@ pub struct Machine {
     /// The part of a line's latency that it takes from a flag to the data that it announces: less than all where
     /// processors load data ahead of the flag's value.
     pub ahead: f64,
+    /// The part of the shorter one of fetching and working that does not show where a rank works on what it fetches: all of
+    /// it where processors load data ahead of their use.
+    pub overlap: f64,
     /// Copies and combinations of long calls.
     pub far: Far,
     /// Besides all that.
     pub software: Software,
+    /// Nanoseconds until another rank runs on a core that one gives away.
+    pub switch: f64,
     /// Between nodes.
     pub network: Network,
 }
@@ -77,7 +82,8 @@ impl Machine {
     /// A machine as the papers have it: software takes no time, a copy takes as long wherever it goes, data come after flags.
     pub fn plain(local: f64, crossings: Vec<Crossing>, [copy, reduce]: [f64; 2], network: Network) -> Self {
         let far = Far { beyond: f64::INFINITY, copy, reduce };
-        Self { local, crossings, copy, reduce, write: copy, ahead: 1.0, far, software: Software::default(), network }
+        let (software, switch) = (Software::default(), 0.0);
+        Self { local, crossings, copy, reduce, write: copy, ahead: 1.0, overlap: 0.0, far, software, switch, network }
     }
 
     /// What an access costs between ranks that share `common` containers.

@@ -29,6 +29,8 @@ pub struct Outline {
     pub edges: Vec<Edge>,
     /// By rank, whether it has children.
     pub is_inner: Vec<bool>,
+    /// Edges from the root to the furthest rank.
+    pub depth: usize,
 }
 
 impl Outline {
@@ -37,6 +39,7 @@ impl Outline {
         let ranks = scene.local_ranks;
         let mut edges: Vec<Edge> = Vec::with_capacity(ranks);
         let mut is_inner = vec![false; ranks];
+        let mut depths = vec![0; ranks];
         let mut pending = vec![NodeRank(0)];
         while let Some(rank) = pending.pop() {
             let node = levels.place_in_tree(class, NodeRank(0), rank);
@@ -45,6 +48,7 @@ impl Outline {
                 let level = scene.parting(rank.0, child.rank.0);
                 let (child, covers) = (child.rank, child.covers.len());
                 edges.push(Edge { child: child.index(), parent: rank.index(), level, covers, sharing: 0 });
+                depths[child.index()] = depths[rank.index()] + 1;
                 pending.push(child);
             }
         }
@@ -56,7 +60,7 @@ impl Outline {
         for edge in &mut edges {
             edge.sharing = sharing[&link(edge)];
         }
-        Self { ranks, edges, is_inner }
+        Self { ranks, edges, is_inner, depth: depths.into_iter().max().unwrap_or(0) }
     }
 }
 
@@ -79,6 +83,7 @@ mod tests {
         assert_eq!(outline.edges.len(), 11);
         assert_eq!(outline.edges.iter().filter(|edge| edge.level == 0).count(), 1);
         let flat = scene.outline(TreeClass::Stages { stages: 1 });
+        assert_eq!((outline.depth, flat.depth), (3, 1));
         assert!(flat.edges.iter().all(|edge| edge.parent == 0 && edge.covers == 1));
         assert_eq!(flat.edges.iter().filter(|edge| edge.level == 0 && edge.sharing == 6).count(), 6);
         let two = scene.outline(TreeClass::Stages { stages: 2 });

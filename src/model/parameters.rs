@@ -18,10 +18,14 @@ pub struct Parameters {
     pub write: f64,
     /// The part of a line's latency that it takes from a flag to the data that it announces.
     pub ahead: f64,
+    /// The part of the shorter one of fetching and working that does not show.
+    pub overlap: f64,
     /// Copies and combinations of long calls.
     pub far: Far,
     /// What huddle's own instructions take.
     pub software: Software,
+    /// Nanoseconds until another rank runs on a core that one gives away.
+    pub switch: f64,
     /// Between nodes.
     pub network: Network,
 }
@@ -33,6 +37,12 @@ const SOFTWARE: Software = Software { call: 40.0, step: 35.0 };
 /// A rank that comes later than its peer finds the flag set, and loads the data before it has seen it: between 8 bytes in
 /// the flag's line and 128 behind it were 10 ns where a line takes 60.
 const AHEAD: f64 = 0.2;
+
+/// Between two processes that yield to each other on a core of 2024, with what they miss in its caches afterwards.
+const SWITCH: f64 = 1200.0;
+
+/// A reduction of 16 KiB whose one operand lies in the peer's slot took no longer than a copy from there.
+const OVERLAP: f64 = 1.0;
 
 impl Default for Parameters {
     /// What is assumed of a machine that nobody has measured: a server of the 2020s. Lines come from the other package in
@@ -54,15 +64,17 @@ impl Default for Parameters {
             reduce: 0.05,
             write: 0.05,
             ahead: AHEAD,
+            overlap: OVERLAP,
             far: Far { beyond: (1 << 20) as f64, copy: 0.08, reduce: 0.1 },
             software: SOFTWARE,
+            switch: SWITCH,
             network: Network { latency: 1500.0, overhead: 300.0, gap: 300.0, per_byte: 0.08 },
         }
     }
 }
 
 /// Numbers in the wire format before those of the crossings.
-const RATES: usize = 14;
+const RATES: usize = 16;
 
 /// Numbers in the wire format.
 const NUMBERS: usize = RATES + 3 * (1 + Kind::ALL.len());
@@ -88,19 +100,22 @@ impl Parameters {
             reduce: self.reduce,
             write: self.write,
             ahead: self.ahead,
+            overlap: self.overlap,
             far: self.far,
             software: self.software,
+            switch: self.switch,
             network: self.network,
         }
     }
 
     fn to_numbers(self) -> [f64; NUMBERS] {
-        let Self { local, copy, reduce, write, ahead, far, software, network, crossings } = self;
+        let Self { local, copy, reduce, write, ahead, overlap, far, software, switch, network, crossings } = self;
         let Network { latency, overhead, gap, per_byte } = network;
         let mut numbers = [0.0; NUMBERS];
         let (rates, rest) = numbers.split_at_mut(RATES);
         rates[..7].copy_from_slice(&[local, copy, reduce, latency, overhead, gap, per_byte]);
-        rates[7..].copy_from_slice(&[write, ahead, far.beyond, far.copy, far.reduce, software.call, software.step]);
+        rates[7..12].copy_from_slice(&[write, ahead, far.beyond, far.copy, far.reduce]);
+        rates[12..].copy_from_slice(&[software.call, software.step, switch, overlap]);
         for (numbers, crossing) in rest.chunks_mut(3).zip(crossings) {
             numbers.copy_from_slice(&[crossing.latency, crossing.stream, crossing.shared]);
         }
@@ -144,6 +159,8 @@ impl Parameters {
             ahead: numbers[8],
             far: Far { beyond: numbers[9], copy: numbers[10], reduce: numbers[11] },
             software: Software { call: numbers[12], step: numbers[13] },
+            switch: numbers[14],
+            overlap: numbers[15],
             ..Self::default()
         };
         for (crossing, numbers) in parameters.crossings.iter_mut().zip(numbers[RATES..].chunks(3)) {

@@ -35,6 +35,8 @@ pub struct Scene {
     pub cell: Bytes,
     /// Slots in each rank's ring.
     pub slots: usize,
+    /// Ranks that share a core, at least 1.
+    pub ranks_per_core: f64,
     /// Rates that do not depend on distance, and the network; its crossings are those of `levels`.
     pub machine: Machine,
     outlines: Mutex<Vec<(TreeClass, Arc<Outline>)>>,
@@ -60,6 +62,11 @@ impl Rates {
         if n <= FlagLine::PAYLOAD as f64 { self.copy(n) } else { 2.0 * self.local + self.write * n }
     }
 
+    /// What it takes more than a copy to write `n` bytes into a slot.
+    pub fn returns(&self, n: f64) -> f64 {
+        self.write(n) - self.copy(n)
+    }
+
     /// `n` bytes are combined, one operand from this rank's cache and one from there or just fetched.
     pub fn combine(&self, n: f64) -> f64 {
         3.0 * self.local + self.reduce * n
@@ -75,7 +82,13 @@ impl Scene {
         machine: Machine,
     ) -> Self {
         let local_ranks = local_ranks.max(1);
-        Self { ranks, nodes, local_ranks, levels, cell, slots, machine, outlines: Mutex::default() }
+        let (ranks_per_core, outlines) = (1.0, Mutex::default());
+        Self { ranks, nodes, local_ranks, levels, cell, slots, ranks_per_core, machine, outlines }
+    }
+
+    /// The same where so many ranks share a core.
+    pub fn with_ranks_per_core(self, ranks_per_core: f64) -> Self {
+        Self { ranks_per_core, ..self }
     }
 
     /// The ranks of one group of `level`.
@@ -108,13 +121,15 @@ impl Scene {
         latency + (stream * LINE).max(shared * LINE * readers as f64)
     }
 
-    /// `n` bytes that a peer published are read, whose flag has come, while `readers` read as many out of the same group.
-    pub fn fetch(&self, level: usize, n: f64, readers: usize) -> f64 {
+    /// `n` bytes that a peer published are read, whose flag has come, while `readers` read as many out of the same group; what is
+    /// done with them takes `work` where they are at hand.
+    pub fn take(&self, level: usize, n: f64, readers: usize, work: f64) -> f64 {
         if n <= FlagLine::PAYLOAD as f64 {
-            return 0.0;
+            return work;
         }
         let Crossing { latency, stream, shared } = self.levels[level].crossing;
-        latency * self.machine.ahead + (stream * n).max(shared * n * readers as f64)
+        let transfer = (stream * n).max(shared * n * readers as f64);
+        latency * self.machine.ahead + transfer + work - self.machine.overlap * transfer.min(work)
     }
 
     /// What rates hold for a call that touches `bytes` of memory in all.

@@ -362,7 +362,8 @@ impl<'a> Builder<'a> {
             block_placed: self.layout.is_block_placed(),
             cell_bytes: self.geometry.cell,
             slots: self.geometry.slots,
-            oversubscribed: self.job.waiting.is_oversubscribed,
+            crowding: self.job.crowding,
+            leaders: self.layout.leaders(),
             fit: self.job.caches.fit(),
             hierarchy: Hierarchy::from_words(self.offer_of(offers, NodeIndex(0)).hierarchy),
         };

@@ -42,8 +42,8 @@ pub struct Shared {
     pooled: Pooled,
     /// What the choice of algorithm may know of it.
     pub agreed: Agreed,
-    /// What the models choose, where they do.
-    pub map: Option<Arc<Map>>,
+    /// What the models choose.
+    pub map: Arc<Map>,
     /// By [`Collective`], what its calls may expect.
     prospects: [Prospect; Collective::ALL.len()],
     /// The leaders' communicator, on leaders of communicators that span nodes.

@@ -5,7 +5,7 @@ use super::device;
 use super::job::{self, Job};
 use super::peers::Announcement;
 use crate::coll::REGISTRY;
-use crate::config::{ChoiceBy, Config, RawEnvironment};
+use crate::config::{Config, RawEnvironment};
 use crate::fabric::shm::Waiting;
 use crate::kernel::{self, Probed};
 use crate::log;
@@ -14,8 +14,8 @@ use crate::mpi::handles::{self, constants};
 use crate::mpi::native::native;
 use crate::sync::FlagLine;
 use crate::topo::place::{self, Containers, CpuMask, Kind};
-use crate::topo::{Caches, found};
-use crate::tune::{MEASURED_RANKS, Reason, measured};
+use crate::topo::{Caches, Crowding, found};
+use crate::tune::{Reason, measured};
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
 use std::hash::{Hash, Hasher};
@@ -72,7 +72,7 @@ pub unsafe fn start(announcement: Option<Announcement>) {
 fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
     let (world, self_comm) = (duplicate(constants().comm_world), duplicate(constants().comm_self));
     let node = Node::find(world, &config, rank, size);
-    let parameters = agree_on_parameters(world, rank, size as usize, &config);
+    let parameters = agree_on_parameters(world, rank, &config);
     for comm in [world, self_comm] {
         keep_native(keyval, comm, Reason::NoContext);
     }
@@ -98,7 +98,8 @@ fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
         caches: node.caches,
         parameters,
         trunk: node.trunk,
-        waiting: Waiting { is_oversubscribed: node.is_oversubscribed, ..idle.waiting },
+        crowding: node.crowding,
+        waiting: Waiting { is_oversubscribed: node.crowding.is_shared(), ..idle.waiting },
         is_threaded,
         keyval,
         ..idle
@@ -263,12 +264,8 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> (C
     (config, (!is_fit).then_some(Reason::HuddleMissing))
 }
 
-/// What rank 0 knows of the machine, where anyone asks.
-fn agree_on_parameters(world: MPI_Comm, rank: u32, size: usize, config: &Config) -> Parameters {
-    let has_few_ranks = config.choice == ChoiceBy::Ranks && size <= MEASURED_RANKS;
-    if config.choice == ChoiceBy::Thresholds || has_few_ranks {
-        return Parameters::default();
-    }
+/// What rank 0 knows of the machine.
+fn agree_on_parameters(world: MPI_Comm, rank: u32, config: &Config) -> Parameters {
     let mut bytes = Vec::new();
     if rank == 0 {
         let (parameters, _) = measured::parameters(config.cache.directory().as_deref(), Probed::in_use());
@@ -284,7 +281,7 @@ struct Node {
     kinds: Vec<Kind>,
     trunk: usize,
     caches: Caches,
-    is_oversubscribed: bool,
+    crowding: Crowding,
 }
 
 impl Node {
@@ -313,17 +310,18 @@ impl Node {
             .map_or(0, |nodes| nodes.iter().position(|node| *node == nodes[node_rank as usize]).unwrap_or(0));
         let labels = allgather_u32(world, world_ranks[leader], size as usize);
 
-        let crowded = place::is_oversubscribed(&masks, crate::topo::cgroup_quota());
+        let crowding = Crowding::of(&masks, crate::topo::cgroup_quota());
         let Caches { line, l1, l2, l3 } = containers.caches();
         // What is unknown anywhere does not count.
         let known = |bytes: u32| c_int::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(c_int::MAX);
-        let [not_crowded, l1, l2, l3] = minimum(world, [c_int::from(!crowded), known(l1), known(l2), known(l3)]);
+        let most = -(crowding.to_number() as c_int);
+        let [most, l1, l2, l3] = minimum(world, [most, known(l1), known(l2), known(l3)]);
         let found = |bytes: c_int| if bytes == c_int::MAX { 0 } else { bytes as u32 };
         let caches = Caches { line, l1: found(l1), l2: found(l2), l3: found(l3) };
         // SAFETY: a communicator of our own.
         unsafe { native().comm_free(&mut physical) };
         let (kinds, trunk) = (containers.kinds().to_vec(), containers.trunk());
-        Self { labels, paths, kinds, trunk, caches, is_oversubscribed: not_crowded == 0 }
+        Self { labels, paths, kinds, trunk, caches, crowding: Crowding::from_number(most.unsigned_abs()) }
     }
 
     /// The leader of the node measures its kernels, or reads what was measured before: all at once would disturb each other.

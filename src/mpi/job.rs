@@ -5,7 +5,7 @@ use crate::fabric::shm::Waiting;
 use crate::model::Parameters;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::topo::{Caches, Kind};
+use crate::topo::{Caches, Crowding, Kind};
 use crate::tune::{Agreed, Map, Reason};
 use mpi_sys::{MPI_Comm, MPI_Group};
 use once_cell::sync::OnceCell;
@@ -40,6 +40,8 @@ pub struct Job {
     pub trunk: usize,
     /// The smallest caches of all nodes.
     pub caches: Caches,
+    /// How many ranks share a core, on the node where that is most.
+    pub crowding: Crowding,
     /// What rank 0 knows of the machine.
     pub parameters: Parameters,
     /// What the models choose, by what the ranks of a communicator agreed on.
@@ -82,6 +84,7 @@ impl Job {
             kinds: Vec::new(),
             caches: Caches::default(),
             trunk: 0,
+            crowding: Crowding::NONE,
             parameters: Parameters::default(),
             maps: Mutex::default(),
             waiting,
@@ -93,18 +96,15 @@ impl Job {
         }
     }
 
-    /// What the models choose on such a communicator, where they choose at all.
-    pub fn map(&self, agreed: &Agreed) -> Option<Arc<Map>> {
-        if !agreed.is_modelled(self.config.choice) {
-            return None;
-        }
+    /// What the models choose on such a communicator.
+    pub fn map(&self, agreed: &Agreed) -> Arc<Map> {
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, map)) = maps.iter().find(|(known, _)| known == agreed) {
-            return Some(Arc::clone(map));
+            return Arc::clone(map);
         }
         let map = Arc::new(Map::new(agreed, &self.parameters));
         maps.push((*agreed, Arc::clone(&map)));
-        Some(map)
+        map
     }
 }
 

@@ -114,8 +114,8 @@ impl Site<'_> {
             Ok(prepared) => prepared,
             Err(refused) => return self.refuse(refused),
         };
-        let (shape, map) = (prepared.shape(self.collective), self.shared.map.as_deref());
-        match choose(&self.job.config, &shape, &self.shared.agreed, map, self.epoch) {
+        let shape = prepared.shape(self.collective);
+        match choose(&self.job.config, &shape, &self.shared.agreed, &self.shared.map, self.epoch) {
             Choice::Run { row, plan } => {
                 if let Some(key) = key {
                     *self.shared.lane(self.collective) =

@@ -3,6 +3,7 @@
 
 mod cache;
 mod cache_sizes;
+mod crowding;
 mod exchange;
 pub mod found;
 mod hierarchy;
@@ -15,10 +16,11 @@ mod quota;
 mod tree;
 
 pub use cache_sizes::{ASSUMED_L1, ASSUMED_L2, Caches, Fit};
+pub use crowding::Crowding;
 pub use exchange::Exchange;
 pub use hierarchy::{Hierarchy, Step};
 pub use layout::Layout;
 pub use levels::Levels;
-pub use place::{Containers, CpuMask, Kind, is_oversubscribed};
+pub use place::{Containers, CpuMask, Kind};
 pub use quota::{cgroup_quota, free_memory};
 pub use tree::{Child, TreeClass, TreeNode};

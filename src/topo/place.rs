@@ -77,7 +77,7 @@ impl CpuMask {
     }
 
     /// Whether all its PUs are in `other`.
-    fn is_subset_of(&self, other: &Self) -> bool {
+    pub(super) fn is_subset_of(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).all(|(word, other)| word & !other == 0)
     }
 }
@@ -288,17 +288,6 @@ pub fn paths_in_order(containers: &Containers, ranks: usize) -> Vec<Vec<u32>> {
     (0..ranks).map(|rank| if pus == 0 { Vec::new() } else { containers.path_at(rank % pus).to_vec() }).collect()
 }
 
-/// Whether the ranks of a node outnumber the PUs that they may use: all of them, or those that are confined to the mask
-/// of one (two bound to one PU, say), or the quota of their cgroup. Ranks of unknown mask are counted only for the quota.
-pub fn is_oversubscribed(masks: &[CpuMask], quota: Option<f64>) -> bool {
-    let known: Vec<&CpuMask> = masks.iter().filter(|mask| **mask != CpuMask::EMPTY).collect();
-    let all = known.iter().fold(CpuMask::EMPTY, |all, mask| all.union(mask));
-    let is_crowded = |mask: &CpuMask| known.iter().filter(|inner| inner.is_subset_of(mask)).count() > mask.count();
-    quota.is_some_and(|quota| masks.len() as f64 > quota)
-        || is_crowded(&all)
-        || known.iter().any(|mask| is_crowded(mask))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -399,18 +388,5 @@ mod tests {
         }
         assert_eq!(Containers::from_bytes(&[0, 1, 9]), Containers::default());
         assert_eq!(Containers::from_bytes(&[7, 0, 0, 0, 0, 0]), Containers::default());
-    }
-
-    #[test]
-    fn ranks_are_counted_against_the_pus_that_they_may_use() {
-        let masks =
-            |masks: &[&[u32]]| -> Vec<CpuMask> { masks.iter().map(|pus| pus.iter().copied().collect()).collect() };
-        assert!(!is_oversubscribed(&masks(&[&[0, 1], &[0, 1]]), None));
-        assert!(is_oversubscribed(&masks(&[&[0, 1], &[0, 1], &[0, 1]]), None));
-        assert!(is_oversubscribed(&masks(&[&[3], &[3], &[0, 1, 2, 3]]), None), "two are bound to PU 3");
-        assert!(is_oversubscribed(&masks(&[&[0, 1], &[1, 2], &[2], &[0]]), None), "together they have three");
-        assert!(is_oversubscribed(&masks(&[&[0], &[1]]), Some(1.5)));
-        assert!(!is_oversubscribed(&masks(&[&[0], &[1]]), Some(2.0)));
-        assert!(!is_oversubscribed(&masks(&[&[], &[]]), None), "nothing is known");
     }
 }

@@ -1,8 +1,8 @@
 //! From the shape of a call to its plan.
 
-use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape, defaults};
+use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape};
 use crate::coll::phase::{bridge_block, longest_step};
-use crate::coll::{Knob, Knobs, Measures, Plan, REGISTRY};
+use crate::coll::{Knob, Measures, Plan, REGISTRY};
 use crate::config::{Config, Forced, Pick};
 use crate::topo::Fit;
 use crate::types::{Bytes, Collective, Epoch, OperandOrder, Ticket};
@@ -20,10 +20,10 @@ const LONGEST_STEP: Bytes = Bytes(64 << 10);
 /// From this call on a communicator is native: its tickets would run out, half a trillion calls further on.
 pub const LAST_EPOCH: Epoch = Epoch(u64::MAX / Ticket::STEPS / 2);
 
-/// Who serves a call, and how: the same on all ranks. What the user forces comes first, then what the models say (`map`) or,
-/// without a map, the thresholds of `defaults`. `cargo bench --no-default-features --bench choose` times it.
+/// Who serves a call, and how: the same on all ranks. What the user forces comes first, then what the models say (`map`, that of
+/// the communicator). `cargo bench --no-default-features --bench choose` times it.
 #[inline]
-pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: Option<&Map>, epoch: Epoch) -> Choice {
+pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: &Map, epoch: Epoch) -> Choice {
     // 1. What huddle cannot or shall not serve.
     let pick = match wanted(config, shape, agreed, epoch) {
         Ok(pick) => pick,
@@ -32,10 +32,10 @@ pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: Option<&Map>
     // 2. The algorithm.
     let forced = match pick {
         Some(forced) => forced,
-        None => usual(shape, agreed, map),
+        None => usual(shape, map),
     };
     let lacking = REGISTRY[forced.row].lacks(order_of(shape));
-    let chosen = if lacking.is_some() { usual(shape, agreed, map) } else { forced };
+    let chosen = if lacking.is_some() { usual(shape, map) } else { forced };
     // 3. Its plan.
     let plan = plan(shape, agreed, epoch, &chosen);
     if has_too_many_steps(&plan, shape.collective, agreed) {
@@ -70,11 +70,8 @@ fn wanted(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Resu
 }
 
 /// What huddle takes where the user does not say, or asks for what a call does not permit.
-fn usual(shape: &Shape, agreed: &Agreed, map: Option<&Map>) -> Forced {
-    match map {
-        Some(map) => map.pick(shape.collective, order_of(shape), shape.bytes),
-        None => Forced { row: defaults::row(shape, agreed), knobs: Knobs::UNSET },
-    }
+fn usual(shape: &Shape, map: &Map) -> Forced {
+    map.pick(shape.collective, order_of(shape), shape.bytes)
 }
 
 /// What keeps every algorithm from serving a call.
@@ -143,12 +140,12 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
 /// second-level cache of a long one. Ranks that share cores take whole cells: each tile costs them a switch.
 fn usual_tile(shape: &Shape, agreed: &Agreed) -> Bytes {
     let Fit { l1, l2 } = agreed.fit;
-    if agreed.oversubscribed { agreed.cell_bytes } else { Bytes(shape.bytes.0 / TILES).min(l2).max(l1) }
+    if agreed.crowding.is_shared() { agreed.cell_bytes } else { Bytes(shape.bytes.0 / TILES).min(l2).max(l1) }
 }
 
 /// Bytes that one step of a tree moves, where the user does not say: what fits the second-level cache, or a cell.
 fn usual_segment(agreed: &Agreed) -> Bytes {
-    if agreed.oversubscribed { agreed.cell_bytes } else { agreed.fit.l2.min(agreed.cell_bytes) }
+    if agreed.crowding.is_shared() { agreed.cell_bytes } else { agreed.fit.l2.min(agreed.cell_bytes) }
 }
 
 /// Whether a call might draw more tickets than there are: an upper bound for all rows, which takes gigabytes to reach.
@@ -175,7 +172,8 @@ mod tests {
     use super::*;
     use crate::coll::{self, Need};
     use crate::config::RawEnvironment;
-    use crate::topo::Hierarchy;
+    use crate::model::Parameters;
+    use crate::topo::{Crowding, Hierarchy};
     use crate::types::CommRank;
 
     const EPOCH: Epoch = Epoch(7);
@@ -196,8 +194,12 @@ mod tests {
         config
     }
 
+    fn choice(config: &Config, shape: &Shape, agreed: &Agreed) -> Choice {
+        choose(config, shape, agreed, &Map::new(agreed, &Parameters::default()), EPOCH)
+    }
+
     fn run(config: &Config, shape: &Shape, agreed: &Agreed) -> (&'static str, Plan) {
-        match choose(config, shape, agreed, None, EPOCH) {
+        match choice(config, shape, agreed) {
             Choice::Run { row, plan } => (REGISTRY[row].name, plan),
             Choice::RunInstead { forced, .. } => panic!("not {}", REGISTRY[forced].name),
             Choice::Decline(reason) => panic!("declined: {}", reason.name()),
@@ -205,7 +207,7 @@ mod tests {
     }
 
     fn reason(config: &Config, shape: &Shape, agreed: &Agreed) -> Reason {
-        match choose(config, shape, agreed, None, EPOCH) {
+        match choice(config, shape, agreed) {
             Choice::Decline(reason) => reason,
             Choice::Run { row, .. } | Choice::RunInstead { row, .. } => panic!("ran {}", REGISTRY[row].name),
         }
@@ -213,7 +215,7 @@ mod tests {
 
     #[test]
     fn plans_hold_the_shape_and_the_usual_knobs() {
-        let (name, plan) = run(&Config::default(), &REDUCTION, &ONE_NODE);
+        let (name, plan) = run(&config(&[("HUDDLE_ALLREDUCE", "flat")]), &REDUCTION, &ONE_NODE);
         assert_eq!(name, "flat");
         assert_eq!((plan.epoch, plan.bytes, plan.granule), (EPOCH, Bytes(64), Bytes(8)));
         assert_eq!((plan.knobs.radix(), plan.knobs.tile(), plan.scratch), (RADIX, Bytes(8 << 10), Bytes::ZERO));
@@ -254,7 +256,7 @@ mod tests {
             (knobs.tile().0 >> 10, knobs.segment().0 >> 10)
         };
         assert_eq!([8, 64 << 10, 1 << 20].map(|bytes| sizes(bytes, &agreed)), [(4, 32), (16, 32), (32, 32)]);
-        assert_eq!(sizes(1 << 20, &Agreed { oversubscribed: true, ..agreed }), (64, 64));
+        assert_eq!(sizes(1 << 20, &Agreed { crowding: Crowding::new(2, 1.0), ..agreed }), (64, 64));
         assert_eq!(sizes(1 << 20, &Agreed { fit: Fit::ASSUMED, ..agreed }), (64, 64));
     }
 
@@ -296,12 +298,14 @@ mod tests {
         let ordered = Shape { order: OperandOrder::Rank, ..REDUCTION };
         let user = Shape { operator: OperatorClass::User, ..REDUCTION };
         for shape in [ordered, user] {
-            let Choice::RunInstead { row, forced, need, .. } = choose(&config, &shape, &ONE_NODE, None, EPOCH) else {
+            let Choice::RunInstead { row, forced, need, .. } = choice(&config, &shape, &ONE_NODE) else {
                 panic!("{shape:?}");
             };
             assert_eq!(REGISTRY[forced].name, "dissemination");
             assert_eq!(need, Need::Commutative);
-            assert_eq!(row, defaults::row(&shape, &ONE_NODE));
+            assert!(
+                matches!(choice(&Config::default(), &shape, &ONE_NODE), Choice::Run { row: usual, .. } if usual == row)
+            );
         }
     }
 
@@ -314,7 +318,8 @@ mod tests {
             operator: OperatorClass::None,
             ..REDUCTION
         };
-        assert_eq!(run(&Config::default(), &barrier, &ONE_NODE).0, "flat");
+        let (_, plan) = run(&Config::default(), &barrier, &ONE_NODE);
+        assert_eq!((plan.bytes, plan.scratch), (Bytes::ZERO, Bytes::ZERO));
     }
 
     #[test]
@@ -331,7 +336,7 @@ mod tests {
             let variable = format!("HUDDLE_{}", row.collective.name().to_uppercase());
             let bytes = if row.collective == Collective::Barrier { Bytes::ZERO } else { Bytes(8) };
             let shape = Shape { collective: row.collective, bytes, granule: Bytes(1), ..REDUCTION };
-            let choice = choose(&config(&[(&variable, row.name)]), &shape, &ONE_NODE, None, EPOCH);
+            let choice = choice(&config(&[(&variable, row.name)]), &shape, &ONE_NODE);
             assert!(matches!(choice, Choice::Run { row, .. } if row == index));
         }
     }

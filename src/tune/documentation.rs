@@ -26,13 +26,17 @@ const MODEL: &str = "\
 Each algorithm has a closed form, evaluated on the tree that it walks, for the hierarchy of the communicator's first node, with
 the parameters of rank 0. It charges each flag's line, each read of a peer's slot by the level that it crosses, copies and
 combinations, streams that share a link (Li et al. 2014, equations 1 to 11; between nodes LogGP, as Nishtala 2009), and huddle's
-own instructions. The papers' own formulas, with their worked values as tests, are in `src/model`. On nodes of more than 8 ranks
-that do not share cores, and everywhere with `HUDDLE_CHOICE=models`, the algorithm with the least cost is taken; else thresholds
-by ranks and size decide. The choice is made once for a communicator, for sizes from one power of two to the next half of it:
-a map by collective, order of operands and size, which a call looks up in some nanoseconds (`cargo bench --bench choose`). It
-compares radix, class and stages of trees, tiles and segments that fit the first-level cache, chunks between nodes, and pulled
-and pushed signals. Buffers and leaders are what the user says: in the models a ring is never slower than few buffers, and
-leaders take communicators.
+own instructions. The papers' own formulas, with their worked values as tests, are in `src/model`. What nobody forces runs with
+the algorithm and knobs of the least cost. That is found when the first call of a size comes, for sizes from one power of two to
+the next half of it, and kept in a map of the communicator, shared by all communicators that lie alike: later calls look it up
+in some nanoseconds (`cargo bench --bench choose`). Compared are radix, class and stages of trees, tiles and segments that fit
+the first-level cache, one and two buffers and a ring, chunks between nodes, pulled and pushed signals, and as many leaders as
+`HUDDLE_LEADERS` permits: with several of them the phases of other chunks go on while a leader's step between nodes is under
+way.
+
+Where ranks share cores a phase takes at least the work of all ranks over the cores that they have, and each wait that follows
+from another takes a turn of all ranks of a core, a switch each; where all wait for all, half a turn more for each two ranks of
+a core beyond the second.
 
 Where nobody says otherwise a tile is a quarter of the message, but no shorter than a quarter of the first-level cache and no
 longer than one of the second-level cache; a segment is as long as the latter permits; and a rank's slots take twice the
@@ -40,7 +44,8 @@ second-level cache together. The smallest caches of the job count, 32 KiB and 1 
 info` says which.
 
 Rates of copies and reductions come from the kernels' probe. `huddle probe` measures, on an idle machine, what moves between
-its processors, for later jobs. A machine that nobody has measured is taken for this one:
+its processors and what it takes to give a core to another rank, for later jobs. A machine that nobody has measured is taken
+for this one:
 ";
 
 const SIMULATED: &str = "\
@@ -156,14 +161,18 @@ fn write_parameters(page: &mut String) -> fmt::Result {
         page,
         "A call whose data take more than {} KiB copies at {} and combines at {} ns/byte. Copies into slots, whose lines come \
          back from their readers, take {} ns/byte. Data behind a flag add {} of a line's latency: processors load ahead. \
-         huddle's own instructions take {} ns in a call and {} ns for a piece in a phase, unless the call is flat and fits a slot.",
+         huddle's own instructions take {} ns in a call and {} ns for a piece in a phase, unless the call is flat and fits a slot. \
+         Where a rank works on what it fetches, {} of the shorter of the two does not show. It takes {} ns to give a core to another \
+         rank.",
         far.beyond / 1024.0,
         far.copy,
         far.reduce,
         parameters.write,
         parameters.ahead,
         software.call,
-        software.step
+        software.step,
+        parameters.overlap,
+        parameters.switch
     )
 }
 

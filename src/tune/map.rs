@@ -1,7 +1,7 @@
-//! What the models choose, computed once for a communicator: by collective, order of operands and size.
+//! What the models choose on a communicator: by collective, order of operands and size.
 //!
-//! Sizes fall into classes, two for each power of two; a class is judged at its upper end. All ranks compute the map from
-//! what they agreed on, with operations that give the same bits everywhere.
+//! Sizes fall into classes, two for each power of two; a class is judged at its upper end, when the first call of it comes. All
+//! ranks judge by what they agreed on alone, with operations that give the same bits everywhere.
 
 use super::choose::plan;
 use super::{Agreed, OperatorClass, Shape};
@@ -9,6 +9,7 @@ use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, rows_of};
 use crate::config::Forced;
 use crate::model::{Level, Nanos, Parameters, Scene};
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
+use std::sync::OnceLock;
 
 /// The bytes of a call as far as the map tells them apart: 0 and 1, 2, 3, 4, 5 to 6, 7 to 8, 9 to 12, 13 to 16, …
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,55 +56,48 @@ pub struct Candidate {
     pub cost: Nanos,
 }
 
-/// The first choices of the models.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The first choices of the models on a communicator, each found when a call first asks for it.
+#[derive(Debug)]
 pub struct Map {
-    /// Distinct picks.
-    picks: Vec<Forced>,
-    /// By collective, order (any, rank) and class, an index into `picks`.
-    classes: Box<[[[u16; SizeClass::COUNT]; 2]; Collective::ALL.len()]>,
+    agreed: Agreed,
+    scene: Scene,
+    /// By collective, order of operands (any, rank) and class.
+    picks: Box<[[Picks; 2]; Collective::ALL.len()]>,
 }
 
-const ORDERS: [OperandOrder; 2] = [OperandOrder::Any, OperandOrder::Rank];
+/// By class.
+type Picks = [OnceLock<Forced>; SizeClass::COUNT];
 
 impl Map {
-    /// The map of a communicator.
+    /// The map of a communicator, in which nothing is chosen yet.
     pub fn new(agreed: &Agreed, parameters: &Parameters) -> Self {
-        let scene = scene(agreed, parameters);
-        let fallback = Forced { row: 0, knobs: Knobs::UNSET };
-        let mut map =
-            Self { picks: Vec::new(), classes: Box::new([[[0; SizeClass::COUNT]; 2]; Collective::ALL.len()]) };
-        for collective in Collective::ALL {
-            for order in ORDERS {
-                let first = || rows_of(collective).next().map_or(fallback, |(row, _)| Forced { row, ..fallback });
-                let best = |class: SizeClass| {
-                    candidates(&shape(collective, order, class.longest()), agreed, &scene)
-                        .min_by(|left, right| left.cost.0.total_cmp(&right.cost.0))
-                        .map_or_else(first, |best| best.forced)
-                };
-                let barrier = (collective == Collective::Barrier).then(|| best(SizeClass(0)));
-                for class in SizeClass::all() {
-                    map.set(collective, order, class, barrier.unwrap_or_else(|| best(class)));
-                }
-            }
-        }
-        map
-    }
-
-    fn set(&mut self, collective: Collective, order: OperandOrder, class: SizeClass, pick: Forced) {
-        let index = self.picks.iter().position(|known| *known == pick).unwrap_or_else(|| {
-            self.picks.push(pick);
-            self.picks.len() - 1
-        });
-        // There are fewer classes in all than such indices.
-        self.classes[collective as usize][order as usize][usize::from(class.0)] = index as u16;
+        let picks = || std::array::from_fn(|_| OnceLock::new());
+        let picks = Box::new(std::array::from_fn(|_| std::array::from_fn(|_| picks())));
+        Self { agreed: *agreed, scene: scene(agreed, parameters), picks }
     }
 
     /// The first choice for a call whose operands may be combined in `order`.
     #[inline]
     pub fn pick(&self, collective: Collective, order: OperandOrder, bytes: Bytes) -> Forced {
-        let class = usize::from(SizeClass::of(bytes).0);
-        self.picks[usize::from(self.classes[collective as usize][order as usize][class])]
+        let class = SizeClass::of(bytes);
+        match self.picks[collective as usize][order as usize][usize::from(class.0)].get() {
+            Some(pick) => *pick,
+            None => self.judge(collective, order, class),
+        }
+    }
+
+    /// Asks the models, once for all calls of a class: some microseconds on few ranks, some ten on a hundred.
+    #[cold]
+    #[inline(never)]
+    fn judge(&self, collective: Collective, order: OperandOrder, class: SizeClass) -> Forced {
+        *self.picks[collective as usize][order as usize][usize::from(class.0)].get_or_init(|| {
+            let shape = shape(collective, order, class.longest());
+            let best = candidates(&shape, &self.agreed, &self.scene)
+                .min_by(|left, right| left.cost.0.total_cmp(&right.cost.0))
+                .map(|best| best.forced);
+            let first = || rows_of(collective).next().map_or(0, |(row, _)| row);
+            best.unwrap_or_else(|| Forced { row: first(), knobs: Knobs::UNSET })
+        })
     }
 }
 
@@ -133,6 +127,7 @@ pub fn scene(agreed: &Agreed, parameters: &Parameters) -> Scene {
     }
     let machine = parameters.machine([]);
     Scene::new((ranks, nodes, largest_node), levels, (cell_bytes, slots), machine)
+        .with_ranks_per_core(agreed.crowding.ranks_per_core())
 }
 
 fn shape(collective: Collective, order: OperandOrder, bytes: Bytes) -> Shape {
@@ -159,15 +154,15 @@ fn candidates<'a>(shape: &'a Shape, agreed: &'a Agreed, scene: &'a Scene) -> imp
     })
 }
 
-/// The settings of an algorithm that are compared: all combinations of a few values for each knob that it has.
-///
-/// Two knobs are left out. A broadcast with few buffers is never faster than with a ring in the models. Leaders take
-/// communicators, of which there are as many as the user says.
+/// The settings of an algorithm that are compared: all combinations of a few values for each knob that it has, of leaders
+/// those that have communicators.
 fn settings(knobs: &[Knob], shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
     let most = agreed.largest_node.saturating_sub(1).max(2) as u32;
     let tile = agreed.fit.l1.0 as u32;
     knobs.iter().fold(vec![Knobs::UNSET], |settings, knob| {
         let values = match knob {
+            // Where ranks share cores each layer of a tree waits for another turn: one layer with all ranks is among them.
+            Knob::Radix if agreed.crowding.is_shared() && most < 256 => vec![2, 3, 4, 8, 16, most],
             Knob::Radix => vec![2, 3, 4, 8, 16],
             Knob::Class => vec![0, KNOMIAL],
             Knob::Stages => vec![0, 1, 2],
@@ -175,13 +170,17 @@ fn settings(knobs: &[Knob], shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
             // Those that fit the first-level cache, and some that share it with fewer others.
             Knob::Tile | Knob::Segment => vec![0, tile, 4 * tile],
             Knob::Chunk if agreed.nodes > 1 => vec![0, SHORT_CHUNK],
-            Knob::Chunk | Knob::Buffers | Knob::Leaders => vec![0],
+            Knob::Leaders if agreed.nodes > 1 => (0..=agreed.leaders as u32).filter(|leaders| *leaders != 1).collect(),
+            Knob::Buffers => vec![0, 1, 2],
+            Knob::Chunk | Knob::Leaders => vec![0],
         };
         let is_distinct = |value: &u32| match knob {
             Knob::Radix => *value <= most || *value == 2,
             // One of the length of the message is as good as none, and so is one that a cell does not hold.
             Knob::Tile | Knob::Segment => (*value as usize) < shape.bytes.0.min(agreed.cell_bytes.0),
             Knob::Chunk => (*value as usize) < shape.bytes.0,
+            // Fewer than the message has pieces.
+            Knob::Buffers => (*value as usize) * agreed.cell_bytes.0 < shape.bytes.0,
             _ => true,
         };
         let values: Vec<u32> = values.into_iter().filter(|value| *value == 0 || is_distinct(value)).collect();
@@ -199,7 +198,8 @@ const SHORT_CHUNK: u32 = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topo::{Hierarchy, Kind, Step};
+    use crate::model::{Crossing, Far};
+    use crate::topo::{Crowding, Hierarchy, Kind, Step};
 
     fn agreed(sockets: u16, cores: u16) -> Agreed {
         let steps = [Step { fan: sockets, shares: None }, Step { fan: cores, shares: Some(Kind::L3) }];
@@ -235,6 +235,60 @@ mod tests {
         let map = Map::new(&agreed(2, 6), &Parameters::default());
         assert_ne!(name(&map, Collective::Allreduce, 8), "tiled");
         assert!(["tiled", "hierarchical"].contains(&name(&map, Collective::Allreduce, 1 << 20)));
+    }
+
+    #[test]
+    fn two_ranks_reduce_flat_whatever_the_length() {
+        // As probed on a processor of 2024, its crossings assumed and measured.
+        let far = Far { copy: 0.015, reduce: 0.019, ..Parameters::default().far };
+        let assumed = Parameters { copy: 0.008, reduce: 0.016, far, ..Parameters::default() };
+        let near = Crossing { latency: 42.0, stream: 0.021, shared: 0.005 };
+        let measured = Parameters { write: 0.018, crossings: [near; 5], ..assumed };
+        for parameters in [assumed, measured] {
+            let agreed = Agreed { cell_bytes: Bytes(64 << 10), ..agreed(1, 2) };
+            let map = Map::new(&agreed, &parameters);
+            for bytes in SizeClass::all().map(SizeClass::longest).filter(|bytes| bytes.0 >= 8) {
+                assert_eq!(name(&map, Collective::Allreduce, bytes.0), "flat", "{bytes:?}");
+            }
+            assert_eq!(name(&map, Collective::Bcast, 4 << 10), "flat");
+            assert_eq!(name(&map, Collective::Barrier, 0), "flat");
+        }
+    }
+
+    #[test]
+    fn ranks_that_share_cores_take_few_turns() {
+        for (ranks, crowding) in [(4, Crowding::new(4, 2.0)), (8, Crowding::new(8, 2.0)), (3, Crowding::new(3, 2.0))] {
+            let cell_bytes = Bytes(64 << 10);
+            let flat = Agreed::on_one_node(ranks, Hierarchy::flat(ranks, None));
+            let map = Map::new(&Agreed { crowding, cell_bytes, ..flat }, &Parameters::default());
+            for collective in Collective::ALL {
+                assert_eq!(name(&map, collective, 8), "flat", "{} on {ranks}", collective.name());
+            }
+            for bytes in SizeClass::all().map(SizeClass::longest) {
+                let pick = map.pick(Collective::Allreduce, OperandOrder::Any, bytes);
+                let is_short = bytes <= Bytes(8 << 10);
+                let is_one_layer = pick.knobs.set(Knob::Radix).is_none_or(|radix| radix as usize + 1 >= ranks);
+                assert!(is_one_layer || !is_short, "{pick} of {bytes:?} on {ranks}");
+                // A tile is a whole cell, where nobody says otherwise.
+                let pick = map.pick(Collective::Bcast, OperandOrder::Any, bytes);
+                assert!(pick.knobs.set(Knob::Tile).is_none(), "{pick} of {bytes:?} on {ranks}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_ranks_judge_alike_in_whatever_order_they_ask() {
+        let (agreed, parameters) = (agreed(2, 6), Parameters::default());
+        let [one, other] = [(); 2].map(|()| Map::new(&agreed, &parameters));
+        let ask = |map: &Map, class: SizeClass| {
+            Collective::ALL.map(|collective| map.pick(collective, OperandOrder::Any, class.longest()))
+        };
+        let mut forwards: Vec<_> = SizeClass::all().map(|class| ask(&one, class)).collect();
+        forwards.reverse();
+        let classes: Vec<SizeClass> = SizeClass::all().collect();
+        let backwards: Vec<_> = classes.iter().rev().map(|class| ask(&other, *class)).collect();
+        assert_eq!(forwards, backwards);
+        assert_eq!(ask(&one, classes[20]), ask(&one, classes[20]));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! the very processors. The network is assumed.
 
 use crate::kernel::exchange::{self, Times};
-use crate::kernel::{Probed, host};
+use crate::kernel::{Probed, host, switch};
 use crate::model::{Crossing, Far, Parameters};
 use crate::topo::{Containers, CpuMask, Kind};
 use std::fs;
@@ -48,15 +48,14 @@ pub fn measure(containers: &Containers, probed: &Probed, directory: &Path) -> io
     for (shares, pair) in pairs(containers) {
         let Some(Times { line, write, read }) = fastest(pair) else { continue };
         let at = shares.map_or(0, |kind: Kind| 1 + kind as usize);
-        // Where it is copied to costs as much as in any copy. All streams of a group together cannot be measured by a pair:
-        // their share is assumed.
+        // All streams of a group together cannot be measured by a pair: their share is assumed.
         let Crossing { stream, shared, .. } = parameters.crossings[at];
-        let measured = (read - parameters.copy).max(read / 4.0);
-        parameters.crossings[at] = Crossing { latency: line, stream: measured, shared: measured * shared / stream };
+        parameters.crossings[at] = Crossing { latency: line, stream: read, shared: read * shared / stream };
         writes.push(write);
     }
     // Of the nearest: most readers of a slot are.
     parameters.write = writes.into_iter().min_by(f64::total_cmp).unwrap_or(parameters.write).max(parameters.copy);
+    parameters.switch = switch().unwrap_or(parameters.switch);
     fs::create_dir_all(directory)?;
     let file = file_in(directory);
     // What was kept and is faster was measured with fewer disturbances.
@@ -77,6 +76,9 @@ fn file_in(directory: &Path) -> PathBuf {
     host::description().hash(&mut hasher);
     directory.join(format!("crossings-{:016x}", hasher.finish()))
 }
+
+/// Attempts of each measurement.
+const ATTEMPTS: usize = 5;
 
 /// What was kept of this kind of machine; a file that is damaged or of another machine counts as none.
 fn read(file: &Path) -> Option<Parameters> {
@@ -117,9 +119,26 @@ fn exchange_between(pair: [u32; 2]) -> Option<Times> {
     })
 }
 
+/// What it takes two threads to give each other a processor, at least; none where they can't be bound to one.
+fn switch() -> Option<f64> {
+    let first = CpuMask::of_this_process().iter().next()?;
+    let attempts = (0..ATTEMPTS).filter_map(|_| {
+        let (asking, answering) = switch::sides();
+        let bound = |side: switch::Side| {
+            let mask = CpuMask::from_iter([first]);
+            move || if mask.bind_this_thread() { side.run() } else { None }
+        };
+        std::thread::scope(|scope| {
+            let answered = scope.spawn(bound(answering));
+            let asked = scope.spawn(bound(asking));
+            asked.join().ok().flatten().and(answered.join().ok().flatten())
+        })
+    });
+    attempts.min_by(f64::total_cmp)
+}
+
 /// The attempt with the fastest lines: others on the machine, and its slower minutes, only add to them.
 fn fastest(pair: [u32; 2]) -> Option<Times> {
-    const ATTEMPTS: usize = 5;
     let attempts = (0..ATTEMPTS).filter_map(|_| exchange_between(pair));
     attempts.min_by(|left, right| left.line.total_cmp(&right.line))
 }
@@ -147,6 +166,7 @@ mod tests {
         let here: Vec<u32> = CpuMask::of_this_process().iter().take(2).collect();
         let pus: Vec<_> = here.iter().map(|pu| (*pu, [Some(0), Some(0), Some(0), Some(*pu)])).collect();
         let measured = measure(&Containers::new(&pus), &Probed::default(), &directory).unwrap();
+        assert!(measured.switch > 0.0);
         assert!(measured.crossings.iter().all(|crossing| crossing.latency > 0.0 && crossing.stream > 0.0));
         let (kept, origin) = parameters(Some(&directory), &Probed::default());
         assert_eq!((kept.crossings, origin), (measured.crossings, Origin::Measured));

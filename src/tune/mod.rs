@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod choose;
-mod defaults;
 pub mod documentation;
 pub mod map;
 pub mod measured;
@@ -20,8 +19,7 @@ pub use map::Map;
 pub use prospect::Prospect;
 
 use crate::coll::{Need, Plan};
-use crate::config::ChoiceBy;
-use crate::topo::{Fit, Hierarchy};
+use crate::topo::{Crowding, Fit, Hierarchy};
 use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 
 /// A call, as far as MPI makes it equal on all ranks.
@@ -67,16 +65,15 @@ pub struct Agreed {
     pub cell_bytes: Bytes,
     /// Slots in each rank's ring.
     pub slots: usize,
-    /// On some node ranks outnumber the cores that they may run on.
-    pub oversubscribed: bool,
+    /// How many ranks share a core, on the node of the job where that is most.
+    pub crowding: Crowding,
+    /// Ranks of each node that may take steps between nodes.
+    pub leaders: usize,
     /// What fits the smallest caches of the job.
     pub fit: Fit,
     /// How the ranks of the first node lie in its caches and memories.
     pub hierarchy: Hierarchy,
 }
-
-/// The most ranks on a node with which the thresholds were measured.
-pub const MEASURED_RANKS: usize = 8;
 
 impl Agreed {
     /// A communicator of `ranks` ranks that have a node and its cores for themselves, in cells of 8 KiB.
@@ -88,19 +85,10 @@ impl Agreed {
             block_placed: true,
             cell_bytes: Bytes(8 << 10),
             slots: 32,
-            oversubscribed: false,
+            crowding: Crowding::NONE,
+            leaders: 1,
             fit: Fit::ASSUMED,
             hierarchy,
-        }
-    }
-
-    /// Whether the models choose, where the user forces nothing.
-    pub fn is_modelled(&self, choice: ChoiceBy) -> bool {
-        match choice {
-            ChoiceBy::Models => true,
-            ChoiceBy::Thresholds => false,
-            // The models know nothing of ranks that share cores.
-            ChoiceBy::Ranks => self.largest_node > MEASURED_RANKS && !self.oversubscribed,
         }
     }
 }

@@ -50,8 +50,9 @@ impl Prospect {
 mod tests {
     use super::*;
     use crate::config::RawEnvironment;
+    use crate::model::Parameters;
     use crate::topo::Hierarchy;
-    use crate::tune::{Choice, OperatorClass, Shape, choose, early_reason};
+    use crate::tune::{Choice, Map, OperatorClass, Shape, choose, early_reason};
     use crate::types::{CommRank, Epoch, OperandOrder};
 
     const ONE_NODE: Agreed = Agreed { cell_bytes: Bytes(1 << 10), ..Agreed::on_one_node(4, Hierarchy::flat(4, None)) };
@@ -93,9 +94,9 @@ mod tests {
             .flat_map(|text| AGREED.map(|agreed| (text, agreed)))
             .flat_map(|(text, agreed)| Collective::ALL.map(|collective| (*text, agreed, collective)))
         {
-            let config = config(text);
+            let (config, map) = (config(text), Map::new(&agreed, &Parameters::default()));
             let is_declined = |shape: &Shape| {
-                let choice = choose(&config, shape, &agreed, None, Epoch(7));
+                let choice = choose(&config, shape, &agreed, &map, Epoch(7));
                 let reason = if let Choice::Decline(reason) = choice { Some(reason) } else { None };
                 assert_eq!(early_reason(&config, shape, &agreed, Epoch(7)), reason);
                 reason.is_some()

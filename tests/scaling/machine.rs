@@ -1,7 +1,7 @@
 //! Simulated calls on nodes of 2 to 512 ranks.
 
 use huddle::coll::{Plan, REGISTRY};
-use huddle::config::{ChoiceBy, Config, RawEnvironment};
+use huddle::config::{Config, RawEnvironment};
 use huddle::fabric::simulated::{Placement, simulate};
 use huddle::model::{Machine, Parameters};
 use huddle::topo::{Caches, Hierarchy, Kind, Levels};
@@ -70,10 +70,6 @@ pub enum By {
     User(&'static str),
     /// huddle, where nothing is set.
     Default,
-    /// The thresholds.
-    Thresholds,
-    /// The cost formulas.
-    Models,
 }
 
 /// What huddle runs for a call: row and plan.
@@ -81,17 +77,12 @@ pub fn chosen(collective: Collective, bytes: usize, ranks: usize, by: By) -> (us
     let variable = format!("HUDDLE_{}", collective.name().to_uppercase());
     let environment = match by {
         By::User(algorithm) => RawEnvironment::new([(variable.as_str(), algorithm)]),
-        _ => RawEnvironment::default(),
+        By::Default => RawEnvironment::default(),
     };
     let (config, _) = Config::parse(&environment);
     let agreed = agreed(&placement(ranks));
-    let choice = match by {
-        By::Models => ChoiceBy::Models,
-        By::Thresholds => ChoiceBy::Thresholds,
-        By::User(_) | By::Default => config.choice,
-    };
-    let map = agreed.is_modelled(choice).then(|| Map::new(&agreed, &Parameters::default()));
-    match choose(&config, &shape(collective, bytes), &agreed, map.as_ref(), Epoch(1)) {
+    let map = Map::new(&agreed, &Parameters::default());
+    match choose(&config, &shape(collective, bytes), &agreed, &map, Epoch(1)) {
         Choice::Run { row, plan } => (row, plan),
         other => panic!("{} of {bytes} bytes on {ranks} ranks: {other:?}", collective.name()),
     }

@@ -1,13 +1,29 @@
 //! The phases of a node in which all ranks do the same.
 
-use super::{Node, Way, cut};
+use super::{Node, Time, Way, cut};
 use crate::coll::Knob;
 use crate::model::ceil_log;
 use crate::types::Bytes;
 
 impl Node<'_> {
+    /// Turns of a core's ranks until each of them has seen all others: whoever runs first finds what the last ones do in a later
+    /// turn only.
+    pub(super) fn turns(&self) -> f64 {
+        (0.5 + self.scene.ranks_per_core / 4.0).max(1.0)
+    }
+
+    /// All ranks are at work that long, and wait so many times for others.
+    pub(super) fn all(&self, path: f64, waits: f64) -> f64 {
+        self.elapsed(Time { path, work: path * self.ranks(), waits })
+    }
+
+    /// Every rank signals to every other.
+    pub(super) fn signal_all(&self) -> f64 {
+        self.all(self.read_all(0.0, 0.0), self.turns())
+    }
+
     /// Every rank reads `n` bytes of every other and works on them for `work`.
-    pub(super) fn read_all(&self, n: f64, work: f64) -> f64 {
+    fn read_all(&self, n: f64, work: f64) -> f64 {
         self.read_within(0, self.ranks(), n, work)
     }
 
@@ -19,32 +35,34 @@ impl Node<'_> {
             let peers = scene.peers(level) as f64;
             // Of the ranks outside a group so many read from it at a time.
             let readers = (peers * scene.width(level) as f64 / others).max(1.0) as usize;
-            time + peers * (scene.line(level, readers) + scene.fetch(level, n, readers) + work)
+            time + peers * (scene.line(level, readers) + scene.take(level, n, readers, work))
         })
     }
 
     /// Allreduce: every rank combines all operands.
     pub(super) fn combine_all(&self, total: f64) -> f64 {
         let (pieces, n) = cut(total, self.cell());
-        pieces * (self.step() + self.rates.write(n) + self.read_all(n, self.rates.combine(n)))
+        self.all(self.step() + self.rates.write(n) + self.read_all(n, self.rates.combine(n)), self.turns()) * pieces
     }
 
     /// Allreduce: every rank combines its part of all operands and collects all parts.
     pub(super) fn combine_parts(&self, total: f64) -> f64 {
         let (pieces, n) = cut(total, self.reduction_piece());
-        pieces * (self.combine_part(n) + self.collect_parts(n))
+        self.all(self.combine_part(n) + self.collect_parts(n), 2.0 * self.turns()) * pieces
     }
 
     /// A rank publishes all but its part of an operand of `n` bytes, and combines its part of all operands.
     pub(super) fn combine_part(&self, n: f64) -> f64 {
         let (scene, part) = (self.scene, n / self.parts(n));
         let (groups, workers) = self.crew();
+        // The result grows in this rank's slot.
+        let published = self.step() + self.rates.write(n - part) + self.rates.returns(part);
         if groups == 1 {
-            return self.step() + self.rates.write(n - part) + self.read_parts(part, self.rates.combine(part));
+            return published + self.read_parts(part, self.rates.combine(part));
         }
         let in_group = self.read_within(1, scene.width(0) as f64, part.max(64.0), self.rates.combine(part));
-        let step = scene.line(0, workers) + scene.fetch(0, part.max(64.0), workers) + self.rates.combine(part);
-        self.step() + self.rates.write(n - part) + in_group + f64::from(ceil_log(2, groups)) * step
+        let step = scene.line(0, workers) + scene.take(0, part.max(64.0), workers, self.rates.combine(part));
+        published + in_group + f64::from(ceil_log(2, groups)) * step
     }
 
     /// A rank collects all parts of `n` bytes.
@@ -63,7 +81,7 @@ impl Node<'_> {
     /// Ranks of the other groups read all of the first group's workers; in two stages only their own workers do.
     fn collect_over_groups(&self, part: f64, parts: f64, workers_elsewhere: usize) -> f64 {
         let (scene, copy) = (self.scene, self.rates.copy(part));
-        let read = |readers: usize| scene.line(0, readers) + scene.fetch(0, part.max(64.0), readers) + copy;
+        let read = |readers: usize| scene.line(0, readers) + scene.take(0, part.max(64.0), readers, copy);
         if self.plan.knobs.get(Knob::Stages) < 2 {
             return self.step() + parts * read(scene.local_ranks - scene.width(0));
         }
@@ -108,7 +126,8 @@ impl Node<'_> {
     /// Allgather: every rank reads the block of every other.
     pub(super) fn gather_all(&self, block: f64) -> f64 {
         let (pieces, n) = cut(block, if self.way == Way::Tiled { self.tile() } else { self.cell() });
-        pieces * (self.step() + self.rates.write(n) + self.rates.copy(n) + self.read_all(n, self.rates.copy(n)))
+        let (own, others) = (self.rates.write(n) + self.rates.copy(n), self.read_all(n, self.rates.copy(n)));
+        self.all(self.step() + own + others, self.turns()) * pieces
     }
 
     /// Allreduce by dissemination, after the steps of the first rank, which is a head.
@@ -120,16 +139,18 @@ impl Node<'_> {
         let take = |rank: &crate::types::NodeRank| {
             let level = scene.parting(0, rank.0);
             let readers = scene.width(level);
-            scene.line(level, readers) + scene.fetch(level, n, readers) + self.rates.combine(n)
+            scene.line(level, readers) + scene.take(level, n, readers, self.rates.combine(n))
         };
         let mut time = self.step() + self.rates.write(n);
+        let mut waits = exchange.steps.len() as f64 * self.turns_of_step();
         if exchange.has_runs() {
             // The longest run decides; its head takes in its members and hands them the result.
             let innermost = scene.each_level().last().unwrap_or(0);
-            let member = scene.line(innermost, 1) + scene.fetch(innermost, n, 1);
+            let member = |work| scene.line(innermost, 1) + scene.take(innermost, n, 1, work);
             let members = exchange.run.len().max(2) as f64 - 1.0;
-            let there_and_back = members * (member + self.rates.combine(n)) + self.rates.write(n) + member;
-            time += 2.0 * self.step() + there_and_back + self.rates.copy(n);
+            let there = members * member(self.rates.combine(n));
+            time += 2.0 * self.step() + there + self.rates.write(n) + member(self.rates.copy(n));
+            waits += 2.0;
         }
         for (index, step) in exchange.steps.iter().enumerate() {
             // What the last step combines goes to the buffer, the others into the next slot.
@@ -137,22 +158,23 @@ impl Node<'_> {
             time += if is_last { 0.0 } else { self.step() + self.rates.write(n) - self.rates.copy(n) };
             time += step.iter().filter(|rank| rank.0 != 0).map(take).sum::<f64>();
         }
-        pieces * time
+        self.all(time, waits) * pieces
     }
 
     /// Barrier by dissemination: in each step as many lines as partners.
     pub(super) fn disseminate_signals(&self) -> f64 {
         let (size, radix) = (self.scene.local_ranks, self.radix() as usize);
-        let (mut time, mut distance) = (0.0, 1);
+        let (mut time, mut waits, mut distance) = (0.0, 0.0, 1);
         while distance < size {
             time += self.step();
+            waits += self.turns_of_step();
             for times in (1..radix).take_while(|times| times * distance < size) {
                 // A partner so many positions on: of some rank beyond the outermost border, and all wait for that one.
                 time += self.scene.line(0, times * distance);
             }
             distance = distance.saturating_mul(radix);
         }
-        time
+        self.all(time, waits)
     }
 
     /// Allgather by dissemination: what a rank has grows by the radix in each step.
@@ -163,14 +185,15 @@ impl Node<'_> {
         // As for signals; a block at a time at the end.
         let take = |distance: usize, bytes: f64| {
             let readers = distance.min(scene.width(0));
-            scene.line(0, readers) + scene.fetch(0, bytes, readers) + self.rates.copy(bytes)
+            scene.line(0, readers) + scene.take(0, bytes, readers, self.rates.copy(bytes))
         };
-        let (mut time, mut held) = (self.step() + self.rates.write(n), 1);
+        let (mut time, mut waits, mut held) = (self.step() + self.rates.write(n), self.turns_of_step(), 1);
         while held * radix < size {
             let bytes = n * held as f64;
             time +=
                 self.step() + self.rates.write(bytes) + (1..radix).map(|times| take(times * held, bytes)).sum::<f64>();
             held *= radix;
+            waits += self.turns_of_step();
         }
         time += self.step() + self.rates.copy(n * held as f64);
         let mut distance = held;
@@ -179,7 +202,12 @@ impl Node<'_> {
             time += take(distance, n * blocks as f64) + self.rates.copy(0.0) * (blocks - 1) as f64;
             distance += held;
         }
-        pieces * time + self.rates.copy(block)
+        self.all(time, waits) * pieces + self.all(self.rates.copy(block), 0.0)
+    }
+
+    /// As `turns`, of a step with one partner or several.
+    fn turns_of_step(&self) -> f64 {
+        if self.radix() > 2 { self.turns() } else { 1.0 }
     }
 
     fn radix(&self) -> u32 {

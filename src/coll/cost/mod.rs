@@ -5,12 +5,16 @@
 //! formula has a copy more. Trees are evaluated on the very tree that the algorithm walks ([`Outline`]), so the number of
 //! children, the levels crossed and uneven groups count as they are. Pieces of a long message follow each other: the first
 //! takes the whole way, each further one as long as the busiest rank works on it.
+//!
+//! Where ranks share cores a call takes at least the work of all ranks over the cores that they have. A rank that waits gives
+//! its core away and gets it back after all others of that core, so each wait that follows from another costs as many
+//! switches as ranks share a core ([`Time`]), and more where all wait for all.
 
 mod exchange;
 mod phases;
 
 use super::phase::{self, Tree};
-use super::{Measures, Plan};
+use super::{Knob, Measures, Plan};
 use crate::model::{Between, Nanos, Outline, Rates, Scene};
 use crate::topo::TreeClass;
 use crate::types::{Bytes, Collective};
@@ -34,9 +38,8 @@ pub enum Way {
 /// The cost of a call that goes one way in all phases.
 pub fn of(way: Way, collective: Collective, plan: &Plan, scene: &Scene) -> Option<Nanos> {
     let node = Node::new(way, collective, plan, scene);
-    let time =
-        scene.machine.software.call + if scene.nodes > 1 { node.composed(collective) } else { node.alone(collective) };
-    Some(Nanos(time))
+    let time = if scene.nodes > 1 { node.composed(collective) } else { node.alone(collective) };
+    Some(Nanos(scene.machine.software.call + time))
 }
 
 /// A node at work on a call.
@@ -71,7 +74,10 @@ impl<'a> Node<'a> {
             Collective::Barrier => (0.0, 0.0),
         };
         let slots = if collective == Collective::Scatter { n * ranks } else { n };
-        let rates = scene.rates(sent + received + slots.min((scene.cell.0 * scene.slots) as f64));
+        let ring = plan.knobs.set(Knob::Buffers).map_or(scene.slots, |buffers| scene.slots.min(buffers as usize));
+        let touched = sent + received + slots.min((scene.cell.0 * ring) as f64);
+        // A core's caches hold what all of its ranks touch.
+        let rates = scene.rates(touched * scene.ranks_per_core);
         let is_short = way == Way::Flat && scene.nodes == 1 && slots <= scene.cell.0 as f64;
         Self { way, plan, scene, rates, is_short, up: scene.outline(up), down: scene.outline(down) }
     }
@@ -99,7 +105,7 @@ impl<'a> Node<'a> {
             (Collective::Allreduce, Way::Dissemination) => self.disseminate(n),
             (Collective::Allreduce, Way::Tree) => {
                 let (pieces, piece) = cut(n, self.cell());
-                pieces * (self.reduce(piece) + self.bcast(piece))
+                (self.reduce(piece) + self.bcast(piece)) * pieces
             }
             (Collective::Bcast, _) => self.bcast(n),
             (Collective::Reduce, _) => self.reduce(n),
@@ -107,10 +113,21 @@ impl<'a> Node<'a> {
             (Collective::Allgather, Way::Dissemination) => self.disseminate_blocks(n),
             (Collective::Allgather, Way::Tree) => self.gather(n) + self.bcast(n * self.ranks()),
             (Collective::Barrier, Way::Dissemination) => self.disseminate_signals(),
-            (Collective::Barrier, Way::Flat) => self.read_all(0.0, 0.0),
+            (Collective::Barrier, Way::Flat) => self.signal_all(),
             (Collective::Barrier, _) => self.arrive() + self.depart(),
             (Collective::Scatter, _) => self.scatter(n),
         }
+    }
+
+    /// How long a phase takes on the cores that the ranks have: no less than the work of all ranks on them, and for each wait
+    /// all ranks of a core have their turn.
+    fn elapsed(&self, Time { path, work, waits }: Time) -> f64 {
+        let ranks_per_core = self.scene.ranks_per_core;
+        if ranks_per_core <= 1.0 {
+            return path;
+        }
+        let cores = (self.ranks() / ranks_per_core).max(1.0);
+        path.max(work / cores) + waits * ranks_per_core * self.scene.machine.switch
     }
 
     /// Phases on each node around a step between nodes, piece by piece.
@@ -119,32 +136,30 @@ impl<'a> Node<'a> {
         let measures = Measures { ranks, nodes, cell: self.scene.cell };
         let scratch = phase::bridge_piece(self.plan, collective, &measures);
         let block = phase::bridge_block(self.plan, ranks);
-        let between = |step| self.scene.machine.between(step, nodes);
         let all = ranks as f64;
-        match collective {
-            Collective::Barrier => self.arrive() + between(Between::Barrier) + self.depart(),
-            Collective::Allreduce => {
-                let (pieces, n) = cut(self.bytes(), scratch);
-                pieces * (self.reduce(n) + between(Between::Reduce(n)) + self.rates.copy(n) + self.bcast(n))
-            }
-            Collective::Reduce => {
-                let (pieces, n) = cut(self.bytes(), scratch);
-                pieces * (self.reduce(n) + between(Between::Reduce(n)) + self.rates.copy(n))
-            }
-            Collective::Bcast => {
-                let (pieces, n) = cut(self.bytes(), scratch);
-                pieces * (self.rates.copy(n) + between(Between::Bcast(n)) + self.bcast(n))
-            }
+        let copy = |n| self.rates.copy(n);
+        let has_blocks = matches!(collective, Collective::Allgather | Collective::Scatter);
+        let (chunks, n) = cut(self.bytes(), if has_blocks { block } else { scratch });
+        let (step, phases) = match collective {
+            Collective::Barrier => (Between::Barrier, self.arrive() + self.depart()),
+            Collective::Allreduce => (Between::Reduce(n), self.reduce(n) + copy(n) + self.bcast(n)),
+            Collective::Reduce => (Between::Reduce(n), self.reduce(n) + copy(n)),
+            Collective::Bcast => (Between::Bcast(n), copy(n) + self.bcast(n)),
             Collective::Allgather => {
-                let (pieces, n) = cut(self.bytes(), block);
-                let copies = all * self.rates.copy(n);
-                pieces * (self.gather(n) + between(Between::Allgather(n * all)) + self.bcast(n * all) + copies)
+                let copies = self.all(all * copy(n), 0.0);
+                (Between::Allgather(n * all), self.gather(n) + self.bcast(n * all) + copies)
             }
-            Collective::Scatter => {
-                let (pieces, n) = cut(self.bytes(), block);
-                pieces * (all * self.rates.copy(n) + between(Between::Scatter(n * all)) + self.scatter(n))
-            }
-        }
+            Collective::Scatter => (Between::Scatter(n * all), all * copy(n) + self.scatter(n)),
+        };
+        self.chained(chunks, phases, self.scene.machine.between(step, nodes))
+    }
+
+    /// So many chunks, whose phases on the nodes take `phases` and whose step between them `step`. With several leaders the
+    /// phases of other chunks go on while a leader's step is under way.
+    fn chained(&self, chunks: f64, phases: f64, step: f64) -> f64 {
+        let leaders = f64::from(self.plan.knobs.get(Knob::Leaders).max(1));
+        let each = phases.max((phases + step) / leaders);
+        phases + step + (chunks - 1.0) * each
     }
 
     fn cell(&self) -> Bytes {
@@ -175,18 +190,37 @@ fn cut(total: f64, most: Bytes) -> (f64, f64) {
     (pieces, total / pieces)
 }
 
-/// The time of `pieces` pieces that follow each other.
-fn pipelined(pieces: f64, Phase { whole, busiest }: Phase) -> f64 {
-    whole + (pieces - 1.0) * busiest
+/// What a phase of a node takes.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    /// From its start to its end, if every rank has a core.
+    path: f64,
+    /// The work of all ranks together.
+    work: f64,
+    /// How often in succession ranks wait for what others do.
+    waits: f64,
 }
 
-/// What one piece takes.
+/// What one piece takes along a tree.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
     /// From its start to its end.
     whole: f64,
     /// The rank that works longest on it.
     busiest: f64,
+    /// All ranks.
+    work: f64,
+    /// Ranks that wait for each other in succession.
+    depth: f64,
+}
+
+impl Phase {
+    /// So many pieces that follow each other.
+    fn repeated(self, pieces: f64) -> Time {
+        let others = pieces - 1.0;
+        let (path, work) = (self.whole + others * self.busiest, self.work * pieces);
+        Time { path, work, waits: self.depth + others }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The phases of a node that have a root.
 
-use super::{Node, Phase, Way, cut, pipelined};
+use super::{Node, Phase, Time, Way, cut};
 use crate::coll::Knob;
 use crate::coll::knobs::PUSH;
 use crate::model::{Edge, Outline};
@@ -14,7 +14,8 @@ impl Node<'_> {
             return self.reduce_parts(total);
         }
         let (pieces, n) = cut(total, self.piece());
-        pipelined(pieces, self.climb(|_| (n, self.rates.combine(n)), self.rates.write(n), 0.0))
+        let phase = self.climb(|_| (n, self.rates.combine(n)), self.rates.write(n), self.rates.returns(n));
+        self.elapsed(phase.repeated(pieces))
     }
 
     /// A message of the root goes to all ranks.
@@ -23,7 +24,15 @@ impl Node<'_> {
         if self.scene.local_ranks == 1 {
             return 0.0;
         }
-        pipelined(pieces, self.descend(self.rates.write(n), |_| n, n))
+        let buffers = self.plan.knobs.set(Knob::Buffers).filter(|buffers| f64::from(*buffers) < pieces);
+        let Some(buffers) = buffers else {
+            return self.elapsed(self.descend(self.rates.write(n), |_| n, n).repeated(pieces));
+        };
+        // Lines that a peer has just read have to come back before they are written, and first that peer's word that it has
+        // read them. With one buffer nothing overlaps.
+        let rewritten = self.rates.write(n) + self.scene.take(0, n, 1, 0.0) + self.scene.line(0, 1);
+        let phase = self.descend(rewritten, |_| n, n);
+        if buffers > 1 { self.elapsed(phase.repeated(pieces)) } else { pieces * self.elapsed(phase.repeated(1.0)) }
     }
 
     /// A block of each rank goes to the root.
@@ -31,24 +40,31 @@ impl Node<'_> {
         let most = if self.way == Way::Tree { self.cell().0 / self.scene.local_ranks } else { self.piece().0 };
         let (pieces, n) = cut(block, Bytes(most));
         let own = self.rates.write(n);
-        pipelined(pieces, self.climb(|edge| (covered(edge, n), self.rates.copy(covered(edge, n))), own, own))
+        self.elapsed(
+            self.climb(|edge| (covered(edge, n), self.rates.copy(covered(edge, n))), own, own).repeated(pieces),
+        )
     }
 
     /// A block of the root goes to each rank.
     pub(super) fn scatter(&self, block: f64) -> f64 {
         if self.way == Way::Tiled {
             let (pieces, n) = cut(block, self.tile());
-            let far = (self.scene.line(0, 1) + self.scene.fetch(0, n, 1)).max(0.0);
-            // The root lays out a tile for each receiver; the last one reads when it is done.
-            let written = (self.ranks() - 1.0) * (self.step() + self.rates.write(n)) + self.rates.copy(n);
-            return pieces * written + far + self.rates.copy(n);
+            // The root lays out a tile for each receiver; the last one reads when it is done, while the root copies its own.
+            let (others, own) = (self.ranks() - 1.0, self.rates.copy(n));
+            let written = others * (self.step() + self.rates.write(n));
+            let taken = self.step() + self.scene.line(0, 1) + self.scene.take(0, n, 1, own);
+            let path = (pieces - 1.0) * (written + own).max(taken) + written + taken.max(own);
+            return self.elapsed(Time { path, work: pieces * (written + own + others * taken), waits: pieces });
         }
         let (pieces, n) = cut(block, Bytes(self.cell().0 / self.scene.local_ranks));
-        let layout = self.rates.copy(0.0) * (self.ranks() - 1.0) + self.rates.write(n * self.ranks());
+        let layout = (self.ranks() - 1.0) * self.rates.write(n);
         // Short blocks of many ranks do not fit a flag's line.
         let is_in_cell = n * self.ranks() > FlagLine::PAYLOAD as f64;
         let taken = |edge: &Edge| if is_in_cell { covered(edge, n).max(64.0) } else { covered(edge, n) };
-        pipelined(pieces, self.descend(layout, taken, n))
+        let phase = self.descend(layout, taken, n);
+        // The root copies its own block while the others read.
+        let (own, busiest) = (self.rates.copy(n), phase.busiest.max(layout + self.rates.copy(n)));
+        self.elapsed(Phase { busiest, work: phase.work + own, ..phase }.repeated(pieces))
     }
 
     /// A signal of each rank reaches the root.
@@ -60,7 +76,13 @@ impl Node<'_> {
             let sent = ready[edge.child] + if self.pushes(Knob::Up) { line } else { 0.0 };
             ready[edge.parent] = f64::max(ready[edge.parent], sent) + line + self.step();
         }
-        ready[0]
+        self.signalled(ready[0])
+    }
+
+    /// Signals along the tree that took so long.
+    fn signalled(&self, path: f64) -> f64 {
+        let lines: f64 = self.up.edges.iter().map(|edge| self.scene.line(edge.level, 1) + self.step()).sum();
+        self.elapsed(Time { path, work: lines, waits: self.up.depth as f64 })
     }
 
     /// Whether signals in that direction are on lines of who awaits them.
@@ -80,41 +102,46 @@ impl Node<'_> {
                 ready[edge.child] = ready[edge.parent] + self.scene.line(edge.level, edge.sharing) + self.step();
             }
         }
-        ready.into_iter().fold(0.0, f64::max)
+        self.signalled(ready.into_iter().fold(0.0, f64::max))
     }
 
     /// Up the tree: a leaf starts with `leaf`, an inner rank with `inner`; for each child it fetches and works on what
     /// `work` says.
     fn climb(&self, work: impl Fn(&Edge) -> (f64, f64), leaf: f64, inner: f64) -> Phase {
-        let Outline { ranks, edges, is_inner } = &*self.up;
+        let Outline { ranks, edges, is_inner, depth } = &*self.up;
         let start = |rank: usize| if is_inner[rank] { inner } else { leaf };
         let mut ready: Vec<f64> = (0..*ranks).map(start).collect();
         let mut load = ready.clone();
         for edge in edges.iter().rev() {
             let (n, time) = work(edge);
-            let step = self.step() + self.scene.line(edge.level, 1) + self.scene.fetch(edge.level, n, 1) + time;
+            let step = self.step() + self.scene.line(edge.level, 1) + self.scene.take(edge.level, n, 1, time);
             ready[edge.parent] = f64::max(ready[edge.parent], ready[edge.child]) + step;
             load[edge.parent] += step;
         }
-        Phase { whole: ready[0], busiest: load.into_iter().fold(0.0, f64::max) }
+        let busiest = load.iter().copied().fold(0.0, f64::max);
+        Phase { whole: ready[0], busiest, work: load.iter().sum(), depth: *depth as f64 }
     }
 
     /// Down the tree: the root starts with `root`; a child fetches `taken` bytes, passes them on if it has children, and
     /// copies `kept` of them to its buffer.
     fn descend(&self, root: f64, taken: impl Fn(&Edge) -> f64, kept: f64) -> Phase {
-        let Outline { ranks, edges, is_inner } = &*self.down;
+        let Outline { ranks, edges, is_inner, depth } = &*self.down;
         let mut ready = vec![0.0; *ranks];
         ready[0] = root;
-        let (mut whole, mut busiest) = (root, root);
+        let (mut whole, mut busiest, mut work) = (root, root, root);
         for edge in edges {
             let n = taken(edge);
-            let fetched = self.scene.line(edge.level, edge.sharing) + self.scene.fetch(edge.level, n, edge.sharing);
-            let passed = fetched + self.step() + if is_inner[edge.child] { self.rates.write(n) } else { 0.0 };
+            let signalled = self.step() + self.scene.line(edge.level, edge.sharing);
+            let take = |time| signalled + self.scene.take(edge.level, n, edge.sharing, time);
+            // Who passes data on copies them to its buffer afterwards, from its own cache.
+            let passed = if is_inner[edge.child] { take(self.rates.write(n)) } else { 0.0 };
+            let all = if is_inner[edge.child] { passed + self.rates.copy(kept) } else { take(self.rates.copy(kept)) };
             ready[edge.child] = ready[edge.parent] + passed;
-            whole = whole.max(ready[edge.child] + self.rates.copy(kept));
-            busiest = busiest.max(passed + self.rates.copy(kept));
+            whole = whole.max(ready[edge.parent] + all);
+            busiest = busiest.max(all);
+            work += all;
         }
-        Phase { whole, busiest }
+        Phase { whole, busiest, work, depth: *depth as f64 }
     }
 
     /// Each rank combines its part; the root collects all.
@@ -123,7 +150,9 @@ impl Node<'_> {
             return self.rates.copy(total);
         }
         let (pieces, n) = cut(total, self.reduction_piece());
-        pieces * (self.combine_part(n) + self.collect_at_root(n))
+        let collect = self.collect_at_root(n);
+        let collected = Time { path: collect, work: collect, waits: self.turns() };
+        pieces * (self.all(self.combine_part(n), self.turns()) + self.elapsed(collected))
     }
 
     /// Bytes that take one ticket of a tiled reduction.

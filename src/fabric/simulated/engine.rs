@@ -227,15 +227,17 @@ impl World {
                 self.transfer(me, poster, LINE, 1.0);
             }
             Operation::Copy { to, from, n } => {
-                self.read(me, from, n);
+                let streamed = self.read(me, from, n);
                 let is_slot = matches!(to.place, Place::Cell { .. });
                 let rate = if is_slot { self.machine.write } else { self.machine.copy };
-                self.now[me] += self.machine.local + rate * n.0 as f64;
+                self.work(me, streamed, rate * n.0 as f64);
             }
-            Operation::Reduce { left, right, n, .. } => {
-                self.read(me, left, n);
-                self.read(me, right, n);
-                self.now[me] += self.machine.local + self.machine.reduce * n.0 as f64;
+            Operation::Reduce { to, left, right, n } => {
+                let streamed = self.read(me, left, n) + self.read(me, right, n);
+                // What grows in a slot has fetched its lines before.
+                let comes_back = matches!(to.place, Place::Cell { .. }) && to != left;
+                let write = if comes_back { self.machine.write - self.machine.copy } else { 0.0 };
+                self.work(me, streamed, (self.machine.reduce + write) * n.0 as f64);
             }
             Operation::BridgeBegin(step) => {
                 self.begun[me].push((step, self.now[me]));
@@ -245,29 +247,37 @@ impl World {
         }
     }
 
-    /// Charges an operand.
-    fn read(&mut self, me: usize, from: Span, n: Bytes) {
+    /// Charges what takes so long where operands are at hand, of which so long a part was fetched meanwhile.
+    fn work(&mut self, me: usize, streamed: f64, time: f64) {
+        self.now[me] += self.machine.local + time - self.machine.overlap * streamed.min(time);
+    }
+
+    /// Charges an operand: how long it streamed from a peer.
+    fn read(&mut self, me: usize, from: Span, n: Bytes) -> f64 {
         let (rank, line, ticket) = match from.place {
             Place::Cell { rank, ticket } => (rank, None, ticket),
             Place::Payload { rank, line, ticket } => (rank, Some(line), ticket),
-            _ => return self.now[me] += self.machine.local,
+            _ => {
+                self.now[me] += self.machine.local;
+                return 0.0;
+            }
         };
         let owner = self.peer(me, rank);
         if owner == me {
             self.now[me] += self.machine.local;
-            return;
+            return 0.0;
         }
         let came_with_its_flag = line
             .is_some_and(|line| self.fetched.get(&(me, owner, line as usize, self.position(ticket))) == Some(&ticket));
         if came_with_its_flag {
-            return;
+            return 0.0;
         }
         if line.is_none() && self.holds(me, owner, ticket, from.offset, n) {
             self.now[me] += self.machine.local;
-        } else {
-            let ahead = self.machine.ahead;
-            self.transfer(me, owner, n.0.next_multiple_of(LINE), ahead);
+            return 0.0;
         }
+        let ahead = self.machine.ahead;
+        self.transfer(me, owner, n.0.next_multiple_of(LINE), ahead)
     }
 
     /// Whether `me` has fetched these lines of a cell before; from here on it has. Bytes that touch what it fetched last
@@ -289,15 +299,17 @@ impl World {
     }
 
     /// Moves `bytes` from the cache of `owner` to that of `me`, over the link out of the group in which they part, after that
-    /// part of its latency.
-    fn transfer(&mut self, me: usize, owner: usize, bytes: usize, part: f64) {
+    /// part of its latency; how long they stream.
+    fn transfer(&mut self, me: usize, owner: usize, bytes: usize, part: f64) -> f64 {
         let (mine, others) = (&self.placement.paths[me], &self.placement.paths[owner]);
         let common = mine.iter().zip(others).take_while(|(mine, others)| mine == others).count();
         let crossing = self.machine.crossing(common);
         let group = others[..others.len().min(common + 1)].to_vec();
         let link = self.links.entry((self.placement.labels[owner], group)).or_default();
         *link = link.max(self.now[me]) + crossing.shared * bytes as f64;
-        self.now[me] = (self.now[me] + crossing.stream * bytes as f64).max(*link) + crossing.latency * part;
+        let streamed = (crossing.stream * bytes as f64).max(*link - self.now[me]);
+        self.now[me] += streamed + crossing.latency * part;
+        streamed
     }
 }
 
