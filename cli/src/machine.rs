@@ -166,7 +166,7 @@ impl Job {
             ranks: ranks * nodes,
             nodes,
             largest_node: ranks,
-            block_placed: true,
+            is_block_placed: true,
             cell_bytes: config.cell(ranks, containers.caches()),
             slots: config.slots,
             crowding: Crowding::new(ranks, cores),

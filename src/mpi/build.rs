@@ -359,7 +359,7 @@ impl<'a> Builder<'a> {
             ranks: self.layout.size(),
             nodes: self.layout.nodes(),
             largest_node: self.layout.largest_node(),
-            block_placed: self.layout.is_block_placed(),
+            is_block_placed: self.layout.is_block_placed(),
             cell_bytes: self.geometry.cell,
             slots: self.geometry.slots,
             crowding: self.job.crowding,

@@ -99,7 +99,7 @@ pub(super) fn has_too_short_cells(collective: Collective, agreed: &Agreed) -> bo
 
 /// Operands can't be combined in rank order.
 pub(super) fn mixes_order(agreed: &Agreed) -> bool {
-    agreed.nodes > 1 && !agreed.block_placed
+    agreed.nodes > 1 && !agreed.is_block_placed
 }
 
 /// User-defined operations follow rank order whether they commute or not: their results then depend neither on the
@@ -281,7 +281,7 @@ mod tests {
         let default = Config::default();
         let ordered = Shape { order: OperandOrder::Rank, ..REDUCTION };
         let user = Shape { operator: OperatorClass::User, ..REDUCTION };
-        let scattered = Agreed { block_placed: false, ..TWO_NODES };
+        let scattered = Agreed { is_block_placed: false, ..TWO_NODES };
         for shape in [ordered, user] {
             assert_eq!(run(&default, &shape, &ONE_NODE).1.order, OperandOrder::Rank);
             assert_eq!(run(&default, &shape, &TWO_NODES).1.order, OperandOrder::Rank);

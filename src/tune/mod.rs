@@ -60,7 +60,7 @@ pub struct Agreed {
     /// Members of the largest node.
     pub largest_node: usize,
     /// Each node holds a contiguous range of ranks.
-    pub block_placed: bool,
+    pub is_block_placed: bool,
     /// Length of a cell.
     pub cell_bytes: Bytes,
     /// Slots in each rank's ring.
@@ -82,7 +82,7 @@ impl Agreed {
             ranks,
             nodes: 1,
             largest_node: ranks,
-            block_placed: true,
+            is_block_placed: true,
             cell_bytes: Bytes(8 << 10),
             slots: 32,
             crowding: Crowding::NONE,

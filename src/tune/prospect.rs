@@ -59,7 +59,7 @@ mod tests {
     const AGREED: [Agreed; 5] = [
         ONE_NODE,
         Agreed { nodes: 2, largest_node: 2, ..ONE_NODE },
-        Agreed { nodes: 2, largest_node: 2, block_placed: false, ..ONE_NODE },
+        Agreed { nodes: 2, largest_node: 2, is_block_placed: false, ..ONE_NODE },
         Agreed { ranks: 2000, largest_node: 2000, ..ONE_NODE },
         Agreed { ranks: 1, largest_node: 1, ..ONE_NODE },
     ];
