@@ -8,7 +8,7 @@ mod counters;
 mod json;
 mod reason;
 
-pub use counters::{Cell, Counters, Outcome, SizeClass, Tally, counters};
+pub use counters::{Cell, Counter, Counters, Outcome, SizeClass, Tally, counters};
 pub use json::Report;
 pub use reason::Reason;
 

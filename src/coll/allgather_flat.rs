@@ -16,7 +16,7 @@
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed, exchange};
-use super::{Algorithm, Knob, Plan};
+use super::{Algorithm, Knob, Measures, Plan, Short};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -39,8 +39,12 @@ all   each rank copies slots 0 1 2 3 4";
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
     }
 
+    fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
+        (is_short(measures, plan.bytes)).then_some(short::allgather_at_once)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        if is_short(fabric, plan.bytes) {
+        if Self::short(plan, &Measures::of(fabric)).is_some() {
             return short::allgather(fabric, plan).await;
         }
         if fabric.layout().nodes() > 1 {

@@ -15,8 +15,8 @@
 
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
-use super::phase::{Flat, Local, combine_in_rank_order, composed};
-use super::{Algorithm, Knob, Plan, pieces};
+use super::phase::{Flat, Local, combine_in_rank_order, composed, later};
+use super::{Algorithm, Knob, Measures, Plan, Short, pieces};
 use crate::fabric::{Fabric, Line, Place};
 use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
@@ -39,8 +39,12 @@ all   each rank combines slots 0 1 2 3 4";
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
     }
 
+    fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
+        (is_short(measures, plan.bytes)).then_some(short::allreduce_at_once)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        if is_short(fabric, plan.bytes) {
+        if Self::short(plan, &Measures::of(fabric)).is_some() {
             return short::allreduce(fabric, plan).await;
         }
         if fabric.layout().nodes() > 1 {
@@ -74,6 +78,6 @@ async fn combine<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, offset: Bytes,
     // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
     let own = if me.0 >= 2 && fabric.is_in_place() { slot(me) } else { from };
     let operand = |rank| if rank == me { own } else { slot(rank) };
-    combine_in_rank_order!(fabric, me, ticket, to, operand, n);
+    combine_in_rank_order!(later, fabric, me, ticket, to, operand, n);
     fabric.release(ticket).await;
 }

@@ -13,11 +13,12 @@
 //! Limits: none; p² lines are read in all.
 
 use super::cost::{self, Way};
-use super::phase::{Flat, composed, others};
-use super::{Algorithm, Plan, Tickets};
-use crate::fabric::{Fabric, Line};
+use super::phase::short::{self, is_short};
+use super::phase::{Flat, composed};
+use super::{Algorithm, Measures, Plan, Short};
+use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
-use crate::types::Collective;
+use crate::types::{Bytes, Collective};
 
 /// See the module.
 pub struct BarrierFlat;
@@ -35,14 +36,14 @@ all   each rank raises its flag and awaits those of the others";
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
     }
 
+    fn short(_: &Plan, measures: &Measures) -> Option<Short> {
+        is_short(measures, Bytes::ZERO).then_some(short::barrier_at_once)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {
             return composed::barrier(fabric, plan, Flat).await;
         }
-        let ticket = Tickets::of(plan).draw();
-        fabric.publish(Line::Up, ticket).await;
-        for rank in others(fabric) {
-            fabric.wait(rank, Line::Up, ticket).await;
-        }
+        short::barrier(fabric, plan).await;
     }
 }

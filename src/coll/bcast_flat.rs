@@ -17,7 +17,7 @@
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};
-use super::{Algorithm, Knob, Plan};
+use super::{Algorithm, Knob, Measures, Plan, Short};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -39,8 +39,12 @@ down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers"
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
     }
 
+    fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
+        (is_short(measures, plan.bytes) && plan.knobs.set(Knob::Buffers).is_none()).then_some(short::bcast_at_once)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        if is_short(fabric, plan.bytes) && plan.knobs.set(Knob::Buffers).is_none() {
+        if Self::short(plan, &Measures::of(fabric)).is_some() {
             return short::bcast(fabric, plan).await;
         }
         composed::bcast(fabric, plan, Flat).await;

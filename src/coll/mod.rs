@@ -42,6 +42,7 @@ mod scatter_tiled;
 mod scatter_tree;
 
 pub use knobs::{CLASSES, KNOMIAL, Knob, Knobs, PUSH, SIGNALS, Takes};
+pub use phase::short::Short;
 pub use registry::{REGISTRY, Row, Running, find, rows_of};
 
 /// What an algorithm needs of a call. Where a call lacks it the algorithm is never run, whoever asks for it.
@@ -98,6 +99,15 @@ pub struct Measures {
     pub cell: Bytes,
 }
 
+impl Measures {
+    /// Those of a call on `fabric`.
+    #[inline]
+    pub fn of<F: Fabric>(fabric: &F) -> Self {
+        let layout = fabric.layout();
+        Self { ranks: layout.size(), nodes: layout.nodes(), cell: fabric.cell_bytes() }
+    }
+}
+
 /// A collective algorithm.
 pub trait Algorithm: 'static {
     /// What it computes.
@@ -125,6 +135,11 @@ pub trait Algorithm: 'static {
     /// How long a call takes from the last rank's entry to the last rank's exit, as a closed form; `None` where there is
     /// no formula: then the algorithm runs only where it is forced.
     fn cost(_plan: &Plan, _scene: &Scene) -> Option<Nanos> {
+        None
+    }
+
+    /// The plain function for calls whose plan is like this one, where there is one; it takes the steps of [`Algorithm::run`].
+    fn short(_plan: &Plan, _measures: &Measures) -> Option<Short> {
         None
     }
 

@@ -15,7 +15,7 @@
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};
-use super::{Algorithm, Knob, Plan};
+use super::{Algorithm, Knob, Measures, Plan, Short};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -38,8 +38,12 @@ up    0 combines its operand and slots 1 2 3 4";
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
     }
 
+    fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
+        (is_short(measures, plan.bytes)).then_some(short::reduce_at_once)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        if is_short(fabric, plan.bytes) {
+        if Self::short(plan, &Measures::of(fabric)).is_some() {
             return short::reduce(fabric, plan).await;
         }
         composed::reduce(fabric, plan, Flat).await;

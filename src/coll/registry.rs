@@ -1,6 +1,6 @@
 //! The one table of algorithms. Environment values, documentation, tests and the choice iterate over it.
 
-use super::{Algorithm, Knob, Measures, Need, Plan};
+use super::{Algorithm, Knob, Measures, Need, Plan, Short};
 use crate::fabric::{Fabric, checked, shm, simulated};
 use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective, OperandOrder};
@@ -33,6 +33,8 @@ pub struct Row {
     pub scratch: fn(&Plan, &Measures) -> Bytes,
     /// How long a call takes.
     pub cost: fn(&Plan, &Scene) -> Option<Nanos>,
+    /// On shared memory, for calls that have a plain function.
+    pub short: fn(&Plan, &Measures) -> Option<Short>,
     /// On shared memory, until it is done.
     pub run: fn(&shm::Call<'_>, &Plan) -> Result<(), shm::Fault>,
     /// On shared memory, to be polled.
@@ -66,6 +68,7 @@ const fn row<A: Algorithm>() -> Row {
         knobs: A::KNOBS,
         scratch: A::scratch,
         cost: A::cost,
+        short: A::short,
         run: |call, plan| call.drive(A::run(call, plan)),
         start: |call, plan| Box::pin(async move { A::run(&*call, &plan).await }),
         scheduled: boxed::<A, checked::Rank>,

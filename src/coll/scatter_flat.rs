@@ -15,7 +15,7 @@
 use super::cost::{self, Way};
 use super::phase::short::{self, is_short};
 use super::phase::{Flat, composed};
-use super::{Algorithm, Knob, Plan};
+use super::{Algorithm, Knob, Measures, Plan, Short};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -38,8 +38,12 @@ down  each rank copies its own";
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
     }
 
+    fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
+        (is_short(measures, plan.bytes * measures.ranks)).then_some(short::scatter_at_once)
+    }
+
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        if is_short(fabric, plan.bytes * fabric.size()) {
+        if Self::short(plan, &Measures::of(fabric)).is_some() {
             return short::scatter(fabric, plan).await;
         }
         composed::scatter(fabric, plan, Flat).await;

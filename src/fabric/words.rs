@@ -163,6 +163,18 @@ pub(crate) trait Words {
         if call.descriptor.contradicts(word) { Err(self.mismatch(call, rank, word)) } else { Ok(()) }
     }
 
+    /// Whether `rank` has published `flag` for `ticket`.
+    ///
+    /// # Errors
+    /// If it did so in another call than `call`.
+    #[inline(always)]
+    fn has_come_of(&self, call: &Entered, rank: NodeRank, flag: &FlagLine, ticket: Ticket) -> Result<bool, Fault> {
+        match flag.reached(ticket) {
+            Some(value) => self.verify(call, rank, flag, ticket, value).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
     /// After the post for `ticket` of `rank` was reached with `value`: whether it took part in `call`. Posts carry no
     /// descriptor: only barriers wait for them, and only for those who post.
     ///

@@ -146,23 +146,31 @@ impl Communicator {
 
     /// What becomes of call `epoch`. The call whose ordinal is the configured one builds the context, by native collectives
     /// on the communicator itself, which all its ranks are in at that moment.
-    #[inline]
+    #[inline(always)]
     pub fn standing(&self, job: &Job, comm: MPI_Comm, epoch: Epoch) -> Result<&Shared, Reason> {
         match self.standing.get() {
             Some(Standing::Shared(shared)) => Ok(shared),
             Some(Standing::Native(reason)) => Err(*reason),
-            None if epoch.0 < u64::from(job.config.warmup) => Err(Reason::WarmUp),
-            None => {
-                let _ = self.standing.set(super::build::build(job, comm));
-                self.standing(job, comm, epoch)
-            }
+            None => self.early(job, comm, epoch),
+        }
+    }
+
+    /// What becomes of a call before all others have a standing, or of the one that gives it to them.
+    #[cold]
+    fn early(&self, job: &Job, comm: MPI_Comm, epoch: Epoch) -> Result<&Shared, Reason> {
+        if epoch.0 < u64::from(job.config.warmup) {
+            return Err(Reason::WarmUp);
+        }
+        match self.standing.get_or_init(|| super::build::build(job, comm)) {
+            Standing::Shared(shared) => Ok(shared),
+            Standing::Native(reason) => Err(*reason),
         }
     }
 }
 
 /// The state of `comm`, created at its first collective; `None` where MPI finds no fault with asking but nothing can be
 /// attached, or `comm` is not a communicator: the native call will say.
-#[inline]
+#[inline(always)]
 pub fn find(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
     // SAFETY: `look_up` remembered it, and it was not deleted since.
     recent(job, |recent| recent.find(comm, recent::generation()))

@@ -9,14 +9,16 @@ use super::communicator::Shared;
 use super::device;
 use super::op::Operator;
 use super::serve::{Served, Site};
-use crate::coll::Plan;
-use crate::fabric::shm::{Buffer, Buffers};
-use crate::kernel::Combine;
+use crate::coll::{Measures, Plan, REGISTRY, Short};
+use crate::fabric::shm::{Buffer, Buffers, Direct, Ends};
+use crate::kernel::{Combine, Kernel};
 use crate::mpi::handles::{constants, predefined};
+use crate::report::{Counter, Outcome};
 use crate::tune::LAST_EPOCH;
 use crate::types::{Bytes, CommRank};
 use mpi_sys::{MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
+use std::ptr::null;
 
 /// What a call must share with the one before it.
 #[derive(Clone, Copy, PartialEq)]
@@ -52,21 +54,27 @@ impl Key {
 pub struct Lane {
     key: Key,
     row: usize,
+    counter: Counter,
     /// Epoch and root are renewed with each call.
     plan: Plan,
-    operator: Option<Operator>,
+    kernel: Option<Kernel>,
+    short: Option<Short>,
 }
 
 impl Lane {
     /// A lane for calls like this one; none where the next call may mean something else by the same handles.
     pub fn new(shared: &Shared, key: Key, row: usize, plan: Plan, operator: Option<&Operator>) -> Option<Self> {
-        let kernel = operator.map(Operator::with_kernel);
+        let kernel = match operator {
+            Some(operator) => Some(operator.kernel()?),
+            None => None,
+        };
         let is_simple = shared.agreed.nodes == 1 && plan.scratch == Bytes::ZERO && key.is_lasting();
-        match kernel {
-            None if is_simple => Some(Self { key, row, plan, operator: None }),
-            Some(Some(operator)) if is_simple => Some(Self { key, row, plan, operator: Some(operator) }),
-            _ => None,
-        }
+        let context = shared.context();
+        let (ranks, nodes) = (context.layout().size(), context.layout().nodes());
+        let measures = Measures { ranks, nodes, cell: context.geometry().cell };
+        let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
+        let short = (REGISTRY[row].short)(&plan, &measures);
+        is_simple.then_some(Self { key, row, counter, plan, kernel, short })
     }
 }
 
@@ -76,20 +84,22 @@ fn is_memory(address: *const c_void) -> bool {
     !address.is_null() && address != constants().in_place.cast_const()
 }
 
-#[inline]
-fn contiguous(address: *const c_void) -> Buffer<'static> {
-    Buffer::Contiguous(address.cast_mut().cast())
+/// The buffers of a call at a rank that has these.
+#[inline(always)]
+fn ends(send: *const c_void, recv: *const c_void) -> Ends {
+    Ends { send: send.cast_mut().cast(), recv: recv.cast_mut().cast(), is_in_place: false }
 }
 
 /// Both buffers of a call at a rank that has both, where nothing about them needs a closer look.
 #[inline(always)]
-fn pair(send: *const c_void, recv: *const c_void, own: usize) -> Option<Buffers<'static>> {
+fn pair(send: *const c_void, recv: *const c_void, own: usize) -> Option<Ends> {
     if !is_memory(recv) || send == recv || send.is_null() {
         return None;
     }
-    let is_in_place = send == constants().in_place.cast_const();
-    let send = if is_in_place { recv.wrapping_byte_add(own) } else { send };
-    Some(Buffers { send: contiguous(send), recv: contiguous(recv), is_in_place, ..Buffers::NONE })
+    if send == constants().in_place.cast_const() {
+        return Some(Ends { is_in_place: true, ..ends(recv.wrapping_byte_add(own), recv) });
+    }
+    Some(ends(send, recv))
 }
 
 /// As the functions of the same names in [`serve`](super::serve), where the short way is open; else nothing has happened.
@@ -110,22 +120,21 @@ impl Site<'_> {
     ) -> Option<Served> {
         let lane = self.lane(key)?;
         let root = self.root(root)?;
-        let buffers = if root == self.shared.me {
+        let ends = if root == self.shared.me {
             pair(send, recv, 0)?
         } else if is_memory(send) {
-            Buffers { send: contiguous(send), ..Buffers::NONE }
+            ends(send, null())
         } else {
             return None;
         };
-        Some(self.repeat(lane, root, buffers))
+        Some(self.repeat(lane, root, ends))
     }
 
     #[inline]
     pub(super) fn repeat_bcast(&self, key: &Key, buffer: *mut c_void, root: c_int) -> Option<Served> {
         let lane = self.lane(key)?;
         let root = self.root(root)?;
-        let buffers = Buffers { recv: contiguous(buffer), ..Buffers::NONE };
-        is_memory(buffer).then(|| self.repeat(lane, root, buffers))
+        is_memory(buffer).then(|| self.repeat(lane, root, ends(null(), buffer)))
     }
 
     #[inline]
@@ -145,20 +154,20 @@ impl Site<'_> {
     ) -> Option<Served> {
         let lane = self.lane(key)?;
         let root = self.root(root)?;
-        let buffers = if root != self.shared.me {
-            is_memory(recv).then(|| Buffers { recv: contiguous(recv), ..Buffers::NONE })?
+        let ends = if root != self.shared.me {
+            is_memory(recv).then(|| ends(null(), recv))?
         } else if is_memory(send) && is_memory(recv) && send != recv.cast_const() {
-            Buffers { send: contiguous(send), recv: contiguous(recv), ..Buffers::NONE }
+            ends(send, recv)
         } else {
             return None;
         };
-        Some(self.repeat(lane, root, buffers))
+        Some(self.repeat(lane, root, ends))
     }
 
     #[inline]
     pub(super) fn repeat_barrier(&self) -> Option<Served> {
         let lane = self.lane(&Key::barrier())?;
-        Some(self.repeat(lane, CommRank(0), Buffers::NONE))
+        Some(self.repeat(lane, CommRank(0), ends(null(), null())))
     }
 
     /// The root, where it is a rank.
@@ -182,9 +191,34 @@ impl Site<'_> {
     }
 
     #[inline(always)]
-    fn repeat(&self, lane: &mut Lane, root: CommRank, buffers: Buffers<'_>) -> Served {
+    fn repeat(&self, lane: &mut Lane, root: CommRank, ends: Ends) -> Served {
         (lane.plan.epoch, lane.plan.root) = (self.epoch, root);
-        let combine = lane.operator.as_ref().map(|operator| operator as &dyn Combine);
-        self.run_row(lane.row, &lane.plan, Buffers { combine, ..buffers })
+        let Some(short) = lane.short else {
+            return self.run_row(lane.row, &lane.plan, lane.buffers(ends));
+        };
+        let (context, waiting) = (self.shared.context(), &self.job.waiting);
+        let call = (self.collective, lane.row);
+        // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
+        let fabric = unsafe { Direct::enter(context, waiting, call, &lane.plan, ends, lane.combine()) };
+        self.ended(lane.counter, lane.plan.bytes, fabric.finish(short(&fabric, &lane.plan)))
+    }
+}
+
+impl Lane {
+    #[inline(always)]
+    fn combine(&self) -> Option<&dyn Combine> {
+        self.kernel.as_ref().map(|kernel| kernel as &dyn Combine)
+    }
+
+    fn buffers(&self, ends: Ends) -> Buffers<'_> {
+        let buffer = |end: *mut u8| if end.is_null() { Buffer::Absent } else { Buffer::Contiguous(end) };
+        let combine = self.combine();
+        Buffers {
+            send: buffer(ends.send),
+            recv: buffer(ends.recv),
+            combine,
+            is_in_place: ends.is_in_place,
+            ..Buffers::NONE
+        }
     }
 }

@@ -93,12 +93,6 @@ impl Operator {
         }
     }
 
-    /// The same operator, where a kernel does the work.
-    pub fn with_kernel(&self) -> Option<Self> {
-        let way = Way::Kernel(self.kernel()?);
-        Some(Self { way, op: self.op, is_commutative: self.is_commutative, granule: self.granule })
-    }
-
     /// Whether operands may be combined in any order.
     #[inline]
     pub fn is_commutative(&self) -> bool {

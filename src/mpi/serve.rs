@@ -12,7 +12,7 @@ use crate::kernel::{Combine, PackedBuffer};
 use crate::log;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::report::{Outcome, counters};
+use crate::report::{Counter, Outcome, counters};
 use crate::tune::{Choice, Prospect, Reason, choose};
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank};
 use mpi_sys::MPI_Comm;
@@ -201,12 +201,19 @@ impl Site<'_> {
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
         let call = unsafe { Call::enter(context, waiting, self.collective, row, plan, buffers) };
-        match (REGISTRY[row].run)(&call, plan) {
+        let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
+        self.ended(counter, plan.bytes, (REGISTRY[row].run)(&call, plan))
+    }
+
+    /// After a call of `bytes`, which is counted at `counter`.
+    #[inline(always)]
+    pub(super) fn ended(&self, counter: Counter, bytes: Bytes, result: Result<(), Fault>) -> Served {
+        match result {
             Ok(()) => {
-                if self.is_time_for_progress(plan.bytes) {
+                if self.is_time_for_progress(bytes) {
                     (self.job.waiting.progress)();
                 }
-                counters().record(Outcome::Accelerated(row), plan.bytes);
+                counters().record_at(counter, bytes);
                 Served::Done(constants().success)
             }
             Err(fault) => self.fault(fault),

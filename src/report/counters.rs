@@ -98,10 +98,21 @@ const QUANTITIES: [&str; 2] = ["calls", "bytes"];
 /// How many values there are.
 const LENGTH: usize = Outcome::COUNT * SizeClass::COUNT * QUANTITIES.len();
 
-/// The position of the calls of a cell; its bytes follow.
-#[inline]
-const fn position(outcome: Outcome, class: SizeClass) -> usize {
-    (outcome.index() * SizeClass::COUNT + class.0) * QUANTITIES.len()
+/// Where calls of one outcome and size are counted; their bytes follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter(usize);
+
+impl Counter {
+    /// Of calls of `bytes`, as in [`Plan::bytes`](crate::coll::Plan).
+    #[inline]
+    pub fn of(outcome: Outcome, bytes: Bytes) -> Self {
+        Self::of_class(outcome, SizeClass::of(bytes))
+    }
+
+    #[inline]
+    const fn of_class(outcome: Outcome, class: SizeClass) -> Self {
+        Self((outcome.index() * SizeClass::COUNT + class.0) * QUANTITIES.len())
+    }
 }
 
 /// What this rank counted. Aligned so that calls and bytes of a cell share a cache line.
@@ -145,14 +156,19 @@ impl Counters {
     /// Counts one call. `bytes` as in [`Plan::bytes`](crate::coll::Plan).
     #[inline]
     pub fn record(&self, outcome: Outcome, bytes: Bytes) {
-        let at = position(outcome, SizeClass::of(bytes));
-        self.add(at, 1);
-        self.add(at + 1, bytes.0 as u64);
+        self.record_at(Counter::of(outcome, bytes), bytes);
+    }
+
+    /// Counts one call of `bytes` at its position.
+    #[inline]
+    pub fn record_at(&self, at: Counter, bytes: Bytes) {
+        self.add(at.0, 1);
+        self.add(at.0 + 1, bytes.0 as u64);
     }
 
     /// Counts one call whose size is not known.
     pub fn record_unread(&self, outcome: Outcome) {
-        self.add(position(outcome, SizeClass::UNREAD), 1);
+        self.add(Counter::of_class(outcome, SizeClass::UNREAD).0, 1);
     }
 
     #[inline]

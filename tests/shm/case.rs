@@ -4,12 +4,13 @@ use crate::bridge::Port;
 use crate::memory::Area;
 use crate::operation::Operation;
 use crate::world::{Rank, World};
-use huddle::coll::{Knob, Measures, Plan, REGISTRY};
+use huddle::coll::{Knob, Measures, Plan, REGISTRY, Short};
 use huddle::fabric::checked::{Random, random_knobs};
-use huddle::fabric::shm::{Buffer, Buffers, Call, Fault, Waiting};
+use huddle::fabric::shm::{Buffer, Buffers, Call, Direct, Ends, Fault, Waiting};
 use huddle::kernel::Combine;
 use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 use std::future::ready;
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
@@ -22,8 +23,19 @@ pub struct Style {
     pub in_place: bool,
     /// Buffers with holes, where no operation is applied to them.
     pub has_holes: bool,
-    /// By `Row::start`, after so many polls by hand; else by `Row::run`.
-    pub boxed: Option<usize>,
+    /// How the algorithm is run.
+    pub way: Way,
+}
+
+/// How an algorithm is run.
+#[derive(Clone, Copy, Debug)]
+pub enum Way {
+    /// By `Row::run`.
+    Run,
+    /// By `Row::start`, after so many polls by hand.
+    Start(usize),
+    /// By `Row::short`, where the call has that and its buffers no holes; else by `Row::run`.
+    Short,
 }
 
 /// A call on all ranks.
@@ -34,6 +46,8 @@ pub struct Case {
     operation: Option<Operation>,
     inputs: Vec<Vec<u8>>,
     result: Vec<u8>,
+    /// The plain function of a short call.
+    short: Option<Short>,
     pub styles: Vec<Style>,
 }
 
@@ -52,6 +66,16 @@ struct Memory {
 unsafe fn forever<T: ?Sized>(of: &T) -> &'static T {
     // SAFETY: the caller's promise.
     unsafe { &*std::ptr::from_ref(of) }
+}
+
+/// The buffers of a call, where they have no holes.
+fn ends(buffers: &Buffers<'_>) -> Option<Ends> {
+    let end = |buffer| match buffer {
+        Buffer::Absent => Some(null_mut()),
+        Buffer::Contiguous(memory) => Some(memory),
+        Buffer::Packed(_) => None,
+    };
+    Some(Ends { send: end(buffers.send)?, recv: end(buffers.recv)?, is_in_place: buffers.is_in_place })
 }
 
 impl Case {
@@ -96,16 +120,22 @@ impl Case {
         };
         let ranks = world.size();
         let nodes = world.layout(CommRank(0)).nodes();
-        plan.scratch = (algorithm.scratch)(&plan, &Measures { ranks, nodes, cell: Bytes(world.cell) });
+        let measures = Measures { ranks, nodes, cell: Bytes(world.cell) };
+        plan.scratch = (algorithm.scratch)(&plan, &measures);
+        let short = (algorithm.short)(&plan, &measures);
         let operation = is_reduction.then(|| Operation::new(order, plan.granule));
-        let mut case = Self { row, plan, operation, inputs: Vec::new(), result: Vec::new(), styles: Vec::new() };
+        let mut case = Self { row, plan, operation, inputs: Vec::new(), result: Vec::new(), short, styles: Vec::new() };
         case.inputs = (0..ranks).map(|rank| random.bytes(case.input_bytes(rank, ranks))).collect();
         case.result = case.result();
         case.styles = (0..ranks)
             .map(|_| Style {
                 in_place: random.one_in(2),
                 has_holes: random.one_in(3),
-                boxed: random.one_in(2).then(|| random.below(4)),
+                way: match random.below(4) {
+                    0 | 1 => Way::Short,
+                    2 => Way::Run,
+                    _ => Way::Start(random.below(4)),
+                },
             })
             .collect();
         case
@@ -113,6 +143,15 @@ impl Case {
 
     pub fn collective(&self) -> Collective {
         REGISTRY[self.row].collective
+    }
+
+    /// Whether some rank calls it so.
+    pub fn is_called(&self, how: Way) -> bool {
+        self.styles.iter().any(|style| match (how, style.way) {
+            (Way::Short, Way::Short) => self.short.is_some() && !style.has_holes,
+            (Way::Run, Way::Run) | (Way::Start(_), Way::Start(_)) => true,
+            _ => false,
+        })
     }
 
     pub fn is_root(&self, rank: usize) -> bool {
@@ -237,8 +276,15 @@ impl Case {
 
     fn run(&self, rank: &Rank, waiting: &'static Waiting, buffers: Buffers<'static>) -> Result<(), Fault> {
         let (row, collective, plan) = (&REGISTRY[self.row], self.collective(), &self.plan);
-        let Some(polls) = self.styles[rank.me.index()].boxed else {
+        let way = self.styles[rank.me.index()].way;
+        if let (Way::Short, Some(short), Some(ends)) = (way, self.short, ends(&buffers)) {
+            let what = (collective, self.row);
             // SAFETY: the buffers outlive the call; a rank is in one call at a time.
+            let call = unsafe { Direct::enter(&rank.context, waiting, what, plan, ends, buffers.combine) };
+            return call.finish(short(&call, plan));
+        }
+        let Way::Start(polls) = way else {
+            // SAFETY: as above.
             let call = unsafe { Call::enter(&rank.context, waiting, collective, self.row, plan, buffers) };
             return (row.run)(&call, plan);
         };

@@ -1,6 +1,6 @@
 //! The flat form: every rank deals with every other directly. Fewest steps; the root touches all slots.
 
-use super::{Blocks, Form, Local, combine_in_rank_order, others};
+use super::{Blocks, Form, Local, combine_in_rank_order, later, others};
 use crate::coll::{Knob, pieces};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
@@ -106,7 +106,7 @@ async fn combine_all<F: Fabric>(local: &Local<'_, F>, root: NodeRank, to: Span, 
     let operand = |rank| {
         if rank == root { own } else { Place::stage(rank, Line::Up, ticket, n).start() }
     };
-    combine_in_rank_order!(fabric, root, ticket, to, operand, n);
+    combine_in_rank_order!(later, fabric, root, ticket, to, operand, n);
 }
 
 /// Copies, where source and destination are not known to be the same memory.

@@ -29,22 +29,23 @@ pub use tree::Tree;
 /// Combines the operands of all ranks of the node at `$to`, in rank order: `$operand` says where that of a rank lies, once it
 /// has published it for `$ticket`; that of `$me` is there already. The first step overwrites `$to`.
 ///
-/// A function would be one more future, through which the short way carries its arguments in memory.
+/// `$step` takes a step of the fabric: see [`short`].
 macro_rules! combine_in_rank_order {
-    ($fabric:ident, $me:ident, $ticket:ident, $to:ident, $operand:ident, $n:ident) => {
+    ($step:ident, $fabric:ident, $me:ident, $ticket:ident, $to:ident, $operand:ident, $n:ident) => {
         let mut left = $operand(NodeRank(0));
-        for rank in $crate::coll::phase::ranks($fabric) {
+        for rank in (0..$fabric.size() as u32).map(NodeRank) {
             if rank != $me {
-                $fabric.wait(rank, Line::Up, $ticket).await;
+                $step!($fabric.wait(rank, Line::Up, $ticket));
             }
             if rank.0 > 0 {
-                $fabric.reduce($to, left, $operand(rank), $n).await;
+                $step!($fabric.reduce($to, left, $operand(rank), $n));
                 left = $to;
             }
         }
     };
 }
 pub(super) use combine_in_rank_order;
+pub(super) use short::later;
 
 /// Longest chunk of a message that takes one step between nodes; bounds the scratch memory of a call.
 const LONGEST_CHUNK: Bytes = Bytes(256 << 10);
@@ -202,6 +203,12 @@ pub fn ranks<F: Fabric>(fabric: &F) -> impl Iterator<Item = NodeRank> + Send + u
 /// All other ranks of the node, from this rank's successor on, so that readers spread over the writers.
 #[inline]
 pub fn others<F: Fabric>(fabric: &F) -> impl Iterator<Item = NodeRank> + Send + use<F> {
-    let (me, size) = (fabric.rank().0, fabric.size() as u32);
-    (1..size).map(move |distance| NodeRank((me + distance) % size))
+    others_than(fabric.rank(), fabric.size())
+}
+
+/// All other ranks than `me` of `size`, from its successor on.
+#[inline]
+pub fn others_than(me: NodeRank, size: usize) -> impl Iterator<Item = NodeRank> + Send {
+    let (me, size) = (me.0, size as u32);
+    (me + 1..size).chain(0..me).map(NodeRank)
 }

@@ -1,127 +1,194 @@
 //! Calls on one node whose data fit one slot of each rank, in the flat form: most calls of most programs.
 //!
-//! They do what [`Flat`](super::Flat) does, without the loop over pieces, so that the compiler makes one function of driver,
-//! algorithm and fabric: nested futures are moved through memory, which takes longer than all the rest.
+//! They do what [`Flat`](super::Flat) does, without the loop over pieces. Each stands here once, as a macro, and becomes two
+//! functions: a future on any fabric, which scheduler, loom and simulator run too, and for calls that repeat the one before a
+//! plain function on [`Direct`], which takes a third of the instructions.
 
-use super::composed::block_of;
-use super::{combine_in_rank_order, others};
-use crate::coll::{Plan, Tickets};
+use super::{combine_in_rank_order, others_than};
+use crate::coll::{Measures, Plan, Tickets};
+use crate::fabric::shm::{Direct, Fault};
 use crate::fabric::{Fabric, Line, Place, Room};
-use crate::types::{Bytes, CommRank, NodeRank};
+use crate::types::{Bytes, NodeRank};
 
-/// Whether a call is one of these, where one slot of a rank holds `bytes`.
+/// A short call as a plain function.
+pub type Short = fn(&Direct<'_>, &Plan) -> Result<(), Fault>;
+
+/// Whether a call is short whose data take `bytes` of a slot.
 #[inline]
-pub fn is_short<F: Fabric>(fabric: &F, bytes: Bytes) -> bool {
-    bytes <= fabric.cell_bytes() && fabric.layout().nodes() == 1
+pub fn is_short(measures: &Measures, bytes: Bytes) -> bool {
+    bytes <= measures.cell && measures.nodes == 1
+}
+
+/// Takes a step that is a future, at places that are named.
+macro_rules! later {
+    (at $fabric:ident, $span:expr) => {
+        $span
+    };
+    ($step:expr) => {
+        $step.await
+    };
+}
+pub(in crate::coll) use later;
+
+/// Takes a step that is a function, at addresses.
+macro_rules! at_once {
+    (at $fabric:ident, $span:expr) => {
+        $fabric.at($span)
+    };
+    ($step:expr) => {
+        $step?
+    };
 }
 
 /// Every rank combines the operands of all, in rank order.
-#[inline]
-pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan) {
-    let (me, n) = (fabric.rank(), plan.bytes);
-    let ticket = Tickets::of(plan).draw();
-    let slot = |rank| Place::stage(rank, Line::Up, ticket, n).start();
-    let (from, to) = (Place::SendBuf.start(), Place::RecvBuf.start());
-    fabric.claim(ticket, Room::of(n)).await;
-    fabric.copy(slot(me), from, n).await;
-    fabric.publish(Line::Up, ticket).await;
-    if fabric.size() == 1 {
-        return fabric.copy(to, slot(me), n).await;
-    }
-    // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
-    let own = if me.0 >= 2 && fabric.is_in_place() { slot(me) } else { from };
-    let operand = |rank| if rank == me { own } else { slot(rank) };
-    combine_in_rank_order!(fabric, me, ticket, to, operand, n);
+macro_rules! allreduce {
+    ($step:ident, $fabric:ident, $plan:ident) => {
+        let (me, n) = ($fabric.rank(), $plan.bytes);
+        let ticket = Tickets::of($plan).draw();
+        let slot = move |rank| $step!(at $fabric, Place::stage(rank, Line::Up, ticket, n).start());
+        let from = $step!(at $fabric, Place::SendBuf.start());
+        let to = $step!(at $fabric, Place::RecvBuf.start());
+        $step!($fabric.claim(ticket, Room::of(n)));
+        $step!($fabric.copy(slot(me), from, n));
+        $step!($fabric.publish(Line::Up, ticket));
+        if $fabric.size() == 1 {
+            $step!($fabric.copy(to, slot(me), n));
+        } else {
+            // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
+            let own = if me.0 >= 2 && $fabric.is_in_place() { slot(me) } else { from };
+            let operand = move |rank| if rank == me { own } else { slot(rank) };
+            combine_in_rank_order!($step, $fabric, me, ticket, to, operand, n);
+        }
+    };
 }
 
 /// The root combines the operands of all, in rank order.
-#[inline]
-pub async fn reduce<F: Fabric>(fabric: &F, plan: &Plan) {
-    let (me, n) = (fabric.rank(), plan.bytes);
-    let root = root_of(fabric, plan);
-    let ticket = Tickets::of(plan).draw();
-    let slot = |rank| Place::stage(rank, Line::Up, ticket, n).start();
-    let (from, to) = (Place::SendBuf.start(), Place::RecvBuf.start());
-    // In place the first step overwrites the root's operand, unless it takes part in it.
-    let needs_copy = me.0 >= 2 && fabric.is_in_place();
-    if me != root || needs_copy {
-        fabric.claim(ticket, Room::of(n)).await;
-        fabric.copy(slot(me), from, n).await;
-    }
-    if me != root {
-        return fabric.publish(Line::Up, ticket).await;
-    }
-    if fabric.size() == 1 {
-        if !fabric.is_in_place() {
-            fabric.copy(to, from, n).await;
+macro_rules! reduce {
+    ($step:ident, $fabric:ident, $plan:ident) => {
+        let (me, n) = ($fabric.rank(), $plan.bytes);
+        let root = $fabric.layout().place($plan.root).1;
+        let ticket = Tickets::of($plan).draw();
+        let slot = move |rank| $step!(at $fabric, Place::stage(rank, Line::Up, ticket, n).start());
+        let from = $step!(at $fabric, Place::SendBuf.start());
+        let to = $step!(at $fabric, Place::RecvBuf.start());
+        // In place the first step overwrites the root's operand, unless it takes part in it.
+        let needs_copy = me.0 >= 2 && $fabric.is_in_place();
+        if me != root || needs_copy {
+            $step!($fabric.claim(ticket, Room::of(n)));
+            $step!($fabric.copy(slot(me), from, n));
         }
-        return;
-    }
-    let own = if needs_copy { slot(me) } else { from };
-    let operand = |rank| if rank == me { own } else { slot(rank) };
-    combine_in_rank_order!(fabric, me, ticket, to, operand, n);
+        if me != root {
+            $step!($fabric.publish(Line::Up, ticket));
+        } else if $fabric.size() > 1 {
+            let own = if needs_copy { slot(me) } else { from };
+            let operand = move |rank| if rank == me { own } else { slot(rank) };
+            combine_in_rank_order!($step, $fabric, me, ticket, to, operand, n);
+        } else if !$fabric.is_in_place() {
+            $step!($fabric.copy(to, from, n));
+        }
+    };
 }
 
 /// Everyone reads the root's slot.
-#[inline]
-pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan) {
-    let root = root_of(fabric, plan);
-    let ticket = Tickets::of(plan).draw();
-    let slot = Place::stage(root, Line::Down, ticket, plan.bytes).start();
-    let buffer = Place::RecvBuf.start();
-    if fabric.rank() == root {
-        fabric.claim(ticket, Room::of(plan.bytes)).await;
-        fabric.copy(slot, buffer, plan.bytes).await;
-        fabric.publish(Line::Down, ticket).await;
-    } else {
-        fabric.wait(root, Line::Down, ticket).await;
-        fabric.copy(buffer, slot, plan.bytes).await;
-    }
+macro_rules! bcast {
+    ($step:ident, $fabric:ident, $plan:ident) => {
+        let root = $fabric.layout().place($plan.root).1;
+        let ticket = Tickets::of($plan).draw();
+        let slot = $step!(at $fabric, Place::stage(root, Line::Down, ticket, $plan.bytes).start());
+        let buffer = $step!(at $fabric, Place::RecvBuf.start());
+        if $fabric.rank() == root {
+            $step!($fabric.claim(ticket, Room::of($plan.bytes)));
+            $step!($fabric.copy(slot, buffer, $plan.bytes));
+            $step!($fabric.publish(Line::Down, ticket));
+        } else {
+            $step!($fabric.wait(root, Line::Down, ticket));
+            $step!($fabric.copy(buffer, slot, $plan.bytes));
+        }
+    };
 }
 
 /// Everyone reads all slots.
-#[inline]
-pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan) {
-    let (me, n) = (fabric.rank(), plan.bytes);
-    let ticket = Tickets::of(plan).draw();
-    let slot = |rank| Place::stage(rank, Line::Up, ticket, n).start();
-    let block = |rank: NodeRank| block_of(plan, CommRank(rank.0));
-    fabric.claim(ticket, Room::of(n)).await;
-    fabric.copy(slot(me), Place::SendBuf.start(), n).await;
-    fabric.publish(Line::Up, ticket).await;
-    if !fabric.is_in_place() {
-        fabric.copy(block(me), Place::SendBuf.start(), n).await;
-    }
-    for rank in others(fabric) {
-        fabric.wait(rank, Line::Up, ticket).await;
-        fabric.copy(block(rank), slot(rank), n).await;
-    }
+macro_rules! allgather {
+    ($step:ident, $fabric:ident, $plan:ident) => {
+        let (me, n) = ($fabric.rank(), $plan.bytes);
+        let ticket = Tickets::of($plan).draw();
+        let slot = move |rank| $step!(at $fabric, Place::stage(rank, Line::Up, ticket, n).start());
+        let from = $step!(at $fabric, Place::SendBuf.start());
+        let block = move |rank: NodeRank| $step!(at $fabric, Place::RecvBuf.at(n * rank.index()));
+        $step!($fabric.claim(ticket, Room::of(n)));
+        $step!($fabric.copy(slot(me), from, n));
+        $step!($fabric.publish(Line::Up, ticket));
+        if !$fabric.is_in_place() {
+            $step!($fabric.copy(block(me), from, n));
+        }
+        for rank in others_than(me, $fabric.size()) {
+            $step!($fabric.wait(rank, Line::Up, ticket));
+            $step!($fabric.copy(block(rank), slot(rank), n));
+        }
+    };
 }
 
 /// Everyone reads its block in the root's slot, which holds the blocks of all ranks.
-#[inline]
-pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan) {
-    let (me, n) = (fabric.rank(), plan.bytes);
-    let root = root_of(fabric, plan);
-    let ticket = Tickets::of(plan).draw();
-    let stage = Place::stage(root, Line::Down, ticket, n * fabric.size());
-    let (blocks, to) = (Place::SendBuf, Place::RecvBuf.start());
-    if me != root {
-        fabric.wait(root, Line::Down, ticket).await;
-        return fabric.copy(to, stage.at(n * me.index()), n).await;
-    }
-    fabric.claim(ticket, Room::of(n * fabric.size())).await;
-    for rank in others(fabric) {
-        fabric.copy(stage.at(n * rank.index()), blocks.at(n * rank.index()), n).await;
-    }
-    fabric.publish(Line::Down, ticket).await;
-    if !fabric.is_in_place() {
-        fabric.copy(to, blocks.at(n * me.index()), n).await;
-    }
+macro_rules! scatter {
+    ($step:ident, $fabric:ident, $plan:ident) => {
+        let (me, n) = ($fabric.rank(), $plan.bytes);
+        let root = $fabric.layout().place($plan.root).1;
+        let ticket = Tickets::of($plan).draw();
+        let stage = Place::stage(root, Line::Down, ticket, n * $fabric.size());
+        let staged = move |rank: NodeRank| $step!(at $fabric, stage.at(n * rank.index()));
+        let block = move |rank: NodeRank| $step!(at $fabric, Place::SendBuf.at(n * rank.index()));
+        let to = $step!(at $fabric, Place::RecvBuf.start());
+        if me != root {
+            $step!($fabric.wait(root, Line::Down, ticket));
+            $step!($fabric.copy(to, staged(me), n));
+        } else {
+            $step!($fabric.claim(ticket, Room::of(n * $fabric.size())));
+            for rank in others_than(me, $fabric.size()) {
+                $step!($fabric.copy(staged(rank), block(rank), n));
+            }
+            $step!($fabric.publish(Line::Down, ticket));
+            if !$fabric.is_in_place() {
+                $step!($fabric.copy(to, block(me), n));
+            }
+        }
+    };
 }
 
-/// The root on this one node.
-#[inline]
-fn root_of<F: Fabric>(fabric: &F, plan: &Plan) -> NodeRank {
-    fabric.layout().place(plan.root).1
+/// Everyone looks at everyone's flag.
+macro_rules! barrier {
+    ($step:ident, $fabric:ident, $plan:ident) => {
+        let ticket = Tickets::of($plan).draw();
+        $step!($fabric.publish(Line::Up, ticket));
+        for rank in others_than($fabric.rank(), $fabric.size()) {
+            $step!($fabric.wait(rank, Line::Up, ticket));
+        }
+    };
+}
+
+macro_rules! functions {
+    ($($name:ident, $at_once:ident;)*) => {$(
+        #[doc = concat!("MPI_", stringify!($name), ", as a future.")]
+        #[inline]
+        pub async fn $name<F: Fabric>(fabric: &F, plan: &Plan) {
+            $name!(later, fabric, plan);
+        }
+
+        #[doc = concat!("MPI_", stringify!($name), ", as a plain function.")]
+        ///
+        /// # Errors
+        /// If a peer failed or contradicts.
+        pub fn $at_once(fabric: &Direct<'_>, plan: &Plan) -> Result<(), Fault> {
+            $name!(at_once, fabric, plan);
+            Ok(())
+        }
+    )*};
+}
+
+functions! {
+    allreduce, allreduce_at_once;
+    reduce, reduce_at_once;
+    bcast, bcast_at_once;
+    allgather, allgather_at_once;
+    scatter, scatter_at_once;
+    barrier, barrier_at_once;
 }

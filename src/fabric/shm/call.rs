@@ -95,10 +95,16 @@ impl<'a> Call<'a> {
     ) -> Self {
         let entered = Entered::new(collective, row, plan);
         context.enter(&entered);
+        Self { buffers, ..Self::entered(context, waiting, entered) }
+    }
+
+    /// A call that was entered, without buffers.
+    #[inline(always)]
+    pub(super) fn entered(context: &'a Context, waiting: &'a Waiting, entered: Entered) -> Self {
         Self {
             context: NonNull::from(context),
             _owner: None,
-            buffers,
+            buffers: Buffers::NONE,
             waiting,
             entered,
             fault: OnceLock::new(),
@@ -172,7 +178,7 @@ impl<'a> Call<'a> {
         let _ = self.fault.set(fault);
     }
 
-    fn note(&self, awaited: Awaited) {
+    pub(super) fn note(&self, awaited: Awaited) {
         let (what, ticket) = match awaited {
             Awaited::Nothing => (0, Ticket(0)),
             Awaited::Flag { rank, line, ticket } => (1 + (line as u64) + (u64::from(rank.0) << 8), ticket),

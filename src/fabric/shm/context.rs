@@ -55,10 +55,29 @@ impl Geometry {
     }
 }
 
+/// Where things lie in a segment, from its start, and how far those of one rank are from those of the next: what follows from
+/// a [`Geometry`], worked out once, since a short call asks ten times.
+struct Places {
+    control: usize,
+    cells: usize,
+    written: [usize; 2],
+}
+
+impl Places {
+    const fn new(geometry: &Geometry) -> Self {
+        Self {
+            control: geometry.control(),
+            cells: geometry.cells_start(),
+            written: [geometry.written_start(), geometry.written()],
+        }
+    }
+}
+
 /// One communicator's shared memory, as one of its ranks sees it. At most one call runs on it at a time.
 pub struct Context {
     segment: Segment,
     geometry: Geometry,
+    places: Places,
     me: NodeRank,
     layout: Layout,
     levels: Levels,
@@ -72,7 +91,8 @@ impl Context {
         assert!(segment.length() >= geometry.length() && geometry.slots.is_power_of_two() && geometry.slots >= 2);
         assert!(geometry.lines.is_power_of_two() && geometry.lines >= geometry.slots);
         assert!(me.index() < geometry.ranks && levels.size() == geometry.ranks);
-        Self { segment, geometry, me, layout, levels, claims: Claims::new(geometry.lines, geometry.slots) }
+        let (places, claims) = (Places::new(&geometry), Claims::new(geometry.lines, geometry.slots));
+        Self { segment, geometry, places, me, layout, levels, claims }
     }
 
     /// The dimensions.
@@ -110,7 +130,7 @@ impl Context {
         let slot = rank.index() * self.geometry.slots + ticket.position(self.geometry.slots);
         debug_assert!(rank.index() < self.geometry.ranks);
         // SAFETY: as in `control`.
-        unsafe { self.segment.base().as_ptr().add(self.geometry.cells_start() + slot * self.geometry.cell.0) }
+        unsafe { self.segment.base().as_ptr().add(self.places.cells + slot * self.geometry.cell.0) }
     }
 
     /// What `rank` announces its flags and releases with, where ranks share cores.
@@ -153,7 +173,7 @@ impl Words for Context {
         // SAFETY: within the segment, whose length `new` checked; aligned, since the segment is page-aligned and all
         // sizes are multiples of 128. Zeroed or written through atomics only.
         unsafe {
-            let at = self.segment.base().add(PAGE + rank.index() * self.geometry.control());
+            let at = self.segment.base().add(PAGE + rank.index() * self.places.control);
             at.cast::<Control>().as_ref()
         }
     }
@@ -162,8 +182,7 @@ impl Words for Context {
     fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
         let lines = self.geometry.lines;
         let index = line as usize * lines + ticket.position(lines);
-        let offset =
-            PAGE + rank.index() * self.geometry.control() + size_of::<Control>() + index * size_of::<FlagLine>();
+        let offset = PAGE + rank.index() * self.places.control + size_of::<Control>() + index * size_of::<FlagLine>();
         debug_assert!(rank.index() < self.geometry.ranks);
         // SAFETY: as in `control`; `position` is below `lines`.
         unsafe { self.segment.base().add(offset).cast::<FlagLine>().as_ref() }
@@ -173,19 +192,20 @@ impl Words for Context {
     fn post(&self, to: NodeRank, from: NodeRank) -> &Flag {
         let geometry = &self.geometry;
         debug_assert!(to.index() < geometry.ranks && from.index() < geometry.ranks);
-        let offset = PAGE + to.index() * geometry.control() + geometry.posts_start() + from.index() * size_of::<Flag>();
+        let offset =
+            PAGE + to.index() * self.places.control + geometry.posts_start() + from.index() * size_of::<Flag>();
         // SAFETY: as in `control`; there is a flag for each rank.
         unsafe { self.segment.base().add(offset).cast::<Flag>().as_ref() }
     }
 
     #[inline]
     fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
-        let geometry = &self.geometry;
-        let index = ticket.position(geometry.lines) * size_of::<Written>();
-        debug_assert!(rank.index() < geometry.ranks);
+        let [start, stride] = self.places.written;
+        let index = ticket.position(self.geometry.lines) * size_of::<Written>();
+        debug_assert!(rank.index() < self.geometry.ranks);
         // SAFETY: as in `control`; `position` is below `lines`.
         unsafe {
-            let at = self.segment.base().add(geometry.written_start() + rank.index() * geometry.written() + index);
+            let at = self.segment.base().add(start + rank.index() * stride + index);
             at.cast::<Written>().as_ref()
         }
     }

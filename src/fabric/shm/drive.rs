@@ -95,6 +95,23 @@ impl Call<'_> {
         if self.has_fault() { self.give_up() } else { self.end() }
     }
 
+    /// Returns when `look` finds what it looks for.
+    ///
+    /// # Errors
+    /// If a peer failed or contradicts, as `look` or this rank finds out.
+    pub(super) fn outlast(&self, awaited: Awaited, look: &dyn Fn() -> Result<bool, Fault>) -> Result<(), Fault> {
+        self.note(awaited);
+        let mut patience = None;
+        while !look()? {
+            if !self.persevere(&mut patience)
+                && let Some(fault) = self.fault.get()
+            {
+                return Err(*fault);
+            }
+        }
+        Ok(())
+    }
+
     fn end(&self) -> Result<(), Fault> {
         self.context().release(Ticket::last_of(self.entered.epoch));
         self.announce();

@@ -2,10 +2,12 @@
 //!
 //! A process holds one [`Context`] per communicator; each collective on it is a [`Call`], which implements
 //! [`Fabric`](super::Fabric). The futures of a call are ready at once, but for waits: the driver ([`Call::drive`]) polls
-//! them, keeps the MPI library's own traffic moving, and notices peers that failed or do something else.
+//! them, keeps the MPI library's own traffic moving, and notices peers that failed or do something else. Short calls like the one
+//! before go without futures ([`Direct`]).
 
 mod call;
 mod context;
+mod direct;
 mod drive;
 mod latest;
 mod segment;
@@ -14,6 +16,7 @@ pub use super::words::{Awaited, Fault};
 pub use crate::sync::{Descriptor, PeerCall};
 pub use call::{Buffer, Buffers, Call};
 pub use context::{Context, Geometry};
+pub use direct::{Direct, Ends};
 pub use drive::{Stall, Waiting};
 pub use latest::LatestCall;
 pub use segment::Segment;

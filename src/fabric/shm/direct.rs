@@ -1,0 +1,181 @@
+//! The fabric of short calls: each step is taken at once, and who waits does nothing else.
+//!
+//! It has the operations of [`Fabric`](crate::fabric::Fabric) that [`coll::phase::short`](crate::coll::phase::short) uses, as plain
+//! functions in place of futures. A future keeps what it needs after a wait in memory and is entered anew by each poll;
+//! for calls that move a few bytes that is most of the work (`bench/limits.c overhead`; callgrind counts 750 instructions for an
+//! 8-byte Allreduce of 2 ranks that way, 360 this way).
+
+use super::call::Call;
+use super::context::Context;
+use super::drive::Waiting;
+use crate::coll::Plan;
+use crate::fabric::words::{Awaited, Entered, Fault, Words};
+use crate::fabric::{Line, Place, Room, Span};
+use crate::kernel::{self, Combine};
+use crate::topo::Layout;
+use crate::types::{Bytes, Collective, NodeRank, Ticket};
+
+/// The program's buffers of a call, packed as they lie; null where not significant at this rank.
+#[derive(Clone, Copy)]
+pub struct Ends {
+    /// The input.
+    pub send: *mut u8,
+    /// The output.
+    pub recv: *mut u8,
+    /// Whether both are the same memory.
+    pub is_in_place: bool,
+}
+
+/// An address in a slot or a buffer of a call.
+#[derive(Clone, Copy)]
+pub struct At(*mut u8);
+
+/// One short collective call of one rank, whose steps end with a fault if a peer failed or contradicts.
+pub struct Direct<'a> {
+    context: &'a Context,
+    waiting: &'a Waiting,
+    entered: Entered,
+    ends: Ends,
+    combine: Option<&'a dyn Combine>,
+}
+
+impl<'a> Direct<'a> {
+    /// Enters a call: peers can see it from here on.
+    ///
+    /// # Safety
+    /// The buffers are valid for the packed lengths that `plan` gives them at this rank, until the call is dropped; no
+    /// other call of this rank is under way on `context`.
+    #[inline(always)]
+    pub unsafe fn enter(
+        context: &'a Context,
+        waiting: &'a Waiting,
+        (collective, row): (Collective, usize),
+        plan: &Plan,
+        ends: Ends,
+        combine: Option<&'a dyn Combine>,
+    ) -> Self {
+        let entered = Entered::new(collective, row, plan);
+        context.enter(&entered);
+        Self { context, waiting, entered, ends, combine }
+    }
+
+    /// Leaves the call, which ended with `result`.
+    ///
+    /// # Errors
+    /// If a peer failed or contradicts; then this rank has failed the call too, as its peers can see.
+    #[inline(always)]
+    pub fn finish(&self, result: Result<(), Fault>) -> Result<(), Fault> {
+        match result {
+            Ok(()) => self.context.release(Ticket::last_of(self.entered.epoch)),
+            Err(_) => self.context.fail(self.entered.epoch),
+        }
+        self.announce();
+        result
+    }
+
+    #[inline(always)]
+    fn announce(&self) {
+        if self.waiting.is_oversubscribed {
+            self.context.event(self.context.rank()).announce();
+        }
+    }
+
+    /// Where `span` lies.
+    #[inline(always)]
+    pub fn at(&self, span: Span) -> At {
+        let base = match span.place {
+            Place::SendBuf => self.ends.send,
+            Place::RecvBuf => self.ends.recv,
+            Place::Cell { rank, ticket } => self.context.cell(rank, ticket),
+            Place::Payload { rank, line, ticket } => self.context.line(rank, line, ticket).payload(),
+            Place::Scratch => unreachable!("short calls are on one node"),
+        };
+        At(base.wrapping_add(span.offset.0))
+    }
+
+    /// Returns when `look` finds what it looks for.
+    #[cold]
+    #[inline(never)]
+    fn outlast(&self, awaited: Awaited, look: &dyn Fn() -> Result<bool, Fault>) -> Result<(), Fault> {
+        Call::entered(self.context, self.waiting, self.entered).outlast(awaited, look)
+    }
+}
+
+/// Returns when `$look` is true. A closure that is also called through a pointer would not become part of its caller.
+macro_rules! block {
+    ($self:ident, $awaited:expr, $look:expr) => {{
+        let mut looks = $self.waiting.looks();
+        loop {
+            if $look? {
+                return Ok(());
+            }
+            if looks == 0 {
+                return $self.outlast($awaited, &|| $look);
+            }
+            looks -= 1;
+            std::hint::spin_loop();
+        }
+    }};
+}
+
+/// As in [`Fabric`](crate::fabric::Fabric).
+#[allow(missing_docs, clippy::missing_errors_doc)]
+impl Direct<'_> {
+    #[inline(always)]
+    pub fn rank(&self) -> NodeRank {
+        self.context.rank()
+    }
+
+    #[inline(always)]
+    pub fn size(&self) -> usize {
+        self.context.geometry().ranks
+    }
+
+    #[inline(always)]
+    pub fn layout(&self) -> &Layout {
+        self.context.layout()
+    }
+
+    #[inline(always)]
+    pub fn is_in_place(&self) -> bool {
+        self.ends.is_in_place
+    }
+
+    #[inline(always)]
+    pub fn claim(&self, ticket: Ticket, room: Room) -> Result<(), Fault> {
+        let descriptor = self.entered.descriptor;
+        block!(self, Awaited::Slot { ticket, room }, Ok::<_, Fault>(self.context.claim(ticket, room, descriptor)))
+    }
+
+    #[inline(always)]
+    pub fn publish(&self, line: Line, ticket: Ticket) -> Result<(), Fault> {
+        self.context.line(self.rank(), line, ticket).publish(ticket, self.entered.descriptor.word());
+        self.announce();
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Result<(), Fault> {
+        let flag = self.context.line(rank, line, ticket);
+        block!(self, Awaited::Flag { rank, line, ticket }, self.context.has_come_of(&self.entered, rank, flag, ticket))
+    }
+
+    #[inline(always)]
+    pub fn copy(&self, At(to): At, At(from): At, n: Bytes) -> Result<(), Fault> {
+        if to != from {
+            // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm
+            // keeps within them and follows the slot protocol, which the checking scheduler verifies of the same source.
+            unsafe { kernel::copy(to, from, n.0) };
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub fn reduce(&self, At(to): At, At(left): At, At(right): At, n: Bytes) -> Result<(), Fault> {
+        if let Some(combine) = self.combine {
+            // SAFETY: as in `copy`.
+            unsafe { combine.combine(to, left, right, n.0) };
+        }
+        Ok(())
+    }
+}
