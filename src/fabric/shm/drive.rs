@@ -55,9 +55,9 @@ const PATIENCE: Duration = Duration::from_micros(50);
 /// Where ranks share cores, looks for what a peer is to do that has not given its core away: together less than it takes to
 /// change the rank that has this core. 100 take longer than they save.
 const LOOKS_AT_WORK: u32 = 25;
-/// Where ranks share cores, polls that yield the core before one that sleeps.
+/// Where ranks share cores, yields of the core before a sleep.
 const YIELDS: u32 = 8;
-/// Yields between two calls into the MPI library.
+/// Yields between two calls into the MPI library, and between two polls.
 const YIELDS_PER_PROGRESS: u32 = 4;
 /// The longest sleep. The MPI library makes no progress meanwhile: a message of 64 MiB needs about 150 probes.
 const NAP: Duration = Duration::from_micros(100);
@@ -67,13 +67,8 @@ struct Patience {
     awaited: Awaited,
     since: Instant,
     reported: Duration,
-    polls: u32,
-}
-
-impl Patience {
-    fn new(awaited: Awaited) -> Self {
-        Self { awaited, since: Instant::now(), reported: Duration::ZERO, polls: 0 }
-    }
+    /// Pauses of a poll or a yield each.
+    pauses: u32,
 }
 
 impl Call<'_> {
@@ -133,13 +128,17 @@ impl Call<'_> {
             return false;
         }
         let awaited = self.awaited();
+        let now = Instant::now();
         let patience = match patience {
             Some(patience) if patience.awaited == awaited => patience,
-            other => other.insert(Patience::new(awaited)),
+            other => other.insert(Patience { awaited, since: now, reported: Duration::ZERO, pauses: 0 }),
         };
-        patience.polls = patience.polls.wrapping_add(1);
-        let waited = patience.since.elapsed();
-        self.pause(patience.polls, waited);
+        let waited = now - patience.since;
+        let pauses = match self.waiting.is_oversubscribed {
+            true => self.yield_core(awaited, patience.pauses),
+            false => self.pause(patience.pauses, waited),
+        };
+        patience.pauses = patience.pauses.wrapping_add(pauses);
         if let Some(stall) = self.waiting.stall
             && waited >= patience.reported + stall
         {
@@ -149,38 +148,52 @@ impl Call<'_> {
         true
     }
 
-    fn pause(&self, polls: u32, waited: Duration) {
-        if !self.waiting.is_oversubscribed {
-            std::hint::spin_loop();
-            if polls.is_multiple_of(POLLS_PER_PROGRESS) {
-                (self.waiting.progress)();
-                if waited > PATIENCE {
-                    std::thread::yield_now();
-                }
+    /// Where each rank has a core. -> 1, the pause
+    fn pause(&self, before: u32, waited: Duration) -> u32 {
+        std::hint::spin_loop();
+        if (before + 1).is_multiple_of(POLLS_PER_PROGRESS) {
+            (self.waiting.progress)();
+            if waited > PATIENCE {
+                std::thread::yield_now();
             }
-            return;
         }
+        1
+    }
+
+    /// Where ranks share cores, after so many pauses of this wait: a few more, of which this is the number.
+    ///
+    /// Between two yields it looks for nothing but what the peer was to do, and whether that is at work: all else that a poll
+    /// looks at are lines that peers write, which take as long as the yield.
+    fn yield_core(&self, awaited: Awaited, before: u32) -> u32 {
         let context = self.context();
-        let awaited = self.awaited();
         let peer = context.awaited_peer(awaited);
         if let Some(rank) = peer
             && self.has_come_from_work(awaited, rank)
         {
-            return;
+            return 1;
         }
+        let mut yields = 0;
         context.control(context.rank()).leave_core(|| {
             // Before each sleep, and with some of the yields: a probe may yield itself (Open MPI).
-            if polls > YIELDS || polls.is_multiple_of(YIELDS_PER_PROGRESS) {
+            if before >= YIELDS || before > 0 && before.is_multiple_of(YIELDS_PER_PROGRESS) {
                 (self.waiting.progress)();
             }
-            match peer {
-                Some(rank) if context.has_come(awaited, rank) => {}
-                Some(rank) if polls > YIELDS => {
-                    context.event(rank).sleep_unless(|| context.has_come(awaited, rank), NAP);
+            let Some(rank) = peer else {
+                return std::thread::yield_now();
+            };
+            let has_come = || context.has_come(awaited, rank);
+            if before >= YIELDS {
+                return context.event(rank).sleep_unless(has_come, NAP);
+            }
+            while !has_come() && (yields == 0 || context.control(rank).is_away()) {
+                std::thread::yield_now();
+                yields += 1;
+                if (before + yields).is_multiple_of(YIELDS_PER_PROGRESS) {
+                    break;
                 }
-                _ => std::thread::yield_now(),
             }
         });
+        yields.max(1)
     }
 
     /// Looks for what `rank` is to do while it has a core of its own: to give this rank's core away and get it back takes longer
