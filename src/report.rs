@@ -15,9 +15,14 @@ pub use reason::Reason;
 /// Whether this process accelerates collectives.
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// Says whether this process accelerates collectives from now on.
-pub fn set_active(is_active: bool) {
-    IS_ACTIVE.store(is_active, Ordering::Relaxed);
+/// This process accelerates collectives from now on.
+pub fn activate() {
+    IS_ACTIVE.store(true, Ordering::Relaxed);
+}
+
+/// From now on it does not.
+pub fn deactivate() {
+    IS_ACTIVE.store(false, Ordering::Relaxed);
 }
 
 /// Whether this process accelerates collectives: between `MPI_Init` and `MPI_Finalize`, where setup succeeded.

@@ -46,7 +46,7 @@ pub(super) fn at_finalize() {
 unsafe extern "C" fn finalize(_: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
     if let Some(job) = job::job() {
         job::retire();
-        crate::report::set_active(false);
+        crate::report::deactivate();
         if let Some(path) = &job.config.report {
             report(job, path);
         }

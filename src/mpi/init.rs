@@ -128,7 +128,9 @@ fn inactive_reason(config: &Config, misfit: Option<Reason>, size: c_int) -> Opti
 
 fn announce() {
     let Some(job) = job::job() else { return };
-    crate::report::set_active(job.inactive.is_none());
+    if job.inactive.is_none() {
+        crate::report::activate();
+    }
     if !(job.config.is_verbose && job.rank == 0) {
         return;
     }
