@@ -2,12 +2,13 @@
 
 use huddle::config::Config;
 use huddle::kernel::{self, Probed};
-use huddle::model::Parameters;
+use huddle::model::{Network, Parameters};
 use huddle::topo::{
     ASSUMED_L1, ASSUMED_L2, Caches, Containers, Crowding, Fit, Hierarchy, Kind, Levels, cgroup_quota, place,
 };
 use huddle::tune::Agreed;
 use huddle::tune::measured::{self, Origin};
+use huddle::tune::network;
 use huddle::types::NodeRank;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -21,6 +22,8 @@ pub struct Found {
     pub parameters: Parameters,
     origin: Origin,
     probed: Probed,
+    /// What jobs have measured between nodes, and by which library.
+    networks: Vec<(String, Network)>,
 }
 
 impl Found {
@@ -37,7 +40,8 @@ impl Found {
         } else {
             measured::parameters(directory.as_deref(), &probed)
         };
-        Self { containers, problem, parameters, origin, probed }
+        let networks = directory.as_deref().map(network::all_kept).unwrap_or_default();
+        Self { containers, problem, parameters, origin, probed, networks }
     }
 
     /// Measures what crossings cost and keeps that; the directory.
@@ -113,14 +117,19 @@ impl Found {
             "call_ns": software.call,
             "step_ns": software.step,
             "crossings": crossings,
-            "network": {
-                "latency_ns": network.latency,
-                "overhead_ns": network.overhead,
-                "gap_ns": network.gap,
-                "ns_per_byte": network.per_byte,
-            },
+            "network": network_to_json(&network),
+            "networks": self
+                .networks
+                .iter()
+                .map(|(what, network)| json!({ "between": what, "network": network_to_json(network) }))
+                .collect::<Vec<_>>(),
         })
     }
+}
+
+fn network_to_json(network: &Network) -> Value {
+    let Network { latency, overhead, gap, per_byte } = network;
+    json!({ "latency_ns": latency, "overhead_ns": overhead, "gap_ns": gap, "ns_per_byte": per_byte })
 }
 
 /// Sizes that follow from the caches, and where each of these comes from.

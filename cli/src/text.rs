@@ -108,13 +108,20 @@ fn parameters(page: &mut String, parameters: &Value) -> Written {
         )?;
     }
     writeln!(page, "  ranks that share a core give it to each other in {}", time(&parameters["switch_ns"]))?;
-    let network = &parameters["network"];
+    between_nodes(page, "between nodes, assumed", &parameters["network"])?;
+    for measured in each(&parameters["networks"]) {
+        between_nodes(page, &format!("measured between nodes: {}", text(&measured["between"])), &measured["network"])?;
+    }
+    Ok(())
+}
+
+fn between_nodes(page: &mut String, what: &str, network: &Value) -> Written {
     writeln!(
         page,
-        "  between nodes: {} on the wire, {} in each processor, {:.1} GB/s",
+        "  {what}: {} on the wire, {} in each processor, {:.1} GB/s",
         time(&network["latency_ns"]),
         time(&network["overhead_ns"]),
-        per_byte(&network["ns_per_byte"])
+        1.0 / network["ns_per_byte"].as_f64().unwrap_or(f64::INFINITY)
     )
 }
 

@@ -155,8 +155,8 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_CACHE",
         takes: Takes::Text("an absolute path of a directory, or off"),
         default: UNSET,
-        meaning: "Where huddle keeps what it measured of the machine's kernels, a few milliseconds once per kind of machine, \
-                  and how hwloc sees each machine since it started; off finds out in each job. Without it: \
+        meaning: "Where huddle keeps what it measured of the machine's kernels and of the network between nodes, a few \
+                  milliseconds each once per kind of machine, and how hwloc sees each machine since it started; off finds out in each job. Without it: \
                   $XDG_CACHE_HOME/huddle or ~/.cache/huddle; nothing is kept where there is no home.",
         parse: Parse::Path(|path, config| {
             let directory = path.is_absolute().then(|| Cache::Directory(path.into()));

@@ -3,6 +3,7 @@
 use super::communicator::{create_keyval, keep_native};
 use super::device;
 use super::job::{self, Job};
+use super::network;
 use super::peers::Announcement;
 use crate::coll::REGISTRY;
 use crate::config::{Config, RawEnvironment};
@@ -72,7 +73,7 @@ pub unsafe fn start(announcement: Option<Announcement>) {
 fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
     let (world, self_comm) = (duplicate(constants().comm_world), duplicate(constants().comm_self));
     let node = Node::find(world, &config, rank, size);
-    let parameters = agree_on_parameters(world, rank, &config);
+    let parameters = agree_on_parameters(world, rank, &config, &node);
     for comm in [world, self_comm] {
         keep_native(keyval, comm, Reason::NoContext);
     }
@@ -266,12 +267,16 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> (C
     (config, (!is_fit).then_some(Reason::HuddleMissing))
 }
 
-/// What rank 0 knows of the machine.
-fn agree_on_parameters(world: MPI_Comm, rank: u32, config: &Config) -> Parameters {
+/// What rank 0 knows of the machine, and of the network where there are several nodes.
+fn agree_on_parameters(world: MPI_Comm, rank: u32, config: &Config, node: &Node) -> Parameters {
+    // Where ranks share cores a message takes as long as others have the core.
+    let has_network = !node.crowding.is_shared();
+    let network = if has_network { network::find(world, rank, &node.labels, config) } else { None };
     let mut bytes = Vec::new();
     if rank == 0 {
         let (parameters, _) = measured::parameters(config.cache.directory().as_deref(), Probed::in_use());
-        bytes = parameters.to_bytes();
+        let network = network.unwrap_or(parameters.network);
+        bytes = Parameters { network, ..parameters }.to_bytes();
     }
     Parameters::from_bytes(&bcast_bytes(world, bytes)).unwrap_or_default()
 }

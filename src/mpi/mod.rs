@@ -15,6 +15,7 @@ mod init;
 mod job;
 mod lane;
 pub mod native;
+mod network;
 pub mod op;
 mod peers;
 mod pool;

@@ -118,6 +118,7 @@ table! {
         iallgatherv PMPI_Iallgatherv(sendbuf: In, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: Out, recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
         iscatterv PMPI_Iscatterv(sendbuf: In, sendcounts: *const c_int, displs: *const c_int, sendtype: MPI_Datatype, recvbuf: Out, recvcount: c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
 
+        cancel PMPI_Cancel(request: *mut MPI_Request) -> c_int;
         test PMPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) -> c_int;
         wait PMPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int;
         waitall PMPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) -> c_int;

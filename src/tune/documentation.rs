@@ -44,8 +44,10 @@ second-level cache together. The smallest caches of the job count, 32 KiB and 1 
 info` says which.
 
 Rates of copies and reductions come from the kernels' probe. `huddle probe` measures, on an idle machine, what moves between
-its processors and what it takes to give a core to another rank, for later jobs. A machine that nobody has measured is taken
-for this one:
+its processors and what it takes to give a core to another rank, for later jobs. What messages take between nodes rank 0 and a
+rank of another node measure in MPI_Init, in some two milliseconds, where there are several nodes whose ranks do not share
+cores; it is kept with the machine's, by library, and rank 0's is agreed. A machine that nobody has measured is taken for this
+one:
 ";
 
 const SIMULATED: &str = "\

@@ -10,6 +10,7 @@ mod choose;
 pub mod documentation;
 pub mod map;
 pub mod measured;
+pub mod network;
 mod orders;
 mod prospect;
 

@@ -1,0 +1,289 @@
+//! The network between nodes: what a message takes, measured by two ranks of different nodes in a few milliseconds of
+//! MPI_Init, and kept.
+//!
+//! The asking side says what comes next, so it alone decides how often; the answering side does what it is told. Every wait has
+//! an end, so a side that fails leaves the other with what is assumed.
+
+use crate::kept;
+use crate::kernel::host;
+use crate::model::Network;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How two ranks talk.
+pub trait Wire {
+    /// Sends a message, which may stay under way for ever; whether it has left.
+    fn send(&mut self, message: &'static [u8]) -> bool;
+    /// Receives a message of that length; whether it came within that time.
+    fn receive(&mut self, message: &mut [u8], patience: Duration) -> bool;
+}
+
+/// Bytes of a long message: more than what libraries send without asking the receiver.
+const LONG: usize = 256 << 10;
+/// A long message.
+static LONG_MESSAGE: [u8; LONG] = [1; LONG];
+/// Messages that follow each other.
+const BURST: u32 = 16;
+/// Measurements of each kind, at most.
+const ROUNDS: usize = 30;
+/// Measurements of each kind, whatever they take.
+const LEAST: usize = 3;
+/// For measurements of each kind, in all.
+const BUDGET: Duration = Duration::from_micros(700);
+/// A round trip that takes so long tells more of what else the processors do than of the network.
+const SLOW: Duration = Duration::from_millis(2);
+/// The answering side waits so long for the first word: the other one reads files before.
+const FIRST: Duration = Duration::from_secs(1);
+/// For all other messages.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What the answering side is to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Word {
+    Answer = 1,
+    TakeBurst,
+    TakeLong,
+    Leave,
+}
+
+impl Word {
+    fn of(byte: u8) -> Option<Self> {
+        [Self::Answer, Self::TakeBurst, Self::TakeLong, Self::Leave].into_iter().find(|word| *word as u8 == byte)
+    }
+
+    fn as_message(self) -> &'static [u8] {
+        match self {
+            Self::Answer => &[Self::Answer as u8],
+            Self::TakeBurst => &[Self::TakeBurst as u8],
+            Self::TakeLong => &[Self::TakeLong as u8],
+            Self::Leave => &[Self::Leave as u8],
+        }
+    }
+}
+
+/// Sends the other side away, which measures nothing.
+pub fn dismiss(wire: &mut impl Wire) {
+    wire.send(Word::Leave.as_message());
+}
+
+/// Answers until the other side says that it is done, or is silent.
+pub fn answer(wire: &mut impl Wire) {
+    let mut long = vec![0; LONG];
+    let (mut word, mut patience) = ([0], FIRST);
+    while wire.receive(&mut word, patience) {
+        let Some(said) = Word::of(word[0]) else { return };
+        let has_come = match said {
+            Word::Answer => true,
+            Word::TakeBurst => (0..BURST).all(|_| wire.receive(&mut [0; 8], PATIENCE)),
+            Word::TakeLong => wire.receive(&mut long, PATIENCE),
+            Word::Leave => return,
+        };
+        if !has_come || !wire.send(said.as_message()) {
+            return;
+        }
+        patience = PATIENCE;
+    }
+}
+
+/// Measures the network; none where the other side does not answer, or too slowly.
+pub fn ask(wire: &mut impl Wire) -> Option<Network> {
+    let round_trip = rounds(|| exchange(wire, Word::Answer, |_| Some(())).map(|(whole, ())| whole))?;
+    let mut sends = Vec::with_capacity(ROUNDS);
+    let burst = rounds(|| {
+        let (whole, sent) = exchange(wire, Word::TakeBurst, |wire| {
+            let started = Instant::now();
+            (0..BURST).all(|_| wire.send(&[0; 8])).then(|| nanos(started) / f64::from(BURST))
+        })?;
+        sends.push(sent);
+        Some(whole)
+    })?;
+    let moved = rounds(|| {
+        exchange(wire, Word::TakeLong, |wire| wire.send(&LONG_MESSAGE).then_some(())).map(|(whole, ())| whole)
+    })?;
+    dismiss(wire);
+    Some(derive(round_trip, (burst, median(&mut sends)), moved))
+}
+
+/// Says a word, sends what belongs to it, and awaits the answer: nanoseconds for all that.
+fn exchange<W: Wire, T>(wire: &mut W, word: Word, send: impl FnOnce(&mut W) -> Option<T>) -> Option<(f64, T)> {
+    let started = Instant::now();
+    if !wire.send(word.as_message()) {
+        return None;
+    }
+    let sent = send(wire)?;
+    let has_come = wire.receive(&mut [0], PATIENCE);
+    let whole = started.elapsed();
+    if word == Word::Answer && whole > SLOW {
+        dismiss(wire);
+        return None;
+    }
+    has_come.then_some((whole.as_nanos() as f64, sent))
+}
+
+/// The median of as many measurements as the budget permits.
+fn rounds(mut measure: impl FnMut() -> Option<f64>) -> Option<f64> {
+    let started = Instant::now();
+    let mut times = Vec::with_capacity(ROUNDS);
+    while times.len() < ROUNDS && (times.len() < LEAST || started.elapsed() < BUDGET) {
+        times.push(measure()?);
+    }
+    Some(median(&mut times))
+}
+
+fn nanos(since: Instant) -> f64 {
+    since.elapsed().as_nanos() as f64
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// LogGP from a round trip, a burst with what each of its messages took its sender, and a long message there and a word back.
+fn derive(round_trip: f64, (burst, send): (f64, f64), moved: f64) -> Network {
+    let one_way = round_trip / 2.0;
+    // A message is there after L + 2 o, so its two ends can't take longer than that.
+    let overhead = send.min(one_way / 2.0);
+    let gap = ((burst - round_trip) / f64::from(BURST)).max(overhead);
+    let per_byte = ((moved - round_trip) / LONG as f64).max(0.0);
+    Network { latency: one_way - 2.0 * overhead, overhead, gap, per_byte }
+}
+
+/// Where the network is kept: by the kind of machine, the MPI library, and whether nodes are hosts.
+pub struct Place {
+    file: PathBuf,
+    description: String,
+}
+
+impl Place {
+    /// In `directory`; `what` tells libraries and kinds of nodes apart.
+    pub fn new(directory: &Path, what: &str) -> Self {
+        let description = format!("{}, {what}", host::description()).replace('\n', " ");
+        Self { file: kept::file_in(directory, "network", &description), description }
+    }
+
+    /// What was measured before.
+    pub fn read(&self) -> Option<Network> {
+        from_text(&kept::read(&self.file, &self.description)?)
+    }
+
+    /// For later jobs. A directory that can't be written is no reason to fail or to complain: the program asked for nothing.
+    pub fn write(&self, network: &Network) {
+        let Network { latency, overhead, gap, per_byte } = network;
+        let _ =
+            kept::write(&self.file, &self.description, format!("{latency} {overhead} {gap} {per_byte}\n").as_bytes());
+    }
+}
+
+/// All networks that jobs on this kind of machine have measured and kept in `directory`: of which library and nodes each is.
+pub fn all_kept(directory: &Path) -> Vec<(String, Network)> {
+    let files = fs::read_dir(directory).into_iter().flatten().flatten();
+    let networks = files.filter(|file| file.file_name().as_encoded_bytes().starts_with(b"network-"));
+    let mut found: Vec<_> = networks.filter_map(|file| of_this_machine(&file.path())).collect();
+    found.sort_by(|left, right| left.0.cmp(&right.0));
+    found
+}
+
+fn of_this_machine(file: &Path) -> Option<(String, Network)> {
+    let text = fs::read_to_string(file).ok()?;
+    let (description, numbers) = text.split_once('\n')?;
+    let what = description.strip_prefix(&host::description())?.strip_prefix(", ")?;
+    Some((what.to_owned(), from_text(numbers)?))
+}
+
+fn from_text(text: &str) -> Option<Network> {
+    let numbers: Option<Vec<f64>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
+    let numbers: [f64; 4] = numbers?.try_into().ok()?;
+    let [latency, overhead, gap, per_byte] = numbers;
+    let is_sane = numbers.iter().all(|number| number.is_finite() && (0.0..1e12).contains(number));
+    is_sane.then_some(Network { latency, overhead, gap, per_byte })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// A side of a pair of pipes; it is silent after so many messages.
+    struct Pipe {
+        to: Sender<Vec<u8>>,
+        from: Receiver<Vec<u8>>,
+        left: usize,
+    }
+
+    impl Wire for Pipe {
+        fn send(&mut self, message: &'static [u8]) -> bool {
+            if self.left == 0 {
+                return true;
+            }
+            self.left -= 1;
+            self.to.send(message.to_vec()).is_ok()
+        }
+
+        fn receive(&mut self, message: &mut [u8], patience: Duration) -> bool {
+            match self.from.recv_timeout(patience) {
+                Ok(found) if found.len() == message.len() => {
+                    message.copy_from_slice(&found);
+                    true
+                }
+                _ => false,
+            }
+        }
+    }
+
+    fn pipes(left: [usize; 2]) -> (Pipe, Pipe) {
+        let ((one, other), (back, forth)) = (channel(), channel());
+        (Pipe { to: one, from: forth, left: left[0] }, Pipe { to: back, from: other, left: left[1] })
+    }
+
+    fn measured(left: [usize; 2]) -> Option<Network> {
+        let (mut asking, mut answering) = pipes(left);
+        std::thread::scope(|scope| {
+            scope.spawn(move || answer(&mut answering));
+            ask(&mut asking)
+        })
+    }
+
+    #[test]
+    fn two_sides_measure() {
+        // On a busy machine they may be too slow; what they measure is sane.
+        if let Some(network) = measured([usize::MAX; 2]) {
+            assert!(network.overhead > 0.0 && network.latency >= 0.0 && network.gap >= network.overhead);
+        }
+    }
+
+    #[test]
+    fn a_side_that_falls_silent_is_not_waited_for() {
+        assert_eq!(measured([usize::MAX, 0]), None);
+        assert_eq!(measured([usize::MAX, 4]), None);
+        assert_eq!(measured([2, usize::MAX]), None);
+        let (mut asking, mut answering) = pipes([usize::MAX; 2]);
+        dismiss(&mut asking);
+        answer(&mut answering);
+    }
+
+    #[test]
+    fn loggp_follows_from_the_times() {
+        let network = derive(4000.0, (4000.0 + 16.0 * 400.0, 250.0), 4000.0 + 0.1 * LONG as f64);
+        assert_eq!(network, Network { latency: 1500.0, overhead: 250.0, gap: 400.0, per_byte: 0.1 });
+        let odd = derive(400.0, (100.0, 250.0), 100.0);
+        assert_eq!(odd, Network { latency: 0.0, overhead: 100.0, gap: 100.0, per_byte: 0.0 });
+    }
+
+    #[test]
+    fn a_network_is_kept_and_damage_is_noticed() {
+        let directory = std::env::temp_dir().join(format!("huddle-network-{}", std::process::id()));
+        let place = Place::new(&directory, "some library, hosts");
+        assert_eq!(place.read(), None);
+        let network = Network { latency: 1500.5, overhead: 250.0, gap: 400.0, per_byte: 0.1 };
+        place.write(&network);
+        assert_eq!(place.read(), Some(network));
+        assert_eq!(all_kept(&directory), [("some library, hosts".to_owned(), network)]);
+        assert_eq!(Place::new(&directory, "another library, hosts").read(), None);
+        let _ = std::fs::write(&place.file, "damage");
+        assert_eq!(place.read(), None);
+        let _ = std::fs::remove_dir_all(directory);
+    }
+}
