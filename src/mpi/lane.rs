@@ -5,8 +5,9 @@
 //! one node and no address can be that of a device, then operands, operation and plan are known, and only addresses and the
 //! root are looked at. Whether a rank takes this way is its own affair: peers see the same call.
 
-use super::communicator::Shared;
+use super::communicator::{Purpose, Shared};
 use super::device;
+use super::holes::Holes;
 use super::op::Operator;
 use super::serve::{Served, Site};
 use crate::coll::{Measures, Plan, REGISTRY, Short};
@@ -48,6 +49,12 @@ impl Key {
         let is_barrier = *self == Self::barrier();
         is_barrier || predefined(self.datatype).is_some_and(|known| known.is_contiguous())
     }
+
+    /// Those of the elements of a reduction.
+    fn holes(&self) -> Option<Holes> {
+        let is_reduction = self.op != constants().op_null;
+        predefined(self.datatype).filter(|known| is_reduction && !known.is_contiguous()).and_then(Holes::of)
+    }
 }
 
 /// A call of one collective that a communicator has served.
@@ -59,6 +66,8 @@ pub struct Lane {
     plan: Plan,
     kernel: Option<Kernel>,
     short: Option<Short>,
+    /// Of the elements of a short reduction, whose operands are packed before and unpacked after it.
+    holes: Option<Holes>,
 }
 
 impl Lane {
@@ -68,13 +77,17 @@ impl Lane {
             Some(operator) => Some(operator.kernel()?),
             None => None,
         };
-        let is_simple = shared.agreed.nodes == 1 && plan.scratch == Bytes::ZERO && key.is_lasting();
+        /// Of longer ones the general way is as fast.
+        const LONGEST_WITH_HOLES: Bytes = Bytes(4096);
+        let holes = key.holes().filter(|_| plan.bytes <= LONGEST_WITH_HOLES);
+        let is_lasting = key.is_lasting() || holes.is_some();
+        let is_simple = shared.agreed.nodes == 1 && plan.scratch == Bytes::ZERO && is_lasting;
         let context = shared.context();
         let (ranks, nodes) = (context.layout().size(), context.layout().nodes());
         let measures = Measures { ranks, nodes, cell: context.geometry().cell };
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
         let short = (REGISTRY[row].short)(&plan, &measures);
-        is_simple.then_some(Self { key, row, counter, plan, kernel, short })
+        is_simple.then_some(Self { key, row, counter, plan, kernel, short, holes })
     }
 }
 
@@ -107,7 +120,7 @@ impl Site<'_> {
     #[inline]
     pub(super) fn repeat_allreduce(&self, key: &Key, send: *const c_void, recv: *mut c_void) -> Option<Served> {
         let lane = self.lane(key)?;
-        Some(self.repeat(lane, CommRank(0), pair(send, recv, 0)?))
+        Some(self.repeat_reduction(lane, CommRank(0), pair(send, recv, 0)?))
     }
 
     #[inline]
@@ -127,7 +140,7 @@ impl Site<'_> {
         } else {
             return None;
         };
-        Some(self.repeat(lane, root, ends))
+        Some(self.repeat_reduction(lane, root, ends))
     }
 
     #[inline]
@@ -188,6 +201,30 @@ impl Site<'_> {
     fn lane(&self, key: &Key) -> Option<&mut Lane> {
         let lane = self.shared.lane(self.collective).as_mut()?;
         (lane.key == *key && self.epoch < LAST_EPOCH && !device::may_be_used()).then_some(lane)
+    }
+
+    #[inline(always)]
+    fn repeat_reduction(&self, lane: &mut Lane, root: CommRank, ends: Ends) -> Served {
+        match lane.holes {
+            None => self.repeat(lane, root, ends),
+            Some(holes) => self.repeat_packed(lane, root, ends, holes),
+        }
+    }
+
+    #[inline(never)]
+    fn repeat_packed(&self, lane: &mut Lane, root: CommRank, ends: Ends, holes: Holes) -> Served {
+        let (n, bytes) = (lane.key.count as usize, lane.plan.bytes.0);
+        let has_result = !ends.recv.is_null();
+        let recv = if has_result { self.shared.memory(Purpose::Recv, bytes) } else { std::ptr::null_mut() };
+        let send = if ends.is_in_place { recv } else { self.shared.memory(Purpose::Send, bytes) };
+        // SAFETY: MPI's contract on the program's buffers; the packed ones have room for `n` elements.
+        unsafe { holes.pack(send, ends.send, n) };
+        let served = self.repeat(lane, root, Ends { send, recv, ..ends });
+        if has_result && served == Served::Done(constants().success) {
+            // SAFETY: as above.
+            unsafe { holes.unpack(ends.recv, recv, n) };
+        }
+        served
     }
 
     #[inline(always)]

@@ -11,6 +11,7 @@ mod device;
 pub mod finish;
 mod flatten;
 pub mod handles;
+mod holes;
 mod init;
 mod job;
 mod lane;
