@@ -161,6 +161,7 @@ static void compare_all(const char *only) {
         {"odd sizes", "100003 BYTE", SCATTER, 100003, MPI_BYTE, none, BYTES, -1, false, 1},
         {"other types", "4096 FLOAT MIN", ALLREDUCE, 4096, MPI_FLOAT, MPI_MIN, FLOATS, -1, false, 1},
         {"other types", "65536 INT BXOR", ALLREDUCE, 65536, MPI_INT, MPI_BXOR, INTS, -1, false, 1},
+        {"other types", "1 DOUBLE_INT MAXLOC", ALLREDUCE, 1, MPI_DOUBLE_INT, MPI_MAXLOC, PAIRS, -1, false, 1},
         {"other types", "64 DOUBLE_INT MINLOC", ALLREDUCE, 64, MPI_DOUBLE_INT, MPI_MINLOC, PAIRS, -1, false, 1},
         {"other types", "2048 C_DOUBLE_COMPLEX PROD", REDUCE, 2048, MPI_C_DOUBLE_COMPLEX, MPI_PROD, DOUBLES, -1, false, 1},
         {"other types", "100 LONG_DOUBLE SUM", ALLREDUCE, 100, MPI_LONG_DOUBLE, MPI_SUM, LONG_DOUBLES, -1, false, 1},

@@ -8,7 +8,7 @@
 //!
 //! Where ranks share cores a call takes at least the work of all ranks over the cores that they have. A rank that waits gives
 //! its core away and gets it back after all others of that core, so each wait that follows from another costs as many
-//! switches as ranks share a core ([`Time`]), and more where all wait for all.
+//! switches as ranks share a core (`Time`), and more where all wait for all.
 
 mod exchange;
 mod phases;
