@@ -277,6 +277,34 @@ mod tests {
     }
 
     #[test]
+    fn leaders_take_long_messages_where_there_are_several() {
+        let picked = |leaders, bytes| {
+            let agreed = Agreed { nodes: 4, ranks: 48, leaders, ..agreed(2, 6) };
+            let pick = Map::new(&agreed, &Parameters::default()).pick(Collective::Allreduce, OperandOrder::Any, bytes);
+            pick.knobs.get(Knob::Leaders)
+        };
+        assert_eq!([picked(1, Bytes(1 << 20)), picked(4, Bytes(64))], [0, 0]);
+        assert!((2..=4).contains(&picked(4, Bytes(1 << 20))));
+    }
+
+    #[test]
+    fn few_buffers_cost_ranks_that_share_cores_more_turns() {
+        let flat = Agreed::on_one_node(4, Hierarchy::flat(4, None));
+        let crowded = Agreed { crowding: Crowding::new(4, 2.0), cell_bytes: Bytes(64 << 10), ..flat };
+        for agreed in [crowded, Agreed { crowding: Crowding::NONE, ..crowded }] {
+            let ranking = rank(Collective::Bcast, Bytes(512 << 10), &agreed, &Parameters::default());
+            let cost = |knobs: Knobs| {
+                let is_flat =
+                    |found: &&Candidate| REGISTRY[found.forced.row].name == "flat" && found.forced.knobs == knobs;
+                ranking.iter().find(is_flat).map(|found| found.cost.0).unwrap()
+            };
+            let [ring, one, two] = [0, 1, 2].map(|buffers| cost(Knobs::UNSET.with(Knob::Buffers, buffers)));
+            assert!(ring < two && two < one, "{ring} {two} {one}");
+            assert!(!agreed.crowding.is_shared() || two > 1.2 * ring, "{ring} {two}");
+        }
+    }
+
+    #[test]
     fn all_ranks_judge_alike_in_whatever_order_they_ask() {
         let (agreed, parameters) = (agreed(2, 6), Parameters::default());
         let [one, other] = [(); 2].map(|()| Map::new(&agreed, &parameters));

@@ -29,10 +29,15 @@ impl Node<'_> {
             return self.elapsed(self.descend(self.rates.write(n), |_| n, n).repeated(pieces));
         };
         // Lines that a peer has just read have to come back before they are written, and first that peer's word that it has
-        // read them. With one buffer nothing overlaps.
+        // read them: the root waits as often as its readers do. With one buffer nothing overlaps.
         let rewritten = self.rates.write(n) + self.scene.take(0, n, 1, 0.0) + self.scene.line(0, 1);
         let phase = self.descend(rewritten, |_| n, n);
-        if buffers > 1 { self.elapsed(phase.repeated(pieces)) } else { pieces * self.elapsed(phase.repeated(1.0)) }
+        let time = if buffers > 1 {
+            phase.repeated(pieces)
+        } else {
+            Time { path: pieces * phase.whole, ..phase.repeated(pieces) }
+        };
+        self.elapsed(Time { waits: time.waits + pieces, ..time })
     }
 
     /// A block of each rank goes to the root.
