@@ -4,7 +4,7 @@ use super::{Crossing, Machine, Outline};
 use crate::sync::FlagLine;
 use crate::topo::{Levels, TreeClass};
 use crate::types::{Bytes, NodeRank};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Data move between caches in lines of this many bytes.
 const LINE: f64 = 64.0;
@@ -39,6 +39,7 @@ pub struct Scene {
     pub ranks_per_core: f64,
     /// Rates that do not depend on distance, and the network; its crossings are those of `levels`.
     pub machine: Machine,
+    positions: OnceLock<Levels>,
     outlines: Mutex<Vec<(TreeClass, Arc<Outline>)>>,
 }
 
@@ -82,8 +83,8 @@ impl Scene {
         machine: Machine,
     ) -> Self {
         let local_ranks = local_ranks.max(1);
-        let (ranks_per_core, outlines) = (1.0, Mutex::default());
-        Self { ranks, nodes, local_ranks, levels, cell, slots, ranks_per_core, machine, outlines }
+        let (ranks_per_core, positions, outlines) = (1.0, OnceLock::new(), Mutex::default());
+        Self { ranks, nodes, local_ranks, levels, cell, slots, ranks_per_core, machine, positions, outlines }
     }
 
     /// The same where so many ranks share a core.
@@ -154,11 +155,13 @@ impl Scene {
     }
 
     /// The ranks of a node as trees see them.
-    pub fn positions(&self) -> Levels {
-        let path = |rank: usize| -> Vec<u32> {
-            self.each_level().map(|level| (rank / self.width(level).max(1)) as u32).collect()
-        };
-        let paths: Vec<Vec<u32>> = (0..self.local_ranks).map(path).collect();
-        Levels::from_paths(&paths, NodeRank(0))
+    pub fn positions(&self) -> &Levels {
+        self.positions.get_or_init(|| {
+            let path = |rank: usize| -> Vec<u32> {
+                self.each_level().map(|level| (rank / self.width(level).max(1)) as u32).collect()
+            };
+            let paths: Vec<Vec<u32>> = (0..self.local_ranks).map(path).collect();
+            Levels::from_paths(&paths, NodeRank(0))
+        })
     }
 }
