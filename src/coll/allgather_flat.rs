@@ -14,7 +14,7 @@
 //! Limits: p² slots are read in all; a cell holds a byte of each block of the node.
 
 use super::cost::{self, Way};
-use super::phase::short::{self, is_short};
+use super::phase::short;
 use super::phase::{Flat, composed, exchange};
 use super::{Algorithm, Knob, Measures, Plan, Short};
 use crate::fabric::Fabric;
@@ -40,7 +40,7 @@ all   each rank copies slots 0 1 2 3 4";
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        (is_short(measures, plan.bytes)).then_some(short::allgather_at_once)
+        Short::new(measures, plan.bytes, short::allgather_at_once)
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

@@ -14,7 +14,7 @@
 //! Limits: an element has to fit a cell; p² operands are read in all.
 
 use super::cost::{self, Way};
-use super::phase::short::{self, is_short};
+use super::phase::short;
 use super::phase::{Flat, Local, combine_in_rank_order, composed, later};
 use super::{Algorithm, Knob, Measures, Plan, Short, pieces};
 use crate::fabric::{Fabric, Line, Place};
@@ -40,7 +40,7 @@ all   each rank combines slots 0 1 2 3 4";
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        (is_short(measures, plan.bytes)).then_some(short::allreduce_at_once)
+        Short::new(measures, plan.bytes, short::allreduce_at_once)
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

@@ -13,7 +13,7 @@
 //! Limits: none; p² lines are read in all.
 
 use super::cost::{self, Way};
-use super::phase::short::{self, is_short};
+use super::phase::short;
 use super::phase::{Flat, composed};
 use super::{Algorithm, Measures, Plan, Short};
 use crate::fabric::Fabric;
@@ -37,7 +37,7 @@ all   each rank raises its flag and awaits those of the others";
     }
 
     fn short(_: &Plan, measures: &Measures) -> Option<Short> {
-        is_short(measures, Bytes::ZERO).then_some(short::barrier_at_once)
+        Short::new(measures, Bytes::ZERO, short::barrier_at_once)
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

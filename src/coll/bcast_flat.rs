@@ -15,7 +15,7 @@
 //! Limits: none; all readers take their lines from one core.
 
 use super::cost::{self, Way};
-use super::phase::short::{self, is_short};
+use super::phase::short;
 use super::phase::{Flat, composed};
 use super::{Algorithm, Knob, Measures, Plan, Short};
 use crate::fabric::Fabric;
@@ -40,7 +40,11 @@ down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers"
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        (is_short(measures, plan.bytes) && plan.knobs.set(Knob::Buffers).is_none()).then_some(short::bcast_at_once)
+        if plan.knobs.set(Knob::Buffers).is_some() {
+            None
+        } else {
+            Short::new(measures, plan.bytes, short::bcast_at_once)
+        }
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

@@ -13,7 +13,7 @@
 //! Limits: an element has to fit a cell; the root does all the work.
 
 use super::cost::{self, Way};
-use super::phase::short::{self, is_short};
+use super::phase::short;
 use super::phase::{Flat, composed};
 use super::{Algorithm, Knob, Measures, Plan, Short};
 use crate::fabric::Fabric;
@@ -39,7 +39,7 @@ up    0 combines its operand and slots 1 2 3 4";
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        (is_short(measures, plan.bytes)).then_some(short::reduce_at_once)
+        Short::new(measures, plan.bytes, short::reduce_at_once)
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

@@ -13,7 +13,7 @@
 //! Limits: a cell holds a piece of every block of the node, so it has at least a byte for each rank.
 
 use super::cost::{self, Way};
-use super::phase::short::{self, is_short};
+use super::phase::short;
 use super::phase::{Flat, composed};
 use super::{Algorithm, Knob, Measures, Plan, Short};
 use crate::fabric::Fabric;
@@ -39,7 +39,7 @@ down  each rank copies its own";
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        (is_short(measures, plan.bytes * measures.ranks)).then_some(short::scatter_at_once)
+        Short::new(measures, plan.bytes * measures.ranks, short::scatter_at_once)
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

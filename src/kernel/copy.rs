@@ -209,6 +209,19 @@ unsafe fn call(place: &AtomicPtr<()>, to: *mut u8, from: *const u8, n: usize) {
     }
 }
 
+/// Says that the line at `at` will be written soon: the processor may fetch it for that, and take it from others, meanwhile. Nothing
+/// is read or written, whatever the address is.
+#[inline(always)]
+pub fn expect_write(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint that never faults; processors without it take it for nothing.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Copies `n` bytes, at most [`SMALL`].
 ///
 /// # Safety

@@ -237,7 +237,8 @@ impl Site<'_> {
         let call = (self.collective, lane.row);
         // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
         let fabric = unsafe { Direct::enter(context, waiting, call, &lane.plan, ends, lane.combine()) };
-        self.ended(lane.counter, lane.plan.bytes, fabric.finish(short(&fabric, &lane.plan)))
+        let result = (short.run)(&fabric, &lane.plan);
+        self.ended(lane.counter, lane.plan.bytes, fabric.finish(short.room, result))
     }
 }
 

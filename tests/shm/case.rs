@@ -281,7 +281,7 @@ impl Case {
             let what = (collective, self.row);
             // SAFETY: the buffers outlive the call; a rank is in one call at a time.
             let call = unsafe { Direct::enter(&rank.context, waiting, what, plan, ends, buffers.combine) };
-            return call.finish(short(&call, plan));
+            return call.finish(short.room, (short.run)(&call, plan));
         }
         let Way::Start(polls) = way else {
             // SAFETY: as above.

@@ -11,12 +11,21 @@ use crate::fabric::{Fabric, Line, Place, Room};
 use crate::types::{Bytes, NodeRank};
 
 /// A short call as a plain function.
-pub type Short = fn(&Direct<'_>, &Plan) -> Result<(), Fault>;
+#[derive(Clone, Copy, Debug)]
+pub struct Short {
+    /// The function.
+    pub run: fn(&Direct<'_>, &Plan) -> Result<(), Fault>,
+    /// How much of a slot its data take.
+    pub room: Room,
+}
 
-/// Whether a call is short whose data take `bytes` of a slot.
-#[inline]
-pub fn is_short(measures: &Measures, bytes: Bytes) -> bool {
-    bytes <= measures.cell && measures.nodes == 1
+impl Short {
+    /// The call that `run` makes, if it is short: its data take `bytes` of a slot.
+    #[inline]
+    pub fn new(measures: &Measures, bytes: Bytes, run: fn(&Direct<'_>, &Plan) -> Result<(), Fault>) -> Option<Self> {
+        let is_short = bytes <= measures.cell && measures.nodes == 1;
+        is_short.then_some(Self { run, room: Room::of(bytes) })
+    }
 }
 
 /// Takes a step that is a future, at places that are named.

@@ -13,7 +13,7 @@ use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{Line, Place, Room, Span};
 use crate::kernel::{self, Combine};
 use crate::topo::Layout;
-use crate::types::{Bytes, Collective, NodeRank, Ticket};
+use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
 
 /// The program's buffers of a call, packed as they lie; null where not significant at this rank.
 #[derive(Clone, Copy)]
@@ -59,18 +59,33 @@ impl<'a> Direct<'a> {
         Self { context, waiting, entered, ends, combine }
     }
 
-    /// Leaves the call, which ended with `result`.
+    /// Leaves the call, which ended with `result` and whose data took that much of a slot.
     ///
     /// # Errors
     /// If a peer failed or contradicts; then this rank has failed the call too, as its peers can see.
     #[inline(always)]
-    pub fn finish(&self, result: Result<(), Fault>) -> Result<(), Fault> {
+    pub fn finish(&self, room: Room, result: Result<(), Fault>) -> Result<(), Fault> {
         match result {
             Ok(()) => self.context.release(Ticket::last_of(self.entered.epoch)),
             Err(_) => self.context.fail(self.entered.epoch),
         }
         self.announce();
+        if room == Room::Lines && !self.waiting.is_oversubscribed {
+            self.expect_another();
+        }
         result
+    }
+
+    /// The next call is likely to be as short, and this rank's lines for it are still with those who read them a ring ago: they may
+    /// come back while the program computes. Not where data go into cells: those are written first, and a peer that looks at
+    /// the line already takes it again meanwhile.
+    #[inline(always)]
+    fn expect_another(&self) {
+        let next = Ticket::new(Epoch(self.entered.epoch.0 + 1), 0);
+        for line in [Line::Up, Line::Down] {
+            let line = self.context.line(self.context.rank(), line, next);
+            kernel::copy::expect_write(std::ptr::from_ref(line).cast());
+        }
     }
 
     #[inline(always)]
