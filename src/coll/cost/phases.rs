@@ -59,7 +59,9 @@ impl Node<'_> {
             let written = others * (self.step() + self.rates.write(n));
             let taken = self.step() + self.scene.line(0, 1) + self.scene.take(0, n, 1, own);
             let path = (pieces - 1.0) * (written + own).max(taken) + written + taken.max(own);
-            return self.elapsed(Time { path, work: pieces * (written + own + others * taken), waits: pieces });
+            // Each receiver waits for a ticket of its own.
+            let work = pieces * (written + own + others * taken);
+            return self.elapsed(Time { path, work, waits: pieces * others });
         }
         let (pieces, n) = cut(block, Bytes(self.cell().0 / self.scene.local_ranks));
         let layout = (self.ranks() - 1.0) * self.rates.write(n);
