@@ -53,7 +53,7 @@ def draw_scaling(name: str, lines: list[dict], path: Path) -> None:
             points = [(line["ranks"], line["ns"] / 1000) for line in lines if (line["algorithm"], line["bytes"]) == (algorithm, size)]
             is_chosen = algorithm == "chosen"
             style = {"color": "black", "linewidth": 2.5, "zorder": 0} if is_chosen else {"marker": ".", "linewidth": 1}
-            axes.plot(*zip(*points), label=algorithm, linestyle=":" if algorithm.startswith("by ") else "-", **style)
+            axes.plot(*zip(*points), label=algorithm, **style)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xlabel("ranks of a node")
