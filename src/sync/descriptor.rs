@@ -7,15 +7,18 @@ use crate::types::{Bytes, Collective, Epoch};
 pub struct Descriptor(u64);
 
 impl Descriptor {
-    /// 8 bits of the epoch, 4 of the collective, 6 of the row, 18 of the root, 28 of the bytes.
+    /// Bits of the epoch: more than tell apart those that share a line, since a ring has 256 lines at most.
+    const EPOCH: u32 = 10;
+
+    /// 10 bits of the epoch, 4 of the collective, 6 of the row, 18 of the root, 26 of the bytes.
     pub fn new(epoch: Epoch, collective: Collective, row: usize, root: u32, bytes: Bytes) -> Self {
         let field = |value: u64, bits: u32, shift: u32| (value & ((1 << bits) - 1)) << shift;
         Self(
-            field(epoch.0, 8, 0)
-                | field(collective as u64, 4, 8)
-                | field(row as u64, 6, 12)
-                | field(u64::from(root), 18, 18)
-                | field(bytes.0 as u64, 28, 36),
+            field(epoch.0, Self::EPOCH, 0)
+                | field(collective as u64, 4, 10)
+                | field(row as u64, 6, 14)
+                | field(u64::from(root), 18, 20)
+                | field(bytes.0 as u64, 26, 38),
         )
     }
 
@@ -28,12 +31,12 @@ impl Descriptor {
     /// Whether a word found beside a flag belongs to the same epoch but to another call.
     #[inline]
     pub fn contradicts(self, word: u64) -> bool {
-        self.0 != word && self.0 & 0xff == word & 0xff
+        self.0 != word && (self.0 ^ word) & ((1 << Self::EPOCH) - 1) == 0
     }
 
     /// Collective, row and root.
     pub(super) fn what(self) -> u64 {
-        self.0 >> 8 & ((1 << 28) - 1)
+        self.0 >> Self::EPOCH & ((1 << 28) - 1)
     }
 }
 
@@ -64,7 +67,7 @@ impl PeerCall {
 
     /// The call in `epoch` that a descriptor's word tells of, whose bytes may have lost their upper bits.
     pub fn of_word(epoch: Epoch, word: u64) -> Self {
-        Self::new(epoch, word >> 8, word >> 36)
+        Self::new(epoch, word >> Descriptor::EPOCH, word >> 38)
     }
 }
 
@@ -78,6 +81,10 @@ mod tests {
         assert!(new(7, 8).contradicts(new(7, 16).word()));
         assert!(!new(7, 8).contradicts(new(7, 8).word()));
         assert!(!new(7, 8).contradicts(new(8, 16).word()));
+        // A barrier may have published in the same line, a ring further on.
+        assert!(!new(7, 8).contradicts(new(7 + 256, 16).word()));
+        let peer = PeerCall::of_word(Epoch(7), new(7, 16).word());
+        assert_eq!(peer, PeerCall { epoch: Epoch(7), collective: Some(Collective::Reduce), root: 5, bytes: 16 });
         assert_eq!(new(7, 8).what() & 0xf, Collective::Reduce as u64);
         assert_eq!(new(7, 8).what() >> 10, 5);
     }

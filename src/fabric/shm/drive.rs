@@ -239,7 +239,8 @@ mod tests {
     use crate::coll::{Knobs, Plan};
     use crate::fabric::shm::context::tests::two_ranks;
     use crate::fabric::shm::{Buffers, Context};
-    use crate::fabric::{Fabric, Line};
+    use crate::fabric::{Fabric, Line, Room};
+    use crate::sync::Descriptor;
     use crate::types::{Bytes, OperandOrder};
 
     static WAITING: Waiting =
@@ -278,6 +279,29 @@ mod tests {
         assert!(!is_trouble_after(|peer| peer.fail(Epoch(1))));
         assert!(!is_trouble_after(|peer| (2..=9).for_each(|epoch| peer.fail(Epoch(epoch)))));
         assert!(!is_trouble_after(|peer| drop(enter(peer, 2))));
+    }
+
+    #[test]
+    fn calls_a_ring_apart_are_told_apart() {
+        let [me, peer] = two_ranks();
+        let [first, next, last] = [1, 257, 513].map(|epoch| Ticket::new(Epoch(epoch), 0));
+        let flag = me.line(NodeRank(1), Line::Up, first);
+        let publish = |collective, ticket: Ticket| {
+            let descriptor = Descriptor::new(ticket.epoch(), collective, 0, 0, Bytes(8));
+            let needs_claim = collective != Collective::Barrier;
+            assert!(!needs_claim || peer.claim(ticket, Room::Lines, descriptor));
+            peer.line(NodeRank(1), Line::Up, ticket).publish(ticket, descriptor.word());
+        };
+        publish(Collective::Reduce, first);
+        let found = flag.reached(first);
+        publish(Collective::Barrier, next);
+        // Between its look at the flag and that at the descriptor the peer has come round: it is no contradiction.
+        let verified = me.verify(&enter(&me, 1).entered, NodeRank(1), flag, first, found.unwrap());
+        assert_eq!(verified, Ok(()));
+        // The peer took its line in the first call, but not in the next one like it.
+        publish(Collective::Barrier, last);
+        let verified = me.verify(&enter(&me, 257).entered, NodeRank(1), flag, next, last.0);
+        assert!(matches!(verified, Err(Fault::Mismatch { .. })));
     }
 
     #[test]
