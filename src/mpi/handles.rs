@@ -47,7 +47,6 @@ pub struct Constants {
     pub undefined: c_int,
     pub proc_null: c_int,
     pub any_source: c_int,
-    pub any_tag: c_int,
     pub keyval_invalid: c_int,
     pub comm_type_shared: c_int,
     pub ident: c_int,

@@ -156,14 +156,16 @@ pub(super) fn retire() {
 
 /// Lets the MPI library make progress on the program's own traffic.
 ///
-/// Probing a duplicate of `MPI_COMM_WORLD`, on which nothing is ever sent, drives all pending operations of the process on
-/// all MPI libraries that were tried; probing a duplicate of `MPI_COMM_SELF` does not on MPICH.
+/// Probing a duplicate of `MPI_COMM_WORLD` for what is never sent drives all pending operations of the process on all MPI
+/// libraries that were tried; probing a duplicate of `MPI_COMM_SELF` does not on MPICH. A probe that finds something drives
+/// nothing, and what a side of the network's measurement gave up may lie there for ever, with another tag.
 pub fn progress() {
+    const NEVER_SENT: c_int = 0;
     if let Some(job) = active() {
         let c = constants();
         let mut flag = 0;
         // SAFETY: MPI is initialised and not finalised while the job is active; valid communicator and places.
-        unsafe { native().iprobe(c.any_source, c.any_tag, job.world, &mut flag, c.status_ignore) };
+        unsafe { native().iprobe(c.any_source, NEVER_SENT, job.world, &mut flag, c.status_ignore) };
     }
 }
 

@@ -237,7 +237,7 @@ struct constants {
     MPI_Win win_null;
     void *in_place, *bottom;
     MPI_Status *status_ignore, *statuses_ignore;
-    int undefined, proc_null, any_source, any_tag, keyval_invalid;
+    int undefined, proc_null, any_source, keyval_invalid;
     int comm_type_shared, ident, congruent, similar, unequal;
     int thread_single, thread_funneled, thread_serialized, thread_multiple;
     int max_library_version_string, max_error_string, order_c, order_fortran;
@@ -259,7 +259,7 @@ const struct constants huddle_constants = {
     .request_null = MPI_REQUEST_NULL, .info_null = MPI_INFO_NULL, .win_null = MPI_WIN_NULL,
     .in_place = MPI_IN_PLACE, .bottom = MPI_BOTTOM,
     .status_ignore = MPI_STATUS_IGNORE, .statuses_ignore = MPI_STATUSES_IGNORE,
-    .undefined = MPI_UNDEFINED, .proc_null = MPI_PROC_NULL, .any_source = MPI_ANY_SOURCE, .any_tag = MPI_ANY_TAG,
+    .undefined = MPI_UNDEFINED, .proc_null = MPI_PROC_NULL, .any_source = MPI_ANY_SOURCE,
     .keyval_invalid = MPI_KEYVAL_INVALID,
     .comm_type_shared = MPI_COMM_TYPE_SHARED, .ident = MPI_IDENT, .congruent = MPI_CONGRUENT, .similar = MPI_SIMILAR,
     .unequal = MPI_UNEQUAL,
