@@ -5,12 +5,11 @@
 //! (some ten milliseconds), and kept beside the kernels' file. A job does not measure it: in MPI_Init the other ranks wait on
 //! the very processors. The network is measured by jobs on several nodes ([`network`](super::network)).
 
+use crate::kept;
 use crate::kernel::exchange::{self, Times};
 use crate::kernel::{Probed, host, switch};
 use crate::model::{Crossing, Far, Parameters};
 use crate::topo::{Containers, CpuMask, Kind};
-use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -56,7 +55,6 @@ pub fn measure(containers: &Containers, probed: &Probed, directory: &Path) -> io
     // Of the nearest: most readers of a slot are.
     parameters.write = writes.into_iter().min_by(f64::total_cmp).unwrap_or(parameters.write).max(parameters.copy);
     parameters.switch = switch().unwrap_or(parameters.switch);
-    fs::create_dir_all(directory)?;
     let file = file_in(directory);
     // What was kept and is faster was measured with fewer disturbances.
     if let Some(kept) = read(&file)
@@ -64,17 +62,13 @@ pub fn measure(containers: &Containers, probed: &Probed, directory: &Path) -> io
     {
         return Ok(kept);
     }
-    let new = file.with_extension(format!("{}.new", std::process::id()));
-    let text = format!("{}\n{}\n", host::description(), parameters.to_text());
-    fs::write(&new, text).and_then(|()| fs::rename(&new, &file)).inspect_err(|_| drop(fs::remove_file(&new)))?;
+    kept::write(&file, &host::description(), parameters.to_text().as_bytes())?;
     Ok(parameters)
 }
 
 /// The file for this kind of machine.
 fn file_in(directory: &Path) -> PathBuf {
-    let mut hasher = DefaultHasher::new();
-    host::description().hash(&mut hasher);
-    directory.join(format!("crossings-{:016x}", hasher.finish()))
+    kept::file_in(directory, "crossings", &host::description())
 }
 
 /// Attempts of each measurement.
@@ -82,9 +76,7 @@ const ATTEMPTS: usize = 5;
 
 /// What was kept of this kind of machine; a file that is damaged or of another machine counts as none.
 fn read(file: &Path) -> Option<Parameters> {
-    let text = fs::read_to_string(file).ok()?;
-    let (of, numbers) = text.split_once('\n')?;
-    if of == host::description() { Parameters::from_text(numbers) } else { None }
+    Parameters::from_text(&kept::read(file, &host::description())?)
 }
 
 /// For what two processors may share, from the node alone inwards, the first pair that shares just that.
@@ -146,6 +138,7 @@ fn fastest(pair: [u32; 2]) -> Option<Times> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn directory(test: &str) -> PathBuf {
         std::env::temp_dir().join(format!("huddle-measured-{}-{test}", std::process::id()))
@@ -171,6 +164,10 @@ mod tests {
         let (kept, origin) = parameters(Some(&directory), &Probed::default());
         assert_eq!((kept.crossings, origin), (measured.crossings, Origin::Measured));
         fs::write(file_in(&directory), "something else\n1 2 3\n").unwrap();
+        assert_eq!(parameters(Some(&directory), &Probed::default()).1, Origin::Assumed);
+        // A pipe in its place is not waited for.
+        fs::remove_file(file_in(&directory)).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(file_in(&directory)).status().unwrap().success());
         assert_eq!(parameters(Some(&directory), &Probed::default()).1, Origin::Assumed);
         let _ = fs::remove_dir_all(directory);
     }
