@@ -21,12 +21,17 @@ pub fn file_in(directory: &Path, kind: &str, what: &str) -> PathBuf {
 
 /// What `file` says about that of this description.
 pub fn read(file: &Path, description: &str) -> Option<String> {
+    let mut text = read_whole(file)?;
+    let rest = text.strip_prefix(description)?.strip_prefix('\n')?.len();
+    Some(text.split_off(text.len() - rest))
+}
+
+/// The text of `file`, with its first line: none where it is no file that this module may have written.
+pub(crate) fn read_whole(file: &Path) -> Option<String> {
     if fs::metadata(file).ok().filter(|metadata| metadata.is_file())?.len() > LONGEST {
         return None;
     }
-    let mut text = fs::read_to_string(file).ok()?;
-    let rest = text.strip_prefix(description)?.strip_prefix('\n')?.len();
-    Some(text.split_off(text.len() - rest))
+    fs::read_to_string(file).ok()
 }
 
 /// Where this process writes what becomes `file`.

@@ -31,8 +31,12 @@ const ROUNDS: usize = 30;
 const LEAST: usize = 3;
 /// For measurements of each kind, in all.
 const BUDGET: Duration = Duration::from_micros(700);
-/// A round trip that takes so long tells more of what else the processors do than of the network.
-const SLOW: Duration = Duration::from_millis(2);
+/// A round trip that takes so many nanoseconds tells more of what else the processors do than of the network: it does not count.
+const SLOW: f64 = 2e6;
+/// After so many of those nothing is measured.
+const MOST_SLOW: usize = 20;
+/// After so long no more slow ones are borne.
+const LONGEST: Duration = Duration::from_millis(100);
 /// The answering side waits so long for the first word: the other one reads files before.
 const FIRST: Duration = Duration::from_secs(1);
 /// For all other messages.
@@ -89,7 +93,10 @@ pub fn answer(wire: &mut impl Wire) {
 
 /// Measures the network; none where the other side does not answer, or too slowly.
 pub fn ask(wire: &mut impl Wire) -> Option<Network> {
-    let round_trip = rounds(|| exchange(wire, Word::Answer, |_| Some(())).map(|(whole, ())| whole))?;
+    let Some(round_trip) = round_trips(wire) else {
+        dismiss(wire);
+        return None;
+    };
     let mut sends = Vec::with_capacity(ROUNDS);
     let burst = rounds(|| {
         let (whole, sent) = exchange(wire, Word::TakeBurst, |wire| {
@@ -115,11 +122,24 @@ fn exchange<W: Wire, T>(wire: &mut W, word: Word, send: impl FnOnce(&mut W) -> O
     let sent = send(wire)?;
     let has_come = wire.receive(&mut [0], PATIENCE);
     let whole = started.elapsed();
-    if word == Word::Answer && whole > SLOW {
-        dismiss(wire);
-        return None;
-    }
     has_come.then_some((whole.as_nanos() as f64, sent))
+}
+
+/// What a round trip takes; none where the other side does not answer, or too often too slowly.
+fn round_trips(wire: &mut impl Wire) -> Option<f64> {
+    let (started, mut slow) = (Instant::now(), 0);
+    rounds(|| {
+        loop {
+            let (whole, ()) = exchange(wire, Word::Answer, |_| Some(()))?;
+            if whole < SLOW {
+                return Some(whole);
+            }
+            slow += 1;
+            if slow > MOST_SLOW || started.elapsed() > LONGEST {
+                return None;
+            }
+        }
+    })
 }
 
 /// The median of as many measurements as the budget permits.
@@ -187,7 +207,7 @@ pub fn all_kept(directory: &Path) -> Vec<(String, Network)> {
 }
 
 fn of_this_machine(file: &Path) -> Option<(String, Network)> {
-    let text = fs::read_to_string(file).ok()?;
+    let text = kept::read_whole(file)?;
     let (description, numbers) = text.split_once('\n')?;
     let what = description.strip_prefix(&host::description())?.strip_prefix(", ")?;
     Some((what.to_owned(), from_text(numbers)?))
@@ -231,6 +251,41 @@ mod tests {
                 _ => false,
             }
         }
+    }
+
+    /// A side whose every message but each `brisk`th is slow.
+    struct Slow<'a>(&'a mut Pipe, usize, usize);
+
+    impl Wire for Slow<'_> {
+        fn send(&mut self, message: &'static [u8]) -> bool {
+            self.1 += 1;
+            if !self.1.is_multiple_of(self.2) {
+                std::thread::sleep(Duration::from_nanos(SLOW as u64));
+            }
+            self.0.send(message)
+        }
+
+        fn receive(&mut self, message: &mut [u8], patience: Duration) -> bool {
+            self.0.receive(message, patience)
+        }
+    }
+
+    /// What a side measures, of whose messages each `brisk`th is not slow.
+    fn measured_slowly(brisk: usize) -> Option<Network> {
+        let (mut asking, mut answering) = pipes([usize::MAX; 2]);
+        std::thread::scope(|scope| {
+            let answers = scope.spawn(move || answer(&mut answering));
+            let network = ask(&mut Slow(&mut asking, 0, brisk));
+            assert!(answers.join().is_ok());
+            network
+        })
+    }
+
+    #[test]
+    fn slow_round_trips_do_not_count_and_too_many_end_it() {
+        let network = measured_slowly(2).expect("each second round trip is brisk");
+        assert!(2.0 * network.overhead + network.latency < SLOW);
+        assert_eq!(measured_slowly(usize::MAX), None);
     }
 
     fn pipes(left: [usize; 2]) -> (Pipe, Pipe) {
