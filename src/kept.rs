@@ -1,7 +1,7 @@
 //! Small files in which jobs keep what they found out about a machine, for the next ones.
 //!
 //! A file holds a line that describes what it is about, and what is known of that. It is written beside its place and renamed,
-//! so a reader sees all of it or nothing; a file that is unreadable, damaged, or about something else counts as none, and where
+//! so a reader sees all of it or nothing; a file that is unreadable, too long or about something else counts as none (what its text means is the reader's affair), and where
 //! it can't be written the next job finds out again.
 
 use std::fs::{self, OpenOptions};
@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A file is not longer than this.
+/// A longer file is not one of these.
 const LONGEST: u64 = 256 << 10;
 
 /// The file in `directory` for what `kind` of knowledge about `what`.

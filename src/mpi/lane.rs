@@ -1,9 +1,10 @@
 //! The short way of a call that is like the one before it.
 //!
 //! Programs repeat their calls. Where count, datatype and operation are those of the communicator's last call of the same
-//! collective, the datatype and the operation are predefined (their handles never mean anything else), all ranks are on
+//! collective that opened a lane, the datatype and the operation are predefined (their handles never mean anything else), all ranks are on
 //! one node and no address can be that of a device, then operands, operation and plan are known, and only addresses and the
-//! root are looked at. Whether a rank takes this way is its own affair: peers see the same call.
+//! root are looked at. Elements with holes are packed and unpacked around it. Whether a rank takes this way is its own affair: peers
+//! see the same call.
 
 use super::communicator::{Purpose, Shared};
 use super::device;

@@ -2,7 +2,7 @@
 //!
 //! They do what [`Flat`](super::Flat) does, without the loop over pieces. Each stands here once, as a macro, and becomes two
 //! functions: a future on any fabric, which scheduler, loom and simulator run too, and for calls that repeat the one before a
-//! plain function on [`Direct`], which takes a third of the instructions.
+//! plain function on [`Direct`], which takes about half of the instructions.
 
 use super::{combine_in_rank_order, others_than};
 use crate::coll::{Measures, Plan, Tickets};
