@@ -32,8 +32,8 @@ enum Command {
 /// Options of `huddle info`.
 #[derive(clap::Args)]
 struct Info {
-    /// Ranks on each node; as many as processors, where not given
-    #[arg(short = 'n', long, value_name = "N")]
+    /// Ranks on each node; from 1 to 1024; as many as processors, where not given
+    #[arg(value_parser = in_range, short = 'n', long, value_name = "N")]
     ranks: Option<usize>,
     /// Nodes
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -44,6 +44,16 @@ struct Info {
     /// For programs: one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// As many ranks of a node are judged in some seconds.
+const MOST_RANKS: usize = 1024;
+
+fn in_range(ranks: &str) -> Result<usize, String> {
+    match ranks.parse() {
+        Ok(ranks) if (1..=MOST_RANKS).contains(&ranks) => Ok(ranks),
+        _ => Err(format!("not a number from 1 to {MOST_RANKS}")),
+    }
 }
 
 fn main() -> ExitCode {
@@ -58,7 +68,7 @@ fn main() -> ExitCode {
         config.topology = Some(topology);
     }
     let machine = machine::Found::look(&config);
-    let ranks = info.ranks.unwrap_or(machine.processors()).clamp(1, usize::from(u16::MAX));
+    let ranks = info.ranks.unwrap_or(machine.processors()).clamp(1, MOST_RANKS);
     let job = machine::Job::new(&machine, ranks, info.nodes.max(1), &config);
     let report = json!({
         "version": env!("CARGO_PKG_VERSION"),

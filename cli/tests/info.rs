@@ -138,3 +138,12 @@ fn no_mpi_is_linked() {
     let libraries = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(libraries.contains("libc") && !libraries.contains("libmpi"), "{libraries}");
 }
+
+#[test]
+fn numbers_of_ranks_that_nobody_can_wait_for_are_refused() {
+    for ranks in ["0", "100000", "x"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_huddle")).args(["info", "-n", ranks]).output().expect("it runs");
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && complaint.contains("1 to 1024"), "-n {ranks}: {complaint}");
+    }
+}
