@@ -8,10 +8,7 @@ use super::handles::Predefined;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holes {
     members: Members,
-    /// Where the second member lies.
-    second: usize,
-    /// From one element to the next.
-    extent: usize,
+    spacing: Spacing,
 }
 
 /// The members' sizes.
@@ -23,6 +20,32 @@ enum Members {
     TwoAndFour,
 }
 
+/// Where members lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Spacing {
+    /// The second one, from the start of an element.
+    second: usize,
+    /// From one element to the next.
+    extent: usize,
+}
+
+impl Members {
+    /// Moves `n` elements from one spacing, or where there is none from the packed form, to the other.
+    ///
+    /// # Safety
+    /// `from` and `to` have `n` elements of their spacings, and do not overlap.
+    #[inline(always)]
+    unsafe fn transfer(self, to: (*mut u8, Option<Spacing>), from: (*const u8, Option<Spacing>), n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::EightAndFour => transfer::<8, 4>(to, from, n),
+                Self::TwoAndFour => transfer::<2, 4>(to, from, n),
+            }
+        }
+    }
+}
+
 impl Holes {
     /// Those of a datatype, where it is such a pair.
     pub fn of(datatype: &Predefined) -> Option<Self> {
@@ -32,7 +55,7 @@ impl Holes {
             (2, 4) => Members::TwoAndFour,
             _ => return None,
         };
-        Some(Self { members, second, extent: datatype.extent })
+        Some(Self { members, spacing: Spacing { second, extent: datatype.extent } })
     }
 
     /// Packs `n` elements.
@@ -41,12 +64,7 @@ impl Holes {
     /// `from` has `n` elements, `to` room for as many packed ones, and they do not overlap.
     pub unsafe fn pack(&self, to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
-        unsafe {
-            match self.members {
-                Members::EightAndFour => pack::<8, 4>(to, from, self.second, self.extent, n),
-                Members::TwoAndFour => pack::<2, 4>(to, from, self.second, self.extent, n),
-            }
-        }
+        unsafe { self.members.transfer((to, None), (from, Some(self.spacing)), n) }
     }
 
     /// Unpacks `n` elements; what lies between members stays as it is.
@@ -55,51 +73,27 @@ impl Holes {
     /// As for [`Holes::pack`], the other way round.
     pub unsafe fn unpack(&self, to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
-        unsafe {
-            match self.members {
-                Members::EightAndFour => unpack::<8, 4>(to, from, self.second, self.extent, n),
-                Members::TwoAndFour => unpack::<2, 4>(to, from, self.second, self.extent, n),
-            }
-        }
+        unsafe { self.members.transfer((to, Some(self.spacing)), (from, None), n) }
     }
 }
 
 /// # Safety
-/// As for [`Holes::pack`], whose members have these sizes.
+/// As for [`Members::transfer`], of members of these sizes.
 #[inline(always)]
-unsafe fn pack<const FIRST: usize, const SECOND: usize>(
-    to: *mut u8,
-    from: *const u8,
-    second: usize,
-    extent: usize,
+unsafe fn transfer<const FIRST: usize, const SECOND: usize>(
+    (to, to_spacing): (*mut u8, Option<Spacing>),
+    (from, from_spacing): (*const u8, Option<Spacing>),
     n: usize,
 ) {
+    let packed = Spacing { second: FIRST, extent: FIRST + SECOND };
+    let (to_spacing, from_spacing) = (to_spacing.unwrap_or(packed), from_spacing.unwrap_or(packed));
     for i in 0..n {
         // SAFETY: element `i` of both.
         unsafe {
-            let (to, from) = (to.add(i * (FIRST + SECOND)), from.add(i * extent));
+            let (to, from) = (to.add(i * to_spacing.extent), from.add(i * from_spacing.extent));
             to.cast::<[u8; FIRST]>().write(from.cast::<[u8; FIRST]>().read());
-            to.add(FIRST).cast::<[u8; SECOND]>().write(from.add(second).cast::<[u8; SECOND]>().read());
-        }
-    }
-}
-
-/// # Safety
-/// As for [`Holes::unpack`], whose members have these sizes.
-#[inline(always)]
-unsafe fn unpack<const FIRST: usize, const SECOND: usize>(
-    to: *mut u8,
-    from: *const u8,
-    second: usize,
-    extent: usize,
-    n: usize,
-) {
-    for i in 0..n {
-        // SAFETY: element `i` of both.
-        unsafe {
-            let (to, from) = (to.add(i * extent), from.add(i * (FIRST + SECOND)));
-            to.cast::<[u8; FIRST]>().write(from.cast::<[u8; FIRST]>().read());
-            to.add(second).cast::<[u8; SECOND]>().write(from.add(FIRST).cast::<[u8; SECOND]>().read());
+            let second = from.add(from_spacing.second).cast::<[u8; SECOND]>().read();
+            to.add(to_spacing.second).cast::<[u8; SECOND]>().write(second);
         }
     }
 }
@@ -111,7 +105,7 @@ mod tests {
     #[test]
     fn members_come_and_go_and_holes_stay() {
         for (members, second, extent, first) in [(Members::EightAndFour, 8, 16, 8), (Members::TwoAndFour, 4, 8, 2)] {
-            let (holes, n) = (Holes { members, second, extent }, 3);
+            let (holes, n) = (Holes { members, spacing: Spacing { second, extent } }, 3);
             let memory: Vec<u8> = (1..=(n * extent) as u8).collect();
             let is_data = |at: usize| at % extent < first || (second..second + 4).contains(&(at % extent));
             let expected: Vec<u8> = (0..n * extent).filter(|at| is_data(*at)).map(|at| memory[at]).collect();

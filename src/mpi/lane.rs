@@ -1,17 +1,17 @@
 //! The short way of a call that is like the one before it.
 //!
 //! Programs repeat their calls. Where count, datatype and operation are those of the communicator's last call of the same
-//! collective that opened a lane, the datatype and the operation are predefined (their handles never mean anything else), all ranks are on
-//! one node and no address can be that of a device, then operands, operation and plan are known, and only addresses and the
-//! root are looked at. Elements with holes are packed and unpacked around it. Whether a rank takes this way is its own affair: peers
-//! see the same call.
+//! collective that opened a lane, the datatype and the operation are predefined (their handles never mean anything else),
+//! all ranks are on one node and no address can be that of a device, then operands, operation and plan are known, and only
+//! addresses and the root are looked at. Elements with holes are packed and unpacked around it. Whether a rank takes this
+//! way is its own affair: peers see the same call.
 
 use super::communicator::{Purpose, Shared};
 use super::device;
 use super::holes::Holes;
 use super::op::Operator;
 use super::serve::{Served, Site};
-use crate::coll::{Measures, Plan, REGISTRY, Short};
+use crate::coll::{Plan, REGISTRY, Short};
 use crate::fabric::shm::{Buffer, Buffers, Direct, Ends};
 use crate::kernel::{Combine, Kernel};
 use crate::mpi::handles::{constants, predefined};
@@ -82,13 +82,12 @@ impl Lane {
         const LONGEST_WITH_HOLES: Bytes = Bytes(4096);
         let holes = key.holes().filter(|_| plan.bytes <= LONGEST_WITH_HOLES);
         let is_lasting = key.is_lasting() || holes.is_some();
-        let is_simple = shared.agreed.nodes == 1 && plan.scratch == Bytes::ZERO && is_lasting;
-        let context = shared.context();
-        let (ranks, nodes) = (context.layout().size(), context.layout().nodes());
-        let measures = Measures { ranks, nodes, cell: context.geometry().cell };
+        if shared.agreed.nodes > 1 || plan.scratch > Bytes::ZERO || !is_lasting {
+            return None;
+        }
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
-        let short = (REGISTRY[row].short)(&plan, &measures);
-        is_simple.then_some(Self { key, row, counter, plan, kernel, short, holes })
+        let short = (REGISTRY[row].short)(&plan, &shared.agreed.measures());
+        Some(Self { key, row, counter, plan, kernel, short, holes })
     }
 }
 

@@ -6,15 +6,13 @@ use crate::config::Config;
 use crate::model::Network;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::tune::network::{self, Place, Wire};
+use crate::tune::network::{self, PATIENCE, Place, Wire};
 use mpi_sys::{MPI_Comm, MPI_Request};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
 /// Of all messages of the measurement; nothing else is ever sent on the communicator.
 const TAG: c_int = 1;
-/// A message that its receiver does not take for so long is given up.
-const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What rank 0 knows of the network between the nodes of `labels`, on rank 0: kept by an earlier job, else measured; none where
 /// that is not possible. Every rank calls it, and all but two return at once.

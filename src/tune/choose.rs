@@ -2,7 +2,7 @@
 
 use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape};
 use crate::coll::phase::{bridge_block, longest_step};
-use crate::coll::{Knob, Measures, Plan, REGISTRY};
+use crate::coll::{Knob, Plan, REGISTRY};
 use crate::config::{Config, Forced, Pick};
 use crate::topo::Fit;
 use crate::types::{Bytes, Collective, Epoch, OperandOrder, Ticket};
@@ -131,8 +131,7 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
             .with(Knob::Segment, size(Knob::Segment, usual_segment(agreed))),
         scratch: Bytes::ZERO,
     };
-    let measures = Measures { ranks: agreed.ranks, nodes: agreed.nodes, cell: agreed.cell_bytes };
-    plan.scratch = (REGISTRY[forced.row].scratch)(&plan, &measures);
+    plan.scratch = (REGISTRY[forced.row].scratch)(&plan, &agreed.measures());
     plan
 }
 

@@ -19,7 +19,7 @@ pub use choose::{LAST_EPOCH, choose, early_reason};
 pub use map::Map;
 pub use prospect::Prospect;
 
-use crate::coll::{Need, Plan};
+use crate::coll::{Measures, Need, Plan};
 use crate::topo::{Crowding, Fit, Hierarchy};
 use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 
@@ -77,6 +77,12 @@ pub struct Agreed {
 }
 
 impl Agreed {
+    /// What an algorithm may know of it before a call.
+    #[inline]
+    pub const fn measures(&self) -> Measures {
+        Measures { ranks: self.ranks, nodes: self.nodes, cell: self.cell_bytes }
+    }
+
     /// A communicator of `ranks` ranks that have a node and its cores for themselves, in cells of 8 KiB.
     pub const fn on_one_node(ranks: usize, hierarchy: Hierarchy) -> Self {
         Self {

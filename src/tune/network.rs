@@ -39,8 +39,8 @@ const MOST_SLOW: usize = 20;
 const LONGEST: Duration = Duration::from_millis(100);
 /// The answering side waits so long for the first word: the other one reads files before.
 const FIRST: Duration = Duration::from_secs(1);
-/// For all other messages.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// For all other messages, and for one to leave.
+pub const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What the answering side is to do.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -141,9 +141,7 @@ impl Rank {
             let reached = match awaited {
                 Awaited::Slot { ticket, room } => Ok(Words::claim(self, ticket, room, entered.descriptor)),
                 Awaited::Flag { rank, line, ticket } => {
-                    let flag = self.line(rank, line, ticket);
-                    flag.reached(ticket)
-                        .map_or(Ok(false), |value| self.verify(&entered, rank, flag, ticket, value).map(|()| true))
+                    self.has_come_of(&entered, rank, self.line(rank, line, ticket), ticket)
                 }
                 Awaited::Post { rank, ticket } => {
                     let post = Words::post(self, self.me, rank);

@@ -7,7 +7,6 @@ use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Fabric, INLINE, Line, Place, Room, Span};
 use crate::kernel::{self, Combine, PackedBuffer};
-use crate::sync::FlagLine;
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::{Future, poll_fn, ready};
@@ -206,15 +205,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// After a flag was reached with `value`: whether its owner took part in this call.
-    #[inline]
-    fn verify(&self, rank: NodeRank, flag: &FlagLine, ticket: Ticket, value: u64) {
-        if let Err(fault) = self.context().verify(&self.entered, rank, flag, ticket, value) {
-            self.set_fault(fault);
-        }
-    }
-
-    /// The same after a post was reached.
+    /// After a post was reached with `value`: whether its owner took part in this call.
     #[inline]
     fn verify_post(&self, rank: NodeRank, ticket: Ticket, value: u64) {
         if let Err(fault) = self.context().verify_post(&self.entered, rank, ticket, value) {
@@ -345,9 +336,13 @@ impl Fabric for Call<'_> {
     fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
         let flag = self.context().line(rank, line, ticket);
         self.until(Awaited::Flag { rank, line, ticket }, move || {
-            self.verify(rank, flag, ticket, flag.reached(ticket)?);
+            let has_come = self.context().has_come_of(&self.entered, rank, flag, ticket);
+            let has_come = has_come.unwrap_or_else(|fault| {
+                self.set_fault(fault);
+                false
+            });
             // A call with a fault goes nowhere; the driver ends it.
-            (!self.has_fault()).then_some(())
+            (has_come && !self.has_fault()).then_some(())
         })
     }
 
