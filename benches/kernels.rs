@@ -4,6 +4,7 @@
 //! - `copy`: source and destination used again and again;
 //! - `rotate`: the destination somewhere else in 4 MiB each time, as slots are;
 //! - `slot`: as `rotate`, with another core that reads all of it before it is written again (needs two cores);
+//! - `fetch`: out of a slot that another core has just written;
 //! - `flushed`: from memory to memory;
 //! - `reduce`: each level, the result in place of the left operand, beside a plain loop for the target's baseline;
 //! - `twice`: one pass that stores two results, against one that stores one, and a copy.
@@ -16,7 +17,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const SIZES: [usize; 9] = [8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+const SIZES: [usize; 11] = [8, 64, 512, 1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
 
 /// What destinations rotate through.
 const SPAN: usize = 4 << 20;
@@ -64,13 +65,21 @@ fn copies(c: &mut Criterion) {
     }
 }
 
-/// Reads all of some memory whenever asked.
-struct Reader {
+/// What another core does with a slot.
+#[derive(Clone, Copy)]
+enum Access {
+    Reads,
+    Writes,
+}
+
+/// Reads or writes all of some memory whenever asked.
+struct Peer {
+    access: Access,
     asked: AtomicU64,
     done: AtomicU64,
 }
 
-impl Reader {
+impl Peer {
     const END: u64 = u64::MAX;
 
     fn run(&self, from: usize, n: usize) {
@@ -85,11 +94,15 @@ impl Reader {
                 continue;
             }
             seen = asked;
-            let lines = (0..n).step_by(8).map(|at| {
-                // SAFETY: the memory lives on; its writer waits meanwhile.
-                unsafe { ((from + at) as *const u64).read_volatile() }
-            });
-            black_box(lines.fold(0, u64::wrapping_add));
+            for word in (0..n).step_by(8).map(|at| (from + at) as *mut u64) {
+                // SAFETY: the memory lives on; whoever asked waits meanwhile.
+                unsafe {
+                    match self.access {
+                        Access::Reads => _ = black_box(word.read_volatile()),
+                        Access::Writes => word.write_volatile(seen),
+                    }
+                }
+            }
             self.done.store(seen, Ordering::Release);
         }
     }
@@ -132,40 +145,47 @@ impl Drop for Bound {
 
 fn slots(c: &mut Criterion) {
     if std::thread::available_parallelism().map_or(1, usize::from) >= 2 {
-        write_slots(c, 64 << 10);
-        write_slots(c, SPAN);
+        for (name, access) in [("slot", Access::Reads), ("fetch", Access::Writes)] {
+            let mut group = c.benchmark_group(name);
+            copy_slots(&mut group, access, 64 << 10);
+            copy_slots(&mut group, access, SPAN);
+        }
     }
 }
 
-/// Times copies to all of `span` bytes in turn; after each round another core reads them.
-fn write_slots(c: &mut Criterion, span: usize) {
-    let mut group = c.benchmark_group("slot");
+/// Times copies to all of `span` bytes in turn that another core reads after each round, or from there if it writes them.
+fn copy_slots(group: &mut BenchmarkGroup<'_, WallTime>, access: Access, span: usize) {
     let mut area = Memory::new(span, 0);
     let start = area.at().addr();
-    let reader = Reader { asked: AtomicU64::new(0), done: AtomicU64::new(0) };
+    let peer = Peer { access, asked: AtomicU64::new(0), done: AtomicU64::new(0) };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let _bound = Bound::to(1);
-            reader.run(start, span);
+            peer.run(start, span);
         });
         // Once it has answered, it is bound: it would inherit this thread's processor.
-        reader.ask();
+        peer.ask();
         let _bound = Bound::to(0);
-        for n in [512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20].into_iter().filter(|n| *n <= span) {
-            let mut from = Memory::new(n, 16);
-            let from = from.at();
+        let sizes = [512, 1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+        for n in sizes.into_iter().filter(|n| *n <= span) {
+            let mut own = Memory::new(n, 16);
+            let own = own.at();
             for kernel in CopyKernel::available() {
                 let id = BenchmarkId::new(format!("{}-of-{}K", kernel.name, span >> 10), n);
-                sized(&mut group, n).bench_function(id, |b| {
+                sized(group, n).bench_function(id, |b| {
                     b.iter_custom(|times| {
                         let (mut elapsed, mut done) = (Duration::ZERO, 0);
                         while done < times {
-                            reader.ask();
+                            peer.ask();
                             let started = Instant::now();
                             let now = (span / n).min((times - done) as usize);
                             for index in 0..now {
-                                let to = area.at().wrapping_add(index * n);
-                                // SAFETY: both have `n` bytes there, and the reader waits.
+                                let slot = area.at().wrapping_add(index * n);
+                                let (to, from) = match access {
+                                    Access::Reads => (slot, own),
+                                    Access::Writes => (own, slot),
+                                };
+                                // SAFETY: both have `n` bytes there, and the peer waits.
                                 unsafe { kernel.copy(black_box(to), black_box(from), black_box(n)) };
                             }
                             elapsed += started.elapsed();
@@ -176,7 +196,7 @@ fn write_slots(c: &mut Criterion, span: usize) {
                 });
             }
         }
-        reader.asked.store(Reader::END, Ordering::Release);
+        peer.asked.store(Peer::END, Ordering::Release);
     });
 }
 

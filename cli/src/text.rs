@@ -127,7 +127,12 @@ fn between_nodes(page: &mut String, what: &str, network: &Value) -> Written {
 
 fn kernels(page: &mut String, kernels: &Value) -> Written {
     writeln!(page, "\nKernels (probed)")?;
-    writeln!(page, "  reductions: {}; longest copies: {}", text(&kernels["level"]), text(&kernels["copies"]["huge"]))?;
+    writeln!(
+        page,
+        "  reductions: {}; longest copies: {}",
+        text(&kernels["level"]),
+        text(&kernels["copies"]["slot"]["huge"])
+    )?;
     for (name, what) in [("copy", "copies"), ("light", "sums of doubles"), ("heavy", "products of complex doubles")] {
         let rate = |place: &str| kernels[name][place].as_f64().unwrap_or(0.0);
         let [l1, l2, llc, memory] = ["l1", "l2", "llc", "memory"].map(rate);

@@ -1,8 +1,8 @@
 //! Copying packed bytes.
 //!
-//! [`copy`] moves up to [`SMALL`] bytes inline, by loads and stores that overlap where the length is between two powers of
-//! two; the rest by the kernel in use for its [`SizeClass`]. [`copy_streaming`] is for data that nobody reads soon: its stores
-//! leave the caches alone. Which kernel is in use follows from measurements of the machine
+//! [`copy`] and [`copy_to_slot`] move up to [`SMALL`] bytes inline, by loads and stores that overlap where the length is between
+//! two powers of two; the rest by the kernel in use for its [`SizeClass`] and its [`Destination`]. [`copy_streaming`] is for data
+//! that nobody reads soon: its stores leave the caches alone. Which kernel is in use follows from measurements of the machine
 //! ([`Probed`](super::Probed)); before those it is libc's `memcpy`.
 
 use super::Level;
@@ -102,9 +102,9 @@ impl CopyKernel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SizeClass {
-    /// Up to 2 KiB
+    /// Up to 512 bytes
     Short,
-    /// Up to 32 KiB
+    /// Up to 16 KiB
     Medium,
     /// Up to 512 KiB
     Long,
@@ -119,9 +119,9 @@ impl SizeClass {
     /// The class of a length.
     #[inline(always)]
     pub const fn of(n: usize) -> Self {
-        if n <= 2 << 10 {
+        if n <= 512 {
             Self::Short
-        } else if n <= 32 << 10 {
+        } else if n <= 16 << 10 {
             Self::Medium
         } else if n <= 512 << 10 {
             Self::Long
@@ -141,19 +141,46 @@ impl SizeClass {
     }
 }
 
+/// Where a copy goes, which decides what its stores cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Destination {
+    /// Memory of this rank alone.
+    Private,
+    /// A slot, whose lines are in the caches of those who read them a ring ago.
+    Slot,
+}
+
+impl Destination {
+    /// Both, in the order of their discriminants.
+    pub const ALL: [Self; 2] = [Self::Private, Self::Slot];
+
+    /// Its name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Private => "private",
+            Self::Slot => "slot",
+        }
+    }
+}
+
+/// One kernel for each [`SizeClass`].
+pub type PerClass<T> = [T; SizeClass::ALL.len()];
+
 const fn place(run: CopyFn) -> AtomicPtr<()> {
     AtomicPtr::new(run as *mut ())
 }
 
-/// The functions in use, by [`SizeClass`].
-static CHOSEN: [AtomicPtr<()>; SizeClass::ALL.len()] = [const { place(loops::libc) }; SizeClass::ALL.len()];
+/// The functions in use, by [`Destination`].
+static CHOSEN: [PerClass<AtomicPtr<()>>; Destination::ALL.len()] =
+    [const { [const { place(loops::libc) }; SizeClass::ALL.len()] }; Destination::ALL.len()];
 /// The function of [`copy_streaming`].
 static STREAMING: AtomicPtr<()> = place(loops::libc);
 
-/// From here on [`copy`] uses `kernel` for lengths of `class`.
-pub fn choose(class: SizeClass, kernel: &'static CopyKernel) {
+/// From here on copies to `destination` use `kernel` for lengths of `class`.
+pub fn choose(destination: Destination, class: SizeClass, kernel: &'static CopyKernel) {
     assert!(kernel.level.is_available(), "{} is not for this processor", kernel.name);
-    CHOSEN[class as usize].store(kernel.run as *mut (), Ordering::Relaxed);
+    CHOSEN[destination as usize][class as usize].store(kernel.run as *mut (), Ordering::Relaxed);
 }
 
 /// From here on [`copy_streaming`] uses `kernel`.
@@ -162,7 +189,7 @@ pub fn choose_streaming(kernel: &'static CopyKernel) {
     STREAMING.store(kernel.run as *mut (), Ordering::Relaxed);
 }
 
-/// Copies `n` bytes.
+/// Copies `n` bytes to memory of this rank alone.
 ///
 /// # Safety
 /// `from` is readable, `to` writable for `n` bytes; they do not overlap; nobody writes the source or touches the destination
@@ -170,11 +197,31 @@ pub fn choose_streaming(kernel: &'static CopyKernel) {
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
+    unsafe { copy_to(Destination::Private, to, from, n) }
+}
+
+/// As [`copy`], to a slot.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline]
+pub unsafe fn copy_to_slot(to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { copy_to(Destination::Slot, to, from, n) }
+}
+
+/// Copies `n` bytes.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline(always)]
+pub unsafe fn copy_to(destination: Destination, to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's promise.
     unsafe {
         if n <= SMALL {
             small(to, from, n);
         } else {
-            call(&CHOSEN[SizeClass::of(n) as usize], to, from, n);
+            call(&CHOSEN[destination as usize][SizeClass::of(n) as usize], to, from, n);
         }
     }
 }

@@ -47,9 +47,11 @@ fn what_is_chosen_copies() {
     for kernel in CopyKernel::available() {
         for (class, n) in SizeClass::ALL.into_iter().zip([100, 3000, 40_000, 600_000]) {
             assert_eq!(SizeClass::of(n), class);
-            choose(class, kernel);
-            // SAFETY: as above.
-            check(kernel.name, n, (8, 8), |to, from, n| unsafe { copy(to, from, n) });
+            for destination in Destination::ALL {
+                choose(destination, class, kernel);
+                // SAFETY: as above.
+                check(kernel.name, n, (8, 8), |to, from, n| unsafe { copy_to(destination, to, from, n) });
+            }
         }
         choose_streaming(kernel);
         // SAFETY: as above.

@@ -5,7 +5,7 @@
 //! stays unless another is clearly faster (`MARGIN`, `COPY_MARGIN`). Kernels yield equal results, so ranks need not agree on them; costs that
 //! decide on algorithms must come from one rank's `Probed` ([`Probed::to_bytes`]).
 
-use super::copy::{self, CopyKernel, SizeClass, Stores};
+use super::copy::{self, CopyKernel, Destination, PerClass, SizeClass, Stores};
 use super::host::Caches;
 use super::reduce::{self, kernel_at};
 use super::{Combine, Element, Kernel, Level, Op};
@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 pub struct Probed {
     /// The reduction kernels that serve.
     pub level: Level,
-    /// The copy kernels that serve, by [`SizeClass`].
-    pub copies: [&'static CopyKernel; SizeClass::ALL.len()],
+    /// The copy kernels that serve, by [`Destination`].
+    pub copies: [PerClass<&'static CopyKernel>; Destination::ALL.len()],
     /// The copy kernel that serves [`copy_streaming`](super::copy_streaming).
     pub streaming: &'static CopyKernel,
     /// Sizes of the caches.
@@ -79,7 +79,7 @@ impl Default for Probed {
         let libc = &copy::COPIES[0];
         Self {
             level: Level::widest(),
-            copies: [libc; SizeClass::ALL.len()],
+            copies: [[libc; SizeClass::ALL.len()]; Destination::ALL.len()],
             streaming: libc,
             caches: Caches::default(),
             copy: Rates { l1: 60.0, l2: 30.0, llc: 12.0, memory: 6.0 },
@@ -102,19 +102,21 @@ impl Probed {
     pub fn put_to_use(self) {
         let probed = IN_USE.get_or_init(|| self);
         reduce::choose(probed.level);
-        for (class, kernel) in SizeClass::ALL.into_iter().zip(probed.copies) {
-            copy::choose(class, kernel);
+        for (destination, kernels) in Destination::ALL.into_iter().zip(probed.copies) {
+            for (class, kernel) in SizeClass::ALL.into_iter().zip(kernels) {
+                copy::choose(destination, class, kernel);
+            }
         }
         copy::choose_streaming(probed.streaming);
     }
 
     /// As one line of JSON.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let copies: serde_json::Map<String, Value> = SizeClass::ALL
-            .iter()
-            .zip(self.copies)
-            .map(|(class, kernel)| (class.name().to_owned(), kernel.name.into()))
-            .collect();
+        let by_class = |kernels: PerClass<&CopyKernel>| -> Value {
+            SizeClass::ALL.iter().zip(kernels).map(|(class, kernel)| (class.name(), kernel.name)).collect()
+        };
+        let copies: Value =
+            Destination::ALL.iter().zip(self.copies).map(|(to, kernels)| (to.name(), by_class(kernels))).collect();
         let value = json!({
             "level": self.level.name(),
             "copies": copies,
@@ -132,15 +134,15 @@ impl Probed {
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(bytes).ok()?;
         let kernel = |value: &Value| CopyKernel::from_name(value.as_str()?);
-        let [Some(short), Some(medium), Some(long), Some(huge)] =
-            SizeClass::ALL.map(|class| kernel(&value["copies"][class.name()]))
-        else {
-            return None;
+        let by_class = |kernels: &Value| {
+            let [short, medium, long, huge] = SizeClass::ALL.map(|class| kernel(&kernels[class.name()]));
+            Some([short?, medium?, long?, huge?])
         };
+        let [private, slot] = Destination::ALL.map(|to| by_class(&value["copies"][to.name()]));
         let cache = |name: &str| value["caches"][name].as_u64().filter(|size| *size > 0).map(|size| size as usize);
         Some(Self {
             level: Level::from_name(value["level"].as_str()?).filter(|level| level.is_available())?,
-            copies: [short, medium, long, huge],
+            copies: [private?, slot?],
             streaming: kernel(&value["streaming"])?,
             caches: Caches { l1: cache("l1")?, l2: cache("l2")?, llc: cache("llc")? },
             copy: Rates::from_json(&value["copy"])?,
@@ -154,12 +156,13 @@ impl Probed {
         let caches = Caches::of_this_host();
         let mut area = Area::new(caches);
         let level = area.fastest_level();
-        let copies = SizeClass::ALL.map(|class| area.fastest_copy(class));
-        let streaming = area.fastest_streaming(copies[SizeClass::Long as usize]);
+        let copies = area.fastest_copies();
+        let private = copies[Destination::Private as usize];
+        let streaming = area.fastest_streaming(private[SizeClass::Long as usize]);
         let of = |op, element| kernel_at(level, op, element).expect("every level has it");
         let (light, heavy) = (of(Op::Sum, Element::F64), of(Op::Prod, Element::C64));
         let copy = area.rates(|to, from, n| {
-            let kernel = copies[SizeClass::of(n) as usize];
+            let kernel = private[SizeClass::of(n) as usize];
             // SAFETY: `rates` passes two areas of `n` bytes; the kernel is one of those available.
             unsafe { kernel.copy(to, from, n) }
         });
@@ -176,6 +179,10 @@ const MARGIN: f64 = 0.95;
 
 /// A copy takes the place of libc's if it needs less than this part of the time.
 const COPY_MARGIN: f64 = 0.8;
+
+/// The processor's own loop takes the place of libc's copy to slots if it needs less than so many times the time for a core
+/// alone: it wins by more where a peer has the lines.
+const OWN_LOOP_MARGIN: f64 = 1.6;
 
 /// The shortest stretch of time that is measured at once.
 const STRETCH: Duration = Duration::from_micros(4);
@@ -285,23 +292,27 @@ impl Area {
         best.0
     }
 
-    /// The fastest copy into slots, whose lines the core's own caches have lost since they were written last.
+    /// The fastest copies, by where they go.
     ///
-    /// One core alone does not show what a slot costs whose lines a peer has just read. From 16 KiB on vector loops, which
-    /// fetch each line first, take two to five times as long there as libc and the processor's own loop (the group `slot` of
-    /// benches/kernels.rs), so only these compete for lengths above those of [`SizeClass::Short`].
-    fn fastest_copy(&mut self, class: SizeClass) -> &'static CopyKernel {
-        let (n, times) = match class {
-            SizeClass::Short => (1 << 10, 6),
-            SizeClass::Medium => (16 << 10, 6),
-            SizeClass::Long => (128 << 10, 3),
-            SizeClass::Huge => (1 << 20, 1),
+    /// One core alone does not show what a slot costs whose lines a peer has just read. From 1 KiB on vector loops, which
+    /// fetch each line first, take 1.5 to five times as long there as the processor's own loop (the group `slot` of
+    /// benches/kernels.rs). So that loop serves for slots of medium length unless it is slow for a core alone; and for long
+    /// copies, parts of messages that go through slots, only it and libc compete, which then uses it too.
+    fn fastest_copies(&mut self) -> [PerClass<&'static CopyKernel>; Destination::ALL.len()] {
+        let [libc, rep] = ["libc", "rep"].map(CopyKernel::from_name);
+        let long = |area: &mut Self, n, times| {
+            let cached =
+                CopyKernel::available().filter(|kernel| kernel.stores == Stores::Cached && !kernel.fetches_lines());
+            area.fastest_of(cached, Data::Rotating(n), times, COPY_MARGIN)
         };
-        let may_serve = |kernel: &&CopyKernel| {
-            kernel.stores == Stores::Cached && (class == SizeClass::Short || !kernel.fetches_lines())
+        let near = |area: &mut Self, n| {
+            let cached = CopyKernel::available().filter(|kernel| kernel.stores == Stores::Cached);
+            area.fastest_of(cached, Data::Within(n), 6, MARGIN)
         };
-        let cached = CopyKernel::available().filter(may_serve);
-        self.fastest_of(cached, Data::Rotating(n), times, COPY_MARGIN)
+        let (short, medium) = (near(self, 256), near(self, 4 << 10));
+        let (long, huge) = (long(self, 128 << 10, 3), long(self, 1 << 20, 1));
+        let own_loop = self.fastest_of(libc.into_iter().chain(rep), Data::Rotating(2 << 10), 6, OWN_LOOP_MARGIN);
+        [[short, medium, long, huge], [short, own_loop, long, huge]]
     }
 
     /// The fastest copy from memory to memory; `cached` where streaming is no faster.

@@ -12,8 +12,10 @@ fn a_measurement_is_complete_and_survives_the_way() {
     let probed = Probed::measure();
     println!("{:?}: {}", started.elapsed(), String::from_utf8_lossy(&probed.to_bytes()));
     assert!(probed.level.is_available());
-    assert!(probed.copies.iter().all(|kernel| kernel.stores == Stores::Cached && kernel.level.is_available()));
-    assert!(probed.copies[1..].iter().all(|kernel| !kernel.fetches_lines()), "{probed:?}");
+    let [private, slot] = probed.copies;
+    let may_serve = |kernel: &&CopyKernel| kernel.stores == Stores::Cached && kernel.level.is_available();
+    assert!(private.iter().chain(&slot).all(may_serve), "{probed:?}");
+    assert!(private[2..].iter().chain(&slot[1..]).all(|kernel| !kernel.fetches_lines()), "{probed:?}");
     // From a thousandth to a thousand bytes per nanosecond: what is outside was not measured.
     assert!(all_rates(&probed).into_iter().all(|rate| (1e-3..=1e3).contains(&rate)), "{probed:?}");
     assert_eq!(Probed::from_bytes(&probed.to_bytes()), Some(probed));

@@ -6,7 +6,7 @@ use super::drive::Waiting;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Fabric, INLINE, Line, Place, Room, Span};
-use crate::kernel::{self, Combine, PackedBuffer};
+use crate::kernel::{self, Combine, Destination, PackedBuffer};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::{Future, poll_fn, ready};
@@ -215,7 +215,9 @@ impl<'a> Call<'a> {
 
     #[inline(always)]
     fn locate(&self, span: Span) -> Location<'a> {
-        let memory = |base: *mut u8| Location::Memory(base.wrapping_add(span.offset.0));
+        let at = |kind, base: *mut u8| Location::Memory(base.wrapping_add(span.offset.0), kind);
+        let memory = |base| at(Destination::Private, base);
+        let slot = |base| at(Destination::Slot, base);
         let buffer = |buffer: Buffer<'a>| match buffer {
             Buffer::Contiguous(base) => memory(base),
             Buffer::Packed(packed) => Location::Packed(packed, span.offset.0),
@@ -225,8 +227,8 @@ impl<'a> Call<'a> {
             Place::SendBuf => buffer(self.buffers.send),
             Place::RecvBuf => buffer(self.buffers.recv),
             Place::Scratch => memory(self.buffers.scratch),
-            Place::Cell { rank, ticket } => memory(self.context().cell(rank, ticket)),
-            Place::Payload { rank, line, ticket } => memory(self.context().line(rank, line, ticket).payload()),
+            Place::Cell { rank, ticket } => slot(self.context().cell(rank, ticket)),
+            Place::Payload { rank, line, ticket } => slot(self.context().line(rank, line, ticket).payload()),
         }
     }
 
@@ -234,14 +236,14 @@ impl<'a> Call<'a> {
     #[inline(always)]
     fn memory(&self, span: Span) -> *mut u8 {
         match self.locate(span) {
-            Location::Memory(at) => at,
+            Location::Memory(at, _) => at,
             Location::Packed(..) => unreachable!("operands of reductions are contiguous"),
         }
     }
 }
 
 enum Location<'a> {
-    Memory(*mut u8),
+    Memory(*mut u8, Destination),
     Packed(&'a dyn PackedBuffer, usize),
 }
 
@@ -254,13 +256,13 @@ unsafe fn copy(to: Location<'_>, from: Location<'_>, n: usize) {
     // SAFETY: the caller's promise, for all arms.
     unsafe {
         match (to, from) {
-            (Location::Memory(to), Location::Memory(from)) => {
+            (Location::Memory(to, kind), Location::Memory(from, _)) => {
                 if to != from {
-                    kernel::copy(to, from, n);
+                    kernel::copy_to(kind, to, from, n);
                 }
             }
-            (Location::Memory(to), Location::Packed(from, offset)) => from.read(offset, to, n),
-            (Location::Packed(to, offset), Location::Memory(from)) => to.write(offset, from, n),
+            (Location::Memory(to, _), Location::Packed(from, offset)) => from.read(offset, to, n),
+            (Location::Packed(to, offset), Location::Memory(from, _)) => to.write(offset, from, n),
             (Location::Packed(to, to_offset), Location::Packed(from, from_offset)) => {
                 let mut bounce = [0_u8; 4096];
                 let mut done = 0;

@@ -11,7 +11,7 @@ use super::drive::Waiting;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{Line, Place, Room, Span};
-use crate::kernel::{self, Combine};
+use crate::kernel::{self, Combine, Destination};
 use crate::topo::Layout;
 use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
 
@@ -28,7 +28,10 @@ pub struct Ends {
 
 /// An address in a slot or a buffer of a call.
 #[derive(Clone, Copy)]
-pub struct At(*mut u8);
+pub struct At {
+    address: *mut u8,
+    kind: Destination,
+}
 
 /// One short collective call of one rank, whose steps end with a fault if a peer failed or contradicts.
 pub struct Direct<'a> {
@@ -98,14 +101,16 @@ impl<'a> Direct<'a> {
     /// Where `span` lies.
     #[inline(always)]
     pub fn at(&self, span: Span) -> At {
-        let base = match span.place {
-            Place::SendBuf => self.ends.send,
-            Place::RecvBuf => self.ends.recv,
-            Place::Cell { rank, ticket } => self.context.cell(rank, ticket),
-            Place::Payload { rank, line, ticket } => self.context.line(rank, line, ticket).payload(),
+        let (base, kind) = match span.place {
+            Place::SendBuf => (self.ends.send, Destination::Private),
+            Place::RecvBuf => (self.ends.recv, Destination::Private),
+            Place::Cell { rank, ticket } => (self.context.cell(rank, ticket), Destination::Slot),
+            Place::Payload { rank, line, ticket } => {
+                (self.context.line(rank, line, ticket).payload(), Destination::Slot)
+            }
             Place::Scratch => unreachable!("short calls are on one node"),
         };
-        At(base.wrapping_add(span.offset.0))
+        At { address: base.wrapping_add(span.offset.0), kind }
     }
 
     /// Returns when `look` finds what it looks for.
@@ -176,20 +181,20 @@ impl Direct<'_> {
     }
 
     #[inline(always)]
-    pub fn copy(&self, At(to): At, At(from): At, n: Bytes) -> Result<(), Fault> {
-        if to != from {
+    pub fn copy(&self, to: At, from: At, n: Bytes) -> Result<(), Fault> {
+        if to.address != from.address {
             // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm
             // keeps within them and follows the slot protocol, which the checking scheduler verifies of the same source.
-            unsafe { kernel::copy(to, from, n.0) };
+            unsafe { kernel::copy_to(to.kind, to.address, from.address, n.0) };
         }
         Ok(())
     }
 
     #[inline(always)]
-    pub fn reduce(&self, At(to): At, At(left): At, At(right): At, n: Bytes) -> Result<(), Fault> {
+    pub fn reduce(&self, to: At, left: At, right: At, n: Bytes) -> Result<(), Fault> {
         if let Some(combine) = self.combine {
             // SAFETY: as in `copy`.
-            unsafe { combine.combine(to, left, right, n.0) };
+            unsafe { combine.combine(to.address, left.address, right.address, n.0) };
         }
         Ok(())
     }
