@@ -78,6 +78,6 @@ async fn combine<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, offset: Bytes,
     // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
     let own = if me.0 >= 2 && fabric.is_in_place() { slot(me) } else { from };
     let operand = |rank| if rank == me { own } else { slot(rank) };
-    combine_in_rank_order!(later, fabric, me, ticket, to, operand, n);
+    combine_in_rank_order!(later, fabric, me, Line::Up, ticket, to, operand, n);
     fabric.release(ticket).await;
 }

@@ -9,7 +9,7 @@
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`.
 //! Cost: copy in, then p − 1 concurrent reads of one slot.
-//! Flags: Down by the root, read by all.
+//! Flags: Down by the root, read by all; of a call that fits a slot but not a tile, Up after the first half.
 //! Epochs: the root may be in e + 1 while readers are in e, as far as the ring reaches: it claims a slot again only
 //! when all have released it.
 //! Limits: none; all readers take their lines from one core.
@@ -43,14 +43,15 @@ down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers"
         if plan.knobs.set(Knob::Buffers).is_some() {
             None
         } else {
-            Short::new(measures, plan.bytes, short::bcast_at_once)
+            Short::rooted(plan, measures, plan.bytes, [short::bcast_at_once::<1>, short::bcast_at_once::<2>])
         }
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        if Self::short(plan, &Measures::of(fabric)).is_some() {
-            return short::bcast(fabric, plan).await;
+        match Self::short(plan, &Measures::of(fabric)).map(|short| short.parts) {
+            None => composed::bcast(fabric, plan, Flat).await,
+            Some(1) => short::bcast::<1, _>(fabric, plan).await,
+            Some(_) => short::bcast::<2, _>(fabric, plan).await,
         }
-        composed::bcast(fabric, plan, Flat).await;
     }
 }

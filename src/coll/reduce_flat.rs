@@ -7,7 +7,7 @@
 //!
 //! p = 5: `1→0 2→0 3→0 4→0`.
 //! Cost: copy in, then p − 1 combinations by one rank.
-//! Flags: Up by each rank but the root, read by the root.
+//! Flags: Up by each rank but the root, read by the root; of a call that fits a slot but not a tile, Down after the first half.
 //! Epochs: who has published its operand may be in e + 1 while the root is in e; it claims a slot again only when the
 //! root has released it.
 //! Limits: an element has to fit a cell; the root does all the work.
@@ -39,13 +39,14 @@ up    0 combines its operand and slots 1 2 3 4";
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        Short::new(measures, plan.bytes, short::reduce_at_once)
+        Short::rooted(plan, measures, plan.bytes, [short::reduce_at_once::<1>, short::reduce_at_once::<2>])
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        if Self::short(plan, &Measures::of(fabric)).is_some() {
-            return short::reduce(fabric, plan).await;
+        match Self::short(plan, &Measures::of(fabric)).map(|short| short.parts) {
+            None => composed::reduce(fabric, plan, Flat).await,
+            Some(1) => short::reduce::<1, _>(fabric, plan).await,
+            Some(_) => short::reduce::<2, _>(fabric, plan).await,
         }
-        composed::reduce(fabric, plan, Flat).await;
     }
 }

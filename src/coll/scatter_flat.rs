@@ -7,7 +7,7 @@
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`.
 //! Cost: copy in of all blocks, then concurrent reads.
-//! Flags: Down by the root, read by all.
+//! Flags: Down by the root, read by all; of a call that fits a slot but not a tile, Up after the first half.
 //! Epochs: the root may be in e + 1 while receivers are in e, as far as the ring reaches: it claims a slot again only
 //! when all have released it.
 //! Limits: a cell holds a piece of every block of the node, so it has at least a byte for each rank.
@@ -39,13 +39,19 @@ down  each rank copies its own";
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        Short::new(measures, plan.bytes * measures.ranks, short::scatter_at_once)
+        Short::rooted(
+            plan,
+            measures,
+            plan.bytes * measures.ranks,
+            [short::scatter_at_once::<1>, short::scatter_at_once::<2>],
+        )
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        if Self::short(plan, &Measures::of(fabric)).is_some() {
-            return short::scatter(fabric, plan).await;
+        match Self::short(plan, &Measures::of(fabric)).map(|short| short.parts) {
+            None => composed::scatter(fabric, plan, Flat).await,
+            Some(1) => short::scatter::<1, _>(fabric, plan).await,
+            Some(_) => short::scatter::<2, _>(fabric, plan).await,
         }
-        composed::scatter(fabric, plan, Flat).await;
     }
 }

@@ -34,7 +34,8 @@ pub use crate::sync::Room;
 /// Bytes of payload that travel in the cache line of a flag.
 pub const INLINE: Bytes = Bytes(crate::sync::FlagLine::PAYLOAD);
 
-/// The flags of a slot: one for data that flows towards a root, one for data that flows away from it.
+/// The flags of a slot: one for data that flows towards a root, one for data that flows away from it. Data that move in halves
+/// ([`coll::phase::short`](crate::coll::phase::short)) have the other one for the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Line {
@@ -47,6 +48,15 @@ pub enum Line {
 impl Line {
     /// How many there are.
     pub const COUNT: usize = 2;
+
+    /// The one that is not this.
+    #[inline]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Up => Self::Down,
+            Self::Down => Self::Up,
+        }
+    }
 }
 
 /// Where data is, without addresses. Buffers hold packed data, whatever the user's datatype.

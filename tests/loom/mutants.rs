@@ -49,6 +49,7 @@ fn every_ordering_is_needed() {
 
 #[test]
 fn every_mistake_is_found() {
+    // In halves: a tile is shorter.
     let bcast = Call::new(Bcast, "flat", 64);
     let piece_by_piece = Call::new(Bcast, "tiled", 24);
     let allreduce = Call::new(Allreduce, "flat", 8);
@@ -62,6 +63,7 @@ fn every_mistake_is_found() {
         (Change::ReleaseBefore(Kind::CopyOut), bcast),
         (Change::ReleaseBefore(Kind::CopyOut), Call::new(Scatter, "tree", 32)),
         (Change::ReleaseBefore(Kind::Reduce), reduce),
+        (Change::Drop(Kind::Wait(Line::Up)), bcast),
         (Change::Drop(Kind::Wait(Line::Down)), bcast),
         (Change::Drop(Kind::Wait(Line::Up)), allreduce),
         (Change::Drop(Kind::Wait(Line::Down)), parts),
@@ -70,7 +72,7 @@ fn every_mistake_is_found() {
         (Change::Postpone(Kind::CopyIn), allreduce),
         (Change::Postpone(Kind::Wait(Line::Up)), reduce),
         (Change::Drop(Kind::Publish), bcast),
-        (Change::OtherLine, bcast),
+        (Change::OtherLine, Call::new(Bcast, "flat", 8)),
     ];
     let is_caught = |(change, call): &(Change, Call)| {
         let mutation = Some(Mutation { change: *change, rank: None, period: 1 });

@@ -38,6 +38,11 @@ pub enum Way {
     Short,
 }
 
+fn measures(world: &World) -> Measures {
+    let nodes = world.layout(CommRank(0)).nodes();
+    Measures { ranks: world.size(), nodes, cell: Bytes(world.cell) }
+}
+
 /// A call on all ranks.
 #[derive(Debug)]
 pub struct Case {
@@ -119,8 +124,7 @@ impl Case {
             scratch: Bytes::ZERO,
         };
         let ranks = world.size();
-        let nodes = world.layout(CommRank(0)).nodes();
-        let measures = Measures { ranks, nodes, cell: Bytes(world.cell) };
+        let measures = measures(world);
         plan.scratch = (algorithm.scratch)(&plan, &measures);
         let short = (algorithm.short)(&plan, &measures);
         let operation = is_reduction.then(|| Operation::new(order, plan.granule));
@@ -139,6 +143,13 @@ impl Case {
             })
             .collect();
         case
+    }
+
+    /// The same, whose root has so many buffers, or all slots for 0.
+    pub fn with_buffers(mut self, world: &World, buffers: u32) -> Self {
+        self.plan.knobs = self.plan.knobs.with(Knob::Buffers, buffers);
+        self.short = (REGISTRY[self.row].short)(&self.plan, &measures(world));
+        self
     }
 
     pub fn collective(&self) -> Collective {

@@ -3,7 +3,7 @@
 
 use crate::case::{Case, Way};
 use crate::world::{SLEEPING, SPINNING, World};
-use huddle::coll::{Knob, REGISTRY};
+use huddle::coll::REGISTRY;
 use huddle::fabric::checked::Random;
 use huddle::fabric::shm::{Context, Waiting};
 use huddle::types::{CommRank, Epoch};
@@ -37,10 +37,9 @@ fn program(world: &World, thin: usize, seed: u64) -> Vec<Case> {
         if random.one_in(thin) {
             // Now and then a call that huddle left to the native library.
             epoch += if random.one_in(20) { 2 } else { 1 };
-            let mut case = Case::new(world, row, (Epoch(epoch), root, length), random);
             // Other tests want a root to be as far ahead as the ring reaches.
-            case.plan.knobs = case.plan.knobs.with(Knob::Buffers, random.below(4) as u32);
-            calls.push(case);
+            let buffers = random.below(4) as u32;
+            calls.push(Case::new(world, row, (Epoch(epoch), root, length), random).with_buffers(world, buffers));
         }
     }
     calls

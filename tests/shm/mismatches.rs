@@ -149,8 +149,8 @@ fn data_behind_a_barrier_are_found() {
 #[test]
 fn a_rank_that_has_gone_on_is_noticed() {
     use Collective::{Allreduce, Bcast};
-    let early = [(Bcast, "flat", 0, BYTES), (Bcast, "flat", 0, BYTES)];
-    let outcome = late(&early, (Allreduce, "flat", 0, BYTES));
+    let early = [(Bcast, "flat", 0, 40), (Bcast, "flat", 0, 40)];
+    let outcome = late(&early, (Allreduce, "flat", 0, 40));
     assert!(is_mismatch(&outcome, 0), "{outcome:?}");
     let Err(Fault::Mismatch { peer, .. }) = outcome else { return };
     assert_eq!(peer.epoch, Epoch(2));

@@ -48,8 +48,9 @@ struct Node<'a> {
     plan: &'a Plan,
     scene: &'a Scene,
     rates: Rates,
-    /// The whole call fits one slot of each rank, and is flat: see [`phase::short`].
-    is_short: bool,
+    /// Where the whole call fits one slot of each rank, and is flat, in how many parts it moves if it has a root: see
+    /// [`phase::short`].
+    short: Option<usize>,
     up: Arc<Outline>,
     down: Arc<Outline>,
 }
@@ -79,12 +80,13 @@ impl<'a> Node<'a> {
         // A core's caches hold what all of its ranks touch.
         let rates = scene.rates(touched * scene.ranks_per_core);
         let is_short = way == Way::Flat && scene.nodes == 1 && slots <= scene.cell.0 as f64;
-        Self { way, plan, scene, rates, is_short, up: scene.outline(up), down: scene.outline(down) }
+        let short = is_short.then(|| if phase::short::is_halved(plan) { 2 } else { 1 });
+        Self { way, plan, scene, rates, short, up: scene.outline(up), down: scene.outline(down) }
     }
 
     /// What huddle's own instructions take for a piece in a phase.
     fn step(&self) -> f64 {
-        if self.is_short { 0.0 } else { self.scene.machine.software.step }
+        if self.short.is_some() { 0.0 } else { self.scene.machine.software.step }
     }
 
     fn ranks(&self) -> f64 {
@@ -169,6 +171,11 @@ impl<'a> Node<'a> {
     /// The piece of a tiled phase.
     fn tile(&self) -> Bytes {
         Bytes(self.plan.knobs.tile().0.max(self.plan.granule.0)).min(self.cell())
+    }
+
+    /// In how many pieces of at most `most` bytes `total` bytes move between a root and the others, and how long one is.
+    fn rooted(&self, total: f64, most: Bytes) -> (f64, f64) {
+        self.short.map_or_else(|| cut(total, most), |parts| (parts as f64, total / parts as f64))
     }
 
     /// The piece of a phase that moves whole messages.

@@ -13,14 +13,14 @@ impl Node<'_> {
         if matches!(self.way, Way::Tiled | Way::Hierarchical) {
             return self.reduce_parts(total);
         }
-        let (pieces, n) = cut(total, self.piece());
+        let (pieces, n) = self.rooted(total, self.piece());
         let phase = self.climb(|_| (n, self.rates.combine(n)), self.rates.write(n), self.rates.returns(n));
         self.elapsed(phase.repeated(pieces))
     }
 
     /// A message of the root goes to all ranks.
     pub(super) fn bcast(&self, total: f64) -> f64 {
-        let (pieces, n) = cut(total, self.piece());
+        let (pieces, n) = self.rooted(total, self.piece());
         if self.scene.local_ranks == 1 {
             return 0.0;
         }
@@ -63,7 +63,7 @@ impl Node<'_> {
             let work = pieces * (written + own + others * taken);
             return self.elapsed(Time { path, work, waits: pieces * others });
         }
-        let (pieces, n) = cut(block, Bytes(self.cell().0 / self.scene.local_ranks));
+        let (pieces, n) = self.rooted(block, Bytes(self.cell().0 / self.scene.local_ranks));
         let layout = (self.ranks() - 1.0) * self.rates.write(n);
         // Short blocks of many ranks do not fit a flag's line.
         let is_in_cell = n * self.ranks() > FlagLine::PAYLOAD as f64;

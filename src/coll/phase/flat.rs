@@ -106,7 +106,7 @@ async fn combine_all<F: Fabric>(local: &Local<'_, F>, root: NodeRank, to: Span, 
     let operand = |rank| {
         if rank == root { own } else { Place::stage(rank, Line::Up, ticket, n).start() }
     };
-    combine_in_rank_order!(later, fabric, root, ticket, to, operand, n);
+    combine_in_rank_order!(later, fabric, root, Line::Up, ticket, to, operand, n);
 }
 
 /// Copies, where source and destination are not known to be the same memory.

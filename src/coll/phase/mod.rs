@@ -27,15 +27,15 @@ pub use tiled::Tiled;
 pub use tree::Tree;
 
 /// Combines the operands of all ranks of the node at `$to`, in rank order: `$operand` says where that of a rank lies, once it
-/// has published it for `$ticket`; that of `$me` is there already. The first step overwrites `$to`.
+/// has published it on `$line` for `$ticket`; that of `$me` is there already. The first step overwrites `$to`.
 ///
 /// `$step` takes a step of the fabric: see [`short`].
 macro_rules! combine_in_rank_order {
-    ($step:ident, $fabric:ident, $me:ident, $ticket:ident, $to:ident, $operand:ident, $n:ident) => {
+    ($step:ident, $fabric:ident, $me:ident, $line:expr, $ticket:ident, $to:ident, $operand:ident, $n:ident) => {
         let mut left = $operand(NodeRank(0));
         for rank in (0..$fabric.size() as u32).map(NodeRank) {
             if rank != $me {
-                $step!($fabric.wait(rank, Line::Up, $ticket));
+                $step!($fabric.wait(rank, $line, $ticket));
             }
             if rank.0 > 0 {
                 $step!($fabric.reduce($to, left, $operand(rank), $n));

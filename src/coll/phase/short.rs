@@ -5,27 +5,69 @@
 //! plain function on [`Direct`], which takes about half of the instructions.
 
 use super::{combine_in_rank_order, others_than};
-use crate::coll::{Measures, Plan, Tickets};
+use crate::coll::{Knob, Measures, Plan, Tickets};
 use crate::fabric::shm::{Direct, Fault};
 use crate::fabric::{Fabric, Line, Place, Room};
 use crate::types::{Bytes, NodeRank};
+
+type AtOnce = fn(&Direct<'_>, &Plan) -> Result<(), Fault>;
 
 /// A short call as a plain function.
 #[derive(Clone, Copy, Debug)]
 pub struct Short {
     /// The function.
-    pub run: fn(&Direct<'_>, &Plan) -> Result<(), Fault>,
+    pub run: AtOnce,
     /// How much of a slot its data take.
     pub room: Room,
+    /// In how many parts they move, each with a flag of its own: one or two.
+    pub parts: usize,
 }
 
 impl Short {
     /// The call that `run` makes, if it is short: its data take `bytes` of a slot.
     #[inline]
-    pub fn new(measures: &Measures, bytes: Bytes, run: fn(&Direct<'_>, &Plan) -> Result<(), Fault>) -> Option<Self> {
+    pub fn new(measures: &Measures, bytes: Bytes, run: AtOnce) -> Option<Self> {
         let is_short = bytes <= measures.cell && measures.nodes == 1;
-        is_short.then_some(Self { run, room: Room::of(bytes) })
+        is_short.then_some(Self { run, room: Room::of(bytes), parts: 1 })
     }
+
+    /// The same of a call with a root, whose data move whole or in halves.
+    #[inline]
+    pub fn rooted(plan: &Plan, measures: &Measures, bytes: Bytes, [whole, halves]: [AtOnce; 2]) -> Option<Self> {
+        let whole = Self::new(measures, bytes, whole)?;
+        Some(if is_halved(plan) { Self { run: halves, parts: 2, ..whole } } else { whole })
+    }
+}
+
+/// Where a call has a root, the other ranks work on the first half of data that are longer than a tile while the rest is still
+/// written. A flag's line has one payload.
+#[inline]
+pub fn is_halved(plan: &Plan) -> bool {
+    let tile = plan.knobs.set(Knob::Tile).map_or(usize::MAX, |tile| tile as usize);
+    plan.bytes.0 > tile && Room::of(plan.bytes) == Room::Cell
+}
+
+/// Data that follow a flag of their own.
+struct Part {
+    line: Line,
+    offset: Bytes,
+    length: Bytes,
+}
+
+/// The data of a call in one part, or two; `line` is that of the last one, so that forms in which all pieces have the same
+/// recognise each other's calls.
+#[inline(always)]
+fn parts<const PARTS: usize>(plan: &Plan, line: Line) -> [Part; PARTS] {
+    const { assert!(PARTS == 1 || PARTS == 2, "a rank has two lines for a ticket") };
+    let (n, granule) = (plan.bytes, plan.granule.0.max(1));
+    let first = if PARTS == 1 { Bytes::ZERO } else { Bytes(n.0 / 2 / granule * granule) };
+    std::array::from_fn(|index| {
+        if index + 1 == PARTS {
+            Part { line, offset: first, length: n - first }
+        } else {
+            Part { line: line.other(), offset: Bytes::ZERO, length: first }
+        }
+    })
 }
 
 /// Takes a step that is a future, at places that are named.
@@ -66,52 +108,60 @@ macro_rules! allreduce {
             // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
             let own = if me.0 >= 2 && $fabric.is_in_place() { slot(me) } else { from };
             let operand = move |rank| if rank == me { own } else { slot(rank) };
-            combine_in_rank_order!($step, $fabric, me, ticket, to, operand, n);
+            combine_in_rank_order!($step, $fabric, me, Line::Up, ticket, to, operand, n);
         }
     };
 }
 
 /// The root combines the operands of all, in rank order.
 macro_rules! reduce {
-    ($step:ident, $fabric:ident, $plan:ident) => {
+    ($step:ident, $fabric:ident, $plan:ident, $parts:expr) => {
         let (me, n) = ($fabric.rank(), $plan.bytes);
         let root = $fabric.layout().place($plan.root).1;
         let ticket = Tickets::of($plan).draw();
-        let slot = move |rank| $step!(at $fabric, Place::stage(rank, Line::Up, ticket, n).start());
-        let from = $step!(at $fabric, Place::SendBuf.start());
-        let to = $step!(at $fabric, Place::RecvBuf.start());
         // In place the first step overwrites the root's operand, unless it takes part in it.
         let needs_copy = me.0 >= 2 && $fabric.is_in_place();
         if me != root || needs_copy {
             $step!($fabric.claim(ticket, Room::of(n)));
-            $step!($fabric.copy(slot(me), from, n));
         }
-        if me != root {
-            $step!($fabric.publish(Line::Up, ticket));
-        } else if $fabric.size() > 1 {
-            let own = if needs_copy { slot(me) } else { from };
-            let operand = move |rank| if rank == me { own } else { slot(rank) };
-            combine_in_rank_order!($step, $fabric, me, ticket, to, operand, n);
-        } else if !$fabric.is_in_place() {
-            $step!($fabric.copy(to, from, n));
+        for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Up) {
+            let slot = move |rank| $step!(at $fabric, Place::stage(rank, Line::Up, ticket, n).at(offset));
+            let from = $step!(at $fabric, Place::SendBuf.at(offset));
+            let to = $step!(at $fabric, Place::RecvBuf.at(offset));
+            if me != root || needs_copy {
+                $step!($fabric.copy(slot(me), from, length));
+            }
+            if me != root {
+                $step!($fabric.publish(line, ticket));
+            } else if $fabric.size() > 1 {
+                let own = if needs_copy { slot(me) } else { from };
+                let operand = move |rank| if rank == me { own } else { slot(rank) };
+                combine_in_rank_order!($step, $fabric, me, line, ticket, to, operand, length);
+            } else if !$fabric.is_in_place() {
+                $step!($fabric.copy(to, from, length));
+            }
         }
     };
 }
 
 /// Everyone reads the root's slot.
 macro_rules! bcast {
-    ($step:ident, $fabric:ident, $plan:ident) => {
+    ($step:ident, $fabric:ident, $plan:ident, $parts:expr) => {
         let root = $fabric.layout().place($plan.root).1;
         let ticket = Tickets::of($plan).draw();
-        let slot = $step!(at $fabric, Place::stage(root, Line::Down, ticket, $plan.bytes).start());
-        let buffer = $step!(at $fabric, Place::RecvBuf.start());
         if $fabric.rank() == root {
             $step!($fabric.claim(ticket, Room::of($plan.bytes)));
-            $step!($fabric.copy(slot, buffer, $plan.bytes));
-            $step!($fabric.publish(Line::Down, ticket));
-        } else {
-            $step!($fabric.wait(root, Line::Down, ticket));
-            $step!($fabric.copy(buffer, slot, $plan.bytes));
+        }
+        for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Down) {
+            let slot = $step!(at $fabric, Place::stage(root, Line::Down, ticket, $plan.bytes).at(offset));
+            let buffer = $step!(at $fabric, Place::RecvBuf.at(offset));
+            if $fabric.rank() == root {
+                $step!($fabric.copy(slot, buffer, length));
+                $step!($fabric.publish(line, ticket));
+            } else {
+                $step!($fabric.wait(root, line, ticket));
+                $step!($fabric.copy(buffer, slot, length));
+            }
         }
     };
 }
@@ -139,26 +189,30 @@ macro_rules! allgather {
 
 /// Everyone reads its block in the root's slot, which holds the blocks of all ranks.
 macro_rules! scatter {
-    ($step:ident, $fabric:ident, $plan:ident) => {
+    ($step:ident, $fabric:ident, $plan:ident, $parts:expr) => {
         let (me, n) = ($fabric.rank(), $plan.bytes);
         let root = $fabric.layout().place($plan.root).1;
         let ticket = Tickets::of($plan).draw();
         let stage = Place::stage(root, Line::Down, ticket, n * $fabric.size());
-        let staged = move |rank: NodeRank| $step!(at $fabric, stage.at(n * rank.index()));
-        let block = move |rank: NodeRank| $step!(at $fabric, Place::SendBuf.at(n * rank.index()));
-        let to = $step!(at $fabric, Place::RecvBuf.start());
-        if me != root {
-            $step!($fabric.wait(root, Line::Down, ticket));
-            $step!($fabric.copy(to, staged(me), n));
-        } else {
+        if me == root {
             $step!($fabric.claim(ticket, Room::of(n * $fabric.size())));
-            for rank in others_than(me, $fabric.size()) {
-                $step!($fabric.copy(staged(rank), block(rank), n));
+        }
+        for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Down) {
+            let staged = move |rank: NodeRank| $step!(at $fabric, stage.at(n * rank.index() + offset));
+            let block = move |rank: NodeRank| $step!(at $fabric, Place::SendBuf.at(n * rank.index() + offset));
+            if me == root {
+                for rank in others_than(me, $fabric.size()) {
+                    $step!($fabric.copy(staged(rank), block(rank), length));
+                }
+                $step!($fabric.publish(line, ticket));
+            } else {
+                $step!($fabric.wait(root, line, ticket));
+                $step!($fabric.copy($step!(at $fabric, Place::RecvBuf.at(offset)), staged(me), length));
             }
-            $step!($fabric.publish(Line::Down, ticket));
-            if !$fabric.is_in_place() {
-                $step!($fabric.copy(to, block(me), n));
-            }
+        }
+        if me == root && !$fabric.is_in_place() {
+            let own = $step!(at $fabric, Place::SendBuf.at(n * me.index()));
+            $step!($fabric.copy($step!(at $fabric, Place::RecvBuf.start()), own, n));
         }
     };
 }
@@ -195,9 +249,31 @@ macro_rules! functions {
 
 functions! {
     allreduce, allreduce_at_once;
+    allgather, allgather_at_once;
+    barrier, barrier_at_once;
+}
+
+macro_rules! rooted_functions {
+    ($($name:ident, $at_once:ident;)*) => {$(
+        #[doc = concat!("MPI_", stringify!($name), ", as a future, in so many parts.")]
+        #[inline]
+        pub async fn $name<const PARTS: usize, F: Fabric>(fabric: &F, plan: &Plan) {
+            $name!(later, fabric, plan, PARTS);
+        }
+
+        #[doc = concat!("MPI_", stringify!($name), ", as a plain function, in so many parts.")]
+        ///
+        /// # Errors
+        /// If a peer failed or contradicts.
+        pub fn $at_once<const PARTS: usize>(fabric: &Direct<'_>, plan: &Plan) -> Result<(), Fault> {
+            $name!(at_once, fabric, plan, PARTS);
+            Ok(())
+        }
+    )*};
+}
+
+rooted_functions! {
     reduce, reduce_at_once;
     bcast, bcast_at_once;
-    allgather, allgather_at_once;
     scatter, scatter_at_once;
-    barrier, barrier_at_once;
 }
