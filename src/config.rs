@@ -103,7 +103,7 @@ impl Default for Config {
             node_ranks: Vec::new(),
             node_order: NodeOrder::Block,
             warmup: 3,
-            slots: 32,
+            slots: 16,
             slot_bytes: None,
             bridges: 64,
             cache: Cache::Home,
@@ -118,12 +118,12 @@ impl Config {
     /// Length of a slot's cell where the largest node has `ranks` and the smallest caches of the job are `caches`: a ring
     /// that is as long as [`Caches::ring`], unless the node's ranks are so many that it would take too much memory.
     ///
-    /// Long cells spare ranks that share cores a switch for each (measured by `bench/collectives.c` with `HUDDLE_SLOT_BYTES`:
-    /// docs/PERFORMANCE.md, "Tried").
+    /// Few long cells are faster than many short ones: each is a step for all, and where ranks share cores a switch (measured by
+    /// `bench/collectives.c` with `HUDDLE_SLOTS`: docs/PERFORMANCE.md, "Tried").
     pub fn cell(&self, ranks: usize, caches: Caches) -> Bytes {
         const LONGEST: usize = 256 << 10;
         const SHORTEST: usize = 8 << 10;
-        const MEMORY: usize = 16 << 20;
+        const MEMORY: usize = 8 << 20;
         let share = MEMORY / (ranks * self.slots).max(1);
         let wanted = (caches.ring().0 / self.slots.max(1)).min(share).max(1);
         self.slot_bytes.unwrap_or(Bytes((1 << wanted.ilog2()).clamp(SHORTEST, LONGEST)))
@@ -176,7 +176,7 @@ mod tests {
     fn rings_are_twice_the_cache_where_memory_permits() {
         let config = Config::default();
         let cell = |ranks, l2: u32| config.cell(ranks, Caches { l2: l2 << 10, ..Caches::default() }).0 >> 10;
-        assert_eq!([cell(2, 0), cell(2, 1024), cell(2, 512), cell(2, 2048)], [64, 64, 32, 128]);
+        assert_eq!([cell(2, 0), cell(2, 1024), cell(2, 512), cell(2, 2048)], [128, 128, 64, 256]);
         assert_eq!([cell(8, 1024), cell(16, 1024), cell(1000, 1024), cell(8, 4096)], [64, 32, 8, 64]);
         let two = Config { slots: 2, ..config };
         assert_eq!(two.cell(2, Caches::default()), Bytes(256 << 10));

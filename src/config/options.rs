@@ -121,7 +121,7 @@ pub static OPTIONS: &[Opt] = &[
     Opt {
         name: "HUDDLE_SLOTS",
         takes: Takes::Text("a power of two from 2 to 256"),
-        default: "32",
+        default: "16",
         meaning: "Slots in the ring of each rank in shared memory, per communicator.",
         parse: Parse::Text(|text, config| {
             let slots = value::number::<usize>(text);
@@ -133,8 +133,8 @@ pub static OPTIONS: &[Opt] = &[
         takes: Takes::Text("auto, or a size such as 8K or 1M, a multiple of 64 from 1K to 1G"),
         default: "auto",
         meaning: "Bytes of data in a slot. An element of a reduction must fit into one. `auto`: as many \
-                  that a rank's slots take twice the second-level cache (64K, where that has 1M), or fewer where the ranks of \
-                  a node are so many that their slots would take more than 16M for a communicator; from 8K to 256K.",
+                  that a rank's slots take twice the second-level cache (128K, where that has 1M), or fewer where the ranks of \
+                  a node are so many that their slots would take more than 8M for a communicator; from 8K to 256K.",
         parse: Parse::Text(|text, config| {
             if text == "auto" {
                 return store(Some(None), &mut config.slot_bytes);

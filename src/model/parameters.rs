@@ -62,7 +62,7 @@ impl Default for Parameters {
             ],
             copy: 0.04,
             reduce: 0.05,
-            write: 0.03,
+            write: 0.02,
             ahead: AHEAD,
             overlap: OVERLAP,
             far: Far { beyond: (1 << 20) as f64, copy: 0.08, reduce: 0.1 },

@@ -371,12 +371,12 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Lines of each kind in a rank's ring. Where ranks share cores the root of short messages runs ahead of the others as far as its
-/// lines reach: then these get its core once for so many calls.
+/// Lines of each kind in a rank's ring. The root of short messages runs ahead of the others as far as its lines reach; where ranks
+/// share cores, these get its core once for so many calls.
 fn lines(job: &Job) -> usize {
+    const USUAL: usize = 32;
     const WHERE_CORES_ARE_SHARED: usize = 256;
-    let slots = job.config.slots;
-    if job.waiting.is_oversubscribed { slots.max(WHERE_CORES_ARE_SHARED) } else { slots }
+    job.config.slots.max(if job.waiting.is_oversubscribed { WHERE_CORES_ARE_SHARED } else { USUAL })
 }
 
 fn world_ranks(job: &Job, comm: MPI_Comm, size: c_int) -> Vec<c_int> {

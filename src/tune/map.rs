@@ -168,7 +168,7 @@ fn settings(knobs: &[Knob], shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
             Knob::Stages => vec![0, 1, 2],
             Knob::Up | Knob::Down => vec![0, PUSH],
             // Those that fit the first-level cache, and some that share it with fewer others.
-            Knob::Tile | Knob::Segment => vec![0, tile, 4 * tile],
+            Knob::Tile | Knob::Segment => vec![0, tile, 2 * tile, 4 * tile],
             Knob::Chunk if agreed.nodes > 1 => vec![0, SHORT_CHUNK],
             Knob::Leaders if agreed.nodes > 1 => (0..=agreed.leaders as u32).filter(|leaders| *leaders != 1).collect(),
             Knob::Buffers => vec![0, 1, 2],

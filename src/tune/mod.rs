@@ -91,7 +91,7 @@ impl Agreed {
             largest_node: ranks,
             is_block_placed: true,
             cell_bytes: Bytes(8 << 10),
-            slots: 32,
+            slots: 16,
             crowding: Crowding::NONE,
             leaders: 1,
             fit: Fit::ASSUMED,
