@@ -148,6 +148,16 @@ fn fit_to_json(caches: Caches) -> Value {
     })
 }
 
+/// The description of a machine to pretend, if that can be one.
+pub fn synthetic(description: &str) -> Result<String, String> {
+    let is_known = cfg!(feature = "hwloc");
+    match load(Some(description)) {
+        Ok(_) => Ok(description.to_owned()),
+        Err(_) if is_known => Err("not a synthetic topology of hwloc".to_owned()),
+        Err(problem) => Err(problem),
+    }
+}
+
 #[cfg(feature = "hwloc")]
 fn load(topology: Option<&str>) -> Result<Containers, String> {
     huddle::topo::hwloc::load(topology)

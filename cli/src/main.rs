@@ -39,7 +39,7 @@ struct Info {
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: usize,
     /// A machine to pretend, in hwloc's synthetic syntax such as "package:2 l3:1 core:6 pu:1"
-    #[arg(long, value_name = "SYNTHETIC")]
+    #[arg(value_parser = machine::synthetic, long, value_name = "SYNTHETIC")]
     topology: Option<String>,
     /// For programs: one JSON object
     #[arg(long)]

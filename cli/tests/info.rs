@@ -56,11 +56,11 @@ fn sizes_follow_from_the_caches_and_have_origins() {
     let fit = &report["machine"]["fit"];
     assert_eq!((&fit["shortest_tile"], &fit["longest_tile"]), (&(4 << 10).into(), &(128 << 10).into()));
     assert_eq!((&fit["l2"]["cache"], &fit["l2"]["origin"]), (&(512 << 10).into(), &"found".into()));
-    // 32 slots take twice the second-level cache.
-    assert_eq!((&fit["ring"], &report["ranks"]["cell"]), (&(1 << 20).into(), &(32 << 10).into()));
+    // 16 slots take twice the second-level cache.
+    assert_eq!((&fit["ring"], &report["ranks"]["cell"]), (&(1 << 20).into(), &(64 << 10).into()));
     let unknown = json(&["-n", "2"], &[("HUDDLE_TOPOLOGY", "rubbish")]);
     assert_eq!(unknown["machine"]["fit"]["l1"]["origin"], "assumed");
-    assert_eq!((&unknown["machine"]["fit"]["ring"], &unknown["ranks"]["slots"]), (&(2 << 20).into(), &32.into()));
+    assert_eq!((&unknown["machine"]["fit"]["ring"], &unknown["ranks"]["slots"]), (&(2 << 20).into(), &16.into()));
     assert!(info(&[], &[("HUDDLE_TOPOLOGY", small)]).contains("tiles of 4K (L1: 16K found) to 128K, rings of 1M"));
 }
 
@@ -95,7 +95,7 @@ fn settings_have_origins() {
         (&option("HUDDLE_WARMUP")["value"], &option("HUDDLE_WARMUP")["origin"]),
         (&"7".into(), &"environment".into())
     );
-    assert_eq!(option("HUDDLE_SLOTS")["value"], "32");
+    assert_eq!(option("HUDDLE_SLOTS")["value"], "16");
     assert!(option("HUDDLE_SLOTS")["complaint"].as_str().expect("a complaint").contains("power of two"));
     assert_eq!(option("HUDDLE_BRIDGES")["origin"], "default");
     assert_eq!(report["settings"]["unknown"][0], "HUDDLE_NONSENSE");
@@ -146,4 +146,12 @@ fn numbers_of_ranks_that_nobody_can_wait_for_are_refused() {
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && complaint.contains("1 to 1024"), "-n {ranks}: {complaint}");
     }
+}
+
+#[test]
+fn a_machine_that_is_none_is_refused() {
+    let arguments = ["info", "--topology", "bogus"];
+    let output = Command::new(env!("CARGO_BIN_EXE_huddle")).args(arguments).output().expect("it runs");
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && complaint.contains("--topology"), "{complaint}");
 }
