@@ -141,7 +141,7 @@ impl SizeClass {
     }
 }
 
-/// Where a copy goes, which decides what its stores cost.
+/// Whose memory a copy goes to, which decides what its stores cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Destination {
@@ -164,7 +164,7 @@ impl Destination {
     }
 }
 
-/// One kernel for each [`SizeClass`].
+/// One of something for each [`SizeClass`].
 pub type PerClass<T> = [T; SizeClass::ALL.len()];
 
 const fn place(run: CopyFn) -> AtomicPtr<()> {

@@ -2,7 +2,7 @@
 //!
 //! [`Probed::measure`] takes a few milliseconds and at most 8 MiB. It times each
 //! candidate several times and believes the shortest time, so that others on the processor do not decide. A plainer kernel
-//! stays unless another is clearly faster (`MARGIN`, `COPY_MARGIN`). Kernels yield equal results, so ranks need not agree on them; costs that
+//! stays unless another is clearly faster (`MARGIN`, `COPY_MARGIN`; for slots `OWN_LOOP_MARGIN`). Kernels yield equal results, so ranks need not agree on them; costs that
 //! decide on algorithms must come from one rank's `Probed` ([`Probed::to_bytes`]).
 
 use super::copy::{self, CopyKernel, Destination, PerClass, SizeClass, Stores};
@@ -180,7 +180,7 @@ const MARGIN: f64 = 0.95;
 /// A copy takes the place of libc's if it needs less than this part of the time.
 const COPY_MARGIN: f64 = 0.8;
 
-/// The processor's own loop takes the place of libc's copy to slots if it needs less than so many times the time for a core
+/// The processor's own loop takes the place of libc's copy into slots if it needs less than so many times as long for a core
 /// alone: it wins by more where a peer has the lines.
 const OWN_LOOP_MARGIN: f64 = 1.6;
 
@@ -296,8 +296,8 @@ impl Area {
     ///
     /// One core alone does not show what a slot costs whose lines a peer has just read. From 1 KiB on vector loops, which
     /// fetch each line first, take 1.5 to five times as long there as the processor's own loop (the group `slot` of
-    /// benches/kernels.rs). So that loop serves for slots of medium length unless it is slow for a core alone; and for long
-    /// copies, parts of messages that go through slots, only it and libc compete, which then uses it too.
+    /// benches/kernels.rs). So that loop serves copies of medium length into slots unless it is slow for a core alone. Of long
+    /// messages, which go through slots too, only it and libc's copy compete: that fetches no lines either at such lengths.
     fn fastest_copies(&mut self) -> [PerClass<&'static CopyKernel>; Destination::ALL.len()] {
         let [libc, rep] = ["libc", "rep"].map(CopyKernel::from_name);
         let long = |area: &mut Self, n, times| {

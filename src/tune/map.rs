@@ -167,7 +167,7 @@ fn settings(knobs: &[Knob], shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
             Knob::Class => vec![0, KNOMIAL],
             Knob::Stages => vec![0, 1, 2],
             Knob::Up | Knob::Down => vec![0, PUSH],
-            // Those that fit the first-level cache, and some that share it with fewer others.
+            // A quarter of the first-level cache (`Fit::l1`), half of it, and all.
             Knob::Tile | Knob::Segment => vec![0, tile, 2 * tile, 4 * tile],
             Knob::Chunk if agreed.nodes > 1 => vec![0, SHORT_CHUNK],
             Knob::Leaders if agreed.nodes > 1 => (0..=agreed.leaders as u32).filter(|leaders| *leaders != 1).collect(),

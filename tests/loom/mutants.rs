@@ -72,6 +72,7 @@ fn every_mistake_is_found() {
         (Change::Postpone(Kind::CopyIn), allreduce),
         (Change::Postpone(Kind::Wait(Line::Up)), reduce),
         (Change::Drop(Kind::Publish), bcast),
+        // A call in halves has flags on both lines: to await the last one first is no mistake.
         (Change::OtherLine, Call::new(Bcast, "flat", 8)),
     ];
     let is_caught = |(change, call): &(Change, Call)| {

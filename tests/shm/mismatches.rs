@@ -145,7 +145,8 @@ fn data_behind_a_barrier_are_found() {
     assert_eq!(late(&early, (Reduce, "flat", 2, 20)), Ok(()));
 }
 
-/// Rank 1 has gone on without having published what rank 2 waits for, and waits for nobody.
+/// Rank 0 has gone on without having published what rank 2 waits for, and waits for nobody: its data fit a flag's line, so that they
+/// move whole and it never writes the other line.
 #[test]
 fn a_rank_that_has_gone_on_is_noticed() {
     use Collective::{Allreduce, Bcast};

@@ -48,8 +48,7 @@ struct Node<'a> {
     plan: &'a Plan,
     scene: &'a Scene,
     rates: Rates,
-    /// Where the whole call fits one slot of each rank, and is flat, in how many parts it moves if it has a root: see
-    /// [`phase::short`].
+    /// In how many parts the call moves, if it has a root, where it is short ([`phase::short`]); none where it is not.
     short: Option<usize>,
     up: Arc<Outline>,
     down: Arc<Outline>,

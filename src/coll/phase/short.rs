@@ -39,8 +39,9 @@ impl Short {
     }
 }
 
-/// Where a call has a root, the other ranks work on the first half of data that are longer than a tile while the rest is still
-/// written. A flag's line has one payload.
+/// Whether the data of a call with a root, if it is short, move in halves: who reads works on the first one while the other is
+/// still written. They do where they are longer than a tile and in a cell: a ticket has a flag for each half, but one payload. Ranks
+/// that share cores have tiles as long as cells, so theirs never do: each half would cost them a switch.
 #[inline]
 pub fn is_halved(plan: &Plan) -> bool {
     let tile = plan.knobs.set(Knob::Tile).map_or(usize::MAX, |tile| tile as usize);
@@ -54,8 +55,8 @@ struct Part {
     length: Bytes,
 }
 
-/// The data of a call in one part, or two; `line` is that of the last one, so that forms in which all pieces have the same
-/// recognise each other's calls.
+/// The data of a call in one part, or in two that are cut between elements. The flag of the last one is on `line`, as that of all data
+/// is that move whole; the first of two has the other line.
 #[inline(always)]
 fn parts<const PARTS: usize>(plan: &Plan, line: Line) -> [Part; PARTS] {
     const { assert!(PARTS == 1 || PARTS == 2, "a rank has two lines for a ticket") };
