@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
         MPI_Comm_dup(MPI_COMM_WORLD, &alive[i]);
         use(alive[i]);
         CHECK(segments(&bytes) == (is_bare ? 0 : i + 2));
-        CHECK(bytes <= (i + 2) * (16L << 20));
+        CHECK(bytes <= (i + 2) * (9L << 20));
     }
     for (int i = 0; i < freed; i++) {
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);

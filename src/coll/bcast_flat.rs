@@ -48,10 +48,9 @@ down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers"
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        match Self::short(plan, &Measures::of(fabric)).map(|short| short.parts) {
-            None => composed::bcast(fabric, plan, Flat).await,
-            Some(1) => short::bcast::<1, _>(fabric, plan).await,
-            Some(_) => short::bcast::<2, _>(fabric, plan).await,
+        if Self::short(plan, &Measures::of(fabric)).is_some() {
+            return short::bcast(fabric, plan).await;
         }
+        composed::bcast(fabric, plan, Flat).await;
     }
 }

@@ -43,10 +43,9 @@ up    0 combines its operand and slots 1 2 3 4";
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        match Self::short(plan, &Measures::of(fabric)).map(|short| short.parts) {
-            None => composed::reduce(fabric, plan, Flat).await,
-            Some(1) => short::reduce::<1, _>(fabric, plan).await,
-            Some(_) => short::reduce::<2, _>(fabric, plan).await,
+        if Self::short(plan, &Measures::of(fabric)).is_some() {
+            return short::reduce(fabric, plan).await;
         }
+        composed::reduce(fabric, plan, Flat).await;
     }
 }

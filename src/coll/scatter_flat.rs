@@ -48,10 +48,9 @@ down  each rank copies its own";
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        match Self::short(plan, &Measures::of(fabric)).map(|short| short.parts) {
-            None => composed::scatter(fabric, plan, Flat).await,
-            Some(1) => short::scatter::<1, _>(fabric, plan).await,
-            Some(_) => short::scatter::<2, _>(fabric, plan).await,
+        if Self::short(plan, &Measures::of(fabric)).is_some() {
+            return short::scatter(fabric, plan).await;
         }
+        composed::scatter(fabric, plan, Flat).await;
     }
 }

@@ -18,6 +18,7 @@
 //! Flags without data need no claim: their values only grow and waits are satisfied by later ones. Only barriers publish
 //! without one, and only they post: what ranks `post` to another lies together in lines that it alone polls.
 
+use crate::kernel::Destination;
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, NodeIndex, NodeRank, Ticket};
 use std::future::Future;
@@ -87,6 +88,15 @@ pub enum Place {
 }
 
 impl Place {
+    /// What copies there have for a destination.
+    #[inline(always)]
+    pub const fn destination(self) -> Destination {
+        match self {
+            Self::SendBuf | Self::RecvBuf | Self::Scratch => Destination::Private,
+            Self::Cell { .. } | Self::Payload { .. } => Destination::Slot,
+        }
+    }
+
     /// The place, from its start.
     #[inline]
     pub fn start(self) -> Span {
@@ -246,5 +256,20 @@ pub trait Fabric: Sync {
             self.bridge_begin(step).await;
             self.bridge_end().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Epoch;
+
+    #[test]
+    fn what_peers_read_is_a_slot() {
+        let (rank, ticket) = (NodeRank(0), Ticket::new(Epoch(1), 0));
+        let slots = [Place::Cell { rank, ticket }, Place::Payload { rank, line: Line::Up, ticket }];
+        assert_eq!(slots.map(Place::destination), [Destination::Slot; 2]);
+        let own = [Place::SendBuf, Place::RecvBuf, Place::Scratch];
+        assert_eq!(own.map(Place::destination), [Destination::Private; 3]);
     }
 }

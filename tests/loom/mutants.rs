@@ -5,7 +5,8 @@ use crate::failures::{
     release_and_fail, release_and_leave, watched,
 };
 use crate::primitives::a_sleeper_wakes;
-use crate::program::{Call, Program};
+use crate::program::{Call, KNOBS, Program};
+use huddle::coll::Knob;
 use huddle::fabric::Line;
 use huddle::fabric::checked::{Change, Kind, Mutation};
 use huddle::sync::{Pair, Side, weakened};
@@ -51,6 +52,7 @@ fn every_ordering_is_needed() {
 fn every_mistake_is_found() {
     // In halves: a tile is shorter.
     let bcast = Call::new(Bcast, "flat", 64);
+    let whole = Call { knobs: KNOBS.with(Knob::Tile, 64), ..bcast };
     let piece_by_piece = Call::new(Bcast, "tiled", 24);
     let allreduce = Call::new(Allreduce, "flat", 8);
     let parts = Call::new(Allreduce, "tiled", 16);
@@ -60,11 +62,14 @@ fn every_mistake_is_found() {
         (Change::Drop(Kind::Claim), piece_by_piece),
         (Change::Drop(Kind::Claim), reduce),
         (Change::ClaimLines, bcast),
+        (Change::ClaimLines, whole),
         (Change::ReleaseBefore(Kind::CopyOut), bcast),
         (Change::ReleaseBefore(Kind::CopyOut), Call::new(Scatter, "tree", 32)),
         (Change::ReleaseBefore(Kind::Reduce), reduce),
         (Change::Drop(Kind::Wait(Line::Up)), bcast),
         (Change::Drop(Kind::Wait(Line::Down)), bcast),
+        (Change::Drop(Kind::Wait(Line::Down)), whole),
+        (Change::Drop(Kind::Wait(Line::Down)), Call::new(Reduce, "flat", 64)),
         (Change::Drop(Kind::Wait(Line::Up)), allreduce),
         (Change::Drop(Kind::Wait(Line::Down)), parts),
         (Change::Drop(Kind::Wait(Line::Up)), Call::new(Allgather, "flat", 8)),
@@ -73,7 +78,7 @@ fn every_mistake_is_found() {
         (Change::Postpone(Kind::Wait(Line::Up)), reduce),
         (Change::Drop(Kind::Publish), bcast),
         // A call in halves has flags on both lines: to await the last one first is no mistake.
-        (Change::OtherLine, Call::new(Bcast, "flat", 8)),
+        (Change::OtherLine, whole),
     ];
     let is_caught = |(change, call): &(Change, Call)| {
         let mutation = Some(Mutation { change: *change, rank: None, period: 1 });

@@ -69,9 +69,25 @@ fn collectives_follow_each_other() {
 #[test]
 fn lines_reach_further_than_cells() {
     let (line, cell) = (Call::new(Bcast, "flat", 8), Call::new(Bcast, "flat", 64));
-    for calls in [vec![line; 5], vec![cell, line, cell, line], vec![line, cell, line, cell], vec![cell; 3]] {
+    let whole = Call { knobs: KNOBS.with(Knob::Tile, 64), ..cell };
+    let programs = [
+        vec![line; 5],
+        vec![cell, line, cell, line],
+        vec![line, cell, line, cell],
+        vec![cell; 3],
+        vec![whole, line, cell, line],
+        vec![whole; 3],
+    ];
+    for calls in programs {
         Program { lines: 4, ..Program::of(calls) }.explore();
     }
+}
+
+/// Longer than a tile, and than what a line holds.
+#[test]
+fn blocks_move_in_halves() {
+    let scatter = Call::new(Scatter, "flat", 56);
+    Program { cell: 128, ..Program::of([scatter, scatter.rooted(1), scatter]) }.explore();
 }
 
 /// Signals on lines of those who await them, and after them data that they order.

@@ -4,9 +4,10 @@
 use crate::case::{Case, Way};
 use crate::world::{SLEEPING, SPINNING, World};
 use huddle::coll::REGISTRY;
+use huddle::coll::phase::short::is_halved;
 use huddle::fabric::checked::Random;
 use huddle::fabric::shm::{Context, Waiting};
-use huddle::types::{CommRank, Epoch};
+use huddle::types::{Collective, CommRank, Epoch};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,6 +98,13 @@ fn all_machines(size: usize, waiting: &'static Waiting, thin: usize) {
         for way in ways.into_iter().filter(has) {
             let is_called = |case: &Case| case.row == row && case.is_called(way);
             assert!(calls.iter().any(is_called), "row {row}, {way:?}: never called");
+        }
+    }
+    for collective in [Collective::Bcast, Collective::Reduce, Collective::Scatter] {
+        for halved in [false, true] {
+            let moves = |case: &Case| case.is_called(Way::Short) && is_halved(&case.plan) == halved;
+            let is_called = calls.iter().any(|case| case.collective() == collective && moves(case));
+            assert!(is_called, "{collective:?}, in halves: {halved}: never called");
         }
     }
 }

@@ -48,8 +48,8 @@ struct Node<'a> {
     plan: &'a Plan,
     scene: &'a Scene,
     rates: Rates,
-    /// In how many parts the call moves, if it has a root, where it is short ([`phase::short`]); none where it is not.
-    short: Option<usize>,
+    /// The call is one of those of [`phase::short`].
+    is_short: bool,
     up: Arc<Outline>,
     down: Arc<Outline>,
 }
@@ -78,14 +78,14 @@ impl<'a> Node<'a> {
         let touched = sent + received + slots.min((scene.cell.0 * ring) as f64);
         // A core's caches hold what all of its ranks touch.
         let rates = scene.rates(touched * scene.ranks_per_core);
-        let is_short = way == Way::Flat && scene.nodes == 1 && slots <= scene.cell.0 as f64;
-        let short = is_short.then(|| if phase::short::is_halved(plan) { 2 } else { 1 });
-        Self { way, plan, scene, rates, short, up: scene.outline(up), down: scene.outline(down) }
+        let fits_a_slot = scene.nodes == 1 && slots <= scene.cell.0 as f64;
+        let is_short = way == Way::Flat && fits_a_slot && plan.knobs.set(Knob::Buffers).is_none();
+        Self { way, plan, scene, rates, is_short, up: scene.outline(up), down: scene.outline(down) }
     }
 
     /// What huddle's own instructions take for a piece in a phase.
     fn step(&self) -> f64 {
-        if self.short.is_some() { 0.0 } else { self.scene.machine.software.step }
+        if self.is_short { 0.0 } else { self.scene.machine.software.step }
     }
 
     fn ranks(&self) -> f64 {
@@ -174,7 +174,7 @@ impl<'a> Node<'a> {
 
     /// In how many pieces of at most `most` bytes `total` bytes move between a root and the others, and how long one is.
     fn rooted(&self, total: f64, most: Bytes) -> (f64, f64) {
-        self.short.map_or_else(|| cut(total, most), |parts| (parts as f64, total / parts as f64))
+        if self.is_short && phase::short::is_halved(self.plan) { (2.0, total / 2.0) } else { cut(total, most) }
     }
 
     /// The piece of a phase that moves whole messages.

@@ -5,7 +5,7 @@
 //! plain function on [`Direct`], which takes about half of the instructions.
 
 use super::{combine_in_rank_order, others_than};
-use crate::coll::{Knob, Measures, Plan, Tickets};
+use crate::coll::{Knob, Measures, Plan, Tickets, part};
 use crate::fabric::shm::{Direct, Fault};
 use crate::fabric::{Fabric, Line, Place, Room};
 use crate::types::{Bytes, NodeRank};
@@ -19,8 +19,6 @@ pub struct Short {
     pub run: AtOnce,
     /// How much of a slot its data take.
     pub room: Room,
-    /// In how many parts they move, each with a flag of its own: one or two.
-    pub parts: usize,
 }
 
 impl Short {
@@ -28,14 +26,13 @@ impl Short {
     #[inline]
     pub fn new(measures: &Measures, bytes: Bytes, run: AtOnce) -> Option<Self> {
         let is_short = bytes <= measures.cell && measures.nodes == 1;
-        is_short.then_some(Self { run, room: Room::of(bytes), parts: 1 })
+        is_short.then_some(Self { run, room: Room::of(bytes) })
     }
 
     /// The same of a call with a root, whose data move whole or in halves.
     #[inline]
     pub fn rooted(plan: &Plan, measures: &Measures, bytes: Bytes, [whole, halves]: [AtOnce; 2]) -> Option<Self> {
-        let whole = Self::new(measures, bytes, whole)?;
-        Some(if is_halved(plan) { Self { run: halves, parts: 2, ..whole } } else { whole })
+        Self::new(measures, bytes, if is_halved(plan) { halves } else { whole })
     }
 }
 
@@ -55,13 +52,14 @@ struct Part {
     length: Bytes,
 }
 
-/// The data of a call in one part, or in two that are cut between elements. The flag of the last one is on `line`, as that of all data
+/// The data of a call in one part, or in two that are cut between elements and, where elements do not forbid it, between cache
+/// lines. The flag of the last one is on `line`, as that of all data
 /// is that move whole; the first of two has the other line.
 #[inline(always)]
 fn parts<const PARTS: usize>(plan: &Plan, line: Line) -> [Part; PARTS] {
     const { assert!(PARTS == 1 || PARTS == 2, "a rank has two lines for a ticket") };
-    let (n, granule) = (plan.bytes, plan.granule.0.max(1));
-    let first = if PARTS == 1 { Bytes::ZERO } else { Bytes(n.0 / 2 / granule * granule) };
+    let n = plan.bytes;
+    let first = Bytes(if PARTS == 1 { 0 } else { part(n, plan.granule, NodeRank(0), 2).len() });
     std::array::from_fn(|index| {
         if index + 1 == PARTS {
             Part { line, offset: first, length: n - first }
@@ -256,10 +254,14 @@ functions! {
 
 macro_rules! rooted_functions {
     ($($name:ident, $at_once:ident;)*) => {$(
-        #[doc = concat!("MPI_", stringify!($name), ", as a future, in so many parts.")]
+        #[doc = concat!("MPI_", stringify!($name), ", as a future.")]
         #[inline]
-        pub async fn $name<const PARTS: usize, F: Fabric>(fabric: &F, plan: &Plan) {
-            $name!(later, fabric, plan, PARTS);
+        pub async fn $name<F: Fabric>(fabric: &F, plan: &Plan) {
+            if is_halved(plan) {
+                $name!(later, fabric, plan, 2);
+            } else {
+                $name!(later, fabric, plan, 1);
+            }
         }
 
         #[doc = concat!("MPI_", stringify!($name), ", as a plain function, in so many parts.")]

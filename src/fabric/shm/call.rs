@@ -215,9 +215,7 @@ impl<'a> Call<'a> {
 
     #[inline(always)]
     fn locate(&self, span: Span) -> Location<'a> {
-        let at = |kind, base: *mut u8| Location::Memory(base.wrapping_add(span.offset.0), kind);
-        let memory = |base| at(Destination::Private, base);
-        let slot = |base| at(Destination::Slot, base);
+        let memory = |base: *mut u8| Location::Memory(base.wrapping_add(span.offset.0));
         let buffer = |buffer: Buffer<'a>| match buffer {
             Buffer::Contiguous(base) => memory(base),
             Buffer::Packed(packed) => Location::Packed(packed, span.offset.0),
@@ -227,8 +225,8 @@ impl<'a> Call<'a> {
             Place::SendBuf => buffer(self.buffers.send),
             Place::RecvBuf => buffer(self.buffers.recv),
             Place::Scratch => memory(self.buffers.scratch),
-            Place::Cell { rank, ticket } => slot(self.context().cell(rank, ticket)),
-            Place::Payload { rank, line, ticket } => slot(self.context().line(rank, line, ticket).payload()),
+            Place::Cell { rank, ticket } => memory(self.context().cell(rank, ticket)),
+            Place::Payload { rank, line, ticket } => memory(self.context().line(rank, line, ticket).payload()),
         }
     }
 
@@ -236,33 +234,33 @@ impl<'a> Call<'a> {
     #[inline(always)]
     fn memory(&self, span: Span) -> *mut u8 {
         match self.locate(span) {
-            Location::Memory(at, _) => at,
+            Location::Memory(at) => at,
             Location::Packed(..) => unreachable!("operands of reductions are contiguous"),
         }
     }
 }
 
 enum Location<'a> {
-    Memory(*mut u8, Destination),
+    Memory(*mut u8),
     Packed(&'a dyn PackedBuffer, usize),
 }
 
-/// Copies `n` bytes.
+/// Copies `n` bytes to such a destination.
 ///
 /// # Safety
 /// Both locations are valid for `n` bytes and do not overlap unless they are equal.
 #[inline(always)]
-unsafe fn copy(to: Location<'_>, from: Location<'_>, n: usize) {
+unsafe fn copy(destination: Destination, to: Location<'_>, from: Location<'_>, n: usize) {
     // SAFETY: the caller's promise, for all arms.
     unsafe {
         match (to, from) {
-            (Location::Memory(to, kind), Location::Memory(from, _)) => {
+            (Location::Memory(to), Location::Memory(from)) => {
                 if to != from {
-                    kernel::copy_to(kind, to, from, n);
+                    kernel::copy_to(destination, to, from, n);
                 }
             }
-            (Location::Memory(to, _), Location::Packed(from, offset)) => from.read(offset, to, n),
-            (Location::Packed(to, offset), Location::Memory(from, _)) => to.write(offset, from, n),
+            (Location::Memory(to), Location::Packed(from, offset)) => from.read(offset, to, n),
+            (Location::Packed(to, offset), Location::Memory(from)) => to.write(offset, from, n),
             (Location::Packed(to, to_offset), Location::Packed(from, from_offset)) => {
                 let mut bounce = [0_u8; 4096];
                 let mut done = 0;
@@ -375,7 +373,7 @@ impl Fabric for Call<'_> {
         debug_assert!(!matches!(to.place, Place::Payload { .. }) || to.offset + n <= INLINE);
         // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm keeps
         // within them and follows the slot protocol, which the checking scheduler verifies for every registry row.
-        unsafe { copy(self.locate(to), self.locate(from), n.0) };
+        unsafe { copy(to.place.destination(), self.locate(to), self.locate(from), n.0) };
         ready(())
     }
 

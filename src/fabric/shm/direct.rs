@@ -30,7 +30,7 @@ pub struct Ends {
 #[derive(Clone, Copy)]
 pub struct At {
     address: *mut u8,
-    kind: Destination,
+    destination: Destination,
 }
 
 /// One short collective call of one rank, whose steps end with a fault if a peer failed or contradicts.
@@ -101,16 +101,14 @@ impl<'a> Direct<'a> {
     /// Where `span` lies.
     #[inline(always)]
     pub fn at(&self, span: Span) -> At {
-        let (base, kind) = match span.place {
-            Place::SendBuf => (self.ends.send, Destination::Private),
-            Place::RecvBuf => (self.ends.recv, Destination::Private),
-            Place::Cell { rank, ticket } => (self.context.cell(rank, ticket), Destination::Slot),
-            Place::Payload { rank, line, ticket } => {
-                (self.context.line(rank, line, ticket).payload(), Destination::Slot)
-            }
+        let base = match span.place {
+            Place::SendBuf => self.ends.send,
+            Place::RecvBuf => self.ends.recv,
+            Place::Cell { rank, ticket } => self.context.cell(rank, ticket),
+            Place::Payload { rank, line, ticket } => self.context.line(rank, line, ticket).payload(),
             Place::Scratch => unreachable!("short calls are on one node"),
         };
-        At { address: base.wrapping_add(span.offset.0), kind }
+        At { address: base.wrapping_add(span.offset.0), destination: span.place.destination() }
     }
 
     /// Returns when `look` finds what it looks for.
@@ -185,7 +183,7 @@ impl Direct<'_> {
         if to.address != from.address {
             // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm
             // keeps within them and follows the slot protocol, which the checking scheduler verifies of the same source.
-            unsafe { kernel::copy_to(to.kind, to.address, from.address, n.0) };
+            unsafe { kernel::copy_to(to.destination, to.address, from.address, n.0) };
         }
         Ok(())
     }
