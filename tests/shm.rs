@@ -11,6 +11,8 @@ mod case;
 mod conformance;
 #[path = "shm/failures.rs"]
 mod failures;
+#[path = "shm/halves.rs"]
+mod halves;
 #[path = "shm/memory.rs"]
 mod memory;
 #[path = "shm/mismatches.rs"]

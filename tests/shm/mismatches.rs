@@ -91,7 +91,7 @@ fn late(early: &[(Collective, &str, u32, usize)], late: (Collective, &str, u32, 
 }
 
 /// Enters a barrier and leaves it undone.
-fn announce_arrival(case: &Case, rank: &crate::world::Rank) {
+pub fn announce_arrival(case: &Case, rank: &crate::world::Rank) {
     use huddle::fabric::shm::{Buffers, Call};
     use std::task::{Context, Waker};
     let context = std::sync::Arc::clone(&rank.context);

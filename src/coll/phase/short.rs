@@ -280,3 +280,37 @@ rooted_functions! {
     bcast, bcast_at_once;
     scatter, scatter_at_once;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coll::Knobs;
+    use crate::types::{CommRank, Epoch, OperandOrder};
+
+    fn cut(bytes: usize, granule: usize) -> usize {
+        let plan = Plan {
+            epoch: Epoch(1),
+            bytes: Bytes(bytes),
+            granule: Bytes(granule),
+            root: CommRank(0),
+            order: OperandOrder::Any,
+            knobs: Knobs::UNSET,
+            scratch: Bytes::ZERO,
+        };
+        let [first, second] = parts::<2>(&plan, Line::Down);
+        assert_eq!((first.line, first.offset, second.line), (Line::Up, Bytes::ZERO, Line::Down));
+        assert_eq!((second.offset, first.length + second.length), (first.length, Bytes(bytes)));
+        first.length.0
+    }
+
+    #[test]
+    fn halves_meet_between_elements_and_where_they_can_between_cache_lines() {
+        for (bytes, granule) in [(64, 8), (126, 1), (56, 56), (168, 56), (24_000, 24), (40_016, 8), (128, 128)] {
+            assert_eq!(cut(bytes, granule) % granule, 0);
+        }
+        for granule in [1, 2, 4, 8, 16] {
+            // Ranks that take the same data for elements of another length: an error that native libraries let pass.
+            assert_eq!((cut(40_016, granule) % 64, cut(40_016, granule)), (0, cut(40_016, 8)));
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Calls with a root that move in halves, each with a flag of its own on another line of the same ticket.
+
+use crate::case::{Case, Style, Way};
+use crate::mismatches::announce_arrival;
+use crate::world::{SLEEPING, SPINNING, Signal, World};
+use Collective::{Allgather, Allreduce, Barrier, Bcast, Reduce, Scatter};
+use huddle::coll::phase::short::is_halved;
+use huddle::coll::{Knob, REGISTRY, find};
+use huddle::fabric::checked::Random;
+use huddle::fabric::shm::{Fault, Waiting};
+use huddle::types::{Collective, CommRank, Epoch, OperandOrder};
+use std::time::Duration;
+
+/// A call of an algorithm by name, with root and length, in tiles of 48 bytes.
+fn case(world: &World, (collective, name, root, bytes): (Collective, &str, u32, usize), epoch: u64) -> Case {
+    let row = find(collective, name).expect("a row of the registry");
+    let shape = (Epoch(epoch), CommRank(root), bytes);
+    let mut case = Case::with_order(world, row, shape, (OperandOrder::Any, 4), &mut Random::new(epoch + bytes as u64));
+    case.plan.knobs = case.plan.knobs.with(Knob::Tile, 48);
+    assert_eq!(is_halved(&case.plan), bytes > 48, "{case:?}");
+    case.with_buffers(world, 0)
+}
+
+/// Rank 2 makes the call `late` when the others have gone through `early`, as far as they get without it.
+fn late(early: &[(Collective, &str, u32, usize)], late: (Collective, &str, u32, usize), way: Way) -> Result<(), Fault> {
+    let world = World::single(3, 2, 256);
+    let early: Vec<Case> = early.iter().zip(1..).map(|(call, epoch)| case(&world, *call, epoch)).collect();
+    let mut late = case(&world, late, 1);
+    late.styles = vec![Style { in_place: false, has_holes: false, way }; 3];
+    let done = Signal::default();
+    let outcomes = world.run(|rank| {
+        if rank.me.0 == 2 {
+            done.wait_for(2);
+            return late.call(&rank, &SPINNING);
+        }
+        for case in &early {
+            if case.collective() == Barrier {
+                announce_arrival(case, &rank);
+            } else {
+                assert_eq!(case.call(&rank, &SPINNING), Ok(()));
+            }
+        }
+        done.give();
+        Ok(())
+    });
+    outcomes[2]
+}
+
+const WAYS: [Way; 3] = [Way::Run, Way::Start(2), Way::Short];
+const LINE: usize = 20;
+const HALVED: usize = 120;
+
+/// The flag of a half is that of a barrier already, a ring of lines further on, which claims no slot.
+#[test]
+fn halves_behind_a_barrier_are_found() {
+    for way in WAYS {
+        let small = (Bcast, "flat", 0, LINE);
+        let early = [(Bcast, "flat", 0, HALVED), small, small, small, (Barrier, "flat", 0, 0)];
+        assert_eq!(late(&early, (Bcast, "flat", 0, HALVED), way), Ok(()));
+        let early = [(Scatter, "flat", 0, 64), small, small, small, (Barrier, "flat", 0, 0)];
+        assert_eq!(late(&early, (Scatter, "flat", 0, 64), way), Ok(()));
+        let small = (Reduce, "flat", 2, LINE);
+        let early = [(Reduce, "flat", 2, HALVED), small, small, small, (Barrier, "flat", 0, 0)];
+        assert_eq!(late(&early, (Reduce, "flat", 2, HALVED), way), Ok(()));
+    }
+}
+
+/// The peer was in a call that moves whole, or in one that writes nothing.
+#[test]
+fn what_is_no_half_does_not_pass_for_one() {
+    for way in WAYS {
+        for (first, small, mine) in [
+            ((Bcast, "flat", 0, 40), (Bcast, "flat", 0, LINE), (Bcast, "flat", 0, HALVED)),
+            ((Bcast, "flat", 0, HALVED), (Bcast, "flat", 0, LINE), (Bcast, "flat", 0, 40)),
+            ((Bcast, "flat", 0, HALVED), (Bcast, "flat", 0, LINE), (Bcast, "flat", 0, HALVED - 4)),
+            ((Bcast, "flat", 0, HALVED), (Bcast, "flat", 0, LINE), (Reduce, "flat", 2, HALVED)),
+            ((Reduce, "flat", 2, HALVED), (Reduce, "flat", 2, LINE), (Bcast, "flat", 0, HALVED)),
+            ((Reduce, "flat", 2, HALVED), (Reduce, "flat", 2, LINE), (Allreduce, "flat", 0, HALVED)),
+            ((Reduce, "flat", 2, HALVED), (Reduce, "flat", 2, LINE), (Allgather, "flat", 0, HALVED)),
+            ((Reduce, "flat", 2, HALVED), (Reduce, "flat", 2, LINE), (Reduce, "tree", 2, HALVED)),
+            ((Bcast, "flat", 0, HALVED), (Bcast, "flat", 0, LINE), (Bcast, "tiled", 0, HALVED)),
+            ((Bcast, "tiled", 0, HALVED), (Bcast, "flat", 0, LINE), (Bcast, "flat", 0, HALVED)),
+        ] {
+            for more in 0..4 {
+                let mut early = vec![first];
+                early.extend(vec![small; if first.1 == "tiled" { 0 } else { more }]);
+                if more == 3 {
+                    early.push((Barrier, "flat", 0, 0));
+                }
+                let outcome = late(&early, mine, way);
+                assert!(matches!(outcome, Err(Fault::Mismatch { .. })), "{early:?} {mine:?} {way:?}: {outcome:?}");
+            }
+        }
+    }
+}
+
+/// Algorithms among which those that move in halves are frequent.
+fn rows() -> Vec<usize> {
+    let wanted = [
+        (Bcast, "flat"),
+        (Bcast, "flat"),
+        (Reduce, "flat"),
+        (Reduce, "flat"),
+        (Scatter, "flat"),
+        (Barrier, "flat"),
+        (Barrier, "dissemination"),
+        (Barrier, "tree"),
+        (Allreduce, "flat"),
+        (Allgather, "flat"),
+        (Bcast, "tiled"),
+        (Reduce, "tiled"),
+        (Allreduce, "tiled"),
+        (Bcast, "tree"),
+        (Reduce, "tree"),
+        (Scatter, "tree"),
+    ];
+    wanted.iter().map(|(collective, name)| find(*collective, name).expect("row")).collect()
+}
+
+/// Runs a random program; in one call of the flat form in `fails` a rank fails, if any. -> how many calls were halved
+fn many(world: &World, waiting: &'static Waiting, count: u64, seed: u64, fails: usize) -> usize {
+    let random = &mut Random::new(seed);
+    let rows = rows();
+    let mut halved = 0;
+    let mut calls = Vec::new();
+    let mut burst = (0, 0);
+    for epoch in 1..=count {
+        // Runs of the same call, by which its root gets ahead.
+        if burst.1 == 0 {
+            burst = (random.pick(&rows), random.below(24));
+        } else {
+            burst.1 -= 1;
+        }
+        let row = burst.0;
+        let root = CommRank(random.below(world.size()) as u32);
+        let cell = world.cell;
+        let bytes = random.pick(&[1, 24, 47, 48, 49, 64, 96, cell / 2, cell - 1, cell, cell / world.size(), 2 * cell]);
+        let case = Case::new(world, row, (Epoch(epoch), root, bytes), random).with_buffers(world, 0);
+        halved += usize::from(is_halved(&case.plan) && REGISTRY[row].name == "flat");
+        let failed = if fails > 0 && random.one_in(fails) && REGISTRY[row].name == "flat" {
+            Some(random.below(world.size()))
+        } else {
+            None
+        };
+        calls.push((case, failed));
+    }
+    world.run(|rank| {
+        let mut random = Random::new(seed ^ u64::from(rank.me.0) << 32);
+        let me = rank.me.index();
+        for (case, failed) in &calls {
+            if random.one_in(60) {
+                std::thread::sleep(Duration::from_micros(random.below(200) as u64));
+            }
+            if *failed == Some(me) {
+                rank.context.fail(case.plan.epoch);
+                continue;
+            }
+            let outcome = case.call(&rank, waiting);
+            match failed {
+                Some(other) if case.depends(me, *other) => {
+                    assert!(matches!(outcome, Err(Fault::PeerFailed { .. })), "{outcome:?} {case:?}");
+                }
+                _ => assert_eq!(outcome, Ok(()), "{case:?}"),
+            }
+        }
+    });
+    halved
+}
+
+#[test]
+fn halves_among_all_else() {
+    let mut halved = 0;
+    for (seed, size) in (1..).zip([1, 2, 2, 3, 4, 5]) {
+        for (slots, lines, cell) in [(16, 32, 1024), (2, 32, 192), (16, 256, 1024), (64, 64, 8192), (2, 2, 320)] {
+            for (waiting, fails) in [(&SPINNING, 0), (&SLEEPING, 0), (&SPINNING, 8)] {
+                if waiting.is_oversubscribed && size > 3 || fails > 0 && size == 1 {
+                    continue;
+                }
+                let world = World { lines, ..World::single(size, slots, cell) };
+                halved += many(&world, waiting, 300, seed * 100 + slots as u64, fails);
+            }
+        }
+    }
+    println!("{halved} halved");
+    assert!(halved > 0);
+}
+
+/// Pairs of calls that differ, of which many are in halves: whoever is misled notices.
+#[test]
+fn halves_that_differ_are_noticed() {
+    let world = World::single(3, 2, 256);
+    let random = &mut Random::new(77);
+    let rows = rows();
+    let mut pairs = 0;
+    while pairs < 400 {
+        let mut one = |row| {
+            let root = CommRank(random.below(3) as u32);
+            Case::new(&world, row, (Epoch(1), root, random.pick(&[8, 48, 64, 65, 80, 200, 256])), random)
+                .with_buffers(&world, 0)
+        };
+        let picked = [0, 1].map(|at| rows[(pairs * 7 + at * 3 + pairs / 16) % rows.len()]);
+        let cases = picked.map(&mut one);
+        let odd = random.below(3);
+        let key = |case: &Case| (case.row, case.plan.root.0, case.plan.bytes.0);
+        pairs += 1;
+        if key(&cases[0]) == key(&cases[1]) {
+            continue;
+        }
+        let call_of = |rank: usize| &cases[usize::from(rank == odd)];
+        let outcomes = world.run(|rank| call_of(rank.me.index()).call(&rank, &SPINNING));
+        let differs = |left, right| (left == odd) != (right == odd);
+        for rank in 0..3 {
+            let misled = (0..3).any(|peer| differs(rank, peer) && call_of(rank).depends(rank, peer));
+            assert!(!misled || outcomes[rank].is_err(), "{outcomes:?} odd {odd} {cases:?}");
+        }
+    }
+}
