@@ -50,6 +50,8 @@ impl Found {
         if self.containers.is_pretended() || self.containers.pus() < 2 {
             return Err("only a real machine of several processors can be measured".to_owned());
         }
+        // Slots are written as calls write them.
+        self.probed.clone().put_to_use();
         measured::measure(&self.containers, &self.probed, &directory)
             .map_err(|error| format!("can't write to {}: {error}", directory.display()))?;
         Ok(directory)
