@@ -207,22 +207,31 @@ impl Site<'_> {
     fn repeat_reduction(&self, lane: &mut Lane, root: CommRank, ends: Ends) -> Served {
         match lane.holes {
             None => self.repeat(lane, root, ends),
-            Some(holes) => self.repeat_packed(lane, root, ends, holes),
+            Some(holes) => self.repeat_packed(lane, root, ends.send, ends.recv, holes),
         }
     }
 
+    /// `input` and `output` are the program's buffers, the same where it reduces in place. They are not taken as [`Ends`]: these would
+    /// have to lie in memory then, and to be read from there right after they were written, on the way without holes too.
     #[inline(never)]
-    fn repeat_packed(&self, lane: &mut Lane, root: CommRank, ends: Ends, holes: Holes) -> Served {
+    fn repeat_packed(
+        &self,
+        lane: &mut Lane,
+        root: CommRank,
+        input: *const u8,
+        output: *mut u8,
+        holes: Holes,
+    ) -> Served {
         let (n, bytes) = (lane.key.count as usize, lane.plan.bytes.0);
-        let has_result = !ends.recv.is_null();
+        let (has_result, is_in_place) = (!output.is_null(), input == output.cast_const());
         let recv = if has_result { self.shared.memory(Purpose::Recv, bytes) } else { std::ptr::null_mut() };
-        let send = if ends.is_in_place { recv } else { self.shared.memory(Purpose::Send, bytes) };
+        let send = if is_in_place { recv } else { self.shared.memory(Purpose::Send, bytes) };
         // SAFETY: MPI's contract on the program's buffers; the packed ones have room for `n` elements.
-        unsafe { holes.pack(send, ends.send, n) };
-        let served = self.repeat(lane, root, Ends { send, recv, ..ends });
+        unsafe { holes.pack(send, input, n) };
+        let served = self.repeat(lane, root, Ends { send, recv, is_in_place });
         if has_result && served == Served::Done(constants().success) {
             // SAFETY: as above.
-            unsafe { holes.unpack(ends.recv, recv, n) };
+            unsafe { holes.unpack(output, recv, n) };
         }
         served
     }
