@@ -245,7 +245,7 @@ mod tests {
         let near = Crossing { latency: 42.0, stream: 0.021, shared: 0.005 };
         let measured = Parameters { write: 0.018, crossings: [near; 5], ..assumed };
         for parameters in [assumed, measured] {
-            let agreed = Agreed { cell_bytes: Bytes(64 << 10), ..agreed(1, 2) };
+            let agreed = Agreed { cell_bytes: Bytes(128 << 10), ..agreed(1, 2) };
             let map = Map::new(&agreed, &parameters);
             for bytes in SizeClass::all().map(SizeClass::longest).filter(|bytes| bytes.0 >= 8) {
                 assert_eq!(name(&map, Collective::Allreduce, bytes.0), "flat", "{bytes:?}");
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn ranks_that_share_cores_take_few_turns() {
         for (ranks, crowding) in [(4, Crowding::new(4, 2.0)), (8, Crowding::new(8, 2.0)), (3, Crowding::new(3, 2.0))] {
-            let cell_bytes = Bytes(64 << 10);
+            let cell_bytes = Bytes(128 << 10);
             let flat = Agreed::on_one_node(ranks, Hierarchy::flat(ranks, None));
             let map = Map::new(&Agreed { crowding, cell_bytes, ..flat }, &Parameters::default());
             for collective in Collective::ALL {
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn few_buffers_cost_ranks_that_share_cores_more_turns() {
         let flat = Agreed::on_one_node(4, Hierarchy::flat(4, None));
-        let crowded = Agreed { crowding: Crowding::new(4, 2.0), cell_bytes: Bytes(64 << 10), ..flat };
+        let crowded = Agreed { crowding: Crowding::new(4, 2.0), cell_bytes: Bytes(128 << 10), ..flat };
         for agreed in [crowded, Agreed { crowding: Crowding::NONE, ..crowded }] {
             let ranking = rank(Collective::Bcast, Bytes(512 << 10), &agreed, &Parameters::default());
             let cost = |knobs: Knobs| {
