@@ -1,6 +1,6 @@
 //! Copying packed bytes.
 //!
-//! [`copy`] and [`copy_to_slot`] move up to [`SMALL`] bytes inline, by loads and stores that overlap where the length is between
+//! [`copy`] and [`copy_to`] move up to [`SMALL`] bytes inline, by loads and stores that overlap where the length is between
 //! two powers of two; the rest by the kernel in use for its [`SizeClass`] and its [`Destination`]. [`copy_streaming`] is for data
 //! that nobody reads soon: its stores leave the caches alone. Which kernel is in use follows from measurements of the machine
 //! ([`Probed`](super::Probed)); before those it is libc's `memcpy`.
@@ -200,17 +200,7 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, n: usize) {
     unsafe { copy_to(Destination::Private, to, from, n) }
 }
 
-/// As [`copy`], to a slot.
-///
-/// # Safety
-/// As for [`copy`].
-#[inline]
-pub unsafe fn copy_to_slot(to: *mut u8, from: *const u8, n: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { copy_to(Destination::Slot, to, from, n) }
-}
-
-/// Copies `n` bytes.
+/// Copies `n` bytes to such a destination.
 ///
 /// # Safety
 /// As for [`copy`].

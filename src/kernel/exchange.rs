@@ -1,7 +1,7 @@
 //! What it takes to move data between two processors, measured by a thread on each: the line of a flag, a message into slots
 //! that rotate as those of a segment do, and out of them.
 
-use super::{copy, copy_to_slot};
+use super::{Destination, copy, copy_to};
 use std::cell::UnsafeCell;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Answering {
             if round > SHORT {
                 let started = Instant::now();
                 // SAFETY: the slot has room for a message; the asking side reads no slot until `answer` says so.
-                unsafe { copy_to_slot(table.slot(round), message.as_ptr(), MESSAGE) };
+                unsafe { copy_to(Destination::Slot, table.slot(round), message.as_ptr(), MESSAGE) };
                 times.push(started.elapsed().as_nanos() as f64);
             }
             // pairs: `reach` of the asking side

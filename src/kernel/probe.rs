@@ -2,8 +2,8 @@
 //!
 //! [`Probed::measure`] takes a few milliseconds and at most 8 MiB. It times each
 //! candidate several times and believes the shortest time, so that others on the processor do not decide. A plainer kernel
-//! stays unless another is clearly faster (`MARGIN`, `COPY_MARGIN`; for slots `OWN_LOOP_MARGIN`). Kernels yield equal results, so ranks need not agree on them; costs that
-//! decide on algorithms must come from one rank's `Probed` ([`Probed::to_bytes`]).
+//! stays unless another is clearly faster (`MARGIN`, `COPY_MARGIN`; for slots `OWN_LOOP_MARGIN`). Kernels yield equal results, so
+//! ranks need not agree on them; costs that decide on algorithms must come from one rank's `Probed` ([`Probed::to_bytes`]).
 
 use super::copy::{self, CopyKernel, Destination, PerClass, SizeClass, Stores};
 use super::host::Caches;

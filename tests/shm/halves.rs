@@ -1,49 +1,31 @@
 //! Calls with a root that move in halves, each with a flag of its own on another line of the same ticket.
 
 use crate::case::{Case, Style, Way};
-use crate::mismatches::announce_arrival;
-use crate::world::{SLEEPING, SPINNING, Signal, World};
+use crate::mismatches::{self, Shape, come_late};
+use crate::world::{SLEEPING, SPINNING, World};
 use Collective::{Allgather, Allreduce, Barrier, Bcast, Reduce, Scatter};
 use huddle::coll::phase::short::is_halved;
 use huddle::coll::{Knob, REGISTRY, find};
 use huddle::fabric::checked::Random;
 use huddle::fabric::shm::{Fault, Waiting};
-use huddle::types::{Collective, CommRank, Epoch, OperandOrder};
+use huddle::types::{Collective, CommRank, Epoch};
 use std::time::Duration;
 
-/// A call of an algorithm by name, with root and length, in tiles of 48 bytes.
-fn case(world: &World, (collective, name, root, bytes): (Collective, &str, u32, usize), epoch: u64) -> Case {
-    let row = find(collective, name).expect("a row of the registry");
-    let shape = (Epoch(epoch), CommRank(root), bytes);
-    let mut case = Case::with_order(world, row, shape, (OperandOrder::Any, 4), &mut Random::new(epoch + bytes as u64));
+/// A call in tiles of 48 bytes.
+fn case(world: &World, call: Shape, epoch: u64) -> Case {
+    let mut case = mismatches::case(world, call, epoch);
     case.plan.knobs = case.plan.knobs.with(Knob::Tile, 48);
-    assert_eq!(is_halved(&case.plan), bytes > 48, "{case:?}");
+    assert_eq!(is_halved(&case.plan), call.3 > 48, "{case:?}");
     case.with_buffers(world, 0)
 }
 
-/// Rank 2 makes the call `late` when the others have gone through `early`, as far as they get without it.
-fn late(early: &[(Collective, &str, u32, usize)], late: (Collective, &str, u32, usize), way: Way) -> Result<(), Fault> {
+/// As [`come_late`], with such calls, of which rank 2 makes its own that way.
+fn late(early: &[Shape], late: Shape, way: Way) -> Result<(), Fault> {
     let world = World::single(3, 2, 256);
     let early: Vec<Case> = early.iter().zip(1..).map(|(call, epoch)| case(&world, *call, epoch)).collect();
     let mut late = case(&world, late, 1);
     late.styles = vec![Style { in_place: false, has_holes: false, way }; 3];
-    let done = Signal::default();
-    let outcomes = world.run(|rank| {
-        if rank.me.0 == 2 {
-            done.wait_for(2);
-            return late.call(&rank, &SPINNING);
-        }
-        for case in &early {
-            if case.collective() == Barrier {
-                announce_arrival(case, &rank);
-            } else {
-                assert_eq!(case.call(&rank, &SPINNING), Ok(()));
-            }
-        }
-        done.give();
-        Ok(())
-    });
-    outcomes[2]
+    come_late(&world, &early, &late)
 }
 
 const WAYS: [Way; 3] = [Way::Run, Way::Start(2), Way::Short];
@@ -206,12 +188,6 @@ fn halves_that_differ_are_noticed() {
         if key(&cases[0]) == key(&cases[1]) {
             continue;
         }
-        let call_of = |rank: usize| &cases[usize::from(rank == odd)];
-        let outcomes = world.run(|rank| call_of(rank.me.index()).call(&rank, &SPINNING));
-        let differs = |left, right| (left == odd) != (right == odd);
-        for rank in 0..3 {
-            let misled = (0..3).any(|peer| differs(rank, peer) && call_of(rank).depends(rank, peer));
-            assert!(!misled || outcomes[rank].is_err(), "{outcomes:?} odd {odd} {cases:?}");
-        }
+        mismatches::run(&world, &cases[0], &cases[1], odd, &SPINNING);
     }
 }

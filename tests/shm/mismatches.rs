@@ -8,9 +8,11 @@ use huddle::fabric::shm::{Fault, PeerCall, Waiting};
 use huddle::types::{Collective, CommRank, Epoch, NodeRank, OperandOrder};
 
 type Outcome = Result<(), Fault>;
+/// A call of an algorithm by name, with root and length.
+pub type Shape = (Collective, &'static str, u32, usize);
 
 /// All ranks are in `usual`, but for `odd`.
-fn run(world: &World, usual: &Case, other: &Case, odd: usize, waiting: &'static Waiting) {
+pub fn run(world: &World, usual: &Case, other: &Case, odd: usize, waiting: &'static Waiting) {
     let call_of = |rank| if rank == odd { other } else { usual };
     let outcomes: Vec<Outcome> = world.run(|rank| call_of(rank.me.index()).call(&rank, waiting));
     let size = world.size();
@@ -57,26 +59,27 @@ fn calls_that_differ_are_noticed() {
 
 const BYTES: usize = 60;
 
-/// A call of an algorithm by name, with root and length.
-fn case(world: &World, call: (Collective, &str, u32, usize), epoch: u64) -> Case {
-    let (collective, name, root, bytes) = call;
+pub fn case(world: &World, (collective, name, root, bytes): Shape, epoch: u64) -> Case {
     let row = find(collective, name).expect("a row of the registry");
     let shape = (Epoch(epoch), CommRank(root), bytes);
     Case::with_order(world, row, shape, (OperandOrder::Any, 4), &mut Random::new(epoch + bytes as u64))
 }
 
-/// Rank 2 makes the call `late` when the others have gone through `early`, as far as they get without it.
-fn late(early: &[(Collective, &str, u32, usize)], late: (Collective, &str, u32, usize)) -> Outcome {
+fn late(early: &[Shape], late: Shape) -> Outcome {
     let world = World::single(3, 2, 64);
     let early: Vec<Case> = early.iter().zip(1..).map(|(call, epoch)| case(&world, *call, epoch)).collect();
-    let late = case(&world, late, 1);
+    come_late(&world, &early, &case(&world, late, 1))
+}
+
+/// Rank 2 makes the call `late` when the others have gone through `early`, as far as they get without it.
+pub fn come_late(world: &World, early: &[Case], late: &Case) -> Outcome {
     let done = Signal::default();
     let outcomes = world.run(|rank| {
         if rank.me.0 == 2 {
             done.wait_for(2);
             return late.call(&rank, &SPINNING);
         }
-        for case in &early {
+        for case in early {
             if case.collective() == Collective::Barrier {
                 // It can't end: rank 2 is not there. It has arrived, though.
                 announce_arrival(case, &rank);
@@ -91,7 +94,7 @@ fn late(early: &[(Collective, &str, u32, usize)], late: (Collective, &str, u32, 
 }
 
 /// Enters a barrier and leaves it undone.
-pub fn announce_arrival(case: &Case, rank: &crate::world::Rank) {
+fn announce_arrival(case: &Case, rank: &crate::world::Rank) {
     use huddle::fabric::shm::{Buffers, Call};
     use std::task::{Context, Waker};
     let context = std::sync::Arc::clone(&rank.context);

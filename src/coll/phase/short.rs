@@ -53,8 +53,7 @@ struct Part {
 }
 
 /// The data of a call in one part, or in two that are cut between elements and, where elements do not forbid it, between cache
-/// lines. The flag of the last one is on `line`, as that of all data
-/// is that move whole; the first of two has the other line.
+/// lines. The flag of the last one is on `line`, as that of all data is that move whole; the first of two has the other line.
 #[inline(always)]
 fn parts<const PARTS: usize>(plan: &Plan, line: Line) -> [Part; PARTS] {
     const { assert!(PARTS == 1 || PARTS == 2, "a rank has two lines for a ticket") };
