@@ -4,14 +4,14 @@
 //!
 //! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
 //! 2. combining its part of the slots of its group in the order of positions, then of its like in other groups along a
-//!    binary tree, into its slot, and
-//! 3. copying all parts into its buffer.
+//!    binary tree, into its buffer and copying that into its slot, one piece ahead of
+//! 3. copying the parts of the others into its buffer.
 //! 4. Several nodes: the same to the leader, the leaders, tiled broadcast.
 //!
 //! p = 5 in groups `0 1 2 | 3 4`: two parts; `a: 0…2 → 0, 3 4 → 3, 3 → 0`, `b: 0…2 → 1, 3 4 → 4, 4 → 1`.
 //! Cost: (8) + (9) of the paper, a·q + B·q·m in a group and (a + B·m)·⌈log2 s⌉ over s groups, and its broadcast (4).
 //! Flags: Up by all, read by the workers of its group; Down by workers, read by their parents and, of the first group, by all.
-//! The piece ahead uses the next slot of the ring, which is claimed before it is written.
+//! The pieces ahead use the next slots of the ring, each claimed before it is written.
 //! Limits: where one group has less than half the ranks of another, or operands have to stay in rank order and the
 //! hierarchy is not in that order, there is one group.
 

@@ -3,15 +3,15 @@
 //! Source: Li, Hoefler, Hu, Snir 2014, §2.4 (tiled-reduce-broadcast), on one level: the naive form of its Fig. 16.
 //!
 //! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
-//! 2. combining part k of all slots, in rank order, into its slot, and
-//! 3. copying all parts into its buffer.
+//! 2. combining part k of all slots, in rank order, into its buffer and copying that into its slot, one piece ahead of
+//! 3. copying the parts of the others into its buffer.
 //! 4. Several nodes: tiled reduce to the leader, Allreduce of the leaders, tiled broadcast.
 //!
 //! p = 5: part k of `0…4 → k`, then `k → 0…4`.
 //! Cost: copy in + m/p·(p − 1) combined per rank + copy out; every byte is combined once.
 //! Flags: Up by all, read by all; Down by all, read by all.
-//! Epochs: the piece ahead, in e or in e + 1, uses the next slot of the ring, which is claimed before it is written:
-//! all have released what it held.
+//! Epochs: the pieces ahead, in e or in e + 1, use the next slots of the ring, each claimed before it is written: all have
+//! released what it held. With two slots nothing is combined ahead of collecting.
 //! Limits: an element has to fit a cell; ranks without an element of their own only copy.
 
 use super::cost::{self, Way};

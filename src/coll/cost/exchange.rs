@@ -45,18 +45,19 @@ impl Node<'_> {
         self.all(self.step() + self.rates.write(n) + self.read_all(n, self.rates.combine(n)), self.turns()) * pieces
     }
 
-    /// Allreduce: every rank combines its part of all operands and collects all parts.
+    /// Allreduce: every rank combines its part of all operands, in its buffer, and collects those of the others.
     pub(super) fn combine_parts(&self, total: f64) -> f64 {
         let (pieces, n) = cut(total, self.reduction_piece());
-        self.all(self.combine_part(n) + self.collect_parts(n), 2.0 * self.turns()) * pieces
+        let stored = self.rates.write(n / self.parts(n));
+        self.all(self.combine_part(n, stored) + self.collect_parts(n), 2.0 * self.turns()) * pieces
     }
 
-    /// A rank publishes all but its part of an operand of `n` bytes, and combines its part of all operands.
-    pub(super) fn combine_part(&self, n: f64) -> f64 {
+    /// A rank publishes all but its part of an operand of `n` bytes, and combines its part of all operands, whose result it takes
+    /// `stored` more to have in a slot.
+    pub(super) fn combine_part(&self, n: f64, stored: f64) -> f64 {
         let (scene, part) = (self.scene, n / self.parts(n));
         let (groups, workers) = self.crew();
-        // The result grows in this rank's slot.
-        let published = self.step() + self.rates.write(n - part) + self.rates.returns(part);
+        let published = self.step() + self.rates.write(n - part) + stored;
         if groups == 1 {
             return published + self.read_parts(part, self.rates.combine(part));
         }
@@ -65,7 +66,7 @@ impl Node<'_> {
         published + in_group + f64::from(ceil_log(2, groups)) * step
     }
 
-    /// A rank collects all parts of `n` bytes.
+    /// A rank collects all parts of `n` bytes but its own.
     pub(super) fn collect_parts(&self, n: f64) -> f64 {
         let (parts, others) = (self.parts(n), (self.ranks() - 1.0).max(1.0));
         let part = n / parts;
@@ -75,7 +76,7 @@ impl Node<'_> {
         }
         // Where there are fewer elements than ranks, not every rank has a part.
         let share = (parts - 1.0).max(1.0) / others;
-        self.step() + self.rates.copy(part) + share * self.read_parts(part, self.rates.copy(part))
+        self.step() + share * self.read_parts(part, self.rates.copy(part))
     }
 
     /// Ranks of the other groups read all of the first group's workers; in two stages only their own workers do.
@@ -93,11 +94,11 @@ impl Node<'_> {
 
     /// The root, in the first group, collects all parts of `n` bytes.
     pub(super) fn collect_at_root(&self, n: f64) -> f64 {
-        if self.crew().0 == 1 {
-            return self.collect_parts(n);
-        }
         let part = n / self.parts(n);
         let copy = self.rates.copy(part);
+        if self.crew().0 == 1 {
+            return copy + self.collect_parts(n);
+        }
         self.step() + copy + self.read_within(1, self.scene.width(0) as f64, part.max(64.0), copy)
     }
 
@@ -114,7 +115,7 @@ impl Node<'_> {
     }
 
     /// Ranks that have a part of `n` bytes, in a group.
-    fn parts(&self, n: f64) -> f64 {
+    pub(super) fn parts(&self, n: f64) -> f64 {
         (n / self.plan.granule.0.max(1) as f64).clamp(1.0, self.crew().1 as f64)
     }
 

@@ -159,7 +159,9 @@ impl Node<'_> {
         let (pieces, n) = cut(total, self.reduction_piece());
         let collect = self.collect_at_root(n);
         let collected = Time { path: collect, work: collect, waits: self.turns() };
-        pieces * (self.all(self.combine_part(n), self.turns()) + self.elapsed(collected))
+        // The result grows in the slots.
+        let stored = self.rates.returns(n / self.parts(n));
+        pieces * (self.all(self.combine_part(n, stored), self.turns()) + self.elapsed(collected))
     }
 
     /// Bytes that take one ticket of a tiled reduction.

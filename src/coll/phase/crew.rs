@@ -2,6 +2,7 @@
 //! al. 2014, section 2.4, in the forms that its figure 16 compares).
 
 use super::Local;
+use super::flat::{are_same_memory, copy_unless_same};
 use crate::coll::part;
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::topo::Levels;
@@ -104,15 +105,27 @@ fn lengths(starts: &[u32]) -> impl Iterator<Item = usize> {
     starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize)
 }
 
+/// What takes one ticket of a tiled reduction.
+#[derive(Clone, Copy)]
+pub struct Piece {
+    /// The ticket.
+    pub ticket: Ticket,
+    /// Where it begins in the message.
+    pub offset: Bytes,
+    /// Its length.
+    pub length: Bytes,
+}
+
 /// Where a part of `n` bytes lies.
 fn range_of<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, index: usize, n: Bytes) -> Range<usize> {
     part(n, local.plan.granule, NodeRank(index as u32), crew.parts)
 }
 
-/// Copies this rank's operand into its cell, but for the part that it combines itself, and publishes it.
-pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, ticket: Ticket, from: Span, n: Bytes) {
+/// Copies this rank's operand, which is at `from`, into its cell, but for the part that it combines itself, and publishes it.
+pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, from: Span) {
     let fabric = local.fabric;
-    let cell = Place::Cell { rank: fabric.rank(), ticket }.start();
+    let Piece { ticket, offset, length: n } = piece;
+    let (cell, from) = (Place::Cell { rank: fabric.rank(), ticket }.start(), from.plus(offset));
     let own = crew.my_part().map_or(0..0, |part| range_of(local, crew, part, n));
     fabric.claim(ticket, Room::Cell).await;
     for range in [0..own.start, own.end..n.0] {
@@ -124,17 +137,31 @@ pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, t
     fabric.publish(Line::Up, ticket).await;
 }
 
-/// Combines this rank's part of the operands into its own cell and publishes it; in the first group that is the result.
-pub async fn combine_part<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, ticket: Ticket, from: Span, n: Bytes) {
+/// Combines this rank's part of the operands into its own cell and publishes it; in the first group that is the result. `to` is
+/// where the result goes, if this rank gets it. -> whether its own part of it is there already
+///
+/// Then the part grows there, and the cell gets a copy: loops that combine fetch the lines that they overwrite, which in cells
+/// are with peers; copies need not.
+pub async fn combine_part<F: Fabric>(
+    local: &Local<'_, F>,
+    crew: &Crew<'_>,
+    piece: Piece,
+    from: Span,
+    to: Option<Span>,
+) -> bool {
     let fabric = local.fabric;
-    let me = fabric.rank();
-    let Some(part) = crew.my_part() else { return };
+    let (me, Piece { ticket, offset, length: n }) = (fabric.rank(), piece);
+    let Some(part) = crew.my_part() else { return false };
     let own = range_of(local, crew, part, n);
     let (at, length) = (Bytes(own.start), Bytes(own.len()));
+    // In place the first step overwrites this rank's operand, unless it takes part in it.
+    let is_early = crew.operands().take(2).any(|rank| rank == me);
+    let to = to.filter(|to| is_early || !are_same_memory(fabric, *to, from));
     if length > Bytes::ZERO {
         let cell = |rank| Place::Cell { rank, ticket }.at(at);
-        // This rank's own operand comes from its buffer: its cell is where the result grows.
-        let operand = |rank| if rank == me { from.plus(at) } else { cell(rank) };
+        // This rank's own operand comes from its buffer: nobody else needs it.
+        let operand = |rank| if rank == me { from.plus(offset + at) } else { cell(rank) };
+        let growing = to.map_or(cell(me), |to| to.plus(offset + at));
         let mut left = None;
         for rank in crew.operands() {
             if rank != me {
@@ -143,13 +170,13 @@ pub async fn combine_part<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, tick
             match left {
                 None => left = Some(operand(rank)),
                 Some(before) => {
-                    fabric.reduce(cell(me), before, operand(rank), length).await;
-                    left = Some(cell(me));
+                    fabric.reduce(growing, before, operand(rank), length).await;
+                    left = Some(growing);
                 }
             }
         }
         if left == Some(operand(me)) {
-            fabric.copy(cell(me), operand(me), length).await;
+            copy_unless_same(fabric, growing, operand(me), length).await;
         }
         // Over the groups, neighbours first.
         let (group, groups) = (crew.my_group(), crew.groups());
@@ -158,15 +185,19 @@ pub async fn combine_part<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, tick
         for distance in distances.take_while(has_child).filter(|distance| group + distance < groups) {
             let child = crew.worker(group + distance, part);
             fabric.wait(child, Line::Down, ticket).await;
-            fabric.reduce(cell(me), cell(me), cell(child), length).await;
+            fabric.reduce(growing, growing, cell(child), length).await;
+        }
+        if growing != cell(me) {
+            fabric.copy(cell(me), growing, length).await;
         }
     }
     fabric.publish(Line::Down, ticket).await;
+    to.is_some() && crew.my_group() == 0
 }
 
-/// Copies all combined parts to `to`, from this rank's own place in the order on.
-pub async fn collect_parts<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, ticket: Ticket, to: Span, n: Bytes) {
-    collect_from(local, crew, 0, ticket, to, n).await;
+/// Copies all combined parts to `to`, from this rank's own place in the order on, but for its own where `has_own`.
+pub async fn collect_parts<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, to: Span, has_own: bool) {
+    collect_from(local, crew, 0, piece, to, has_own).await;
 }
 
 /// The same from the workers of one group.
@@ -174,56 +205,56 @@ async fn collect_from<F: Fabric>(
     local: &Local<'_, F>,
     crew: &Crew<'_>,
     group: usize,
-    ticket: Ticket,
+    piece: Piece,
     to: Span,
-    n: Bytes,
+    has_own: bool,
 ) {
     let fabric = local.fabric;
+    let Piece { ticket, offset, length } = piece;
     let first = crew.my_part().unwrap_or(fabric.rank().index());
     for index in (first..first + crew.parts).map(|index| index % crew.parts) {
-        let range = range_of(local, crew, index, n);
-        if range.is_empty() {
+        let (range, worker) = (range_of(local, crew, index, length), crew.worker(group, index));
+        let is_mine = worker == fabric.rank();
+        if range.is_empty() || is_mine && has_own {
             continue;
         }
-        let worker = crew.worker(group, index);
-        if worker != fabric.rank() {
+        if !is_mine {
             fabric.wait(worker, Line::Down, ticket).await;
         }
         let at = Bytes(range.start);
-        fabric.copy(to.plus(at), Place::Cell { rank: worker, ticket }.at(at), Bytes(range.len())).await;
+        fabric.copy(to.plus(offset + at), Place::Cell { rank: worker, ticket }.at(at), Bytes(range.len())).await;
     }
 }
 
 /// Copies all combined parts to `to` in two stages: in each group but the first its workers copy their parts from those of
-/// the first group, and the others copy from them.
+/// the first group, and the others copy from them. In the first group a rank's own part is there already where `has_own`.
 pub async fn collect_in_stages<F: Fabric>(
     local: &mut Local<'_, F>,
     crew: &Crew<'_>,
-    ticket: Ticket,
+    piece: Piece,
     to: Span,
-    n: Bytes,
+    has_own: bool,
 ) {
     let fabric = local.fabric;
-    let second = local.tickets.draw();
+    let second = Piece { ticket: local.tickets.draw(), ..piece };
     let group = crew.my_group();
     if group == 0 {
-        collect_from(local, crew, 0, ticket, to, n).await;
+        collect_from(local, crew, 0, piece, to, has_own).await;
     } else {
         if let Some(part) = crew.my_part() {
-            let range = range_of(local, crew, part, n);
+            let range = range_of(local, crew, part, piece.length);
             let (at, source) = (Bytes(range.start), crew.worker(0, part));
-            fabric.claim(second, Room::Cell).await;
+            fabric.claim(second.ticket, Room::Cell).await;
             if !range.is_empty() {
-                fabric.wait(source, Line::Down, ticket).await;
-                let (from, stage) =
-                    (Place::Cell { rank: source, ticket }, Place::Cell { rank: fabric.rank(), ticket: second });
-                fabric.copy(stage.at(at), from.at(at), Bytes(range.len())).await;
+                fabric.wait(source, Line::Down, piece.ticket).await;
+                let cell = |rank, piece: Piece| Place::Cell { rank, ticket: piece.ticket }.at(at);
+                fabric.copy(cell(fabric.rank(), second), cell(source, piece), Bytes(range.len())).await;
             }
-            fabric.publish(Line::Down, second).await;
+            fabric.publish(Line::Down, second.ticket).await;
         }
-        collect_from(local, crew, group, second, to, n).await;
+        collect_from(local, crew, group, second, to, false).await;
     }
-    fabric.release(second).await;
+    fabric.release(second.ticket).await;
 }
 
 #[cfg(test)]

@@ -111,11 +111,15 @@ async fn combine_all<F: Fabric>(local: &Local<'_, F>, root: NodeRank, to: Span, 
 
 /// Copies, where source and destination are not known to be the same memory.
 pub(super) async fn copy_unless_same<F: Fabric>(fabric: &F, to: Span, from: Span, n: Bytes) {
-    let is_own_buffer = |place| matches!(place, Place::SendBuf | Place::RecvBuf);
-    let is_aliased = fabric.is_in_place() && is_own_buffer(to.place) && is_own_buffer(from.place);
-    if to != from && !is_aliased {
+    if !are_same_memory(fabric, to, from) {
         fabric.copy(to, from, n).await;
     }
+}
+
+/// Whether two spans are known to be the same memory.
+pub(super) fn are_same_memory<F: Fabric>(fabric: &F, to: Span, from: Span) -> bool {
+    let is_own_buffer = |place| matches!(place, Place::SendBuf | Place::RecvBuf);
+    to == from || fabric.is_in_place() && is_own_buffer(to.place) && is_own_buffer(from.place)
 }
 
 /// All read the root's slots.

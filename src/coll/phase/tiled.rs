@@ -1,12 +1,12 @@
 //! The tiled form: long messages move in tiles that stay in the cache between writer and reader, and in reductions every
 //! rank combines its own part of all operands (tiled-reduce of Li et al. 2014, §2.4).
 
-use super::crew::{Crew, Sharing, collect_in_stages, collect_parts, combine_part, publish_operand};
+use super::crew::{Crew, Piece, Sharing, collect_in_stages, collect_parts, combine_part, publish_operand};
 use super::flat::{bcast_in_pieces, copy_unless_same, gather_in_pieces};
 use super::{Blocks, Flat, Form, Local, composed, ranks};
 use crate::coll::{Knob, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place, Span};
-use crate::types::{Bytes, NodeRank, Ticket};
+use crate::types::{Bytes, NodeRank};
 
 /// Tiles of `tile` bytes, or the length of a cell where that is less.
 #[derive(Clone, Copy, Debug)]
@@ -41,14 +41,14 @@ impl Form for Tiled {
         // One piece is published ahead of the one that is combined.
         let mut ahead = None;
         for (offset, length) in pieces(n, self.reduction_piece(local, &crew), local.plan.granule) {
-            let ticket = local.tickets.draw();
-            publish_operand(local, &crew, ticket, from.plus(offset), length).await;
-            if let Some((ticket, offset, length)) = ahead.replace((ticket, offset, length)) {
-                combine_and_collect(local, &crew, ticket, root, (to.plus(offset), from.plus(offset)), length).await;
+            let piece = Piece { ticket: local.tickets.draw(), offset, length };
+            publish_operand(local, &crew, piece, from).await;
+            if let Some(piece) = ahead.replace(piece) {
+                combine_to(local, &crew, piece, root, to, from).await;
             }
         }
-        if let Some((ticket, offset, length)) = ahead {
-            combine_and_collect(local, &crew, ticket, root, (to.plus(offset), from.plus(offset)), length).await;
+        if let Some(piece) = ahead {
+            combine_to(local, &crew, piece, root, to, from).await;
         }
     }
 
@@ -103,19 +103,20 @@ impl Form for Tiled {
 }
 
 /// What follows once an operand is published: this rank's part is combined, the root collects all parts.
-async fn combine_and_collect<F: Fabric>(
+async fn combine_to<F: Fabric>(
     local: &Local<'_, F>,
     crew: &Crew<'_>,
-    ticket: Ticket,
+    piece: Piece,
     root: NodeRank,
-    (to, from): (Span, Span),
-    n: Bytes,
+    to: Span,
+    from: Span,
 ) {
-    combine_part(local, crew, ticket, from, n).await;
-    if local.fabric.rank() == root {
-        collect_parts(local, crew, ticket, to, n).await;
+    let is_root = local.fabric.rank() == root;
+    let has_own = combine_part(local, crew, piece, from, is_root.then_some(to)).await;
+    if is_root {
+        collect_parts(local, crew, piece, to, has_own).await;
     }
-    local.fabric.release(ticket).await;
+    local.fabric.release(piece.ticket).await;
 }
 
 /// Allreduce in which every rank collects the parts itself; several nodes: the form's phases around the leaders' step.
@@ -125,32 +126,41 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, form: Tiled) {
     }
     let mut local = Local::new(fabric, plan);
     let crew = Crew::of(&local, form.sharing);
+    let (from, to) = (Place::SendBuf.start(), Place::RecvBuf.start());
     let pieces = pieces(plan.bytes, form.reduction_piece(&local, &crew), plan.granule);
     if crew.groups() > 1 && plan.knobs.get(Knob::Stages) > 1 {
-        for (offset, n) in pieces {
-            let ticket = local.tickets.draw();
-            publish_operand(&local, &crew, ticket, Place::SendBuf.at(offset), n).await;
-            combine_part(&local, &crew, ticket, Place::SendBuf.at(offset), n).await;
-            collect_in_stages(&mut local, &crew, ticket, Place::RecvBuf.at(offset), n).await;
+        for (offset, length) in pieces {
+            let piece = Piece { ticket: local.tickets.draw(), offset, length };
+            publish_operand(&local, &crew, piece, from).await;
+            let has_own = combine_part(&local, &crew, piece, from, Some(to)).await;
+            collect_in_stages(&mut local, &crew, piece, to, has_own).await;
         }
         return;
     }
-    // One piece is published ahead of the one that is combined.
-    let mut ahead = None;
-    for (offset, n) in pieces {
-        let ticket = local.tickets.draw();
-        publish_operand(&local, &crew, ticket, Place::SendBuf.at(offset), n).await;
-        if let Some((ticket, offset, n)) = ahead.replace((ticket, offset, n)) {
-            combine_for_all(&local, &crew, ticket, offset, n).await;
+    // One piece is published ahead of the one that is combined, and one is collected behind it, while peers combine theirs; the latter
+    // only where the ring has a slot for each of them.
+    let is_behind = fabric.slots() > 2;
+    let (mut published, mut combined) = (None, None);
+    for next in pieces.map(Some).chain([None; 2]) {
+        let next = next.map(|(offset, length)| Piece { ticket: local.tickets.draw(), offset, length });
+        if let Some(piece) = next {
+            publish_operand(&local, &crew, piece, from).await;
         }
-    }
-    if let Some((ticket, offset, n)) = ahead {
-        combine_for_all(&local, &crew, ticket, offset, n).await;
+        if let Some((piece, has_own)) = combined.take() {
+            collect_for_all(&local, &crew, piece, has_own).await;
+        }
+        if let Some(piece) = std::mem::replace(&mut published, next) {
+            let has_own = combine_part(&local, &crew, piece, from, Some(to)).await;
+            if is_behind {
+                combined = Some((piece, has_own));
+            } else {
+                collect_for_all(&local, &crew, piece, has_own).await;
+            }
+        }
     }
 }
 
-async fn combine_for_all<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, ticket: Ticket, offset: Bytes, n: Bytes) {
-    combine_part(local, crew, ticket, Place::SendBuf.at(offset), n).await;
-    collect_parts(local, crew, ticket, Place::RecvBuf.at(offset), n).await;
-    local.fabric.release(ticket).await;
+async fn collect_for_all<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, has_own: bool) {
+    collect_parts(local, crew, piece, Place::RecvBuf.start(), has_own).await;
+    local.fabric.release(piece.ticket).await;
 }
