@@ -54,7 +54,7 @@ fn kibibytes(text: &str) -> Option<usize> {
 /// A description of processor, caches and this version of huddle, in one line: equal where measurements can be shared.
 pub fn description() -> String {
     /// Raised when kernels or the probe change.
-    const REVISION: u32 = 5;
+    const REVISION: u32 = 6;
     let caches = Caches::of_this_host();
     let levels: Vec<_> = Level::available().map(Level::name).collect();
     // SAFETY: no preconditions.

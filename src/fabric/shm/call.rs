@@ -6,10 +6,11 @@ use super::drive::Waiting;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Fabric, INLINE, Line, Place, Room, Span};
-use crate::kernel::{self, Combine, Destination, PackedBuffer};
+use crate::kernel::{self, Combine, Destination, PackedBuffer, SizeClass};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::{Future, poll_fn, ready};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -259,19 +260,32 @@ unsafe fn copy(destination: Destination, to: Location<'_>, from: Location<'_>, n
                     kernel::copy_to(destination, to, from, n);
                 }
             }
+            // Packing stores block by block, which fetches the lines of a slot from the peers that have read them.
+            (Location::Memory(to), Location::Packed(from, offset))
+                if destination == Destination::Slot && SizeClass::of(n) != SizeClass::Short =>
+            {
+                in_pieces(n, |at, piece, length| {
+                    from.read(offset + at, piece, length);
+                    kernel::copy_to(destination, to.add(at), piece, length);
+                });
+            }
             (Location::Memory(to), Location::Packed(from, offset)) => from.read(offset, to, n),
             (Location::Packed(to, offset), Location::Memory(from)) => to.write(offset, from, n),
             (Location::Packed(to, to_offset), Location::Packed(from, from_offset)) => {
-                let mut bounce = [0_u8; 4096];
-                let mut done = 0;
-                while done < n {
-                    let length = (n - done).min(bounce.len());
-                    from.read(from_offset + done, bounce.as_mut_ptr(), length);
-                    to.write(to_offset + done, bounce.as_ptr(), length);
-                    done += length;
-                }
+                in_pieces(n, |at, piece, length| {
+                    from.read(from_offset + at, piece, length);
+                    to.write(to_offset + at, piece, length);
+                });
             }
         }
+    }
+}
+
+/// Calls `each` for pieces of `n` bytes: with where a piece begins, memory for it in this rank's first-level cache, and its length.
+fn in_pieces(n: usize, mut each: impl FnMut(usize, *mut u8, usize)) {
+    let mut piece = MaybeUninit::<[u8; 16 << 10]>::uninit();
+    for at in (0..n).step_by(size_of_val(&piece)) {
+        each(at, piece.as_mut_ptr().cast(), (n - at).min(size_of_val(&piece)));
     }
 }
 
