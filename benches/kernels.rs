@@ -6,8 +6,7 @@
 //! - `slot`: as `rotate`, with another core that reads all of it before it is written again (needs two cores);
 //! - `fetch`: out of a slot that another core has just written;
 //! - `flushed`: from memory to memory;
-//! - `reduce`: each level, the result in place of the left operand, beside a plain loop for the target's baseline;
-//! - `twice`: one pass that stores two results, against one that stores one, and a copy.
+//! - `reduce`: each level, the result in place of the left operand, beside a plain loop for the target's baseline.
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
@@ -282,28 +281,6 @@ fn reductions(c: &mut Criterion) {
     }
 }
 
-fn twice(c: &mut Criterion) {
-    let mut group = c.benchmark_group("twice");
-    for n in SIZES {
-        let (mut to, mut right, mut second) = (Memory::new(n, 0), Memory::new(n, 16), Memory::new(n, 0));
-        let (to, right, second) = (to.at(), right.at(), second.at());
-        for level in Level::available() {
-            let kernel = kernel_at(level, Op::Sum, Element::F64).expect("a kernel");
-            sized(&mut group, n).bench_function(BenchmarkId::new(format!("{}-one-pass", level.name()), n), |b| {
-                // SAFETY: all have `n` bytes.
-                b.iter(|| unsafe { kernel.combine_twice(black_box(to), second, to, black_box(right), black_box(n)) });
-            });
-            sized(&mut group, n).bench_function(BenchmarkId::new(format!("{}-and-copy", level.name()), n), |b| {
-                // SAFETY: all have `n` bytes.
-                b.iter(|| unsafe {
-                    kernel.combine(black_box(to), to, black_box(right), black_box(n));
-                    huddle::kernel::copy(black_box(second), to, n);
-                });
-            });
-        }
-    }
-}
-
 fn main() {
     let mut criterion = Criterion::default()
         .sample_size(20)
@@ -314,6 +291,5 @@ fn main() {
     slots(&mut criterion);
     flushed(&mut criterion);
     reductions(&mut criterion);
-    twice(&mut criterion);
     criterion.final_summary();
 }

@@ -155,17 +155,4 @@ pub trait Combine: Sync {
     /// `left` or `right`; otherwise it overlaps neither. No pointer needs an alignment. Nobody writes the operands or touches
     /// `to` meanwhile.
     unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize);
-
-    /// As `combine`, with the same result at `second` too.
-    ///
-    /// # Safety
-    /// As for `combine`; `second` is writable for `bytes` bytes, overlaps none of the others, and is not touched meanwhile.
-    #[inline]
-    unsafe fn combine_twice(&self, to: *mut u8, second: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.combine(to, left, right, bytes);
-            copy(second, to, bytes);
-        }
-    }
 }

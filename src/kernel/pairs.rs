@@ -47,55 +47,24 @@ fn apply<T: Copy + PartialOrd, L: Location>(left: Pair<T>, right: Pair<T>) -> Pa
     }
 }
 
-/// Hands each result to `put`, with the bytes before it.
-///
-/// # Safety
-/// `left` and `right` are readable for `bytes` bytes, a multiple of the pair.
-#[inline(always)]
-unsafe fn each<T: Copy + PartialOrd, L: Location>(
-    left: *const u8,
-    right: *const u8,
-    bytes: usize,
-    put: impl Fn(usize, Pair<T>),
-) {
-    debug_assert_eq!(bytes % size_of::<Pair<T>>(), 0);
-    for at in (0..bytes).step_by(size_of::<Pair<T>>()) {
-        // SAFETY: within `bytes`; a packed struct has no alignment.
-        let operands = unsafe { (left.add(at).cast::<Pair<T>>().read(), right.add(at).cast::<Pair<T>>().read()) };
-        put(at, apply::<T, L>(operands.0, operands.1));
-    }
-}
-
 /// # Safety
 /// As for [`Combine::combine`](super::Combine::combine).
-unsafe fn once<T: Copy + PartialOrd, L: Location>(to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
-    // SAFETY: the caller's promise; a pair is read before its place is written.
-    unsafe { each::<T, L>(left, right, bytes, |at, pair| to.add(at).cast::<Pair<T>>().write(pair)) }
-}
-
-/// # Safety
-/// As for [`Combine::combine_twice`](super::Combine::combine_twice).
-unsafe fn twice<T: Copy + PartialOrd, L: Location>(
-    to: *mut u8,
-    second: *mut u8,
-    left: *const u8,
-    right: *const u8,
-    bytes: usize,
-) {
-    // SAFETY: as in `once`.
-    unsafe {
-        each::<T, L>(left, right, bytes, |at, pair| {
-            to.add(at).cast::<Pair<T>>().write(pair);
-            second.add(at).cast::<Pair<T>>().write(pair);
-        });
+unsafe fn run<T: Copy + PartialOrd, L: Location>(to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
+    debug_assert_eq!(bytes % size_of::<Pair<T>>(), 0);
+    for at in (0..bytes).step_by(size_of::<Pair<T>>()) {
+        // SAFETY: the caller's promise; a packed struct has no alignment, and a pair is read before its place is written.
+        unsafe {
+            let operands = (left.add(at).cast::<Pair<T>>().read(), right.add(at).cast::<Pair<T>>().read());
+            to.add(at).cast::<Pair<T>>().write(apply::<T, L>(operands.0, operands.1));
+        }
     }
 }
 
 /// The kernel for pairs whose value is a `T`.
 pub(super) fn kernel<T: Copy + PartialOrd>(op: Op) -> Option<Kernel> {
     match op {
-        Op::Minloc => Some(Kernel { once: once::<T, Minloc>, twice: twice::<T, Minloc> }),
-        Op::Maxloc => Some(Kernel { once: once::<T, Maxloc>, twice: twice::<T, Maxloc> }),
+        Op::Minloc => Some(Kernel { run: run::<T, Minloc> }),
+        Op::Maxloc => Some(Kernel { run: run::<T, Maxloc> }),
         _ => None,
     }
 }

@@ -19,21 +19,14 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// Combines packed operands of one element by one operation. See [`Combine`] for the contracts.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    pub(super) once: unsafe fn(to: *mut u8, left: *const u8, right: *const u8, bytes: usize),
-    pub(super) twice: unsafe fn(to: *mut u8, second: *mut u8, left: *const u8, right: *const u8, bytes: usize),
+    pub(super) run: unsafe fn(to: *mut u8, left: *const u8, right: *const u8, bytes: usize),
 }
 
 impl Combine for Kernel {
     #[inline]
     unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
         // SAFETY: the contract of `combine` is that of the function.
-        unsafe { (self.once)(to, left, right, bytes) }
-    }
-
-    #[inline]
-    unsafe fn combine_twice(&self, to: *mut u8, second: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
-        // SAFETY: the contract of `combine_twice` is that of the function.
-        unsafe { (self.twice)(to, second, left, right, bytes) }
+        unsafe { (self.run)(to, left, right, bytes) }
     }
 }
 
@@ -114,57 +107,6 @@ unsafe fn block<T: Copy, O: Apply<T>, const BYTES: usize>(left: *const u8, right
     }
 }
 
-/// Where results go.
-trait Target: Copy {
-    /// Stores a block, `at` bytes after the start.
-    ///
-    /// # Safety
-    /// Each place is writable there for `BYTES` bytes.
-    unsafe fn put<const BYTES: usize>(self, at: usize, block: [u8; BYTES]);
-
-    /// Stores one value at the start.
-    ///
-    /// # Safety
-    /// Each place is writable for a value.
-    unsafe fn put_one<T: Copy>(self, value: T);
-}
-
-/// One place.
-impl Target for *mut u8 {
-    #[inline(always)]
-    unsafe fn put<const BYTES: usize>(self, at: usize, block: [u8; BYTES]) {
-        // SAFETY: the caller's promise.
-        unsafe { self.add(at).cast::<[u8; BYTES]>().write(block) }
-    }
-
-    #[inline(always)]
-    unsafe fn put_one<T: Copy>(self, value: T) {
-        // SAFETY: the caller's promise.
-        unsafe { self.cast::<T>().write_unaligned(value) }
-    }
-}
-
-/// Two places.
-impl Target for (*mut u8, *mut u8) {
-    #[inline(always)]
-    unsafe fn put<const BYTES: usize>(self, at: usize, block: [u8; BYTES]) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.0.put(at, block);
-            self.1.put(at, block);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn put_one<T: Copy>(self, value: T) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.0.put_one(value);
-            self.1.put_one(value);
-        }
-    }
-}
-
 /// Keeps the compiler from vectorising the loop around it: its body is vector code already.
 #[inline(always)]
 pub(super) fn keep_loop() {
@@ -180,8 +122,8 @@ pub(super) fn keep_loop() {
 /// # Safety
 /// As for [`Combine`].
 #[inline(always)]
-unsafe fn blocks<T: Copy, O: Apply<T>, D: Target, const BLOCK: usize>(
-    to: D,
+unsafe fn blocks<T: Copy, O: Apply<T>, const BLOCK: usize>(
+    to: *mut u8,
     left: *const u8,
     right: *const u8,
     bytes: usize,
@@ -192,11 +134,12 @@ unsafe fn blocks<T: Copy, O: Apply<T>, D: Target, const BLOCK: usize>(
         let tail = block::<T, O, BLOCK>(left.add(last), right.add(last));
         let mut at = 0;
         while at < last {
-            to.put(at, block::<T, O, BLOCK>(left.add(at), right.add(at)));
+            let result = block::<T, O, BLOCK>(left.add(at), right.add(at));
+            to.add(at).cast::<[u8; BLOCK]>().write(result);
             at += BLOCK;
             keep_loop();
         }
-        to.put(last, tail);
+        to.add(last).cast::<[u8; BLOCK]>().write(tail);
     }
 }
 
@@ -205,8 +148,8 @@ unsafe fn blocks<T: Copy, O: Apply<T>, D: Target, const BLOCK: usize>(
 /// # Safety
 /// As for [`Combine`].
 #[inline(always)]
-unsafe fn short<T: Copy, O: Apply<T>, D: Target, const BLOCK: usize>(
-    to: D,
+unsafe fn short<T: Copy, O: Apply<T>, const BLOCK: usize>(
+    to: *mut u8,
     left: *const u8,
     right: *const u8,
     bytes: usize,
@@ -214,7 +157,8 @@ unsafe fn short<T: Copy, O: Apply<T>, D: Target, const BLOCK: usize>(
     macro_rules! pieces {
         ($at:ident: $($piece:literal)*) => {
             $(if $piece < BLOCK && $piece >= size_of::<T>() && bytes & $piece != 0 {
-                to.put($at, block::<T, O, $piece>(left.add($at), right.add($at)));
+                let result = block::<T, O, $piece>(left.add($at), right.add($at));
+                to.add($at).cast::<[u8; $piece]>().write(result);
                 $at += $piece;
             })*
         };
@@ -232,8 +176,8 @@ unsafe fn short<T: Copy, O: Apply<T>, D: Target, const BLOCK: usize>(
 /// # Safety
 /// As for [`Combine`].
 #[inline(always)]
-unsafe fn combine<T: Copy, O: Apply<T>, D: Target, const BLOCK: usize>(
-    to: D,
+unsafe fn combine<T: Copy, O: Apply<T>, const BLOCK: usize>(
+    to: *mut u8,
     left: *const u8,
     right: *const u8,
     bytes: usize,
@@ -243,11 +187,11 @@ unsafe fn combine<T: Copy, O: Apply<T>, D: Target, const BLOCK: usize>(
     unsafe {
         if bytes == size_of::<T>() {
             let operands = (left.cast::<T>().read_unaligned(), right.cast::<T>().read_unaligned());
-            to.put_one(O::apply(operands.0, operands.1));
+            to.cast::<T>().write_unaligned(O::apply(operands.0, operands.1));
         } else if bytes >= BLOCK {
-            blocks::<T, O, D, BLOCK>(to, left, right, bytes);
+            blocks::<T, O, BLOCK>(to, left, right, bytes);
         } else {
-            short::<T, O, D, BLOCK>(to, left, right, bytes);
+            short::<T, O, BLOCK>(to, left, right, bytes);
         }
     }
 }
@@ -266,29 +210,17 @@ macro_rules! compile {
             impl Compile for $name {
                 fn kernel<T: Copy, O: Apply<T>>() -> Kernel {
                     $(#[target_feature(enable = $feature)])?
-                    unsafe fn once<T: Copy, O: Apply<T>>(
+                    unsafe fn run<T: Copy, O: Apply<T>>(
                         to: *mut u8,
                         left: *const u8,
                         right: *const u8,
                         bytes: usize,
                     ) {
                         // SAFETY: the caller's promise.
-                        unsafe { combine::<T, O, _, $block>(to, left, right, bytes) }
+                        unsafe { combine::<T, O, $block>(to, left, right, bytes) }
                     }
 
-                    $(#[target_feature(enable = $feature)])?
-                    unsafe fn twice<T: Copy, O: Apply<T>>(
-                        to: *mut u8,
-                        second: *mut u8,
-                        left: *const u8,
-                        right: *const u8,
-                        bytes: usize,
-                    ) {
-                        // SAFETY: the caller's promise.
-                        unsafe { combine::<T, O, _, $block>((to, second), left, right, bytes) }
-                    }
-
-                    Kernel { once: once::<T, O>, twice: twice::<T, O> }
+                    Kernel { run: run::<T, O> }
                 }
             }
         )*

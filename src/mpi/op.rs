@@ -14,7 +14,7 @@
 
 use super::datatype::{Rejected, TypeLayout, TypeMap};
 use super::whole::{pack_elements, unpack_elements};
-use crate::kernel::{self, Combine, Kernel};
+use crate::kernel::{Combine, Kernel};
 use crate::mpi::handles::{Legality, PREDEFINED_MOST, Predefined, PredefinedOp, constants, predefined, predefined_op};
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Op};
@@ -135,20 +135,6 @@ impl Combine for Operator {
             match &self.way {
                 Way::Kernel(kernel) => kernel.combine(to, left, right, bytes),
                 Way::Library(library) => library.combine(to, left, right, bytes),
-            }
-        }
-    }
-
-    #[inline]
-    unsafe fn combine_twice(&self, to: *mut u8, second: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
-        // SAFETY: the contract of `combine_twice` is that of kernels; the library's result is copied to where it may be.
-        unsafe {
-            match &self.way {
-                Way::Kernel(kernel) => kernel.combine_twice(to, second, left, right, bytes),
-                Way::Library(library) => {
-                    library.combine(to, left, right, bytes);
-                    kernel::copy(second, to, bytes);
-                }
             }
         }
     }
