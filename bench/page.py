@@ -101,14 +101,19 @@ def limit_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     found = list(targets.limits(store, mpis))
     yield "## Costs that have no native counterpart\n"
     yield "Nanoseconds: 8-byte Allreduce and Barrier, entry to exit, less the bare exchange of two cache lines in the same round; calls\n" \
-          "left to the native library, less the same call made by PMPI.\n"
+          "left to the native library, less the same call made by PMPI; \"forwarding\" is what a function takes there that only counts\n" \
+          "and calls on (bench/limits.c), more than some nanoseconds where the native call exchanges messages.\n"
     rows: dict[str, list[str]] = {}
     for _, results in found:
         for case in results.cases:
             if case["what"].startswith(("overhead", "declined")):
                 less = "bare" if case["what"] == "overhead" else "native"
                 over = case.difference_of("huddle", less)
-                text = f"{over.value:.0f} ({over.low:.0f}–{over.high:.0f})" + (f", bare {case.time('bare').value:.0f}" if less == "bare" else "")
+                text = f"{over.value:.0f} ({over.low:.0f}–{over.high:.0f})"
+                if less == "bare":
+                    text += f", bare {case.time('bare').value:.0f}"
+                elif "forwarding" in case["ns"]:
+                    text += f", forwarding {case.difference_of('forwarding', 'native').value:.0f}"
                 rows.setdefault(f"{case['what']}: {case['collective']}", []).append(text)
     head = ["", *(mpi.title for mpi, _ in found)]
     yield from table(head, [[name, *cells] for name, cells in rows.items()])
