@@ -226,20 +226,29 @@ macro_rules! barrier {
     };
 }
 
+/// The two functions of each; of those with a root, for data that move in so many parts.
 macro_rules! functions {
-    ($($name:ident, $at_once:ident;)*) => {$(
+    ($($name:ident, $at_once:ident $(<$parts:ident>)?;)*) => {$(
         #[doc = concat!("MPI_", stringify!($name), ", as a future.")]
         #[inline]
         pub async fn $name<F: Fabric>(fabric: &F, plan: &Plan) {
-            $name!(later, fabric, plan);
+            $(
+                if is_halved(plan) {
+                    const $parts: usize = 2;
+                    $name!(later, fabric, plan, $parts);
+                    return;
+                }
+                const $parts: usize = 1;
+            )?
+            $name!(later, fabric, plan $(, $parts)?);
         }
 
         #[doc = concat!("MPI_", stringify!($name), ", as a plain function.")]
         ///
         /// # Errors
         /// If a peer failed or contradicts.
-        pub fn $at_once(fabric: &Direct<'_>, plan: &Plan) -> Result<(), Fault> {
-            $name!(at_once, fabric, plan);
+        pub fn $at_once$(<const $parts: usize>)?(fabric: &Direct<'_>, plan: &Plan) -> Result<(), Fault> {
+            $name!(at_once, fabric, plan $(, $parts)?);
             Ok(())
         }
     )*};
@@ -249,35 +258,9 @@ functions! {
     allreduce, allreduce_at_once;
     allgather, allgather_at_once;
     barrier, barrier_at_once;
-}
-
-macro_rules! rooted_functions {
-    ($($name:ident, $at_once:ident;)*) => {$(
-        #[doc = concat!("MPI_", stringify!($name), ", as a future.")]
-        #[inline]
-        pub async fn $name<F: Fabric>(fabric: &F, plan: &Plan) {
-            if is_halved(plan) {
-                $name!(later, fabric, plan, 2);
-            } else {
-                $name!(later, fabric, plan, 1);
-            }
-        }
-
-        #[doc = concat!("MPI_", stringify!($name), ", as a plain function, in so many parts.")]
-        ///
-        /// # Errors
-        /// If a peer failed or contradicts.
-        pub fn $at_once<const PARTS: usize>(fabric: &Direct<'_>, plan: &Plan) -> Result<(), Fault> {
-            $name!(at_once, fabric, plan, PARTS);
-            Ok(())
-        }
-    )*};
-}
-
-rooted_functions! {
-    reduce, reduce_at_once;
-    bcast, bcast_at_once;
-    scatter, scatter_at_once;
+    reduce, reduce_at_once<PARTS>;
+    bcast, bcast_at_once<PARTS>;
+    scatter, scatter_at_once<PARTS>;
 }
 
 #[cfg(test)]
