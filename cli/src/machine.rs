@@ -17,7 +17,8 @@ use std::path::PathBuf;
 pub struct Found {
     containers: Containers,
     /// Why nothing is known of the machine's structure.
-    problem: Option<String>,
+    /// Why there are none, if so.
+    pub problem: Option<String>,
     /// What costs depend on.
     pub parameters: Parameters,
     origin: Origin,
@@ -148,16 +149,6 @@ fn fit_to_json(caches: Caches) -> Value {
         "l1": from(caches.l1, ASSUMED_L1),
         "l2": from(caches.l2, ASSUMED_L2),
     })
-}
-
-/// The description of a machine to pretend, if that can be one.
-pub fn synthetic(description: &str) -> Result<String, String> {
-    let is_known = cfg!(feature = "hwloc");
-    match load(Some(description)) {
-        Ok(_) => Ok(description.to_owned()),
-        Err(_) if is_known => Err("not a synthetic topology of hwloc".to_owned()),
-        Err(problem) => Err(problem),
-    }
 }
 
 #[cfg(feature = "hwloc")]

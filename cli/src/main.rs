@@ -39,7 +39,7 @@ struct Info {
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: usize,
     /// A machine to pretend, in hwloc's synthetic syntax such as "package:2 l3:1 core:6 pu:1"
-    #[arg(value_parser = machine::synthetic, long, value_name = "SYNTHETIC")]
+    #[arg(long, value_name = "SYNTHETIC")]
     topology: Option<String>,
     /// For programs: one JSON object
     #[arg(long)]
@@ -64,10 +64,13 @@ fn main() -> ExitCode {
         Command::Info(info) => info,
         Command::Probe => return probe(&config),
     };
-    if let Some(topology) = info.topology {
-        config.topology = Some(topology);
-    }
+    let is_pretended = info.topology.is_some();
+    config.topology = info.topology.or(config.topology);
     let machine = machine::Found::look(&config);
+    if is_pretended && let Some(problem) = &machine.problem {
+        eprintln!("huddle: --topology: {problem}");
+        return ExitCode::FAILURE;
+    }
     let ranks = info.ranks.unwrap_or(machine.processors()).clamp(1, MOST_RANKS);
     let job = machine::Job::new(&machine, ranks, info.nodes.max(1), &config);
     let report = json!({

@@ -11,7 +11,8 @@ const INTRODUCTION: &str = "\
 # Environment variables
 
 huddle reads these variables once, in MPI_Init, on rank 0 of MPI_COMM_WORLD: its values hold on all ranks. Where a value is
-wrong, one line names the valid ones and the default holds; the program runs. An empty value is as good as none.
+wrong, one line names the valid ones and the default holds; the program runs. An empty value is as good as none. Only
+HUDDLE_PMPI is read by each rank for itself.
 
 This page is printed from the tables in the sources: `HUDDLE_WRITE_DOCS=1 cargo test --no-default-features documentation`
 renews it.

@@ -209,7 +209,7 @@ pub static OPTIONS: &[Opt] = &[
         takes: Takes::Text("0 or 1"),
         default: "1",
         meaning: "0 leaves the PMPI_ names to the native library, so that MPI_X and PMPI_X can be compared in one \
-                  process; Fortran programs may call either. Read by the loader.",
+                  process; Fortran programs may call either. Each rank's loader reads it.",
         parse: Parse::Text(|text, config| store(value::switch(text), &mut config.serves_pmpi)),
     },
 ];
