@@ -33,8 +33,10 @@ pub struct CopyKernel {
 /// What the stores of a copy kernel do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stores {
-    /// They go to the caches.
+    /// They go to the caches, which fetch each line first.
     Cached,
+    /// They go to the caches, which need not fetch lines that a long copy overwrites whole.
+    WholeLines,
     /// They go to memory and leave the caches alone; they are ordered before later stores.
     Streaming,
 }
@@ -45,14 +47,14 @@ const fn row(name: &'static str, level: Level, stores: Stores, run: CopyFn) -> C
 
 /// All ways to copy; the first one serves until something else is chosen.
 pub static COPIES: &[CopyKernel] = &[
-    row("libc", Level::Baseline, Stores::Cached, loops::libc),
+    row("libc", Level::Baseline, Stores::WholeLines, loops::libc),
     row("baseline", Level::Baseline, Stores::Cached, loops::baseline),
     #[cfg(target_arch = "x86_64")]
     row("avx2", Level::Avx2, Stores::Cached, loops::avx2),
     #[cfg(target_arch = "x86_64")]
     row("avx512", Level::Avx512, Stores::Cached, loops::avx512),
     #[cfg(target_arch = "x86_64")]
-    row("rep", Level::Baseline, Stores::Cached, loops::rep),
+    row("rep", Level::Baseline, Stores::WholeLines, loops::rep),
     #[cfg(target_arch = "x86_64")]
     row("stream-baseline", Level::Baseline, Stores::Streaming, loops::stream_baseline),
     #[cfg(target_arch = "x86_64")]
@@ -69,11 +71,6 @@ impl CopyKernel {
     /// Those that this processor can run.
     pub fn available() -> impl Iterator<Item = &'static Self> {
         COPIES.iter().filter(|kernel| kernel.level.is_available())
-    }
-
-    /// Whether it always reads the lines of the destination before it writes them, as vector loops do.
-    pub(super) fn fetches_lines(&self) -> bool {
-        self.stores == Stores::Cached && !matches!(self.name, "libc" | "rep")
     }
 
     /// The kernel of this name, if this processor can run it.

@@ -47,6 +47,8 @@ fn apply<T: Copy + PartialOrd, L: Location>(left: Pair<T>, right: Pair<T>) -> Pa
     }
 }
 
+/// Combines pairs, one after the other.
+///
 /// # Safety
 /// As for [`Combine::combine`](super::Combine::combine).
 unsafe fn run<T: Copy + PartialOrd, L: Location>(to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {

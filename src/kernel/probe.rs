@@ -225,9 +225,8 @@ impl Area {
         let bytes = self.bytes();
         let (to, from) = (self.to.as_mut_ptr().cast::<u8>(), self.from.as_ptr().cast::<u8>());
         let (n, span) = match data {
-            Data::Within(n) => (n.min(bytes), n.min(bytes)),
+            Data::Within(n) | Data::Flushed(n) => (n.min(bytes), n.min(bytes)),
             Data::Rotating(n) => (n.min(bytes), bytes),
-            Data::Flushed(n) => (n.min(bytes), n.min(bytes)),
         };
         let mut at = 0;
         let mut shortest = f64::INFINITY;
@@ -301,12 +300,11 @@ impl Area {
     fn fastest_copies(&mut self) -> [PerClass<&'static CopyKernel>; Destination::ALL.len()] {
         let [libc, rep] = ["libc", "rep"].map(CopyKernel::from_name);
         let long = |area: &mut Self, n, times| {
-            let cached =
-                CopyKernel::available().filter(|kernel| kernel.stores == Stores::Cached && !kernel.fetches_lines());
-            area.fastest_of(cached, Data::Rotating(n), times, COPY_MARGIN)
+            let fetching_none = CopyKernel::available().filter(|kernel| kernel.stores == Stores::WholeLines);
+            area.fastest_of(fetching_none, Data::Rotating(n), times, COPY_MARGIN)
         };
         let near = |area: &mut Self, n| {
-            let cached = CopyKernel::available().filter(|kernel| kernel.stores == Stores::Cached);
+            let cached = CopyKernel::available().filter(|kernel| kernel.stores != Stores::Streaming);
             area.fastest_of(cached, Data::Within(n), 6, MARGIN)
         };
         let (short, medium) = (near(self, 256), near(self, 4 << 10));
@@ -323,7 +321,7 @@ impl Area {
 
     /// The rates of `run` by where the data lie.
     fn rates(&mut self, run: impl Fn(*mut u8, *const u8, usize)) -> Rates {
-        // Short stretches often, since they cost little: some take several times as long as others.
+        // Short stretches more often: whatever else runs on the core makes some several times as long.
         let places = [
             (Data::Within(self.caches.l1 / 4), 8),
             (Data::Within(self.caches.l2 / 4), 8),

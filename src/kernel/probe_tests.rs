@@ -13,9 +13,9 @@ fn a_measurement_is_complete_and_survives_the_way() {
     println!("{:?}: {}", started.elapsed(), String::from_utf8_lossy(&probed.to_bytes()));
     assert!(probed.level.is_available());
     let [private, slot] = probed.copies;
-    let may_serve = |kernel: &&CopyKernel| kernel.stores == Stores::Cached && kernel.level.is_available();
+    let may_serve = |kernel: &&CopyKernel| kernel.stores != Stores::Streaming && kernel.level.is_available();
     assert!(private.iter().chain(&slot).all(may_serve), "{probed:?}");
-    assert!(private[2..].iter().chain(&slot[1..]).all(|kernel| !kernel.fetches_lines()), "{probed:?}");
+    assert!(private[2..].iter().chain(&slot[1..]).all(|kernel| kernel.stores == Stores::WholeLines), "{probed:?}");
     // From a thousandth to a thousand bytes per nanosecond: what is outside was not measured.
     assert!(all_rates(&probed).into_iter().all(|rate| (1e-3..=1e3).contains(&rate)), "{probed:?}");
     assert_eq!(Probed::from_bytes(&probed.to_bytes()), Some(probed));
