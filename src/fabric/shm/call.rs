@@ -206,12 +206,10 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// After a post was reached with `value`: whether its owner took part in this call.
-    #[inline]
-    fn verify_post(&self, rank: NodeRank, ticket: Ticket, value: u64) {
-        if let Err(fault) = self.context().verify_post(&self.entered, rank, ticket, value) {
-            self.set_fault(fault);
-        }
+    /// What a look found. With a fault nothing has come: the driver ends the call.
+    #[inline(always)]
+    fn found(&self, look: Result<bool, Fault>) -> Option<()> {
+        look.inspect_err(|fault| self.set_fault(*fault)).unwrap_or(false).then_some(())
     }
 
     #[inline(always)]
@@ -260,7 +258,8 @@ unsafe fn copy(destination: Destination, to: Location<'_>, from: Location<'_>, n
                     kernel::copy_to(destination, to, from, n);
                 }
             }
-            // Packing stores block by block, which fetches the lines of a slot from the peers that have read them.
+            // Packing stores block by block, which fetches the lines of a slot from the peers that have read them. A short copy is not
+            // worth a second one.
             (Location::Memory(to), Location::Packed(from, offset))
                 if destination == Destination::Slot && SizeClass::of(n) != SizeClass::Short =>
             {
@@ -281,11 +280,16 @@ unsafe fn copy(destination: Destination, to: Location<'_>, from: Location<'_>, n
     }
 }
 
-/// Calls `each` for pieces of `n` bytes: with where a piece begins, memory for it in this rank's first-level cache, and its length.
+/// The longest piece of [`SizeClass::Medium`], whose copies fetch no lines of slots; it fits the first-level cache beside its source.
+const PIECE: usize = 16 << 10;
+
+/// Calls `each` for pieces of `n` bytes: with where a piece begins, memory of this rank for it, and its length. Apart, so that copies of
+/// data without holes have no frame of its size.
+#[inline(never)]
 fn in_pieces(n: usize, mut each: impl FnMut(usize, *mut u8, usize)) {
-    let mut piece = MaybeUninit::<[u8; 16 << 10]>::uninit();
-    for at in (0..n).step_by(size_of_val(&piece)) {
-        each(at, piece.as_mut_ptr().cast(), (n - at).min(size_of_val(&piece)));
+    let mut piece = MaybeUninit::<[u8; PIECE]>::uninit();
+    for at in (0..n).step_by(PIECE) {
+        each(at, piece.as_mut_ptr().cast(), PIECE.min(n - at));
     }
 }
 
@@ -350,13 +354,7 @@ impl Fabric for Call<'_> {
     fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
         let flag = self.context().line(rank, line, ticket);
         self.until(Awaited::Flag { rank, line, ticket }, move || {
-            let has_come = self.context().has_come_of(&self.entered, rank, flag, ticket);
-            let has_come = has_come.unwrap_or_else(|fault| {
-                self.set_fault(fault);
-                false
-            });
-            // A call with a fault goes nowhere; the driver ends it.
-            (has_come && !self.has_fault()).then_some(())
+            self.found(self.context().has_come_of(&self.entered, rank, flag, ticket))
         })
     }
 
@@ -377,8 +375,8 @@ impl Fabric for Call<'_> {
     fn wait_post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send {
         let post = self.context().post(self.rank(), rank);
         self.until(Awaited::Post { rank, ticket }, move || {
-            self.verify_post(rank, ticket, post.reached(ticket)?);
-            (!self.has_fault()).then_some(())
+            let value = post.reached(ticket)?;
+            self.found(self.context().verify_post(&self.entered, rank, ticket, value).map(|()| true))
         })
     }
 
@@ -425,5 +423,49 @@ impl Fabric for Call<'_> {
             self.note(Awaited::Bridge);
             Poll::Pending
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every third byte.
+    struct Sparse(*mut u8);
+
+    // SAFETY: the memory is that of one test.
+    unsafe impl Sync for Sparse {}
+
+    impl PackedBuffer for Sparse {
+        unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
+            // SAFETY: the caller's promise.
+            (offset..offset + n).for_each(|at| unsafe { *to.add(at - offset) = *self.0.add(3 * at) });
+        }
+
+        unsafe fn write(&self, offset: usize, from: *const u8, n: usize) {
+            // SAFETY: the caller's promise.
+            (offset..offset + n).for_each(|at| unsafe { *self.0.add(3 * at) = *from.add(at - offset) });
+        }
+    }
+
+    #[test]
+    fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
+        for n in [1, 512, 513, PIECE, PIECE + 1, 3 * PIECE - 5] {
+            let (offset, room) = (7, 3 * (n + 7));
+            let mut from: Vec<u8> = (0..room).map(|at| (at / 3 * 31 % 251) as u8).collect();
+            let expected: Vec<u8> = (offset..offset + n).map(|at| (at * 31 % 251) as u8).collect();
+            let (from, mut slot, mut sparse) = (Sparse(from.as_mut_ptr()), vec![0_u8; n], vec![0_u8; room]);
+            let to = Sparse(sparse.as_mut_ptr());
+            // SAFETY: all have `n` bytes from `offset` on, three apart, or `n` bytes.
+            unsafe {
+                let packed = Location::Packed(&from, offset);
+                copy(Destination::Slot, Location::Memory(slot.as_mut_ptr()), packed, n);
+                let packed = Location::Packed(&from, offset);
+                copy(Destination::Private, Location::Packed(&to, offset), packed, n);
+            }
+            assert_eq!(slot, expected);
+            let written: Vec<u8> = sparse[3 * offset..].iter().step_by(3).copied().collect();
+            assert_eq!(written[..n], expected);
+        }
     }
 }

@@ -22,9 +22,9 @@ pub struct Geometry {
 
 const PAGE: usize = 4096;
 
-/// Where in a page the cells start. Programs' long buffers lie at the start of a page, or behind the few bytes that an allocator keeps
-/// there. A copy between addresses that differ by less than a cache line in the bits of a page is slower: its loads seem
-/// to depend on the stores just before.
+/// Where in a page the first cell starts, and all do whose length is a multiple of a page. Programs' long buffers start at a page or
+/// a few bytes behind; between addresses that are nearly alike in their low 12 bits a copy's loads seem to depend on its stores
+/// just before (docs/PERFORMANCE.md, "Tried").
 const CELLS_IN_PAGE: usize = PAGE / 2;
 
 impl Geometry {
@@ -252,6 +252,7 @@ pub(super) mod tests {
     /// Two ranks of one process, each with a mapping of its own.
     pub(in super::super) fn two_ranks() -> [Context; 2] {
         let geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64) };
+        assert_eq!(geometry.cells_start() % PAGE, CELLS_IN_PAGE);
         let (_, file) = Segment::create(geometry.length()).expect("memfd");
         [0, 1].map(|me| {
             let segment = Segment::open(std::process::id(), file.as_raw_fd(), geometry.length()).expect("mapping");
