@@ -3,8 +3,8 @@
 //! Source: Mamidala et al. as in Li, Hoefler, Hu, Snir 2014, §3.2 and Fig. 16.
 //!
 //! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
-//! 2. combining part k of all slots, from slot k on, into its slot.
-//! 3. The root copies all parts.
+//! 2. combining part k of all slots, from slot k on, into its slot, the root into its buffer.
+//! 3. The root copies the parts of the others.
 //! 4. Several nodes: the same to the leader, the leaders, from there to the root.
 //!
 //! p = 5: part k of `k…4, 0…k − 1 → k`, then `k → root`.

@@ -4,8 +4,8 @@
 //!
 //! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
 //! 2. combining its part of the slots of its group in the order of positions, then of its like in other groups along a
-//!    binary tree, into its slot.
-//! 3. The root copies all parts.
+//!    binary tree, into its slot, the root into its buffer.
+//! 3. The root copies the parts of the others.
 //! 4. Several nodes: the same to the leader, the leaders, from there to the root.
 //!
 //! p = 5 in groups `0 1 2 | 3 4`: two parts; `a: 0…2 → 0, 3 4 → 3, 3 → 0`, `b: 0…2 → 1, 3 4 → 4, 4 → 1`.

@@ -2,9 +2,9 @@
 //!
 //! Source: Li, Hoefler, Hu, Snir 2014, §2.4 (tiled reduce).
 //!
-//! 1. Every rank copies its operand into its slot, but for its own part.
-//! 2. Rank k combines part k of all slots, in rank order, into its slot.
-//! 3. The root copies all parts.
+//! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
+//! 2. combining part k of all slots, in rank order, into its slot, the root into its buffer.
+//! 3. The root copies the parts of the others.
 //!
 //! p = 5: part k of `0…4 → k`, then `k → root`.
 //! Cost: copy in + m/p·(p − 1) combined per rank + copy out of m by the root.

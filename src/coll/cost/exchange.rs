@@ -52,8 +52,8 @@ impl Node<'_> {
         self.all(self.combine_part(n, stored) + self.collect_parts(n), 2.0 * self.turns()) * pieces
     }
 
-    /// A rank publishes all but its part of an operand of `n` bytes, and combines its part of all operands, whose result it takes
-    /// `stored` more to have in a slot.
+    /// A rank publishes all but its part of an operand of `n` bytes, and combines its part of all operands, whose result takes
+    /// `stored` more to be in a slot.
     pub(super) fn combine_part(&self, n: f64, stored: f64) -> f64 {
         let (scene, part) = (self.scene, n / self.parts(n));
         let (groups, workers) = self.crew();
@@ -66,7 +66,7 @@ impl Node<'_> {
         published + in_group + f64::from(ceil_log(2, groups)) * step
     }
 
-    /// A rank collects all parts of `n` bytes but its own.
+    /// A rank collects all parts of `n` bytes, in one group all but its own.
     pub(super) fn collect_parts(&self, n: f64) -> f64 {
         let (parts, others) = (self.parts(n), (self.ranks() - 1.0).max(1.0));
         let part = n / parts;

@@ -159,7 +159,7 @@ impl Node<'_> {
         let (pieces, n) = cut(total, self.reduction_piece());
         let collect = self.collect_at_root(n);
         let collected = Time { path: collect, work: collect, waits: self.turns() };
-        // The result grows in the slots.
+        // The result grows in the slots, but for the root's part.
         let stored = self.rates.returns(n / self.parts(n));
         pieces * (self.all(self.combine_part(n, stored), self.turns()) + self.elapsed(collected))
     }

@@ -137,31 +137,33 @@ pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, p
     fabric.publish(Line::Up, ticket).await;
 }
 
-/// Combines this rank's part of the operands into its own cell and publishes it; in the first group that is the result. `to` is
-/// where the result goes, if this rank gets it. -> whether its own part of it is there already
+/// Combines this rank's part of the operands, publishes it in its cell, and leaves it at `to`, where this rank gets the result; in
+/// the first group that is the result.
 ///
-/// Then the part grows there, and the cell gets a copy: loops that combine fetch the lines that they overwrite, which in cells
-/// are with peers; copies need not.
+/// It grows in the buffer where it may: loops that combine fetch the lines that they overwrite, which in cells are with peers;
+/// copies to cells need not.
 pub async fn combine_part<F: Fabric>(
     local: &Local<'_, F>,
     crew: &Crew<'_>,
     piece: Piece,
     from: Span,
     to: Option<Span>,
-) -> bool {
+) {
     let fabric = local.fabric;
     let (me, Piece { ticket, offset, length: n }) = (fabric.rank(), piece);
-    let Some(part) = crew.my_part() else { return false };
+    let Some(part) = crew.my_part() else { return };
     let own = range_of(local, crew, part, n);
     let (at, length) = (Bytes(own.start), Bytes(own.len()));
-    // In place the first step overwrites this rank's operand, unless it takes part in it.
-    let is_early = crew.operands().take(2).any(|rank| rank == me);
-    let to = to.filter(|to| is_early || !are_same_memory(fabric, *to, from));
     if length > Bytes::ZERO {
         let cell = |rank| Place::Cell { rank, ticket }.at(at);
         // This rank's own operand comes from its buffer: nobody else needs it.
         let operand = |rank| if rank == me { from.plus(offset + at) } else { cell(rank) };
-        let growing = to.map_or(cell(me), |to| to.plus(offset + at));
+        // In place the first step overwrites this rank's operand, unless it takes part in it.
+        let is_in_first_step = crew.operands().take(2).any(|rank| rank == me);
+        let (result, copied) = match to.map(|to| to.plus(offset + at)) {
+            Some(to) if is_in_first_step || !are_same_memory(fabric, to, operand(me)) => (to, Some(cell(me))),
+            to => (cell(me), to),
+        };
         let mut left = None;
         for rank in crew.operands() {
             if rank != me {
@@ -170,13 +172,13 @@ pub async fn combine_part<F: Fabric>(
             match left {
                 None => left = Some(operand(rank)),
                 Some(before) => {
-                    fabric.reduce(growing, before, operand(rank), length).await;
-                    left = Some(growing);
+                    fabric.reduce(result, before, operand(rank), length).await;
+                    left = Some(result);
                 }
             }
         }
         if left == Some(operand(me)) {
-            copy_unless_same(fabric, growing, operand(me), length).await;
+            copy_unless_same(fabric, result, operand(me), length).await;
         }
         // Over the groups, neighbours first.
         let (group, groups) = (crew.my_group(), crew.groups());
@@ -185,37 +187,29 @@ pub async fn combine_part<F: Fabric>(
         for distance in distances.take_while(has_child).filter(|distance| group + distance < groups) {
             let child = crew.worker(group + distance, part);
             fabric.wait(child, Line::Down, ticket).await;
-            fabric.reduce(growing, growing, cell(child), length).await;
+            fabric.reduce(result, result, cell(child), length).await;
         }
-        if growing != cell(me) {
-            fabric.copy(cell(me), growing, length).await;
+        if let Some(copied) = copied {
+            fabric.copy(copied, result, length).await;
         }
     }
     fabric.publish(Line::Down, ticket).await;
-    to.is_some() && crew.my_group() == 0
 }
 
-/// Copies all combined parts to `to`, from this rank's own place in the order on, but for its own where `has_own`.
-pub async fn collect_parts<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, to: Span, has_own: bool) {
-    collect_from(local, crew, 0, piece, to, has_own).await;
+/// Copies the combined parts of the others to `to`, from this rank's own place in the order on.
+pub async fn collect_parts<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, to: Span) {
+    collect_from(local, crew, 0, piece, to).await;
 }
 
-/// The same from the workers of one group.
-async fn collect_from<F: Fabric>(
-    local: &Local<'_, F>,
-    crew: &Crew<'_>,
-    group: usize,
-    piece: Piece,
-    to: Span,
-    has_own: bool,
-) {
+/// The same from the workers of one group; of the first one, a worker has its own part already ([`combine_part`]).
+async fn collect_from<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, group: usize, piece: Piece, to: Span) {
     let fabric = local.fabric;
     let Piece { ticket, offset, length } = piece;
     let first = crew.my_part().unwrap_or(fabric.rank().index());
     for index in (first..first + crew.parts).map(|index| index % crew.parts) {
         let (range, worker) = (range_of(local, crew, index, length), crew.worker(group, index));
         let is_mine = worker == fabric.rank();
-        if range.is_empty() || is_mine && has_own {
+        if range.is_empty() || is_mine && group == 0 {
             continue;
         }
         if !is_mine {
@@ -227,19 +221,13 @@ async fn collect_from<F: Fabric>(
 }
 
 /// Copies all combined parts to `to` in two stages: in each group but the first its workers copy their parts from those of
-/// the first group, and the others copy from them. In the first group a rank's own part is there already where `has_own`.
-pub async fn collect_in_stages<F: Fabric>(
-    local: &mut Local<'_, F>,
-    crew: &Crew<'_>,
-    piece: Piece,
-    to: Span,
-    has_own: bool,
-) {
+/// the first group, and the others copy from them.
+pub async fn collect_in_stages<F: Fabric>(local: &mut Local<'_, F>, crew: &Crew<'_>, piece: Piece, to: Span) {
     let fabric = local.fabric;
     let second = Piece { ticket: local.tickets.draw(), ..piece };
     let group = crew.my_group();
     if group == 0 {
-        collect_from(local, crew, 0, piece, to, has_own).await;
+        collect_from(local, crew, 0, piece, to).await;
     } else {
         if let Some(part) = crew.my_part() {
             let range = range_of(local, crew, part, piece.length);
@@ -252,7 +240,7 @@ pub async fn collect_in_stages<F: Fabric>(
             }
             fabric.publish(Line::Down, second.ticket).await;
         }
-        collect_from(local, crew, group, second, to, false).await;
+        collect_from(local, crew, group, second, to).await;
     }
     fabric.release(second.ticket).await;
 }

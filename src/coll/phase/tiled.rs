@@ -112,9 +112,9 @@ async fn combine_to<F: Fabric>(
     from: Span,
 ) {
     let is_root = local.fabric.rank() == root;
-    let has_own = combine_part(local, crew, piece, from, is_root.then_some(to)).await;
+    combine_part(local, crew, piece, from, is_root.then_some(to)).await;
     if is_root {
-        collect_parts(local, crew, piece, to, has_own).await;
+        collect_parts(local, crew, piece, to).await;
     }
     local.fabric.release(piece.ticket).await;
 }
@@ -132,35 +132,28 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, form: Tiled) {
         for (offset, length) in pieces {
             let piece = Piece { ticket: local.tickets.draw(), offset, length };
             publish_operand(&local, &crew, piece, from).await;
-            let has_own = combine_part(&local, &crew, piece, from, Some(to)).await;
-            collect_in_stages(&mut local, &crew, piece, to, has_own).await;
+            combine_part(&local, &crew, piece, from, Some(to)).await;
+            collect_in_stages(&mut local, &crew, piece, to).await;
         }
         return;
     }
-    // One piece is published ahead of the one that is combined, and one is collected behind it, while peers combine theirs; the latter
-    // only where the ring has a slot for each of them.
-    let is_behind = fabric.slots() > 2;
+    // A piece is published one ahead of the one that is combined and, where the ring has slots for all three, collected one behind it: peers
+    // have time to combine theirs.
+    let has_room = fabric.slots() > 2;
     let (mut published, mut combined) = (None, None);
     for next in pieces.map(Some).chain([None; 2]) {
         let next = next.map(|(offset, length)| Piece { ticket: local.tickets.draw(), offset, length });
         if let Some(piece) = next {
             publish_operand(&local, &crew, piece, from).await;
         }
-        if let Some((piece, has_own)) = combined.take() {
-            collect_for_all(&local, &crew, piece, has_own).await;
+        let piece = std::mem::replace(&mut published, next);
+        if let Some(piece) = piece {
+            combine_part(&local, &crew, piece, from, Some(to)).await;
         }
-        if let Some(piece) = std::mem::replace(&mut published, next) {
-            let has_own = combine_part(&local, &crew, piece, from, Some(to)).await;
-            if is_behind {
-                combined = Some((piece, has_own));
-            } else {
-                collect_for_all(&local, &crew, piece, has_own).await;
-            }
+        let behind = std::mem::replace(&mut combined, piece);
+        if let Some(piece) = if has_room { behind } else { piece } {
+            collect_parts(&local, &crew, piece, to).await;
+            fabric.release(piece.ticket).await;
         }
     }
-}
-
-async fn collect_for_all<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, has_own: bool) {
-    collect_parts(local, crew, piece, Place::RecvBuf.start(), has_own).await;
-    local.fabric.release(piece.ticket).await;
 }
