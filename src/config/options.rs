@@ -157,7 +157,8 @@ pub static OPTIONS: &[Opt] = &[
         default: UNSET,
         meaning: "Where huddle keeps what it measured of the machine's kernels and of the network between nodes, a few \
                   milliseconds each once per kind of machine, and how hwloc sees each machine since it started; off finds out in each job. Without it: \
-                  $XDG_CACHE_HOME/huddle or ~/.cache/huddle; nothing is kept where there is no home.",
+                  $XDG_CACHE_HOME/huddle or ~/.cache/huddle; nothing is kept where there is no home. A directory that is \
+                  missing is made.",
         parse: Parse::Path(|path, config| {
             let directory = path.is_absolute().then(|| Cache::Directory(path.into()));
             store(if path == Path::new("off") { Some(Cache::Off) } else { directory }, &mut config.cache)
@@ -177,7 +178,8 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_TOPOLOGY",
         takes: Takes::Text("a synthetic topology of hwloc such as \"package:2 core:4 pu:1\""),
         default: UNSET,
-        meaning: "The machine to assume in place of the one found; for tests.",
+        meaning: "The machine to assume in place of the one found; for tests. With one that hwloc does not know a node is taken \
+                  as one flat level.",
         parse: Parse::Text(|text, config| store(Some(Some(text.to_owned())), &mut config.topology)),
     },
     Opt {

@@ -17,7 +17,8 @@ What huddle can run for each collective: the rows of its registry. `HUDDLE_ALLRE
 `scripts/model` renews the part on measurements.
 
 Drawings are for five ranks: `a->b` means that b reads what a has put into its slot. In costs, p ranks lie on a node, q of them
-in a group; a line takes `a`, a byte of one stream `b`, of all streams over a link together `B`; m is the length, k the radix.
+in a group; a line takes `a`, a byte of one stream `b`, of all streams over a link together `B`; m is the length, k the radix;
+radix 1 makes a chain of a tree and counts as 2 in a dissemination.
 ";
 
 const MODEL: &str = "\
