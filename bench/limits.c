@@ -65,12 +65,12 @@ static int forward(const void *in, void *out, int count, MPI_Datatype datatype, 
 
 // Calls that are left to the native library: on these communicators in turn, of these counts in turn.
 typedef struct {
-    Allreduce *allreduce;
     MPI_Datatype datatype;
     MPI_Op op;
     int counts[2];
     MPI_Comm comms[MOST_COMMS];
     int n; // communicators
+    Allreduce *allreduce;
 } Declined;
 
 static double declined_block(const void *state, int calls) {
@@ -82,9 +82,14 @@ static double declined_block(const void *state, int calls) {
 }
 
 static void compare_declined(const char *what, Declined declined) {
-    Declined ways[3] = {declined, declined, declined};
-    ways[0].allreduce = MPI_Allreduce, ways[1].allreduce = PMPI_Allreduce, ways[2].allreduce = forward;
-    Subject subjects[3] = {{"huddle", declined_block, &ways[0]}, {"native", declined_block, &ways[1]}, {"forwarding", declined_block, &ways[2]}};
+    static Allreduce *const ways[3] = {MPI_Allreduce, PMPI_Allreduce, forward};
+    static const char *const names[3] = {"huddle", "native", "forwarding"};
+    Declined each[3];
+    Subject subjects[3];
+    for (int way = 0; way < 3; way++) {
+        each[way] = declined, each[way].allreduce = ways[way];
+        subjects[way] = (Subject){names[way], declined_block, &each[way]};
+    }
     char members[128];
     snprintf(members, sizeof members, "\"what\": \"declined: %s\", \"collective\": \"Allreduce\"", what);
     measure(members, subjects, 3);
@@ -97,7 +102,7 @@ static void first(void *in, void *inout, int *n, MPI_Datatype *datatype) {
 
 static void declined(void) {
     MPI_Comm world = MPI_COMM_WORLD;
-    Declined alone = {NULL, MPI_DOUBLE, MPI_SUM, {1, 1}, {MPI_COMM_SELF}, 1};
+    Declined alone = {MPI_DOUBLE, MPI_SUM, {1, 1}, {MPI_COMM_SELF}, 1};
     for (int i = 1; i < MOST_COMMS; i++) MPI_Comm_dup(MPI_COMM_SELF, &alone.comms[i]);
     MPI_Op user;
     MPI_Op_create(first, 0, &user);
@@ -105,11 +110,11 @@ static void declined(void) {
     MPI_Type_contiguous(1, MPI_DOUBLE, &derived);
     MPI_Type_commit(&derived);
     compare_bare("declined: for all sizes", BARRIER, 0, world);
-    compare_declined("by size", (Declined){NULL, MPI_DOUBLE, MPI_SUM, {1, 1}, {world}, 1});
-    compare_declined("by size, two sizes", (Declined){NULL, MPI_DOUBLE, MPI_SUM, {1, 2}, {world}, 1});
-    compare_declined("no elements", (Declined){NULL, MPI_DOUBLE, MPI_SUM, {0, 0}, {world}, 1});
-    compare_declined("no elements, user's operation", (Declined){NULL, MPI_DOUBLE, user, {0, 0}, {world}, 1});
-    compare_declined("no elements, derived datatype", (Declined){NULL, derived, user, {0, 0}, {world}, 1});
+    compare_declined("by size", (Declined){MPI_DOUBLE, MPI_SUM, {1, 1}, {world}, 1});
+    compare_declined("by size, two sizes", (Declined){MPI_DOUBLE, MPI_SUM, {1, 2}, {world}, 1});
+    compare_declined("no elements", (Declined){MPI_DOUBLE, MPI_SUM, {0, 0}, {world}, 1});
+    compare_declined("no elements, user's operation", (Declined){MPI_DOUBLE, user, {0, 0}, {world}, 1});
+    compare_declined("no elements, derived datatype", (Declined){derived, user, {0, 0}, {world}, 1});
     compare_declined("one rank", alone);
     compare_bare("declined: one rank", BARRIER, 0, MPI_COMM_SELF);
     alone.n = 4;
