@@ -16,8 +16,7 @@ use std::path::PathBuf;
 /// What was found.
 pub struct Found {
     containers: Containers,
-    /// Why nothing is known of the machine's structure.
-    /// Why there are none, if so.
+    /// Why nothing is known of the machine's structure, if so.
     pub problem: Option<String>,
     /// What costs depend on.
     pub parameters: Parameters,

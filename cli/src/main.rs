@@ -6,7 +6,8 @@ mod mpi;
 mod settings;
 mod text;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 use huddle::config::{Config, RawEnvironment};
 use serde_json::json;
 use std::process::ExitCode;
@@ -68,8 +69,7 @@ fn main() -> ExitCode {
     config.topology = info.topology.or(config.topology);
     let machine = machine::Found::look(&config);
     if is_pretended && let Some(problem) = &machine.problem {
-        eprintln!("huddle: --topology: {problem}");
-        return ExitCode::FAILURE;
+        Arguments::command().error(ErrorKind::ValueValidation, format!("--topology: {problem}")).exit();
     }
     let ranks = info.ranks.unwrap_or(machine.processors()).clamp(1, MOST_RANKS);
     let job = machine::Job::new(&machine, ranks, info.nodes.max(1), &config);
