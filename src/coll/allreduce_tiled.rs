@@ -11,8 +11,7 @@
 //! Cost: copy in + m/p·(p − 1) combined per rank + copy out; every byte is combined once.
 //! Flags: Up by all, read by all; Down by all, read by all.
 //! Epochs: the pieces ahead, in e or in e + 1, use the next slots of the ring, each claimed before it is written: all have
-//! released what it held. With two slots a piece is collected before the next one is
-//! published.
+//! released what it held. With two slots a piece is collected before the next one is published.
 //! Limits: an element has to fit a cell; ranks without an element of their own only copy.
 
 use super::cost::{self, Way};

@@ -121,7 +121,8 @@ fn range_of<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, index: usize, n: B
     part(n, local.plan.granule, NodeRank(index as u32), crew.parts)
 }
 
-/// Copies this rank's operand, which is at `from`, into its cell, but for the part that it combines itself, and publishes it.
+/// Copies this rank's operand, which is at `from`, into its cell, but for the part that it combines itself, and publishes
+/// it.
 pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, from: Span) {
     let fabric = local.fabric;
     let Piece { ticket, offset, length: n } = piece;
@@ -137,11 +138,11 @@ pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, p
     fabric.publish(Line::Up, ticket).await;
 }
 
-/// Combines this rank's part of the operands, publishes it in its cell, and leaves it at `to`, where this rank gets the result; in
-/// the first group that is the result.
+/// Combines this rank's part of the operands, publishes it in its cell, and leaves it at `to`, where this rank gets the result;
+/// in the first group that is the result.
 ///
-/// It grows in the buffer where it may: loops that combine fetch the lines that they overwrite, which in cells are with peers;
-/// copies to cells need not.
+/// The part grows in that buffer where it may: loops that combine fetch the lines that they overwrite, which in cells are with
+/// peers; copies to cells need not.
 pub async fn combine_part<F: Fabric>(
     local: &Local<'_, F>,
     crew: &Crew<'_>,
@@ -196,12 +197,12 @@ pub async fn combine_part<F: Fabric>(
     fabric.publish(Line::Down, ticket).await;
 }
 
-/// Copies the combined parts of the others to `to`, from this rank's own place in the order on.
+/// Copies the combined parts to `to`, from this rank's own place in the order on, but for the one that [`combine_part`] left there.
 pub async fn collect_parts<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, to: Span) {
     collect_from(local, crew, 0, piece, to).await;
 }
 
-/// The same from the workers of one group; of the first one, a worker has its own part already ([`combine_part`]).
+/// The same from the workers of one group, of whom those of the first one have their own part there.
 async fn collect_from<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, group: usize, piece: Piece, to: Span) {
     let fabric = local.fabric;
     let Piece { ticket, offset, length } = piece;

@@ -137,8 +137,8 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, form: Tiled) {
         }
         return;
     }
-    // A piece is published one ahead of the one that is combined and, where the ring has slots for all three, collected one behind it: peers
-    // have time to combine theirs.
+    // A piece is published one ahead of the one that is combined and, where the ring has slots for all three, collected one
+    // behind it: peers have time to combine theirs.
     let has_room = fabric.slots() > 2;
     let (mut published, mut combined) = (None, None);
     for next in pieces.map(Some).chain([None; 2]) {

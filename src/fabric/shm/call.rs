@@ -258,8 +258,8 @@ unsafe fn copy(destination: Destination, to: Location<'_>, from: Location<'_>, n
                     kernel::copy_to(destination, to, from, n);
                 }
             }
-            // Packing stores block by block, which fetches the lines of a slot from the peers that have read them. A short copy is not
-            // worth a second one.
+            // Packing stores block by block, which fetches the lines of a slot from the peers that have read them. A short copy
+            // is not worth a second one.
             (Location::Memory(to), Location::Packed(from, offset))
                 if destination == Destination::Slot && SizeClass::of(n) != SizeClass::Short =>
             {
@@ -280,11 +280,12 @@ unsafe fn copy(destination: Destination, to: Location<'_>, from: Location<'_>, n
     }
 }
 
-/// The longest piece of [`SizeClass::Medium`], whose copies fetch no lines of slots; it fits the first-level cache beside its source.
+/// The longest piece of [`SizeClass::Medium`], whose copies fetch no lines of slots; it fits the first-level cache beside its
+/// source.
 const PIECE: usize = 16 << 10;
 
-/// Calls `each` for pieces of `n` bytes: with where a piece begins, memory of this rank for it, and its length. Apart, so that copies of
-/// data without holes have no frame of its size.
+/// Calls `each` for pieces of `n` bytes: with where a piece begins, memory of this rank for it, and its length. Apart, so that
+/// copies of data without holes have no frame of its size.
 #[inline(never)]
 fn in_pieces(n: usize, mut each: impl FnMut(usize, *mut u8, usize)) {
     let mut piece = MaybeUninit::<[u8; PIECE]>::uninit();

@@ -22,9 +22,9 @@ pub struct Geometry {
 
 const PAGE: usize = 4096;
 
-/// Where in a page the first cell starts, and all do whose length is a multiple of a page. Programs' long buffers start at a page or
-/// a few bytes behind; between addresses that are nearly alike in their low 12 bits a copy's loads seem to depend on its stores
-/// just before (docs/PERFORMANCE.md, "Tried").
+/// Where in a page the first cell starts, and all do whose length is a multiple of a page. Programs' long buffers start at a
+/// page or a few bytes behind; between addresses that are nearly alike in their low 12 bits a copy's loads seem to depend on its
+/// stores just before (docs/PERFORMANCE.md, "Tried").
 const CELLS_IN_PAGE: usize = PAGE / 2;
 
 impl Geometry {
