@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::topo::Caches;
+use crate::topo::{Caches, Crowding};
 use crate::types::{Bytes, Collective};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -44,9 +44,9 @@ pub struct Config {
     pub node_order: NodeOrder,
     /// The context of a communicator is built by its blocking collective of this ordinal; at least 1.
     pub warmup: u32,
-    /// Slots in each rank's ring; a power of two.
-    pub slots: usize,
-    /// Length of a slot's cell, a multiple of a cache line; see [`Config::cell`].
+    /// Slots in each rank's ring; a power of two; see [`Config::ring`].
+    pub slots: Option<usize>,
+    /// Length of a slot's cell, a multiple of a cache line; see [`Config::ring`].
     pub slot_bytes: Option<Bytes>,
     /// Communicators of huddle's own between nodes, at most.
     pub bridges: u32,
@@ -58,6 +58,15 @@ pub struct Config {
     pub topology: Option<String>,
     /// By [`Collective`], what the user forced.
     selections: [Selection; Collective::ALL.len()],
+}
+
+/// The ring of a rank in the memory of a communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    /// A power of two.
+    pub slots: usize,
+    /// Length of a slot's cell, a multiple of a cache line.
+    pub cell: Bytes,
 }
 
 /// Where measurements of the machine are kept.
@@ -103,7 +112,7 @@ impl Default for Config {
             node_ranks: Vec::new(),
             node_order: NodeOrder::Block,
             warmup: 3,
-            slots: 16,
+            slots: None,
             slot_bytes: None,
             bridges: 64,
             cache: Cache::Home,
@@ -115,18 +124,24 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Length of a slot's cell where the largest node has `ranks` and the smallest caches of the job are `caches`: a ring
-    /// that is as long as [`Caches::ring`], unless the node's ranks are so many that it would take too much memory.
+    /// The ring of each rank where the largest node has `ranks` and the smallest caches of the job are `caches`: as long as
+    /// [`Caches::ring`], unless the node's ranks are so many that it would take too much memory. Then its cells are shorter, or
+    /// where ranks share cores first fewer.
     ///
     /// Few long cells are faster than many short ones: each is a step for all, and where ranks share cores a switch (measured by
     /// `bench/collectives.c` with `HUDDLE_SLOTS`: docs/PERFORMANCE.md, "Tried").
-    pub fn cell(&self, ranks: usize, caches: Caches) -> Bytes {
+    pub fn ring(&self, ranks: usize, caches: Caches, crowding: Crowding) -> Ring {
+        const MOST: usize = 16;
+        const FEWEST: usize = 8;
         const LONGEST: usize = 256 << 10;
         const SHORTEST: usize = 8 << 10;
         const MEMORY: usize = 8 << 20;
-        let share = MEMORY / (ranks * self.slots).max(1);
-        let wanted = (caches.ring().0 / self.slots.max(1)).min(share).max(1);
-        self.slot_bytes.unwrap_or(Bytes((1 << wanted.ilog2()).clamp(SHORTEST, LONGEST)))
+        let share = MEMORY / ranks.max(1);
+        let is_short = caches.ring().0 > share;
+        let slots = self.slots.unwrap_or(if is_short && crowding.is_shared() { FEWEST } else { MOST });
+        let wanted = (caches.ring().0.min(share) / slots.max(1)).max(1);
+        let cell = self.slot_bytes.unwrap_or(Bytes((1 << wanted.ilog2()).clamp(SHORTEST, LONGEST)));
+        Ring { slots, cell }
     }
 
     /// From the variables of rank 0. Every wrong value and every unknown name is one complaint, for one rank to print.
@@ -174,12 +189,26 @@ mod tests {
 
     #[test]
     fn rings_are_twice_the_cache_where_memory_permits() {
-        let config = Config::default();
-        let cell = |ranks, l2: u32| config.cell(ranks, Caches { l2: l2 << 10, ..Caches::default() }).0 >> 10;
-        assert_eq!([cell(2, 0), cell(2, 1024), cell(2, 512), cell(2, 2048)], [128, 128, 64, 256]);
-        assert_eq!([cell(8, 1024), cell(16, 1024), cell(1000, 1024), cell(8, 4096)], [64, 32, 8, 64]);
-        let two = Config { slots: 2, ..config };
-        assert_eq!(two.cell(2, Caches::default()), Bytes(256 << 10));
+        let ring_of = |config: &Config, ranks, l2: u32, cores| {
+            let caches = Caches { l2: l2 << 10, ..Caches::default() };
+            let Ring { slots, cell } = config.ring(ranks, caches, Crowding::new(ranks, cores));
+            (slots, cell.0 >> 10)
+        };
+        let ring = |ranks, l2| ring_of(&Config::default(), ranks, l2, 1024.0);
+        assert_eq!([ring(2, 0), ring(2, 1024), ring(2, 512), ring(2, 2048)].map(|(_, cell)| cell), [128, 128, 64, 256]);
+        assert_eq!(
+            [ring(8, 1024), ring(16, 1024), ring(1000, 1024), ring(8, 4096)].map(|(_, cell)| cell),
+            [64, 32, 8, 64]
+        );
+        assert!([2, 8, 1000].iter().all(|ranks| ring(*ranks, 1024).0 == 16));
+        let shared = |ranks, l2| ring_of(&Config::default(), ranks, l2, 2.0);
+        assert_eq!([shared(3, 1024), shared(4, 1024), shared(5, 1024)], [(16, 128), (16, 128), (8, 128)]);
+        assert_eq!([shared(8, 1024), shared(16, 1024), shared(1000, 1024)], [(8, 128), (8, 64), (8, 8)]);
+        let two = Config { slots: Some(2), ..Config::default() };
+        assert_eq!(ring_of(&two, 2, 1024, 2.0), (2, 256));
+        assert_eq!(ring_of(&two, 8, 1024, 2.0), (2, 256));
+        let cell = Config { slot_bytes: Some(Bytes(4096)), ..Config::default() };
+        assert_eq!(ring_of(&cell, 8, 1024, 2.0), (8, 4));
     }
 
     #[test]
@@ -215,7 +244,10 @@ mod tests {
         assert_eq!(config.stall, None);
         assert_eq!(config.node_ranks, [3, 1]);
         assert_eq!(config.node_order, NodeOrder::Cyclic);
-        assert_eq!((config.warmup, config.slots, config.slot_bytes, config.bridges), (1, 2, Some(Bytes(65536)), 0));
+        assert_eq!(
+            (config.warmup, config.slots, config.slot_bytes, config.bridges),
+            (1, Some(2), Some(Bytes(65536)), 0)
+        );
         assert_eq!(config.cache, Cache::Directory(PathBuf::from("/some/where")));
         assert_eq!(config.cache.directory(), Some(PathBuf::from("/some/where")));
         assert_eq!(parse(&[("HUDDLE_CACHE", "off")]).0.cache.directory(), None);

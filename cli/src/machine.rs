@@ -1,6 +1,6 @@
 //! The machine, and the place of a job's ranks in it.
 
-use huddle::config::Config;
+use huddle::config::{Config, Ring};
 use huddle::kernel::{self, Probed};
 use huddle::model::{Network, Parameters};
 use huddle::topo::{
@@ -113,7 +113,7 @@ impl Found {
             "reduce_ns_per_byte": reduce,
             "write_ns_per_byte": write,
             "data_after_flag": ahead,
-            "overlap": overlap,
+            "overlap": { "copy": overlap.copy, "reduce": overlap.reduce },
             "switch_ns": switch,
             "far": { "beyond": far.beyond, "copy_ns_per_byte": far.copy, "reduce_ns_per_byte": far.reduce },
             "call_ns": software.call,
@@ -173,14 +173,16 @@ impl Job {
         let levels = Levels::from_paths(&place::paths_in_order(containers, ranks), NodeRank(0));
         let processors = machine.processors() as f64;
         let cores = cgroup_quota().map_or(processors, |quota| quota.min(processors));
+        let crowding = Crowding::new(ranks, cores);
+        let Ring { slots, cell } = config.ring(ranks, containers.caches(), crowding);
         let agreed = Agreed {
             ranks: ranks * nodes,
             nodes,
             largest_node: ranks,
             is_block_placed: true,
-            cell_bytes: config.cell(ranks, containers.caches()),
-            slots: config.slots,
-            crowding: Crowding::new(ranks, cores),
+            cell_bytes: cell,
+            slots,
+            crowding,
             leaders: if nodes > 1 { config.leaders().min(ranks) } else { 1 },
             fit: containers.caches().fit(),
             hierarchy: Hierarchy::of(&levels, containers.kinds(), containers.trunk()),

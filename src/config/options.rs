@@ -120,12 +120,16 @@ pub static OPTIONS: &[Opt] = &[
     },
     Opt {
         name: "HUDDLE_SLOTS",
-        takes: Takes::Text("a power of two from 2 to 256"),
-        default: "16",
-        meaning: "Slots in the ring of each rank in shared memory, per communicator.",
+        takes: Takes::Text("auto, or a power of two from 2 to 256"),
+        default: "auto",
+        meaning: "Slots in the ring of each rank in shared memory, per communicator. `auto`: 16, or 8 where ranks share cores \
+                  and are so many that their slots would be shorter otherwise.",
         parse: Parse::Text(|text, config| {
-            let slots = value::number::<usize>(text);
-            store(slots.filter(|slots| slots.is_power_of_two() && SLOTS.contains(slots)), &mut config.slots)
+            if text == "auto" {
+                return store(Some(None), &mut config.slots);
+            }
+            let fits = |slots: &usize| slots.is_power_of_two() && SLOTS.contains(slots);
+            store(value::number(text).filter(fits).map(Some), &mut config.slots)
         }),
     },
     Opt {

@@ -9,7 +9,7 @@ pub struct Nanos(pub f64);
 pub struct Crossing {
     /// Nanoseconds until the first line is there: `a`.
     pub latency: f64,
-    /// Nanoseconds per byte of one stream: `b`. Where fetching and working overlap, that of a copy from there.
+    /// Nanoseconds per byte of one stream: `b`. Where fetching and copying overlap, that of a copy from there.
     pub stream: f64,
     /// Nanoseconds per byte of all streams from one group together: `B`.
     pub shared: f64,
@@ -49,6 +49,41 @@ pub struct Far {
     pub reduce: f64,
 }
 
+/// The part of the shorter one of fetching and working that does not show: all of it where processors load data far ahead of
+/// their use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Overlap {
+    /// Of a copy.
+    pub copy: f64,
+    /// Of a reduction.
+    pub reduce: f64,
+}
+
+impl Overlap {
+    /// First everything is fetched.
+    pub const NONE: Self = Self { copy: 0.0, reduce: 0.0 };
+}
+
+/// What a rank does with data that it fetches: how long it takes where they are at hand, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Work {
+    /// It copies them.
+    Copy(f64),
+    /// It combines them with data of its own.
+    Combine(f64),
+}
+
+impl Work {
+    /// The same, of data that are fetched for `transfer` meanwhile.
+    pub fn fetching(self, transfer: f64, overlap: Overlap) -> f64 {
+        let (work, hidden) = match self {
+            Self::Copy(work) => (work, overlap.copy),
+            Self::Combine(work) => (work, overlap.reduce),
+        };
+        transfer + work - hidden * transfer.min(work)
+    }
+}
+
 /// A kind of machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
@@ -65,9 +100,8 @@ pub struct Machine {
     /// The part of a line's latency that it takes from a flag to the data that it announces: less than all where
     /// processors load data ahead of the flag's value.
     pub ahead: f64,
-    /// The part of the shorter one of fetching and working that does not show where a rank works on what it fetches: all of
-    /// it where processors load data ahead of their use.
-    pub overlap: f64,
+    /// Where a rank works on what it fetches.
+    pub overlap: Overlap,
     /// Copies and combinations of long calls.
     pub far: Far,
     /// Besides all that.
@@ -83,7 +117,19 @@ impl Machine {
     pub fn plain(local: f64, crossings: Vec<Crossing>, [copy, reduce]: [f64; 2], network: Network) -> Self {
         let far = Far { beyond: f64::INFINITY, copy, reduce };
         let (software, switch) = (Software::default(), 0.0);
-        Self { local, crossings, copy, reduce, write: copy, ahead: 1.0, overlap: 0.0, far, software, switch, network }
+        Self {
+            local,
+            crossings,
+            copy,
+            reduce,
+            write: copy,
+            ahead: 1.0,
+            overlap: Overlap::NONE,
+            far,
+            software,
+            switch,
+            network,
+        }
     }
 
     /// What an access costs between ranks that share `common` containers.

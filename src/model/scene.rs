@@ -1,6 +1,6 @@
 //! A communicator on a machine: what the time of a call depends on besides its plan, and the terms of which costs are made.
 
-use super::{Crossing, Machine, Outline};
+use super::{Crossing, Machine, Outline, Work};
 use crate::sync::FlagLine;
 use crate::topo::{Levels, TreeClass};
 use crate::types::{Bytes, NodeRank};
@@ -122,15 +122,15 @@ impl Scene {
         latency + (stream * LINE).max(shared * LINE * readers as f64)
     }
 
-    /// `n` bytes that a peer published are read, whose flag has come, while `readers` read as many out of the same group; what is
-    /// done with them takes `work` where they are at hand.
-    pub fn take(&self, level: usize, n: f64, readers: usize, work: f64) -> f64 {
+    /// `n` bytes that a peer published are read, whose flag has come, while `readers` read as many out of the same group.
+    pub fn take(&self, level: usize, n: f64, readers: usize, work: Work) -> f64 {
+        let Machine { ahead, overlap, .. } = self.machine;
         if n <= FlagLine::PAYLOAD as f64 {
-            return work;
+            return work.fetching(0.0, overlap);
         }
         let Crossing { latency, stream, shared } = self.levels[level].crossing;
         let transfer = (stream * n).max(shared * n * readers as f64);
-        latency * self.machine.ahead + transfer + work - self.machine.overlap * transfer.min(work)
+        latency * ahead + work.fetching(transfer, overlap)
     }
 
     /// What rates hold for a call that touches `bytes` of memory in all.

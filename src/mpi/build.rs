@@ -8,6 +8,7 @@ use super::communicator::{Shared, Standing};
 use super::device;
 use super::job::Job;
 use super::pool::{self, Offered, Pooled};
+use crate::config::Ring;
 use crate::fabric::shm::{Context, Geometry, Segment};
 use crate::log::{self, Once};
 use crate::mpi::handles::constants;
@@ -104,8 +105,8 @@ impl<'a> Builder<'a> {
         }
         let (node, node_rank) = layout.place(me);
         let ranks = layout.members(node).len();
-        let (slots, cell) = (job.config.slots, job.config.cell(layout.largest_node(), job.caches));
-        let geometry = Geometry { ranks, slots, lines: lines(job), cell };
+        let Ring { slots, cell } = job.config.ring(layout.largest_node(), job.caches, job.crowding);
+        let geometry = Geometry { ranks, slots, lines: lines(job, slots), cell };
         Ok(Self { job, comm, layout, me, node_rank, world_ranks, geometry })
     }
 
@@ -373,10 +374,10 @@ impl<'a> Builder<'a> {
 
 /// Lines of each kind in a rank's ring. The root of short messages runs ahead of the others as far as its lines reach; where ranks
 /// share cores, these get its core once for so many calls.
-fn lines(job: &Job) -> usize {
+fn lines(job: &Job, slots: usize) -> usize {
     const USUAL: usize = 32;
     const WHERE_CORES_ARE_SHARED: usize = 256;
-    job.config.slots.max(if job.waiting.is_oversubscribed { WHERE_CORES_ARE_SHARED } else { USUAL })
+    slots.max(if job.waiting.is_oversubscribed { WHERE_CORES_ARE_SHARED } else { USUAL })
 }
 
 fn world_ranks(job: &Job, comm: MPI_Comm, size: c_int) -> Vec<c_int> {

@@ -1,10 +1,10 @@
 //! Simulated calls on nodes of 2 to 512 ranks.
 
 use huddle::coll::{Plan, REGISTRY};
-use huddle::config::{Config, RawEnvironment};
+use huddle::config::{Config, RawEnvironment, Ring};
 use huddle::fabric::simulated::{Placement, simulate};
 use huddle::model::{Machine, Parameters};
-use huddle::topo::{Caches, Hierarchy, Kind, Levels};
+use huddle::topo::{Caches, Crowding, Hierarchy, Kind, Levels};
 use huddle::tune::{Agreed, Choice, Map, OperatorClass, Shape, choose};
 use huddle::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder};
 
@@ -39,9 +39,8 @@ fn machine() -> Machine {
 
 fn placement(ranks: usize) -> Placement {
     let path = |rank: usize| vec![(rank / CACHE_CORES / PACKAGE_CACHES) as u32, (rank / CACHE_CORES) as u32];
-    let config = Config::default();
-    let cell = config.cell(ranks, Caches::default());
-    Placement { labels: vec![0; ranks], paths: (0..ranks).map(path).collect(), slots: config.slots, cell }
+    let Ring { slots, cell } = Config::default().ring(ranks, Caches::default(), Crowding::NONE);
+    Placement { labels: vec![0; ranks], paths: (0..ranks).map(path).collect(), slots, cell }
 }
 
 fn agreed(placement: &Placement) -> Agreed {

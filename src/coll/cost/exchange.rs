@@ -2,7 +2,7 @@
 
 use super::{Node, Time, Way, cut};
 use crate::coll::Knob;
-use crate::model::ceil_log;
+use crate::model::{Work, ceil_log};
 use crate::types::Bytes;
 
 impl Node<'_> {
@@ -19,16 +19,16 @@ impl Node<'_> {
 
     /// Every rank signals to every other.
     pub(super) fn signal_all(&self) -> f64 {
-        self.all(self.read_all(0.0, 0.0), self.turns())
+        self.all(self.read_all(0.0, Work::Copy(0.0)), self.turns())
     }
 
-    /// Every rank reads `n` bytes of every other and works on them for `work`.
-    fn read_all(&self, n: f64, work: f64) -> f64 {
+    /// Every rank reads `n` bytes of every other.
+    fn read_all(&self, n: f64, work: Work) -> f64 {
         self.read_within(0, self.ranks(), n, work)
     }
 
     /// The same within a group of `ranks` ranks that part at `outermost` or further in.
-    fn read_within(&self, outermost: usize, ranks: f64, n: f64, work: f64) -> f64 {
+    fn read_within(&self, outermost: usize, ranks: f64, n: f64, work: Work) -> f64 {
         let scene = self.scene;
         let others = (ranks - 1.0).max(1.0);
         scene.each_level().skip(outermost).fold(0.0, |time, level| {
@@ -42,7 +42,7 @@ impl Node<'_> {
     /// Allreduce: every rank combines all operands.
     pub(super) fn combine_all(&self, total: f64) -> f64 {
         let (pieces, n) = cut(total, self.cell());
-        self.all(self.step() + self.rates.write(n) + self.read_all(n, self.rates.combine(n)), self.turns()) * pieces
+        self.all(self.step() + self.rates.write(n) + self.read_all(n, self.combining(n)), self.turns()) * pieces
     }
 
     /// Allreduce: every rank combines its part of all operands, in its buffer, and collects those of the others.
@@ -59,10 +59,10 @@ impl Node<'_> {
         let (groups, workers) = self.crew();
         let published = self.step() + self.rates.write(n - part) + stored;
         if groups == 1 {
-            return published + self.read_parts(part, self.rates.combine(part));
+            return published + self.read_parts(part, self.combining(part));
         }
-        let in_group = self.read_within(1, scene.width(0) as f64, part.max(64.0), self.rates.combine(part));
-        let step = scene.line(0, workers) + scene.take(0, part.max(64.0), workers, self.rates.combine(part));
+        let in_group = self.read_within(1, scene.width(0) as f64, part.max(64.0), self.combining(part));
+        let step = scene.line(0, workers) + scene.take(0, part.max(64.0), workers, self.combining(part));
         published + in_group + f64::from(ceil_log(2, groups)) * step
     }
 
@@ -76,20 +76,20 @@ impl Node<'_> {
         }
         // Where there are fewer elements than ranks, not every rank has a part.
         let share = (parts - 1.0).max(1.0) / others;
-        self.step() + share * self.read_parts(part, self.rates.copy(part))
+        self.step() + share * self.read_parts(part, self.copying(part))
     }
 
     /// Ranks of the other groups read all of the first group's workers; in two stages only their own workers do.
     fn collect_over_groups(&self, part: f64, parts: f64, workers_elsewhere: usize) -> f64 {
         let (scene, copy) = (self.scene, self.rates.copy(part));
-        let read = |readers: usize| scene.line(0, readers) + scene.take(0, part.max(64.0), readers, copy);
+        let read = |readers: usize| scene.line(0, readers) + scene.take(0, part.max(64.0), readers, Work::Copy(copy));
         if self.plan.knobs.get(Knob::Stages) < 2 {
             return self.step() + parts * read(scene.local_ranks - scene.width(0));
         }
         2.0 * self.step()
             + read(workers_elsewhere)
             + copy
-            + self.read_within(1, scene.width(0) as f64, part.max(64.0), copy)
+            + self.read_within(1, scene.width(0) as f64, part.max(64.0), Work::Copy(copy))
     }
 
     /// The root, in the first group, collects all parts of `n` bytes.
@@ -99,7 +99,7 @@ impl Node<'_> {
         if self.crew().0 == 1 {
             return copy + self.collect_parts(n);
         }
-        self.step() + copy + self.read_within(1, self.scene.width(0) as f64, part.max(64.0), copy)
+        self.step() + copy + self.read_within(1, self.scene.width(0) as f64, part.max(64.0), Work::Copy(copy))
     }
 
     /// Groups with workers of their own, and how many of them; see [`phase::crew`](crate::coll::phase).
@@ -120,14 +120,14 @@ impl Node<'_> {
     }
 
     /// As `read_all`, of parts that are in cells whatever their length.
-    fn read_parts(&self, part: f64, work: f64) -> f64 {
+    fn read_parts(&self, part: f64, work: Work) -> f64 {
         self.read_all(part.max(64.0), work)
     }
 
     /// Allgather: every rank reads the block of every other.
     pub(super) fn gather_all(&self, block: f64) -> f64 {
         let (pieces, n) = cut(block, if self.way == Way::Tiled { self.tile() } else { self.cell() });
-        let (own, others) = (self.rates.write(n) + self.rates.copy(n), self.read_all(n, self.rates.copy(n)));
+        let (own, others) = (self.rates.write(n) + self.rates.copy(n), self.read_all(n, self.copying(n)));
         self.all(self.step() + own + others, self.turns()) * pieces
     }
 
@@ -140,7 +140,7 @@ impl Node<'_> {
         let take = |rank: &crate::types::NodeRank| {
             let level = scene.parting(0, rank.0);
             let readers = scene.width(level);
-            scene.line(level, readers) + scene.take(level, n, readers, self.rates.combine(n))
+            scene.line(level, readers) + scene.take(level, n, readers, self.combining(n))
         };
         let mut time = self.step() + self.rates.write(n);
         let mut waits = exchange.steps.len() as f64 * self.turns_of_step();
@@ -149,8 +149,8 @@ impl Node<'_> {
             let innermost = scene.each_level().last().unwrap_or(0);
             let member = |work| scene.line(innermost, 1) + scene.take(innermost, n, 1, work);
             let members = exchange.run.len().max(2) as f64 - 1.0;
-            let there = members * member(self.rates.combine(n));
-            time += 2.0 * self.step() + there + self.rates.write(n) + member(self.rates.copy(n));
+            let there = members * member(self.combining(n));
+            time += 2.0 * self.step() + there + self.rates.write(n) + member(self.copying(n));
             waits += 2.0;
         }
         for (index, step) in exchange.steps.iter().enumerate() {
@@ -186,7 +186,7 @@ impl Node<'_> {
         // As for signals; a block at a time at the end.
         let take = |distance: usize, bytes: f64| {
             let readers = distance.min(scene.width(0));
-            scene.line(0, readers) + scene.take(0, bytes, readers, self.rates.copy(bytes))
+            scene.line(0, readers) + scene.take(0, bytes, readers, self.copying(bytes))
         };
         let (mut time, mut waits, mut held) = (self.step() + self.rates.write(n), self.turns_of_step(), 1);
         while held * radix < size {

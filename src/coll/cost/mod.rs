@@ -15,7 +15,7 @@ mod phases;
 
 use super::phase::{self, Tree};
 use super::{Knob, Measures, Plan};
-use crate::model::{Between, Nanos, Outline, Rates, Scene};
+use crate::model::{Between, Nanos, Outline, Rates, Scene, Work};
 use crate::topo::TreeClass;
 use crate::types::{Bytes, Collective};
 use std::sync::Arc;
@@ -161,6 +161,16 @@ impl<'a> Node<'a> {
         let leaders = f64::from(self.plan.knobs.get(Knob::Leaders).max(1));
         let each = phases.max((phases + step) / leaders);
         phases + step + (chunks - 1.0) * each
+    }
+
+    /// A copy of `n` bytes that are fetched.
+    fn copying(&self, n: f64) -> Work {
+        Work::Copy(self.rates.copy(n))
+    }
+
+    /// A reduction of `n` bytes that are fetched.
+    fn combining(&self, n: f64) -> Work {
+        Work::Combine(self.rates.combine(n))
     }
 
     fn cell(&self) -> Bytes {

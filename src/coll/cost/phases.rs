@@ -3,7 +3,7 @@
 use super::{Node, Phase, Time, Way, cut};
 use crate::coll::Knob;
 use crate::coll::knobs::PUSH;
-use crate::model::{Edge, Outline};
+use crate::model::{Edge, Outline, Work};
 use crate::sync::FlagLine;
 use crate::types::Bytes;
 
@@ -14,7 +14,7 @@ impl Node<'_> {
             return self.reduce_parts(total);
         }
         let (pieces, n) = self.rooted(total, self.piece());
-        let phase = self.climb(|_| (n, self.rates.combine(n)), self.rates.write(n), self.rates.returns(n));
+        let phase = self.climb(|_| (n, self.combining(n)), self.rates.write(n), self.rates.returns(n));
         self.elapsed(phase.repeated(pieces))
     }
 
@@ -30,7 +30,7 @@ impl Node<'_> {
         };
         // Lines that a peer has just read have to come back before they are written, and first that peer's word that it has
         // read them: the root waits as often as its readers do. With one buffer nothing overlaps.
-        let rewritten = self.rates.write(n) + self.scene.take(0, n, 1, 0.0) + self.scene.line(0, 1);
+        let rewritten = self.rates.write(n) + self.scene.take(0, n, 1, Work::Copy(0.0)) + self.scene.line(0, 1);
         let phase = self.descend(rewritten, |_| n, n);
         let time = if buffers > 1 {
             phase.repeated(pieces)
@@ -45,9 +45,7 @@ impl Node<'_> {
         let most = if self.way == Way::Tree { self.cell().0 / self.scene.local_ranks } else { self.piece().0 };
         let (pieces, n) = cut(block, Bytes(most));
         let own = self.rates.write(n);
-        self.elapsed(
-            self.climb(|edge| (covered(edge, n), self.rates.copy(covered(edge, n))), own, own).repeated(pieces),
-        )
+        self.elapsed(self.climb(|edge| (covered(edge, n), self.copying(covered(edge, n))), own, own).repeated(pieces))
     }
 
     /// A block of the root goes to each rank.
@@ -57,7 +55,7 @@ impl Node<'_> {
             // The root lays out a tile for each receiver; the last one reads when it is done, while the root copies its own.
             let (others, own) = (self.ranks() - 1.0, self.rates.copy(n));
             let written = others * (self.step() + self.rates.write(n));
-            let taken = self.step() + self.scene.line(0, 1) + self.scene.take(0, n, 1, own);
+            let taken = self.step() + self.scene.line(0, 1) + self.scene.take(0, n, 1, Work::Copy(own));
             let path = (pieces - 1.0) * (written + own).max(taken) + written + taken.max(own);
             // Each receiver waits for a ticket of its own.
             let work = pieces * (written + own + others * taken);
@@ -114,14 +112,14 @@ impl Node<'_> {
 
     /// Up the tree: a leaf starts with `leaf`, an inner rank with `inner`; for each child it fetches and works on what
     /// `work` says.
-    fn climb(&self, work: impl Fn(&Edge) -> (f64, f64), leaf: f64, inner: f64) -> Phase {
+    fn climb(&self, work: impl Fn(&Edge) -> (f64, Work), leaf: f64, inner: f64) -> Phase {
         let Outline { ranks, edges, is_inner, depth } = &*self.up;
         let start = |rank: usize| if is_inner[rank] { inner } else { leaf };
         let mut ready: Vec<f64> = (0..*ranks).map(start).collect();
         let mut load = ready.clone();
         for edge in edges.iter().rev() {
-            let (n, time) = work(edge);
-            let step = self.step() + self.scene.line(edge.level, 1) + self.scene.take(edge.level, n, 1, time);
+            let (n, work) = work(edge);
+            let step = self.step() + self.scene.line(edge.level, 1) + self.scene.take(edge.level, n, 1, work);
             ready[edge.parent] = f64::max(ready[edge.parent], ready[edge.child]) + step;
             load[edge.parent] += step;
         }
@@ -139,7 +137,7 @@ impl Node<'_> {
         for edge in edges {
             let n = taken(edge);
             let signalled = self.step() + self.scene.line(edge.level, edge.sharing);
-            let take = |time| signalled + self.scene.take(edge.level, n, edge.sharing, time);
+            let take = |time| signalled + self.scene.take(edge.level, n, edge.sharing, Work::Copy(time));
             // Who passes data on copies them to its buffer afterwards, from its own cache.
             let passed = if is_inner[edge.child] { take(self.rates.write(n)) } else { 0.0 };
             let all = if is_inner[edge.child] { passed + self.rates.copy(kept) } else { take(self.rates.copy(kept)) };

@@ -5,7 +5,7 @@ use super::turns::{Obstacle, Turns};
 use crate::coll::{Measures, Plan, Row};
 use crate::fabric::checked::{Operation, operations_by_step};
 use crate::fabric::{BridgeStep, Fabric, Line, Place, Room, Span};
-use crate::model::{Machine, Nanos};
+use crate::model::{Machine, Nanos, Work};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, NodeIndex, NodeRank, Ticket};
 use std::collections::HashMap;
@@ -230,14 +230,14 @@ impl World {
                 let streamed = self.read(me, from, n);
                 let is_slot = matches!(to.place, Place::Cell { .. });
                 let rate = if is_slot { self.machine.write } else { self.machine.copy };
-                self.work(me, streamed, rate * n.0 as f64);
+                self.work(me, streamed, Work::Copy(rate * n.0 as f64));
             }
             Operation::Reduce { to, left, right, n } => {
                 let streamed = self.read(me, left, n) + self.read(me, right, n);
                 // What grows in a slot has fetched its lines before.
                 let comes_back = matches!(to.place, Place::Cell { .. }) && to != left;
                 let write = if comes_back { self.machine.write - self.machine.copy } else { 0.0 };
-                self.work(me, streamed, (self.machine.reduce + write) * n.0 as f64);
+                self.work(me, streamed, Work::Combine((self.machine.reduce + write) * n.0 as f64));
             }
             Operation::BridgeBegin(step) => {
                 self.begun[me].push((step, self.now[me]));
@@ -247,9 +247,9 @@ impl World {
         }
     }
 
-    /// Charges what takes so long where operands are at hand, of which so long a part was fetched meanwhile.
-    fn work(&mut self, me: usize, streamed: f64, time: f64) {
-        self.now[me] += self.machine.local + time - self.machine.overlap * streamed.min(time);
+    /// Charges work on operands that were charged for `streamed` as fetched.
+    fn work(&mut self, me: usize, streamed: f64, work: Work) {
+        self.now[me] += self.machine.local + work.fetching(streamed, self.machine.overlap) - streamed;
     }
 
     /// Charges an operand: how long it streamed from a peer.
