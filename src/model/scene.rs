@@ -119,7 +119,12 @@ impl Scene {
     /// A flag is fetched, with what its line carries, while `readers` fetch flags out of the same group.
     pub fn line(&self, level: usize, readers: usize) -> f64 {
         let Crossing { latency, stream, shared } = self.levels[level].crossing;
-        latency + (stream * LINE).max(shared * LINE * readers as f64)
+        latency + (stream * LINE).max(shared * LINE * self.at_once(readers))
+    }
+
+    /// Of so many readers those that read at the same time: no more than the node's ranks have cores.
+    fn at_once(&self, readers: usize) -> f64 {
+        (readers as f64).min((self.local_ranks as f64 / self.ranks_per_core).max(1.0))
     }
 
     /// `n` bytes that a peer published are read, whose flag has come, while `readers` read as many out of the same group.
@@ -129,7 +134,7 @@ impl Scene {
             return work.fetching(0.0, overlap);
         }
         let Crossing { latency, stream, shared } = self.levels[level].crossing;
-        let transfer = (stream * n).max(shared * n * readers as f64);
+        let transfer = (stream * n).max(shared * n * self.at_once(readers));
         latency * ahead + work.fetching(transfer, overlap)
     }
 

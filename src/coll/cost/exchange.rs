@@ -45,11 +45,13 @@ impl Node<'_> {
         self.all(self.step() + self.rates.write(n) + self.read_all(n, self.combining(n)), self.turns()) * pieces
     }
 
-    /// Allreduce: every rank combines its part of all operands, in its buffer, and collects those of the others.
+    /// Allreduce: every rank combines its part of all operands, in its buffer, and collects those of the others, one piece
+    /// behind: for both it waits at once.
     pub(super) fn combine_parts(&self, total: f64) -> f64 {
         let (pieces, n) = cut(total, self.reduction_piece());
         let stored = self.rates.write(n / self.parts(n));
-        self.all(self.combine_part(n, stored) + self.collect_parts(n), 2.0 * self.turns()) * pieces
+        let work = self.combine_part(n, stored) + self.collect_parts(n);
+        self.all(work * pieces, (pieces + 1.0) * self.turns())
     }
 
     /// A rank publishes all but its part of an operand of `n` bytes, and combines its part of all operands, whose result takes
