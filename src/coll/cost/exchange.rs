@@ -1,6 +1,6 @@
 //! The phases of a node in which all ranks do the same.
 
-use super::{Node, Time, Way, cut};
+use super::{Node, Way, cut};
 use crate::coll::Knob;
 use crate::model::{Work, ceil_log};
 use crate::types::Bytes;
@@ -14,7 +14,7 @@ impl Node<'_> {
 
     /// All ranks are at work that long, and wait so many times for others.
     pub(super) fn all(&self, path: f64, waits: f64) -> f64 {
-        self.elapsed(Time { path, work: path * self.ranks(), waits })
+        path * self.scene.ranks_per_core + self.waited(waits)
     }
 
     /// Every rank signals to every other.

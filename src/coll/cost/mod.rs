@@ -120,15 +120,20 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// How long a phase takes on the cores that the ranks have: no less than the work of all ranks on them, and for each wait
-    /// all ranks of a core have their turn.
+    /// How long a phase takes on the cores that the ranks have: where they share these, as long as a scheduler at most takes
+    /// that leaves no core idle while a rank has work (Graham's bound), and for each wait all ranks of a core have their turn.
     fn elapsed(&self, Time { path, work, waits }: Time) -> f64 {
-        let ranks_per_core = self.scene.ranks_per_core;
-        if ranks_per_core <= 1.0 {
+        if self.scene.ranks_per_core <= 1.0 {
             return path;
         }
-        let cores = (self.ranks() / ranks_per_core).max(1.0);
-        path.max(work / cores) + waits * ranks_per_core * self.scene.machine.switch
+        let cores = (self.ranks() / self.scene.ranks_per_core).max(1.0);
+        work / cores + path * (1.0 - 1.0 / cores) + self.waited(waits)
+    }
+
+    /// So many waits that follow from each other.
+    fn waited(&self, waits: f64) -> f64 {
+        let ranks_per_core = self.scene.ranks_per_core;
+        if ranks_per_core > 1.0 { waits * ranks_per_core * self.scene.machine.switch } else { 0.0 }
     }
 
     /// Phases on each node around a step between nodes, piece by piece.
@@ -231,11 +236,12 @@ struct Phase {
 }
 
 impl Phase {
-    /// So many pieces that follow each other.
-    fn repeated(self, pieces: f64) -> Time {
+    /// So many pieces that follow each other. Whoever comes first goes on until `slots` of them are full; the others find all of
+    /// these when they have the core.
+    fn repeated(self, pieces: f64, slots: usize) -> Time {
         let others = pieces - 1.0;
         let (path, work) = (self.whole + others * self.busiest, self.work * pieces);
-        Time { path, work, waits: self.depth + others }
+        Time { path, work, waits: self.depth + others / slots as f64 }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::call::Call;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::sync::PeerCall;
-use crate::types::{Collective, CommRank, Epoch, NodeRank, Ticket};
+use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, Ticket};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context as TaskContext, Poll, Waker};
@@ -55,8 +55,12 @@ const PATIENCE: Duration = Duration::from_micros(50);
 /// Where ranks share cores, looks for what a peer is to do that has not given its core away: together less than it takes to
 /// change the rank that has this core. 100 take longer than they save.
 const LOOKS_AT_WORK: u32 = 25;
-/// Where ranks share cores, yields of the core before a sleep.
-const YIELDS: u32 = 8;
+/// Where ranks share cores, yields of the core before a sleep: in short calls, and in those of at least [`LONG`] bytes, whose
+/// pieces peers work on for longer than a few yields take. A rank that sleeps wakes tens of microseconds late, but leaves the
+/// core to the others.
+const YIELDS: [u32; 2] = [8, 32];
+/// Bytes of a long call.
+const LONG: Bytes = Bytes(32 << 10);
 /// Yields between two calls into the MPI library, and between two polls.
 const YIELDS_PER_PROGRESS: u32 = 4;
 /// The longest sleep. The MPI library makes no progress meanwhile: a message of 64 MiB needs about 150 probes.
@@ -172,17 +176,18 @@ impl Call<'_> {
         {
             return 1;
         }
+        let may_sleep = before >= YIELDS[usize::from(self.entered.bytes >= LONG)];
         let mut yields = 0;
         context.control(context.rank()).leave_core(|| {
             // Before each sleep, and with some of the yields: a probe may yield itself (Open MPI).
-            if before >= YIELDS || before > 0 && before.is_multiple_of(YIELDS_PER_PROGRESS) {
+            if may_sleep || before > 0 && before.is_multiple_of(YIELDS_PER_PROGRESS) {
                 (self.waiting.progress)();
             }
             let Some(rank) = peer else {
                 return std::thread::yield_now();
             };
             let has_come = || context.has_come(awaited, rank);
-            if before >= YIELDS {
+            if may_sleep {
                 return context.event(rank).sleep_unless(has_come, NAP);
             }
             while !has_come() && (yields == 0 || context.control(rank).is_away()) {
