@@ -51,16 +51,18 @@ fn kibibytes(text: &str) -> Option<usize> {
     text.strip_suffix('K')?.parse::<usize>().ok()?.checked_mul(1 << 10)
 }
 
-/// A description of processor, caches and this version of huddle, in one line: equal where measurements can be shared.
+/// A description of processor, caches and this build of huddle, in one line: equal where measurements can be shared. Those of
+/// kernels that no compiler has optimised are of no use to others.
 pub fn description() -> String {
     /// Raised when kernels or the probe change.
     const REVISION: u32 = 6;
+    const BUILD: &str = if cfg!(debug_assertions) { "debug " } else { "" };
     let caches = Caches::of_this_host();
     let levels: Vec<_> = Level::available().map(Level::name).collect();
     // SAFETY: no preconditions.
     let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     format!(
-        "huddle {} {REVISION} {} {} {processors} processors {}/{}/{} {}",
+        "huddle {} {REVISION} {BUILD}{} {} {processors} processors {}/{}/{} {}",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH,
         levels.join("+"),
