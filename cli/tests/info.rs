@@ -95,7 +95,7 @@ fn settings_have_origins() {
         (&option("HUDDLE_WARMUP")["value"], &option("HUDDLE_WARMUP")["origin"]),
         (&"7".into(), &"environment".into())
     );
-    assert_eq!(option("HUDDLE_SLOTS")["value"], "16");
+    assert_eq!(option("HUDDLE_SLOTS")["value"], "auto");
     assert!(option("HUDDLE_SLOTS")["complaint"].as_str().expect("a complaint").contains("power of two"));
     assert_eq!(option("HUDDLE_BRIDGES")["origin"], "default");
     assert_eq!(report["settings"]["unknown"][0], "HUDDLE_NONSENSE");
