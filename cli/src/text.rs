@@ -10,7 +10,7 @@ pub fn of(report: &Value) -> String {
     let _ = machine(&mut page, &report["machine"])
         .and_then(|()| ranks(&mut page, &report["ranks"]))
         .and_then(|()| parameters(&mut page, &report["parameters"]))
-        .and_then(|()| kernels(&mut page, &report["kernels"]))
+        .and_then(|()| kernels(&mut page, &report["kernels"], report["machine"]["pretended"] == true))
         .and_then(|()| mpi(&mut page, &report["mpi"]))
         .and_then(|()| settings(&mut page, &report["settings"]))
         .and_then(|()| choice(&mut page, &report["choice"]));
@@ -35,6 +35,11 @@ fn size(value: &Value) -> String {
     }
 }
 
+/// So many of them.
+fn counted(count: &Value, noun: &str) -> String {
+    if count.as_u64() == Some(1) { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
 fn time(value: &Value) -> String {
     match value.as_f64() {
         None => "?".to_owned(),
@@ -51,7 +56,7 @@ fn machine(page: &mut String, machine: &Value) -> Written {
     writeln!(page, "\nMachine{pretended}")?;
     let containers: String =
         each(&machine["containers"]).map(|found| format!(", {} x {}", found["count"], text(&found["kind"]))).collect();
-    writeln!(page, "  {} processors{containers}", machine["processors"])?;
+    writeln!(page, "  {}{containers}", counted(&machine["processors"], "processor"))?;
     let caches = &machine["caches"];
     let [line, l1, l2, l3] = ["line", "l1", "l2", "l3"].map(|name| size(&caches[name]));
     writeln!(page, "  caches: L1 {l1}, L2 {l2}, L3 {l3}; lines of {line} bytes")?;
@@ -71,14 +76,16 @@ fn machine(page: &mut String, machine: &Value) -> Written {
 fn ranks(page: &mut String, ranks: &Value) -> Written {
     writeln!(
         page,
-        "\nRanks: {} on each of {} nodes, in the order of the processors",
-        ranks["per_node"], ranks["nodes"]
+        "\nRanks: {} on {}, in the order of the processors",
+        ranks["per_node"],
+        if ranks["nodes"] == 1 { "one node".to_owned() } else { format!("each of {} nodes", ranks["nodes"]) }
     )?;
     let levels: Vec<&Value> = each(&ranks["levels"]).collect();
     let mut indent = String::from("  ");
     for (index, level) in levels.iter().enumerate() {
-        let what = if index + 1 == levels.len() { "ranks" } else { "groups" };
-        writeln!(page, "{indent}{} {what} that share the {}", level["groups"], text(&level["share"]))?;
+        let what = counted(&level["groups"], if index + 1 == levels.len() { "rank" } else { "group" });
+        let verb = if level["groups"] == 1 { "has" } else { "share" };
+        writeln!(page, "{indent}{what} that {verb} the {}", text(&level["share"]))?;
         indent.push_str("  ");
     }
     if levels.is_empty() {
@@ -125,8 +132,8 @@ fn between_nodes(page: &mut String, what: &str, network: &Value) -> Written {
     )
 }
 
-fn kernels(page: &mut String, kernels: &Value) -> Written {
-    writeln!(page, "\nKernels (probed)")?;
+fn kernels(page: &mut String, kernels: &Value, is_pretended: bool) -> Written {
+    writeln!(page, "\nKernels (probed{})", if is_pretended { " here, not on the pretended machine" } else { "" })?;
     writeln!(
         page,
         "  reductions: {}; longest copies: {}",
@@ -170,7 +177,11 @@ fn settings(page: &mut String, settings: &Value) -> Written {
 }
 
 fn choice(page: &mut String, choice: &Value) -> Written {
-    writeln!(page, "\nChoice, by bytes as in HUDDLE_ALLREDUCE=<=8K:tree; times are predicted, not measured")?;
+    writeln!(
+        page,
+        "\nChoice, by bytes as in HUDDLE_ALLREDUCE=<=8K:tree; times are predicted, not measured:\n\
+         for the longest message of each line, 4M where it is open"
+    )?;
     for (collective, ranges) in choice.as_object().into_iter().flatten() {
         writeln!(page, "  {collective}")?;
         let ranges: Vec<&Value> = each(ranges).collect();

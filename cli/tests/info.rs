@@ -108,7 +108,7 @@ fn the_text_has_every_section() {
         "Machine (pretended)",
         "Ranks: 12 on each of 2 nodes",
         "Speed (",
-        "Kernels (probed)",
+        "Kernels (probed here, not on the pretended machine)",
         "MPI",
         "Settings",
         "Choice, by bytes",
