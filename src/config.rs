@@ -137,11 +137,13 @@ impl Config {
         const SHORTEST: usize = 8 << 10;
         const MEMORY: usize = 8 << 20;
         let share = MEMORY / ranks.max(1);
-        let is_short = caches.ring().0 > share;
-        let slots = self.slots.unwrap_or(if is_short && crowding.is_shared() { FEWEST } else { MOST });
-        let wanted = (caches.ring().0.min(share) / slots.max(1)).max(1);
-        let cell = self.slot_bytes.unwrap_or(Bytes((1 << wanted.ilog2()).clamp(SHORTEST, LONGEST)));
-        Ring { slots, cell }
+        let cell = |slots: usize| {
+            let wanted = (caches.ring().0.min(share) / slots.max(1)).max(1);
+            self.slot_bytes.unwrap_or(Bytes((1 << wanted.ilog2()).clamp(SHORTEST, LONGEST)))
+        };
+        let are_fewer = crowding.is_shared() && caches.ring().0 > share && cell(FEWEST) > cell(MOST);
+        let slots = self.slots.unwrap_or(if are_fewer { FEWEST } else { MOST });
+        Ring { slots, cell: cell(slots) }
     }
 
     /// From the variables of rank 0. Every wrong value and every unknown name is one complaint, for one rank to print.
@@ -203,12 +205,12 @@ mod tests {
         assert!([2, 8, 1000].iter().all(|ranks| ring(*ranks, 1024).0 == 16));
         let shared = |ranks, l2| ring_of(&Config::default(), ranks, l2, 2.0);
         assert_eq!([shared(3, 1024), shared(4, 1024), shared(5, 1024)], [(16, 128), (16, 128), (8, 128)]);
-        assert_eq!([shared(8, 1024), shared(16, 1024), shared(1000, 1024)], [(8, 128), (8, 64), (8, 8)]);
+        assert_eq!([shared(8, 1024), shared(16, 1024), shared(1000, 1024)], [(8, 128), (8, 64), (16, 8)]);
         let two = Config { slots: Some(2), ..Config::default() };
         assert_eq!(ring_of(&two, 2, 1024, 2.0), (2, 256));
         assert_eq!(ring_of(&two, 8, 1024, 2.0), (2, 256));
         let cell = Config { slot_bytes: Some(Bytes(4096)), ..Config::default() };
-        assert_eq!(ring_of(&cell, 8, 1024, 2.0), (8, 4));
+        assert_eq!(ring_of(&cell, 8, 1024, 2.0), (16, 4));
     }
 
     #[test]

@@ -42,7 +42,8 @@ const AHEAD: f64 = 0.2;
 const SWITCH: f64 = 1200.0;
 
 /// The rate of one stream is measured by copies, so nothing of them shows. Of a reduction of 32 KiB to 1 MiB 0.3 to 0.7 shows: so
-/// much longer an Allreduce of 2 ranks took than an Allgather without the copy of a rank's own block (`scripts/model`).
+/// much longer an Allreduce of 2 ranks took than an Allgather without the copy of a rank's own block (`scripts/model`). The least
+/// of that, since more makes the models prefer tiled Allreduces below 128 KiB, which are slower while cores are far apart.
 const OVERLAP: Overlap = Overlap { copy: 1.0, reduce: 0.7 };
 
 impl Default for Parameters {

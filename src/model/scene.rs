@@ -122,9 +122,14 @@ impl Scene {
         latency + (stream * LINE).max(shared * LINE * self.at_once(readers))
     }
 
-    /// Of so many readers those that read at the same time: no more than the node's ranks have cores.
+    /// Cores that the ranks of a node have, at least 1.
+    pub fn cores(&self) -> f64 {
+        (self.local_ranks as f64 / self.ranks_per_core).max(1.0)
+    }
+
+    /// Of so many readers those that read at the same time: no more than there are cores.
     fn at_once(&self, readers: usize) -> f64 {
-        (readers as f64).min((self.local_ranks as f64 / self.ranks_per_core).max(1.0))
+        (readers as f64).min(self.cores())
     }
 
     /// `n` bytes that a peer published are read, whose flag has come, while `readers` read as many out of the same group.

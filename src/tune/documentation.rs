@@ -35,9 +35,10 @@ the first-level cache, one and two buffers and a ring, chunks between nodes, pul
 `HUDDLE_LEADERS` permits: with several of them the phases of other chunks go on while a leader's step between nodes is under
 way.
 
-Where ranks share cores a phase takes at least the work of all ranks over the cores that they have, and each wait that follows
-from another takes a turn of all ranks of a core, a switch each; where all wait for all, half a turn more for each two ranks of
-a core beyond the second.
+Where ranks share cores a phase takes the work of all ranks over the cores that they have, and what of its longest path does not
+fit beside that (Graham's bound); no more ranks read at a time than have cores. Each wait that follows from another takes a turn
+of all ranks of a core, a switch each; where all wait for all, half a turn more for each two ranks of a core beyond the second;
+where ranks run ahead, one for as many pieces as they have slots.
 
 Where nobody says otherwise a tile is a quarter of the message, but no shorter than a quarter of the first-level cache and no
 longer than one of the second-level cache; a segment is as long as the latter permits; and a rank's slots take twice the

@@ -14,7 +14,7 @@ impl Node<'_> {
 
     /// All ranks are at work that long, and wait so many times for others.
     pub(super) fn all(&self, path: f64, waits: f64) -> f64 {
-        path * self.scene.ranks_per_core + self.waited(waits)
+        path * self.ranks() / self.scene.cores() + self.waited(waits)
     }
 
     /// Every rank signals to every other.
@@ -45,13 +45,15 @@ impl Node<'_> {
         self.all(self.step() + self.rates.write(n) + self.read_all(n, self.combining(n)), self.turns()) * pieces
     }
 
-    /// Allreduce: every rank combines its part of all operands, in its buffer, and collects those of the others, one piece
-    /// behind: for both it waits at once.
+    /// Allreduce: every rank combines its part of all operands, in its buffer, and collects those of the others: one piece
+    /// behind, so that it waits for both at once, but in stages or without slots for that the same piece.
     pub(super) fn combine_parts(&self, total: f64) -> f64 {
         let (pieces, n) = cut(total, self.reduction_piece());
         let stored = self.rates.write(n / self.parts(n));
         let work = self.combine_part(n, stored) + self.collect_parts(n);
-        self.all(work * pieces, (pieces + 1.0) * self.turns())
+        let is_behind = self.scene.slots > 2 && !(self.crew().0 > 1 && self.plan.knobs.get(Knob::Stages) > 1);
+        let waits = if is_behind { pieces + 1.0 } else { 2.0 * pieces };
+        self.all(work * pieces, waits * self.turns())
     }
 
     /// A rank publishes all but its part of an operand of `n` bytes, and combines its part of all operands, whose result takes

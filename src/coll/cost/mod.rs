@@ -6,9 +6,10 @@
 //! children, the levels crossed and uneven groups count as they are. Pieces of a long message follow each other: the first
 //! takes the whole way, each further one as long as the busiest rank works on it.
 //!
-//! Where ranks share cores a call takes at least the work of all ranks over the cores that they have. A rank that waits gives
-//! its core away and gets it back after all others of that core, so each wait that follows from another costs as many
-//! switches as ranks share a core (`Time`), and more where all wait for all.
+//! Where ranks share cores a phase takes the work of all ranks over the cores that they have, and what of its longest path does
+//! not fit beside that (Graham's bound); no more ranks read at a time than have cores. A rank that waits gives its core away and
+//! gets it back after all others of that core, so each wait that follows from another costs as many switches as ranks share a
+//! core (`Time`), and more where all wait for all; ranks that run ahead do so as far as their slots reach.
 
 mod exchange;
 mod phases;
@@ -120,14 +121,16 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// How long a phase takes on the cores that the ranks have: where they share these, as long as a scheduler at most takes
-    /// that leaves no core idle while a rank has work (Graham's bound), and for each wait all ranks of a core have their turn.
+    /// How long a phase takes on the cores that the ranks have. Where they share these: at least its path or an even share of its
+    /// work, at most as long as a scheduler takes that leaves no core idle while a rank has work (Graham's bound), and closer to
+    /// that the more ranks share a core. For each wait all ranks of a core have their turn.
     fn elapsed(&self, Time { path, work, waits }: Time) -> f64 {
-        if self.scene.ranks_per_core <= 1.0 {
+        let (ranks_per_core, cores) = (self.scene.ranks_per_core, self.scene.cores());
+        if ranks_per_core <= 1.0 {
             return path;
         }
-        let cores = (self.ranks() / self.scene.ranks_per_core).max(1.0);
-        work / cores + path * (1.0 - 1.0 / cores) + self.waited(waits)
+        let (least, most) = (path.max(work / cores), work / cores + path * (1.0 - 1.0 / cores));
+        least + (most - least) * (ranks_per_core - 1.0).min(1.0) + self.waited(waits)
     }
 
     /// So many waits that follow from each other.
@@ -214,7 +217,7 @@ fn cut(total: f64, most: Bytes) -> (f64, f64) {
 /// What a phase of a node takes.
 #[derive(Clone, Copy, Debug)]
 struct Time {
-    /// From its start to its end, if every rank has a core.
+    /// From its start to its end, if no rank ever waits for a core.
     path: f64,
     /// The work of all ranks together.
     work: f64,

@@ -55,6 +55,20 @@ fn pulled_and_pushed_signals_agree_with_the_simulator() {
     }
 }
 
+#[test]
+fn ranks_share_no_more_cores_than_they_are() {
+    let row = &REGISTRY[crate::coll::find(Collective::Allreduce, "flat").unwrap()];
+    let cost = |ranks, ranks_per_core| {
+        let (_, _, scene) = site(1, 1, ranks, 0.0);
+        let scene = scene.with_ranks_per_core(ranks_per_core);
+        let Some(Nanos(time)) = (row.cost)(&plan(row, 1 << 20, 2), &scene) else { unreachable!("flat has a formula") };
+        time
+    };
+    // Machines of papers give cores away in no time: what is left is work.
+    assert!((cost(2, 4.0) / cost(2, 1.0) - 2.0).abs() < 0.01, "two ranks are all of their core");
+    assert!((cost(8, 4.0) / cost(8, 1.0) - 4.0).abs() < 0.01, "two cores for eight ranks");
+}
+
 /// Both charge the same accesses; the formulas know one rank's way where the simulator has all of them.
 #[test]
 fn formulas_agree_with_the_simulator() {

@@ -55,11 +55,11 @@ const PATIENCE: Duration = Duration::from_micros(50);
 /// Where ranks share cores, looks for what a peer is to do that has not given its core away: together less than it takes to
 /// change the rank that has this core. 100 take longer than they save.
 const LOOKS_AT_WORK: u32 = 25;
-/// Where ranks share cores, yields of the core before a sleep: in short calls, and in those of at least [`LONG`] bytes, whose
-/// pieces peers work on for longer than a few yields take. A rank that sleeps wakes tens of microseconds late, but leaves the
+/// Where ranks share cores, yields of the core before a sleep: usually, and in calls whose message or block has at least
+/// [`LONG`] bytes: peers work on their pieces for longer than a few yields take. A rank that sleeps wakes tens of microseconds late, but leaves the
 /// core to the others.
 const YIELDS: [u32; 2] = [8, 32];
-/// Bytes of a long call.
+/// Bytes of the message or block of a long call.
 const LONG: Bytes = Bytes(32 << 10);
 /// Yields between two calls into the MPI library, and between two polls.
 const YIELDS_PER_PROGRESS: u32 = 4;
