@@ -166,8 +166,8 @@ fn write_parameters(page: &mut String) -> fmt::Result {
         "A call whose data take more than {} KiB copies at {} and combines at {} ns/byte. Copies into slots, whose lines come \
          back from their readers, take {} ns/byte. Data behind a flag add {} of a line's latency: processors load ahead. \
          huddle's own instructions take {} ns in a call and {} ns for a piece in a phase, unless the call is flat and fits a slot. \
-         Where a rank works on what it fetches, {} of the shorter of the two does not show of a copy, {} of a reduction. It takes {} ns to give a core to another \
-         rank.",
+         Where a rank works on what it fetches, {} of the shorter of the two does not show of a copy, {} of a reduction. \
+         It takes {} ns to give a core to another rank.",
         far.beyond / 1024.0,
         far.copy,
         far.reduce,

@@ -86,14 +86,14 @@ impl Node<'_> {
     /// Ranks of the other groups read all of the first group's workers; in two stages only their own workers do.
     fn collect_over_groups(&self, part: f64, parts: f64, workers_elsewhere: usize) -> f64 {
         let (scene, copy) = (self.scene, self.rates.copy(part));
-        let read = |readers: usize| scene.line(0, readers) + scene.take(0, part.max(64.0), readers, Work::Copy(copy));
+        let read = |readers: usize| scene.line(0, readers) + scene.take(0, part.max(64.0), readers, self.copying(part));
         if self.plan.knobs.get(Knob::Stages) < 2 {
             return self.step() + parts * read(scene.local_ranks - scene.width(0));
         }
         2.0 * self.step()
             + read(workers_elsewhere)
             + copy
-            + self.read_within(1, scene.width(0) as f64, part.max(64.0), Work::Copy(copy))
+            + self.read_within(1, scene.width(0) as f64, part.max(64.0), self.copying(part))
     }
 
     /// The root, in the first group, collects all parts of `n` bytes.
@@ -103,7 +103,7 @@ impl Node<'_> {
         if self.crew().0 == 1 {
             return copy + self.collect_parts(n);
         }
-        self.step() + copy + self.read_within(1, self.scene.width(0) as f64, part.max(64.0), Work::Copy(copy))
+        self.step() + copy + self.read_within(1, self.scene.width(0) as f64, part.max(64.0), self.copying(part))
     }
 
     /// Groups with workers of their own, and how many of them; see [`phase::crew`](crate::coll::phase).

@@ -133,6 +133,14 @@ impl<'a> Node<'a> {
         least + (most - least) * (ranks_per_core - 1.0).min(1.0) + self.waited(waits)
     }
 
+    /// So many pieces of a phase that follow each other. Whoever comes first goes on until its slots are full; the others find
+    /// all of these pieces when they have the core.
+    fn repeated(&self, phase: Phase, pieces: f64) -> Time {
+        let others = pieces - 1.0;
+        let (path, work) = (phase.whole + others * phase.busiest, phase.work * pieces);
+        Time { path, work, waits: phase.depth + others / self.scene.slots as f64 }
+    }
+
     /// So many waits that follow from each other.
     fn waited(&self, waits: f64) -> f64 {
         let ranks_per_core = self.scene.ranks_per_core;
@@ -236,16 +244,6 @@ struct Phase {
     work: f64,
     /// Ranks that wait for each other in succession.
     depth: f64,
-}
-
-impl Phase {
-    /// So many pieces that follow each other. Whoever comes first goes on until `slots` of them are full; the others find all of
-    /// these when they have the core.
-    fn repeated(self, pieces: f64, slots: usize) -> Time {
-        let others = pieces - 1.0;
-        let (path, work) = (self.whole + others * self.busiest, self.work * pieces);
-        Time { path, work, waits: self.depth + others / slots as f64 }
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ impl Node<'_> {
         }
         let (pieces, n) = self.rooted(total, self.piece());
         let phase = self.climb(|_| (n, self.combining(n)), self.rates.write(n), self.rates.returns(n));
-        self.elapsed(phase.repeated(pieces, self.scene.slots))
+        self.elapsed(self.repeated(phase, pieces))
     }
 
     /// A message of the root goes to all ranks.
@@ -26,18 +26,15 @@ impl Node<'_> {
         }
         let buffers = self.plan.knobs.set(Knob::Buffers).filter(|buffers| f64::from(*buffers) < pieces);
         let Some(buffers) = buffers else {
-            return self.elapsed(self.descend(self.rates.write(n), |_| n, n).repeated(pieces, self.scene.slots));
+            return self.elapsed(self.repeated(self.descend(self.rates.write(n), |_| n, n), pieces));
         };
         // Lines that a peer has just read have to come back before they are written, and first that peer's word that it has
         // read them: the root waits as often as its readers do. With one buffer nothing overlaps.
         let rewritten = self.rates.write(n) + self.scene.take(0, n, 1, Work::Copy(0.0)) + self.scene.line(0, 1);
         let phase = self.descend(rewritten, |_| n, n);
-        let time = if buffers > 1 {
-            phase.repeated(pieces, self.scene.slots)
-        } else {
-            Time { path: pieces * phase.whole, ..phase.repeated(pieces, self.scene.slots) }
-        };
-        self.elapsed(Time { waits: time.waits + pieces, ..time })
+        let time = self.repeated(phase, pieces);
+        let path = if buffers > 1 { time.path } else { pieces * phase.whole };
+        self.elapsed(Time { path, waits: time.waits + pieces, ..time })
     }
 
     /// A block of each rank goes to the root.
@@ -45,10 +42,8 @@ impl Node<'_> {
         let most = if self.way == Way::Tree { self.cell().0 / self.scene.local_ranks } else { self.piece().0 };
         let (pieces, n) = cut(block, Bytes(most));
         let own = self.rates.write(n);
-        self.elapsed(
-            self.climb(|edge| (covered(edge, n), self.copying(covered(edge, n))), own, own)
-                .repeated(pieces, self.scene.slots),
-        )
+        let phase = self.climb(|edge| (covered(edge, n), self.copying(covered(edge, n))), own, own);
+        self.elapsed(self.repeated(phase, pieces))
     }
 
     /// A block of the root goes to each rank.
@@ -58,7 +53,7 @@ impl Node<'_> {
             // The root lays out a tile for each receiver; the last one reads when it is done, while the root copies its own.
             let (others, own) = (self.ranks() - 1.0, self.rates.copy(n));
             let written = others * (self.step() + self.rates.write(n));
-            let taken = self.step() + self.scene.line(0, 1) + self.scene.take(0, n, 1, Work::Copy(own));
+            let taken = self.step() + self.scene.line(0, 1) + self.scene.take(0, n, 1, self.copying(n));
             let path = (pieces - 1.0) * (written + own).max(taken) + written + taken.max(own);
             let work = pieces * (written + own + others * taken);
             // Each receiver waits for a ticket of its own; the root goes on until all of its slots are full.
@@ -73,7 +68,7 @@ impl Node<'_> {
         let phase = self.descend(layout, taken, n);
         // The root copies its own block while the others read.
         let (own, busiest) = (self.rates.copy(n), phase.busiest.max(layout + self.rates.copy(n)));
-        self.elapsed(Phase { busiest, work: phase.work + own, ..phase }.repeated(pieces, self.scene.slots))
+        self.elapsed(self.repeated(Phase { busiest, work: phase.work + own, ..phase }, pieces))
     }
 
     /// A signal of each rank reaches the root.
