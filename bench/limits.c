@@ -7,16 +7,18 @@
 //                            HUDDLE_ALLREDUCE='<=1K:native' HUDDLE_BARRIER=native
 //   limits threads           the same on MPI_THREAD_MULTIPLE
 //   limits init              MPI_Init; run it bare and preloaded
-//   limits communicators     the first calls on a further communicator, new or in the place of a freed one
+//   limits communicators     the first calls on a further communicator, new or in the place of a freed one, and longer ones on a new one
 //   limits memory            shared memory of huddle's, after use of all collectives, then with further communicators
 //
 // Options of measure.h.
 #include "calls.h"
 
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 enum { WARM_UP = 4, FURTHER = 8, BATCH = 256 }; // calls after which a communicator has its context; communicators
@@ -185,40 +187,48 @@ static void kernels(void) {
 
 // ---- communicators
 
-static void first_calls(MPI_Comm comm, bool native) {
-    double number = rank, sum;
-    for (int k = 0; k < WARM_UP; k++) (native ? PMPI_Allreduce : MPI_Allreduce)(&number, &sum, 1, MPI_DOUBLE, MPI_SUM, comm);
+enum { MOST_NUMBERS = 1 << 15 };
+
+// What the first calls on a communicator are, and by whom.
+typedef struct {
+    int n; // numbers
+    bool native;
+} First;
+
+static void first_calls(MPI_Comm comm, const First *first) {
+    static double numbers[MOST_NUMBERS], sums[MOST_NUMBERS];
+    for (int k = 0; k < WARM_UP; k++) (first->native ? PMPI_Allreduce : MPI_Allreduce)(numbers, sums, first->n, MPI_DOUBLE, MPI_SUM, comm);
 }
 
-static double recycled_block(const void *native, int calls) {
+static double recycled_block(const void *first, int calls) {
     double sum = 0;
     for (int k = 0; k < calls; k++) {
         MPI_Comm comm;
         double start = now();
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-        first_calls(comm, native != NULL);
+        first_calls(comm, first);
         MPI_Comm_free(&comm);
         sum += now() - start;
     }
     return sum;
 }
 
-static void add_communicators(MPI_Comm *comms, int n, bool native) {
+static void add_communicators(MPI_Comm *comms, int n, const First *first) {
     for (int k = 0; k < n; k++) {
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[k]);
-        first_calls(comms[k], native);
+        first_calls(comms[k], first);
     }
 }
 
 // New ones: what huddle keeps of the last ones that were freed is in use already.
-static double new_block(const void *native, int calls) {
+static double new_block(const void *first, int calls) {
     MPI_Comm comms[BATCH], others[FURTHER];
     double sum = 0;
-    add_communicators(others, FURTHER, native != NULL);
+    add_communicators(others, FURTHER, first);
     for (int done = 0; done < calls; done += BATCH) {
         int n = calls - done < BATCH ? calls - done : BATCH;
         double start = now();
-        add_communicators(comms, n, native != NULL);
+        add_communicators(comms, n, first);
         sum += now() - start;
         for (int k = 0; k < n; k++) MPI_Comm_free(&comms[k]);
     }
@@ -227,17 +237,36 @@ static double new_block(const void *native, int calls) {
 }
 
 static void communicators(void) {
-    static const int yes = 1;
-    Subject recycled[2] = {{"huddle", recycled_block, NULL}, {"native", recycled_block, &yes}};
+    static const First one[2] = {{1, false}, {1, true}};
+    Subject recycled[2] = {{"huddle", recycled_block, &one[0]}, {"native", recycled_block, &one[1]}};
     measure("\"what\": \"communicator, recycled\"", recycled, 2);
-    Subject fresh[2] = {{"huddle", new_block, NULL}, {"native", new_block, &yes}};
+    Subject fresh[2] = {{"huddle", new_block, &one[0]}, {"native", new_block, &one[1]}};
     measure("\"what\": \"communicator, new\"", fresh, 2);
+    for (int kib = 4; kib <= 256; kib *= 64) {
+        First many[2] = {{kib << 10 >> 3, false}, {kib << 10 >> 3, true}};
+        Subject longer[2] = {{"huddle", new_block, &many[0]}, {"native", new_block, &many[1]}};
+        char members[64];
+        snprintf(members, sizeof members, "\"what\": \"first calls, %d KiB\"", kib);
+        measure(members, longer, 2);
+    }
 }
 
 // ---- memory
 
-// Bytes of the distinct huddle segments that this process maps, and how much of them has been touched.
-static void mapped(long *reserved, long *touched) {
+enum { PAGE = 4096, MOST_PAGES = 1 << 16 };
+
+// Bytes of a mapping that are memory, whoever had touched them.
+static long present(unsigned long begin, unsigned long end) {
+    static unsigned char pages[MOST_PAGES];
+    long n = 0;
+    unsigned long count = (end - begin) / PAGE;
+    if (count > MOST_PAGES || mincore((void *)(uintptr_t)begin, end - begin, pages) != 0) fail("mincore");
+    for (unsigned long i = 0; i < count; i++) n += pages[i] & 1;
+    return n * PAGE;
+}
+
+// Bytes of the distinct huddle segments that this process maps, how much of them is reserved, and how much it has touched.
+static void look(long *mapped, long *reserved, long *touched) {
     unsigned long seen[1024], inode = 0;
     int n = 0;
     bool counts = false;
@@ -246,12 +275,12 @@ static void mapped(long *reserved, long *touched) {
     long kib;
     FILE *maps = fopen("/proc/self/smaps", "r");
     if (!maps) fail("no /proc/self/smaps");
-    *reserved = *touched = 0;
+    *mapped = *reserved = *touched = 0;
     while (fgets(line, sizeof line, maps)) {
         if (sscanf(line, "%lx-%lx %*s %*s %*s %lu %4095[^\n]", &begin, &end, &inode, name) == 4) {
             counts = strstr(name, "memfd:huddle") != NULL;
             for (int i = 0; i < n && counts; i++) counts = seen[i] != inode;
-            if (counts && n < 1024) seen[n++] = inode, *reserved += (long)(end - begin);
+            if (counts && n < 1024) seen[n++] = inode, *mapped += (long)(end - begin), *reserved += present(begin, end);
         } else if (sscanf(line, "%lx-%lx", &begin, &end) == 2) {
             counts = false;
         } else if (counts && sscanf(line, "Rss: %ld", &kib) == 1) {
@@ -262,9 +291,10 @@ static void mapped(long *reserved, long *touched) {
 }
 
 static void print_memory(int comms) {
-    long reserved, touched;
-    mapped(&reserved, &touched);
-    if (rank == 0) printf("{\"what\": \"memory\", \"communicators\": %d, \"reserved\": %ld, \"touched\": %ld}\n", comms, reserved, touched);
+    long mapped, reserved, touched;
+    look(&mapped, &reserved, &touched);
+    if (rank == 0)
+        printf("{\"what\": \"memory\", \"communicators\": %d, \"mapped\": %ld, \"reserved\": %ld, \"touched\": %ld}\n", comms, mapped, reserved, touched);
 }
 
 static void memory(void) {
@@ -274,7 +304,7 @@ static void memory(void) {
         for (int k = 0; k < WARM_UP + 1; k++) work_check(&(Work){which, HUDDLE, which == BARRIER ? 0 : 4 << 20 >> 3, -1, MPI_COMM_WORLD});
     print_memory(1);
     MPI_Comm comms[FURTHER];
-    add_communicators(comms, FURTHER, false);
+    add_communicators(comms, FURTHER, &(First){1, false});
     print_memory(1 + FURTHER);
     for (int i = 0; i < FURTHER; i++) MPI_Comm_free(&comms[i]);
     print_memory(1);

@@ -1,9 +1,34 @@
-// Too little shared memory: a rank that can't make or map huddle's segment. All ranks agree to stay native on
-// that communicator, one line says so, nothing is lost, and communicators that come later are served again.
+// Too little shared memory: a rank that can't make or map huddle's segment, or has no memory for its slots when messages come that
+// need them. All ranks agree to stay native on that communicator, or for such messages, one line says so, nothing is lost, and
+// communicators that come later are served again.
 //
-//   shortage create|map     the leader can't create the segment | another rank can't map it
+//   shortage create|map|slots     the leader can't create the segment | another rank can't map it | the last has no slots
+//   shortage old                  no shortage, but a kernel that can't reserve what is mapped (before Linux 5.14)
 #include "check.h"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+
+enum { POPULATE = 23, LONG = 1000 };
+
+// From here on this is what the kernel says to whoever wants pages for memory that is mapped (MADV_POPULATE_WRITE).
+static void give_no_pages(int error) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, POPULATE, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
 
 // Lowers a limit of this process to `most`, and returns what it was.
 static rlim_t limit(int which, rlim_t most) {
@@ -34,21 +59,46 @@ static void sums(MPI_Comm comm, int rank, int size) {
     }
 }
 
+static void long_sums(MPI_Comm comm, int rank, int size) {
+    double x[LONG], y[LONG];
+    for (int k = 0; k < 3; k++) {
+        for (int i = 0; i < LONG; i++) x[i] = rank + k + i, y[i] = -1;
+        MPI_Allreduce(x, y, LONG, MPI_DOUBLE, MPI_SUM, comm);
+        for (int i = 0; i < LONG; i++) CHECK(y[i] == size * (k + i) + size * (size - 1) / 2);
+    }
+}
+
+// Short messages are served whatever memory there is; long ones on `roomy` alone.
+static void without_slots(MPI_Comm tight, MPI_Comm roomy, int rank, int size) {
+    sums(tight, rank, size);
+    long_sums(roomy, rank, size);
+    if (rank == size - 1) give_no_pages(ENOMEM);
+    long_sums(tight, rank, size);
+    sums(tight, rank, size);
+    long_sums(roomy, rank, size);
+    long_sums(tight, rank, size);
+}
+
 int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    bool is_map = !strcmp(what, "map"), is_create = !strcmp(what, "create");
+    if (!strcmp(what, "old")) give_no_pages(EINVAL);
     MPI_Init(&argc, &argv);
     look_around();
     int rank = world_rank, size = world_size;
-    bool is_map = argc > 1 && !strcmp(argv[1], "map");
     MPI_Comm tight, roomy;
     MPI_Comm_dup(MPI_COMM_WORLD, &tight);
     MPI_Comm_dup(MPI_COMM_WORLD, &roomy);
+    if (!strcmp(what, "slots")) without_slots(tight, roomy, rank, size);
     // So little room that the library's own small allocations still fit.
     int which = is_map ? RLIMIT_AS : RLIMIT_FSIZE, victim = is_map ? size - 1 : 0;
     rlim_t before = 0;
-    if (rank == victim) before = limit(which, is_map ? mapped() + (64 << 10) : 4096);
+    bool is_limited = (is_map || is_create) && rank == victim;
+    if (is_limited) before = limit(which, is_map ? mapped() + (64 << 10) : 4096);
     sums(tight, rank, size);
-    if (rank == victim) limit(which, before);
+    if (is_limited) limit(which, before);
     sums(roomy, rank, size);
+    long_sums(roomy, rank, size);
     sums(tight, rank, size);
     MPI_Comm_free(&tight);
     MPI_Comm_free(&roomy);

@@ -16,13 +16,17 @@ enum Nodes {
     Any,
 }
 
-type Start = for<'a> fn(&'a Rank, &'a Plan) -> Running<'a>;
+/// An algorithm, and the name of the row whose place it takes.
+struct Named {
+    row: &'static str,
+    start: for<'a> fn(&'a Rank, &'a Plan) -> Running<'a>,
+}
 
 /// The program of `seed` in which all calls are of one algorithm, on such nodes.
-fn program(seed: u64, collective: Collective, start: Start, nodes: Nodes) -> Program {
-    let row = find(collective, "flat").expect("a row");
+fn program(seed: u64, collective: Collective, Named { row, start }: &Named, nodes: Nodes) -> Program {
+    let row = find(collective, row).expect("a row");
     let mut program = Program::random_of(seed, &[row]);
-    program.calls.iter_mut().for_each(|call| call.start = start);
+    program.calls.iter_mut().for_each(|call| call.start = *start);
     if nodes == Nodes::One {
         program.labels.fill(0);
     }
@@ -30,33 +34,36 @@ fn program(seed: u64, collective: Collective, start: Start, nodes: Nodes) -> Pro
 }
 
 /// The algorithm keeps all rules.
-fn is_right(collective: Collective, nodes: Nodes, start: Start) {
+fn is_right(collective: Collective, nodes: Nodes, named: &Named) {
     for seed in 1..=300 {
-        if let Err(violation) = program(seed, collective, start, nodes).run(seed) {
+        if let Err(violation) = program(seed, collective, named, nodes).run(seed) {
             panic!("seed {seed}: {violation}");
         }
     }
 }
 
 /// The algorithm breaks the rules, and the scheduler says so in time and in the right words.
-fn is_wrong(collective: Collective, nodes: Nodes, start: Start, breach: fn(&Breach) -> bool) {
-    let run = |seed| program(seed, collective, start, nodes).run(seed).err();
+fn is_wrong(collective: Collective, nodes: Nodes, named: &Named, breach: fn(&Breach) -> bool) {
+    let run = |seed| program(seed, collective, named, nodes).run(seed).err();
     let found: Vec<_> = (1..=WITHIN).filter_map(run).collect();
     assert!(found.iter().any(|violation| breach(&violation.breach)), "not found; only {found:#?}");
 }
 
 macro_rules! start {
     ($algorithm:ident, $mistake:ident) => {
-        |fabric, plan| Box::pin($algorithm(fabric, plan, Mistake::$mistake))
+        start!("flat", $algorithm, $mistake)
+    };
+    ($row:literal, $algorithm:ident, $mistake:ident) => {
+        &Named { row: $row, start: |fabric, plan| Box::pin($algorithm(fabric, plan, Mistake::$mistake)) }
     };
 }
 
 /// `is_found!(algorithm on nodes, mistake => faults)`: wrong with the mistake.
 macro_rules! is_found {
-    ($name:ident: $algorithm:ident, $collective:ident, $nodes:ident, $mistake:ident => $breach:pat) => {
+    ($name:ident: $($row:literal,)? $algorithm:ident, $collective:ident, $nodes:ident, $mistake:ident => $breach:pat) => {
         #[test]
         fn $name() {
-            is_wrong(Collective::$collective, Nodes::$nodes, start!($algorithm, $mistake), |breach| {
+            is_wrong(Collective::$collective, Nodes::$nodes, start!($($row,)? $algorithm, $mistake), |breach| {
                 matches!(breach, $breach)
             });
         }
@@ -266,12 +273,13 @@ async fn combine<F: Fabric>(fabric: &F, ticket: Ticket, from: Span, own: Range<u
 
 #[test]
 fn tiled_allreduce_is_right() {
-    is_right(Collective::Allreduce, Nodes::One, start!(tiled, None));
+    is_right(Collective::Allreduce, Nodes::One, start!("tiled", tiled, None));
 }
 
-is_found!(parts_overlap: tiled, Allreduce, One, OverlappingParts => Breach::ReadRace { .. } | Breach::WriteRace { .. });
-is_found!(result_read_before_down: tiled, Allreduce, One, ReadsTooEarly => Breach::ReadRace { .. });
-is_found!(tiles_released_too_early: tiled, Allreduce, One, EarlyRelease => Breach::ReadAfterRelease);
+is_found!(cells_in_place_of_lines: "flat", tiled, Allreduce, One, None => Breach::TooDeep { .. });
+is_found!(parts_overlap: "tiled", tiled, Allreduce, One, OverlappingParts => Breach::ReadRace { .. } | Breach::WriteRace { .. });
+is_found!(result_read_before_down: "tiled", tiled, Allreduce, One, ReadsTooEarly => Breach::ReadRace { .. });
+is_found!(tiles_released_too_early: "tiled", tiled, Allreduce, One, EarlyRelease => Breach::ReadAfterRelease);
 
 /// Barrier: all ranks of a node report to its leader, the leaders meet, the leader lets all go.
 async fn barrier<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {

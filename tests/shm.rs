@@ -7,6 +7,8 @@
 mod bridge;
 #[path = "shm/case.rs"]
 mod case;
+#[path = "shm/cells.rs"]
+mod cells;
 #[path = "shm/conformance.rs"]
 mod conformance;
 #[path = "shm/failures.rs"]

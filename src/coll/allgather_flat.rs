@@ -34,6 +34,7 @@ impl Algorithm for AllgatherFlat {
 all   0 1 2 3 4 -> slots
 all   each rank copies slots 0 1 2 3 4";
     const KNOBS: &'static [Knob] = &[Knob::Chunk, Knob::Leaders];
+    const STAGES: bool = true;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

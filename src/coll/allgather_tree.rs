@@ -35,6 +35,7 @@ up    12->0   34->0
 down  01234->1  01234->3
 down  01234->2  01234->4";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Class, Knob::Stages, Knob::Chunk, Knob::Leaders];
+    const STAGES: bool = true;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)

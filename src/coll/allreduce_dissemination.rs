@@ -39,6 +39,7 @@ step  0<->2  1<->3
 run   3->4";
     const NEEDS: &'static [Need] = &[Need::Commutative];
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Chunk, Knob::Leaders];
+    const STAGES: bool = true;
 
     fn scratch(plan: &Plan, measures: &Measures) -> Bytes {
         Between::dissemination(plan).scratch(plan, measures.nodes)

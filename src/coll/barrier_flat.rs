@@ -31,6 +31,7 @@ impl Algorithm for BarrierFlat {
     const COST: &'static str = "one line transfer of latency, p − 1 lines read by each rank";
     const DRAWING: &'static str = "\
 all   each rank raises its flag and awaits those of the others";
+    const STAGES: bool = true;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

@@ -38,6 +38,7 @@ up    1->0  3->0
 down  0->1  0->3
 down  1->2  3->4";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Class, Knob::Up, Knob::Down];
+    const STAGES: bool = true;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)

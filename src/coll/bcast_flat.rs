@@ -34,6 +34,7 @@ impl Algorithm for BcastFlat {
     const DRAWING: &'static str = "\
 down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers";
     const KNOBS: &'static [Knob] = &[Knob::Buffers, Knob::Chunk, Knob::Leaders];
+    const STAGES: bool = true;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

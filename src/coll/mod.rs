@@ -127,6 +127,10 @@ pub trait Algorithm: 'static {
     /// What users may set.
     const KNOBS: &'static [Knob] = &[];
 
+    /// Whether all of a call's pieces lie where [`Place::stage`](crate::fabric::Place::stage) puts them, and none has more than the blocks
+    /// of all ranks; else they may lie anywhere in cells, however short they are.
+    const STAGES: bool = false;
+
     /// Bytes of scratch that a rank needs for this plan.
     fn scratch(plan: &Plan, measures: &Measures) -> Bytes {
         phase::bridge_piece(plan, Self::COLLECTIVE, measures)

@@ -33,6 +33,7 @@ impl Algorithm for ReduceFlat {
 up    1 2 3 4 -> slots
 up    0 combines its operand and slots 1 2 3 4";
     const KNOBS: &'static [Knob] = &[Knob::Chunk, Knob::Leaders];
+    const STAGES: bool = true;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

@@ -33,6 +33,7 @@ impl Algorithm for ScatterFlat {
 down  0 -> one slot with blocks 1 2 3 4
 down  each rank copies its own";
     const KNOBS: &'static [Knob] = &[Knob::Chunk, Knob::Leaders];
+    const STAGES: bool = true;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

@@ -51,6 +51,13 @@ pub enum Awaited {
         /// How much of it.
         room: Room,
     },
+    /// That a peer has tried to reserve its cells.
+    Cells {
+        /// Who.
+        rank: NodeRank,
+        /// That much of each.
+        depth: Bytes,
+    },
     /// The other nodes.
     Bridge,
 }
@@ -134,7 +141,7 @@ pub(crate) trait Words {
     /// The peer that keeps this rank waiting.
     fn awaited_peer(&self, awaited: Awaited) -> Option<NodeRank> {
         match awaited {
-            Awaited::Flag { rank, .. } | Awaited::Post { rank, .. } => Some(rank),
+            Awaited::Flag { rank, .. } | Awaited::Post { rank, .. } | Awaited::Cells { rank, .. } => Some(rank),
             Awaited::Slot { ticket, room } => self.peers().find(|rank| !self.has_released(*rank, ticket, room)),
             Awaited::Nothing | Awaited::Bridge => None,
         }
@@ -146,6 +153,7 @@ pub(crate) trait Words {
             Awaited::Flag { line, ticket, .. } => self.line(rank, line, ticket).reached(ticket).is_some(),
             Awaited::Post { ticket, .. } => self.post(self.me(), rank).reached(ticket).is_some(),
             Awaited::Slot { ticket, room } => self.has_released(rank, ticket, room),
+            Awaited::Cells { depth, .. } => self.control(rank).has_cells(depth).is_some(),
             Awaited::Nothing | Awaited::Bridge => true,
         }
     }
@@ -215,8 +223,8 @@ pub(crate) trait Words {
             return Some(Fault::Mismatch { rank, peer: theirs.current() });
         }
         let has_left = theirs.has_left(call.epoch);
-        let has_failed =
-            matches!(awaited, Awaited::Flag { .. } | Awaited::Post { .. }) && theirs.has_failed(call.epoch);
+        let has_failed = matches!(awaited, Awaited::Flag { .. } | Awaited::Post { .. } | Awaited::Cells { .. })
+            && theirs.has_failed(call.epoch);
         // What it did before it left or failed is visible by now, and may be all that this rank waits for.
         if !(has_left || has_failed) || self.has_come(awaited, rank) {
             return None;

@@ -266,7 +266,8 @@ impl<'a> Builder<'a> {
     /// A new segment, and in the offer how to open it.
     fn make_segment(&self, offer: &mut Offer) -> Option<Own> {
         let length = self.geometry.length();
-        match Segment::create(length) {
+        let front = if has_cells_from_the_start(self.layout.nodes()) { length } else { self.geometry.front() };
+        match Segment::create(length, front) {
             Ok((segment, file)) => {
                 offer.process = u64::from(std::process::id());
                 offer.descriptor = file.as_raw_fd() as u64;
@@ -278,7 +279,7 @@ impl<'a> Builder<'a> {
             Err(error) => {
                 log::once(
                     Once::NoMemory,
-                    format_args!("no shared memory for a communicator ({length} bytes): {error}; it stays native"),
+                    format_args!("no shared memory for a communicator ({front} bytes): {error}; it stays native"),
                 );
                 None
             }
@@ -370,6 +371,12 @@ impl<'a> Builder<'a> {
         };
         Box::new(Shared::new(Pooled { members: self.members(), nonce, context }, agreed, self.job, bridge))
     }
+}
+
+/// Whether a communicator on so many nodes has its cells reserved when it is built, with the vote that it needs in any case: on one
+/// node its ranks agree through the segment itself when a call needs them, between nodes they could not.
+pub(super) fn has_cells_from_the_start(nodes: usize) -> bool {
+    nodes > 1
 }
 
 /// Lines of each kind in a rank's ring. The root of short messages runs ahead of the others as far as its lines reach; where ranks

@@ -12,10 +12,10 @@ use crate::fabric::shm::Context;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::tune::{Agreed, Map, Prospect, Reason};
-use crate::types::{Collective, CommRank, Epoch};
+use crate::types::{Bytes, Collective, CommRank, Epoch};
 use mpi_sys::MPI_Comm;
 use once_cell::sync::OnceCell;
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,6 +40,8 @@ pub enum Standing {
 pub struct Shared {
     /// Its segment on this node.
     pooled: Pooled,
+    /// What of its cells is reserved.
+    pub(super) cells: Cell<Cells>,
     /// What the choice of algorithm may know of it.
     pub agreed: Agreed,
     /// What the models choose.
@@ -58,9 +60,17 @@ pub struct Shared {
     declined: [UnsafeCell<LastDeclined>; Collective::ALL.len()],
 }
 
-// SAFETY: MPI allows one collective at a time on a communicator, so one thread at a time uses `memory`, `lanes` and `declined`;
-// the rest is Sync.
+// SAFETY: MPI allows one collective at a time on a communicator, so one thread at a time uses `cells`, `memory`, `lanes` and
+// `declined`; the rest is Sync.
 unsafe impl Sync for Shared {}
+
+/// How much of each cell of a communicator is memory that is really there, as all its ranks agreed.
+#[derive(Clone, Copy)]
+pub(super) struct Cells {
+    pub depth: Bytes,
+    /// A rank that could not reserve more once is not asked again.
+    pub may_grow: bool,
+}
 
 /// The purposes of a communicator's reused memory.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +89,10 @@ impl Shared {
         let me = pooled.context.comm_rank(pooled.context.rank());
         let (map, prospects) = (job.map(&agreed), Prospect::of_all(&job.config, &agreed));
         let (memory, lanes, declined) = Default::default();
-        Self { pooled, agreed, map, prospects, bridge, me, memory, lanes, declined }
+        let has_cells = super::build::has_cells_from_the_start(agreed.nodes);
+        let depth = if has_cells { agreed.cell_bytes } else { Bytes::ZERO };
+        let cells = Cell::new(Cells { depth, may_grow: true });
+        Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, declined }
     }
 
     /// What calls of `collective` may expect.

@@ -113,7 +113,7 @@ mod tests {
     }
 
     fn pooled(members: [c_int; 2], nonce: u64) -> Pooled {
-        let (segment, _) = Segment::create(GEOMETRY.length()).expect("memfd");
+        let (segment, _) = Segment::create(GEOMETRY.length(), GEOMETRY.front()).expect("memfd");
         let levels = Levels::from_paths(&[vec![], vec![]], NodeRank(0));
         let context = Context::new(segment, GEOMETRY, NodeRank(0), Layout::new(&[0, 0], CommRank(0)), levels);
         Pooled { members: Box::new(members), nonce, context }

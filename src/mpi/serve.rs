@@ -2,14 +2,14 @@
 
 use super::arguments::{Operand, Prepared, Refused};
 use super::bridge::{NativeBridge, NativeOp};
-use super::communicator::{Purpose, Shared, find, while_freeing};
+use super::communicator::{Cells, Purpose, Shared, find, while_freeing};
 use super::job::{self, Job, abort};
 use super::lane::{Key, Lane};
 use super::peers::{self, Announcement};
 use crate::coll::{Need, Plan, REGISTRY};
 use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, Stall};
 use crate::kernel::{Combine, PackedBuffer};
-use crate::log;
+use crate::log::{self, Once};
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::report::{Counter, Outcome, counters};
@@ -115,23 +115,59 @@ impl Site<'_> {
             Err(refused) => return self.refuse(refused),
         };
         let shape = prepared.shape(self.collective);
-        match choose(&self.job.config, &shape, &self.shared.agreed, &self.shared.map, self.epoch) {
-            Choice::Run { row, plan } => {
-                if let Some(key) = key {
-                    *self.shared.lane(self.collective) =
-                        Lane::new(self.shared, key, row, plan, prepared.operator.as_ref());
-                }
-                self.run(row, &plan, &prepared)
-            }
+        let decline = |reason| {
+            counters().record(Outcome::Declined(self.collective, reason), prepared.bytes);
+            Served::Native
+        };
+        let (row, plan) = match choose(&self.job.config, &shape, &self.shared.agreed, &self.shared.map, self.epoch) {
+            Choice::Run { row, plan } => (row, plan),
             Choice::RunInstead { row, plan, forced, need } => {
                 self.report_overruled(forced, need, row);
-                self.run(row, &plan, &prepared)
+                (row, plan)
             }
-            Choice::Decline(reason) => {
-                counters().record(Outcome::Declined(self.collective, reason), prepared.bytes);
-                Served::Native
-            }
+            Choice::Decline(reason) => return decline(reason),
+        };
+        match self.has_room(row, &plan) {
+            Ok(true) => {}
+            Ok(false) => return decline(Reason::NoSharedMemory),
+            Err(fault) => return self.fault(fault),
         }
+        if let Some(key) = key {
+            *self.shared.lane(self.collective) = Lane::new(self.shared, key, row, plan, prepared.operator.as_ref());
+        }
+        self.run(row, &plan, &prepared)
+    }
+
+    /// Whether there is memory for what the call moves.
+    fn has_room(&self, row: usize, plan: &Plan) -> Result<bool, Fault> {
+        let needed = (REGISTRY[row].depth)(plan, &self.shared.agreed.measures());
+        let Cells { depth, may_grow } = self.shared.cells.get();
+        if needed <= depth {
+            Ok(true)
+        } else if may_grow {
+            self.deepen_cells(needed, row, plan)
+        } else {
+            Ok(false)
+        }
+    }
+
+    /// Reserves at least that much of each cell, as far as it is not. Twice as much each time: to reserve it all takes as long as to
+    /// move a few mebibytes.
+    #[cold]
+    fn deepen_cells(&self, needed: Bytes, row: usize, plan: &Plan) -> Result<bool, Fault> {
+        /// What lies in the page in which a cell starts.
+        const LEAST: usize = 2048;
+        let (context, cells) = (self.shared.context(), &self.shared.cells);
+        let depth = Bytes(needed.0.next_power_of_two().max(LEAST)).min(self.shared.agreed.cell_bytes);
+        let own = context.reserve_cells(depth);
+        if let Err(error) = &own {
+            let text = "no shared memory for longer messages on a communicator";
+            log::once(Once::NoMemory, format_args!("{text}: {error}; they stay native"));
+        }
+        let told = (depth, own.is_ok());
+        let is_reserved = context.agree_on_cells(told, &self.job.waiting, (self.collective, row), plan)?;
+        cells.set(if is_reserved { Cells { depth, may_grow: true } } else { Cells { may_grow: false, ..cells.get() } });
+        Ok(is_reserved)
     }
 
     /// One line per process for each algorithm that was asked for and could not be had.
@@ -344,6 +380,7 @@ pub fn report_stall(stall: &Stall) {
         Awaited::Flag { line, ticket, .. } => format!("flag {line:?} of step {}", ticket.step()),
         Awaited::Post { ticket, .. } => format!("the signal of step {}", ticket.step()),
         Awaited::Slot { ticket, .. } => format!("the release of the slot for step {}", ticket.step()),
+        Awaited::Cells { .. } => "the memory of the slots".to_owned(),
         Awaited::Bridge => "the other nodes".to_owned(),
     };
     log::warning(format_args!(

@@ -12,6 +12,8 @@ use crate::types::{Bytes, Epoch, Ticket};
 pub struct Control {
     /// All tickets up to this one are released: the rank reads no slot of any of them again.
     pub released: Flag,
+    /// How many bytes of each of its cells the rank has reserved, with [`Control::NO_MORE`].
+    cells: AtomicU64,
     /// The call that the rank is in.
     pub call: CallLine,
     event: EventLine,
@@ -28,6 +30,31 @@ struct EventLine {
 }
 
 impl Control {
+    /// The rank has tried to reserve more, in vain.
+    const NO_MORE: u64 = 1 << 63;
+
+    /// Tells peers how this rank's attempt to reserve that much of each of its cells has ended. What it once said stays true: less is
+    /// there as before, and after a failure there will never be more.
+    pub fn tell_of_cells(&self, depth: Bytes, is_reserved: bool) {
+        // Relaxed, and not one operation: the rank alone writes it, and it says something of the memory, nothing of what is in it.
+        let before = self.cells.load(Ordering::Relaxed);
+        let now = match is_reserved {
+            true if before & Self::NO_MORE == 0 => before.max(depth.0 as u64),
+            true => before,
+            false => before | Self::NO_MORE,
+        };
+        self.cells.store(now, Ordering::Relaxed);
+    }
+
+    /// Whether the rank has reserved that much of each of its cells; `None` while it has not tried.
+    pub fn has_cells(&self, depth: Bytes) -> Option<bool> {
+        let cells = self.cells.load(Ordering::Relaxed);
+        match cells & !Self::NO_MORE >= depth.0 as u64 {
+            true => Some(true),
+            false => (cells & Self::NO_MORE != 0).then_some(false),
+        }
+    }
+
     /// Announced with every flag and release where ranks share cores.
     #[inline]
     pub fn event(&self) -> &Event {
@@ -173,6 +200,22 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
         });
         assert_eq!(contradictions, 0);
+    }
+
+    #[test]
+    fn cells_grow_until_there_is_no_more() {
+        let control = Control::default();
+        let has = |depths: [usize; 3]| depths.map(|depth| control.has_cells(Bytes(depth)));
+        assert_eq!(has([1, 64, 128]), [None; 3]);
+        for (depth, is_reserved, expected) in [
+            (64, true, [Some(true), Some(true), None]),
+            (32, true, [Some(true), Some(true), None]),
+            (128, false, [Some(true), Some(true), Some(false)]),
+            (128, true, [Some(true), Some(true), Some(false)]),
+        ] {
+            control.tell_of_cells(Bytes(depth), is_reserved);
+            assert_eq!(has([1, 64, 128]), expected);
+        }
     }
 
     #[test]

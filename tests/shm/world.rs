@@ -91,9 +91,8 @@ impl World {
         let layout = self.layout(CommRank(0));
         let geometry = |ranks| Geometry { ranks, slots: self.slots, lines: self.lines, cell: Bytes(self.cell) };
         let nodes = (0..layout.nodes() as u32).map(NodeIndex);
-        let files: Vec<_> = nodes
-            .map(|node| Segment::create(geometry(layout.members(node).len()).length()).expect("memory").1)
-            .collect();
+        let create = |geometry: Geometry| Segment::create(geometry.length(), geometry.front()).expect("memory").1;
+        let files: Vec<_> = nodes.map(|node| create(geometry(layout.members(node).len()))).collect();
         let ranks = (0..self.size() as u32).map(CommRank);
         let contexts = ranks.map(|me| {
             let (node, rank) = layout.place(me);

@@ -11,7 +11,7 @@ use super::transfer::Location;
 use super::violation::{Breach, Violation};
 use crate::fabric::{BridgeStep, Line, Room};
 use crate::topo::Layout;
-use crate::types::{CommRank, Epoch, NodeIndex, NodeRank, Ticket};
+use crate::types::{Bytes, CommRank, Epoch, NodeIndex, NodeRank, Ticket};
 use std::collections::BTreeMap;
 
 /// What the machine knows of one rank.
@@ -21,6 +21,8 @@ pub(super) struct Member {
     pub(super) node_rank: NodeRank,
     pub(super) epoch: Epoch,
     pub(super) operator: Option<Operator>,
+    /// How much of each cell the call may take.
+    pub(super) depth: Bytes,
     pub(super) memory: Memory,
     pub(super) rings: Rings,
     released: History,
@@ -72,6 +74,7 @@ impl Machine {
             node_rank: NodeRank(at as u32),
             epoch: Epoch(0),
             operator: None,
+            depth: Bytes::ZERO,
             memory: Memory::default(),
             rings: rings.clone(),
             released: History::default(),
@@ -115,11 +118,18 @@ impl Machine {
         }
     }
 
-    /// `me` enters a call.
-    pub(super) fn begin(&mut self, me: usize, epoch: Epoch, operator: Option<Operator>, buffers: Buffers) {
+    /// `me` enters a call that may take so much of each cell.
+    pub(super) fn begin(
+        &mut self,
+        me: usize,
+        epoch: Epoch,
+        depth: Bytes,
+        operator: Option<Operator>,
+        buffers: Buffers,
+    ) {
         let stamp = self.clocks.stamp(me);
         let member = &mut self.members[me];
-        member.epoch = epoch;
+        (member.epoch, member.depth) = (epoch, depth);
         member.operator = operator;
         member.memory = Memory::new(buffers);
         member.entered.push((epoch, stamp));

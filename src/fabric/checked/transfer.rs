@@ -65,6 +65,9 @@ impl Machine {
         if end > length {
             return Err(Breach::OutOfBounds { end, length });
         }
+        if line.is_none() && end > self.members[me].depth.0 {
+            return Err(Breach::TooDeep { end });
+        }
         Ok(Location::Slot { owner, line, ticket, position, range: offset..end })
     }
 

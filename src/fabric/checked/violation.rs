@@ -21,6 +21,11 @@ pub struct Violation {
 pub enum Breach {
     /// Wrote the slot of another rank.
     NotOwner,
+    /// Reached further into a cell than the call was said to: there may be no memory.
+    TooDeep {
+        /// How far.
+        end: usize,
+    },
     /// Wrote a slot that it had not claimed for that ticket.
     Unclaimed,
     /// Reached beyond the end of a place.

@@ -148,7 +148,7 @@ impl Rank {
                     post.reached(ticket)
                         .map_or(Ok(false), |value| self.verify_post(&entered, rank, ticket, value).map(|()| true))
                 }
-                Awaited::Nothing | Awaited::Bridge => Ok(true),
+                Awaited::Nothing | Awaited::Cells { .. } | Awaited::Bridge => Ok(true),
             };
             let mut state = self.state();
             state.awaited = awaited;

@@ -6,6 +6,7 @@ use crate::fabric::words::Words;
 use crate::sync::{Claims, Control, Event, Flag, FlagLine, Teller, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
+use std::io;
 
 /// The dimensions of a segment, the same on all ranks of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +38,23 @@ impl Geometry {
         size_of::<Control>() + Line::COUNT * self.lines * size_of::<FlagLine>()
     }
 
-    const fn cells_start(&self) -> usize {
-        (PAGE + self.ranks * self.control()).next_multiple_of(PAGE) + CELLS_IN_PAGE
+    const fn written_start(&self) -> usize {
+        PAGE + self.ranks * self.control()
     }
 
-    const fn written_start(&self) -> usize {
-        (self.cells_start() + self.ranks * self.slots * self.cell.0).next_multiple_of(128)
+    const fn cells_start(&self) -> usize {
+        let before = self.written_start() + self.ranks * self.written();
+        (before - CELLS_IN_PAGE).next_multiple_of(PAGE) + CELLS_IN_PAGE
+    }
+
+    /// Where a cell of `rank` starts.
+    const fn cell_start(&self, rank: usize, slot: usize) -> usize {
+        self.cells_start() + (rank * self.slots + slot) * self.cell.0
+    }
+
+    /// Length of what is reserved with the segment: all but the cells.
+    pub const fn front(&self) -> usize {
+        self.cells_start()
     }
 
     /// Length of what one rank says of its own lines, on lines of its own.
@@ -53,10 +65,10 @@ impl Geometry {
     /// Behind the number by which its leader marks a segment.
     const TELLER: usize = size_of::<Teller>();
 
-    /// Length of the segment: a page for the header, the ranks' control lines, the ranks' cells, and the calls in which
-    /// they wrote their slots.
+    /// Length of the segment: a page for the header, the ranks' control lines, the calls in which they wrote their slots, and
+    /// the ranks' cells.
     pub const fn length(&self) -> usize {
-        self.written_start() + self.ranks * self.written()
+        self.cell_start(self.ranks, 0)
     }
 }
 
@@ -136,6 +148,19 @@ impl Context {
         debug_assert!(rank.index() < self.geometry.ranks);
         // SAFETY: as in `control`.
         unsafe { self.segment.base().as_ptr().add(self.places.cells + slot * self.geometry.cell.0) }
+    }
+
+    /// Makes sure that the first `depth` bytes of each of this rank's cells are memory that is really there, next to it where it is
+    /// the first to touch them.
+    ///
+    /// # Errors
+    /// As for [`Segment::reserve`].
+    pub fn reserve_cells(&self, depth: Bytes) -> io::Result<()> {
+        let start = |slot| self.geometry.cell_start(self.me.index(), slot);
+        if depth >= self.geometry.cell {
+            return self.segment.reserve(start(0)..start(self.geometry.slots));
+        }
+        (0..self.geometry.slots).try_for_each(|slot| self.segment.reserve(start(slot)..start(slot) + depth.0))
     }
 
     /// What `rank` announces its flags and releases with, where ranks share cores.
@@ -228,13 +253,10 @@ impl Context {
     /// Makes all flags those of a new segment. Called by one rank, while the context is idle and no rank of it can enter a
     /// call.
     pub fn clear(&self) {
-        let control = PAGE..self.geometry.cells_start();
-        let written = self.geometry.written_start()..self.geometry.length();
-        for range in [control, written] {
-            // SAFETY: within the segment, whose length `new` checked. Nobody else accesses it now: the caller's promise and
-            // the collective that orders this before the next call. Zeroes are valid for all that lies there.
-            unsafe { self.segment.base().add(range.start).write_bytes(0, range.len()) };
-        }
+        let length = self.geometry.front() - PAGE;
+        // SAFETY: within the segment, whose length `new` checked. Nobody else accesses it now: the caller's promise and the
+        // collective that orders this before the next call. Zeroes are valid for all that lies there.
+        unsafe { self.segment.base().add(PAGE).write_bytes(0, length) };
     }
 
     /// The context for a communicator with other nodes or ranks but the same members, in the same order, on this node.
@@ -253,7 +275,7 @@ pub(super) mod tests {
     pub(in super::super) fn two_ranks() -> [Context; 2] {
         let geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64) };
         assert_eq!(geometry.cells_start() % PAGE, CELLS_IN_PAGE);
-        let (_, file) = Segment::create(geometry.length()).expect("memfd");
+        let (_, file) = Segment::create(geometry.length(), geometry.front()).expect("memfd");
         [0, 1].map(|me| {
             let segment = Segment::open(std::process::id(), file.as_raw_fd(), geometry.length()).expect("mapping");
             Context::new(segment, geometry, NodeRank(me), Layout::single(2), Levels::flat(2, NodeRank(me)))

@@ -6,6 +6,7 @@
 //! before go without futures ([`Direct`]).
 
 mod call;
+mod cells;
 mod context;
 mod direct;
 mod drive;

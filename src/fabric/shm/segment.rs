@@ -1,19 +1,26 @@
 //! Shared mappings without a name: a `memfd` that the leader creates and its peers open through `/proc`.
 //!
 //! Nothing is left behind when processes are killed, `/dev/shm` and its limits do not matter, and the kernel frees the
-//! memory with the last mapping. Space is reserved before anyone is told of it, so a first touch can't fail.
+//! memory with the last mapping. Space is reserved before anyone uses it, so a first touch can't fail: the front of a segment when it
+//! is made, the rest with it or later, by those who are going to write it.
 
 use crate::topo::free_memory;
 use std::fs::OpenOptions;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A mapping of shared memory, zeroed at creation.
 #[derive(Debug)]
 pub struct Segment {
     base: NonNull<u8>,
     length: usize,
+    /// Whether all of it was reserved before it was mapped.
+    is_whole: bool,
 }
 
 // SAFETY: a mapping may be used and unmapped by any thread; what is done through `base` is its users' contract.
@@ -22,15 +29,15 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Creates and maps `length` bytes; the descriptor must stay open until all peers have opened it.
+    /// Creates and maps `length` bytes, of which the first `front` are reserved, or all where the kernel can't reserve memory that is
+    /// mapped (before Linux 5.14). The descriptor must stay open until all peers have opened it.
     ///
     /// # Errors
     /// Whatever the system says when memory or descriptors are short; and where more than half of the memory would go that is
     /// left: the kernel does not refuse the last of it, but ends a process for it.
-    pub fn create(length: usize) -> io::Result<(Self, OwnedFd)> {
-        if !leaves_enough(length, free_memory()) {
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "little memory is left"));
-        }
+    pub fn create(length: usize, front: usize) -> io::Result<(Self, OwnedFd)> {
+        let reserved = if can_reserve_mapped() { front.min(length) } else { length };
+        check_memory(reserved)?;
         // SAFETY: the name is a C string; the call has no other preconditions.
         let descriptor = unsafe { libc::memfd_create(c"huddle".as_ptr(), libc::MFD_CLOEXEC) };
         if descriptor < 0 {
@@ -42,8 +49,12 @@ impl Segment {
             // Growing beyond the limit would not fail but kill the process (SIGXFSZ).
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
-        reserve(&file, length)?;
-        Ok((Self::map(&file, length)?, file))
+        allocate(&file, reserved)?;
+        // SAFETY: plain system call on an own descriptor.
+        if reserved < length && unsafe { libc::ftruncate(file.as_raw_fd(), length as libc::off_t) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((Self::map(&file, length, reserved == length)?, file))
     }
 
     /// Maps `length` bytes of the segment that process `pid` of this node holds open as `descriptor`.
@@ -58,13 +69,36 @@ impl Segment {
             return Err(io::Error::new(io::ErrorKind::NotFound, "that is not a segment (another PID namespace?)"));
         }
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
-        if (file.metadata()?.len() as usize) < length {
+        let metadata = file.metadata()?;
+        if (metadata.len() as usize) < length {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the segment is shorter than announced"));
         }
-        Self::map(&file.into(), length)
+        /// Of `st_blocks`, whatever the file system.
+        const BLOCK: u64 = 512;
+        Self::map(&file.into(), length, metadata.blocks() * BLOCK >= length as u64)
     }
 
-    fn map(file: &OwnedFd, length: usize) -> io::Result<Self> {
+    /// Makes sure that the bytes in `range` are memory that is really there, on the memory node of this thread if nobody has touched
+    /// them. Several ranks may do so at a time.
+    ///
+    /// # Errors
+    /// As for [`Segment::create`].
+    pub fn reserve(&self, range: Range<usize>) -> io::Result<()> {
+        assert!(range.start <= range.end && range.end <= self.length, "{range:?} of {}", self.length);
+        if self.is_whole {
+            return Ok(());
+        }
+        let start = range.start / PAGE * PAGE;
+        let length = (range.end.next_multiple_of(PAGE) - start).min(self.length.next_multiple_of(PAGE) - start);
+        check_memory(length)?;
+        // SAFETY: pages of this mapping; it changes nothing of what is in them.
+        match unsafe { populate(self.base.as_ptr().add(start).cast(), length) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn map(file: &OwnedFd, length: usize, is_whole: bool) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the system's choice.
         let base = unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -74,7 +108,7 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
-        Ok(Self { base, length })
+        Ok(Self { base, length, is_whole })
     }
 
     /// The first byte, page-aligned.
@@ -87,6 +121,48 @@ impl Segment {
     #[inline]
     pub fn length(&self) -> usize {
         self.length
+    }
+}
+
+/// The unit of reservations; a larger page of the system is one of several.
+const PAGE: usize = 4096;
+
+/// # Errors
+/// Where more than half of the memory would go that is left. To find out takes ten times as long as to reserve what short messages
+/// need, so it looks once for some of these.
+fn check_memory(length: usize) -> io::Result<()> {
+    const UNSEEN: usize = 1 << 20;
+    static TAKEN: AtomicUsize = AtomicUsize::new(0);
+    // Relaxed: a count that may be off by what another thread takes.
+    let taken = TAKEN.fetch_add(length, Ordering::Relaxed) + length;
+    if taken < UNSEEN {
+        return Ok(());
+    }
+    TAKEN.store(0, Ordering::Relaxed);
+    match leaves_enough(taken, free_memory()) {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::OutOfMemory, "little memory is left")),
+    }
+}
+
+/// Whether the kernel can reserve memory that is mapped.
+fn can_reserve_mapped() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    // SAFETY: of no bytes at all; it only finds out whether the call is known.
+    *CAN.get_or_init(|| unsafe { populate(std::ptr::null_mut(), 0) } == 0)
+}
+
+/// Gives pages memory of their own, as a write would; zero if it could. A signal may interrupt it: what it did by then stays.
+///
+/// # Safety
+/// `at` is the start of a page of the mapping that the `length` bytes lie in.
+unsafe fn populate(at: *mut libc::c_void, length: usize) -> libc::c_int {
+    loop {
+        // SAFETY: the caller's promise.
+        let code = unsafe { libc::madvise(at, length, libc::MADV_POPULATE_WRITE) };
+        if code == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return code;
+        }
     }
 }
 
@@ -103,7 +179,7 @@ pub(crate) fn longest_file() -> u64 {
 }
 
 /// Extends `file` to `length` bytes of memory that is really there.
-fn reserve(file: &OwnedFd, length: usize) -> io::Result<()> {
+fn allocate(file: &OwnedFd, length: usize) -> io::Result<()> {
     /// Short enough to be had between two signals of a profiler.
     const STEP: usize = 1 << 20;
     let mut start = 0;
@@ -129,11 +205,11 @@ impl Drop for Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn a_peer_sees_what_the_creator_wrote() {
-        let (mine, file) = Segment::create(8192).expect("memfd");
+        let (mine, file) = Segment::create(8192, 8192).expect("memfd");
         let theirs = Segment::open(std::process::id(), file.as_raw_fd(), 8192).expect("open through /proc");
         // SAFETY: both mappings are 8192 bytes long and used by this thread only.
         unsafe {
@@ -144,9 +220,47 @@ mod tests {
 
     #[test]
     fn a_segment_that_is_too_short_or_gone_is_an_error() {
-        let (_mine, file) = Segment::create(4096).expect("memfd");
+        let (_mine, file) = Segment::create(4096, 4096).expect("memfd");
         assert!(Segment::open(std::process::id(), file.as_raw_fd(), 1 << 20).is_err());
         assert!(Segment::open(u32::MAX, 3, 4096).is_err());
+    }
+
+    /// Bytes of `file` that are there.
+    fn reserved(file: &OwnedFd) -> u64 {
+        let file = std::fs::File::from(file.try_clone().expect("a descriptor"));
+        file.metadata().expect("a file").blocks() * 512
+    }
+
+    #[test]
+    fn the_front_is_reserved_at_once_and_the_rest_when_it_is_asked_for() {
+        const LENGTH: usize = 10 * PAGE;
+        let (mine, file) = Segment::create(LENGTH, 3 * PAGE - 100).expect("memfd");
+        let theirs = Segment::open(std::process::id(), file.as_raw_fd(), LENGTH).expect("open through /proc");
+        let pages = |n: usize| if can_reserve_mapped() { (n * PAGE) as u64 } else { LENGTH as u64 };
+        assert_eq!(
+            (reserved(&file), mine.is_whole, theirs.is_whole),
+            (pages(3), !can_reserve_mapped(), !can_reserve_mapped())
+        );
+        theirs.reserve(4 * PAGE + 1..5 * PAGE + 1).expect("memory");
+        assert_eq!(reserved(&file), pages(5));
+        // Pages that are there keep what is in them.
+        // SAFETY: this thread alone uses the mapping.
+        unsafe { mine.base().as_ptr().add(5 * PAGE).write(7) };
+        for segment in [&mine, &theirs] {
+            segment.reserve(0..LENGTH).expect("memory");
+            assert_eq!(reserved(&file), LENGTH as u64);
+        }
+        // SAFETY: as above.
+        assert_eq!(unsafe { theirs.base().as_ptr().add(5 * PAGE).read() }, 7);
+        let late = Segment::open(std::process::id(), file.as_raw_fd(), LENGTH).expect("open through /proc");
+        assert!(late.is_whole);
+    }
+
+    #[test]
+    fn a_segment_that_was_reserved_whole_is_whole_for_all() {
+        let (mine, file) = Segment::create(5000, 5000).expect("memfd");
+        let theirs = Segment::open(std::process::id(), file.as_raw_fd(), 5000).expect("open through /proc");
+        assert!(mine.is_whole && theirs.is_whole);
     }
 
     #[test]
@@ -174,7 +288,8 @@ mod tests {
                     std::thread::sleep(std::time::Duration::from_micros(500));
                 }
             });
-            let created = Segment::create(64 << 20).map(drop);
+            let created =
+                Segment::create(64 << 20, 32 << 20).and_then(|(segment, _)| segment.reserve(32 << 20..64 << 20));
             is_over.store(true, Ordering::Relaxed);
             created
         });
