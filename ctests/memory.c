@@ -1,54 +1,89 @@
 // Shared memory that huddle maps: as much as docs/LIMITS.md says per communicator, and however many communicators a program
-// makes, uses and frees, no more than for those that it has and the last 8 that it freed. Argument: communicators freed.
+// makes, uses and frees, no more than for those that it has and the last 8 that it freed. Of a communicator on one node no more of it is
+// reserved than its messages need. Argument: communicators freed; nodes: a communicator on several nodes that takes over the segments of
+// smaller ones has all its memory from the start.
 #include "check.h"
+#include <stdint.h>
+#include <sys/mman.h>
 
-enum { KEPT = 8, ALIVE = 5, MOST_SEGMENTS = 256 };
+enum { KEPT = 8, ALIVE = 5, PAGE = 4096, MOST_PAGES = 1 << 14 };
 
-// Segments that this process maps, and their bytes.
-static int segments(long *bytes) {
+// Bytes of a mapping that are really there.
+static long reserved(unsigned long begin, unsigned long end) {
+    static unsigned char pages[MOST_PAGES];
+    long count = (long)(end - begin) / PAGE, n = 0;
+    CHECK(count <= MOST_PAGES && mincore((void *)(uintptr_t)begin, end - begin, pages) == 0);
+    for (long i = 0; i < count; i++) n += pages[i] & 1;
+    return n * PAGE;
+}
+
+// Segments that this process maps, their bytes, and how many of these are reserved.
+static int segments(long *bytes, long *there) {
     FILE *maps = fopen("/proc/self/maps", "r");
     CHECK(maps != NULL);
     unsigned long begin, end;
     char line[4096];
     int n = 0;
-    *bytes = 0;
+    *bytes = *there = 0;
     while (fgets(line, sizeof line, maps))
-        if (strstr(line, "/memfd:huddle") && sscanf(line, "%lx-%lx", &begin, &end) == 2 && end - begin > 65536) n++, *bytes += (long)(end - begin);
+        if (strstr(line, "/memfd:huddle") && sscanf(line, "%lx-%lx", &begin, &end) == 2 && end - begin > 65536)
+            n++, *bytes += (long)(end - begin), *there += reserved(begin, end);
     fclose(maps);
     return n;
 }
 
 static void use(MPI_Comm comm) {
-    int sum = -1;
+    int one = 1, sum = -1, size;
+    MPI_Comm_size(comm, &size);
     for (int call = 0; call < 4; call++) {
-        MPI_Allreduce(&world_rank, &sum, 1, MPI_INT, MPI_SUM, comm);
-        CHECK(sum == world_size * (world_size - 1) / 2);
+        MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
+        CHECK(sum == size);
     }
+}
+
+// Ranks 2k and 2k + 1 are on a node.
+static void on_nodes(void) {
+    MPI_Comm node, all;
+    long bytes, there;
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank / 2, world_rank, &node);
+    use(node);
+    CHECK(segments(&bytes, &there) == 1 && there < bytes / 4);
+    MPI_Comm_free(&node);
+    MPI_Comm_dup(MPI_COMM_WORLD, &all);
+    use(all);
+    CHECK(segments(&bytes, &there) == 1 && there >= bytes);
+    MPI_Comm_free(&all);
 }
 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     look_around();
+    if (argc > 1 && !strcmp(argv[1], "nodes")) {
+        on_nodes();
+        say_ok("memory");
+        MPI_Finalize();
+        return 0;
+    }
     int freed = argument(argc, argv, 100);
     bool is_bare = getenv("HUDDLE_REPORT") == NULL;
     MPI_Comm alive[ALIVE], comm;
-    long bytes;
+    long bytes, there;
     use(MPI_COMM_WORLD);
     for (int i = 0; i < ALIVE; i++) {
         MPI_Comm_dup(MPI_COMM_WORLD, &alive[i]);
         use(alive[i]);
-        CHECK(segments(&bytes) == (is_bare ? 0 : i + 2));
-        CHECK(bytes <= (i + 2) * (9L << 20));
+        CHECK(segments(&bytes, &there) == (is_bare ? 0 : i + 2));
+        CHECK(bytes <= (i + 2) * (9L << 20) && there <= bytes / 8);
     }
     for (int i = 0; i < freed; i++) {
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
         use(comm);
         use(alive[i % ALIVE]);
         MPI_Comm_free(&comm);
-        CHECK(segments(&bytes) <= ALIVE + 1 + KEPT);
+        CHECK(segments(&bytes, &there) <= ALIVE + 1 + KEPT && there <= bytes / 8);
     }
     for (int i = 0; i < ALIVE; i++) MPI_Comm_free(&alive[i]);
-    CHECK(segments(&bytes) <= 1 + KEPT);
+    CHECK(segments(&bytes, &there) <= 1 + KEPT);
     MPI_Finalize();
     say_ok("memory");
     return 0;

@@ -51,12 +51,12 @@ pub enum Awaited {
         /// How much of it.
         room: Room,
     },
-    /// That a peer has tried to reserve its cells.
+    /// What a peer says of the memory of its cells.
     Cells {
         /// Who.
         rank: NodeRank,
-        /// That much of each.
-        depth: Bytes,
+        /// In which call.
+        epoch: Epoch,
     },
     /// The other nodes.
     Bridge,
@@ -153,7 +153,7 @@ pub(crate) trait Words {
             Awaited::Flag { line, ticket, .. } => self.line(rank, line, ticket).reached(ticket).is_some(),
             Awaited::Post { ticket, .. } => self.post(self.me(), rank).reached(ticket).is_some(),
             Awaited::Slot { ticket, room } => self.has_released(rank, ticket, room),
-            Awaited::Cells { depth, .. } => self.control(rank).has_cells(depth).is_some(),
+            Awaited::Cells { epoch, .. } => self.control(rank).joined.reached(Ticket::new(epoch, 0)).is_some(),
             Awaited::Nothing | Awaited::Bridge => true,
         }
     }
@@ -191,6 +191,30 @@ pub(crate) trait Words {
     #[inline]
     fn verify_post(&self, call: &Entered, rank: NodeRank, ticket: Ticket, value: u64) -> Result<(), Fault> {
         if Ticket(value).epoch() == call.epoch { Ok(()) } else { self.verify_late(call, rank, ticket) }
+    }
+
+    /// Tells peers in `call` what this rank has of its cells.
+    fn join(&self, call: &Entered) {
+        self.control(self.me()).joined.publish(Ticket::new(call.epoch, 0));
+    }
+
+    /// Whether `rank` has reserved that much of each of its cells; `None` while it has not joined `call`.
+    ///
+    /// # Errors
+    /// If it took no part in the call, or in another one.
+    fn cells_of(&self, call: &Entered, rank: NodeRank, depth: Bytes) -> Result<Option<bool>, Fault> {
+        let control = self.control(rank);
+        let Some(value) = control.joined.reached(Ticket::new(call.epoch, 0)) else {
+            return Ok(None);
+        };
+        // Who joins a call leaves it after all others have joined it too, so a rank that is further failed this one or took part.
+        if Ticket(value).epoch() != call.epoch && control.call.has_failed(call.epoch) {
+            return Err(Fault::PeerFailed { rank });
+        }
+        match control.has_cells(depth) {
+            None => Err(Fault::Mismatch { rank, peer: control.call.current() }),
+            known => Ok(known),
+        }
     }
 
     /// The flag is that of a later call already. If its owner took part in this one, its data are still there, since it

@@ -193,7 +193,10 @@ impl<'a> Builder<'a> {
             (Source::New(offer), Some((segment, file))) => (Some(new(segment)), offer.nonce, Some(file)),
             (Source::New(offer), None) => (self.map(offer).map(new), offer.nonce, None),
             (Source::Pooled(nonce), _) => {
-                let context = offered.take(nonce).map(|context| context.renew(self.layout.clone()));
+                let has_cells = |context: &Context| {
+                    !has_cells_from_the_start(self.layout.nodes()) || context.reserve_cells(self.geometry.cell).is_ok()
+                };
+                let context = offered.take(nonce).map(|context| context.renew(self.layout.clone())).filter(has_cells);
                 if let (true, Some(context)) = (self.is_leader(), &context) {
                     // All members are in this call and have it out of their pools, and it was idle then: nobody enters it
                     // before the vote.
@@ -279,7 +282,7 @@ impl<'a> Builder<'a> {
             Err(error) => {
                 log::once(
                     Once::NoMemory,
-                    format_args!("no shared memory for a communicator ({front} bytes): {error}; it stays native"),
+                    format_args!("no shared memory for a communicator ({length} bytes): {error}; it stays native"),
                 );
                 None
             }

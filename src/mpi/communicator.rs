@@ -67,9 +67,9 @@ unsafe impl Sync for Shared {}
 /// How much of each cell of a communicator is memory that is really there, as all its ranks agreed.
 #[derive(Clone, Copy)]
 pub(super) struct Cells {
-    pub depth: Bytes,
-    /// A rank that could not reserve more once is not asked again.
-    pub may_grow: bool,
+    pub reserved: Bytes,
+    /// A rank could not reserve that much: nobody asks for as much again.
+    pub refused: Option<Bytes>,
 }
 
 /// The purposes of a communicator's reused memory.
@@ -90,8 +90,8 @@ impl Shared {
         let (map, prospects) = (job.map(&agreed), Prospect::of_all(&job.config, &agreed));
         let (memory, lanes, declined) = Default::default();
         let has_cells = super::build::has_cells_from_the_start(agreed.nodes);
-        let depth = if has_cells { agreed.cell_bytes } else { Bytes::ZERO };
-        let cells = Cell::new(Cells { depth, may_grow: true });
+        let reserved = if has_cells { agreed.cell_bytes } else { Bytes::ZERO };
+        let cells = Cell::new(Cells { reserved, refused: None });
         Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, declined }
     }
 

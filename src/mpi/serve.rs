@@ -141,14 +141,7 @@ impl Site<'_> {
     /// Whether there is memory for what the call moves.
     fn has_room(&self, row: usize, plan: &Plan) -> Result<bool, Fault> {
         let needed = (REGISTRY[row].depth)(plan, &self.shared.agreed.measures());
-        let Cells { depth, may_grow } = self.shared.cells.get();
-        if needed <= depth {
-            Ok(true)
-        } else if may_grow {
-            self.deepen_cells(needed, row, plan)
-        } else {
-            Ok(false)
-        }
+        if needed <= self.shared.cells.get().reserved { Ok(true) } else { self.deepen_cells(needed, row, plan) }
     }
 
     /// Reserves at least that much of each cell, as far as it is not. Twice as much each time: to reserve it all takes as long as to
@@ -158,15 +151,18 @@ impl Site<'_> {
         /// What lies in the page in which a cell starts.
         const LEAST: usize = 2048;
         let (context, cells) = (self.shared.context(), &self.shared.cells);
+        let known = cells.get();
         let depth = Bytes(needed.0.next_power_of_two().max(LEAST)).min(self.shared.agreed.cell_bytes);
-        let own = context.reserve_cells(depth);
-        if let Err(error) = &own {
-            let text = "no shared memory for longer messages on a communicator";
-            log::once(Once::NoMemory, format_args!("{text}: {error}; they stay native"));
+        if known.refused.is_some_and(|refused| refused <= depth) {
+            return Ok(false);
         }
-        let told = (depth, own.is_ok());
-        let is_reserved = context.agree_on_cells(told, &self.job.waiting, (self.collective, row), plan)?;
-        cells.set(if is_reserved { Cells { depth, may_grow: true } } else { Cells { may_grow: false, ..cells.get() } });
+        let reserve = || context.reserve_cells(depth).inspect_err(report_no_cells).is_ok();
+        let call = (self.collective, row);
+        let is_reserved = context.agree_on_cells(depth, reserve, &self.job.waiting, call, plan)?;
+        cells.set(match is_reserved {
+            true => Cells { reserved: depth, ..known },
+            false => Cells { refused: Some(depth), ..known },
+        });
         Ok(is_reserved)
     }
 
@@ -344,6 +340,11 @@ impl Site<'_> {
         self.shared.context().teller().tell_once(|| log::error(text));
         abort()
     }
+}
+
+fn report_no_cells(error: &std::io::Error) {
+    let text = "no shared memory for longer messages on a communicator";
+    log::once(Once::NoMemory, format_args!("{text}: {error}; they stay native"));
 }
 
 /// Collectives that move data read and write buffers with holes piece by piece.

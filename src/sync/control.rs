@@ -12,7 +12,9 @@ use crate::types::{Bytes, Epoch, Ticket};
 pub struct Control {
     /// All tickets up to this one are released: the rank reads no slot of any of them again.
     pub released: Flag,
-    /// How many bytes of each of its cells the rank has reserved, with [`Control::NO_MORE`].
+    /// The rank has said what it could reserve for the call of this epoch.
+    pub joined: Flag,
+    /// Bytes of each of its cells: how many the rank has reserved, and above them, unless zero, how many it could not.
     cells: AtomicU64,
     /// The call that the rank is in.
     pub call: CallLine,
@@ -30,29 +32,28 @@ struct EventLine {
 }
 
 impl Control {
-    /// The rank has tried to reserve more, in vain.
-    const NO_MORE: u64 = 1 << 63;
-
-    /// Tells peers how this rank's attempt to reserve that much of each of its cells has ended. What it once said stays true: less is
-    /// there as before, and after a failure there will never be more.
+    /// Remembers for peers whether this rank could reserve that much of each of its cells. What was said of a depth stays.
     pub fn tell_of_cells(&self, depth: Bytes, is_reserved: bool) {
-        // Relaxed, and not one operation: the rank alone writes it, and it says something of the memory, nothing of what is in it.
-        let before = self.cells.load(Ordering::Relaxed);
-        let now = match is_reserved {
-            true if before & Self::NO_MORE == 0 => before.max(depth.0 as u64),
-            true => before,
-            false => before | Self::NO_MORE,
+        // Relaxed, and not one operation: the rank alone writes it, and `joined` is published after it.
+        let [reserved, refused] = self.told_of_cells();
+        let depth = depth.0 as u64;
+        let [reserved, refused] = match is_reserved {
+            true => [reserved.max(depth), refused],
+            false => [reserved, if refused == 0 { depth } else { refused.min(depth) }],
         };
-        self.cells.store(now, Ordering::Relaxed);
+        debug_assert!(reserved <= u64::from(u32::MAX) && (refused == 0 || reserved < refused));
+        self.cells.store(reserved | refused << 32, Ordering::Relaxed);
     }
 
-    /// Whether the rank has reserved that much of each of its cells; `None` while it has not tried.
+    /// Whether the rank could reserve that much of each of its cells; `None` while it has not tried. To be asked after `joined`.
     pub fn has_cells(&self, depth: Bytes) -> Option<bool> {
+        let ([reserved, refused], depth) = (self.told_of_cells(), depth.0 as u64);
+        if depth <= reserved { Some(true) } else { (refused != 0 && refused <= depth).then_some(false) }
+    }
+
+    fn told_of_cells(&self) -> [u64; 2] {
         let cells = self.cells.load(Ordering::Relaxed);
-        match cells & !Self::NO_MORE >= depth.0 as u64 {
-            true => Some(true),
-            false => (cells & Self::NO_MORE != 0).then_some(false),
-        }
+        [cells & u64::from(u32::MAX), cells >> 32]
     }
 
     /// Announced with every flag and release where ranks share cores.
@@ -203,18 +204,19 @@ mod tests {
     }
 
     #[test]
-    fn cells_grow_until_there_is_no_more() {
+    fn what_was_said_of_a_depth_of_cells_stays() {
         let control = Control::default();
-        let has = |depths: [usize; 3]| depths.map(|depth| control.has_cells(Bytes(depth)));
-        assert_eq!(has([1, 64, 128]), [None; 3]);
+        let has = |depths: [usize; 4]| depths.map(|depth| control.has_cells(Bytes(depth)));
+        assert_eq!(has([1, 64, 128, 256]), [None; 4]);
         for (depth, is_reserved, expected) in [
-            (64, true, [Some(true), Some(true), None]),
-            (32, true, [Some(true), Some(true), None]),
-            (128, false, [Some(true), Some(true), Some(false)]),
-            (128, true, [Some(true), Some(true), Some(false)]),
+            (64, true, [Some(true), Some(true), None, None]),
+            (32, true, [Some(true), Some(true), None, None]),
+            (256, false, [Some(true), Some(true), None, Some(false)]),
+            (512, false, [Some(true), Some(true), None, Some(false)]),
+            (128, true, [Some(true), Some(true), Some(true), Some(false)]),
         ] {
             control.tell_of_cells(Bytes(depth), is_reserved);
-            assert_eq!(has([1, 64, 128]), expected);
+            assert_eq!(has([1, 64, 128, 256]), expected);
         }
     }
 

@@ -186,7 +186,7 @@ impl<'a> Call<'a> {
             Awaited::Slot { ticket, room: Room::Cell } => (8, ticket),
             Awaited::Slot { ticket, room: Room::Lines } => (10, ticket),
             Awaited::Bridge => (9, Ticket(0)),
-            Awaited::Cells { rank, depth } => (4 + (u64::from(rank.0) << 8), Ticket(depth.0 as u64)),
+            Awaited::Cells { rank, epoch } => (4 + (u64::from(rank.0) << 8), Ticket::new(epoch, 0)),
         };
         self.awaited_what.store(what, Ordering::Relaxed);
         self.awaited_ticket.store(ticket.0, Ordering::Relaxed);
@@ -201,7 +201,7 @@ impl<'a> Call<'a> {
             1 => Awaited::Flag { rank, line: Line::Up, ticket },
             2 => Awaited::Flag { rank, line: Line::Down, ticket },
             3 => Awaited::Post { rank, ticket },
-            4 => Awaited::Cells { rank, depth: Bytes(ticket.0 as usize) },
+            4 => Awaited::Cells { rank, epoch: ticket.epoch() },
             8 => Awaited::Slot { ticket, room: Room::Cell },
             10 => Awaited::Slot { ticket, room: Room::Lines },
             _ => Awaited::Bridge,

@@ -9,13 +9,15 @@ use crate::types::{Bytes, Collective};
 
 impl Context {
     /// Before a call that needs `depth` bytes of each cell: the ranks of the node tell each other whether they could
-    /// [reserve theirs](Context::reserve_cells), and all learn whether all could. All are in this call, as they can see of each other.
+    /// [reserve theirs](Context::reserve_cells), as `reserve` tells this one, and all learn whether all could. Nobody leaves before all
+    /// are in the call with arguments that are accepted, so all end with the same answer, or none has one.
     ///
     /// # Errors
-    /// If a peer failed or contradicts; then this rank has failed the call too. What it has told stays.
+    /// If a peer failed or contradicts; then this rank has failed the call too.
     pub fn agree_on_cells(
         &self,
-        (depth, is_reserved): (Bytes, bool),
+        depth: Bytes,
+        reserve: impl FnOnce() -> bool,
         waiting: &Waiting,
         (collective, row): (Collective, usize),
         plan: &Plan,
@@ -23,17 +25,24 @@ impl Context {
         let entered = Entered::new(collective, row, plan);
         self.enter(&entered);
         let mine = self.control(self.rank());
-        mine.tell_of_cells(depth, is_reserved);
+        // It may have said so in a call that another rank failed.
+        if mine.has_cells(depth).is_none() {
+            mine.tell_of_cells(depth, reserve());
+        }
+        self.join(&entered);
         mine.event().announce();
         let call = Call::entered(self, waiting, entered);
         let mut have_all = mine.has_cells(depth) == Some(true);
         for rank in self.peers() {
-            let has_cells = || self.control(rank).has_cells(depth);
-            if let Err(fault) = call.outlast(Awaited::Cells { rank, depth }, &|| Ok(has_cells().is_some())) {
-                self.fail(plan.epoch);
-                return Err(fault);
+            let cells = || self.cells_of(&entered, rank, depth);
+            let joined = call.outlast(Awaited::Cells { rank, epoch: entered.epoch }, &|| Ok(cells()?.is_some()));
+            match joined.and_then(|()| cells()) {
+                Ok(has_cells) => have_all &= has_cells == Some(true),
+                Err(fault) => {
+                    self.fail(plan.epoch);
+                    return Err(fault);
+                }
             }
-            have_all &= has_cells() == Some(true);
         }
         Ok(have_all)
     }

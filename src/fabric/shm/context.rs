@@ -1,12 +1,13 @@
 //! What a process holds for one communicator: its view of the segment, and how far it has come.
 
-use super::Segment;
+use super::segment::{Segment, check_memory};
 use crate::fabric::Line;
 use crate::fabric::words::Words;
 use crate::sync::{Claims, Control, Event, Flag, FlagLine, Teller, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The dimensions of a segment, the same on all ranks of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +100,8 @@ pub struct Context {
     layout: Layout,
     levels: Levels,
     claims: Claims,
+    /// Bytes of each of this rank's cells that it has reserved.
+    reserved: AtomicUsize,
 }
 
 impl Context {
@@ -109,7 +112,7 @@ impl Context {
         assert!(geometry.lines.is_power_of_two() && geometry.lines >= geometry.slots);
         assert!(me.index() < geometry.ranks && levels.size() == geometry.ranks);
         let (places, claims) = (Places::new(&geometry), Claims::new(geometry.lines, geometry.slots));
-        Self { segment, geometry, places, me, layout, levels, claims }
+        Self { segment, geometry, places, me, layout, levels, claims, reserved: AtomicUsize::new(0) }
     }
 
     /// The dimensions.
@@ -151,16 +154,26 @@ impl Context {
     }
 
     /// Makes sure that the first `depth` bytes of each of this rank's cells are memory that is really there, next to it where it is
-    /// the first to touch them.
+    /// the first to touch them. All ranks do so at a time.
     ///
     /// # Errors
-    /// As for [`Segment::reserve`].
+    /// As for [`Segment::create`].
     pub fn reserve_cells(&self, depth: Bytes) -> io::Result<()> {
-        let start = |slot| self.geometry.cell_start(self.me.index(), slot);
-        if depth >= self.geometry.cell {
-            return self.segment.reserve(start(0)..start(self.geometry.slots));
+        let Geometry { ranks, slots, cell, .. } = self.geometry;
+        let (depth, reserved) = (depth.min(cell), Bytes(self.reserved.load(Ordering::Relaxed)));
+        if depth <= reserved || self.segment.is_whole() {
+            return Ok(());
         }
-        (0..self.geometry.slots).try_for_each(|slot| self.segment.reserve(start(slot)..start(slot) + depth.0))
+        check_memory((depth - reserved).0 * slots * ranks)?;
+        let start = |slot| self.geometry.cell_start(self.me.index(), slot);
+        if depth == cell {
+            self.segment.reserve(start(0)..start(slots))?;
+        } else {
+            (0..slots).try_for_each(|slot| self.segment.reserve(start(slot) + reserved.0..start(slot) + depth.0))?;
+        }
+        // Relaxed: only this rank uses it; it is an atomic so that a context may move between threads.
+        self.reserved.store(depth.0, Ordering::Relaxed);
+        Ok(())
     }
 
     /// What `rank` announces its flags and releases with, where ranks share cores.
@@ -262,7 +275,8 @@ impl Context {
     /// The context for a communicator with other nodes or ranks but the same members, in the same order, on this node.
     #[must_use]
     pub fn renew(self, layout: Layout) -> Self {
-        Self::new(self.segment, self.geometry, self.me, layout, self.levels)
+        let reserved = self.reserved;
+        Self { reserved, ..Self::new(self.segment, self.geometry, self.me, layout, self.levels) }
     }
 }
 

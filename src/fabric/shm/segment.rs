@@ -78,21 +78,21 @@ impl Segment {
         Self::map(&file.into(), length, metadata.blocks() * BLOCK >= length as u64)
     }
 
+    /// Whether all of it was reserved before it was mapped here.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
     /// Makes sure that the bytes in `range` are memory that is really there, on the memory node of this thread if nobody has touched
     /// them. Several ranks may do so at a time.
     ///
     /// # Errors
-    /// As for [`Segment::create`].
-    pub fn reserve(&self, range: Range<usize>) -> io::Result<()> {
+    /// Whatever the system says when memory is short.
+    pub(super) fn reserve(&self, range: Range<usize>) -> io::Result<()> {
         assert!(range.start <= range.end && range.end <= self.length, "{range:?} of {}", self.length);
-        if self.is_whole {
-            return Ok(());
-        }
-        let start = range.start / PAGE * PAGE;
-        let length = (range.end.next_multiple_of(PAGE) - start).min(self.length.next_multiple_of(PAGE) - start);
-        check_memory(length)?;
-        // SAFETY: pages of this mapping; it changes nothing of what is in them.
-        match unsafe { populate(self.base.as_ptr().add(start).cast(), length) } {
+        let start = range.start / page() * page();
+        // SAFETY: from the start of a page of this mapping to its last one at most; it changes nothing of what is in them.
+        match unsafe { populate(self.base.as_ptr().add(start).cast(), range.end - start) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
@@ -124,13 +124,19 @@ impl Segment {
     }
 }
 
-/// The unit of reservations; a larger page of the system is one of several.
-const PAGE: usize = 4096;
+/// Bytes of a page of the system.
+fn page() -> usize {
+    static PAGE: OnceLock<usize> = OnceLock::new();
+    // SAFETY: no preconditions.
+    *PAGE.get_or_init(|| unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize)
+}
 
+/// Before the ranks of a node take `length` bytes together.
+///
 /// # Errors
 /// Where more than half of the memory would go that is left. To find out takes ten times as long as to reserve what short messages
 /// need, so it looks once for some of these.
-fn check_memory(length: usize) -> io::Result<()> {
+pub(super) fn check_memory(length: usize) -> io::Result<()> {
     const UNSEEN: usize = 1 << 20;
     static TAKEN: AtomicUsize = AtomicUsize::new(0);
     // Relaxed: a count that may be off by what another thread takes.
@@ -233,26 +239,29 @@ mod tests {
 
     #[test]
     fn the_front_is_reserved_at_once_and_the_rest_when_it_is_asked_for() {
-        const LENGTH: usize = 10 * PAGE;
-        let (mine, file) = Segment::create(LENGTH, 3 * PAGE - 100).expect("memfd");
-        let theirs = Segment::open(std::process::id(), file.as_raw_fd(), LENGTH).expect("open through /proc");
-        let pages = |n: usize| if can_reserve_mapped() { (n * PAGE) as u64 } else { LENGTH as u64 };
-        assert_eq!(
-            (reserved(&file), mine.is_whole, theirs.is_whole),
-            (pages(3), !can_reserve_mapped(), !can_reserve_mapped())
-        );
-        theirs.reserve(4 * PAGE + 1..5 * PAGE + 1).expect("memory");
+        let (page, length) = (page(), 10 * page());
+        let (mine, file) = Segment::create(length, 3 * page - 100).expect("memfd");
+        let theirs = Segment::open(std::process::id(), file.as_raw_fd(), length).expect("open through /proc");
+        let is_old = !can_reserve_mapped();
+        assert_eq!([mine.is_whole, theirs.is_whole], [is_old; 2]);
+        if is_old {
+            assert_eq!(reserved(&file), length as u64);
+            return;
+        }
+        let pages = |n: usize| (n * page) as u64;
+        assert_eq!(reserved(&file), pages(3));
+        theirs.reserve(4 * page + 1..5 * page + 1).expect("memory");
         assert_eq!(reserved(&file), pages(5));
         // Pages that are there keep what is in them.
         // SAFETY: this thread alone uses the mapping.
-        unsafe { mine.base().as_ptr().add(5 * PAGE).write(7) };
+        unsafe { mine.base().as_ptr().add(5 * page).write(7) };
         for segment in [&mine, &theirs] {
-            segment.reserve(0..LENGTH).expect("memory");
-            assert_eq!(reserved(&file), LENGTH as u64);
+            segment.reserve(0..length).expect("memory");
+            assert_eq!(reserved(&file), length as u64);
         }
         // SAFETY: as above.
-        assert_eq!(unsafe { theirs.base().as_ptr().add(5 * PAGE).read() }, 7);
-        let late = Segment::open(std::process::id(), file.as_raw_fd(), LENGTH).expect("open through /proc");
+        assert_eq!(unsafe { theirs.base().as_ptr().add(5 * page).read() }, 7);
+        let late = Segment::open(std::process::id(), file.as_raw_fd(), length).expect("open through /proc");
         assert!(late.is_whole);
     }
 
