@@ -2,6 +2,7 @@
 
 use super::Level;
 use std::fs;
+use std::sync::OnceLock;
 
 /// Sizes of the caches that one core sees, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,11 @@ impl Default for Caches {
 impl Caches {
     /// The caches of the first processor, as Linux describes them.
     pub fn of_this_host() -> Self {
+        static FOUND: OnceLock<Caches> = OnceLock::new();
+        *FOUND.get_or_init(Self::read)
+    }
+
+    fn read() -> Self {
         let read = |index: usize, name: &str| {
             fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}")).ok()
         };

@@ -71,8 +71,9 @@ pub unsafe fn start(announcement: Option<Announcement>) {
 }
 
 fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
+    // With a communicator of its own, gone before the next are made: of MPICH's kin the third that there is takes milliseconds.
+    let node = Node::find(constants().comm_world, &config, rank, size);
     let (world, self_comm) = (duplicate(constants().comm_world), duplicate(constants().comm_self));
-    let node = Node::find(world, &config, rank, size);
     let parameters = agree_on_parameters(world, rank, &config, &node);
     for comm in [world, self_comm] {
         keep_native(keyval, comm, Reason::NoContext);
