@@ -176,3 +176,28 @@ fn no_failure_gets_lost_when_its_entry_is_used_again() {
 fn all_is_visible_that_came_before_failures() {
     watched(release_and_fail, has_released_if_it_has_failed);
 }
+
+fn call(epoch: u64) -> Ticket {
+    Ticket::new(Epoch(epoch), 0)
+}
+
+/// Fails call 1, and says in call 2 what it has of its cells.
+pub fn fail_and_join(control: &Control) {
+    control.fail(Epoch(1));
+    control.tell_of_cells(Bytes(64), true);
+    control.tell_of_cells(Bytes(128), false);
+    control.joined.publish(call(2));
+}
+
+/// Who finds, in call 1, what was said in call 2 knows that this was no answer; and what was said is there.
+pub fn finds_what_was_said_and_when(control: &Control) {
+    if control.joined.reached(call(1)).is_some() {
+        assert!(control.call.has_failed(Epoch(1)), "joined a call that it failed");
+        assert_eq!([64, 128].map(|depth| control.has_cells(Bytes(depth))), [Some(true), Some(false)]);
+    }
+}
+
+#[test]
+fn what_is_said_of_cells_in_a_later_call_is_no_answer_in_one_that_failed() {
+    watched(fail_and_join, finds_what_was_said_and_when);
+}

@@ -1,8 +1,8 @@
 //! Mistakes must be found: an ordering that is missing, an operation that is left out or comes too early.
 
 use crate::failures::{
-    contradicts_nobody, enter_two_calls, finds_failures, has_released_if_it_has_failed, has_released_if_it_has_left,
-    release_and_fail, release_and_leave, watched,
+    contradicts_nobody, enter_two_calls, fail_and_join, finds_failures, finds_what_was_said_and_when,
+    has_released_if_it_has_failed, has_released_if_it_has_left, release_and_fail, release_and_leave, watched,
 };
 use crate::primitives::a_sleeper_wakes;
 use crate::program::{Call, KNOBS, Program};
@@ -26,9 +26,11 @@ fn three_broadcasts() {
 fn every_ordering_is_needed() {
     use Pair::{Busy, Call, Event, Failed, Flag, Forgotten};
     use Side::{Acquire, Release};
-    let needed: [(Pair, Side, fn()); 12] = [
+    let needed: [(Pair, Side, fn()); 14] = [
         (Flag, Release, three_broadcasts),
         (Flag, Acquire, three_broadcasts),
+        (Flag, Release, || watched(fail_and_join, finds_what_was_said_and_when)),
+        (Flag, Acquire, || watched(fail_and_join, finds_what_was_said_and_when)),
         (Call, Release, || watched(enter_two_calls, contradicts_nobody)),
         (Call, Acquire, || watched(release_and_leave, has_released_if_it_has_left)),
         (Busy, Release, || watched(enter_two_calls, contradicts_nobody)),
