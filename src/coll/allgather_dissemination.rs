@@ -16,7 +16,7 @@
 
 use super::cost::{self, Way};
 use super::phase::{Between, Tree, composed, dissemination};
-use super::{Algorithm, Knob, Plan};
+use super::{Algorithm, Knob, Plan, Reach};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -36,7 +36,7 @@ step  1->0  2->1  3->2  4->3  0->4             radix 2: one block each
 step  23->0  34->1  40->2  01->3  12->4        two blocks each
 step  4->0  0->1  1->2  2->3  3->4             what is left";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Chunk, Knob::Leaders];
-    const STAGES: bool = true;
+    const REACH: Reach = Reach::StagedBlocks;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Dissemination, Self::COLLECTIVE, plan, scene)

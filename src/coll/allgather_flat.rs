@@ -16,7 +16,7 @@
 use super::cost::{self, Way};
 use super::phase::short;
 use super::phase::{Flat, composed, exchange};
-use super::{Algorithm, Knob, Measures, Plan, Short};
+use super::{Algorithm, Knob, Measures, Plan, Reach, Short};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -34,7 +34,7 @@ impl Algorithm for AllgatherFlat {
 all   0 1 2 3 4 -> slots
 all   each rank copies slots 0 1 2 3 4";
     const KNOBS: &'static [Knob] = &[Knob::Chunk, Knob::Leaders];
-    const STAGES: bool = true;
+    const REACH: Reach = Reach::Staged;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

@@ -15,7 +15,7 @@
 
 use super::cost::{self, Way};
 use super::phase::{Sharing, Tiled, composed, exchange};
-use super::{Algorithm, Knob, Plan};
+use super::{Algorithm, Knob, Plan, Reach};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -33,6 +33,7 @@ impl Algorithm for AllgatherTiled {
 tile 1  0 1 2 3 4 -> slots; each rank copies them all
 tile 2  the same, published while tile 1 is copied";
     const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Chunk, Knob::Leaders];
+    const REACH: Reach = Reach::Staged;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)

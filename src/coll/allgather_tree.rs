@@ -15,7 +15,7 @@
 
 use super::cost::{self, Way};
 use super::phase::{Tree, composed};
-use super::{Algorithm, Knob, Plan};
+use super::{Algorithm, Knob, Plan, Reach};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -35,7 +35,7 @@ up    12->0   34->0
 down  01234->1  01234->3
 down  01234->2  01234->4";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Class, Knob::Stages, Knob::Chunk, Knob::Leaders];
-    const STAGES: bool = true;
+    const REACH: Reach = Reach::StagedBlocks;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)

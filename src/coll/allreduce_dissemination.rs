@@ -18,7 +18,7 @@
 
 use super::cost::{self, Way};
 use super::phase::{Between, Tree, composed, dissemination};
-use super::{Algorithm, Knob, Measures, Need, Plan};
+use super::{Algorithm, Knob, Measures, Need, Plan, Reach};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective};
@@ -39,7 +39,7 @@ step  0<->2  1<->3
 run   3->4";
     const NEEDS: &'static [Need] = &[Need::Commutative];
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Chunk, Knob::Leaders];
-    const STAGES: bool = true;
+    const REACH: Reach = Reach::Staged;
 
     fn scratch(plan: &Plan, measures: &Measures) -> Bytes {
         Between::dissemination(plan).scratch(plan, measures.nodes)

@@ -16,7 +16,7 @@
 use super::cost::{self, Way};
 use super::phase::short;
 use super::phase::{Flat, Local, combine_in_rank_order, composed, later};
-use super::{Algorithm, Knob, Measures, Plan, Short, pieces};
+use super::{Algorithm, Knob, Measures, Plan, Reach, Short, pieces};
 use crate::fabric::{Fabric, Line, Place};
 use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
@@ -34,7 +34,7 @@ impl Algorithm for AllreduceFlat {
 all   0 1 2 3 4 -> slots
 all   each rank combines slots 0 1 2 3 4";
     const KNOBS: &'static [Knob] = &[Knob::Chunk, Knob::Leaders];
-    const STAGES: bool = true;
+    const REACH: Reach = Reach::Staged;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

@@ -12,7 +12,7 @@
 
 use super::cost::{self, Way};
 use super::phase::{Between, Tree, composed, dissemination};
-use super::{Algorithm, Knob, Plan};
+use super::{Algorithm, Knob, Plan, Reach};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -31,7 +31,7 @@ step  0->1  1->2  2->3  3->4  4->0   radix 2
 step  0->2  1->3  2->4  3->0  4->1
 step  0->4  1->0  2->1  3->2  4->3";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
-    const STAGES: bool = true;
+    const REACH: Reach = Reach::Staged;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Dissemination, Self::COLLECTIVE, plan, scene)

@@ -15,7 +15,7 @@
 use super::cost::{self, Way};
 use super::phase::short;
 use super::phase::{Flat, composed};
-use super::{Algorithm, Measures, Plan, Short};
+use super::{Algorithm, Measures, Plan, Reach, Short};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective};
@@ -31,7 +31,7 @@ impl Algorithm for BarrierFlat {
     const COST: &'static str = "one line transfer of latency, p − 1 lines read by each rank";
     const DRAWING: &'static str = "\
 all   each rank raises its flag and awaits those of the others";
-    const STAGES: bool = true;
+    const REACH: Reach = Reach::Staged;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

@@ -17,7 +17,7 @@
 use super::cost::{self, Way};
 use super::phase::short;
 use super::phase::{Flat, composed};
-use super::{Algorithm, Knob, Measures, Plan, Short};
+use super::{Algorithm, Knob, Measures, Plan, Reach, Short};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -34,7 +34,7 @@ impl Algorithm for BcastFlat {
     const DRAWING: &'static str = "\
 down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers";
     const KNOBS: &'static [Knob] = &[Knob::Buffers, Knob::Chunk, Knob::Leaders];
-    const STAGES: bool = true;
+    const REACH: Reach = Reach::Staged;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

@@ -13,7 +13,7 @@
 
 use super::cost::{self, Way};
 use super::phase::{Sharing, Tiled, composed};
-use super::{Algorithm, Knob, Plan};
+use super::{Algorithm, Knob, Plan, Reach};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -31,6 +31,7 @@ impl Algorithm for BcastTiled {
 tile 1  0->1  0->2  0->3  0->4
 tile 2  0->1  0->2  0->3  0->4   while the root writes tile 3";
     const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Buffers, Knob::Chunk, Knob::Leaders];
+    const REACH: Reach = Reach::Staged;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)

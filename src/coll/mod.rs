@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::fabric::Fabric;
+use crate::fabric::{Fabric, Room};
 use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder, Ticket};
 use std::future::Future;
@@ -108,6 +108,33 @@ impl Measures {
     }
 }
 
+/// How far the pieces of a call on one node reach into cells, from their start: so much memory has to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// As far as cells do.
+    Cells,
+    /// As far as the message, or a block, is long.
+    Pieces,
+    /// The same where [`Place::stage`](crate::fabric::Place::stage) puts pieces: not at all where they fit a line.
+    Staged,
+    /// The same of the blocks of all ranks together.
+    StagedBlocks,
+}
+
+impl Reach {
+    /// Bytes of each cell that the call may use.
+    pub fn depth(self, plan: &Plan, measures: &Measures) -> Bytes {
+        let staged = |longest| if Room::of(longest) == Room::Lines { Bytes::ZERO } else { longest };
+        let depth = match self {
+            Self::Cells => measures.cell,
+            Self::Pieces => plan.bytes,
+            Self::Staged => staged(plan.bytes),
+            Self::StagedBlocks => staged(plan.bytes * measures.ranks),
+        };
+        depth.min(measures.cell)
+    }
+}
+
 /// A collective algorithm.
 pub trait Algorithm: 'static {
     /// What it computes.
@@ -127,9 +154,8 @@ pub trait Algorithm: 'static {
     /// What users may set.
     const KNOBS: &'static [Knob] = &[];
 
-    /// Whether all of a call's pieces lie where [`Place::stage`](crate::fabric::Place::stage) puts them, and none has more than the blocks
-    /// of all ranks; else they may lie anywhere in cells, however short they are.
-    const STAGES: bool = false;
+    /// How far a call on one node reaches into cells.
+    const REACH: Reach = Reach::Cells;
 
     /// Bytes of scratch that a rank needs for this plan.
     fn scratch(plan: &Plan, measures: &Measures) -> Bytes {

@@ -15,7 +15,7 @@
 use super::cost::{self, Way};
 use super::phase::short;
 use super::phase::{Flat, composed};
-use super::{Algorithm, Knob, Measures, Plan, Short};
+use super::{Algorithm, Knob, Measures, Plan, Reach, Short};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -33,7 +33,7 @@ impl Algorithm for ReduceFlat {
 up    1 2 3 4 -> slots
 up    0 combines its operand and slots 1 2 3 4";
     const KNOBS: &'static [Knob] = &[Knob::Chunk, Knob::Leaders];
-    const STAGES: bool = true;
+    const REACH: Reach = Reach::Staged;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

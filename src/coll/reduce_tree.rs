@@ -14,7 +14,7 @@
 
 use super::cost::{self, Way};
 use super::phase::{Tree, composed};
-use super::{Algorithm, Knob, Plan};
+use super::{Algorithm, Knob, Plan, Reach};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -32,7 +32,7 @@ impl Algorithm for ReduceTree {
 up    2->1  4->3   a rank combines its children's slots and its own operand
 up    1->0  3->0";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Class, Knob::Segment, Knob::Chunk, Knob::Leaders];
-    const STAGES: bool = true;
+    const REACH: Reach = Reach::Staged;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)

@@ -1,6 +1,6 @@
 //! The one table of algorithms. Environment values, documentation, tests and the choice iterate over it.
 
-use super::{Algorithm, Knob, Measures, Need, Plan, Short, phase};
+use super::{Algorithm, Knob, Measures, Need, Plan, Reach, Short};
 use crate::fabric::{Fabric, checked, shm, simulated};
 use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective, OperandOrder};
@@ -33,8 +33,8 @@ pub struct Row {
     pub scratch: fn(&Plan, &Measures) -> Bytes,
     /// How long a call takes.
     pub cost: fn(&Plan, &Scene) -> Option<Nanos>,
-    /// How much of each cell a call on one node takes, at most; nothing where its data fit lines.
-    pub depth: fn(&Plan, &Measures) -> Bytes,
+    /// How far a call on one node reaches into cells.
+    pub reach: Reach,
     /// On shared memory, for calls that have a plain function.
     pub short: fn(&Plan, &Measures) -> Option<Short>,
     /// On shared memory, until it is done.
@@ -70,7 +70,7 @@ const fn row<A: Algorithm>() -> Row {
         knobs: A::KNOBS,
         scratch: A::scratch,
         cost: A::cost,
-        depth: |plan, measures| if A::STAGES { phase::staged(plan, A::COLLECTIVE, measures) } else { measures.cell },
+        reach: A::REACH,
         short: A::short,
         run: |call, plan| call.drive(A::run(call, plan)),
         start: |call, plan| Box::pin(async move { A::run(&*call, &plan).await }),

@@ -15,7 +15,7 @@
 use super::cost::{self, Way};
 use super::phase::short;
 use super::phase::{Flat, composed};
-use super::{Algorithm, Knob, Measures, Plan, Short};
+use super::{Algorithm, Knob, Measures, Plan, Reach, Short};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -33,7 +33,7 @@ impl Algorithm for ScatterFlat {
 down  0 -> one slot with blocks 1 2 3 4
 down  each rank copies its own";
     const KNOBS: &'static [Knob] = &[Knob::Chunk, Knob::Leaders];
-    const STAGES: bool = true;
+    const REACH: Reach = Reach::StagedBlocks;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)

@@ -14,7 +14,7 @@
 
 use super::cost::{self, Way};
 use super::phase::{Tree, composed};
-use super::{Algorithm, Knob, Plan};
+use super::{Algorithm, Knob, Plan, Reach};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -32,7 +32,7 @@ impl Algorithm for ScatterTree {
 down  0: 12->1   34->3   a rank copies the blocks of its subtree
 down  1: 2->2    3: 4->4";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Class, Knob::Stages, Knob::Chunk, Knob::Leaders];
-    const STAGES: bool = true;
+    const REACH: Reach = Reach::StagedBlocks;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)

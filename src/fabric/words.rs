@@ -193,9 +193,40 @@ pub(crate) trait Words {
         if Ticket(value).epoch() == call.epoch { Ok(()) } else { self.verify_late(call, rank, ticket) }
     }
 
-    /// Tells peers in `call` what this rank has of its cells.
-    fn join(&self, call: &Entered) {
-        self.control(self.me()).joined.publish(Ticket::new(call.epoch, 0));
+    /// Whether all ranks have `depth` bytes of each of their cells, as each tells: this one what `reserve` says, unless it has told before
+    /// in a call that another one failed. All are in `call`, and `wait` returns when what it is given finds that a peer is. Nobody
+    /// leaves before all are in the call with arguments that are accepted, so all end with the same answer, or none has one.
+    ///
+    /// # Errors
+    /// If a peer failed or contradicts; then this rank has failed the call too.
+    fn agree_on_cells(
+        &self,
+        call: &Entered,
+        depth: Bytes,
+        reserve: impl FnOnce() -> bool,
+        wait: impl Fn(Awaited, &dyn Fn() -> Result<bool, Fault>) -> Result<(), Fault>,
+    ) -> Result<bool, Fault> {
+        self.enter(call);
+        let mine = self.control(self.me());
+        if mine.has_cells(depth).is_none() {
+            mine.tell_of_cells(depth, reserve());
+        }
+        // What was told before counts in this call from here on.
+        mine.joined.publish(Ticket::new(call.epoch, 0));
+        mine.event().announce();
+        let mut have_all = mine.has_cells(depth) == Some(true);
+        for rank in self.peers() {
+            let cells = || self.cells_of(call, rank, depth);
+            let joined = wait(Awaited::Cells { rank, epoch: call.epoch }, &|| Ok(cells()?.is_some()));
+            match joined.and_then(|()| cells()) {
+                Ok(has_cells) => have_all &= has_cells == Some(true),
+                Err(fault) => {
+                    self.fail(call.epoch);
+                    return Err(fault);
+                }
+            }
+        }
+        Ok(have_all)
     }
 
     /// Whether `rank` has reserved that much of each of its cells; `None` while it has not joined `call`.

@@ -193,10 +193,10 @@ impl<'a> Builder<'a> {
             (Source::New(offer), Some((segment, file))) => (Some(new(segment)), offer.nonce, Some(file)),
             (Source::New(offer), None) => (self.map(offer).map(new), offer.nonce, None),
             (Source::Pooled(nonce), _) => {
-                let has_cells = |context: &Context| {
+                let gets_cells = |context: &Context| {
                     !has_cells_from_the_start(self.layout.nodes()) || context.reserve_cells(self.geometry.cell).is_ok()
                 };
-                let context = offered.take(nonce).map(|context| context.renew(self.layout.clone())).filter(has_cells);
+                let context = offered.take(nonce).map(|context| context.renew(self.layout.clone())).filter(gets_cells);
                 if let (true, Some(context)) = (self.is_leader(), &context) {
                     // All members are in this call and have it out of their pools, and it was idle then: nobody enters it
                     // before the vote.

@@ -127,7 +127,7 @@ impl Site<'_> {
             }
             Choice::Decline(reason) => return decline(reason),
         };
-        match self.has_room(row, &plan) {
+        match self.ensure_cells(row, &plan) {
             Ok(true) => {}
             Ok(false) => return decline(Reason::NoSharedMemory),
             Err(fault) => return self.fault(fault),
@@ -138,21 +138,19 @@ impl Site<'_> {
         self.run(row, &plan, &prepared)
     }
 
-    /// Whether there is memory for what the call moves.
-    fn has_room(&self, row: usize, plan: &Plan) -> Result<bool, Fault> {
-        let needed = (REGISTRY[row].depth)(plan, &self.shared.agreed.measures());
+    /// Whether there is memory for what the call puts into cells; if there is none yet, the ranks of the node may get it here. Calls
+    /// that take a [`Lane`] later need not ask: what is reserved stays while the communicator does.
+    fn ensure_cells(&self, row: usize, plan: &Plan) -> Result<bool, Fault> {
+        let needed = REGISTRY[row].reach.depth(plan, &self.shared.agreed.measures());
         if needed <= self.shared.cells.get().reserved { Ok(true) } else { self.deepen_cells(needed, row, plan) }
     }
 
-    /// Reserves at least that much of each cell, as far as it is not. Twice as much each time: to reserve it all takes as long as to
-    /// move a few mebibytes.
+    /// Reserves at least that much of each cell: to reserve all takes as long as to move some mebibytes.
     #[cold]
     fn deepen_cells(&self, needed: Bytes, row: usize, plan: &Plan) -> Result<bool, Fault> {
-        /// What lies in the page in which a cell starts.
-        const LEAST: usize = 2048;
         let (context, cells) = (self.shared.context(), &self.shared.cells);
         let known = cells.get();
-        let depth = Bytes(needed.0.next_power_of_two().max(LEAST)).min(self.shared.agreed.cell_bytes);
+        let depth = context.geometry().depth_for(needed);
         if known.refused.is_some_and(|refused| refused <= depth) {
             return Ok(false);
         }
@@ -303,33 +301,26 @@ impl Site<'_> {
             // Other nodes wait for no rank but the leaders.
             Fault::PeerFailed { rank } if self.shared.bridge.is_none() => {
                 log::warning(format_args!(
-                    "MPI_{name} (call {} of its communicator) fails: rank {} takes no part, its arguments were rejected",
+                    "MPI_{name} (call {} of its communicator) fails: rank {} takes no part, its arguments or those of a rank that it \
+                     depends on were rejected",
                     self.epoch.0,
                     self.rank_of(rank)
                 ));
                 Served::Done(self.call_error_handler(constants().err_other))
             }
             Fault::PeerFailed { rank } => self.end(format_args!(
-                "MPI_{name} (call {} of its communicator) can't end: rank {} takes no part, its arguments were \
-                     rejected, and other nodes wait",
+                "MPI_{name} (call {} of its communicator) can't end: rank {} takes no part, its arguments or those \
+                     of a rank that it depends on were rejected, and other nodes wait",
                 self.epoch.0,
                 self.rank_of(rank)
             )),
             Fault::Mismatch { rank, peer } => {
                 let when = if peer.epoch == self.epoch { "it" } else { "another came in its place, and the latest" };
-                let root = match peer.collective {
-                    Some(Collective::Bcast | Collective::Reduce | Collective::Scatter) => {
-                        format!("root {} and ", peer.root)
-                    }
-                    _ => String::new(),
-                };
+                let own = self.shared.context().current_call();
                 self.end(format_args!(
-                    "erroneous program: call {} of a communicator is MPI_{name} here but on its rank {} {when} is MPI_{} \
-                     with {root}{} bytes",
+                    "erroneous program: call {} of a communicator is {own} here but on its rank {} {when} is {peer}",
                     self.epoch.0,
                     self.rank_of(rank),
-                    peer.collective.map_or("?", Collective::name),
-                    peer.bytes
                 ))
             }
         }

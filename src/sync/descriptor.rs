@@ -1,6 +1,7 @@
 //! What ranks tell each other of the calls that they are in.
 
 use crate::types::{Bytes, Collective, Epoch};
+use std::fmt;
 
 /// What MPI makes equal on all ranks of a call, in one word; travels with every flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,20 @@ impl PeerCall {
     }
 }
 
+impl fmt::Display for PeerCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { collective, root, bytes, .. } = self;
+        let name = collective.map_or("?", Collective::name);
+        match collective {
+            Some(Collective::Barrier) => write!(f, "MPI_{name}"),
+            Some(Collective::Bcast | Collective::Reduce | Collective::Scatter) => {
+                write!(f, "MPI_{name} with root {root} and {bytes} bytes")
+            }
+            _ => write!(f, "MPI_{name} with {bytes} bytes"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +100,7 @@ mod tests {
         assert!(!new(7, 8).contradicts(new(7 + 256, 16).word()));
         let peer = PeerCall::of_word(Epoch(7), new(7, 16).word());
         assert_eq!(peer, PeerCall { epoch: Epoch(7), collective: Some(Collective::Reduce), root: 5, bytes: 16 });
+        assert_eq!(peer.to_string(), "MPI_Reduce with root 5 and 16 bytes");
         assert_eq!(new(7, 8).what() & 0xf, Collective::Reduce as u64);
         assert_eq!(new(7, 8).what() >> 10, 5);
     }

@@ -201,3 +201,51 @@ pub fn finds_what_was_said_and_when(control: &Control) {
 fn what_is_said_of_cells_in_a_later_call_is_no_answer_in_one_that_failed() {
     watched(fail_and_join, finds_what_was_said_and_when);
 }
+
+/// Before a broadcast of 16 bytes from rank 1: whether both ranks have their cells.
+fn agree(rank: &Rank, epoch: u64, is_reserved: bool) -> Result<bool, Fault> {
+    let call = Call::new(Collective::Bcast, "flat", 16).rooted(1);
+    rank.agree_on_cells(call.row, &call.plan(epoch), Bytes(16), is_reserved)
+}
+
+#[test]
+fn ranks_agree_on_their_cells() {
+    two_ranks(
+        2,
+        |rank| assert_eq!([1, 2].map(|epoch| agree(&rank, epoch, epoch == 1)), [Ok(true); 2], "what was told stays"),
+        |rank| assert_eq!([1, 2].map(|epoch| agree(&rank, epoch, true)), [Ok(true); 2]),
+    );
+    two_ranks(
+        2,
+        |rank| assert_eq!(agree(&rank, 1, true), Ok(false)),
+        |rank| assert_eq!(agree(&rank, 1, false), Ok(false)),
+    );
+}
+
+/// Rank 1 may be in its second call, and have told what it has, before rank 0 is in its first.
+#[test]
+fn ranks_agree_on_no_cells_in_a_call_that_one_failed() {
+    two_ranks(
+        2,
+        |rank| {
+            let first = agree(&rank, 1, true);
+            assert_eq!([first, agree(&rank, 2, true)], [Err(Fault::PeerFailed { rank: NodeRank(1) }), Ok(false)]);
+        },
+        |rank| {
+            rank.fail(Epoch(1));
+            assert_eq!(agree(&rank, 2, false), Ok(false));
+        },
+    );
+}
+
+#[test]
+fn who_calls_with_less_has_no_say_in_cells() {
+    two_ranks(
+        2,
+        |rank| match agree(&rank, 1, true) {
+            Err(Fault::Mismatch { rank: NodeRank(1), peer }) => assert!(peer.epoch == Epoch(1) && peer.bytes == 8),
+            other => panic!("{other:?}"),
+        },
+        |rank| send(&rank, 1),
+    );
+}

@@ -82,19 +82,6 @@ pub fn bridge_piece(plan: &Plan, collective: Collective, measures: &Measures) ->
     }
 }
 
-/// How much of each cell a call on one node takes, at most, of an algorithm that [stages](crate::coll::Algorithm::STAGES) its pieces.
-pub fn staged(plan: &Plan, collective: Collective, measures: &Measures) -> Bytes {
-    let longest = match collective {
-        Collective::Barrier => Bytes::ZERO,
-        Collective::Allreduce | Collective::Bcast | Collective::Reduce => plan.bytes,
-        Collective::Allgather | Collective::Scatter => plan.bytes * measures.ranks,
-    };
-    match Room::of(longest) {
-        Room::Lines => Bytes::ZERO,
-        Room::Cell => longest.min(measures.cell),
-    }
-}
-
 /// The ranks of a node at work on one call.
 pub struct Local<'a, F> {
     /// What this rank may do.

@@ -94,6 +94,25 @@ impl Rank {
         end.map(|()| std::mem::take(&mut self.state().buffers.recv))
     }
 
+    /// Before a call of row `row` that needs `depth` bytes of each cell: whether all ranks could reserve theirs, as `is_reserved` says of
+    /// this one.
+    ///
+    /// # Errors
+    /// As for [`call`](Self::call).
+    pub fn agree_on_cells(&self, row: usize, plan: &Plan, depth: Bytes, is_reserved: bool) -> Result<bool, Fault> {
+        let entered = Entered::new(REGISTRY[row].collective, row, plan);
+        let wait = |awaited, look: &dyn Fn() -> Result<bool, Fault>| {
+            while !look()? {
+                if let Some(fault) = self.trouble(&entered, awaited) {
+                    return Err(fault);
+                }
+                loom::thread::yield_now();
+            }
+            Ok(())
+        };
+        Words::agree_on_cells(self, &entered, depth, || is_reserved, wait)
+    }
+
     /// Tells peers that this rank takes no part in `epoch`.
     pub fn fail(&self, epoch: Epoch) {
         Words::fail(self, epoch);

@@ -30,7 +30,7 @@ const PAGE: usize = 4096;
 const CELLS_IN_PAGE: usize = PAGE / 2;
 
 impl Geometry {
-    /// Control lines of one rank: `released`, its call, its flags, and what its peers post to it.
+    /// Control lines of one rank: its [`Control`], its flags, and what its peers post to it.
     const fn control(&self) -> usize {
         self.posts_start() + (self.ranks * size_of::<Flag>()).next_multiple_of(128)
     }
@@ -51,6 +51,12 @@ impl Geometry {
     /// Where a cell of `rank` starts.
     const fn cell_start(&self, rank: usize, slot: usize) -> usize {
         self.cells_start() + (rank * self.slots + slot) * self.cell.0
+    }
+
+    /// How much of each cell to reserve for calls that need `needed` bytes: a power of two, so that cells grow seldom, and at least what
+    /// lies in the page in which a cell starts.
+    pub fn depth_for(&self, needed: Bytes) -> Bytes {
+        Bytes(needed.0.next_power_of_two().max(PAGE - CELLS_IN_PAGE)).min(self.cell)
     }
 
     /// Length of what is reserved with the segment: all but the cells.
@@ -154,7 +160,7 @@ impl Context {
     }
 
     /// Makes sure that the first `depth` bytes of each of this rank's cells are memory that is really there, next to it where it is
-    /// the first to touch them. All ranks do so at a time.
+    /// the first to touch them. The other ranks of the node are about to do the same, which the rule about memory that is left counts in.
     ///
     /// # Errors
     /// As for [`Segment::create`].

@@ -3,6 +3,7 @@
 use super::Context;
 use crate::coll::REGISTRY;
 use crate::fabric::words::Words;
+use crate::sync::PeerCall;
 use crate::types::{Collective, Epoch};
 use std::fmt;
 
@@ -15,6 +16,11 @@ pub struct LatestCall {
 }
 
 impl Context {
+    /// The call that this rank is in, as its peers see it.
+    pub fn current_call(&self) -> PeerCall {
+        self.control(self.rank()).call.current()
+    }
+
     /// The call that this rank entered last; `None` before the first.
     pub fn latest_call(&self) -> Option<LatestCall> {
         let line = &self.control(self.rank()).call;
