@@ -134,8 +134,8 @@ fn page() -> usize {
 /// Before the ranks of a node take `length` bytes together.
 ///
 /// # Errors
-/// Where more than half of the memory would go that is left. To find out takes ten times as long as to reserve what short messages
-/// need, so it looks once for some of these.
+/// Where more than half of the memory would go that is left. To find out takes longer than to reserve what short messages need, so
+/// it looks once for some of these.
 pub(super) fn check_memory(length: usize) -> io::Result<()> {
     const UNSEEN: usize = 1 << 20;
     static TAKEN: AtomicUsize = AtomicUsize::new(0);
