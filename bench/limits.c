@@ -265,8 +265,8 @@ static long present(unsigned long begin, unsigned long end) {
     return n * PAGE;
 }
 
-// Bytes of the distinct huddle segments that this process maps, how much of them is reserved, and how much it has touched.
-static void look(long *mapped, long *reserved, long *touched) {
+// Bytes that are reserved of the distinct huddle segments that this process maps, and how much it has touched.
+static void look(long *reserved, long *touched) {
     unsigned long seen[1024], inode = 0;
     int n = 0;
     bool counts = false;
@@ -275,12 +275,12 @@ static void look(long *mapped, long *reserved, long *touched) {
     long kib;
     FILE *maps = fopen("/proc/self/smaps", "r");
     if (!maps) fail("no /proc/self/smaps");
-    *mapped = *reserved = *touched = 0;
+    *reserved = *touched = 0;
     while (fgets(line, sizeof line, maps)) {
         if (sscanf(line, "%lx-%lx %*s %*s %*s %lu %4095[^\n]", &begin, &end, &inode, name) == 4) {
             counts = strstr(name, "memfd:huddle") != NULL;
             for (int i = 0; i < n && counts; i++) counts = seen[i] != inode;
-            if (counts && n < 1024) seen[n++] = inode, *mapped += (long)(end - begin), *reserved += present(begin, end);
+            if (counts && n < 1024) seen[n++] = inode, *reserved += present(begin, end);
         } else if (sscanf(line, "%lx-%lx", &begin, &end) == 2) {
             counts = false;
         } else if (counts && sscanf(line, "Rss: %ld", &kib) == 1) {
@@ -291,10 +291,9 @@ static void look(long *mapped, long *reserved, long *touched) {
 }
 
 static void print_memory(int comms) {
-    long mapped, reserved, touched;
-    look(&mapped, &reserved, &touched);
-    if (rank == 0)
-        printf("{\"what\": \"memory\", \"communicators\": %d, \"mapped\": %ld, \"reserved\": %ld, \"touched\": %ld}\n", comms, mapped, reserved, touched);
+    long reserved, touched;
+    look(&reserved, &touched);
+    if (rank == 0) printf("{\"what\": \"memory\", \"communicators\": %d, \"reserved\": %ld, \"touched\": %ld}\n", comms, reserved, touched);
 }
 
 static void memory(void) {

@@ -122,8 +122,11 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// Bytes of each cell that the call may use.
+    /// Bytes of each cell that the call may use; on several nodes any.
     pub fn depth(self, plan: &Plan, measures: &Measures) -> Bytes {
+        if measures.nodes > 1 {
+            return measures.cell;
+        }
         let staged = |longest| if Room::of(longest) == Room::Lines { Bytes::ZERO } else { longest };
         let depth = match self {
             Self::Cells => measures.cell,

@@ -26,10 +26,10 @@ impl Caches {
     /// The caches of the first processor, as Linux describes them.
     pub fn of_this_host() -> Self {
         static FOUND: OnceLock<Caches> = OnceLock::new();
-        *FOUND.get_or_init(Self::read)
+        *FOUND.get_or_init(Self::look_up)
     }
 
-    fn read() -> Self {
+    fn look_up() -> Self {
         let read = |index: usize, name: &str| {
             fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}")).ok()
         };

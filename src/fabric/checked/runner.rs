@@ -149,8 +149,7 @@ impl<'a> Runner<'a> {
         });
         self.ranks[rank].is_in_place.store(in_place(call, rank).is_some(), Ordering::Relaxed);
         let measures = Measures::of(&self.ranks[rank]);
-        let depth =
-            if measures.nodes == 1 { REGISTRY[call.row].reach.depth(&call.plan, &measures) } else { measures.cell };
+        let depth = REGISTRY[call.row].reach.depth(&call.plan, &measures);
         lock(self.machine).begin(rank, call.plan.epoch, depth, operator(call), data.buffers(call, rank));
         self.running[rank].1 = Some((call.start)(&self.ranks[rank], &call.plan));
     }
