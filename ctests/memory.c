@@ -1,7 +1,7 @@
 // Shared memory that huddle maps: as much as docs/LIMITS.md says per communicator, and however many communicators a program
 // makes, uses and frees, no more than for those that it has and the last 8 that it freed. Of a communicator on one node no more of it is
 // reserved than its messages need. Argument: communicators freed; nodes: a communicator on several nodes that takes over the segments of
-// smaller ones has all its memory from the start.
+// smaller ones has all its memory from the start; much: who has many calls of some kibibytes gets all of it, for pieces that go round in it.
 #include "check.h"
 #include <stdint.h>
 #include <sys/mman.h>
@@ -41,6 +41,26 @@ static void use(MPI_Comm comm) {
     }
 }
 
+// Many messages of some kibibytes: after the first ones all of the segment is there, and all of the messages are right.
+static void use_much(MPI_Comm comm) {
+    enum { WORDS = 2048, CALLS = 600, ENOUGH = 300 };
+    static int words[WORDS];
+    int me, size;
+    long bytes, there;
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &size);
+    use(comm);
+    for (int call = 0; call < CALLS; call++) {
+        int root = call / 7 % size;
+        for (int i = 0; i < WORDS; i++) words[i] = me == root ? call * WORDS + i : -1;
+        MPI_Bcast(words, WORDS, MPI_INT, root, comm);
+        for (int i = 0; i < WORDS; i++) CHECK(words[i] == call * WORDS + i);
+        CHECK(segments(&bytes, &there) == 1);
+        if (call < 200) CHECK(there <= bytes / 2);
+        if (call == ENOUGH) CHECK(there > bytes / 10 * 9); // but for lines that nobody has used
+    }
+}
+
 // Ranks 2k and 2k + 1 are on a node.
 static void on_nodes(void) {
     MPI_Comm node, all;
@@ -58,8 +78,9 @@ static void on_nodes(void) {
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     look_around();
-    if (argc > 1 && !strcmp(argv[1], "nodes")) {
-        on_nodes();
+    if (argc > 1 && (!strcmp(argv[1], "nodes") || !strcmp(argv[1], "much"))) {
+        if (argv[1][0] == 'n') on_nodes();
+        else use_much(MPI_COMM_WORLD);
         say_ok("memory");
         MPI_Finalize();
         return 0;

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use crate::topo::{Caches, Crowding};
-use crate::types::{Bytes, Collective};
+use crate::types::{Bytes, Collective, SlotStores};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -48,6 +48,8 @@ pub struct Config {
     pub slots: Option<usize>,
     /// Length of a slot's cell, a multiple of a cache line; see [`Config::ring`].
     pub slot_bytes: Option<Bytes>,
+    /// How this process writes its slots.
+    pub slot_stores: SlotStores,
     /// Communicators of huddle's own between nodes, at most.
     pub bridges: u32,
     /// Where measurements of the machine are kept.
@@ -114,6 +116,7 @@ impl Default for Config {
             warmup: 3,
             slots: None,
             slot_bytes: None,
+            slot_stores: SlotStores::Auto,
             bridges: 64,
             cache: Cache::Home,
             leaders: 1,
@@ -234,6 +237,7 @@ mod tests {
             ("HUDDLE_WARMUP", "1"),
             ("HUDDLE_SLOTS", "2"),
             ("HUDDLE_SLOT_BYTES", "64K"),
+            ("HUDDLE_SLOT_STORES", "streaming"),
             ("HUDDLE_BRIDGES", "0"),
             ("HUDDLE_CACHE", "/some/where"),
             ("HUDDLE_LEADERS", "2"),
@@ -250,6 +254,7 @@ mod tests {
             (config.warmup, config.slots, config.slot_bytes, config.bridges),
             (1, Some(2), Some(Bytes(65536)), 0)
         );
+        assert_eq!(config.slot_stores, SlotStores::Streaming);
         assert_eq!(config.cache, Cache::Directory(PathBuf::from("/some/where")));
         assert_eq!(config.cache.directory(), Some(PathBuf::from("/some/where")));
         assert_eq!(parse(&[("HUDDLE_CACHE", "off")]).0.cache.directory(), None);

@@ -225,7 +225,7 @@ is_found!(input_written: allreduce, Allreduce, One, WritesInput => Breach::Input
 async fn tiled<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     let (me, size) = (fabric.rank(), fabric.size());
     let mut tickets = Tickets::of(plan);
-    for (offset, n) in pieces(plan.bytes, fabric.cell_bytes(), plan.granule) {
+    for (offset, n) in pieces(plan.bytes, plan.reach.max(plan.granule), plan.granule) {
         let ticket = tickets.draw();
         let cell = |rank, at: usize| Place::Cell { rank, ticket }.at(Bytes(at));
         let mut own = part(n, plan.granule, me, size);

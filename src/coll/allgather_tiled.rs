@@ -33,7 +33,7 @@ impl Algorithm for AllgatherTiled {
 tile 1  0 1 2 3 4 -> slots; each rank copies them all
 tile 2  the same, published while tile 1 is copied";
     const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Chunk, Knob::Leaders];
-    const REACH: Reach = Reach::Staged;
+    const REACH: Reach = Reach::StagedTiles;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)

@@ -35,7 +35,7 @@ all   0 1 2 3 4 -> slots, in parts a b c d e
 all   0: all a's   1: all b's   2: all c's   3: all d's   4: all e's
 all   each rank copies a from 0, b from 1, c from 2, d from 3, e from 4";
     const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Chunk, Knob::Leaders];
-    const REACH: Reach = Reach::Pieces;
+    const REACH: Reach = Reach::Tiles;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)

@@ -33,7 +33,7 @@ impl Algorithm for BcastTree {
 down  0->1  0->3   radix 2; with stages=1 0->1 0->2 0->3 0->4
 down  1->2  3->4";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Class, Knob::Stages, Knob::Segment, Knob::Chunk, Knob::Leaders];
-    const REACH: Reach = Reach::Staged;
+    const REACH: Reach = Reach::StagedSegments;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)

@@ -86,6 +86,16 @@ pub struct Plan {
     pub knobs: Knobs,
     /// Length of this call's [`Place::Scratch`](crate::fabric::Place) on every rank; see [`Algorithm::scratch`].
     pub scratch: Bytes,
+    /// How far this call's pieces reach into cells on every rank; see [`Algorithm::REACH`].
+    pub reach: Bytes,
+}
+
+impl Plan {
+    /// The same with what follows from the algorithm that runs it: row `row` of the registry, on ranks like these.
+    #[must_use]
+    pub fn measured(self, row: &Row, measures: &Measures) -> Self {
+        Self { scratch: (row.scratch)(&self, measures), reach: row.reach.depth(&self, measures), ..self }
+    }
 }
 
 /// What the scratch memory of a call depends on.
@@ -113,12 +123,17 @@ impl Measures {
 pub enum Reach {
     /// As far as cells do.
     Cells,
-    /// As far as the message, or a block, is long.
-    Pieces,
-    /// The same where [`Place::stage`](crate::fabric::Place::stage) puts pieces: not at all where they fit a line.
+    /// As far as the message, or a block, is long; where [`Place::stage`](crate::fabric::Place::stage) puts pieces: not at all where
+    /// they fit a line.
     Staged,
     /// The same of the blocks of all ranks together.
     StagedBlocks,
+    /// As far as staged pieces that are no longer than a tile.
+    StagedTiles,
+    /// As far as staged pieces that are no longer than a segment, where there are segments.
+    StagedSegments,
+    /// As far as a tile for each rank is long, or the message.
+    Tiles,
 }
 
 impl Reach {
@@ -127,12 +142,16 @@ impl Reach {
         if measures.nodes > 1 {
             return measures.cell;
         }
+        let tile = plan.knobs.tile().max(plan.granule);
         let staged = |longest| if Room::of(longest) == Room::Lines { Bytes::ZERO } else { longest };
         let depth = match self {
             Self::Cells => measures.cell,
-            Self::Pieces => plan.bytes,
             Self::Staged => staged(plan.bytes),
             Self::StagedBlocks => staged(plan.bytes * measures.ranks),
+            Self::StagedTiles => staged(plan.bytes.min(tile)),
+            Self::StagedSegments if plan.knobs.segment() == Bytes::ZERO => staged(plan.bytes),
+            Self::StagedSegments => staged(plan.bytes.min(plan.knobs.segment())),
+            Self::Tiles => plan.bytes.min(tile * measures.ranks),
         };
         depth.min(measures.cell)
     }

@@ -36,7 +36,7 @@ all   0: a of 0 1 2 3 4   1: b of 1 2 3 4 0   2: c of 2 3 4 0 1   and so on
 up    the root copies a from 0, b from 1, c from 2, d from 3, e from 4";
     const NEEDS: &'static [Need] = AllreduceCyclic::NEEDS;
     const KNOBS: &'static [Knob] = AllreduceCyclic::KNOBS;
-    const REACH: Reach = Reach::Pieces;
+    const REACH: Reach = Reach::Tiles;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)

@@ -39,7 +39,7 @@ all   0: a of 0 1 2   1: b of 0 1 2   3: a of 3 4   4: b of 3 4
 tree  3->0 (a)  4->1 (b)
 up    the root copies a from 0, b from 1";
     const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Chunk, Knob::Leaders];
-    const REACH: Reach = Reach::Pieces;
+    const REACH: Reach = Reach::Tiles;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Hierarchical, Self::COLLECTIVE, plan, scene)

@@ -32,7 +32,7 @@ impl Algorithm for ReduceTree {
 up    2->1  4->3   a rank combines its children's slots and its own operand
 up    1->0  3->0";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Class, Knob::Segment, Knob::Chunk, Knob::Leaders];
-    const REACH: Reach = Reach::Staged;
+    const REACH: Reach = Reach::StagedSegments;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)

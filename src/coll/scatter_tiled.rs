@@ -31,7 +31,7 @@ impl Algorithm for ScatterTiled {
 tile 1  0->1  0->2  0->3  0->4   a slot for each, read while the next is written
 tile 2  0->1  0->2  0->3  0->4";
     const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Chunk, Knob::Leaders];
-    const REACH: Reach = Reach::Staged;
+    const REACH: Reach = Reach::StagedTiles;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)

@@ -1,7 +1,7 @@
 //! The table of environment variables.
 
 use super::{Cache, Config, NodeOrder, Selection, value};
-use crate::types::{Bytes, Collective};
+use crate::types::{Bytes, Collective, SlotStores};
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
@@ -146,6 +146,23 @@ pub static OPTIONS: &[Opt] = &[
             let fits =
                 |size: &Bytes| (SHORTEST_CELL..=LONGEST_CELL).contains(size) && size.0.is_multiple_of(CACHE_LINE);
             store(value::size(text).filter(fits).map(Some), &mut config.slot_bytes)
+        }),
+    },
+    Opt {
+        name: "HUDDLE_SLOT_STORES",
+        takes: Takes::Text("auto, cached or streaming"),
+        default: "auto",
+        meaning: "How a rank writes its slots: through the caches, or around them to memory, which is faster where its peers' caches \
+                  are far from its own. `auto`: each rank times some of its writes and goes by that. Short pieces (below 1K) are always \
+                  cached.",
+        parse: Parse::Text(|text, config| {
+            let stores = match text {
+                "auto" => Some(SlotStores::Auto),
+                "cached" => Some(SlotStores::Cached),
+                "streaming" => Some(SlotStores::Streaming),
+                _ => None,
+            };
+            store(stores, &mut config.slot_stores)
         }),
     },
     Opt {

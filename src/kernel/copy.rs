@@ -1,9 +1,9 @@
 //! Copying packed bytes.
 //!
 //! [`copy`] and [`copy_to`] move up to [`SMALL`] bytes inline, by loads and stores that overlap where the length is between
-//! two powers of two; the rest by the kernel in use for its [`SizeClass`] and its [`Destination`]. [`copy_streaming`] is for data
-//! that nobody reads soon: its stores leave the caches alone. Which kernel is in use follows from measurements of the machine
-//! ([`Probed`](super::Probed)); before those it is libc's `memcpy`.
+//! two powers of two; the rest by the kernel in use for its [`SizeClass`] and its [`Destination`]. [`copy_streaming`] is for slots
+//! whose readers are far away: it writes to memory, around the caches; and [`copy_fetching`] for who reads such slots. Which kernel
+//! is in use follows from measurements of the machine ([`Probed`](super::Probed)); before those it is libc's `memcpy` but for streams.
 
 use super::Level;
 use super::copy_loops as loops;
@@ -49,6 +49,7 @@ const fn row(name: &'static str, level: Level, stores: Stores, run: CopyFn) -> C
 pub static COPIES: &[CopyKernel] = &[
     row("libc", Level::Baseline, Stores::WholeLines, loops::libc),
     row("baseline", Level::Baseline, Stores::Cached, loops::baseline),
+    row("quarters", Level::Baseline, Stores::Cached, loops::quarters),
     #[cfg(target_arch = "x86_64")]
     row("avx2", Level::Avx2, Stores::Cached, loops::avx2),
     #[cfg(target_arch = "x86_64")]
@@ -172,18 +173,32 @@ const fn place(run: CopyFn) -> AtomicPtr<()> {
 static CHOSEN: [PerClass<AtomicPtr<()>>; Destination::ALL.len()] =
     [const { [const { place(loops::libc) }; SizeClass::ALL.len()] }; Destination::ALL.len()];
 /// The function of [`copy_streaming`].
-static STREAMING: AtomicPtr<()> = place(loops::libc);
+static STREAMING: AtomicPtr<()> = place(STREAMING_EVERYWHERE);
+#[cfg(target_arch = "x86_64")]
+const STREAMING_EVERYWHERE: CopyFn = loops::stream_baseline;
+#[cfg(not(target_arch = "x86_64"))]
+const STREAMING_EVERYWHERE: CopyFn = loops::libc;
+/// The function of [`copy_fetching`].
+static FETCHING: AtomicPtr<()> = place(loops::libc);
 
 /// From here on copies to `destination` use `kernel` for lengths of `class`.
 pub fn choose(destination: Destination, class: SizeClass, kernel: &'static CopyKernel) {
-    assert!(kernel.level.is_available(), "{} is not for this processor", kernel.name);
-    CHOSEN[destination as usize][class as usize].store(kernel.run as *mut (), Ordering::Relaxed);
+    choose_for(&CHOSEN[destination as usize][class as usize], kernel);
 }
 
 /// From here on [`copy_streaming`] uses `kernel`.
 pub fn choose_streaming(kernel: &'static CopyKernel) {
+    choose_for(&STREAMING, kernel);
+}
+
+/// From here on [`copy_fetching`] uses `kernel`.
+pub fn choose_fetching(kernel: &'static CopyKernel) {
+    choose_for(&FETCHING, kernel);
+}
+
+fn choose_for(place: &AtomicPtr<()>, kernel: &'static CopyKernel) {
     assert!(kernel.level.is_available(), "{} is not for this processor", kernel.name);
-    STREAMING.store(kernel.run as *mut (), Ordering::Relaxed);
+    place.store(kernel.run as *mut (), Ordering::Relaxed);
 }
 
 /// Copies `n` bytes to memory of this rank alone.
@@ -213,8 +228,8 @@ pub unsafe fn copy_to(destination: Destination, to: *mut u8, from: *const u8, n:
     }
 }
 
-/// As [`copy`], for data that is not read soon by anyone: the end of a message that does not fit the caches, in the user's
-/// buffer. The stores are ordered before all later ones.
+/// As [`copy`], to memory: around the caches of this core and of those that hold lines of the destination. The stores are ordered
+/// before all later ones. Where the processor has no such stores it is a copy as any other.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -226,6 +241,24 @@ pub unsafe fn copy_streaming(to: *mut u8, from: *const u8, n: usize) {
             small(to, from, n);
         } else {
             call(&STREAMING, to, from, n);
+        }
+    }
+}
+
+/// As [`copy`], from memory: what lies in no cache.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline]
+pub unsafe fn copy_fetching(to: *mut u8, from: *const u8, n: usize) {
+    /// Shorter ones gain nothing from more streams.
+    const SHORTEST: usize = 8 << 10;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if n < SHORTEST {
+            copy(to, from, n);
+        } else {
+            call(&FETCHING, to, from, n);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The loops behind [`CopyKernel`](super::copy::CopyKernel): each copies more than 64 bytes.
 //!
 //! The first block is stored where it belongs, the loop goes on from the next cache line of the destination, and the last
-//! block ends where the destination ends: no remainder is copied byte by byte.
+//! block ends where the destination ends: no remainder is copied byte by byte. Streaming loops store each line once, whole.
 
 use super::copy::ends;
 use super::reduce::keep_loop;
@@ -68,11 +68,32 @@ pub unsafe fn baseline(to: *mut u8, from: *const u8, n: usize) {
     unsafe { blocks::<64>(to, from, n) }
 }
 
+/// The four quarters of the data at the same time, line by line: processors fetch ahead from memory for each of several streams.
+///
+/// # Safety
+/// As for [`copy`](super::copy::copy), and `n` is more than 64.
+pub unsafe fn quarters(to: *mut u8, from: *const u8, n: usize) {
+    const STREAMS: usize = 4;
+    let quarter = n / (STREAMS * LINE) * LINE;
+    // SAFETY: all lines, and what is left behind them, lie within `n` bytes; the caller's promise.
+    unsafe {
+        for line in (0..quarter).step_by(LINE) {
+            for stream in 0..STREAMS {
+                let at = stream * quarter + line;
+                to.add(at).cast::<[u8; LINE]>().write(from.add(at).cast::<[u8; LINE]>().read());
+            }
+        }
+        let at = STREAMS * quarter;
+        to.add(at).copy_from_nonoverlapping(from.add(at), n - at);
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 pub use x86::*;
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
+    use super::super::copy::small;
     use super::{LINE, blocks, to_next_line};
     use std::arch::asm;
     use std::arch::x86_64::*;
@@ -129,10 +150,13 @@ mod x86 {
                 // SAFETY: all lines lie within `n` bytes; the caller's promise. The fence orders streaming stores, which
                 // the processor may delay, before everything that follows.
                 unsafe {
-                    to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
-                    let last = n - LINE;
-                    let mut at = to_next_line(to);
-                    while at < last {
+                    // A line that is stored in part has to be fetched: only where there is one.
+                    let mut at = 0;
+                    if !to.addr().is_multiple_of(LINE) {
+                        to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
+                        at = to_next_line(to);
+                    }
+                    while at + LINE <= n {
                         let ($to, $from) = (to.add(at), from.add(at));
                         if $ahead > 0 {
                             _mm_prefetch::<_MM_HINT_NTA>($from.wrapping_add($ahead).cast());
@@ -140,7 +164,7 @@ mod x86 {
                         $line
                         at += LINE;
                     }
-                    to.add(last).cast::<[u8; LINE]>().write(from.add(last).cast::<[u8; LINE]>().read());
+                    small(to.add(at), from.add(at), n - at);
                     _mm_sfence();
                 }
             }

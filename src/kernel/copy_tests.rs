@@ -39,6 +39,8 @@ proptest! {
         check("copy", n, shifts, |to, from, n| unsafe { copy(to, from, n) });
         // SAFETY: as above.
         check("copy_streaming", n, shifts, |to, from, n| unsafe { copy_streaming(to, from, n) });
+        // SAFETY: as above.
+        check("copy_fetching", n, shifts, |to, from, n| unsafe { copy_fetching(to, from, n) });
     }
 }
 
@@ -56,6 +58,9 @@ fn what_is_chosen_copies() {
         choose_streaming(kernel);
         // SAFETY: as above.
         check(kernel.name, 5000, (8, 8), |to, from, n| unsafe { copy_streaming(to, from, n) });
+        choose_fetching(kernel);
+        // SAFETY: as above.
+        check(kernel.name, 10_000, (8, 8), |to, from, n| unsafe { copy_fetching(to, from, n) });
     }
 }
 

@@ -16,7 +16,7 @@ pub mod reduce;
 pub mod segments;
 pub mod switch;
 
-pub use copy::{CopyKernel, Destination, SizeClass, copy, copy_streaming, copy_to};
+pub use copy::{CopyKernel, Destination, SizeClass, copy, copy_fetching, copy_streaming, copy_to};
 pub use level::Level;
 pub use probe::Probed;
 pub use reduce::{Kernel, kernel};

@@ -22,6 +22,8 @@ pub struct Probed {
     pub copies: [PerClass<&'static CopyKernel>; Destination::ALL.len()],
     /// The copy kernel that serves [`copy_streaming`](super::copy_streaming).
     pub streaming: &'static CopyKernel,
+    /// The copy kernel that serves [`copy_fetching`](super::copy_fetching).
+    pub fetching: &'static CopyKernel,
     /// Sizes of the caches.
     pub caches: Caches,
     /// Copies by the kernels that serve.
@@ -80,7 +82,8 @@ impl Default for Probed {
         Self {
             level: Level::widest(),
             copies: [[libc; SizeClass::ALL.len()]; Destination::ALL.len()],
-            streaming: libc,
+            streaming: CopyKernel::from_name("stream-baseline").unwrap_or(libc),
+            fetching: libc,
             caches: Caches::default(),
             copy: Rates { l1: 60.0, l2: 30.0, llc: 12.0, memory: 6.0 },
             light: Rates { l1: 40.0, l2: 20.0, llc: 10.0, memory: 6.0 },
@@ -108,6 +111,7 @@ impl Probed {
             }
         }
         copy::choose_streaming(probed.streaming);
+        copy::choose_fetching(probed.fetching);
     }
 
     /// As one line of JSON.
@@ -121,6 +125,7 @@ impl Probed {
             "level": self.level.name(),
             "copies": copies,
             "streaming": self.streaming.name,
+            "fetching": self.fetching.name,
             "caches": { "l1": self.caches.l1, "l2": self.caches.l2, "llc": self.caches.llc },
             "copy": self.copy.to_json(),
             "light": self.light.to_json(),
@@ -144,6 +149,7 @@ impl Probed {
             level: Level::from_name(value["level"].as_str()?).filter(|level| level.is_available())?,
             copies: [private?, slot?],
             streaming: kernel(&value["streaming"])?,
+            fetching: kernel(&value["fetching"])?,
             caches: Caches { l1: cache("l1")?, l2: cache("l2")?, llc: cache("llc")? },
             copy: Rates::from_json(&value["copy"])?,
             light: Rates::from_json(&value["light"])?,
@@ -158,7 +164,7 @@ impl Probed {
         let level = area.fastest_level();
         let copies = area.fastest_copies();
         let private = copies[Destination::Private as usize];
-        let streaming = area.fastest_streaming(private[SizeClass::Long as usize]);
+        let (streaming, fetching) = area.fastest_past_caches();
         let of = |op, element| kernel_at(level, op, element).expect("every level has it");
         let (light, heavy) = (of(Op::Sum, Element::F64), of(Op::Prod, Element::C64));
         let copy = area.rates(|to, from, n| {
@@ -170,7 +176,7 @@ impl Probed {
             // SAFETY: `rates` passes two areas of `n` bytes.
             area.rates(|to, from, n| unsafe { kernel.combine(to, to, from, n) })
         };
-        Self { level, copies, streaming, caches, copy, light: reduce(light), heavy: reduce(heavy) }
+        Self { level, copies, streaming, fetching, caches, copy, light: reduce(light), heavy: reduce(heavy) }
     }
 }
 
@@ -313,10 +319,12 @@ impl Area {
         [[short, medium, long, huge], [short, own_loop, long, huge]]
     }
 
-    /// The fastest copy from memory to memory; `cached` where streaming is no faster.
-    fn fastest_streaming(&mut self, cached: &'static CopyKernel) -> &'static CopyKernel {
-        let streaming = CopyKernel::available().filter(|kernel| kernel.stores == Stores::Streaming);
-        self.fastest_of(std::iter::once(cached).chain(streaming), Data::Flushed(FLUSHED), 2, MARGIN)
+    /// The fastest copies to memory, and from it.
+    fn fastest_past_caches(&mut self) -> (&'static CopyKernel, &'static CopyKernel) {
+        let (to, from): (Vec<_>, Vec<_>) =
+            CopyKernel::available().partition(|kernel| kernel.stores == Stores::Streaming);
+        let mut fastest = |kernels: Vec<_>| self.fastest_of(kernels.into_iter(), Data::Flushed(FLUSHED), 4, MARGIN);
+        (fastest(to), fastest(from))
     }
 
     /// The rates of `run` by where the data lie.

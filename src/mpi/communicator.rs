@@ -8,7 +8,7 @@ use super::job::{Job, job};
 use super::lane::Lane;
 use super::pool::{self, Pooled};
 use super::recent::{self, recent};
-use crate::fabric::shm::Context;
+use crate::fabric::shm::{Context, ROTATED};
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::tune::{Agreed, Map, Prospect, Reason};
@@ -70,6 +70,20 @@ pub(super) struct Cells {
     pub reserved: Bytes,
     /// A rank could not reserve that much: nobody asks for as much again.
     pub refused: Option<Bytes>,
+    /// Length of a cell.
+    pub all: Bytes,
+}
+
+impl Cells {
+    /// How much of each cell a call should have: what it needs; or, after some calls, more if its pieces are long enough to gain
+    /// from going round in all of it, and if that was not refused. The same on all ranks, which count calls alike.
+    #[inline]
+    pub fn wanted(&self, reach: Bytes, epoch: Epoch) -> Bytes {
+        /// To reserve all takes as long as many calls: it must not be for a few.
+        const CALLS: u64 = 256;
+        let is_worth_it = reach >= ROTATED && epoch.0 >= CALLS && self.refused.is_none();
+        if is_worth_it { self.all } else { reach }
+    }
 }
 
 /// The purposes of a communicator's reused memory.
@@ -91,7 +105,9 @@ impl Shared {
         let (memory, lanes, declined) = Default::default();
         let has_cells = super::build::has_cells_from_the_start(agreed.nodes);
         let reserved = if has_cells { agreed.cell_bytes } else { Bytes::ZERO };
-        let cells = Cell::new(Cells { reserved, refused: None });
+        pooled.context.rotate_within(reserved);
+        pooled.context.set_stores(job.config.slot_stores);
+        let cells = Cell::new(Cells { reserved, refused: None, all: agreed.cell_bytes });
         Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, declined }
     }
 

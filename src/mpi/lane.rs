@@ -200,7 +200,8 @@ impl Site<'_> {
     #[allow(clippy::mut_from_ref)]
     fn lane(&self, key: &Key) -> Option<&mut Lane> {
         let lane = self.shared.lane(self.collective).as_mut()?;
-        (lane.key == *key && self.epoch < LAST_EPOCH && !device::may_be_used()).then_some(lane)
+        let is_open = lane.key == *key && self.epoch < LAST_EPOCH && !device::may_be_used();
+        (is_open && self.has_cells_for(lane.plan.reach)).then_some(lane)
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@ use super::job::{self, Job, abort};
 use super::lane::{Key, Lane};
 use super::peers::{self, Announcement};
 use crate::coll::{Need, Plan, REGISTRY};
-use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, Stall};
+use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, ROTATED, Stall};
 use crate::kernel::{Combine, PackedBuffer};
 use crate::log::{self, Once};
 use crate::mpi::handles::constants;
@@ -138,11 +138,23 @@ impl Site<'_> {
         self.run(row, &plan, &prepared)
     }
 
-    /// Whether there is memory for what the call puts into cells; if there is none yet, the ranks of the node may get it here. Calls
-    /// that take a [`Lane`] later need not ask: what is reserved stays while the communicator does.
+    /// Whether there is memory for what the call puts into cells; if there is none yet, or less than is good, the ranks of the node
+    /// may get it here.
     fn ensure_cells(&self, row: usize, plan: &Plan) -> Result<bool, Fault> {
-        let needed = REGISTRY[row].reach.depth(plan, &self.shared.agreed.measures());
-        if needed <= self.shared.cells.get().reserved { Ok(true) } else { self.deepen_cells(needed, row, plan) }
+        let cells = self.shared.cells.get();
+        let wanted = cells.wanted(plan.reach, self.epoch);
+        let has_enough = wanted <= cells.reserved || self.deepen_cells(wanted, row, plan)?;
+        // To be refused what is only good does no harm.
+        Ok(has_enough || plan.reach <= cells.reserved)
+    }
+
+    /// Whether a call that reaches so far into cells, as one before it did, has as much of them as is good.
+    #[inline(always)]
+    pub(super) fn has_cells_for(&self, reach: Bytes) -> bool {
+        reach < ROTATED || {
+            let cells = self.shared.cells.get();
+            cells.wanted(reach, self.epoch) <= cells.reserved
+        }
     }
 
     /// Reserves at least that much of each cell: to reserve all takes as long as to move some mebibytes.
@@ -157,6 +169,9 @@ impl Site<'_> {
         let reserve = || context.reserve_cells(depth).inspect_err(report_no_cells).is_ok();
         let call = (self.collective, row);
         let is_reserved = context.agree_on_cells(depth, reserve, &self.job.waiting, call, plan)?;
+        if is_reserved {
+            context.rotate_within(depth);
+        }
         cells.set(match is_reserved {
             true => Cells { reserved: depth, ..known },
             false => Cells { refused: Some(depth), ..known },

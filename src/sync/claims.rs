@@ -2,7 +2,7 @@
 
 use super::atomic::{AtomicU64, Ordering};
 use super::{Descriptor, Flag, FlagLine};
-use crate::types::{Bytes, Ticket};
+use crate::types::{Bytes, RingLengths, Ticket};
 
 /// What of a slot a rank is going to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,8 +41,8 @@ impl Written {
 
 /// How far a rank may write: a book of its own, in no memory that a peer maps.
 ///
-/// Whatever is claimed counts for the line and for the cell, so who waits for what a cell's position was claimed for last waits
-/// for all lines there too: a line's position is one of its cell's, since the one ring is a multiple of the other.
+/// Whatever is claimed counts for the line and for the cell. Who claims a cell claims the lines of its ticket too, so it waits for what
+/// either was claimed for last.
 #[derive(Debug)]
 pub struct Claims {
     /// Per position in the ring of lines, the ticket for which it was claimed last.
@@ -60,6 +60,11 @@ impl Claims {
         Self { lines: ring(lines), cells: ring(cells), all_released: AtomicU64::new(0) }
     }
 
+    #[inline]
+    fn rings(&self) -> RingLengths {
+        RingLengths { lines: self.lines.len(), cells: self.cells.len() }
+    }
+
     /// Whether the rank may write that much of its slot for `ticket`, because all peers, whose promises are `released`, have
     /// released what it wrote there last; if so, it is taken, as `written` tells, in the call of `descriptor`.
     #[inline]
@@ -72,9 +77,9 @@ impl Claims {
         descriptor: Descriptor,
     ) -> bool {
         // Relaxed: only this rank uses these; they are atomics so that a context may move between threads.
-        let line = &self.lines[ticket.position(self.lines.len())];
-        let cell = &self.cells[ticket.position(self.cells.len())];
-        let before = if room == Room::Lines { line } else { cell }.load(Ordering::Relaxed);
+        let line = &self.lines[self.rings().line(ticket)];
+        let cell = &self.cells[self.rings().cell(ticket)];
+        let before = self.last_written(ticket, room).0;
         if before > self.all_released.load(Ordering::Relaxed) && !self.have_all_released(Ticket(before), released) {
             return false;
         }
@@ -116,8 +121,9 @@ impl Claims {
     /// The ticket for which this rank wrote there last: its peers have to release that before it may write that much for
     /// `ticket`.
     pub fn last_written(&self, ticket: Ticket, room: Room) -> Ticket {
-        let ring = if room == Room::Lines { &self.lines } else { &self.cells };
-        Ticket(ring[ticket.position(ring.len())].load(Ordering::Relaxed))
+        let line = self.lines[self.rings().line(ticket)].load(Ordering::Relaxed);
+        let cell = || self.cells[self.rings().cell(ticket)].load(Ordering::Relaxed);
+        Ticket(if room == Room::Lines { line } else { line.max(cell()) })
     }
 }
 

@@ -118,7 +118,7 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
         let size = wanted.min(agreed.cell_bytes).round_down_to(shape.granule);
         (if size == Bytes::ZERO { shape.granule } else { size }).0 as u32
     };
-    let mut plan = Plan {
+    let plan = Plan {
         epoch,
         bytes: shape.bytes,
         granule: shape.granule,
@@ -130,9 +130,9 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
             .with(Knob::Tile, size(Knob::Tile, usual_tile(shape, agreed)))
             .with(Knob::Segment, size(Knob::Segment, usual_segment(agreed))),
         scratch: Bytes::ZERO,
+        reach: Bytes::ZERO,
     };
-    plan.scratch = (REGISTRY[forced.row].scratch)(&plan, &agreed.measures());
-    plan
+    plan.measured(&REGISTRY[forced.row], &agreed.measures())
 }
 
 /// Bytes per tile, where the user does not say: a part of the message that fits the first-level cache of a short one, the

@@ -50,6 +50,7 @@ impl Stage {
             order: OperandOrder::Any,
             knobs: knobs.or(Knob::Radix, 2).or(Knob::Tile, 8 << 10),
             scratch: Bytes::ZERO,
+            reach: Bytes::ZERO,
         }
     }
 

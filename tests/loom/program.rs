@@ -54,6 +54,7 @@ impl Call {
             order: OperandOrder::Any,
             knobs: self.knobs,
             scratch: Bytes::ZERO,
+            reach: Bytes::ZERO,
         }
     }
 }

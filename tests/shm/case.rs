@@ -114,7 +114,7 @@ impl Case {
             Collective::Barrier => 0,
             _ => bytes.next_multiple_of(granule),
         };
-        let mut plan = Plan {
+        let plan = Plan {
             epoch,
             bytes: Bytes(bytes),
             granule: Bytes(granule),
@@ -122,10 +122,11 @@ impl Case {
             order,
             knobs: random_knobs(random, granule, world.cell).with(Knob::Buffers, 0),
             scratch: Bytes::ZERO,
+            reach: Bytes::ZERO,
         };
         let ranks = world.size();
         let measures = measures(world);
-        plan.scratch = (algorithm.scratch)(&plan, &measures);
+        let plan = plan.measured(algorithm, &measures);
         let short = (algorithm.short)(&plan, &measures);
         let operation = is_reduction.then(|| Operation::new(order, plan.granule));
         let mut case = Self { row, plan, operation, inputs: Vec::new(), result: Vec::new(), short, styles: Vec::new() };

@@ -15,7 +15,7 @@ use std::time::Duration;
 fn lengths(cell: usize) -> Vec<usize> {
     let mut lengths = vec![1, 7, 47, 48];
     lengths.extend(49..=64);
-    lengths.extend([cell - 1, cell, cell + 1, 2 * cell, 3 * cell + 5]);
+    lengths.extend([cell / 2, cell - 1, cell, cell + 1, 2 * cell, 3 * cell + 5]);
     lengths
 }
 
@@ -76,10 +76,10 @@ fn hierarchies(size: usize) -> [Vec<Vec<u32>>; 3] {
     ]
 }
 
-/// Rings of 2 and 8, small and usual cells, on every hierarchy in turn.
+/// Rings of 2, 4 and 8, small and usual cells, and some in which pieces go round, on every hierarchy in turn.
 fn machines(size: usize) -> Vec<World> {
     let hierarchies = hierarchies(size);
-    let shapes = [(2, 64), (8, 64), (2, 8192), (8, 8192), (2, 192), (8, 320)];
+    let shapes = [(2, 64), (8, 64), (2, 8192), (8, 8192), (2, 192), (8, 320), (4, 40960)];
     let machine = |(index, (slots, cell)): (usize, (usize, usize))| World {
         paths: hierarchies[index % 3].clone(),
         lines: slots << (index % 3),
@@ -90,7 +90,10 @@ fn machines(size: usize) -> Vec<World> {
 
 fn all_machines(size: usize, waiting: &'static Waiting, thin: usize) {
     let machines = machines(size);
-    let calls: Vec<Case> = machines.iter().zip(1..).flat_map(|(world, seed)| run(world, waiting, thin, seed)).collect();
+    // Long messages take their time.
+    let thin = |world: &World| if world.cell > 8192 { 6 * thin } else { thin };
+    let run = |(world, seed): (&World, u64)| run(world, waiting, thin(world), seed);
+    let calls: Vec<Case> = machines.iter().zip(1..).flat_map(run).collect();
     println!("{size} ranks, {} machines, {} calls", machines.len(), calls.len());
     for (row, algorithm) in REGISTRY.iter().enumerate() {
         let ways = [Way::Run, Way::Start(0), Way::Short];

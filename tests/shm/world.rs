@@ -3,7 +3,7 @@
 use crate::bridge::Switch;
 use huddle::fabric::shm::{Context, Geometry, Segment, Stall, Waiting};
 use huddle::topo::{Layout, Levels};
-use huddle::types::{Bytes, CommRank, NodeIndex};
+use huddle::types::{Bytes, CommRank, NodeIndex, SlotStores};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -99,7 +99,12 @@ impl World {
             let geometry = geometry(layout.members(node).len());
             let file = files[node.index()].as_raw_fd();
             let segment = Segment::open(std::process::id(), file, geometry.length()).expect("a mapping");
-            Arc::new(Context::new(segment, geometry, rank, self.layout(me), self.levels(me)))
+            let context = Context::new(segment, geometry, rank, self.layout(me), self.levels(me));
+            context.rotate_within(geometry.cell);
+            // Readers must not care.
+            let stores = [SlotStores::Auto, SlotStores::Streaming, SlotStores::Cached];
+            context.set_stores(stores[me.index() % stores.len()]);
+            Arc::new(context)
         });
         contexts.collect()
     }

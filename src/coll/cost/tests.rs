@@ -33,6 +33,7 @@ fn plan(row: &Row, bytes: usize, radix: u32) -> Plan {
         order: OperandOrder::Any,
         knobs: Knobs::UNSET.with(Knob::Radix, radix).with(Knob::Tile, 4096),
         scratch: Bytes::ZERO,
+        reach: Bytes::ZERO,
     }
 }
 

@@ -278,6 +278,7 @@ mod tests {
             order: OperandOrder::Any,
             knobs: Knobs::UNSET,
             scratch: Bytes::ZERO,
+            reach: Bytes::ZERO,
         };
         let [first, second] = parts::<2>(&plan, Line::Down);
         assert_eq!((first.line, first.offset, second.line), (Line::Up, Bytes::ZERO, Line::Down));

@@ -297,7 +297,7 @@ impl Machine {
 
     fn claim(&mut self, me: usize, ticket: Ticket, room: Room) -> Result<(), Breach> {
         self.check_epoch(me, ticket)?;
-        let position = *self.members[me].rings.position(ticket, room);
+        let position = self.members[me].rings.position(ticket, room);
         if let Some(before) = position.claimed.filter(|before| *before > ticket) {
             return Err(Breach::OutOfOrder { before });
         }

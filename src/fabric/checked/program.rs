@@ -152,11 +152,12 @@ impl Program {
             order,
             knobs: random_knobs(random, granule, self.cell.0),
             scratch: Bytes::ZERO,
+            reach: Bytes::ZERO,
         };
         if !matches!(algorithm.collective, Collective::Bcast | Collective::Reduce | Collective::Scatter) {
             plan.root = CommRank(0);
         }
-        plan.scratch = (algorithm.scratch)(&plan, &Measures { ranks, nodes: layout.nodes(), cell: self.cell });
+        let plan = plan.measured(algorithm, &Measures { ranks, nodes: layout.nodes(), cell: self.cell });
         let in_place = match random.below(3) {
             0 => vec![false; ranks],
             1 => vec![true; ranks],

@@ -8,7 +8,7 @@ use super::random::Random;
 use super::slots::Rings;
 use super::violation::{Breach, Violation};
 use super::{Rank, Running, lock};
-use crate::coll::{Measures, REGISTRY};
+
 use crate::topo::{Layout, Levels};
 use crate::types::{Collective, CommRank};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -148,9 +148,7 @@ impl<'a> Runner<'a> {
             Data::random(call, self.ranks.len(), &mut random)
         });
         self.ranks[rank].is_in_place.store(in_place(call, rank).is_some(), Ordering::Relaxed);
-        let measures = Measures::of(&self.ranks[rank]);
-        let depth = REGISTRY[call.row].reach.depth(&call.plan, &measures);
-        lock(self.machine).begin(rank, call.plan.epoch, depth, operator(call), data.buffers(call, rank));
+        lock(self.machine).begin(rank, call.plan.epoch, call.plan.reach, operator(call), data.buffers(call, rank));
         self.running[rank].1 = Some((call.start)(&self.ranks[rank], &call.plan));
     }
 

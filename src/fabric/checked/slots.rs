@@ -4,7 +4,7 @@ use super::clocks::{Clocks, History, Stamp};
 use super::ranges::RangeMap;
 use super::violation::Breach;
 use crate::fabric::{INLINE, Line, Room};
-use crate::types::{Bytes, CommRank, Ticket};
+use crate::types::{Bytes, CommRank, RingLengths, Ticket};
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,7 +97,6 @@ pub(super) struct Position {
 #[derive(Clone, Debug)]
 pub(super) struct Rings {
     lines: Vec<(Position, Lines)>,
-    /// What was written last counts the lines of these tickets too.
     cells: Vec<(Position, Store)>,
 }
 
@@ -116,20 +115,25 @@ impl Rings {
         }
     }
 
-    /// What a claim of that much for `ticket` looks at.
-    pub(super) fn position(&self, ticket: Ticket, room: Room) -> &Position {
+    /// What a claim of that much for `ticket` looks at: who claims a cell claims the ticket's lines too.
+    pub(super) fn position(&self, ticket: Ticket, room: Room) -> Position {
+        let line = self.lines[self.index(ticket, Room::Lines)].0;
         match room {
-            Room::Lines => &self.lines[self.index(ticket, room)].0,
-            Room::Cell => &self.cells[self.index(ticket, room)].0,
+            Room::Lines => line,
+            Room::Cell => {
+                let cell = self.cells[self.index(ticket, Room::Cell)].0;
+                Position { claimed: cell.claimed, written: cell.written.max(line.written) }
+            }
         }
     }
 
     /// Where in its ring that is.
     pub(super) fn index(&self, ticket: Ticket, room: Room) -> usize {
-        ticket.position(match room {
-            Room::Lines => self.lines.len(),
-            Room::Cell => self.cells.len(),
-        })
+        let rings = RingLengths { lines: self.lines.len(), cells: self.cells.len() };
+        match room {
+            Room::Lines => rings.line(ticket),
+            Room::Cell => rings.cell(ticket),
+        }
     }
 
     /// That much may be written for `ticket`.

@@ -2,7 +2,7 @@
 
 use crate::fabric::{Line, Place, Span};
 use crate::sync::{Control, Flag, FlagLine, Written};
-use crate::types::{Bytes, NodeRank, Ticket};
+use crate::types::{Bytes, NodeRank, RingLengths, Ticket};
 use loom::cell::UnsafeCell;
 
 /// Bytes that are accessed together.
@@ -57,12 +57,16 @@ impl Node {
         self.members.len()
     }
 
+    fn rings(&self) -> RingLengths {
+        RingLengths { lines: self.lines, cells: self.slots }
+    }
+
     pub(super) fn control(&self, rank: NodeRank) -> &Control {
         &self.members[rank.index()].control
     }
 
     pub(super) fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
-        &self.members[rank.index()].lines[line as usize * self.lines + ticket.position(self.lines)]
+        &self.members[rank.index()].lines[line as usize * self.lines + self.rings().line(ticket)]
     }
 
     pub(super) fn post(&self, to: NodeRank, from: NodeRank) -> &Flag {
@@ -70,12 +74,12 @@ impl Node {
     }
 
     pub(super) fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
-        &self.members[rank.index()].written[ticket.position(self.lines)]
+        &self.members[rank.index()].written[self.rings().line(ticket)]
     }
 
     fn units(&self, rank: NodeRank, ticket: Ticket, offset: Bytes, n: Bytes) -> &[UnsafeCell<[u8; UNIT]>] {
         assert!(offset.0.is_multiple_of(UNIT) && n.0.is_multiple_of(UNIT), "{offset:?} and {n:?} are whole units");
-        &self.members[rank.index()].cells[ticket.position(self.slots)][offset.0 / UNIT..][..n.0 / UNIT]
+        &self.members[rank.index()].cells[self.rings().cell(ticket)][offset.0 / UNIT..][..n.0 / UNIT]
     }
 }
 

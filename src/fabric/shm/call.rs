@@ -1,8 +1,9 @@
 //! One collective call on a context: the fabric that algorithms run on.
 
 use super::Bridge;
-use super::context::Context;
+use super::context::{Context, in_pieces};
 use super::drive::Waiting;
+use super::rotation::Rotation;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Fabric, INLINE, Line, Place, Room, Span};
@@ -10,7 +11,6 @@ use crate::kernel::{self, Combine, Destination, PackedBuffer, SizeClass};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::{Future, poll_fn, ready};
-use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -62,6 +62,9 @@ pub struct Call<'a> {
     /// Keeps the context alive where the call is not on its owner's stack.
     _owner: Option<Arc<Context>>,
     buffers: Buffers<'a>,
+    rotation: Rotation,
+    /// Bytes of an element.
+    granule: Bytes,
     pub(super) waiting: &'a Waiting,
     pub(super) entered: Entered,
     pub(super) fault: OnceLock<Fault>,
@@ -95,7 +98,8 @@ impl<'a> Call<'a> {
     ) -> Self {
         let entered = Entered::new(collective, row, plan);
         context.enter(&entered);
-        Self { buffers, ..Self::entered(context, waiting, entered) }
+        let (rotation, granule) = (context.rotation(plan), plan.granule);
+        Self { buffers, rotation, granule, ..Self::entered(context, waiting, entered) }
     }
 
     /// A call that was entered, without buffers.
@@ -105,6 +109,8 @@ impl<'a> Call<'a> {
             context: NonNull::from(context),
             _owner: None,
             buffers: Buffers::NONE,
+            rotation: Rotation::none(context.geometry().rings()),
+            granule: Bytes(1),
             waiting,
             entered,
             fault: OnceLock::new(),
@@ -226,7 +232,7 @@ impl<'a> Call<'a> {
             Place::SendBuf => buffer(self.buffers.send),
             Place::RecvBuf => buffer(self.buffers.recv),
             Place::Scratch => memory(self.buffers.scratch),
-            Place::Cell { rank, ticket } => memory(self.context().cell(rank, ticket)),
+            Place::Cell { rank, ticket } => memory(self.context().cell(rank, ticket, self.rotation)),
             Place::Payload { rank, line, ticket } => memory(self.context().line(rank, line, ticket).payload()),
         }
     }
@@ -246,53 +252,41 @@ enum Location<'a> {
     Packed(&'a dyn PackedBuffer, usize),
 }
 
-/// Copies `n` bytes to such a destination.
+/// Copies `n` bytes; `places` are what destination and source are, and a slot that is written is one of this rank in `context`.
 ///
 /// # Safety
 /// Both locations are valid for `n` bytes and do not overlap unless they are equal.
 #[inline(always)]
-unsafe fn copy(destination: Destination, to: Location<'_>, from: Location<'_>, n: usize) {
+unsafe fn copy(context: &Context, places: [Destination; 2], to: Location<'_>, from: Location<'_>, n: usize) {
+    use Destination::{Private, Slot};
     // SAFETY: the caller's promise, for all arms.
     unsafe {
         match (to, from) {
-            (Location::Memory(to), Location::Memory(from)) => {
-                if to != from {
-                    kernel::copy_to(destination, to, from, n);
-                }
-            }
+            (Location::Memory(to), Location::Memory(from)) if to == from => {}
+            (Location::Memory(to), Location::Memory(from)) => match places {
+                [Slot, _] => context.write(to, from, n),
+                [Private, Slot] => context.read(to, from, n),
+                [Private, Private] => kernel::copy(to, from, n),
+            },
             // Packing stores block by block, which fetches the lines of a slot from the peers that have read them. A short copy
             // is not worth a second one.
             (Location::Memory(to), Location::Packed(from, offset))
-                if destination == Destination::Slot && SizeClass::of(n) != SizeClass::Short =>
+                if places[0] == Slot && SizeClass::of(n) != SizeClass::Short =>
             {
-                in_pieces(n, |at, piece, length| {
+                in_pieces(n, Bytes(1), |at, piece, length| {
                     from.read(offset + at, piece, length);
-                    kernel::copy_to(destination, to.add(at), piece, length);
+                    context.write(to.add(at), piece, length);
                 });
             }
             (Location::Memory(to), Location::Packed(from, offset)) => from.read(offset, to, n),
             (Location::Packed(to, offset), Location::Memory(from)) => to.write(offset, from, n),
             (Location::Packed(to, to_offset), Location::Packed(from, from_offset)) => {
-                in_pieces(n, |at, piece, length| {
+                in_pieces(n, Bytes(1), |at, piece, length| {
                     from.read(from_offset + at, piece, length);
                     to.write(to_offset + at, piece, length);
                 });
             }
         }
-    }
-}
-
-/// The longest piece of [`SizeClass::Medium`], whose copies fetch no lines of slots; it fits the first-level cache beside its
-/// source.
-const PIECE: usize = 16 << 10;
-
-/// Calls `each` for pieces of `n` bytes: with where a piece begins, memory of this rank for it, and its length. Apart, so that
-/// copies of data without holes have no frame of its size.
-#[inline(never)]
-fn in_pieces(n: usize, mut each: impl FnMut(usize, *mut u8, usize)) {
-    let mut piece = MaybeUninit::<[u8; PIECE]>::uninit();
-    for at in (0..n).step_by(PIECE) {
-        each(at, piece.as_mut_ptr().cast(), PIECE.min(n - at));
     }
 }
 
@@ -388,15 +382,24 @@ impl Fabric for Call<'_> {
         debug_assert!(!matches!(to.place, Place::Payload { .. }) || to.offset + n <= INLINE);
         // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm keeps
         // within them and follows the slot protocol, which the checking scheduler verifies for every registry row.
-        unsafe { copy(to.place.destination(), self.locate(to), self.locate(from), n.0) };
+        unsafe {
+            let places = [to, from].map(|span| span.place.destination());
+            copy(self.context(), places, self.locate(to), self.locate(from), n.0);
+        }
         ready(())
     }
 
     #[inline(always)]
     fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send {
         if let Some(combine) = self.buffers.combine {
+            let operands = [to, left, right].map(|span| self.memory(span));
             // SAFETY: as in `copy`.
-            unsafe { combine.combine(self.memory(to), self.memory(left), self.memory(right), n.0) };
+            unsafe {
+                match to.place.destination() {
+                    Destination::Slot => self.context().write_combined(combine, operands, n.0, self.granule),
+                    Destination::Private => combine.combine(operands[0], operands[1], operands[2], n.0),
+                }
+            }
         }
         ready(())
     }
@@ -431,7 +434,11 @@ impl Fabric for Call<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::context::tests::two_ranks;
     use super::*;
+    use crate::types::SlotStores;
+
+    const STORES: [SlotStores; 3] = [SlotStores::Auto, SlotStores::Cached, SlotStores::Streaming];
 
     /// Every third byte.
     struct Sparse(*mut u8);
@@ -453,7 +460,12 @@ mod tests {
 
     #[test]
     fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
-        for n in [1, 512, 513, PIECE, PIECE + 1, 3 * PIECE - 5] {
+        const PIECE: usize = 16 << 10;
+        let [context, _] = two_ranks();
+        for (n, stores) in
+            [1, 512, 513, PIECE, PIECE + 1, 3 * PIECE - 5].into_iter().flat_map(|n| STORES.map(|way| (n, way)))
+        {
+            context.set_stores(stores);
             let (offset, room) = (7, 3 * (n + 7));
             let mut from: Vec<u8> = (0..room).map(|at| (at / 3 * 31 % 251) as u8).collect();
             let expected: Vec<u8> = (offset..offset + n).map(|at| (at * 31 % 251) as u8).collect();
@@ -462,9 +474,15 @@ mod tests {
             // SAFETY: all have `n` bytes from `offset` on, three apart, or `n` bytes.
             unsafe {
                 let packed = Location::Packed(&from, offset);
-                copy(Destination::Slot, Location::Memory(slot.as_mut_ptr()), packed, n);
+                copy(
+                    &context,
+                    [Destination::Slot, Destination::Private],
+                    Location::Memory(slot.as_mut_ptr()),
+                    packed,
+                    n,
+                );
                 let packed = Location::Packed(&from, offset);
-                copy(Destination::Private, Location::Packed(&to, offset), packed, n);
+                copy(&context, [Destination::Private; 2], Location::Packed(&to, offset), packed, n);
             }
             assert_eq!(slot, expected);
             let written: Vec<u8> = sparse[3 * offset..].iter().step_by(3).copied().collect();

@@ -1,12 +1,17 @@
 //! What a process holds for one communicator: its view of the segment, and how far it has come.
 
+use super::rotation::Rotation;
 use super::segment::{Segment, check_memory};
+use super::writes::{Course, Writes};
+use crate::coll::Plan;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
+use crate::kernel::{self, Combine, Destination};
 use crate::sync::{Claims, Control, Event, Flag, FlagLine, Teller, Written};
 use crate::topo::{Layout, Levels};
-use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
+use crate::types::{Bytes, CommRank, Epoch, NodeRank, RingLengths, SlotStores, Ticket};
 use std::io;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The dimensions of a segment, the same on all ranks of a node.
@@ -59,6 +64,12 @@ impl Geometry {
         Bytes(needed.0.next_power_of_two().max(PAGE - CELLS_IN_PAGE)).min(self.cell)
     }
 
+    /// How tickets find their lines and cells.
+    #[inline]
+    pub const fn rings(&self) -> RingLengths {
+        RingLengths { lines: self.lines, cells: self.slots }
+    }
+
     /// Length of what is reserved with the segment: all but the cells.
     pub const fn front(&self) -> usize {
         self.cells_start()
@@ -97,6 +108,21 @@ impl Places {
     }
 }
 
+/// The longest piece of [`SizeClass::Medium`](kernel::SizeClass), whose copies fetch no lines of slots; it fits the first-level cache
+/// beside its source.
+const PIECE: usize = 16 << 10;
+
+/// Calls `each` for pieces of `n` bytes, of whole elements of at most [`PIECE`] bytes: with where a piece begins, memory of this rank
+/// for it, and its length. Apart, so that who copies data without holes has no frame of its size.
+#[inline(never)]
+pub(super) fn in_pieces(n: usize, granule: Bytes, mut each: impl FnMut(usize, *mut u8, usize)) {
+    let mut piece = MaybeUninit::<[u8; PIECE]>::uninit();
+    let longest = Bytes(PIECE).round_down_to(granule).0;
+    for at in (0..n).step_by(longest) {
+        each(at, piece.as_mut_ptr().cast(), longest.min(n - at));
+    }
+}
+
 /// One communicator's shared memory, as one of its ranks sees it. At most one call runs on it at a time.
 pub struct Context {
     segment: Segment,
@@ -108,6 +134,9 @@ pub struct Context {
     claims: Claims,
     /// Bytes of each of this rank's cells that it has reserved.
     reserved: AtomicUsize,
+    /// Bytes of each cell in which all ranks let pieces go round.
+    common: AtomicUsize,
+    writes: Writes,
 }
 
 impl Context {
@@ -118,7 +147,18 @@ impl Context {
         assert!(geometry.lines.is_power_of_two() && geometry.lines >= geometry.slots);
         assert!(me.index() < geometry.ranks && levels.size() == geometry.ranks);
         let (places, claims) = (Places::new(&geometry), Claims::new(geometry.lines, geometry.slots));
-        Self { segment, geometry, places, me, layout, levels, claims, reserved: AtomicUsize::new(0) }
+        Self {
+            segment,
+            geometry,
+            places,
+            me,
+            layout,
+            levels,
+            claims,
+            reserved: AtomicUsize::new(0),
+            common: AtomicUsize::new(0),
+            writes: Writes::default(),
+        }
     }
 
     /// The dimensions.
@@ -150,13 +190,31 @@ impl Context {
         &self.levels
     }
 
-    /// The first byte of the cell that `ticket` uses.
+    /// The first byte of what `ticket` uses of its cell, in a call whose pieces go round so.
     #[inline]
-    pub(super) fn cell(&self, rank: NodeRank, ticket: Ticket) -> *mut u8 {
-        let slot = rank.index() * self.geometry.slots + ticket.position(self.geometry.slots);
+    pub(super) fn cell(&self, rank: NodeRank, ticket: Ticket, rotation: Rotation) -> *mut u8 {
+        let slot = rank.index() * self.geometry.slots + self.geometry.rings().cell(ticket);
         debug_assert!(rank.index() < self.geometry.ranks);
-        // SAFETY: as in `control`.
-        unsafe { self.segment.base().as_ptr().add(self.places.cells + slot * self.geometry.cell.0) }
+        let offset = slot * self.geometry.cell.0 + rotation.offset(ticket);
+        // SAFETY: as in `control`; a rotation stays within what is reserved of a cell.
+        unsafe { self.segment.base().as_ptr().add(self.places.cells + offset) }
+    }
+
+    /// Where the pieces of such calls lie.
+    #[inline]
+    pub(super) fn rotation(&self, plan: &Plan) -> Rotation {
+        Rotation::new(self.geometry.rings(), plan.bytes, plan.reach, Bytes(self.common.load(Ordering::Relaxed)))
+    }
+
+    /// From here on the pieces of calls go round in the first `reserved` bytes of cells. All ranks say the same between the same two
+    /// calls, of memory that all have reserved; before, all pieces are at the start of their cells.
+    ///
+    /// # Panics
+    /// If cells are shorter.
+    pub fn rotate_within(&self, reserved: Bytes) {
+        assert!(reserved <= self.geometry.cell);
+        // Relaxed: as `reserved`.
+        self.common.store(reserved.0, Ordering::Relaxed);
     }
 
     /// Makes sure that the first `depth` bytes of each of this rank's cells are memory that is really there, next to it where it is
@@ -180,6 +238,81 @@ impl Context {
         // Relaxed: only this rank uses it; it is an atomic so that a context may move between threads.
         self.reserved.store(depth.0, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// How this rank writes its slots from here on.
+    pub fn set_stores(&self, stores: SlotStores) {
+        self.writes.set(stores);
+    }
+
+    /// Copies `n` bytes to a slot of this rank.
+    ///
+    /// # Safety
+    /// As for [`kernel::copy_to`].
+    #[inline(always)]
+    pub(super) unsafe fn write(&self, to: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.writes.course(n) {
+                Course::Through => kernel::copy_to(Destination::Slot, to, from, n),
+                Course::Around => kernel::copy_streaming(to, from, n),
+                Course::Timed => self.write_timed(to, from, n),
+            }
+        }
+    }
+
+    /// Copies `n` bytes of a slot of a peer to memory of this rank alone. Who writes around the caches is likely to have peers that do.
+    ///
+    /// # Safety
+    /// As for [`kernel::copy()`].
+    #[inline(always)]
+    pub(super) unsafe fn read(&self, to: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { if self.writes.is_around() { kernel::copy_fetching(to, from, n) } else { kernel::copy(to, from, n) } }
+    }
+
+    /// # Safety
+    /// As for [`Context::write`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn write_timed(&self, to: *mut u8, from: *const u8, n: usize) {
+        let timed = self.writes.timed(n);
+        // SAFETY: the caller's promise; the part is no longer than the whole.
+        unsafe {
+            kernel::copy_to(Destination::Slot, to, from, timed.through);
+            self.writes.end(timed);
+            if timed.through < n {
+                kernel::copy_streaming(to.add(timed.through), from.add(timed.through), n - timed.through);
+            }
+        }
+    }
+
+    /// Combines `n` bytes of packed elements of `granule` bytes into a slot of this rank. Loops that combine store through the caches;
+    /// where slots are written around them the result takes the way through a piece of memory of this rank's own. Not where it takes
+    /// the place of an operand: its lines are in this core's cache.
+    ///
+    /// # Safety
+    /// As for [`Combine::combine`].
+    #[inline(always)]
+    pub(super) unsafe fn write_combined(
+        &self,
+        combine: &dyn Combine,
+        [to, left, right]: [*mut u8; 3],
+        n: usize,
+        granule: Bytes,
+    ) {
+        let is_around =
+            self.writes.is_around() && n >= Writes::SHORTEST && granule.0 <= PIECE && to != left && to != right;
+        // SAFETY: the caller's promise; pieces are whole elements.
+        unsafe {
+            if !is_around {
+                return combine.combine(to, left, right, n);
+            }
+            in_pieces(n, granule, |at, piece, length| {
+                combine.combine(piece, left.add(at), right.add(at), length);
+                self.write(to.add(at), piece, length);
+            });
+        }
     }
 
     /// What `rank` announces its flags and releases with, where ranks share cores.
@@ -229,8 +362,7 @@ impl Words for Context {
 
     #[inline]
     fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
-        let lines = self.geometry.lines;
-        let index = line as usize * lines + ticket.position(lines);
+        let index = line as usize * self.geometry.lines + self.geometry.rings().line(ticket);
         let offset = PAGE + rank.index() * self.places.control + size_of::<Control>() + index * size_of::<FlagLine>();
         debug_assert!(rank.index() < self.geometry.ranks);
         // SAFETY: as in `control`; `position` is below `lines`.
@@ -250,7 +382,7 @@ impl Words for Context {
     #[inline]
     fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
         let [start, stride] = self.places.written;
-        let index = ticket.position(self.geometry.lines) * size_of::<Written>();
+        let index = self.geometry.rings().line(ticket) * size_of::<Written>();
         debug_assert!(rank.index() < self.geometry.ranks);
         // SAFETY: as in `control`; `position` is below `lines`.
         unsafe {

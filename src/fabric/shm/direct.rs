@@ -8,6 +8,7 @@
 use super::call::Call;
 use super::context::Context;
 use super::drive::Waiting;
+use super::rotation::Rotation;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{Line, Place, Room, Span};
@@ -39,6 +40,8 @@ pub struct Direct<'a> {
     waiting: &'a Waiting,
     entered: Entered,
     ends: Ends,
+    rotation: Rotation,
+    granule: Bytes,
     combine: Option<&'a dyn Combine>,
 }
 
@@ -59,7 +62,7 @@ impl<'a> Direct<'a> {
     ) -> Self {
         let entered = Entered::new(collective, row, plan);
         context.enter(&entered);
-        Self { context, waiting, entered, ends, combine }
+        Self { context, waiting, entered, ends, rotation: context.rotation(plan), granule: plan.granule, combine }
     }
 
     /// Leaves the call, which ended with `result` and whose data took that much of a slot.
@@ -104,7 +107,7 @@ impl<'a> Direct<'a> {
         let base = match span.place {
             Place::SendBuf => self.ends.send,
             Place::RecvBuf => self.ends.recv,
-            Place::Cell { rank, ticket } => self.context.cell(rank, ticket),
+            Place::Cell { rank, ticket } => self.context.cell(rank, ticket, self.rotation),
             Place::Payload { rank, line, ticket } => self.context.line(rank, line, ticket).payload(),
             Place::Scratch => unreachable!("short calls are on one node"),
         };
@@ -183,7 +186,13 @@ impl Direct<'_> {
         if to.address != from.address {
             // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm
             // keeps within them and follows the slot protocol, which the checking scheduler verifies of the same source.
-            unsafe { kernel::copy_to(to.destination, to.address, from.address, n.0) };
+            unsafe {
+                match [to.destination, from.destination] {
+                    [Destination::Slot, _] => self.context.write(to.address, from.address, n.0),
+                    [Destination::Private, Destination::Slot] => self.context.read(to.address, from.address, n.0),
+                    [Destination::Private, Destination::Private] => kernel::copy(to.address, from.address, n.0),
+                }
+            }
         }
         Ok(())
     }
@@ -191,8 +200,14 @@ impl Direct<'_> {
     #[inline(always)]
     pub fn reduce(&self, to: At, left: At, right: At, n: Bytes) -> Result<(), Fault> {
         if let Some(combine) = self.combine {
+            let operands = [to, left, right].map(|at| at.address);
             // SAFETY: as in `copy`.
-            unsafe { combine.combine(to.address, left.address, right.address, n.0) };
+            unsafe {
+                match to.destination {
+                    Destination::Slot => self.context.write_combined(combine, operands, n.0, self.granule),
+                    Destination::Private => combine.combine(operands[0], operands[1], operands[2], n.0),
+                }
+            }
         }
         Ok(())
     }

@@ -260,6 +260,7 @@ mod tests {
             order: OperandOrder::Any,
             knobs: Knobs::UNSET,
             scratch: Bytes::ZERO,
+            reach: Bytes::ZERO,
         };
         // SAFETY: these calls touch no buffers.
         unsafe { Call::enter(context, &WAITING, Collective::Reduce, 0, &plan, Buffers::NONE) }

@@ -11,7 +11,9 @@ mod context;
 mod direct;
 mod drive;
 mod latest;
+mod rotation;
 mod segment;
+mod writes;
 
 pub use super::words::{Awaited, Fault};
 pub use crate::sync::{Descriptor, PeerCall};
@@ -20,6 +22,7 @@ pub use context::{Context, Geometry};
 pub use direct::{Direct, Ends};
 pub use drive::{Stall, Waiting};
 pub use latest::LatestCall;
+pub use rotation::ROTATED;
 pub use segment::Segment;
 #[cfg(feature = "mpi")]
 pub(crate) use segment::longest_file;

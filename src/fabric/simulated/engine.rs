@@ -7,7 +7,7 @@ use crate::fabric::checked::{Operation, operations_by_step};
 use crate::fabric::{BridgeStep, Fabric, Line, Place, Room, Span};
 use crate::model::{Machine, Nanos, Work};
 use crate::topo::{Layout, Levels};
-use crate::types::{Bytes, CommRank, NodeIndex, NodeRank, Ticket};
+use crate::types::{Bytes, CommRank, NodeIndex, NodeRank, RingLengths, Ticket};
 use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
@@ -77,7 +77,7 @@ struct World {
 pub fn simulate(row: &Row, plan: &Plan, machine: &Machine, placement: &Placement) -> Vec<Nanos> {
     let nodes = Layout::new(&placement.labels, CommRank(0)).nodes();
     let measures = Measures { ranks: placement.labels.len(), nodes, cell: placement.cell };
-    let plan = Plan { scratch: (row.scratch)(plan, &measures), ..*plan };
+    let plan = plan.measured(row, &measures);
     let ranks = Rank::all(machine, placement);
     drive(&ranks, ranks.iter().map(|rank| (row.simulated)(rank, &plan)).collect())
 }
@@ -141,7 +141,8 @@ impl World {
     }
 
     fn position(&self, ticket: Ticket) -> usize {
-        ticket.position(self.placement.slots)
+        let slots = self.placement.slots;
+        RingLengths { lines: slots, cells: slots }.cell(ticket)
     }
 
     /// When what the operation needs has happened, or what is missing.

@@ -30,6 +30,7 @@ fn plan(bytes: usize) -> Plan {
         order: OperandOrder::Any,
         knobs: Knobs::UNSET.with(Knob::Radix, 2).with(Knob::Tile, 4096).with(Knob::Segment, 8192),
         scratch: Bytes::ZERO,
+        reach: Bytes::ZERO,
     }
 }
 

@@ -1,0 +1,232 @@
+//! Whether a rank writes its slots through the caches or around them.
+//!
+//! Before a line of a slot can be written it has to be taken from the caches of the peers that have read it. Where these are
+//! close that takes a few nanoseconds, and a reader finds in them what was written. Where they are far apart (other dies, other
+//! sockets) some processors take as long for each line as for an access to memory, and overlap little: 27 ns a line, while streaming
+//! stores take 1.6, and who reads from memory what these wrote 3.5 (docs/PERFORMANCE.md, "Tried"). What holds depends on the
+//! processor, on who reads, and on where the ranks run, and may change while they do. So a rank times some of its writes and goes
+//! by that. It is each rank's own affair: readers find the same bytes.
+
+use crate::kernel::Probed;
+use crate::types::{Bytes, SlotStores};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How one rank writes its slots of one context, and what it has seen. Relaxed throughout: only this rank uses it, one call at a
+/// time; these are atomics so that a context may move between threads.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    is_around: AtomicBool,
+    /// Nothing is timed any more.
+    is_fixed: AtomicBool,
+    /// Writes that are not timed until one is.
+    untimed: AtomicU32,
+    /// Timed writes that spoke for the other way, less those that spoke against it.
+    evidence: AtomicU32,
+    /// When a write through the caches was tried last, or when they came to use again: nanoseconds since this process timed one first.
+    looked: AtomicU64,
+    /// Nanoseconds until that is tried again.
+    interval: AtomicU64,
+}
+
+/// What to do with a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    /// It goes through the caches.
+    Through,
+    /// It goes around them.
+    Around,
+    /// [`Writes::timed`] knows.
+    Timed,
+}
+
+/// A timed write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timed {
+    /// How much of it goes through the caches; the rest goes around them.
+    pub through: usize,
+    started: Instant,
+}
+
+impl Writes {
+    /// Shorter ones always go through the caches: what they would save does not pay for a reader's way to memory.
+    pub const SHORTEST: usize = 1024;
+    /// How many writes through the caches are between two that are timed, while nothing speaks against these.
+    const UNTIMED: u32 = 31;
+    /// So much evidence turns away from the caches: a rank that lost its core looks slow too, but not so often.
+    const SLOW: u32 = 8;
+    /// So much turns back to them.
+    const FAST: u32 = 3;
+    /// What is tried while writes go around: enough to be timed, little to lose.
+    const TRIAL: usize = 2048;
+    /// Trials come so seldom that they don't matter, and more seldom while turning back proves wrong.
+    const INTERVALS: [u64; 2] = [1_000_000, 256_000_000];
+
+    /// Settles for one way, or for none.
+    pub fn set(&self, stores: SlotStores) {
+        self.is_fixed.store(stores != SlotStores::Auto, Ordering::Relaxed);
+        self.is_around.store(stores == SlotStores::Streaming, Ordering::Relaxed);
+    }
+
+    /// Whether writes go around the caches.
+    #[inline]
+    pub fn is_around(&self) -> bool {
+        self.is_around.load(Ordering::Relaxed)
+    }
+
+    /// What to do with a write of `n` bytes.
+    #[inline(always)]
+    pub fn course(&self, n: usize) -> Course {
+        if n < Self::SHORTEST {
+            return Course::Through;
+        }
+        let untimed = self.untimed.load(Ordering::Relaxed);
+        if untimed == 0 && !self.is_fixed.load(Ordering::Relaxed) {
+            return Course::Timed;
+        }
+        self.untimed.store(untimed.saturating_sub(1), Ordering::Relaxed);
+        if self.is_around() { Course::Around } else { Course::Through }
+    }
+
+    /// Begins a timed write of `n` bytes.
+    #[cold]
+    pub fn timed(&self, n: usize) -> Timed {
+        let started = Instant::now();
+        if !self.is_around() {
+            return Timed { through: n, started };
+        }
+        let is_due =
+            nanoseconds(started) >= self.looked.load(Ordering::Relaxed) + self.interval.load(Ordering::Relaxed);
+        Timed { through: if is_due { Self::TRIAL.min(n) } else { 0 }, started }
+    }
+
+    /// After the part of a timed write that goes through the caches.
+    #[cold]
+    pub fn end(&self, timed: Timed) {
+        let now = Instant::now();
+        if timed.through > 0 {
+            let is_slow = now - timed.started > dear(Bytes(timed.through));
+            self.judge(is_slow, nanoseconds(now));
+        }
+        let is_doubtful = !self.is_around() && self.evidence.load(Ordering::Relaxed) > 0;
+        self.untimed.store(if is_doubtful { 0 } else { Self::UNTIMED }, Ordering::Relaxed);
+    }
+
+    /// A write through the caches was slow, or was not, at this time.
+    fn judge(&self, is_slow: bool, now: u64) {
+        let evidence = self.evidence.load(Ordering::Relaxed);
+        let is_around = self.is_around();
+        let speaks_against = is_slow != is_around;
+        let evidence = if speaks_against { evidence + 1 } else { evidence.saturating_sub(1) };
+        let looked = self.looked.swap(now, Ordering::Relaxed);
+        if evidence < if is_around { Self::FAST } else { Self::SLOW } {
+            if !is_around {
+                // Only trials and turns are remembered.
+                self.looked.store(looked, Ordering::Relaxed);
+            }
+            self.evidence.store(evidence, Ordering::Relaxed);
+            return;
+        }
+        self.evidence.store(0, Ordering::Relaxed);
+        self.is_around.store(!is_around, Ordering::Relaxed);
+        if !is_around {
+            let [shortest, longest] = Self::INTERVALS;
+            let interval = self.interval.load(Ordering::Relaxed);
+            let was_wrong = interval > 0 && now - looked < 16 * interval;
+            self.interval.store(if was_wrong { (2 * interval).min(longest) } else { shortest }, Ordering::Relaxed);
+        }
+    }
+}
+
+/// More than so long is dear for that many bytes through the caches: to go around them takes about as long as to copy from memory to
+/// memory, writing and reading together. While many ranks have a cache line, or the machine is busy, good writes take twice as long.
+fn dear(n: Bytes) -> Duration {
+    const TIMES: f64 = 2.5;
+    /// Of the clock.
+    const OVERHEAD: f64 = 50.0;
+    let rate = Probed::in_use().copy.memory;
+    Duration::from_nanos((n.0 as f64 * TIMES / rate + OVERHEAD) as u64)
+}
+
+/// On a clock of this process.
+fn nanoseconds(at: Instant) -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    at.saturating_duration_since(*START.get_or_init(|| at)).as_nanos() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Judges so many writes, `gap` nanoseconds apart; how many it took until writes went the other way.
+    fn until_turned(writes: &Writes, is_slow: bool, now: &mut u64, gap: u64) -> Option<usize> {
+        let before = writes.is_around();
+        (1..=100).find(|_| {
+            *now += gap;
+            writes.judge(is_slow, *now);
+            writes.is_around() != before
+        })
+    }
+
+    #[test]
+    fn slow_writes_turn_away_from_the_caches_and_fast_trials_back() {
+        let (writes, mut now) = (Writes::default(), 0);
+        assert_eq!(until_turned(&writes, false, &mut now, 10), None);
+        assert_eq!(until_turned(&writes, true, &mut now, 10), Some(8));
+        assert_eq!(until_turned(&writes, true, &mut now, 10), None);
+        assert_eq!(until_turned(&writes, false, &mut now, 10), Some(3));
+    }
+
+    #[test]
+    fn a_slow_write_now_and_then_means_nothing() {
+        let writes = Writes::default();
+        for at in 0..1000 {
+            writes.judge(at % 3 == 0, at);
+            assert!(!writes.is_around());
+        }
+    }
+
+    #[test]
+    fn trials_come_more_seldom_while_turning_back_proves_wrong() {
+        let (writes, mut now) = (Writes::default(), 0);
+        let mut intervals = Vec::new();
+        for _ in 0..12 {
+            until_turned(&writes, true, &mut now, 1000).expect("turned away");
+            let interval = writes.interval.load(Ordering::Relaxed);
+            intervals.push(interval);
+            until_turned(&writes, false, &mut now, interval).expect("turned back");
+        }
+        assert_eq!(intervals[..3], [1_000_000, 2_000_000, 4_000_000]);
+        assert_eq!(intervals[11], 256_000_000);
+        // The caches served well for long.
+        now += 100_000_000_000;
+        until_turned(&writes, true, &mut now, 1000).expect("turned away");
+        assert_eq!(writes.interval.load(Ordering::Relaxed), 1_000_000);
+    }
+
+    #[test]
+    fn few_writes_are_timed_and_none_where_the_way_is_set() {
+        let writes = Writes::default();
+        let timed = |n: usize| {
+            (0..320)
+                .filter(|_| {
+                    let is_timed = writes.course(n) == Course::Timed;
+                    if is_timed {
+                        let timed = writes.timed(n);
+                        // As if it had taken no time.
+                        writes.end(Timed { started: Instant::now(), ..timed });
+                    }
+                    is_timed
+                })
+                .count()
+        };
+        assert_eq!((timed(Writes::SHORTEST - 1), timed(1 << 20)), (0, 10));
+        writes.set(SlotStores::Streaming);
+        assert_eq!((timed(4096), writes.course(4096), writes.course(100)), (0, Course::Around, Course::Through));
+        writes.set(SlotStores::Cached);
+        assert_eq!((timed(4096), writes.course(4096)), (0, Course::Through));
+        writes.set(SlotStores::Auto);
+        assert!(timed(4096) > 0);
+    }
+}
