@@ -70,8 +70,8 @@ pub(super) struct Cells {
     pub reserved: Bytes,
     /// A rank could not reserve that much: nobody asks for as much again.
     pub refused: Option<Bytes>,
-    /// Length of a cell.
-    pub all: Bytes,
+    /// In so much of each cell pieces go round at most.
+    pub good: Bytes,
 }
 
 impl Cells {
@@ -81,8 +81,8 @@ impl Cells {
     pub fn wanted(&self, reach: Bytes, epoch: Epoch) -> Bytes {
         /// To reserve all takes as long as many calls: it must not be for a few.
         const CALLS: u64 = 256;
-        let is_worth_it = reach >= ROTATED && epoch.0 >= CALLS && self.refused.is_none();
-        if is_worth_it { self.all } else { reach }
+        let is_worth_it = (ROTATED..=self.reserved).contains(&reach) && epoch.0 >= CALLS && self.refused.is_none();
+        if is_worth_it { self.good.max(reach) } else { reach }
     }
 }
 
@@ -105,9 +105,12 @@ impl Shared {
         let (memory, lanes, declined) = Default::default();
         let has_cells = super::build::has_cells_from_the_start(agreed.nodes);
         let reserved = if has_cells { agreed.cell_bytes } else { Bytes::ZERO };
-        pooled.context.rotate_within(reserved);
+        /// Of a ring, whatever the user's slots are: nobody's second-level cache is longer than half of it.
+        const ROUND: usize = 4 << 20;
+        let good = agreed.cell_bytes.min(Bytes(ROUND / agreed.slots));
+        let cells = Cell::new(Cells { reserved, refused: None, good });
         pooled.context.set_stores(job.config.slot_stores);
-        let cells = Cell::new(Cells { reserved, refused: None, all: agreed.cell_bytes });
+        pooled.context.rotate_within(reserved.min(good));
         Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, declined }
     }
 

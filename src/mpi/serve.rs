@@ -166,11 +166,18 @@ impl Site<'_> {
         if known.refused.is_some_and(|refused| refused <= depth) {
             return Ok(false);
         }
-        let reserve = || context.reserve_cells(depth).inspect_err(report_no_cells).is_ok();
+        // To be refused what is only good is no news.
+        let is_needed = plan.reach > known.reserved;
+        let report = |error: &std::io::Error| {
+            if is_needed {
+                report_no_cells(error)
+            }
+        };
+        let reserve = || context.reserve_cells(depth).inspect_err(report).is_ok();
         let call = (self.collective, row);
         let is_reserved = context.agree_on_cells(depth, reserve, &self.job.waiting, call, plan)?;
         if is_reserved {
-            context.rotate_within(depth);
+            context.rotate_within(depth.min(known.good));
         }
         cells.set(match is_reserved {
             true => Cells { reserved: depth, ..known },

@@ -5,7 +5,8 @@
 //! sockets) some processors take as long for each line as for an access to memory, and overlap little: 27 ns a line, while streaming
 //! stores take 1.6, and who reads from memory what these wrote 3.5 (docs/PERFORMANCE.md, "Tried"). What holds depends on the
 //! processor, on who reads, and on where the ranks run, and may change while they do. So a rank times some of its writes and goes
-//! by that. It is each rank's own affair: readers find the same bytes.
+//! by that. A program that has used its caches for something else meanwhile finds all writes slow; so those that are slow count only
+//! where streaming stores are much faster at the same time. It is each rank's own affair: readers find the same bytes.
 
 use crate::kernel::Probed;
 use crate::types::{Bytes, SlotStores};
@@ -24,6 +25,10 @@ pub(super) struct Writes {
     untimed: AtomicU32,
     /// Timed writes that spoke for the other way, less those that spoke against it.
     evidence: AtomicU32,
+    /// What the last timed bytes took that went around the caches, in picoseconds each; 0 where there were none.
+    around: AtomicU64,
+    /// The next timed write goes around the caches, for the sake of that.
+    compares: AtomicBool,
     /// When a write through the caches was tried last, or when they came to use again: nanoseconds since this process timed one first.
     looked: AtomicU64,
     /// Nanoseconds until that is tried again.
@@ -44,9 +49,16 @@ pub(super) enum Course {
 /// A timed write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed {
-    /// How much of it goes through the caches; the rest goes around them.
+    /// How much of it goes through the caches, first; the rest goes around them.
     pub through: usize,
-    started: Instant,
+    length: usize,
+}
+
+/// What the parts of a timed write took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Took {
+    pub through: Duration,
+    pub around: Duration,
 }
 
 impl Writes {
@@ -60,12 +72,16 @@ impl Writes {
     const FAST: u32 = 3;
     /// What is tried while writes go around: enough to be timed, little to lose.
     const TRIAL: usize = 2048;
+    /// So many times as long as around the caches a write through them has to take to count as slow.
+    const MUCH: f64 = 2.5;
     /// Trials come so seldom that they don't matter, and more seldom while turning back proves wrong.
     const INTERVALS: [u64; 2] = [1_000_000, 256_000_000];
 
-    /// Settles for one way, or for none.
+    /// Settles for one way, or for none where there are two and a clock to compare them.
     pub fn set(&self, stores: SlotStores) {
-        self.is_fixed.store(stores != SlotStores::Auto, Ordering::Relaxed);
+        const CLOCK: Duration = Duration::from_nanos(200);
+        let can_compare = cfg!(target_arch = "x86_64") && clock_reading() < CLOCK;
+        self.is_fixed.store(stores != SlotStores::Auto || !can_compare, Ordering::Relaxed);
         self.is_around.store(stores == SlotStores::Streaming, Ordering::Relaxed);
     }
 
@@ -89,27 +105,38 @@ impl Writes {
         if self.is_around() { Course::Around } else { Course::Through }
     }
 
-    /// Begins a timed write of `n` bytes.
+    /// Which way a timed write of `n` bytes goes.
     #[cold]
     pub fn timed(&self, n: usize) -> Timed {
-        let started = Instant::now();
-        if !self.is_around() {
-            return Timed { through: n, started };
-        }
-        let is_due =
-            nanoseconds(started) >= self.looked.load(Ordering::Relaxed) + self.interval.load(Ordering::Relaxed);
-        Timed { through: if is_due { Self::TRIAL.min(n) } else { 0 }, started }
+        let through = if !self.is_around() {
+            if self.compares.load(Ordering::Relaxed) { 0 } else { n }
+        } else {
+            let due = self.looked.load(Ordering::Relaxed) + self.interval.load(Ordering::Relaxed);
+            if nanoseconds(Instant::now()) >= due { Self::TRIAL.min(n) } else { 0 }
+        };
+        Timed { through, length: n }
     }
 
-    /// After the part of a timed write that goes through the caches.
+    /// After a timed write, which ended at `now`.
     #[cold]
-    pub fn end(&self, timed: Timed) {
-        let now = Instant::now();
-        if timed.through > 0 {
-            let is_slow = now - timed.started > dear(Bytes(timed.through));
-            self.judge(is_slow, nanoseconds(now));
+    pub fn end(&self, timed: Timed, took: Took, now: Instant) {
+        let rest = timed.length - timed.through;
+        if rest >= Self::SHORTEST {
+            self.around.store(picoseconds_each(took.around, rest).max(1), Ordering::Relaxed);
+            self.compares.store(false, Ordering::Relaxed);
         }
-        let is_doubtful = !self.is_around() && self.evidence.load(Ordering::Relaxed) > 0;
+        let mut is_doubtful = timed.through == 0 && !self.is_around();
+        if timed.through > 0 {
+            let around = self.around.load(Ordering::Relaxed);
+            let is_dear = took.through > dear(Bytes(timed.through));
+            is_doubtful = is_dear && !self.is_around();
+            self.compares.store(is_doubtful, Ordering::Relaxed);
+            // What the streaming stores of another time took says nothing.
+            if !is_dear || around > 0 {
+                let each = picoseconds_each(took.through, timed.through);
+                self.judge(is_dear && each as f64 > Self::MUCH * around as f64, nanoseconds(now));
+            }
+        }
         self.untimed.store(if is_doubtful { 0 } else { Self::UNTIMED }, Ordering::Relaxed);
     }
 
@@ -143,10 +170,26 @@ impl Writes {
 /// memory, writing and reading together. While many ranks have a cache line, or the machine is busy, good writes take twice as long.
 fn dear(n: Bytes) -> Duration {
     const TIMES: f64 = 2.5;
-    /// Of the clock.
-    const OVERHEAD: f64 = 50.0;
+    /// Until the first line is there.
+    const LATENCY: f64 = 50.0;
     let rate = Probed::in_use().copy.memory;
-    Duration::from_nanos((n.0 as f64 * TIMES / rate + OVERHEAD) as u64)
+    Duration::from_nanos((n.0 as f64 * TIMES / rate + LATENCY) as u64)
+}
+
+fn picoseconds_each(time: Duration, bytes: usize) -> u64 {
+    1000 * time.as_nanos() as u64 / bytes as u64
+}
+
+/// What it takes to read the clock.
+pub(super) fn clock_reading() -> Duration {
+    static READING: OnceLock<Duration> = OnceLock::new();
+    *READING.get_or_init(|| {
+        let pair = |_| {
+            let started = Instant::now();
+            Instant::now() - started
+        };
+        (0..16).map(pair).min().unwrap_or_default()
+    })
 }
 
 /// On a clock of this process.
@@ -205,28 +248,48 @@ mod tests {
         assert_eq!(writes.interval.load(Ordering::Relaxed), 1_000_000);
     }
 
+    /// So many writes of `n` bytes that take `nanoseconds` through the caches or around them: how many were timed.
+    fn write(writes: &Writes, times: usize, n: usize, nanoseconds: [u64; 2]) -> usize {
+        let is_timed = |_: &usize| {
+            let is_timed = writes.course(n) == Course::Timed;
+            if is_timed {
+                let timed = writes.timed(n);
+                let part = |bytes: usize, whole: u64| Duration::from_nanos(whole * bytes as u64 / n as u64);
+                let through = part(timed.through, nanoseconds[0]);
+                writes.end(timed, Took { through, around: part(n - timed.through, nanoseconds[1]) }, Instant::now());
+            }
+            is_timed
+        };
+        (0..times).filter(is_timed).count()
+    }
+
     #[test]
     fn few_writes_are_timed_and_none_where_the_way_is_set() {
         let writes = Writes::default();
-        let timed = |n: usize| {
-            (0..320)
-                .filter(|_| {
-                    let is_timed = writes.course(n) == Course::Timed;
-                    if is_timed {
-                        let timed = writes.timed(n);
-                        // As if it had taken no time.
-                        writes.end(Timed { started: Instant::now(), ..timed });
-                    }
-                    is_timed
-                })
-                .count()
-        };
+        let timed = |n| write(&writes, 320, n, [0, 0]);
         assert_eq!((timed(Writes::SHORTEST - 1), timed(1 << 20)), (0, 10));
         writes.set(SlotStores::Streaming);
         assert_eq!((timed(4096), writes.course(4096), writes.course(100)), (0, Course::Around, Course::Through));
         writes.set(SlotStores::Cached);
         assert_eq!((timed(4096), writes.course(4096)), (0, Course::Through));
         writes.set(SlotStores::Auto);
-        assert!(timed(4096) > 0);
+        assert!(clock_reading() > Duration::from_nanos(200) || timed(4096) > 0);
+    }
+
+    /// 4 KiB, of which no line takes less than a hundred nanoseconds: 6.4 µs.
+    #[test]
+    fn slow_writes_count_only_where_it_is_much_faster_around_the_caches() {
+        let writes = Writes::default();
+        write(&writes, 1000, 4096, [6400, 6400]);
+        write(&writes, 1000, 4096, [6400, 3000]);
+        assert!(!writes.is_around(), "all caches are cold");
+        write(&writes, 100, 4096, [6400, 400]);
+        assert!(writes.is_around(), "caches are far");
+        writes.looked.store(0, Ordering::Relaxed);
+        writes.interval.store(0, Ordering::Relaxed);
+        write(&writes, 1000, 4096, [6400, 400]);
+        assert!(writes.is_around(), "they are still");
+        write(&writes, 1000, 4096, [6400, 4000]);
+        assert!(!writes.is_around(), "only cold");
     }
 }
