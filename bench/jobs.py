@@ -132,6 +132,6 @@ def machine() -> dict[str, str | int]:
     model = fields.get("model name", os.uname().machine)
     # Virtual machines hide which of a maker's processors it is; generations differ by more than what is measured here.
     if "cpu family" in fields:
-        model += f" (family {fields['cpu family']}, model {fields.get('model', '?')})"
+        model += f", family {fields['cpu family']}, model {fields.get('model', '?')}"
     return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count() or 1, "cpu": model,
             "kernel": os.uname().release.split("-")[0]}
