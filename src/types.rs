@@ -242,7 +242,8 @@ impl RingLengths {
         calls + calls / CALLS + self.spread(ticket.step())
     }
 
-    /// How far the cell of a step lies from that of the first one of its call. As many successive ones as there are cells have cells of their own.
+    /// How far the cell of a step lies from that of the first one of its call. As many successive ones as there are cells have cells of
+    /// their own.
     #[inline]
     pub fn spread(self, step: u64) -> u64 {
         if step == 0 {

@@ -8,7 +8,6 @@ use super::random::Random;
 use super::slots::Rings;
 use super::violation::{Breach, Violation};
 use super::{Rank, Running, lock};
-
 use crate::topo::{Layout, Levels};
 use crate::types::{Collective, CommRank};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,13 +1,14 @@
 //! One collective call on a context: the fabric that algorithms run on.
 
 use super::Bridge;
-use super::context::{Context, in_pieces};
+use super::context::Context;
+use super::copies::in_pieces;
 use super::drive::Waiting;
 use super::rotation::Rotation;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Fabric, INLINE, Line, Place, Room, Span};
-use crate::kernel::{self, Combine, Destination, PackedBuffer, SizeClass};
+use crate::kernel::{Combine, Destination, PackedBuffer, SizeClass};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::{Future, poll_fn, ready};
@@ -258,24 +259,19 @@ enum Location<'a> {
 /// Both locations are valid for `n` bytes and do not overlap unless they are equal.
 #[inline(always)]
 unsafe fn copy(context: &Context, places: [Destination; 2], to: Location<'_>, from: Location<'_>, n: usize) {
-    use Destination::{Private, Slot};
     // SAFETY: the caller's promise, for all arms.
     unsafe {
         match (to, from) {
             (Location::Memory(to), Location::Memory(from)) if to == from => {}
-            (Location::Memory(to), Location::Memory(from)) => match places {
-                [Slot, _] => context.write(to, from, n),
-                [Private, Slot] => context.read(to, from, n),
-                [Private, Private] => kernel::copy(to, from, n),
-            },
+            (Location::Memory(to), Location::Memory(from)) => context.copy(places, to, from, n),
             // Packing stores block by block, which fetches the lines of a slot from the peers that have read them. A short copy
             // is not worth a second one.
             (Location::Memory(to), Location::Packed(from, offset))
-                if places[0] == Slot && SizeClass::of(n) != SizeClass::Short =>
+                if places[0] == Destination::Slot && SizeClass::of(n) != SizeClass::Short =>
             {
                 in_pieces(n, Bytes(1), |at, piece, length| {
                     from.read(offset + at, piece, length);
-                    context.write(to.add(at), piece, length);
+                    context.copy([Destination::Slot, Destination::Private], to.add(at), piece, length);
                 });
             }
             (Location::Memory(to), Location::Packed(from, offset)) => from.read(offset, to, n),
@@ -394,12 +390,7 @@ impl Fabric for Call<'_> {
         if let Some(combine) = self.buffers.combine {
             let operands = [to, left, right].map(|span| self.memory(span));
             // SAFETY: as in `copy`.
-            unsafe {
-                match to.place.destination() {
-                    Destination::Slot => self.context().write_combined(combine, operands, n.0, self.granule),
-                    Destination::Private => combine.combine(operands[0], operands[1], operands[2], n.0),
-                }
-            }
+            unsafe { self.context().combine(combine, to.place.destination(), operands, n.0, self.granule) };
         }
         ready(())
     }

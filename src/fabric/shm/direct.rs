@@ -186,13 +186,7 @@ impl Direct<'_> {
         if to.address != from.address {
             // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm
             // keeps within them and follows the slot protocol, which the checking scheduler verifies of the same source.
-            unsafe {
-                match [to.destination, from.destination] {
-                    [Destination::Slot, _] => self.context.write(to.address, from.address, n.0),
-                    [Destination::Private, Destination::Slot] => self.context.read(to.address, from.address, n.0),
-                    [Destination::Private, Destination::Private] => kernel::copy(to.address, from.address, n.0),
-                }
-            }
+            unsafe { self.context.copy([to.destination, from.destination], to.address, from.address, n.0) };
         }
         Ok(())
     }
@@ -202,12 +196,7 @@ impl Direct<'_> {
         if let Some(combine) = self.combine {
             let operands = [to, left, right].map(|at| at.address);
             // SAFETY: as in `copy`.
-            unsafe {
-                match to.destination {
-                    Destination::Slot => self.context.write_combined(combine, operands, n.0, self.granule),
-                    Destination::Private => combine.combine(operands[0], operands[1], operands[2], n.0),
-                }
-            }
+            unsafe { self.context.combine(combine, to.destination, operands, n.0, self.granule) };
         }
         Ok(())
     }

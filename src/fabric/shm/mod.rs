@@ -8,6 +8,7 @@
 mod call;
 mod cells;
 mod context;
+mod copies;
 mod direct;
 mod drive;
 mod latest;

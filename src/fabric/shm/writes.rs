@@ -146,12 +146,12 @@ impl Writes {
         let is_around = self.is_around();
         let speaks_against = is_slow != is_around;
         let evidence = if speaks_against { evidence + 1 } else { evidence.saturating_sub(1) };
-        let looked = self.looked.swap(now, Ordering::Relaxed);
-        if evidence < if is_around { Self::FAST } else { Self::SLOW } {
-            if !is_around {
-                // Only trials and turns are remembered.
-                self.looked.store(looked, Ordering::Relaxed);
-            }
+        let looked = self.looked.load(Ordering::Relaxed);
+        let turns = evidence >= if is_around { Self::FAST } else { Self::SLOW };
+        if is_around || turns {
+            self.looked.store(now, Ordering::Relaxed);
+        }
+        if !turns {
             self.evidence.store(evidence, Ordering::Relaxed);
             return;
         }
