@@ -3,7 +3,7 @@
 //!
 //! # The slot protocol
 //! Each rank owns a ring of slots. A slot has a *cell* of [`Fabric::cell_bytes`] bytes, and per [`Line`] a flag with
-//! [`INLINE`] bytes of payload in the flag's own cache line. A [`Ticket`] names one slot of every rank. The ring of lines may be
+//! [`INLINE`] bytes of payload beside it. A [`Ticket`] names one slot of every rank. The ring of lines may be
 //! longer than that of cells, by a power of two: messages that fit a line may then run further ahead.
 //! Only the owner writes its slots; everyone reads all. For ticket `t` a rank, in this order and as far as it needs to:
 //! 1. `claim(t)`: waits until every peer has released the ticket for which this rank wrote that cell, or that line, last;
@@ -32,7 +32,7 @@ mod words;
 
 pub use crate::sync::Room;
 
-/// Bytes of payload that travel in the cache line of a flag.
+/// Bytes of payload that travel in the pair of cache lines of a flag.
 pub const INLINE: Bytes = Bytes(crate::sync::FlagLine::PAYLOAD);
 
 /// The flags of a slot: one for data that flows towards a root, one for data that flows away from it. Data that move in halves
@@ -76,7 +76,7 @@ pub enum Place {
         /// Which slot.
         ticket: Ticket,
     },
-    /// The payload in a flag's line of `rank`, [`INLINE`] bytes.
+    /// The payload beside a flag of `rank`, [`INLINE`] bytes.
     Payload {
         /// The owner, the only writer.
         rank: NodeRank,
@@ -109,7 +109,7 @@ impl Place {
         Span { place: self, offset }
     }
 
-    /// Where `rank` puts `n` bytes for the readers of `line`: into the flag's line where they fit, else into the cell.
+    /// Where `rank` puts `n` bytes for the readers of `line`: beside the flag where they fit, else into the cell.
     #[inline]
     pub fn stage(rank: NodeRank, line: Line, ticket: Ticket, n: Bytes) -> Self {
         match Room::of(n) {

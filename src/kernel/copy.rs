@@ -289,6 +289,19 @@ pub fn expect_write(at: *const u8) {
     let _ = at;
 }
 
+/// Says that the line at `at` will be read soon, as [`expect_write`] does.
+#[inline(always)]
+pub fn expect_read(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint that never faults, part of the baseline.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Copies `n` bytes, at most [`SMALL`].
 ///
 /// # Safety

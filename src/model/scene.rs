@@ -43,6 +43,11 @@ pub struct Scene {
     outlines: Mutex<Vec<(TreeClass, Arc<Outline>)>>,
 }
 
+/// For [`Scene::take`]: `n` bytes that lie in a cell, however few. A line at least has to come that no flag brings along.
+pub fn in_cell(n: f64) -> f64 {
+    n.max(FlagLine::PAYLOAD as f64 + 1.0)
+}
+
 /// What a rank does to data alone, in nanoseconds per byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {

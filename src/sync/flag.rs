@@ -1,4 +1,4 @@
-//! Flags: tickets that one rank writes and all others wait for, alone or with a payload in the same cache line.
+//! Flags: tickets that one rank writes and all others wait for, alone or with a payload beside them.
 
 use super::atomic::{AtomicU64, Ordering, Pair, UnsafeCell, acquire, release};
 use crate::types::Ticket;
@@ -54,8 +54,9 @@ impl Default for Flag {
     }
 }
 
-/// A flag, a descriptor of the call and a payload, in one cache line of 64 bytes on a 128-byte boundary, so that
-/// prefetchers of line pairs do not join two writers.
+/// A flag, a descriptor of the call and a payload, in a pair of cache lines of 64 bytes on a 128-byte boundary, so that
+/// prefetchers of line pairs do not join two writers. The first 48 bytes of a payload come with the flag's own line, the rest is
+/// next to it, where such prefetchers look.
 ///
 /// Zeroed memory is a valid line. Writer: the owner of the slot. Readers: all ranks that map it.
 #[derive(Debug)]
@@ -72,11 +73,11 @@ unsafe impl Sync for FlagLine {}
 
 #[cfg(not(loom))]
 const _: () =
-    assert!(size_of::<FlagLine>() == 128 && std::mem::offset_of!(FlagLine, payload) + FlagLine::PAYLOAD == 64);
+    assert!(size_of::<FlagLine>() == 128 && std::mem::offset_of!(FlagLine, payload) + FlagLine::PAYLOAD == 128);
 
 impl FlagLine {
     /// Bytes of payload.
-    pub const PAYLOAD: usize = 48;
+    pub const PAYLOAD: usize = 112;
 
     /// A line that has announced nothing.
     #[cfg(not(loom))]
@@ -123,6 +124,12 @@ impl FlagLine {
     #[inline]
     pub fn payload(&self) -> *mut u8 {
         self.payload.with(|payload| payload.cast_mut().cast())
+    }
+
+    /// An address in the second line of the pair, for hints.
+    #[inline]
+    pub fn second_line(&self) -> *const u8 {
+        std::ptr::from_ref(self).cast::<u8>().wrapping_add(size_of::<Self>() / 2)
     }
 
     /// Calls `read` with the payload.

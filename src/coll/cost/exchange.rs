@@ -2,7 +2,7 @@
 
 use super::{Node, Way, cut};
 use crate::coll::Knob;
-use crate::model::{Work, ceil_log};
+use crate::model::{Work, ceil_log, in_cell};
 use crate::types::Bytes;
 
 impl Node<'_> {
@@ -65,8 +65,8 @@ impl Node<'_> {
         if groups == 1 {
             return published + self.read_parts(part, self.combining(part));
         }
-        let in_group = self.read_within(1, scene.width(0) as f64, part.max(64.0), self.combining(part));
-        let step = scene.line(0, workers) + scene.take(0, part.max(64.0), workers, self.combining(part));
+        let in_group = self.read_within(1, scene.width(0) as f64, in_cell(part), self.combining(part));
+        let step = scene.line(0, workers) + scene.take(0, in_cell(part), workers, self.combining(part));
         published + in_group + f64::from(ceil_log(2, groups)) * step
     }
 
@@ -86,14 +86,14 @@ impl Node<'_> {
     /// Ranks of the other groups read all of the first group's workers; in two stages only their own workers do.
     fn collect_over_groups(&self, part: f64, parts: f64, workers_elsewhere: usize) -> f64 {
         let (scene, copy) = (self.scene, self.rates.copy(part));
-        let read = |readers: usize| scene.line(0, readers) + scene.take(0, part.max(64.0), readers, self.copying(part));
+        let read = |readers: usize| scene.line(0, readers) + scene.take(0, in_cell(part), readers, self.copying(part));
         if self.plan.knobs.get(Knob::Stages) < 2 {
             return self.step() + parts * read(scene.local_ranks - scene.width(0));
         }
         2.0 * self.step()
             + read(workers_elsewhere)
             + copy
-            + self.read_within(1, scene.width(0) as f64, part.max(64.0), self.copying(part))
+            + self.read_within(1, scene.width(0) as f64, in_cell(part), self.copying(part))
     }
 
     /// The root, in the first group, collects all parts of `n` bytes.
@@ -103,7 +103,7 @@ impl Node<'_> {
         if self.crew().0 == 1 {
             return copy + self.collect_parts(n);
         }
-        self.step() + copy + self.read_within(1, self.scene.width(0) as f64, part.max(64.0), self.copying(part))
+        self.step() + copy + self.read_within(1, self.scene.width(0) as f64, in_cell(part), self.copying(part))
     }
 
     /// Groups with workers of their own, and how many of them; see [`phase::crew`](crate::coll::phase).
@@ -125,7 +125,7 @@ impl Node<'_> {
 
     /// As `read_all`, of parts that are in cells whatever their length.
     fn read_parts(&self, part: f64, work: Work) -> f64 {
-        self.read_all(part.max(64.0), work)
+        self.read_all(in_cell(part), work)
     }
 
     /// Allgather: every rank reads the block of every other.

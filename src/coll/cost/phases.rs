@@ -3,7 +3,7 @@
 use super::{Node, Phase, Time, Way, cut};
 use crate::coll::Knob;
 use crate::coll::knobs::PUSH;
-use crate::model::{Edge, Outline, Work};
+use crate::model::{Edge, Outline, Work, in_cell};
 use crate::sync::FlagLine;
 use crate::types::Bytes;
 
@@ -64,7 +64,7 @@ impl Node<'_> {
         let layout = (self.ranks() - 1.0) * self.rates.write(n);
         // Short blocks of many ranks do not fit a flag's line.
         let is_in_cell = n * self.ranks() > FlagLine::PAYLOAD as f64;
-        let taken = |edge: &Edge| if is_in_cell { covered(edge, n).max(64.0) } else { covered(edge, n) };
+        let taken = |edge: &Edge| if is_in_cell { in_cell(covered(edge, n)) } else { covered(edge, n) };
         let phase = self.descend(layout, taken, n);
         // The root copies its own block while the others read.
         let (own, busiest) = (self.rates.copy(n), phase.busiest.max(layout + self.rates.copy(n)));

@@ -91,6 +91,7 @@ impl<'a> Direct<'a> {
         for line in [Line::Up, Line::Down] {
             let line = self.context.line(self.context.rank(), line, next);
             kernel::copy::expect_write(std::ptr::from_ref(line).cast());
+            kernel::copy::expect_write(line.second_line());
         }
     }
 
@@ -178,7 +179,11 @@ impl Direct<'_> {
     #[inline(always)]
     pub fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Result<(), Fault> {
         let flag = self.context.line(rank, line, ticket);
-        block!(self, Awaited::Flag { rank, line, ticket }, self.context.has_come_of(&self.entered, rank, flag, ticket))
+        block!(self, Awaited::Flag { rank, line, ticket }, {
+            // The rest of a payload is on its way when the flag comes.
+            kernel::copy::expect_read(flag.second_line());
+            self.context.has_come_of(&self.entered, rank, flag, ticket)
+        })
     }
 
     #[inline(always)]
