@@ -198,59 +198,13 @@ impl Ticket {
     pub fn step(self) -> u64 {
         self.0 % Self::STEPS
     }
-}
 
-/// The rings of one rank: how many lines of each kind and how many cells it has, powers of two, of which the first is not the smaller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingLengths {
-    /// Lines of each kind.
-    pub lines: usize,
-    /// Cells.
-    pub cells: usize,
-}
-
-impl RingLengths {
-    /// The position of a ticket's lines. As that of its cell it follows from the ticket alone: a rank that never learned the size of a
-    /// call (its arguments were rejected) still agrees with its peers on every later position. Successive calls start at successive
+    /// Its position in a ring of lines, a power of two of them. It follows from the ticket alone: a rank that never learned the size of
+    /// a call (its arguments were rejected) still agrees with its peers on every later position. Successive calls start at successive
     /// ones.
     #[inline]
-    pub fn line(self, ticket: Ticket) -> usize {
-        debug_assert!(self.lines.is_power_of_two() && self.lines >= self.cells);
-        (ticket.epoch().0 + ticket.step()) as usize & (self.lines - 1)
-    }
-
-    /// The position of a ticket's cell.
-    #[inline]
-    pub fn cell(self, ticket: Ticket) -> usize {
-        debug_assert!(self.cells.is_power_of_two());
-        self.place(ticket) as usize & (self.cells - 1)
-    }
-
-    /// How often the ring of cells was gone round before a ticket used its position.
-    #[inline]
-    pub fn lap(self, ticket: Ticket) -> usize {
-        self.place(ticket) as usize >> self.cells.trailing_zeros()
-    }
-
-    /// Positions before that of a ticket's cell in a ring without an end. So that a call of few steps does not use what the call before
-    /// has just used, its steps lie as far apart as they can. And so that roots that take turns do not use the same part of the ring
-    /// for ever, one position is left out after some calls.
-    #[inline]
-    fn place(self, ticket: Ticket) -> u64 {
-        const CALLS: u64 = 9;
-        let calls = ticket.epoch().0;
-        calls + calls / CALLS + self.spread(ticket.step())
-    }
-
-    /// How far the cell of a step lies from that of the first one of its call. As many successive ones as there are cells have cells of
-    /// their own.
-    #[inline]
-    pub fn spread(self, step: u64) -> u64 {
-        if step == 0 {
-            return 0;
-        }
-        let round = step & (self.cells as u64 - 1);
-        let reversed = round.reverse_bits().unbounded_shr(u64::BITS - self.cells.trailing_zeros());
-        step - round + reversed
+    pub fn position(self, lines: usize) -> usize {
+        debug_assert!(lines.is_power_of_two());
+        (self.epoch().0 + self.step()) as usize & (lines - 1)
     }
 }

@@ -227,7 +227,7 @@ async fn tiled<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     let mut tickets = Tickets::of(plan);
     for (offset, n) in pieces(plan.bytes, plan.reach.max(plan.granule), plan.granule) {
         let ticket = tickets.draw();
-        let cell = |rank, at: usize| Place::Cell { rank, ticket }.at(Bytes(at));
+        let cell = |rank, at: usize| Place::Cell { rank, line: Line::Down, ticket }.at(Bytes(at));
         let mut own = part(n, plan.granule, me, size);
         if mistake == Mistake::OverlappingParts {
             own.end = (own.end + plan.granule.0).min(n.0);
@@ -256,7 +256,7 @@ async fn tiled<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
 async fn combine<F: Fabric>(fabric: &F, ticket: Ticket, from: Span, own: Range<usize>) {
     let me = fabric.rank();
     let (at, n) = (Bytes(own.start), Bytes(own.len()));
-    let cell = |rank| Place::Cell { rank, ticket }.at(at);
+    let cell = |rank| Place::Cell { rank, line: Line::Up, ticket }.at(at);
     let operand = |rank| {
         if rank == me { from.plus(at) } else { cell(rank) }
     };
@@ -278,7 +278,7 @@ fn tiled_allreduce_is_right() {
 
 is_found!(cells_in_place_of_lines: "flat", tiled, Allreduce, One, None => Breach::TooDeep { .. });
 is_found!(parts_overlap: "tiled", tiled, Allreduce, One, OverlappingParts => Breach::ReadRace { .. } | Breach::WriteRace { .. });
-is_found!(result_read_before_down: "tiled", tiled, Allreduce, One, ReadsTooEarly => Breach::ReadRace { .. });
+is_found!(result_read_before_down: "tiled", tiled, Allreduce, One, ReadsTooEarly => Breach::ReadRace { .. } | Breach::Untold);
 is_found!(tiles_released_too_early: "tiled", tiled, Allreduce, One, EarlyRelease => Breach::ReadAfterRelease);
 
 /// Barrier: all ranks of a node report to its leader, the leaders meet, the leader lets all go.

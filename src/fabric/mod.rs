@@ -2,19 +2,20 @@
 //! scheduler, under loom and in the simulator.
 //!
 //! # The slot protocol
-//! Each rank owns a ring of slots. A slot has a *cell* of [`Fabric::cell_bytes`] bytes, and per [`Line`] a flag with
-//! [`INLINE`] bytes of payload beside it. A [`Ticket`] names one slot of every rank. The ring of lines may be
-//! longer than that of cells, by a power of two: messages that fit a line may then run further ahead.
+//! Each rank owns a ring of slots. A slot has per [`Line`] a flag with [`INLINE`] bytes of payload beside it, and a *cell* of
+//! [`Fabric::cell_bytes`] bytes if its owner claims one. A [`Ticket`] names one slot of every rank. Cells are a ring of their own: an
+//! owner takes one after the other, and tells with each flag where the cell of its ticket is. The ring of lines may be longer than
+//! that of cells: messages that fit a line may then run further ahead.
 //! Only the owner writes its slots; everyone reads all. For ticket `t` a rank, in this order and as far as it needs to:
-//! 1. `claim(t)`: waits until every peer has released the ticket for which this rank wrote that cell, or that line, last;
+//! 1. `claim(t)`: waits until every peer has released the ticket for which this rank wrote that line, or its next cell, last;
 //! 2. writes cell or payload by `copy` or `reduce`;
 //! 3. `publish(line, t)`: makes all its writes so far visible to whoever waits for that flag;
-//! 4. `wait(rank, line, t)` for peers, and reads their slots;
+//! 4. `wait(rank, line, t)` for peers, and reads their slots: what lies beside that flag, and the cell that was told with it;
 //! 5. `release(t)`: promises to read no slot of any ticket up to `t` again. Tickets are released in order. The driver
 //!    releases the whole call when it ends, so an algorithm releases only within calls longer than the ring.
 //!
-//! A claim of a cell needs the previous ticket of its position released by all: a rank that goes on to the ticket `slots()` further
-//! without releasing an earlier one may wait for ever.
+//! A claim of a cell needs the ticket released by all for which this rank claimed one `slots()` claims before: a rank that goes on to
+//! the ticket `slots()` further without releasing an earlier one may wait for ever.
 //! Flags without data need no claim: their values only grow and waits are satisfied by later ones. Only barriers publish
 //! without one, and only they post: what ranks `post` to another lies together in lines that it alone polls.
 
@@ -73,6 +74,8 @@ pub enum Place {
     Cell {
         /// The owner, the only writer.
         rank: NodeRank,
+        /// With which flag a peer has learned where it is; to its owner it makes no difference.
+        line: Line,
         /// Which slot.
         ticket: Ticket,
     },
@@ -114,7 +117,7 @@ impl Place {
     pub fn stage(rank: NodeRank, line: Line, ticket: Ticket, n: Bytes) -> Self {
         match Room::of(n) {
             Room::Lines => Self::Payload { rank, line, ticket },
-            Room::Cell => Self::Cell { rank, ticket },
+            Room::Cell => Self::Cell { rank, line, ticket },
         }
     }
 }
@@ -234,9 +237,9 @@ pub trait Fabric: Sync {
     fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send;
     /// Ready when `rank` has published `line` for `ticket` or a later one.
     fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send;
-    /// Ready when all peers have released what this rank wrote last into the slot that `ticket` uses: as a claim, but the
-    /// slot stays as it is, and is nobody's affair if this rank has never written it.
-    fn drain(&self, ticket: Ticket) -> impl Future<Output = ()> + Send;
+    /// Ready when all peers have released what this rank claimed a cell for so many claims ago, at most [`slots`](Fabric::slots): as a
+    /// claim, but nothing is taken.
+    fn drain(&self, cells: usize) -> impl Future<Output = ()> + Send;
     /// Signals `ticket` to `rank` alone, with tickets that only grow. Carries no data.
     fn post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send;
     /// Ready when `rank` has posted `ticket` or a later one to this rank.
@@ -267,7 +270,8 @@ mod tests {
     #[test]
     fn what_peers_read_is_a_slot() {
         let (rank, ticket) = (NodeRank(0), Ticket::new(Epoch(1), 0));
-        let slots = [Place::Cell { rank, ticket }, Place::Payload { rank, line: Line::Up, ticket }];
+        let line = Line::Up;
+        let slots = [Place::Cell { rank, line, ticket }, Place::Payload { rank, line, ticket }];
         assert_eq!(slots.map(Place::destination), [Destination::Slot; 2]);
         let own = [Place::SendBuf, Place::RecvBuf, Place::Scratch];
         assert_eq!(own.map(Place::destination), [Destination::Private; 3]);

@@ -3,7 +3,7 @@
 
 use super::{Line, Room};
 use crate::coll::Plan;
-use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, PeerCall, Written};
+use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, PeerCall, Stretch, Written};
 use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
 
 /// Why a call ended early.
@@ -44,12 +44,17 @@ pub enum Awaited {
         /// For which step.
         ticket: Ticket,
     },
-    /// Its own slot, which some peer has not released.
+    /// A slot of its own, which some peer has not released.
     Slot {
         /// For which step.
         ticket: Ticket,
         /// How much of it.
         room: Room,
+    },
+    /// That all peers release what it wrote for a ticket.
+    Release {
+        /// Which.
+        ticket: Ticket,
     },
     /// What a peer says of the memory of its cells.
     Cells {
@@ -109,17 +114,43 @@ pub(crate) trait Words {
         self.control(self.me()).call.enter(call.epoch, call.descriptor, call.bytes);
     }
 
-    /// Whether this rank may write that much of its slot for `ticket`; if so, it is taken, in the call of `descriptor`.
+    /// Whether this rank may write that much for `ticket`; if so, it is taken, in the call of `descriptor`; `next` is as for
+    /// [`Claims::claim`].
     #[inline]
-    fn claim(&self, ticket: Ticket, room: Room, descriptor: Descriptor) -> bool {
+    fn claim(&self, ticket: Ticket, room: Room, descriptor: Descriptor, next: impl FnOnce(u32) -> Stretch) -> bool {
         let released = || self.peers().map(|rank| &self.control(rank).released);
-        self.claims().claim(ticket, room, released, self.written(self.me(), ticket), descriptor)
+        self.claims().claim((ticket, room), released, (self.written(self.me(), ticket), descriptor), next)
     }
 
-    /// Whether all peers have released what this rank wrote last where the cell for `ticket` is.
+    /// Whether all peers have released what this rank claimed a cell for so many claims ago.
     #[inline]
-    fn is_drained(&self, ticket: Ticket) -> bool {
-        self.claims().is_drained(ticket, || self.peers().map(|rank| &self.control(rank).released))
+    fn is_drained(&self, cells: usize) -> bool {
+        let released = || self.peers().map(|rank| &self.control(rank).released);
+        self.claims().is_released(self.claims().claimed_ago(cells), released)
+    }
+
+    /// Announces `ticket` to those who wait for that flag, in the call of `descriptor`, and where its cell is, if it has one.
+    #[inline]
+    fn publish(&self, line: Line, ticket: Ticket, descriptor: Descriptor) {
+        let flag = self.line(self.me(), line, ticket);
+        if let Some(home) = self.claims().home(ticket) {
+            flag.tell_home(home);
+        }
+        flag.publish(ticket, descriptor.word());
+    }
+
+    /// Where the cell of `rank` for `ticket` begins: this rank's own, which it has claimed, or that of a peer, which has published that
+    /// flag.
+    ///
+    /// # Panics
+    /// If it has not.
+    #[inline]
+    fn home(&self, rank: NodeRank, line: Line, ticket: Ticket) -> u32 {
+        let home = match rank == self.me() {
+            true => self.claims().home(ticket).unwrap_or_default(),
+            false => self.line(rank, line, ticket).home(),
+        };
+        home.of(ticket).expect("who uses a cell has claimed it, or has waited for that flag of its owner")
     }
 
     /// Promises to read no slot of any ticket up to `ticket` again.
@@ -133,16 +164,19 @@ pub(crate) trait Words {
         self.control(self.me()).fail(epoch);
     }
 
-    /// Whether `rank` has released all tickets that this rank's slot for `ticket` waits for.
-    fn has_released(&self, rank: NodeRank, ticket: Ticket, room: Room) -> bool {
-        self.control(rank).released.reached(self.claims().last_written(ticket, room)).is_some()
+    /// Whether `rank` has released all tickets that a claim of this rank waits for.
+    fn has_released(&self, rank: NodeRank) -> bool {
+        self.control(rank).released.reached(self.claims().missing()).is_some()
     }
 
     /// The peer that keeps this rank waiting.
     fn awaited_peer(&self, awaited: Awaited) -> Option<NodeRank> {
         match awaited {
             Awaited::Flag { rank, .. } | Awaited::Post { rank, .. } | Awaited::Cells { rank, .. } => Some(rank),
-            Awaited::Slot { ticket, room } => self.peers().find(|rank| !self.has_released(*rank, ticket, room)),
+            Awaited::Slot { .. } => self.peers().find(|rank| !self.has_released(*rank)),
+            Awaited::Release { ticket } => {
+                self.peers().find(|rank| self.control(*rank).released.reached(ticket).is_none())
+            }
             Awaited::Nothing | Awaited::Bridge => None,
         }
     }
@@ -152,7 +186,8 @@ pub(crate) trait Words {
         match awaited {
             Awaited::Flag { line, ticket, .. } => self.line(rank, line, ticket).reached(ticket).is_some(),
             Awaited::Post { ticket, .. } => self.post(self.me(), rank).reached(ticket).is_some(),
-            Awaited::Slot { ticket, room } => self.has_released(rank, ticket, room),
+            Awaited::Slot { .. } => self.has_released(rank),
+            Awaited::Release { ticket } => self.control(rank).released.reached(ticket).is_some(),
             Awaited::Cells { epoch, .. } => self.control(rank).joined.reached(Ticket::new(epoch, 0)).is_some(),
             Awaited::Nothing | Awaited::Bridge => true,
         }

@@ -8,7 +8,7 @@ use super::job::{Job, job};
 use super::lane::Lane;
 use super::pool::{self, Pooled};
 use super::recent::{self, recent};
-use crate::fabric::shm::{Context, ROTATED};
+use crate::fabric::shm::Context;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::tune::{Agreed, Map, Prospect, Reason};
@@ -70,20 +70,8 @@ pub(super) struct Cells {
     pub reserved: Bytes,
     /// A rank could not reserve that much: nobody asks for as much again.
     pub refused: Option<Bytes>,
-    /// In so much of each cell pieces go round at most.
-    pub good: Bytes,
-}
-
-impl Cells {
-    /// How much of each cell a call should have: what it needs; or, after some calls, more if its pieces are long enough to gain
-    /// from going round in all of it, and if that was not refused. The same on all ranks, which count calls alike.
-    #[inline]
-    pub fn wanted(&self, reach: Bytes, epoch: Epoch) -> Bytes {
-        /// To reserve all takes as long as many calls: it must not be for a few.
-        const CALLS: u64 = 256;
-        let is_worth_it = (ROTATED..=self.reserved).contains(&reach) && epoch.0 >= CALLS && self.refused.is_none();
-        if is_worth_it { self.good.max(reach) } else { reach }
-    }
+    /// This rank has what is good beyond that, or could not have it.
+    pub are_wide: bool,
 }
 
 /// The purposes of a communicator's reused memory.
@@ -105,12 +93,8 @@ impl Shared {
         let (memory, lanes, declined) = Default::default();
         let has_cells = super::build::has_cells_from_the_start(agreed.nodes);
         let reserved = if has_cells { agreed.cell_bytes } else { Bytes::ZERO };
-        /// Of a ring, whatever the user's slots are: nobody's second-level cache is longer than half of it.
-        const ROUND: usize = 4 << 20;
-        let good = agreed.cell_bytes.min(Bytes(ROUND / agreed.slots));
-        let cells = Cell::new(Cells { reserved, refused: None, good });
+        let cells = Cell::new(Cells { reserved, refused: None, are_wide: has_cells });
         pooled.context.set_stores(job.config.slot_stores);
-        pooled.context.rotate_within(reserved.min(good));
         Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, declined }
     }
 

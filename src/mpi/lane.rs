@@ -201,7 +201,13 @@ impl Site<'_> {
     fn lane(&self, key: &Key) -> Option<&mut Lane> {
         let lane = self.shared.lane(self.collective).as_mut()?;
         let is_open = lane.key == *key && self.epoch < LAST_EPOCH && !device::may_be_used();
-        (is_open && self.has_cells_for(lane.plan.reach)).then_some(lane)
+        if !is_open {
+            return None;
+        }
+        if self.is_worth_wide_cells(lane.plan.reach) {
+            self.widen_cells();
+        }
+        Some(lane)
     }
 
     #[inline(always)]

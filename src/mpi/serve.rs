@@ -138,47 +138,43 @@ impl Site<'_> {
         self.run(row, &plan, &prepared)
     }
 
-    /// Whether there is memory for what the call puts into cells; if there is none yet, or less than is good, the ranks of the node
-    /// may get it here.
+    /// Whether there is memory for what the call puts into cells; if there is none yet, or too little, the ranks of the node may get it
+    /// here.
     fn ensure_cells(&self, row: usize, plan: &Plan) -> Result<bool, Fault> {
-        let cells = self.shared.cells.get();
-        let wanted = cells.wanted(plan.reach, self.epoch);
-        let has_enough = wanted <= cells.reserved || self.deepen_cells(wanted, row, plan)?;
-        // To be refused what is only good does no harm.
-        Ok(has_enough || plan.reach <= cells.reserved)
-    }
-
-    /// Whether a call that reaches so far into cells, as one before it did, has as much of them as is good.
-    #[inline(always)]
-    pub(super) fn has_cells_for(&self, reach: Bytes) -> bool {
-        reach < ROTATED || {
-            let cells = self.shared.cells.get();
-            cells.wanted(reach, self.epoch) <= cells.reserved
+        let has_enough = plan.reach <= self.shared.cells.get().reserved || self.deepen_cells(row, plan)?;
+        if has_enough && self.is_worth_wide_cells(plan.reach) {
+            self.widen_cells();
         }
+        Ok(has_enough)
     }
 
-    /// Reserves at least that much of each cell: to reserve all takes as long as to move some mebibytes.
+    /// Whether this rank's pieces would gain from going round in more of the cells than calls that reach so far need. Each rank decides
+    /// for itself: it tells with every piece where that is.
+    #[inline(always)]
+    pub(super) fn is_worth_wide_cells(&self, reach: Bytes) -> bool {
+        /// To reserve all takes as long as many calls: it must not be for a few.
+        const CALLS: u64 = 256;
+        reach >= ROTATED && self.epoch.0 >= CALLS && !self.shared.cells.get().are_wide
+    }
+
     #[cold]
-    fn deepen_cells(&self, needed: Bytes, row: usize, plan: &Plan) -> Result<bool, Fault> {
+    pub(super) fn widen_cells(&self) {
+        self.shared.context().widen_cells();
+        self.shared.cells.set(Cells { are_wide: true, ..self.shared.cells.get() });
+    }
+
+    /// Reserves at least as much of each cell as the call needs: to reserve all takes as long as to move some mebibytes.
+    #[cold]
+    fn deepen_cells(&self, row: usize, plan: &Plan) -> Result<bool, Fault> {
         let (context, cells) = (self.shared.context(), &self.shared.cells);
         let known = cells.get();
-        let depth = context.geometry().depth_for(needed);
+        let depth = context.geometry().depth_for(plan.reach);
         if known.refused.is_some_and(|refused| refused <= depth) {
             return Ok(false);
         }
-        // To be refused what is only good is no news.
-        let is_needed = plan.reach > known.reserved;
-        let report = |error: &std::io::Error| {
-            if is_needed {
-                report_no_cells(error)
-            }
-        };
-        let reserve = || context.reserve_cells(depth).inspect_err(report).is_ok();
+        let reserve = || context.reserve_cells(depth).inspect_err(report_no_cells).is_ok();
         let call = (self.collective, row);
         let is_reserved = context.agree_on_cells(depth, reserve, &self.job.waiting, call, plan)?;
-        if is_reserved {
-            context.rotate_within(depth.min(known.good));
-        }
         cells.set(match is_reserved {
             true => Cells { reserved: depth, ..known },
             false => Cells { refused: Some(depth), ..known },
@@ -393,7 +389,9 @@ pub fn report_stall(stall: &Stall) {
         Awaited::Nothing => "nothing".to_owned(),
         Awaited::Flag { line, ticket, .. } => format!("flag {line:?} of step {}", ticket.step()),
         Awaited::Post { ticket, .. } => format!("the signal of step {}", ticket.step()),
-        Awaited::Slot { ticket, .. } => format!("the release of the slot for step {}", ticket.step()),
+        Awaited::Slot { ticket, .. } | Awaited::Release { ticket } => {
+            format!("the release of the slot for step {}", ticket.step())
+        }
         Awaited::Cells { .. } => "the memory of the slots".to_owned(),
         Awaited::Bridge => "the other nodes".to_owned(),
     };

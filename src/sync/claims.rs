@@ -1,15 +1,16 @@
 //! When a rank may write its slots again, and in which call it did.
 
-use super::atomic::{AtomicU64, Ordering};
+use super::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::{Descriptor, Flag, FlagLine};
-use crate::types::{Bytes, RingLengths, Ticket};
+use crate::types::{Bytes, Ticket};
+use std::ops::Range;
 
 /// What of a slot a rank is going to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Room {
     /// The payloads of its lines.
     Lines,
-    /// Its cell, or anything.
+    /// A cell, or anything.
     Cell,
 }
 
@@ -39,66 +40,144 @@ impl Written {
     }
 }
 
+/// Where the cell of a ticket begins, in units of 64 bytes from the first of its rank's cells, marked with the ticket. Its owner tells it
+/// with the flag.
+///
+/// All zeroes are no ticket's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Home(u64);
+
+impl Home {
+    /// Bytes of a unit.
+    pub const UNIT: usize = 64;
+
+    #[inline]
+    fn new(ticket: Ticket, at: u32) -> Self {
+        Self(Self::mark(ticket) | u64::from(at))
+    }
+
+    #[inline]
+    pub(super) fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    #[inline]
+    pub(super) fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Where that is, if this is the home of `ticket`'s cell. Two tickets in 2^32 have the same mark: it is there to find mistakes.
+    #[inline]
+    pub fn of(self, ticket: Ticket) -> Option<u32> {
+        (self.0 >> 32 == Self::mark(ticket) >> 32).then_some(self.0 as u32)
+    }
+
+    /// Different for tickets of the same line, and not zero for the first ones.
+    #[inline]
+    fn mark(ticket: Ticket) -> u64 {
+        // Fibonacci hashing: the upper half depends on all bits.
+        ticket.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 << 32
+    }
+}
+
+/// The cell that is claimed next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Where it begins, in units of a [`Home`], if that has to be told.
+    pub home: Option<u32>,
+    /// The granules that it touches.
+    pub granules: Range<usize>,
+    /// What the one after it follows from.
+    pub cursor: u32,
+}
+
 /// How far a rank may write: a book of its own, in no memory that a peer maps.
 ///
-/// Whatever is claimed counts for the line and for the cell. Who claims a cell claims the lines of its ticket too, so it waits for what
-/// either was claimed for last.
+/// Lines follow from tickets. Cells do not: for each ticket for which a rank claims one it takes the next stretch of its memory, and tells
+/// with the flag where that is. So it comes back to the same memory as late as it can, whoever writes meanwhile. Who claims a cell claims
+/// the lines of its ticket too, so it waits for what either was claimed for last.
 #[derive(Debug)]
 pub struct Claims {
     /// Per position in the ring of lines, the ticket for which it was claimed last.
     lines: Box<[AtomicU64]>,
-    /// The same in the ring of cells.
-    cells: Box<[AtomicU64]>,
+    /// Per position in the ring of lines, the home of the cell that was claimed with it last.
+    homes: Box<[AtomicU64]>,
+    /// Per granule of the memory of the cells, the ticket for which it was claimed last.
+    granules: Box<[AtomicU64]>,
+    /// The tickets of the last claims of cells, as many as there are cells.
+    recent: Box<[AtomicU64]>,
+    /// How many cells were claimed.
+    turns: AtomicU64,
+    /// The cursor of the last one.
+    cursor: AtomicU32,
+    /// The ticket that was not released by all when a claim failed last.
+    missing: AtomicU64,
     /// All peers have released up to this ticket, as far as this rank has looked.
     all_released: AtomicU64,
 }
 
+// Relaxed throughout: only this rank uses these; they are atomics so that a context may move between threads.
 impl Claims {
-    /// For rings of `lines` and `cells`, powers of two of which the first is not the smaller, that nobody has written.
-    pub fn new(lines: usize, cells: usize) -> Self {
+    /// For rings of `lines` and `cells`, powers of two, that nobody has written; the memory of the cells has so many granules.
+    pub fn new(lines: usize, cells: usize, granules: usize) -> Self {
+        debug_assert!(cells.is_power_of_two());
         let ring = |length| (0..length).map(|_| AtomicU64::new(0)).collect();
-        Self { lines: ring(lines), cells: ring(cells), all_released: AtomicU64::new(0) }
+        Self {
+            lines: ring(lines),
+            homes: ring(lines),
+            granules: ring(granules),
+            recent: ring(cells),
+            turns: AtomicU64::new(0),
+            cursor: AtomicU32::new(0),
+            missing: AtomicU64::new(0),
+            all_released: AtomicU64::new(0),
+        }
     }
 
-    #[inline]
-    fn rings(&self) -> RingLengths {
-        RingLengths { lines: self.lines.len(), cells: self.cells.len() }
-    }
-
-    /// Whether the rank may write that much of its slot for `ticket`, because all peers, whose promises are `released`, have
-    /// released what it wrote there last; if so, it is taken, as `written` tells, in the call of `descriptor`.
+    /// Whether the rank may write that much for `ticket`, because all peers, whose promises are `released`, have released what it wrote
+    /// there last; if so, it is taken, as `written` tells, in the call of `descriptor`. The next cell is what `next` says of the
+    /// cursor of the last one, at first 0; within a call it touches no granule that one did of the last claims, as many as there are cells.
     #[inline]
     pub fn claim<'a, Flags: Iterator<Item = &'a Flag>>(
         &self,
-        ticket: Ticket,
-        room: Room,
+        (ticket, room): (Ticket, Room),
         released: impl FnOnce() -> Flags,
-        written: &Written,
-        descriptor: Descriptor,
+        (written, descriptor): (&Written, Descriptor),
+        next: impl FnOnce(u32) -> Stretch,
     ) -> bool {
-        // Relaxed: only this rank uses these; they are atomics so that a context may move between threads.
-        let line = &self.lines[self.rings().line(ticket)];
-        let cell = &self.cells[self.rings().cell(ticket)];
-        let before = self.last_written(ticket, room).0;
-        if before > self.all_released.load(Ordering::Relaxed) && !self.have_all_released(Ticket(before), released) {
+        let position = ticket.position(self.lines.len());
+        let mut before = self.lines[position].load(Ordering::Relaxed);
+        let turn = self.turns.load(Ordering::Relaxed);
+        let stretch = (room == Room::Cell).then(|| next(self.cursor.load(Ordering::Relaxed)));
+        let granules = stretch.as_ref().map_or(&[][..], |stretch| &self.granules[stretch.granules.clone()]);
+        before = granules.iter().map(|granule| granule.load(Ordering::Relaxed)).fold(before, u64::max);
+        if !self.is_released(Ticket(before), released) {
+            self.missing.store(before, Ordering::Relaxed);
             return false;
         }
-        line.store(ticket.0, Ordering::Relaxed);
-        cell.store(ticket.0, Ordering::Relaxed);
+        self.lines[position].store(ticket.0, Ordering::Relaxed);
+        if let Some(stretch) = &stretch {
+            granules.iter().for_each(|granule| granule.store(ticket.0, Ordering::Relaxed));
+            if let Some(home) = stretch.home {
+                self.homes[position].store(Home::new(ticket, home).word(), Ordering::Relaxed);
+            }
+            self.recent(turn).store(ticket.0, Ordering::Relaxed);
+            self.cursor.store(stretch.cursor, Ordering::Relaxed);
+            self.turns.store(turn + 1, Ordering::Relaxed);
+        }
         // Relaxed: who reads it has found a flag that was published later.
         written.0.store(descriptor.word(), Ordering::Relaxed);
         true
     }
 
-    /// Whether all peers have released what the rank wrote last where the cell for `ticket` is.
+    /// Whether all peers have released what the rank wrote for `ticket`, and all before.
     #[inline]
-    pub fn is_drained<'a, Flags: Iterator<Item = &'a Flag>>(
+    pub fn is_released<'a, Flags: Iterator<Item = &'a Flag>>(
         &self,
         ticket: Ticket,
         released: impl FnOnce() -> Flags,
     ) -> bool {
-        let before = self.last_written(ticket, Room::Cell);
-        before.0 <= self.all_released.load(Ordering::Relaxed) || self.have_all_released(before, released)
+        ticket.0 <= self.all_released.load(Ordering::Relaxed) || self.have_all_released(ticket, released)
     }
 
     #[cold]
@@ -118,12 +197,29 @@ impl Claims {
         true
     }
 
-    /// The ticket for which this rank wrote there last: its peers have to release that before it may write that much for
-    /// `ticket`.
-    pub fn last_written(&self, ticket: Ticket, room: Room) -> Ticket {
-        let line = self.lines[self.rings().line(ticket)].load(Ordering::Relaxed);
-        let cell = || self.cells[self.rings().cell(ticket)].load(Ordering::Relaxed);
-        Ticket(if room == Room::Lines { line } else { line.max(cell()) })
+    #[inline]
+    fn recent(&self, turn: u64) -> &AtomicU64 {
+        &self.recent[turn as usize & (self.recent.len() - 1)]
+    }
+
+    /// The ticket that was not released by all peers when a claim failed last.
+    pub fn missing(&self) -> Ticket {
+        Ticket(self.missing.load(Ordering::Relaxed))
+    }
+
+    /// The ticket for which this rank claimed a cell, so many claims ago; no more than it has cells. Zero for none.
+    #[inline]
+    pub fn claimed_ago(&self, cells: usize) -> Ticket {
+        debug_assert!((1..=self.recent.len()).contains(&cells));
+        let turn = self.turns.load(Ordering::Relaxed).wrapping_sub(cells as u64);
+        Ticket(self.recent(turn).load(Ordering::Relaxed))
+    }
+
+    /// Where the cell begins that was claimed for `ticket`, if one was.
+    #[inline]
+    pub fn home(&self, ticket: Ticket) -> Option<Home> {
+        let home = Home(self.homes[ticket.position(self.lines.len())].load(Ordering::Relaxed));
+        home.of(ticket).map(|_| home)
     }
 }
 
@@ -132,38 +228,96 @@ mod tests {
     use super::*;
     use crate::types::{Collective, Epoch};
 
+    fn ticket(epoch: u64) -> Ticket {
+        Ticket::new(Epoch(epoch), 0)
+    }
+
+    fn descriptor(epoch: u64) -> Descriptor {
+        Descriptor::new(Epoch(epoch), Collective::Bcast, 0, 0, Bytes(8))
+    }
+
+    /// One cell after the other, each a granule.
+    fn in_turn<const CELLS: usize>(cursor: u32) -> Stretch {
+        let cell = cursor as usize % CELLS;
+        Stretch { home: Some(cell as u32), granules: cell..cell + 1, cursor: cursor + 1 }
+    }
+
     #[test]
     fn a_slot_is_claimed_again_when_all_have_released_it() {
-        let (claims, written, peers) = (Claims::new(2, 2), Written::default(), [Flag::new(), Flag::new()]);
-        let ticket = |epoch| Ticket::new(Epoch(epoch), 0);
-        let descriptor = |epoch| Descriptor::new(Epoch(epoch), Collective::Bcast, 0, 0, Bytes(8));
-        let claim = |epoch| claims.claim(ticket(epoch), Room::Cell, || peers.iter(), &written, descriptor(epoch));
+        let (claims, written, peers) = (Claims::new(2, 2, 2), Written::default(), [Flag::new(), Flag::new()]);
+        let claim = |epoch| {
+            let slot = (ticket(epoch), Room::Cell);
+            claims.claim(slot, || peers.iter(), (&written, descriptor(epoch)), in_turn::<2>)
+        };
         assert!(claim(1) && claim(2));
         assert!(!claim(3));
         peers[1].publish(Ticket::last_of(Epoch(2)));
         assert!(!claim(3), "one peer is behind");
-        assert_eq!((written.word(), claims.last_written(ticket(3), Room::Cell)), (descriptor(2).word(), ticket(1)));
+        assert_eq!((written.word(), claims.missing()), (descriptor(2).word(), ticket(1)));
         peers[0].publish(ticket(1));
         assert!(claim(3) && !claim(4));
-        assert_eq!((written.word(), claims.last_written(ticket(5), Room::Cell)), (descriptor(3).word(), ticket(3)));
+        assert_eq!((written.word(), claims.missing()), (descriptor(3).word(), ticket(2)));
+    }
+
+    /// Calls 2 to 4 are others' to write.
+    #[test]
+    fn cells_are_taken_in_turn_whatever_the_tickets_are() {
+        let (claims, written, peer) = (Claims::new(8, 4, 4), Written::default(), Flag::new());
+        let claim = |epoch| {
+            let slot = (ticket(epoch), Room::Cell);
+            claims.claim(slot, || std::iter::once(&peer), (&written, descriptor(epoch)), in_turn::<4>)
+        };
+        let home = |epoch| claims.home(ticket(epoch)).and_then(|home| home.of(ticket(epoch)));
+        assert!([1, 5, 6, 7].into_iter().all(claim));
+        assert_eq!([1, 2, 5, 6, 7].map(home), [Some(0), None, Some(1), Some(2), Some(3)]);
+        assert_eq!([1, 2, 4].map(|ago| claims.claimed_ago(ago)), [ticket(7), ticket(6), ticket(1)]);
+        assert!(!claim(8), "the first cell is that of 1");
+        peer.publish(ticket(1));
+        assert!(claim(8) && !claim(10));
+        assert_eq!([8, 10].map(home), [Some(0), None]);
     }
 
     #[test]
     fn lines_run_ahead_of_cells_and_cells_wait_for_lines() {
-        let (claims, written, peer) = (Claims::new(4, 2), Written::default(), Flag::new());
-        let ticket = |epoch| Ticket::new(Epoch(epoch), 0);
-        let descriptor = Descriptor::new(Epoch(1), Collective::Bcast, 0, 0, Bytes(8));
-        let claim = |epoch, room| claims.claim(ticket(epoch), room, || std::iter::once(&peer), &written, descriptor);
-        assert!(claim(1, Room::Cell) && claim(2, Room::Lines) && claim(3, Room::Lines));
-        assert!(!claim(4, Room::Cell), "the line of 2 is where it lies");
-        assert!(claim(4, Room::Lines));
+        let (claims, written, peer) = (Claims::new(4, 2, 2), Written::default(), Flag::new());
+        let claim = |epoch, room| {
+            let released = || std::iter::once(&peer);
+            claims.claim((ticket(epoch), room), released, (&written, descriptor(1)), in_turn::<2>)
+        };
+        assert!(claim(1, Room::Cell) && claim(2, Room::Lines) && claim(3, Room::Lines) && claim(4, Room::Cell));
         assert!(!claim(5, Room::Lines), "its line is that of 1");
-        let last = |room| claims.last_written(ticket(5), room);
-        assert_eq!((last(Room::Lines), last(Room::Cell)), (ticket(1), ticket(3)));
+        assert_eq!(claims.missing(), ticket(1));
         peer.publish(ticket(1));
-        assert!(!claim(5, Room::Cell), "3 may still be read");
-        assert!(claim(5, Room::Lines) && !claim(7, Room::Cell));
-        peer.publish(ticket(5));
-        assert!(claim(7, Room::Cell));
+        assert!(claim(5, Room::Lines) && !claim(6, Room::Cell), "the line of 2 is where it lies");
+        peer.publish(ticket(2));
+        assert!(claim(6, Room::Cell) && !claim(7, Room::Cell), "3 and 4 may still be read");
+    }
+
+    /// A long piece, and short ones that lie in the second and the third quarter of its memory.
+    #[test]
+    fn a_stretch_waits_for_all_that_it_touches() {
+        let (claims, written, peer) = (Claims::new(8, 4, 4), Written::default(), Flag::new());
+        let claim = |epoch, granules: Range<usize>| {
+            let next = |cursor| Stretch { home: Some(granules.start as u32), granules, cursor };
+            let released = || std::iter::once(&peer);
+            claims.claim((ticket(epoch), Room::Cell), released, (&written, descriptor(epoch)), next)
+        };
+        assert!(claim(1, 2..3) && claim(2, 1..2) && claim(3, 3..4) && !claim(4, 0..3));
+        assert_eq!(claims.missing(), ticket(2));
+        peer.publish(ticket(2));
+        assert!(claim(4, 0..3) && !claim(5, 2..3) && !claim(5, 3..4));
+        assert_eq!(claims.missing(), ticket(3));
+        peer.publish(ticket(4));
+        assert!(claim(5, 2..3));
+    }
+
+    #[test]
+    fn a_home_is_that_of_one_ticket() {
+        let home = Home::new(Ticket::new(Epoch(3), 1), 77);
+        assert_eq!(home.of(Ticket::new(Epoch(3), 1)), Some(77));
+        for (epoch, step) in [(0, 0), (3, 0), (2, 2), (3, 33), (35, 1), (259, 1), (3 + (1 << 20), 1)] {
+            assert_eq!(home.of(Ticket::new(Epoch(epoch), step)), None, "{epoch}.{step}");
+        }
+        assert_eq!(Home::default().of(Ticket::new(Epoch(1), 0)), None);
     }
 }

@@ -1,5 +1,6 @@
 //! Flags: tickets that one rank writes and all others wait for, alone or with a payload beside them.
 
+use super::Home;
 use super::atomic::{AtomicU64, Ordering, Pair, UnsafeCell, acquire, release};
 use crate::types::Ticket;
 
@@ -54,8 +55,8 @@ impl Default for Flag {
     }
 }
 
-/// A flag, a descriptor of the call and a payload, in a pair of cache lines of 64 bytes on a 128-byte boundary, so that
-/// prefetchers of line pairs do not join two writers. The first 48 bytes of a payload come with the flag's own line, the rest is
+/// A flag, a descriptor of the call, where the slot's cell is, and a payload, in a pair of cache lines of 64 bytes on a 128-byte boundary, so that
+/// prefetchers of line pairs do not join two writers. The first 40 bytes of a payload come with the flag's own line, the rest is
 /// next to it, where such prefetchers look.
 ///
 /// Zeroed memory is a valid line. Writer: the owner of the slot. Readers: all ranks that map it.
@@ -64,10 +65,11 @@ impl Default for Flag {
 pub struct FlagLine {
     flag: Flag,
     descriptor: AtomicU64,
+    home: AtomicU64,
     payload: UnsafeCell<[u8; FlagLine::PAYLOAD]>,
 }
 
-// SAFETY: flag and descriptor are atomics. The payload is only handed out as a raw pointer; who follows it owes that the
+// SAFETY: all but the payload are atomics. It is only handed out as a raw pointer; who follows it owes that the
 // owner writes after a claim and before `publish`, and that others read after `reached` and before they release.
 unsafe impl Sync for FlagLine {}
 
@@ -76,19 +78,21 @@ const _: () =
     assert!(size_of::<FlagLine>() == 128 && std::mem::offset_of!(FlagLine, payload) + FlagLine::PAYLOAD == 128);
 
 impl FlagLine {
-    /// Bytes of payload.
-    pub const PAYLOAD: usize = 112;
+    /// Bytes of payload. loom has few, so that few accesses go through a cell.
+    pub const PAYLOAD: usize = if cfg!(loom) { 40 } else { 104 };
 
     /// A line that has announced nothing.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self { flag: Flag::new(), descriptor: AtomicU64::new(0), payload: UnsafeCell::new([0; Self::PAYLOAD]) }
+        let [descriptor, home] = [const { AtomicU64::new(0) }; 2];
+        Self { flag: Flag::new(), descriptor, home, payload: UnsafeCell::new([0; Self::PAYLOAD]) }
     }
 
     /// A line that has announced nothing.
     #[cfg(loom)]
     pub fn new() -> Self {
-        Self { flag: Flag::new(), descriptor: AtomicU64::new(0), payload: UnsafeCell::new([0; Self::PAYLOAD]) }
+        let [descriptor, home] = [(); 2].map(|()| AtomicU64::new(0));
+        Self { flag: Flag::new(), descriptor, home, payload: UnsafeCell::new([0; Self::PAYLOAD]) }
     }
 
     /// Announces `ticket` with `descriptor`; see [`Flag::publish`] for what becomes visible.
@@ -97,6 +101,20 @@ impl FlagLine {
         // Relaxed: ordered before the flag by its release.
         self.descriptor.store(descriptor, Ordering::Relaxed);
         self.flag.publish(ticket);
+    }
+
+    /// Says where the cell is of the ticket that is announced next.
+    #[inline]
+    pub fn tell_home(&self, home: Home) {
+        // Relaxed: ordered before the flag by its release.
+        self.home.store(home.word(), Ordering::Relaxed);
+    }
+
+    /// Where the cell is of the ticket that was announced last with one.
+    #[inline]
+    pub fn home(&self) -> Home {
+        // Relaxed: whose flag was reached it is, and stays until that ticket is released.
+        Home::from_word(self.home.load(Ordering::Relaxed))
     }
 
     /// As [`Flag::reached`].

@@ -13,7 +13,7 @@ mod teller;
 #[cfg(loom)]
 pub use atomic::weakened;
 pub use atomic::{Pair, Side};
-pub use claims::{Claims, Room, Written};
+pub use claims::{Claims, Home, Room, Stretch, Written};
 pub use control::{CallLine, Control};
 pub use descriptor::{Descriptor, PeerCall};
 pub use event::Event;

@@ -7,14 +7,13 @@
 //! that are `SeqCst` by themselves for weaker ones; an event has none of those.
 
 use huddle::sync::{Event, Flag, FlagLine};
-use huddle::types::{Epoch, RingLengths, Ticket};
+use huddle::types::{Epoch, Ticket};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;
 
 const SLOTS: usize = 2;
-const RINGS: RingLengths = RingLengths { lines: SLOTS, cells: SLOTS };
 
 /// The memory of one rank.
 struct Slots {
@@ -39,7 +38,7 @@ impl Slots {
 
     /// Writes the slot of `ticket`, payload and cell, and publishes it.
     fn write(&self, ticket: Ticket, value: u8) {
-        let position = RINGS.cell(ticket);
+        let position = ticket.position(SLOTS);
         // SAFETY: the only writer; readers of the ticket before have released it.
         self.lines[position].write_payload(|payload| unsafe { *payload = [value; FlagLine::PAYLOAD] });
         // SAFETY: as above.
@@ -49,7 +48,7 @@ impl Slots {
 
     /// Waits for the slot of `ticket` and checks that it holds `value` and nothing else.
     fn read(&self, ticket: Ticket, value: u8) {
-        let position = RINGS.cell(ticket);
+        let position = ticket.position(SLOTS);
         until(|| self.lines[position].reached(ticket).is_some());
         // SAFETY: published for this ticket, not released by this reader.
         self.lines[position].read_payload(|payload| assert_eq!(unsafe { *payload }, [value; FlagLine::PAYLOAD]));
@@ -126,7 +125,7 @@ fn two_ranks(preemptions: Option<usize>, run: fn(&Slots, &Slots, u8)) {
 fn flag_payload_and_descriptor_arrive_together() {
     two_ranks(None, |mine, theirs, me| {
         exchange(mine, theirs, me, 1);
-        let line = &theirs.lines[RINGS.line(ticket(1))];
+        let line = &theirs.lines[ticket(1).position(SLOTS)];
         assert_eq!(line.descriptor(), descriptor(2 + (1 - me)));
     });
 }
@@ -151,7 +150,7 @@ fn without_claims_loom_sees_the_race() {
 fn flags_without_data_need_no_claim_and_order_what_came_before() {
     two_ranks(Some(3), |mine, theirs, me| {
         let meet = |call| {
-            let position = RINGS.line(ticket(call));
+            let position = ticket(call).position(SLOTS);
             mine.lines[position].publish(ticket(call), 0);
             until(|| theirs.lines[position].reached(ticket(call)).is_some());
         };

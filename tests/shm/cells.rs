@@ -2,6 +2,7 @@
 
 use crate::mismatches::case;
 use crate::world::{Rank, SLEEPING, SPINNING, Signal, World};
+use huddle::fabric::INLINE;
 use huddle::fabric::shm::{Fault, Waiting};
 use huddle::types::{Bytes, Collective, CommRank, Epoch, NodeRank};
 use std::sync::Arc;
@@ -114,11 +115,11 @@ fn a_rank_that_comes_late_to_a_call_that_a_peer_failed_fails_too() {
 #[test]
 fn a_call_that_needs_less_of_cells_is_a_mismatch() {
     let world = World::single(2, 2, 256);
-    for (odd, bytes) in [(0, 8), (1, 8), (0, 100), (1, 100)] {
+    for (odd, bytes) in [(0, 8), (1, 8), (0, 120), (1, 120)] {
         let outcomes = world.run(|rank| {
             if rank.me.0 != odd {
                 agree(&world, &rank, (1, 200), Memory::Enough, &SPINNING).map(drop)
-            } else if bytes > 48 {
+            } else if bytes > INLINE.0 {
                 agree(&world, &rank, (1, bytes), Memory::Enough, &SPINNING).map(drop)
             } else {
                 case(&world, (Collective::Bcast, "flat", 0, bytes), 1).call(&rank, &SPINNING)

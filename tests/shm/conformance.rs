@@ -5,6 +5,7 @@ use crate::case::{Case, Way};
 use crate::world::{SLEEPING, SPINNING, World};
 use huddle::coll::REGISTRY;
 use huddle::coll::phase::short::is_halved;
+use huddle::fabric::INLINE;
 use huddle::fabric::checked::Random;
 use huddle::fabric::shm::{Context, Waiting};
 use huddle::types::{Collective, CommRank, Epoch};
@@ -13,8 +14,8 @@ use std::time::Duration;
 
 /// Packed lengths around the borders: an element, the payload of a flag, a cell, several.
 fn lengths(cell: usize) -> Vec<usize> {
-    let mut lengths = vec![1, 7, 47, 48];
-    lengths.extend(49..=64);
+    let mut lengths = vec![1, 7, INLINE.0 - 1, INLINE.0];
+    lengths.extend(INLINE.0 + 1..=128);
     lengths.extend([cell / 2, cell - 1, cell, cell + 1, 2 * cell, 3 * cell + 5]);
     lengths
 }
@@ -79,7 +80,7 @@ fn hierarchies(size: usize) -> [Vec<Vec<u32>>; 3] {
 /// Rings of 2, 4 and 8, small and usual cells, and some in which pieces go round, on every hierarchy in turn.
 fn machines(size: usize) -> Vec<World> {
     let hierarchies = hierarchies(size);
-    let shapes = [(2, 64), (8, 64), (2, 8192), (8, 8192), (2, 192), (8, 320), (4, 40960)];
+    let shapes = [(2, 128), (8, 128), (2, 8192), (8, 8192), (2, 384), (8, 960), (4, 40960)];
     let machine = |(index, (slots, cell)): (usize, (usize, usize))| World {
         paths: hierarchies[index % 3].clone(),
         lines: slots << (index % 3),
@@ -172,7 +173,7 @@ const NODES: &[&[u32]] = &[
 fn several_nodes() {
     for (seed, (labels, slots)) in (100..).zip(NODES.iter().zip([2, 8, 2, 2, 8, 2, 2])) {
         let paths = (0..labels.len() as u32).map(|rank| vec![rank % 2]).collect();
-        let single = World::single(labels.len(), slots, if slots == 2 { 64 } else { 8192 });
+        let single = World::single(labels.len(), slots, if slots == 2 { 128 } else { 8192 });
         let world = World { labels: labels.to_vec(), paths, leaders: 2, ..single };
         for waiting in [&SPINNING, &SLEEPING] {
             let calls = run(&world, waiting, 4, seed);
@@ -184,7 +185,7 @@ fn several_nodes() {
 /// A segment serves several communicators, one after the other, which count their calls from 1 again.
 #[test]
 fn a_segment_is_used_again() {
-    let world = World::single(4, 2, 64);
+    let world = World::single(4, 2, 128);
     let mut contexts = world.contexts();
     for (seed, waiting) in (200..).zip([&SPINNING, &SLEEPING, &SPINNING]) {
         run_on(&world, contexts.clone(), waiting, 10, seed);

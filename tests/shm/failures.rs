@@ -4,6 +4,7 @@ use crate::case::Case;
 use crate::world::{Rank, SLEEPING, SPINNING, Signal, World};
 use huddle::coll::phase::Tree;
 use huddle::coll::{REGISTRY, find};
+use huddle::fabric::INLINE;
 use huddle::fabric::checked::Random;
 use huddle::fabric::shm::{Fault, Waiting};
 use huddle::topo::Levels;
@@ -95,8 +96,8 @@ fn dependents_fail_and_the_others_do_not() {
     for size in [2, 3, 5] {
         for (slots, waiting) in [(2, &SPINNING), (8, &SPINNING), (2, &SLEEPING)] {
             let paths = (0..size as u32).map(|rank| vec![rank % 2]).collect();
-            let world = World { paths, ..World::single(size, slots, 64) };
-            each_rank_fails(&world, waiting, &[1, 48, 60, 64, 300]);
+            let world = World { paths, ..World::single(size, slots, 128) };
+            each_rank_fails(&world, waiting, &[1, INLINE.0, 120, 128, 600]);
         }
     }
 }
@@ -110,10 +111,10 @@ enum Turn {
 
 /// Rank 1 takes all its turns before rank 0 enters the first call: a flat Reduce to rank 0 each.
 fn outcomes_of_the_late(turns: &[Turn], slots: usize) -> Vec<Result<(), Fault>> {
-    let world = World::single(2, slots, 64);
+    let world = World::single(2, slots, 128);
     let random = &mut Random::new(turns.len() as u64);
     let case = |epoch, random: &mut _| {
-        let shape = (Epoch(epoch), CommRank(0), 64);
+        let shape = (Epoch(epoch), CommRank(0), 128);
         Case::with_order(&world, row(REDUCE_FLAT), shape, (OperandOrder::Any, 4), random)
     };
     let calls: Vec<Case> = (1..=turns.len() as u64).map(|epoch| case(epoch, random)).collect();

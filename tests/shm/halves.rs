@@ -6,22 +6,23 @@ use crate::world::{SLEEPING, SPINNING, World};
 use Collective::{Allgather, Allreduce, Barrier, Bcast, Reduce, Scatter};
 use huddle::coll::phase::short::is_halved;
 use huddle::coll::{Knob, REGISTRY, find};
+use huddle::fabric::INLINE;
 use huddle::fabric::checked::Random;
 use huddle::fabric::shm::{Fault, Waiting};
 use huddle::types::{Collective, CommRank, Epoch};
 use std::time::Duration;
 
-/// A call in tiles of 48 bytes.
+/// A call in tiles as long as what fits a line.
 fn case(world: &World, call: Shape, epoch: u64) -> Case {
     let mut case = mismatches::case(world, call, epoch);
-    case.plan.knobs = case.plan.knobs.with(Knob::Tile, 48);
-    assert_eq!(is_halved(&case.plan), call.3 > 48, "{case:?}");
+    case.plan.knobs = case.plan.knobs.with(Knob::Tile, INLINE.0 as u32);
+    assert_eq!(is_halved(&case.plan), call.3 > INLINE.0, "{case:?}");
     case.with_buffers(world, 0)
 }
 
 /// As [`come_late`], with such calls, of which rank 2 makes its own that way.
 fn late(early: &[Shape], late: Shape, way: Way) -> Result<(), Fault> {
-    let world = World::single(3, 2, 256);
+    let world = World::single(3, 2, 512);
     let early: Vec<Case> = early.iter().zip(1..).map(|(call, epoch)| case(&world, *call, epoch)).collect();
     let mut late = case(&world, late, 1);
     late.styles = vec![Style { in_place: false, has_holes: false, way }; 3];
@@ -39,8 +40,8 @@ fn halves_behind_a_barrier_are_found() {
         let small = (Bcast, "flat", 0, LINE);
         let early = [(Bcast, "flat", 0, HALVED), small, small, small, (Barrier, "flat", 0, 0)];
         assert_eq!(late(&early, (Bcast, "flat", 0, HALVED), way), Ok(()));
-        let early = [(Scatter, "flat", 0, 64), small, small, small, (Barrier, "flat", 0, 0)];
-        assert_eq!(late(&early, (Scatter, "flat", 0, 64), way), Ok(()));
+        let early = [(Scatter, "flat", 0, HALVED), small, small, small, (Barrier, "flat", 0, 0)];
+        assert_eq!(late(&early, (Scatter, "flat", 0, HALVED), way), Ok(()));
         let small = (Reduce, "flat", 2, LINE);
         let early = [(Reduce, "flat", 2, HALVED), small, small, small, (Barrier, "flat", 0, 0)];
         assert_eq!(late(&early, (Reduce, "flat", 2, HALVED), way), Ok(()));
@@ -116,7 +117,20 @@ fn many(world: &World, waiting: &'static Waiting, count: u64, seed: u64, fails: 
         let row = burst.0;
         let root = CommRank(random.below(world.size()) as u32);
         let cell = world.cell;
-        let bytes = random.pick(&[1, 24, 47, 48, 49, 64, 96, cell / 2, cell - 1, cell, cell / world.size(), 2 * cell]);
+        let bytes = random.pick(&[
+            1,
+            24,
+            INLINE.0 - 1,
+            INLINE.0,
+            INLINE.0 + 1,
+            128,
+            160,
+            cell / 2,
+            cell - 1,
+            cell,
+            cell / world.size(),
+            2 * cell,
+        ]);
         let case = Case::new(world, row, (Epoch(epoch), root, bytes), random).with_buffers(world, 0);
         halved += usize::from(is_halved(&case.plan) && REGISTRY[row].name == "flat");
         let failed = if fails > 0 && random.one_in(fails) && REGISTRY[row].name == "flat" {
@@ -153,7 +167,7 @@ fn many(world: &World, waiting: &'static Waiting, count: u64, seed: u64, fails: 
 fn halves_among_all_else() {
     let mut halved = 0;
     for (seed, size) in (1..).zip([1, 2, 2, 3, 4, 5]) {
-        for (slots, lines, cell) in [(16, 32, 1024), (2, 32, 192), (16, 256, 1024), (64, 64, 8192), (2, 2, 320)] {
+        for (slots, lines, cell) in [(16, 32, 1024), (2, 32, 384), (16, 256, 1024), (64, 64, 8192), (2, 2, 640)] {
             for (waiting, fails) in [(&SPINNING, 0), (&SLEEPING, 0), (&SPINNING, 8)] {
                 if waiting.is_oversubscribed && size > 3 || fails > 0 && size == 1 {
                     continue;
@@ -170,14 +184,14 @@ fn halves_among_all_else() {
 /// Pairs of calls that differ, of which many are in halves: whoever is misled notices.
 #[test]
 fn halves_that_differ_are_noticed() {
-    let world = World::single(3, 2, 256);
+    let world = World::single(3, 2, 512);
     let random = &mut Random::new(77);
     let rows = rows();
     let mut pairs = 0;
     while pairs < 400 {
         let mut one = |row| {
             let root = CommRank(random.below(3) as u32);
-            Case::new(&world, row, (Epoch(1), root, random.pick(&[8, 48, 64, 65, 80, 200, 256])), random)
+            Case::new(&world, row, (Epoch(1), root, random.pick(&[8, INLINE.0, 128, 129, 160, 400, 512])), random)
                 .with_buffers(&world, 0)
         };
         let picked = [0, 1].map(|at| rows[(pairs * 7 + at * 3 + pairs / 16) % rows.len()]);

@@ -3,6 +3,7 @@
 use crate::case::Case;
 use crate::world::{SLEEPING, SPINNING, Signal, World};
 use huddle::coll::{REGISTRY, find};
+use huddle::fabric::INLINE;
 use huddle::fabric::checked::Random;
 use huddle::fabric::shm::{Fault, PeerCall, Waiting};
 use huddle::types::{Collective, CommRank, Epoch, NodeRank, OperandOrder};
@@ -31,7 +32,7 @@ pub fn run(world: &World, usual: &Case, other: &Case, odd: usize, waiting: &'sta
 
 #[test]
 fn calls_that_differ_are_noticed() {
-    let world = World::single(3, 2, 64);
+    let world = World::single(3, 2, 128);
     let random = &mut Random::new(1);
     let mut pairs = 0;
     for row in 0..REGISTRY.len() {
@@ -40,7 +41,7 @@ fn calls_that_differ_are_noticed() {
                 let waiting = if random.one_in(2) { &SPINNING } else { &SLEEPING };
                 let mut case = |row| {
                     let root = CommRank(random.below(3) as u32);
-                    Case::new(&world, row, (Epoch(1), root, random.pick(&[8, 48, 64, 200])), random)
+                    Case::new(&world, row, (Epoch(1), root, random.pick(&[8, INLINE.0, 128, 400])), random)
                 };
                 let (usual, odd_one) = (case(row), case(other));
                 let same = |left: &Case, right: &Case| {
@@ -57,7 +58,7 @@ fn calls_that_differ_are_noticed() {
     println!("{pairs} pairs");
 }
 
-const BYTES: usize = 60;
+const BYTES: usize = 120;
 
 pub fn case(world: &World, (collective, name, root, bytes): Shape, epoch: u64) -> Case {
     let row = find(collective, name).expect("a row of the registry");
@@ -66,7 +67,7 @@ pub fn case(world: &World, (collective, name, root, bytes): Shape, epoch: u64) -
 }
 
 fn late(early: &[Shape], late: Shape) -> Outcome {
-    let world = World::single(3, 2, 64);
+    let world = World::single(3, 2, 128);
     let early: Vec<Case> = early.iter().zip(1..).map(|(call, epoch)| case(&world, *call, epoch)).collect();
     come_late(&world, &early, &case(&world, late, 1))
 }

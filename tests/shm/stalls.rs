@@ -72,7 +72,7 @@ fn check_times(stalls: &[Stall]) {
 fn the_awaited_flag_is_reported() {
     reporting!(SPINNING, SPINNING_STALLS, false);
     reporting!(SLEEPING, SLEEPING_STALLS, true);
-    let world = World::single(3, 2, 64);
+    let world = World::single(3, 2, 128);
     for (waiting, list) in [(&SPINNING, &SPINNING_STALLS), (&SLEEPING, &SLEEPING_STALLS)] {
         let stalls = stalls(&world, &[(Collective::Reduce, 0, 8)], 2, waiting, list);
         check_times(&stalls);
@@ -87,7 +87,7 @@ fn the_awaited_flag_is_reported() {
 #[test]
 fn the_peer_is_named_by_its_rank_in_the_communicator() {
     reporting!(WAITING, STALLS, false);
-    let world = World { labels: vec![0, 1, 0, 1, 1], ..World::single(5, 2, 64) };
+    let world = World { labels: vec![0, 1, 0, 1, 1], ..World::single(5, 2, 128) };
     // The other node waits as well, but at its leaders' bridge, and so does its other rank for its leader.
     let stalls = stalls(&world, &[(Collective::Barrier, 0, 0)], 3, &WAITING, &STALLS);
     let flag = |rank, line| matches!(line, Awaited::Flag { rank: NodeRank(found), .. } if found == rank);
@@ -104,7 +104,7 @@ fn the_peer_is_named_by_its_rank_in_the_communicator() {
 
 #[test]
 fn a_claim_reports_the_peer_that_has_not_released() {
-    a_root_runs_ahead(60, 2, Room::Cell);
+    a_root_runs_ahead(120, 2, Room::Cell);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_fits_a_line_runs_ahead_as_far_as_lines_reach() {
 fn a_root_runs_ahead(bytes: usize, calls: usize, room: Room) {
     reporting!(SPINNING, SPINNING_STALLS, false);
     reporting!(SLEEPING, SLEEPING_STALLS, true);
-    let world = World::single(3, 2, 64);
+    let world = World::single(3, 2, 128);
     let epoch = Epoch(calls as u64 + 1);
     for (waiting, list) in [(&SPINNING, &SPINNING_STALLS), (&SLEEPING, &SLEEPING_STALLS)] {
         let all = stalls(&world, &vec![(Collective::Bcast, 0, bytes); calls + 1], 1, waiting, list);

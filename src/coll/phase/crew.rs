@@ -126,7 +126,7 @@ fn range_of<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, index: usize, n: B
 pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, from: Span) {
     let fabric = local.fabric;
     let Piece { ticket, offset, length: n } = piece;
-    let (cell, from) = (Place::Cell { rank: fabric.rank(), ticket }.start(), from.plus(offset));
+    let (cell, from) = (Place::Cell { rank: fabric.rank(), line: Line::Up, ticket }.start(), from.plus(offset));
     let own = crew.my_part().map_or(0..0, |part| range_of(local, crew, part, n));
     fabric.claim(ticket, Room::Cell).await;
     for range in [0..own.start, own.end..n.0] {
@@ -156,14 +156,15 @@ pub async fn combine_part<F: Fabric>(
     let own = range_of(local, crew, part, n);
     let (at, length) = (Bytes(own.start), Bytes(own.len()));
     if length > Bytes::ZERO {
-        let cell = |rank| Place::Cell { rank, ticket }.at(at);
+        let cell = |rank, line| Place::Cell { rank, line, ticket }.at(at);
+        let mine = cell(me, Line::Down);
         // This rank's own operand comes from its buffer: nobody else needs it.
-        let operand = |rank| if rank == me { from.plus(offset + at) } else { cell(rank) };
+        let operand = |rank| if rank == me { from.plus(offset + at) } else { cell(rank, Line::Up) };
         // In place the first step overwrites this rank's operand, unless it takes part in it.
         let is_in_first_step = crew.operands().take(2).any(|rank| rank == me);
         let (result, copied) = match to.map(|to| to.plus(offset + at)) {
-            Some(to) if is_in_first_step || !are_same_memory(fabric, to, operand(me)) => (to, Some(cell(me))),
-            to => (cell(me), to),
+            Some(to) if is_in_first_step || !are_same_memory(fabric, to, operand(me)) => (to, Some(mine)),
+            to => (mine, to),
         };
         let mut left = None;
         for rank in crew.operands() {
@@ -188,7 +189,7 @@ pub async fn combine_part<F: Fabric>(
         for distance in distances.take_while(has_child).filter(|distance| group + distance < groups) {
             let child = crew.worker(group + distance, part);
             fabric.wait(child, Line::Down, ticket).await;
-            fabric.reduce(result, result, cell(child), length).await;
+            fabric.reduce(result, result, cell(child, Line::Down), length).await;
         }
         if let Some(copied) = copied {
             fabric.copy(copied, result, length).await;
@@ -217,7 +218,8 @@ async fn collect_from<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, group: u
             fabric.wait(worker, Line::Down, ticket).await;
         }
         let at = Bytes(range.start);
-        fabric.copy(to.plus(offset + at), Place::Cell { rank: worker, ticket }.at(at), Bytes(range.len())).await;
+        let cell = Place::Cell { rank: worker, line: Line::Down, ticket }.at(at);
+        fabric.copy(to.plus(offset + at), cell, Bytes(range.len())).await;
     }
 }
 
@@ -236,7 +238,7 @@ pub async fn collect_in_stages<F: Fabric>(local: &mut Local<'_, F>, crew: &Crew<
             fabric.claim(second.ticket, Room::Cell).await;
             if !range.is_empty() {
                 fabric.wait(source, Line::Down, piece.ticket).await;
-                let cell = |rank, piece: Piece| Place::Cell { rank, ticket: piece.ticket }.at(at);
+                let cell = |rank, piece: Piece| Place::Cell { rank, line: Line::Down, ticket: piece.ticket }.at(at);
                 fabric.copy(cell(fabric.rank(), second), cell(source, piece), Bytes(range.len())).await;
             }
             fabric.publish(Line::Down, second.ticket).await;

@@ -122,7 +122,7 @@ pub(super) fn are_same_memory<F: Fabric>(fabric: &F, to: Span, from: Span) -> bo
     to == from || fabric.is_in_place() && is_own_buffer(to.place) && is_own_buffer(from.place)
 }
 
-/// All read the root's slots.
+/// All read the root's slots, of which it has no more in use than the plan gives it buffers.
 pub(super) async fn bcast_in_pieces<F: Fabric>(
     local: &mut Local<'_, F>,
     root: NodeRank,
@@ -138,8 +138,8 @@ pub(super) async fn bcast_in_pieces<F: Fabric>(
     for (offset, length) in pieces(n, piece, Bytes(1)) {
         let ticket = local.tickets.draw();
         if fabric.rank() == root {
-            if let Some(distance) = run_ahead(local) {
-                fabric.drain(Ticket(ticket.0 + distance)).await;
+            if let Some(buffers) = local.plan.knobs.set(Knob::Buffers) {
+                fabric.drain((buffers as usize).min(fabric.slots())).await;
             }
             local.publish_copy(Line::Down, ticket, from.plus(offset), length).await;
         } else {
@@ -147,13 +147,6 @@ pub(super) async fn bcast_in_pieces<F: Fabric>(
         }
         fabric.release(ticket).await;
     }
-}
-
-/// Where the root of a broadcast has fewer buffers than slots: from a ticket's slot on, the distance around the ring to the
-/// one that it wrote so many pieces before, which all must have read.
-fn run_ahead<F: Fabric>(local: &Local<'_, F>) -> Option<u64> {
-    let (slots, buffers) = (local.fabric.slots() as u64, local.plan.knobs.set(Knob::Buffers)?);
-    (slots > u64::from(buffers)).then(|| slots - u64::from(buffers))
 }
 
 /// The root reads all slots.

@@ -32,15 +32,17 @@ pub use tree::Tree;
 /// `$step` takes a step of the fabric: see [`short`].
 macro_rules! combine_in_rank_order {
     ($step:ident, $fabric:ident, $me:ident, $line:expr, $ticket:ident, $to:ident, $operand:ident, $n:ident) => {
-        let mut left = $operand(NodeRank(0));
-        for rank in (0..$fabric.size() as u32).map(NodeRank) {
+        // Where an operand is in its cell comes with its flag.
+        if $me != NodeRank::LEADER {
+            $step!($fabric.wait(NodeRank::LEADER, $line, $ticket));
+        }
+        let mut left = $operand(NodeRank::LEADER);
+        for rank in (1..$fabric.size() as u32).map(NodeRank) {
             if rank != $me {
                 $step!($fabric.wait(rank, $line, $ticket));
             }
-            if rank.0 > 0 {
-                $step!($fabric.reduce($to, left, $operand(rank), $n));
-                left = $to;
-            }
+            $step!($fabric.reduce($to, left, $operand(rank), $n));
+            left = $to;
         }
     };
 }

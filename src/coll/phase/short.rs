@@ -123,7 +123,7 @@ macro_rules! reduce {
             $step!($fabric.claim(ticket, Room::of(n)));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Up) {
-            let slot = move |rank| $step!(at $fabric, Place::stage(rank, Line::Up, ticket, n).at(offset));
+            let slot = move |rank| $step!(at $fabric, Place::stage(rank, line, ticket, n).at(offset));
             let from = $step!(at $fabric, Place::SendBuf.at(offset));
             let to = $step!(at $fabric, Place::RecvBuf.at(offset));
             if me != root || needs_copy {
@@ -151,14 +151,14 @@ macro_rules! bcast {
             $step!($fabric.claim(ticket, Room::of($plan.bytes)));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Down) {
-            let slot = $step!(at $fabric, Place::stage(root, Line::Down, ticket, $plan.bytes).at(offset));
+            let slot = Place::stage(root, line, ticket, $plan.bytes).at(offset);
             let buffer = $step!(at $fabric, Place::RecvBuf.at(offset));
             if $fabric.rank() == root {
-                $step!($fabric.copy(slot, buffer, length));
+                $step!($fabric.copy($step!(at $fabric, slot), buffer, length));
                 $step!($fabric.publish(line, ticket));
             } else {
                 $step!($fabric.wait(root, line, ticket));
-                $step!($fabric.copy(buffer, slot, length));
+                $step!($fabric.copy(buffer, $step!(at $fabric, slot), length));
             }
         }
     };
@@ -191,11 +191,11 @@ macro_rules! scatter {
         let (me, n) = ($fabric.rank(), $plan.bytes);
         let root = $fabric.layout().place($plan.root).1;
         let ticket = Tickets::of($plan).draw();
-        let stage = Place::stage(root, Line::Down, ticket, n * $fabric.size());
         if me == root {
             $step!($fabric.claim(ticket, Room::of(n * $fabric.size())));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Down) {
+            let stage = Place::stage(root, line, ticket, n * $fabric.size());
             let staged = move |rank: NodeRank| $step!(at $fabric, stage.at(n * rank.index() + offset));
             let block = move |rank: NodeRank| $step!(at $fabric, Place::SendBuf.at(n * rank.index() + offset));
             if me == root {

@@ -241,12 +241,12 @@ impl Machine {
     fn is_enabled(&self, me: usize, operation: Operation) -> bool {
         let member = &self.members[me];
         match operation {
-            Operation::Claim(ticket, room) => match member.rings.position(ticket, room).written {
+            Operation::Claim(ticket, room) => match member.rings.next(ticket, room).written {
                 // Where it holds the slot up itself, it must not hide among the blocked.
                 Some(held) if self.has_released(me, held) => self.peers(me).all(|peer| self.has_released(peer, held)),
                 _ => true,
             },
-            Operation::Drain(ticket) => match member.rings.position(ticket, Room::Cell).written {
+            Operation::Drain(cells) => match member.rings.written_ago(cells) {
                 Some(held) => self.peers(me).all(|peer| self.has_released(peer, held)),
                 None => true,
             },
@@ -275,7 +275,7 @@ impl Machine {
             }
             Operation::Publish(line, ticket) => self.publish(me, line, ticket)?,
             Operation::Wait(rank, line, ticket) => self.wait(me, rank, line, ticket)?,
-            Operation::Drain(ticket) => self.drain(me, ticket),
+            Operation::Drain(cells) => self.drain(me, cells),
             Operation::Post(rank, ticket) => self.post(me, rank, ticket)?,
             Operation::WaitPost(rank, ticket) => {
                 self.check_epoch(me, ticket)?;
@@ -297,7 +297,7 @@ impl Machine {
 
     fn claim(&mut self, me: usize, ticket: Ticket, room: Room) -> Result<(), Breach> {
         self.check_epoch(me, ticket)?;
-        let position = self.members[me].rings.position(ticket, room);
+        let position = self.members[me].rings.next(ticket, room);
         if let Some(before) = position.claimed.filter(|before| *before > ticket) {
             return Err(Breach::OutOfOrder { before });
         }
@@ -318,9 +318,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Joins the releases of what `me` wrote last where that cell is.
-    fn drain(&mut self, me: usize, ticket: Ticket) {
-        let Some(held) = self.members[me].rings.position(ticket, Room::Cell).written else { return };
+    /// Joins the releases of what `me` wrote to the cell that it claimed so many claims ago.
+    fn drain(&mut self, me: usize, cells: usize) {
+        let Some(held) = self.members[me].rings.written_ago(cells) else { return };
         for at in 0..self.nodes[self.members[me].node].len() {
             let peer = self.nodes[self.members[me].node][at];
             if peer != me {
@@ -359,8 +359,9 @@ impl Machine {
         if let Some(before) = before.filter(|before| *before >= ticket) {
             return Err(Breach::OutOfOrder { before });
         }
+        let stamp = self.clocks.stamp(me);
         let snapshot = self.clocks.announce(me);
-        self.members[me].rings.flag_mut(line, ticket).push(ticket, snapshot);
+        self.members[me].rings.publish(line, ticket, stamp, snapshot);
         self.wake(self.members[me].node);
         Ok(())
     }

@@ -202,13 +202,12 @@ fn ticket_of(operation: &Operation) -> Option<Ticket> {
         Operation::Claim(ticket, _)
         | Operation::Release(ticket)
         | Operation::Publish(_, ticket)
-        | Operation::Drain(ticket)
         | Operation::Post(_, ticket)
         | Operation::WaitPost(_, ticket)
         | Operation::Wait(_, _, ticket) => Some(*ticket),
         Operation::Copy { to, from, .. } => ticket_in(from).or(ticket_in(to)),
         Operation::Reduce { left, right, .. } => ticket_in(right).or(ticket_in(left)),
-        Operation::BridgeBegin(_) | Operation::BridgeEnd => None,
+        Operation::Drain(_) | Operation::BridgeBegin(_) | Operation::BridgeEnd => None,
     }
 }
 
@@ -227,12 +226,12 @@ fn replaced(change: Change, operation: Operation) -> Operation {
             with_places(operation, |ticket, place| (before(ticket), place))
         }
         (Change::PayloadForCell, _) => with_places(operation, |ticket, place| match place {
-            Place::Cell { rank, .. } => (ticket, Place::Payload { rank, line: Line::Up, ticket }),
+            Place::Cell { rank, line, .. } => (ticket, Place::Payload { rank, line, ticket }),
             other => (ticket, other),
         }),
         (Change::OthersSlot, Operation::Copy { to, from, n }) => {
             let place = match to.place {
-                Place::Cell { rank, ticket } => Place::Cell { rank: NodeRank(rank.0 ^ 1), ticket },
+                Place::Cell { rank, line, ticket } => Place::Cell { rank: NodeRank(rank.0 ^ 1), line, ticket },
                 Place::Payload { rank, line, ticket } => Place::Payload { rank: NodeRank(rank.0 ^ 1), line, ticket },
                 own => own,
             };
@@ -254,7 +253,7 @@ fn with_places(operation: Operation, change: impl Fn(Ticket, Place) -> (Ticket, 
             return span;
         };
         let place = match change(ticket, span.place) {
-            (ticket, Place::Cell { rank, .. }) => Place::Cell { rank, ticket },
+            (ticket, Place::Cell { rank, line, .. }) => Place::Cell { rank, line, ticket },
             (ticket, Place::Payload { rank, line, .. }) => Place::Payload { rank, line, ticket },
             (_, own) => own,
         };
@@ -264,7 +263,6 @@ fn with_places(operation: Operation, change: impl Fn(Ticket, Place) -> (Ticket, 
         Operation::Claim(ticket, room) => Operation::Claim(ticket_only(ticket), room),
         Operation::Release(ticket) => Operation::Release(ticket_only(ticket)),
         Operation::Publish(line, ticket) => Operation::Publish(line, ticket_only(ticket)),
-        Operation::Drain(ticket) => Operation::Drain(ticket_only(ticket)),
         Operation::Post(rank, ticket) => Operation::Post(rank, ticket_only(ticket)),
         Operation::WaitPost(rank, ticket) => Operation::WaitPost(rank, ticket_only(ticket)),
         Operation::Wait(rank, line, ticket) => Operation::Wait(rank, line, ticket_only(ticket)),
@@ -272,6 +270,6 @@ fn with_places(operation: Operation, change: impl Fn(Ticket, Place) -> (Ticket, 
         Operation::Reduce { to, left, right, n } => {
             Operation::Reduce { to: span(to), left: span(left), right: span(right), n }
         }
-        Operation::BridgeBegin(_) | Operation::BridgeEnd => operation,
+        Operation::Drain(_) | Operation::BridgeBegin(_) | Operation::BridgeEnd => operation,
     }
 }

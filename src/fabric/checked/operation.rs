@@ -16,7 +16,7 @@ pub enum Operation {
     /// [`Fabric::wait`](crate::fabric::Fabric::wait)
     Wait(NodeRank, Line, Ticket),
     /// [`Fabric::drain`](crate::fabric::Fabric::drain)
-    Drain(Ticket),
+    Drain(usize),
     /// [`Fabric::post`](crate::fabric::Fabric::post)
     Post(NodeRank, Ticket),
     /// [`Fabric::wait_post`](crate::fabric::Fabric::wait_post)
@@ -67,8 +67,8 @@ macro_rules! operations_by_step {
             self.step(Operation::Wait(rank, line, ticket)).await;
         }
 
-        async fn drain(&self, ticket: Ticket) {
-            self.step(Operation::Drain(ticket)).await;
+        async fn drain(&self, cells: usize) {
+            self.step(Operation::Drain(cells)).await;
         }
 
         async fn post(&self, rank: NodeRank, ticket: Ticket) {
@@ -113,7 +113,7 @@ impl fmt::Display for Show<Ticket> {
 impl fmt::Display for Show<Span> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.place {
-            Place::Cell { rank, ticket } => write!(f, "cell[{}]@{}", rank.0, Show(ticket)),
+            Place::Cell { rank, ticket, .. } => write!(f, "cell[{}]@{}", rank.0, Show(ticket)),
             Place::Payload { rank, line, ticket } => {
                 write!(f, "{line:?}[{}]@{}", rank.0, Show(ticket))
             }
@@ -132,7 +132,7 @@ impl fmt::Display for Operation {
             Self::Wait(rank, line, ticket) => {
                 write!(f, "wait for {line:?}[{}]@{}", rank.0, Show(ticket))
             }
-            Self::Drain(ticket) => write!(f, "drain the slot of {}", Show(ticket)),
+            Self::Drain(cells) => write!(f, "drain the cell of {cells} claims ago"),
             Self::Post(rank, ticket) => write!(f, "post {} to {}", Show(ticket), rank.0),
             Self::WaitPost(rank, ticket) => write!(f, "wait for the post of {} by {}", Show(ticket), rank.0),
             Self::Copy { to, from, n } => {

@@ -3,6 +3,7 @@
 use super::random::Random;
 use super::{Mutation, Rank, Running};
 use crate::coll::{Knob, Knobs, Measures, Plan, REGISTRY, Row, Takes};
+use crate::fabric::INLINE;
 use crate::topo::Layout;
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 
@@ -94,7 +95,7 @@ impl Program {
         let cell = match random.below(4) {
             _ if is_long => 64 << 10,
             0 => random.between(least, 300),
-            _ => random.pick(&[64, 128, 192, 256, 512]),
+            _ => random.pick(&[64, 128, 256, 512, 768]),
         };
         let mut program = Self {
             paths: paths(random, ranks),
@@ -170,7 +171,7 @@ impl Program {
 /// A message length near one of the borders at which algorithms change their ways, a multiple of `granule`.
 fn length(random: &mut Random, granule: usize, cell: usize, ranks: usize) -> usize {
     let cells = random.between(1, 5) * cell;
-    let border = random.pick(&[1, 48, 48 / ranks, 64, 64 * ranks, cell / ranks, cell, cells]);
+    let border = random.pick(&[1, INLINE.0, INLINE.0 / ranks, 64, 64 * ranks, cell / ranks, cell, cells]);
     let near = match random.below(4) {
         0 => border.saturating_sub(granule),
         1 => border,
@@ -188,7 +189,7 @@ pub fn random_knobs(random: &mut Random, granule: usize, cell: usize) -> Knobs {
         let value = match knob.takes() {
             Takes::Size(_) if knob == Knob::Chunk && random.one_in(2) => 0,
             Takes::Size(_) => {
-                let size = random.pick(&[granule, 16, 48, 49, 64, cell / 2, cell]).clamp(granule, cell);
+                let size = random.pick(&[granule, 16, INLINE.0, INLINE.0 + 1, 64, cell / 2, cell]).clamp(granule, cell);
                 size - size % granule
             }
             Takes::Number(most) if knob == Knob::Radix => random.between(1, 5.min(most as usize)),

@@ -1,10 +1,10 @@
 //! The lines and cells of one rank, with what is known of each byte: for which ticket it was written, when, and who has read it.
 
-use super::clocks::{Clocks, History, Stamp};
+use super::clocks::{Clocks, History, Snapshot, Stamp};
 use super::ranges::RangeMap;
 use super::violation::Breach;
 use crate::fabric::{INLINE, Line, Room};
-use crate::types::{Bytes, CommRank, RingLengths, Ticket};
+use crate::types::{Bytes, CommRank, Ticket};
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,69 +98,106 @@ pub(super) struct Position {
 pub(super) struct Rings {
     lines: Vec<(Position, Lines)>,
     cells: Vec<(Position, Store)>,
+    /// How many cells were claimed.
+    turns: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Lines {
     flags: [History; Line::COUNT],
+    /// The cell that was claimed with the line last, and for which ticket.
+    home: Option<(Ticket, usize)>,
+    /// The same as each flag told it last, and when.
+    told: [Option<(Ticket, usize, Stamp)>; Line::COUNT],
     payloads: [Store; Line::COUNT],
 }
 
 impl Rings {
     pub(super) fn new(lines: usize, cells: usize, cell: Bytes) -> Self {
-        let line = Lines { flags: Default::default(), payloads: [Store::new(INLINE.0), Store::new(INLINE.0)] };
+        let payloads = [Store::new(INLINE.0), Store::new(INLINE.0)];
+        let line = Lines { flags: Default::default(), home: None, told: [None; Line::COUNT], payloads };
         Self {
             lines: vec![(Position::default(), line); lines],
             cells: vec![(Position::default(), Store::new(cell.0)); cells],
+            turns: 0,
         }
     }
 
     /// What a claim of that much for `ticket` looks at: who claims a cell claims the ticket's lines too.
-    pub(super) fn position(&self, ticket: Ticket, room: Room) -> Position {
-        let line = self.lines[self.index(ticket, Room::Lines)].0;
+    pub(super) fn next(&self, ticket: Ticket, room: Room) -> Position {
+        let line = self.lines[self.line(ticket)].0;
         match room {
             Room::Lines => line,
             Room::Cell => {
-                let cell = self.cells[self.index(ticket, Room::Cell)].0;
-                Position { claimed: cell.claimed, written: cell.written.max(line.written) }
+                let cell = self.cells[self.turns % self.cells.len()].0;
+                Position { claimed: line.claimed.max(cell.claimed), written: line.written.max(cell.written) }
             }
         }
     }
 
-    /// Where in its ring that is.
-    pub(super) fn index(&self, ticket: Ticket, room: Room) -> usize {
-        let rings = RingLengths { lines: self.lines.len(), cells: self.cells.len() };
+    /// The ticket for which something was written to the cell that was claimed so many claims ago.
+    pub(super) fn written_ago(&self, cells: usize) -> Option<Ticket> {
+        let turn = self.turns.checked_sub(cells)?;
+        self.cells[turn % self.cells.len()].0.written
+    }
+
+    /// The index of a ticket's lines.
+    pub(super) fn line(&self, ticket: Ticket) -> usize {
+        ticket.position(self.lines.len())
+    }
+
+    /// The index of the cell that was claimed for `ticket`.
+    pub(super) fn home(&self, ticket: Ticket) -> Option<usize> {
+        let (owner, cell) = self.lines[self.line(ticket)].1.home?;
+        (owner == ticket).then_some(cell)
+    }
+
+    /// The same, and when it was told, as whoever looks at that flag finds it.
+    pub(super) fn told(&self, line: Line, ticket: Ticket) -> Option<(usize, Stamp)> {
+        let (owner, cell, stamp) = self.lines[self.line(ticket)].1.told[line as usize]?;
+        (owner == ticket).then_some((cell, stamp))
+    }
+
+    /// Whether that much may be written for `ticket`.
+    pub(super) fn is_claimed(&self, ticket: Ticket, room: Room) -> bool {
         match room {
-            Room::Lines => rings.line(ticket),
-            Room::Cell => rings.cell(ticket),
+            Room::Lines => self.lines[self.line(ticket)].0.claimed == Some(ticket),
+            Room::Cell => self.home(ticket).is_some(),
         }
     }
 
     /// That much may be written for `ticket`.
     pub(super) fn claim(&mut self, ticket: Ticket, room: Room) {
-        let (line, cell) = (self.index(ticket, Room::Lines), self.index(ticket, Room::Cell));
+        let (line, cell) = (self.line(ticket), self.turns % self.cells.len());
         self.lines[line].0.claimed = Some(ticket);
         if room == Room::Cell {
             self.cells[cell].0.claimed = Some(ticket);
+            self.lines[line].1.home = Some((ticket, cell));
+            self.turns += 1;
         }
     }
 
     /// Something was written for `ticket`.
     pub(super) fn write(&mut self, ticket: Ticket) {
-        let (line, cell) = (self.index(ticket, Room::Lines), self.index(ticket, Room::Cell));
+        let line = self.line(ticket);
         self.lines[line].0.written = Some(ticket);
-        self.cells[cell].0.written = Some(ticket);
+        if let Some(cell) = self.home(ticket) {
+            self.cells[cell].0.written = Some(ticket);
+        }
     }
 
     /// The flag of a line.
     pub(super) fn flag(&self, line: Line, ticket: Ticket) -> &History {
-        &self.lines[self.index(ticket, Room::Lines)].1.flags[line as usize]
+        &self.lines[self.line(ticket)].1.flags[line as usize]
     }
 
-    /// The same.
-    pub(super) fn flag_mut(&mut self, line: Line, ticket: Ticket) -> &mut History {
-        let index = self.index(ticket, Room::Lines);
-        &mut self.lines[index].1.flags[line as usize]
+    /// A flag is announced, by an owner whose clock shows `stamp`, and what belongs to it.
+    pub(super) fn publish(&mut self, line: Line, ticket: Ticket, stamp: Stamp, snapshot: Snapshot) {
+        let index = self.line(ticket);
+        if let Some(cell) = self.home(ticket) {
+            self.lines[index].1.told[line as usize] = Some((ticket, cell, stamp));
+        }
+        self.lines[index].1.flags[line as usize].push(ticket, snapshot);
     }
 
     /// The payload of a line at that index, or the cell.

@@ -5,7 +5,7 @@ use super::memory::Spot;
 use super::slots::room_of;
 use super::violation::Breach;
 use crate::fabric::{Line, Place, Span};
-use crate::types::{Bytes, Ticket};
+use crate::types::{Bytes, CommRank, Ticket};
 use std::ops::Range;
 
 /// `n` bytes of some memory.
@@ -49,9 +49,9 @@ impl Location {
 impl Machine {
     pub(super) fn locate(&mut self, me: usize, span: Span, n: Bytes) -> Result<Location, Breach> {
         let (offset, n) = (span.offset.0, n.0);
-        let (rank, line, ticket) = match span.place {
-            Place::Cell { rank, ticket } => (rank, None, ticket),
-            Place::Payload { rank, line, ticket } => (rank, Some(line), ticket),
+        let (rank, told_by, line, ticket) = match span.place {
+            Place::Cell { rank, line, ticket } => (rank, line, None, ticket),
+            Place::Payload { rank, line, ticket } => (rank, line, Some(line), ticket),
             own => {
                 return Ok(Location::Own(own, self.members[me].memory.locate(own, offset, n)?));
             }
@@ -59,7 +59,17 @@ impl Machine {
         self.check_epoch(me, ticket)?;
         let owner = self.peer(me, rank)?;
         let rings = &mut self.members[owner].rings;
-        let position = rings.index(ticket, room_of(line));
+        let position = match line {
+            Some(_) => rings.line(ticket),
+            None if owner == me => rings.home(ticket).ok_or(Breach::Unclaimed)?,
+            None => {
+                let (cell, stamp) = rings.told(told_by, ticket).ok_or(Breach::Untold)?;
+                if !self.clocks.knows(me, owner, stamp) {
+                    return Err(Breach::ReadRace { writer: CommRank(owner as u32) });
+                }
+                cell
+            }
+        };
         let length = rings.store(line, position).length();
         let end = offset + n;
         if end > length {
@@ -108,7 +118,7 @@ impl Machine {
                     return Err(Breach::NotOwner);
                 }
                 let rings = &mut self.members[me].rings;
-                if rings.position(*ticket, room_of(*line)).claimed != Some(*ticket) {
+                if !rings.is_claimed(*ticket, room_of(*line)) {
                     return Err(Breach::Unclaimed);
                 }
                 rings.write(*ticket);

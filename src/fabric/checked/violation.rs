@@ -59,6 +59,8 @@ pub enum Breach {
         /// The reader.
         reader: CommRank,
     },
+    /// Looked for a cell of another rank that no flag of the line had told of.
+    Untold,
     /// Read a slot of another rank after having released its ticket.
     ReadAfterRelease,
     /// Wrote its input.

@@ -2,7 +2,7 @@
 
 use crate::fabric::{Line, Place, Span};
 use crate::sync::{Control, Flag, FlagLine, Written};
-use crate::types::{Bytes, NodeRank, RingLengths, Ticket};
+use crate::types::{Bytes, NodeRank, Ticket};
 use loom::cell::UnsafeCell;
 
 /// Bytes that are accessed together.
@@ -57,16 +57,12 @@ impl Node {
         self.members.len()
     }
 
-    fn rings(&self) -> RingLengths {
-        RingLengths { lines: self.lines, cells: self.slots }
-    }
-
     pub(super) fn control(&self, rank: NodeRank) -> &Control {
         &self.members[rank.index()].control
     }
 
     pub(super) fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
-        &self.members[rank.index()].lines[line as usize * self.lines + self.rings().line(ticket)]
+        &self.members[rank.index()].lines[line as usize * self.lines + ticket.position(self.lines)]
     }
 
     pub(super) fn post(&self, to: NodeRank, from: NodeRank) -> &Flag {
@@ -74,12 +70,12 @@ impl Node {
     }
 
     pub(super) fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
-        &self.members[rank.index()].written[self.rings().line(ticket)]
+        &self.members[rank.index()].written[ticket.position(self.lines)]
     }
 
-    fn units(&self, rank: NodeRank, ticket: Ticket, offset: Bytes, n: Bytes) -> &[UnsafeCell<[u8; UNIT]>] {
+    fn units(&self, rank: NodeRank, cell: u32, offset: Bytes, n: Bytes) -> &[UnsafeCell<[u8; UNIT]>] {
         assert!(offset.0.is_multiple_of(UNIT) && n.0.is_multiple_of(UNIT), "{offset:?} and {n:?} are whole units");
-        &self.members[rank.index()].cells[self.rings().cell(ticket)][offset.0 / UNIT..][..n.0 / UNIT]
+        &self.members[rank.index()].cells[cell as usize][offset.0 / UNIT..][..n.0 / UNIT]
     }
 }
 
@@ -107,13 +103,16 @@ impl Buffers {
     }
 }
 
+/// Which cell of a rank belongs to a ticket, as that flag tells.
+pub(super) type Homes<'a> = &'a dyn Fn(NodeRank, Line, Ticket) -> u32;
+
 impl Node {
     /// The `n` bytes at `span`.
-    pub(super) fn load(&self, own: &mut Buffers, span: Span, n: Bytes) -> Vec<u8> {
+    pub(super) fn load(&self, own: &mut Buffers, homes: Homes<'_>, span: Span, n: Bytes) -> Vec<u8> {
         let at = span.offset.0;
         match span.place {
-            Place::Cell { rank, ticket } => {
-                let units = self.units(rank, ticket, span.offset, n);
+            Place::Cell { rank, line, ticket } => {
+                let units = self.units(rank, homes(rank, line, ticket), span.offset, n);
                 // SAFETY: the unit is alive, and loom has seen that no write races with this.
                 units.iter().flat_map(|unit| unit.with(|unit| unsafe { *unit })).collect()
             }
@@ -127,11 +126,11 @@ impl Node {
     }
 
     /// Puts `bytes` at `span`.
-    pub(super) fn store(&self, own: &mut Buffers, span: Span, bytes: &[u8]) {
+    pub(super) fn store(&self, own: &mut Buffers, homes: Homes<'_>, span: Span, bytes: &[u8]) {
         let at = span.offset.0;
         match span.place {
-            Place::Cell { rank, ticket } => {
-                let units = self.units(rank, ticket, span.offset, Bytes(bytes.len()));
+            Place::Cell { rank, line, ticket } => {
+                let units = self.units(rank, homes(rank, line, ticket), span.offset, Bytes(bytes.len()));
                 for (unit, bytes) in units.iter().zip(bytes.as_chunks().0) {
                     // SAFETY: the unit is alive, and loom has seen that no access races with this.
                     unit.with_mut(|unit| unsafe { *unit = *bytes });

@@ -1,11 +1,11 @@
 //! One rank of a model.
 
-use super::memory::{Buffers, Node};
+use super::memory::{Buffers, Homes, Node};
 use crate::coll::{Plan, REGISTRY, Running};
 use crate::fabric::checked::{Mutation, Mutator, Operation, operations_by_step};
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Fabric, Line, Room, Span};
-use crate::sync::{Claims, Control, Flag, FlagLine, Written};
+use crate::sync::{Claims, Control, Flag, FlagLine, Stretch, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 use std::future::{Future, poll_fn};
@@ -60,7 +60,7 @@ impl Rank {
             driver,
             levels: Levels::flat(ranks, me),
             layout: Layout::new(&vec![0; ranks], CommRank(me.0)),
-            claims: Claims::new(lines, slots),
+            claims: Claims::new(lines, slots, slots),
             state: Mutex::new(state),
         }
     }
@@ -146,7 +146,7 @@ impl Rank {
         for operation in queue {
             match operation {
                 Operation::Claim(ticket, room) => self.until(Awaited::Slot { ticket, room }).await,
-                Operation::Drain(ticket) => self.drained(ticket).await,
+                Operation::Drain(cells) => self.drained(cells).await,
                 Operation::Wait(rank, line, ticket) => self.until(Awaited::Flag { rank, line, ticket }).await,
                 Operation::WaitPost(rank, ticket) => self.until(Awaited::Post { rank, ticket }).await,
                 at_once => self.perform(at_once),
@@ -158,7 +158,13 @@ impl Rank {
         poll_fn(move |_| {
             let entered = self.entered();
             let reached = match awaited {
-                Awaited::Slot { ticket, room } => Ok(Words::claim(self, ticket, room, entered.descriptor)),
+                Awaited::Slot { ticket, room } => {
+                    let next = |cursor| {
+                        let cell = cursor as usize % self.node.slots;
+                        Stretch { home: Some(cell as u32), granules: cell..cell + 1, cursor: cursor + 1 }
+                    };
+                    Ok(Words::claim(self, ticket, room, entered.descriptor, next))
+                }
                 Awaited::Flag { rank, line, ticket } => {
                     self.has_come_of(&entered, rank, self.line(rank, line, ticket), ticket)
                 }
@@ -167,7 +173,7 @@ impl Rank {
                     post.reached(ticket)
                         .map_or(Ok(false), |value| self.verify_post(&entered, rank, ticket, value).map(|()| true))
                 }
-                Awaited::Nothing | Awaited::Cells { .. } | Awaited::Bridge => Ok(true),
+                Awaited::Nothing | Awaited::Release { .. } | Awaited::Cells { .. } | Awaited::Bridge => Ok(true),
             };
             let mut state = self.state();
             state.awaited = awaited;
@@ -176,32 +182,31 @@ impl Rank {
         })
     }
 
-    fn drained(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
+    fn drained(&self, cells: usize) -> impl Future<Output = ()> + Send {
         poll_fn(move |_| {
-            self.state().awaited = Awaited::Slot { ticket, room: Room::Cell };
-            if self.is_drained(ticket) { Poll::Ready(()) } else { Poll::Pending }
+            self.state().awaited = Awaited::Release { ticket: self.claims.claimed_ago(cells) };
+            if self.is_drained(cells) { Poll::Ready(()) } else { Poll::Pending }
         })
     }
 
     fn perform(&self, operation: Operation) {
         let descriptor = self.entered().descriptor;
+        let homes: Homes<'_> = &|rank, line, ticket| self.home(rank, line, ticket);
         match operation {
             Operation::Release(ticket) => Words::release(self, ticket),
-            Operation::Publish(line, ticket) => {
-                Words::line(self, self.me, line, ticket).publish(ticket, descriptor.word());
-            }
+            Operation::Publish(line, ticket) => Words::publish(self, line, ticket, descriptor),
             Operation::Post(rank, ticket) => Words::post(self, rank, self.me).publish(ticket),
             Operation::Copy { to, from, n } => {
                 let buffers = &mut self.state().buffers;
-                let bytes = self.node.load(buffers, from, n);
-                self.node.store(buffers, to, &bytes);
+                let bytes = self.node.load(buffers, homes, from, n);
+                self.node.store(buffers, homes, to, &bytes);
             }
             Operation::Reduce { to, left, right, n } => {
                 let buffers = &mut self.state().buffers;
-                let [left, right] = [left, right].map(|operand| self.node.load(buffers, operand, n));
+                let [left, right] = [left, right].map(|operand| self.node.load(buffers, homes, operand, n));
                 let sum = |(left, right): (&u8, &u8)| left.wrapping_add(*right);
                 let sums: Vec<u8> = left.iter().zip(&right).map(sum).collect();
-                self.node.store(buffers, to, &sums);
+                self.node.store(buffers, homes, to, &sums);
             }
             other => unreachable!("{other} at once on one node"),
         }

@@ -4,7 +4,6 @@ use super::Bridge;
 use super::context::Context;
 use super::copies::in_pieces;
 use super::drive::Waiting;
-use super::rotation::Rotation;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Fabric, INLINE, Line, Place, Room, Span};
@@ -63,7 +62,8 @@ pub struct Call<'a> {
     /// Keeps the context alive where the call is not on its owner's stack.
     _owner: Option<Arc<Context>>,
     buffers: Buffers<'a>,
-    rotation: Rotation,
+    /// How far it reaches into cells.
+    reach: Bytes,
     /// Bytes of an element.
     granule: Bytes,
     pub(super) waiting: &'a Waiting,
@@ -99,8 +99,7 @@ impl<'a> Call<'a> {
     ) -> Self {
         let entered = Entered::new(collective, row, plan);
         context.enter(&entered);
-        let (rotation, granule) = (context.rotation(plan), plan.granule);
-        Self { buffers, rotation, granule, ..Self::entered(context, waiting, entered) }
+        Self { buffers, reach: plan.reach, granule: plan.granule, ..Self::entered(context, waiting, entered) }
     }
 
     /// A call that was entered, without buffers.
@@ -110,7 +109,7 @@ impl<'a> Call<'a> {
             context: NonNull::from(context),
             _owner: None,
             buffers: Buffers::NONE,
-            rotation: Rotation::none(context.geometry().rings()),
+            reach: Bytes::ZERO,
             granule: Bytes(1),
             waiting,
             entered,
@@ -192,6 +191,7 @@ impl<'a> Call<'a> {
             Awaited::Post { rank, ticket } => (3 + (u64::from(rank.0) << 8), ticket),
             Awaited::Slot { ticket, room: Room::Cell } => (8, ticket),
             Awaited::Slot { ticket, room: Room::Lines } => (10, ticket),
+            Awaited::Release { ticket } => (11, ticket),
             Awaited::Bridge => (9, Ticket(0)),
             Awaited::Cells { rank, epoch } => (4 + (u64::from(rank.0) << 8), Ticket::new(epoch, 0)),
         };
@@ -211,6 +211,7 @@ impl<'a> Call<'a> {
             4 => Awaited::Cells { rank, epoch: ticket.epoch() },
             8 => Awaited::Slot { ticket, room: Room::Cell },
             10 => Awaited::Slot { ticket, room: Room::Lines },
+            11 => Awaited::Release { ticket },
             _ => Awaited::Bridge,
         }
     }
@@ -233,7 +234,7 @@ impl<'a> Call<'a> {
             Place::SendBuf => buffer(self.buffers.send),
             Place::RecvBuf => buffer(self.buffers.recv),
             Place::Scratch => memory(self.buffers.scratch),
-            Place::Cell { rank, ticket } => memory(self.context().cell(rank, ticket, self.rotation)),
+            Place::Cell { rank, line, ticket } => memory(self.context().cell(rank, line, ticket, self.reach)),
             Place::Payload { rank, line, ticket } => memory(self.context().line(rank, line, ticket).payload()),
         }
     }
@@ -325,7 +326,7 @@ impl Fabric for Call<'_> {
     #[inline(always)]
     fn claim(&self, ticket: Ticket, room: Room) -> impl Future<Output = ()> + Send {
         self.until(Awaited::Slot { ticket, room }, move || {
-            self.context().claim(ticket, room, self.entered.descriptor).then_some(())
+            self.context().take(ticket, room, self.reach, self.entered.descriptor).then_some(())
         })
     }
 
@@ -338,7 +339,7 @@ impl Fabric for Call<'_> {
 
     #[inline(always)]
     fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        self.context().line(self.rank(), line, ticket).publish(ticket, self.entered.descriptor.word());
+        self.context().publish(line, ticket, self.entered.descriptor);
         self.announce();
         ready(())
     }
@@ -352,9 +353,9 @@ impl Fabric for Call<'_> {
     }
 
     #[inline]
-    fn drain(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
-        let awaited = Awaited::Slot { ticket, room: Room::Cell };
-        self.until(awaited, move || self.context().is_drained(ticket).then_some(()))
+    fn drain(&self, cells: usize) -> impl Future<Output = ()> + Send {
+        let awaited = Awaited::Release { ticket: self.context().claims().claimed_ago(cells) };
+        self.until(awaited, move || self.context().is_drained(cells).then_some(()))
     }
 
     #[inline]

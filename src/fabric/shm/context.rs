@@ -1,14 +1,13 @@
 //! What a process holds for one communicator: its view of the segment, and how far it has come.
 
-use super::rotation::Rotation;
+use super::rotation::{self, ROTATED, Rotation};
 use super::segment::{Segment, check_memory};
 use super::writes::Writes;
-use crate::coll::Plan;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
-use crate::sync::{Claims, Control, Event, Flag, FlagLine, Teller, Written};
+use crate::sync::{Claims, Control, Descriptor, Event, Flag, FlagLine, Home, Room, Teller, Written};
 use crate::topo::{Layout, Levels};
-use crate::types::{Bytes, CommRank, Epoch, NodeRank, RingLengths, SlotStores, Ticket};
+use crate::types::{Bytes, CommRank, Epoch, NodeRank, SlotStores, Ticket};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,12 +26,12 @@ pub struct Geometry {
 
 const PAGE: usize = 4096;
 
-/// Where in a page the first cell starts, and all do whose length is a multiple of a page. Programs' long buffers start at a
-/// page or a few bytes behind; between addresses that are nearly alike in their low 12 bits a copy's loads seem to depend on its
-/// stores just before (docs/PERFORMANCE.md, "Tried").
-const CELLS_IN_PAGE: usize = PAGE / 2;
-
 impl Geometry {
+    /// Where in a page the first cell starts, and all do whose length is a multiple of a page. Programs' long buffers start at a
+    /// page or a few bytes behind; between addresses that are nearly alike in their low 12 bits a copy's loads seem to depend on its
+    /// stores just before (docs/PERFORMANCE.md, "Tried"). Pieces of a few pages start at a page all the same ([`Rotation`]).
+    pub(super) const CELLS_IN_PAGE: usize = PAGE / 2;
+
     /// Control lines of one rank: its [`Control`], its flags, and what its peers post to it.
     const fn control(&self) -> usize {
         self.posts_start() + (self.ranks * size_of::<Flag>()).next_multiple_of(128)
@@ -48,24 +47,33 @@ impl Geometry {
 
     const fn cells_start(&self) -> usize {
         let before = self.written_start() + self.ranks * self.written();
-        (before - CELLS_IN_PAGE).next_multiple_of(PAGE) + CELLS_IN_PAGE
+        (before - Self::CELLS_IN_PAGE).next_multiple_of(PAGE) + Self::CELLS_IN_PAGE
     }
 
     /// Where a cell of `rank` starts.
     const fn cell_start(&self, rank: usize, slot: usize) -> usize {
-        self.cells_start() + (rank * self.slots + slot) * self.cell.0
+        self.cells_start() + rank * self.ring() + slot * self.cell.0
+    }
+
+    /// From the first cell of one rank to that of the next.
+    const fn ring(&self) -> usize {
+        self.slots * self.cell.0 + 2 * self.slack()
+    }
+
+    /// Memory behind a rank's last cell, for pieces that start at a page though cells start before it.
+    pub(super) const fn slack(&self) -> usize {
+        if self.cell.0.is_multiple_of(PAGE) { PAGE - Self::CELLS_IN_PAGE } else { 0 }
+    }
+
+    /// Whether pieces may start at a page, and end so much later, where `reserved` bytes of each cell are.
+    pub(super) fn may_shift(&self, reserved: Bytes) -> bool {
+        self.slack() > 0 && reserved == self.cell
     }
 
     /// How much of each cell to reserve for calls that need `needed` bytes: a power of two, so that cells grow seldom, and at least what
     /// lies in the page in which a cell starts.
     pub fn depth_for(&self, needed: Bytes) -> Bytes {
-        Bytes(needed.0.next_power_of_two().max(PAGE - CELLS_IN_PAGE)).min(self.cell)
-    }
-
-    /// How tickets find their lines and cells.
-    #[inline]
-    pub const fn rings(&self) -> RingLengths {
-        RingLengths { lines: self.lines, cells: self.slots }
+        Bytes(needed.0.next_power_of_two().max(PAGE - Self::CELLS_IN_PAGE)).min(self.cell)
     }
 
     /// Length of what is reserved with the segment: all but the cells.
@@ -93,6 +101,7 @@ impl Geometry {
 struct Places {
     control: usize,
     cells: usize,
+    ring: usize,
     written: [usize; 2],
 }
 
@@ -101,6 +110,7 @@ impl Places {
         Self {
             control: geometry.control(),
             cells: geometry.cells_start(),
+            ring: geometry.ring(),
             written: [geometry.written_start(), geometry.written()],
         }
     }
@@ -117,8 +127,6 @@ pub struct Context {
     claims: Claims,
     /// Bytes of each of this rank's cells that it has reserved.
     reserved: AtomicUsize,
-    /// Bytes of each cell in which all ranks let pieces go round.
-    common: AtomicUsize,
     pub(super) writes: Writes,
 }
 
@@ -129,19 +137,11 @@ impl Context {
         assert!(segment.length() >= geometry.length() && geometry.slots.is_power_of_two() && geometry.slots >= 2);
         assert!(geometry.lines.is_power_of_two() && geometry.lines >= geometry.slots);
         assert!(me.index() < geometry.ranks && levels.size() == geometry.ranks);
-        let (places, claims) = (Places::new(&geometry), Claims::new(geometry.lines, geometry.slots));
-        Self {
-            segment,
-            geometry,
-            places,
-            me,
-            layout,
-            levels,
-            claims,
-            reserved: AtomicUsize::new(0),
-            common: AtomicUsize::new(0),
-            writes: Writes::default(),
-        }
+        assert!(u32::try_from(geometry.ring() / Home::UNIT).is_ok(), "longer than homes can tell");
+        let places = Places::new(&geometry);
+        let claims = Claims::new(geometry.lines, geometry.slots, rotation::granules(&geometry));
+        let reserved = AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 });
+        Self { segment, geometry, places, me, layout, levels, claims, reserved, writes: Writes::default() }
     }
 
     /// The dimensions.
@@ -173,31 +173,44 @@ impl Context {
         &self.levels
     }
 
-    /// The first byte of what `ticket` uses of its cell, in a call whose pieces go round so.
-    #[inline]
-    pub(super) fn cell(&self, rank: NodeRank, ticket: Ticket, rotation: Rotation) -> *mut u8 {
-        let slot = rank.index() * self.geometry.slots + self.geometry.rings().cell(ticket);
+    /// The first byte of what `ticket` uses of its cell, in a call that reaches so far into cells: where short pieces always are, or where
+    /// [`Words::home`] says.
+    #[inline(always)]
+    pub(super) fn cell(&self, rank: NodeRank, line: Line, ticket: Ticket, reach: Bytes) -> *mut u8 {
         debug_assert!(rank.index() < self.geometry.ranks);
-        let offset = slot * self.geometry.cell.0 + rotation.offset(ticket);
-        // SAFETY: as in `control`; a rotation stays within what is reserved of a cell.
-        unsafe { self.segment.base().as_ptr().add(self.places.cells + offset) }
+        let offset = match reach < ROTATED {
+            true => ticket.position(self.geometry.slots) * self.geometry.cell.0,
+            false => self.home(rank, line, ticket) as usize * Home::UNIT,
+        };
+        debug_assert!(offset < self.places.ring);
+        // SAFETY: as in `control`; homes are within their ring.
+        unsafe { self.segment.base().as_ptr().add(self.places.cells + rank.index() * self.places.ring + offset) }
     }
 
-    /// Where the pieces of such calls lie.
+    /// Whether this rank may write that much for `ticket`, in a call that reaches so far into cells; see [`Words::claim`].
+    #[inline(always)]
+    pub(super) fn take(&self, ticket: Ticket, room: Room, reach: Bytes, descriptor: Descriptor) -> bool {
+        self.claim(ticket, room, descriptor, |cursor| {
+            if reach < ROTATED {
+                return rotation::at_start(&self.geometry, ticket, reach, cursor);
+            }
+            let reserved = Bytes(self.reserved.load(Ordering::Relaxed));
+            Rotation::new(&self.geometry, reach, reserved.min(self.good_depth())).next(cursor)
+        })
+    }
+
+    /// In so much of each cell pieces go round at most.
     #[inline]
-    pub(super) fn rotation(&self, plan: &Plan) -> Rotation {
-        Rotation::new(self.geometry.rings(), plan.bytes, plan.reach, Bytes(self.common.load(Ordering::Relaxed)))
+    fn good_depth(&self) -> Bytes {
+        /// Of a ring, whatever the user's slots are: nobody's second-level cache is longer than half of it.
+        const ROUND: usize = 4 << 20;
+        self.geometry.cell.min(Bytes(ROUND >> self.geometry.slots.trailing_zeros()))
     }
 
-    /// From here on the pieces of calls go round in the first `reserved` bytes of cells. All ranks say the same between the same two
-    /// calls, of memory that all have reserved; before, all pieces are at the start of their cells.
-    ///
-    /// # Panics
-    /// If cells are shorter.
-    pub fn rotate_within(&self, reserved: Bytes) {
-        assert!(reserved <= self.geometry.cell);
-        // Relaxed: as `reserved`.
-        self.common.store(reserved.0, Ordering::Relaxed);
+    /// Makes sure of as much of this rank's cells as is good for pieces to go round in, where that can be had.
+    pub fn widen_cells(&self) {
+        // To be refused what is only good does no harm.
+        let _ = self.reserve_cells(self.good_depth());
     }
 
     /// Makes sure that the first `depth` bytes of each of this rank's cells are memory that is really there, next to it where it is
@@ -214,7 +227,7 @@ impl Context {
         check_memory((depth - reserved).0 * slots * ranks)?;
         let start = |slot| self.geometry.cell_start(self.me.index(), slot);
         if depth == cell {
-            self.segment.reserve(start(0)..start(slots))?;
+            self.segment.reserve(start(0)..start(slots) + self.geometry.slack())?;
         } else {
             (0..slots).try_for_each(|slot| self.segment.reserve(start(slot) + reserved.0..start(slot) + depth.0))?;
         }
@@ -275,7 +288,7 @@ impl Words for Context {
 
     #[inline]
     fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
-        let index = line as usize * self.geometry.lines + self.geometry.rings().line(ticket);
+        let index = line as usize * self.geometry.lines + ticket.position(self.geometry.lines);
         let offset = PAGE + rank.index() * self.places.control + size_of::<Control>() + index * size_of::<FlagLine>();
         debug_assert!(rank.index() < self.geometry.ranks);
         // SAFETY: as in `control`; `position` is below `lines`.
@@ -295,7 +308,7 @@ impl Words for Context {
     #[inline]
     fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
         let [start, stride] = self.places.written;
-        let index = self.geometry.rings().line(ticket) * size_of::<Written>();
+        let index = ticket.position(self.geometry.lines) * size_of::<Written>();
         debug_assert!(rank.index() < self.geometry.ranks);
         // SAFETY: as in `control`; `position` is below `lines`.
         unsafe {
@@ -339,7 +352,7 @@ pub(super) mod tests {
     /// Two ranks of one process, each with a mapping of its own.
     pub(in super::super) fn two_ranks() -> [Context; 2] {
         let geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64) };
-        assert_eq!(geometry.cells_start() % PAGE, CELLS_IN_PAGE);
+        assert_eq!(geometry.cells_start() % PAGE, Geometry::CELLS_IN_PAGE);
         let (_, file) = Segment::create(geometry.length(), geometry.front()).expect("memfd");
         [0, 1].map(|me| {
             let segment = Segment::open(std::process::id(), file.as_raw_fd(), geometry.length()).expect("mapping");

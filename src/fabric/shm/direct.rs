@@ -8,7 +8,6 @@
 use super::call::Call;
 use super::context::Context;
 use super::drive::Waiting;
-use super::rotation::Rotation;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{Line, Place, Room, Span};
@@ -40,7 +39,7 @@ pub struct Direct<'a> {
     waiting: &'a Waiting,
     entered: Entered,
     ends: Ends,
-    rotation: Rotation,
+    reach: Bytes,
     granule: Bytes,
     combine: Option<&'a dyn Combine>,
 }
@@ -62,7 +61,7 @@ impl<'a> Direct<'a> {
     ) -> Self {
         let entered = Entered::new(collective, row, plan);
         context.enter(&entered);
-        Self { context, waiting, entered, ends, rotation: context.rotation(plan), granule: plan.granule, combine }
+        Self { context, waiting, entered, ends, reach: plan.reach, granule: plan.granule, combine }
     }
 
     /// Leaves the call, which ended with `result` and whose data took that much of a slot.
@@ -108,7 +107,7 @@ impl<'a> Direct<'a> {
         let base = match span.place {
             Place::SendBuf => self.ends.send,
             Place::RecvBuf => self.ends.recv,
-            Place::Cell { rank, ticket } => self.context.cell(rank, ticket, self.rotation),
+            Place::Cell { rank, line, ticket } => self.context.cell(rank, line, ticket, self.reach),
             Place::Payload { rank, line, ticket } => self.context.line(rank, line, ticket).payload(),
             Place::Scratch => unreachable!("short calls are on one node"),
         };
@@ -166,12 +165,14 @@ impl Direct<'_> {
     #[inline(always)]
     pub fn claim(&self, ticket: Ticket, room: Room) -> Result<(), Fault> {
         let descriptor = self.entered.descriptor;
-        block!(self, Awaited::Slot { ticket, room }, Ok::<_, Fault>(self.context.claim(ticket, room, descriptor)))
+        block!(self, Awaited::Slot { ticket, room }, {
+            Ok::<_, Fault>(self.context.take(ticket, room, self.reach, descriptor))
+        })
     }
 
     #[inline(always)]
     pub fn publish(&self, line: Line, ticket: Ticket) -> Result<(), Fault> {
-        self.context.line(self.rank(), line, ticket).publish(ticket, self.entered.descriptor.word());
+        self.context.publish(line, ticket, self.entered.descriptor);
         self.announce();
         Ok(())
     }

@@ -295,7 +295,7 @@ mod tests {
         let publish = |collective, ticket: Ticket| {
             let descriptor = Descriptor::new(ticket.epoch(), collective, 0, 0, Bytes(8));
             let needs_claim = collective != Collective::Barrier;
-            assert!(!needs_claim || peer.claim(ticket, Room::Lines, descriptor));
+            assert!(!needs_claim || peer.claim(ticket, Room::Lines, descriptor, |_| unreachable!("a cell")));
             peer.line(NodeRank(1), Line::Up, ticket).publish(ticket, descriptor.word());
         };
         publish(Collective::Reduce, first);

@@ -1,60 +1,98 @@
-//! Where in their cells the pieces of a call lie.
+//! Where in a rank's cells the pieces of a call lie.
 
-use crate::types::{Bytes, RingLengths, Ticket};
+use super::context::Geometry;
+use crate::sync::{Home, Stretch};
+use crate::types::{Bytes, Ticket};
 
-/// Shorter pieces are read from the caches faster than written: they stay at the start of their cells.
+/// Shorter pieces are read from the caches faster than written: they stay at the start of cells.
 pub const ROTATED: Bytes = Bytes(4096);
 
-/// The places in cells that a call's pieces take in turn.
+/// Units that are claimed together, where cells are not shorter: half a page, so that pieces which begin at a page have granules of
+/// their own though cells begin half a page earlier.
+const GRANULE: u32 = (Geometry::CELLS_IN_PAGE / Home::UNIT) as u32;
+
+/// Shorter pieces lie apart from the ones before and after them: what fetches lines ahead of a reader would take those of the next piece
+/// from their writer. Longer ones follow each other in memory.
+const APART: Bytes = Bytes(16 << 10);
+
+/// The stretches of its cells that a rank's pieces take in turn.
 ///
 /// Pieces that are shorter than cells would use the same memory again after a few calls, while the peers that read it have its
 /// lines in their caches still: each write then has to take the lines from these, which takes three times as long as to copy, or
-/// more (docs/PERFORMANCE.md, "Tried"). So they go round in as much of the cells as all ranks have reserved. Who reads a piece
-/// finds it by the same rule, from what all agree on; the claim of a slot covers all of its cell.
+/// more (docs/PERFORMANCE.md, "Tried"). So they go round in as much of the cells as the rank has reserved. It is its own affair: it tells
+/// with the flag of a piece where that is ([`Home`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rotation {
-    rings: RingLengths,
-    /// Bytes from one place to the next, as a power of two.
+    /// Cells, as a power of two.
+    slots: u32,
+    /// Length of a cell, in units of a [`Home`], and granules.
+    cell: u32,
+    granules: u32,
+    /// Length of a piece, in units.
+    length: u32,
+    /// From one place to the next in a cell: units, as a power of two.
     stride: u32,
-    /// How many there are, as a power of two.
+    /// How many there are in a cell, as a power of two.
     places: u32,
-    /// Steps of a call that have cells of their own, as a power of two.
-    steps: u32,
-    /// How often a call goes round the ring, as a power of two.
-    rounds: u32,
+    /// From the place of a piece to that of the next one.
+    step: u32,
+    /// How far the first place is from the start of its cell: units.
+    shift: u32,
 }
 
 impl Rotation {
-    /// Pieces are at the start of their cells.
+    /// For pieces of at most `reach` bytes in cells of each of which the rank has `reserved` bytes, at least as many.
     #[inline]
-    pub fn none(rings: RingLengths) -> Self {
-        Self { rings, stride: 0, places: 0, steps: 0, rounds: 0 }
-    }
-
-    /// For pieces of at most `reach` bytes of messages of `bytes`, in cells of each of which all ranks have `reserved` bytes.
-    #[inline]
-    pub fn new(rings: RingLengths, bytes: Bytes, reach: Bytes, reserved: Bytes) -> Self {
-        if reach < ROTATED {
-            return Self::none(rings);
+    pub fn new(geometry: &Geometry, reach: Bytes, reserved: Bytes) -> Self {
+        let length = reach.0.div_ceil(Home::UNIT).max(1);
+        let stride = length.next_power_of_two().trailing_zeros();
+        let places = (reserved.0 / Home::UNIT) >> stride;
+        let is_apart = reach < APART;
+        Self {
+            slots: geometry.slots.trailing_zeros(),
+            cell: (geometry.cell.0 / Home::UNIT) as u32,
+            granules: granules_of(geometry.cell),
+            length: length as u32,
+            stride,
+            places: places.checked_ilog2().unwrap_or(0),
+            step: 1 + 4 * u32::from(is_apart),
+            shift: if is_apart && geometry.may_shift(reserved) { GRANULE } else { 0 },
         }
-        let stride = reach.0.next_power_of_two().trailing_zeros();
-        let Some(places) = (reserved.0 >> stride).checked_ilog2() else { return Self::none(rings) };
-        let pieces = (bytes.0 >> stride).max(1).next_power_of_two().trailing_zeros();
-        let steps = pieces.min(rings.cells.trailing_zeros());
-        Self { rings, stride, places, steps, rounds: pieces - steps }
     }
 
-    /// How far from the start of its cell a ticket's piece lies. Within a lap a slot is used for the last step of a call, for an
-    /// earlier one of a later call, and so on to the first: it counts its uses so, and these have its places in turn.
+    /// The stretch of the piece after the one that left that cursor. As many successive ones as there are cells have no granule in common.
     #[inline]
-    pub fn offset(&self, ticket: Ticket) -> usize {
-        let ring = self.rings.cells.trailing_zeros();
-        let round = ticket.step() as usize >> ring;
-        let step = (self.rings.spread(ticket.step()) as usize >> (ring - self.steps)) & ((1 << self.steps) - 1);
-        let call = ((self.rings.lap(ticket) - round + 1) << self.steps) - 1 - step;
-        let turn = (call << self.rounds) + round;
-        (turn & ((1 << self.places) - 1)) << self.stride
+    pub fn next(&self, cursor: u32) -> Stretch {
+        let index = ((cursor >> self.stride) + self.step) & ((1 << (self.slots + self.places)) - 1);
+        let place = index & ((1 << self.places) - 1);
+        let (cell, offset) = (index >> self.places, (place << self.stride) + self.shift);
+        let granule = |at: u32| (cell * self.granules + at / GRANULE) as usize;
+        Stretch {
+            home: Some(cell * self.cell + offset),
+            granules: granule(offset)..granule(offset + self.length - 1) + 1,
+            cursor: index << self.stride,
+        }
     }
+}
+
+/// The stretch of a short piece: the start of the cell that the ticket has as it has its lines. All know it, before they are told: so the
+/// processor goes ahead while it waits for the flag, and fetches what lies there. As many successive tickets as there are cells
+/// have no granule in common.
+#[inline]
+pub(super) fn at_start(geometry: &Geometry, ticket: Ticket, reach: Bytes, cursor: u32) -> Stretch {
+    let cell = ticket.position(geometry.slots);
+    let first = cell * granules_of(geometry.cell) as usize;
+    Stretch { home: None, granules: first..first + reach.0.div_ceil(Home::UNIT * GRANULE as usize).max(1), cursor }
+}
+
+/// Granules of a rank's cells, with what may lie behind the last one.
+pub(super) const fn granules(geometry: &Geometry) -> usize {
+    geometry.slots * granules_of(geometry.cell) as usize + 1
+}
+
+/// Granules of a cell.
+const fn granules_of(cell: Bytes) -> u32 {
+    (cell.0 / Home::UNIT).div_ceil(GRANULE as usize) as u32
 }
 
 #[cfg(test)]
@@ -63,56 +101,112 @@ mod tests {
     use crate::types::Epoch;
     use std::collections::HashMap;
 
-    const RINGS: RingLengths = RingLengths { lines: 32, cells: 16 };
-    const CELL: Bytes = Bytes(128 << 10);
+    fn geometry(slots: usize, cell: usize) -> Geometry {
+        Geometry { ranks: 2, slots, lines: 32, cell: Bytes(cell) }
+    }
 
-    /// Pieces that the root writes between two uses of the same memory, where every `turn`-th call is its own: at least, but for a tenth.
-    fn way_round(piece: usize, steps: u64, turn: usize) -> usize {
-        let rotation = Rotation::new(RINGS, Bytes(piece * steps as usize), Bytes(piece), CELL);
-        let (mut used, mut ways, mut written) = (HashMap::new(), Vec::new(), 0);
-        for epoch in (1..4000).step_by(turn) {
-            for step in 0..steps {
-                let ticket = Ticket::new(Epoch(epoch), step);
-                let offset = rotation.offset(ticket);
-                assert!(offset + piece <= CELL.0);
-                ways.extend(used.insert((RINGS.cell(ticket), offset), written).map(|before| written - before));
-                written += 1;
+    /// What pieces of one call, of `reach` bytes each, have for homes: in bytes, from the start of the rank's cells.
+    fn homes(geometry: &Geometry, reach: usize, reserved: usize) -> Vec<usize> {
+        let rotation = Rotation::new(geometry, Bytes(reach), Bytes(reserved));
+        let (cell, mut cursor, mut touched) = (geometry.cell.0, 0, vec![None; granules(geometry)]);
+        let mut homes = Vec::new();
+        for step in 0..4000 {
+            let ticket = Ticket::new(Epoch(77), step);
+            let stretch = match Bytes(reach) < ROTATED {
+                true => at_start(geometry, ticket, Bytes(reach), cursor),
+                false => rotation.next(cursor),
+            };
+            let start = stretch.home.map_or(ticket.position(geometry.slots) * cell, |home| home as usize * Home::UNIT);
+            if reserved < cell {
+                assert!(start % cell + reach <= reserved, "{start} of {reserved}");
+            }
+            assert!(start + reach <= geometry.slots * cell + geometry.slack());
+            for granule in stretch.granules {
+                let before: Option<u64> = touched[granule].replace(step);
+                let is_far = before.is_none_or(|before| step - before >= geometry.slots as u64);
+                assert!(is_far, "a call would wait for itself");
+            }
+            homes.push(start);
+            cursor = stretch.cursor;
+        }
+        homes
+    }
+
+    /// Pieces that are written before one comes back to the memory of another.
+    fn way_round(homes: &[usize], reach: usize) -> usize {
+        let mut used = HashMap::new();
+        let mut way = usize::MAX;
+        for (turn, start) in homes.iter().enumerate() {
+            for unit in start / Home::UNIT..(start + reach).div_ceil(Home::UNIT) {
+                way = used.insert(unit, turn).map_or(way, |before| way.min(turn - before));
             }
         }
-        ways.sort_unstable();
-        ways[ways.len() / 10]
+        way
     }
 
     #[test]
     fn pieces_go_round_in_the_whole_ring() {
-        // At best 16 slots of 128 KiB; where roots take turns each has only some of the slots until some later calls.
-        for (piece, steps, turn, least) in [
-            (128 << 10, 1, 1, 14),
-            (128 << 10, 2, 1, 13),
-            (128 << 10, 2, 2, 9),
-            (128 << 10, 8, 1, 12),
-            (64 << 10, 4, 1, 27),
-            (64 << 10, 4, 2, 17),
-            (32 << 10, 1, 1, 57),
-            (32 << 10, 1, 2, 29),
-            (32 << 10, 1, 4, 29),
-            (32 << 10, 8, 1, 55),
-            (32 << 10, 8, 2, 33),
-            (32 << 10, 32, 1, 39),
-            (4 << 10, 1, 1, 460),
-            (4 << 10, 1, 2, 230),
-        ] {
-            let way = way_round(piece, steps, turn);
-            assert!(way >= least, "{steps} pieces of {piece} bytes, every {turn}. call: {way} pieces");
+        const KIB: usize = 1024;
+        let geometry = geometry(16, 128 * KIB);
+        let ways = [
+            (128 * KIB, 16),
+            (100_000, 16),
+            (64 * KIB, 32),
+            (40_000, 32),
+            (32 * KIB, 64),
+            (8 * KIB, 256),
+            (4 * KIB, 512),
+        ];
+        for (reach, way) in ways {
+            assert_eq!(way_round(&homes(&geometry, reach, 128 * KIB), reach), way, "pieces of {reach} bytes");
+        }
+        assert_eq!(way_round(&homes(&geometry, 4096, 64 * KIB), 4096), 256);
+    }
+
+    #[test]
+    fn long_pieces_follow_each_other_and_others_lie_apart_at_the_start_of_pages() {
+        let geometry = geometry(16, 128 << 10);
+        let long = homes(&geometry, 32 << 10, 128 << 10);
+        assert!(long.windows(2).all(|pair| pair[1] == pair[0] + (32 << 10) || pair[1] == 0));
+        let apart = homes(&geometry, 5000, 128 << 10);
+        assert!(apart.windows(2).all(|pair| pair[0].abs_diff(pair[1]) > 4 * 5000));
+        assert!(apart.iter().all(|home| (home + Geometry::CELLS_IN_PAGE).is_multiple_of(4096)));
+    }
+
+    #[test]
+    fn short_pieces_stay_at_the_start_of_their_cells() {
+        for reserved in [2048, 128 << 10] {
+            let homes = homes(&geometry(16, 128 << 10), 512, reserved);
+            assert!(homes.iter().all(|home| home.is_multiple_of(128 << 10)));
+            assert_eq!(way_round(&homes, 512), 16);
         }
     }
 
     #[test]
-    fn nothing_moves_where_nothing_more_is_reserved() {
-        let ticket = |epoch| Ticket::new(Epoch(epoch), 3);
-        for (reach, reserved) in [(4096, 0), (4096, 4096), (5000, 8192), (0, 32), (1 << 20, 1 << 20)] {
-            let rotation = Rotation::new(RINGS, Bytes(reach), Bytes(reach), Bytes(reserved));
-            assert!((0..99).all(|epoch| rotation.offset(ticket(epoch)) == 0), "{reach} of {reserved}");
+    fn pieces_fit_whatever_cells_are_like() {
+        for cell in [64, 128, 2048, 4096, 5056, 8192, 12288, 40960] {
+            for slots in [2, 4, 64] {
+                let reaches = [0, 1, 64, 100, 2000, 4096, 5000, 8192, 12288, 20_000, 40_960];
+                for reach in reaches.into_iter().filter(|reach| *reach <= cell) {
+                    for reserved in [reach, 2 * reach, cell].into_iter().filter(|reserved| *reserved <= cell) {
+                        homes(&geometry(slots, cell), reach, reserved);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_granules_are_those_that_a_piece_touches() {
+        let geometry = geometry(4, 8192);
+        for reach in [5000, 8192] {
+            let rotation = Rotation::new(&geometry, Bytes(reach), Bytes(8192));
+            let mut cursor = 0;
+            for start in homes(&geometry, reach, 8192) {
+                let stretch = rotation.next(cursor);
+                assert_eq!(stretch.granules, start / 2048..(start + reach).div_ceil(2048));
+                cursor = stretch.cursor;
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::fabric::checked::{Operation, operations_by_step};
 use crate::fabric::{BridgeStep, Fabric, Line, Place, Room, Span};
 use crate::model::{Machine, Nanos, Work};
 use crate::topo::{Layout, Levels};
-use crate::types::{Bytes, CommRank, NodeIndex, NodeRank, RingLengths, Ticket};
+use crate::types::{Bytes, CommRank, NodeIndex, NodeRank, Ticket};
 use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
@@ -56,8 +56,10 @@ struct World {
     released: Vec<Announced>,
     /// By poster and receiver.
     posts: HashMap<(usize, usize), Announced>,
-    /// By owner and position: the ticket written last.
+    /// By owner and position: the ticket whose line was written last.
     written: HashMap<(usize, usize), Ticket>,
+    /// By owner: the tickets for which it claimed cells.
+    cells: Vec<Vec<Ticket>>,
     /// By reader, owner, line and position: the ticket whose line the reader has fetched.
     fetched: HashMap<(usize, usize, usize, usize), Ticket>,
     /// By reader, owner and position: the ticket, and the bytes of its cell that the reader has fetched.
@@ -141,13 +143,25 @@ impl World {
     }
 
     fn position(&self, ticket: Ticket) -> usize {
-        let slots = self.placement.slots;
-        RingLengths { lines: slots, cells: slots }.cell(ticket)
+        ticket.position(self.placement.slots)
+    }
+
+    /// The ticket for which `me` claimed a cell, so many claims ago.
+    fn claimed_ago(&self, me: usize, cells: usize) -> Option<Ticket> {
+        let claimed = &self.cells[me];
+        claimed.len().checked_sub(cells).map(|index| claimed[index])
+    }
+
+    /// When all peers have released what `me` wrote for `ticket`, or who has not.
+    fn released_at(&self, me: usize, ticket: Option<Ticket>) -> Result<f64, Obstacle> {
+        let Some(ticket) = ticket else { return Ok(0.0) };
+        let released = |peer: usize| reached(Some(&self.released[peer]), ticket).ok_or(Obstacle::Release(peer));
+        let peers = self.members(me).iter().map(|peer| peer.index()).filter(|peer| *peer != me);
+        peers.map(released).try_fold(0.0, |latest: f64, time| Ok(latest.max(time?)))
     }
 
     /// When what the operation needs has happened, or what is missing.
     fn ready_at(&self, me: usize, operation: Operation) -> Result<f64, Obstacle> {
-        let latest = |latest: f64, time: Result<f64, Obstacle>| Ok(latest.max(time?));
         match operation {
             Operation::Wait(rank, line, ticket) => {
                 let flag = (self.peer(me, rank), line as usize, self.position(ticket));
@@ -157,14 +171,12 @@ impl World {
                 let poster = self.peer(me, rank);
                 reached(self.posts.get(&(poster, me)), ticket).ok_or(Obstacle::Post(poster, me))
             }
-            Operation::Claim(ticket, _) | Operation::Drain(ticket) => {
-                let Some(held) = self.written.get(&(me, self.position(ticket))) else {
-                    return Ok(0.0);
-                };
-                let released = |peer: usize| reached(Some(&self.released[peer]), *held).ok_or(Obstacle::Release(peer));
-                let peers = self.members(me).iter().map(|peer| peer.index()).filter(|peer| *peer != me);
-                peers.map(released).try_fold(0.0, latest)
+            Operation::Claim(ticket, room) => {
+                let line = self.written.get(&(me, self.position(ticket))).copied();
+                let cell = || self.claimed_ago(me, self.placement.slots);
+                self.released_at(me, if room == Room::Cell { line.max(cell()) } else { line })
             }
+            Operation::Drain(cells) => self.released_at(me, self.claimed_ago(me, cells)),
             Operation::BridgeEnd => self.step_ends(me).ok_or(Obstacle::Leader),
             _ => Ok(0.0),
         }
@@ -196,8 +208,11 @@ impl World {
         let ready = self.ready_at(me, operation).expect("picked because it is ready");
         self.now[me] = self.now[me].max(ready);
         match operation {
-            Operation::Claim(ticket, _) => {
+            Operation::Claim(ticket, room) => {
                 self.written.insert((me, self.position(ticket)), ticket);
+                if room == Room::Cell {
+                    self.cells[me].push(ticket);
+                }
             }
             Operation::Release(ticket) => {
                 self.released[me].push((ticket, self.now[me]));
@@ -256,7 +271,7 @@ impl World {
     /// Charges an operand: how long it streamed from a peer.
     fn read(&mut self, me: usize, from: Span, n: Bytes) -> f64 {
         let (rank, line, ticket) = match from.place {
-            Place::Cell { rank, ticket } => (rank, None, ticket),
+            Place::Cell { rank, ticket, .. } => (rank, None, ticket),
             Place::Payload { rank, line, ticket } => (rank, Some(line), ticket),
             _ => {
                 self.now[me] += self.machine.local;
@@ -329,6 +344,7 @@ impl Rank {
             released: vec![Vec::new(); size],
             posts: HashMap::new(),
             written: HashMap::new(),
+            cells: vec![Vec::new(); size],
             fetched: HashMap::new(),
             held: HashMap::new(),
             links: HashMap::new(),
