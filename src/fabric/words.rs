@@ -117,7 +117,7 @@ pub(crate) trait Words {
     /// Whether this rank may write that much for `ticket`; if so, it is taken, in the call of `descriptor`; `next` is as for
     /// [`Claims::claim`].
     #[inline]
-    fn claim(&self, ticket: Ticket, room: Room, descriptor: Descriptor, next: impl FnOnce(u32) -> Stretch) -> bool {
+    fn claim(&self, ticket: Ticket, room: Room, descriptor: Descriptor, next: impl FnOnce(u64) -> Stretch) -> bool {
         let released = || self.peers().map(|rank| &self.control(rank).released);
         self.claims().claim((ticket, room), released, (self.written(self.me(), ticket), descriptor), next)
     }
@@ -145,7 +145,7 @@ pub(crate) trait Words {
     /// # Panics
     /// If it has not.
     #[inline]
-    fn home(&self, rank: NodeRank, line: Line, ticket: Ticket) -> u32 {
+    fn home(&self, rank: NodeRank, line: Line, ticket: Ticket) -> u64 {
         let home = match rank == self.me() {
             true => self.claims().home(ticket).unwrap_or_default(),
             false => self.line(rank, line, ticket).home(),

@@ -1,6 +1,6 @@
 //! When a rank may write its slots again, and in which call it did.
 
-use super::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::atomic::{AtomicU64, Ordering};
 use super::{Descriptor, Flag, FlagLine};
 use crate::types::{Bytes, Ticket};
 use std::ops::Range;
@@ -50,10 +50,13 @@ pub struct Home(u64);
 impl Home {
     /// Bytes of a unit.
     pub const UNIT: usize = 64;
+    /// Of the place; the others are the mark.
+    const BITS: u32 = 40;
 
     #[inline]
-    fn new(ticket: Ticket, at: u32) -> Self {
-        Self(Self::mark(ticket) | u64::from(at))
+    fn new(ticket: Ticket, at: u64) -> Self {
+        debug_assert!(at >> Self::BITS == 0);
+        Self(Self::mark(ticket) | at)
     }
 
     #[inline]
@@ -66,17 +69,17 @@ impl Home {
         self.0
     }
 
-    /// Where that is, if this is the home of `ticket`'s cell. Two tickets in 2^32 have the same mark: it is there to find mistakes.
+    /// Where that is, if this is the home of `ticket`'s cell. Two tickets in 2^24 have the same mark: it is there to find mistakes.
     #[inline]
-    pub fn of(self, ticket: Ticket) -> Option<u32> {
-        (self.0 >> 32 == Self::mark(ticket) >> 32).then_some(self.0 as u32)
+    pub fn of(self, ticket: Ticket) -> Option<u64> {
+        ((self.0 ^ Self::mark(ticket)) >> Self::BITS == 0).then_some(self.0 & ((1 << Self::BITS) - 1))
     }
 
     /// Different for tickets of the same line, and not zero for the first ones.
     #[inline]
     fn mark(ticket: Ticket) -> u64 {
-        // Fibonacci hashing: the upper half depends on all bits.
-        ticket.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 << 32
+        // Fibonacci hashing: the upper bits depend on all.
+        ticket.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> Self::BITS << Self::BITS
     }
 }
 
@@ -84,11 +87,11 @@ impl Home {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// Where it begins, in units of a [`Home`], if that has to be told.
-    pub home: Option<u32>,
+    pub home: Option<u64>,
     /// The granules that it touches.
     pub granules: Range<usize>,
     /// What the one after it follows from.
-    pub cursor: u32,
+    pub cursor: u64,
 }
 
 /// How far a rank may write: a book of its own, in no memory that a peer maps.
@@ -109,7 +112,7 @@ pub struct Claims {
     /// How many cells were claimed.
     turns: AtomicU64,
     /// The cursor of the last one.
-    cursor: AtomicU32,
+    cursor: AtomicU64,
     /// The ticket that was not released by all when a claim failed last.
     missing: AtomicU64,
     /// All peers have released up to this ticket, as far as this rank has looked.
@@ -128,7 +131,7 @@ impl Claims {
             granules: ring(granules),
             recent: ring(cells),
             turns: AtomicU64::new(0),
-            cursor: AtomicU32::new(0),
+            cursor: AtomicU64::new(0),
             missing: AtomicU64::new(0),
             all_released: AtomicU64::new(0),
         }
@@ -143,7 +146,7 @@ impl Claims {
         (ticket, room): (Ticket, Room),
         released: impl FnOnce() -> Flags,
         (written, descriptor): (&Written, Descriptor),
-        next: impl FnOnce(u32) -> Stretch,
+        next: impl FnOnce(u64) -> Stretch,
     ) -> bool {
         let position = ticket.position(self.lines.len());
         let mut before = self.lines[position].load(Ordering::Relaxed);
@@ -237,9 +240,9 @@ mod tests {
     }
 
     /// One cell after the other, each a granule.
-    fn in_turn<const CELLS: usize>(cursor: u32) -> Stretch {
+    fn in_turn<const CELLS: usize>(cursor: u64) -> Stretch {
         let cell = cursor as usize % CELLS;
-        Stretch { home: Some(cell as u32), granules: cell..cell + 1, cursor: cursor + 1 }
+        Stretch { home: Some(cell as u64), granules: cell..cell + 1, cursor: cursor + 1 }
     }
 
     #[test]
@@ -298,7 +301,7 @@ mod tests {
     fn a_stretch_waits_for_all_that_it_touches() {
         let (claims, written, peer) = (Claims::new(8, 4, 4), Written::default(), Flag::new());
         let claim = |epoch, granules: Range<usize>| {
-            let next = |cursor| Stretch { home: Some(granules.start as u32), granules, cursor };
+            let next = |cursor| Stretch { home: Some(granules.start as u64), granules, cursor };
             let released = || std::iter::once(&peer);
             claims.claim((ticket(epoch), Room::Cell), released, (&written, descriptor(epoch)), next)
         };

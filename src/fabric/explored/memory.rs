@@ -73,7 +73,7 @@ impl Node {
         &self.members[rank.index()].written[ticket.position(self.lines)]
     }
 
-    fn units(&self, rank: NodeRank, cell: u32, offset: Bytes, n: Bytes) -> &[UnsafeCell<[u8; UNIT]>] {
+    fn units(&self, rank: NodeRank, cell: u64, offset: Bytes, n: Bytes) -> &[UnsafeCell<[u8; UNIT]>] {
         assert!(offset.0.is_multiple_of(UNIT) && n.0.is_multiple_of(UNIT), "{offset:?} and {n:?} are whole units");
         &self.members[rank.index()].cells[cell as usize][offset.0 / UNIT..][..n.0 / UNIT]
     }
@@ -104,7 +104,7 @@ impl Buffers {
 }
 
 /// Which cell of a rank belongs to a ticket, as that flag tells.
-pub(super) type Homes<'a> = &'a dyn Fn(NodeRank, Line, Ticket) -> u32;
+pub(super) type Homes<'a> = &'a dyn Fn(NodeRank, Line, Ticket) -> u64;
 
 impl Node {
     /// The `n` bytes at `span`.

@@ -65,6 +65,14 @@ impl Geometry {
         if self.cell.0.is_multiple_of(PAGE) { PAGE - Self::CELLS_IN_PAGE } else { 0 }
     }
 
+    /// In so much of each cell pieces go round at most.
+    pub(super) const fn good_depth(&self) -> Bytes {
+        /// Of a ring, whatever the user's slots are: nobody's second-level cache is longer than half of it.
+        const ROUND: usize = 4 << 20;
+        let depth = ROUND >> self.slots.trailing_zeros();
+        if self.cell.0 < depth { self.cell } else { Bytes(depth) }
+    }
+
     /// Whether pieces may start at a page, and end so much later, where `reserved` bytes of each cell are.
     pub(super) fn may_shift(&self, reserved: Bytes) -> bool {
         self.slack() > 0 && reserved == self.cell
@@ -137,7 +145,6 @@ impl Context {
         assert!(segment.length() >= geometry.length() && geometry.slots.is_power_of_two() && geometry.slots >= 2);
         assert!(geometry.lines.is_power_of_two() && geometry.lines >= geometry.slots);
         assert!(me.index() < geometry.ranks && levels.size() == geometry.ranks);
-        assert!(u32::try_from(geometry.ring() / Home::UNIT).is_ok(), "longer than homes can tell");
         let places = Places::new(&geometry);
         let claims = Claims::new(geometry.lines, geometry.slots, rotation::granules(&geometry));
         let reserved = AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 });
@@ -195,22 +202,14 @@ impl Context {
                 return rotation::at_start(&self.geometry, ticket, reach, cursor);
             }
             let reserved = Bytes(self.reserved.load(Ordering::Relaxed));
-            Rotation::new(&self.geometry, reach, reserved.min(self.good_depth())).next(cursor)
+            Rotation::new(&self.geometry, reach, reserved.min(self.geometry.good_depth())).next(cursor)
         })
-    }
-
-    /// In so much of each cell pieces go round at most.
-    #[inline]
-    fn good_depth(&self) -> Bytes {
-        /// Of a ring, whatever the user's slots are: nobody's second-level cache is longer than half of it.
-        const ROUND: usize = 4 << 20;
-        self.geometry.cell.min(Bytes(ROUND >> self.geometry.slots.trailing_zeros()))
     }
 
     /// Makes sure of as much of this rank's cells as is good for pieces to go round in, where that can be had.
     pub fn widen_cells(&self) {
         // To be refused what is only good does no harm.
-        let _ = self.reserve_cells(self.good_depth());
+        let _ = self.reserve_cells(self.geometry.good_depth());
     }
 
     /// Makes sure that the first `depth` bytes of each of this rank's cells are memory that is really there, next to it where it is

@@ -9,7 +9,7 @@ pub const ROTATED: Bytes = Bytes(4096);
 
 /// Units that are claimed together, where cells are not shorter: half a page, so that pieces which begin at a page have granules of
 /// their own though cells begin half a page earlier.
-const GRANULE: u32 = (Geometry::CELLS_IN_PAGE / Home::UNIT) as u32;
+const GRANULE: u64 = (Geometry::CELLS_IN_PAGE / Home::UNIT) as u64;
 
 /// Shorter pieces lie apart from the ones before and after them: what fetches lines ahead of a reader would take those of the next piece
 /// from their writer. Longer ones follow each other in memory.
@@ -26,18 +26,18 @@ pub(super) struct Rotation {
     /// Cells, as a power of two.
     slots: u32,
     /// Length of a cell, in units of a [`Home`], and granules.
-    cell: u32,
-    granules: u32,
+    cell: u64,
+    granules: u64,
     /// Length of a piece, in units.
-    length: u32,
+    length: u64,
     /// From one place to the next in a cell: units, as a power of two.
     stride: u32,
     /// How many there are in a cell, as a power of two.
     places: u32,
     /// From the place of a piece to that of the next one.
-    step: u32,
+    step: u64,
     /// How far the first place is from the start of its cell: units.
-    shift: u32,
+    shift: u64,
 }
 
 impl Rotation {
@@ -50,28 +50,28 @@ impl Rotation {
         let is_apart = reach < APART;
         Self {
             slots: geometry.slots.trailing_zeros(),
-            cell: (geometry.cell.0 / Home::UNIT) as u32,
-            granules: granules_of(geometry.cell),
-            length: length as u32,
+            cell: (geometry.cell.0 / Home::UNIT) as u64,
+            granules: granules_of(geometry),
+            length: length as u64,
             stride,
             places: places.checked_ilog2().unwrap_or(0),
-            step: 1 + 4 * u32::from(is_apart),
+            step: 1 + 4 * u64::from(is_apart),
             shift: if is_apart && geometry.may_shift(reserved) { GRANULE } else { 0 },
         }
     }
 
     /// The stretch of the piece after the one that left that cursor. As many successive ones as there are cells have no granule in common.
     #[inline]
-    pub fn next(&self, cursor: u32) -> Stretch {
+    pub fn next(&self, cursor: u64) -> Stretch {
         let index = ((cursor >> self.stride) + self.step) & ((1 << (self.slots + self.places)) - 1);
         let place = index & ((1 << self.places) - 1);
         let (cell, offset) = (index >> self.places, (place << self.stride) + self.shift);
-        let granule = |at: u32| (cell * self.granules + at / GRANULE) as usize;
-        Stretch {
-            home: Some(cell * self.cell + offset),
-            granules: granule(offset)..granule(offset + self.length - 1) + 1,
-            cursor: index << self.stride,
-        }
+        let (first, last) = (offset / GRANULE, (offset + self.length - 1) / GRANULE);
+        // What is shifted may end in the next cell; what has no granules is part of longer pieces only.
+        let last = if self.shift > 0 { last } else { last.min(self.granules - 1) };
+        let granule = |at: u64| (cell * self.granules + at) as usize;
+        let home = Some(cell * self.cell + offset);
+        Stretch { home, granules: granule(first)..granule(last) + 1, cursor: index << self.stride }
     }
 }
 
@@ -79,20 +79,20 @@ impl Rotation {
 /// processor goes ahead while it waits for the flag, and fetches what lies there. As many successive tickets as there are cells
 /// have no granule in common.
 #[inline]
-pub(super) fn at_start(geometry: &Geometry, ticket: Ticket, reach: Bytes, cursor: u32) -> Stretch {
+pub(super) fn at_start(geometry: &Geometry, ticket: Ticket, reach: Bytes, cursor: u64) -> Stretch {
     let cell = ticket.position(geometry.slots);
-    let first = cell * granules_of(geometry.cell) as usize;
+    let first = cell * granules_of(geometry) as usize;
     Stretch { home: None, granules: first..first + reach.0.div_ceil(Home::UNIT * GRANULE as usize).max(1), cursor }
 }
 
 /// Granules of a rank's cells, with what may lie behind the last one.
 pub(super) const fn granules(geometry: &Geometry) -> usize {
-    geometry.slots * granules_of(geometry.cell) as usize + 1
+    geometry.slots * granules_of(geometry) as usize + 1
 }
 
-/// Granules of a cell.
-const fn granules_of(cell: Bytes) -> u32 {
-    (cell.0 / Home::UNIT).div_ceil(GRANULE as usize) as u32
+/// Granules of a cell: of as much of it as pieces go round in.
+const fn granules_of(geometry: &Geometry) -> u64 {
+    (geometry.good_depth().0 / Home::UNIT).div_ceil(GRANULE as usize) as u64
 }
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
             };
             let start = stretch.home.map_or(ticket.position(geometry.slots) * cell, |home| home as usize * Home::UNIT);
             if reserved < cell {
-                assert!(start % cell + reach <= reserved, "{start} of {reserved}");
+                assert!(start % cell + reach <= reserved.max(reach), "{start} of {reserved}");
             }
             assert!(start + reach <= geometry.slots * cell + geometry.slack());
             for granule in stretch.granules {
@@ -184,12 +184,13 @@ mod tests {
 
     #[test]
     fn pieces_fit_whatever_cells_are_like() {
-        for cell in [64, 128, 2048, 4096, 5056, 8192, 12288, 40960] {
+        for cell in [64, 128, 2048, 4096, 5056, 8192, 12288, 40960, 1 << 20] {
             for slots in [2, 4, 64] {
-                let reaches = [0, 1, 64, 100, 2000, 4096, 5000, 8192, 12288, 20_000, 40_960];
+                let reaches = [0, 1, 64, 100, 2000, 4096, 5000, 8192, 12288, 20_000, 40_960, 300_000, 1 << 20];
                 for reach in reaches.into_iter().filter(|reach| *reach <= cell) {
                     for reserved in [reach, 2 * reach, cell].into_iter().filter(|reserved| *reserved <= cell) {
-                        homes(&geometry(slots, cell), reach, reserved);
+                        let geometry = geometry(slots, cell);
+                        homes(&geometry, reach, reserved.min(geometry.good_depth().0));
                     }
                 }
             }
