@@ -1,6 +1,6 @@
 //! Allreduce, flat: every rank combines all operands itself.
 //!
-//! Source: the base case of Li, Hoefler, Hu, Snir 2014, §2.6; payload beside the flag up to 112 bytes.
+//! Source: the base case of Li, Hoefler, Hu, Snir 2014, §2.6; payload beside the flag up to 96 bytes.
 //!
 //! 1. A rank copies its next piece into its slot, one piece ahead of
 //! 2. combining the current piece of all ranks, in rank order, so that all get the same bits.

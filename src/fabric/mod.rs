@@ -4,7 +4,8 @@
 //! # The slot protocol
 //! Each rank owns a ring of slots. A slot has per [`Line`] a flag with [`INLINE`] bytes of payload beside it, and a *cell* of
 //! [`Fabric::cell_bytes`] bytes if its owner claims one. A [`Ticket`] names one slot of every rank. Cells are a ring of their own: an
-//! owner takes one after the other, and tells with each flag where the cell of its ticket is. The ring of lines may be longer than
+//! owner takes one after the other, and tells with each flag where the cell of its ticket is. (Short pieces have cells that follow from
+//! tickets, [`shm`]: the rules below suffice for both.) The ring of lines may be longer than
 //! that of cells: messages that fit a line may then run further ahead.
 //! Only the owner writes its slots; everyone reads all. For ticket `t` a rank, in this order and as far as it needs to:
 //! 1. `claim(t)`: waits until every peer has released the ticket for which this rank wrote that line, or its next cell, last;
@@ -14,8 +15,8 @@
 //! 5. `release(t)`: promises to read no slot of any ticket up to `t` again. Tickets are released in order. The driver
 //!    releases the whole call when it ends, so an algorithm releases only within calls longer than the ring.
 //!
-//! A claim of a cell needs the ticket released by all for which this rank claimed one `slots()` claims before: a rank that goes on to
-//! the ticket `slots()` further without releasing an earlier one may wait for ever.
+//! A claim of a cell needs the ticket released by all for which this rank claimed one `slots()` claims or tickets before, and of earlier
+//! calls any: a rank that goes on to the ticket `slots()` further without releasing an earlier one may wait for ever.
 //! Flags without data need no claim: their values only grow and waits are satisfied by later ones. Only barriers publish
 //! without one, and only they post: what ranks `post` to another lies together in lines that it alone polls.
 

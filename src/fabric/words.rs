@@ -1,6 +1,7 @@
 //! What the ranks of a node tell each other, and what each concludes: the slot protocol and the recognition of failures and
 //! mismatches, wherever the words are. The real fabric and the one under loom run this code.
 
+use super::shm::ROTATED;
 use super::{Line, Room};
 use crate::coll::Plan;
 use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, PeerCall, Stretch, Written};
@@ -80,6 +81,7 @@ impl Entered {
     #[inline]
     pub(crate) fn new(collective: Collective, row: usize, plan: &Plan) -> Self {
         let descriptor = Descriptor::new(plan.epoch, collective, row, plan.root.0, plan.bytes);
+        let descriptor = descriptor.telling(plan.reach >= ROTATED);
         Self { collective, epoch: plan.epoch, bytes: plan.bytes, descriptor }
     }
 }

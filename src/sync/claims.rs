@@ -88,16 +88,16 @@ impl Home {
 pub struct Stretch {
     /// Where it begins, in units of a [`Home`], if that has to be told.
     pub home: Option<u64>,
-    /// The granules that it touches.
-    pub granules: Range<usize>,
+    /// The grains that it touches.
+    pub grains: Range<usize>,
     /// What the one after it follows from.
     pub cursor: u64,
 }
 
 /// How far a rank may write: a book of its own, in no memory that a peer maps.
 ///
-/// Lines follow from tickets. Cells do not: for each ticket for which a rank claims one it takes the next stretch of its memory, and tells
-/// with the flag where that is. So it comes back to the same memory as late as it can, whoever writes meanwhile. Who claims a cell claims
+/// Lines follow from tickets. Cells do not, but for those of short pieces: for each ticket for which a rank claims one it takes the next stretch of
+/// its memory, and tells with the flag where that is. So it comes back to the same memory as late as it can, whoever writes meanwhile. Who claims a cell claims
 /// the lines of its ticket too, so it waits for what either was claimed for last.
 #[derive(Debug)]
 pub struct Claims {
@@ -105,8 +105,8 @@ pub struct Claims {
     lines: Box<[AtomicU64]>,
     /// Per position in the ring of lines, the home of the cell that was claimed with it last.
     homes: Box<[AtomicU64]>,
-    /// Per granule of the memory of the cells, the ticket for which it was claimed last.
-    granules: Box<[AtomicU64]>,
+    /// Per grain of the memory of the cells, the ticket for which it was claimed last.
+    grains: Box<[AtomicU64]>,
     /// The tickets of the last claims of cells, as many as there are cells.
     recent: Box<[AtomicU64]>,
     /// How many cells were claimed.
@@ -121,14 +121,14 @@ pub struct Claims {
 
 // Relaxed throughout: only this rank uses these; they are atomics so that a context may move between threads.
 impl Claims {
-    /// For rings of `lines` and `cells`, powers of two, that nobody has written; the memory of the cells has so many granules.
-    pub fn new(lines: usize, cells: usize, granules: usize) -> Self {
+    /// For rings of `lines` and `cells`, powers of two, that nobody has written; the memory of the cells has so many grains.
+    pub fn new(lines: usize, cells: usize, grains: usize) -> Self {
         debug_assert!(cells.is_power_of_two());
         let ring = |length| (0..length).map(|_| AtomicU64::new(0)).collect();
         Self {
             lines: ring(lines),
             homes: ring(lines),
-            granules: ring(granules),
+            grains: ring(grains),
             recent: ring(cells),
             turns: AtomicU64::new(0),
             cursor: AtomicU64::new(0),
@@ -139,7 +139,8 @@ impl Claims {
 
     /// Whether the rank may write that much for `ticket`, because all peers, whose promises are `released`, have released what it wrote
     /// there last; if so, it is taken, as `written` tells, in the call of `descriptor`. The next cell is what `next` says of the
-    /// cursor of the last one, at first 0; within a call it touches no granule that one did of the last claims, as many as there are cells.
+    /// cursor of the last one, at first 0; within a call it touches no grain that one did of the last claims, or for the last tickets,
+    /// as many as there are cells.
     #[inline]
     pub fn claim<'a, Flags: Iterator<Item = &'a Flag>>(
         &self,
@@ -152,15 +153,15 @@ impl Claims {
         let mut before = self.lines[position].load(Ordering::Relaxed);
         let turn = self.turns.load(Ordering::Relaxed);
         let stretch = (room == Room::Cell).then(|| next(self.cursor.load(Ordering::Relaxed)));
-        let granules = stretch.as_ref().map_or(&[][..], |stretch| &self.granules[stretch.granules.clone()]);
-        before = granules.iter().map(|granule| granule.load(Ordering::Relaxed)).fold(before, u64::max);
+        let grains = stretch.as_ref().map_or(&[][..], |stretch| &self.grains[stretch.grains.clone()]);
+        before = grains.iter().map(|grain| grain.load(Ordering::Relaxed)).fold(before, u64::max);
         if !self.is_released(Ticket(before), released) {
             self.missing.store(before, Ordering::Relaxed);
             return false;
         }
         self.lines[position].store(ticket.0, Ordering::Relaxed);
         if let Some(stretch) = &stretch {
-            granules.iter().for_each(|granule| granule.store(ticket.0, Ordering::Relaxed));
+            grains.iter().for_each(|grain| grain.store(ticket.0, Ordering::Relaxed));
             if let Some(home) = stretch.home {
                 self.homes[position].store(Home::new(ticket, home).word(), Ordering::Relaxed);
             }
@@ -239,10 +240,10 @@ mod tests {
         Descriptor::new(Epoch(epoch), Collective::Bcast, 0, 0, Bytes(8))
     }
 
-    /// One cell after the other, each a granule.
+    /// One cell after the other, each a grain.
     fn in_turn<const CELLS: usize>(cursor: u64) -> Stretch {
         let cell = cursor as usize % CELLS;
-        Stretch { home: Some(cell as u64), granules: cell..cell + 1, cursor: cursor + 1 }
+        Stretch { home: Some(cell as u64), grains: cell..cell + 1, cursor: cursor + 1 }
     }
 
     #[test]
@@ -300,8 +301,8 @@ mod tests {
     #[test]
     fn a_stretch_waits_for_all_that_it_touches() {
         let (claims, written, peer) = (Claims::new(8, 4, 4), Written::default(), Flag::new());
-        let claim = |epoch, granules: Range<usize>| {
-            let next = |cursor| Stretch { home: Some(granules.start as u64), granules, cursor };
+        let claim = |epoch, grains: Range<usize>| {
+            let next = |cursor| Stretch { home: Some(grains.start as u64), grains, cursor };
             let released = || std::iter::once(&peer);
             claims.claim((ticket(epoch), Room::Cell), released, (&written, descriptor(epoch)), next)
         };

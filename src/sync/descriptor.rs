@@ -11,7 +11,10 @@ impl Descriptor {
     /// Bits of the epoch: more than tell apart those that share a line, since a ring has 256 lines at most.
     const EPOCH: u32 = 10;
 
-    /// 10 bits of the epoch, 4 of the collective, 6 of the row, 18 of the root, 26 of the bytes.
+    /// Bits of the bytes.
+    const BYTES: u32 = 25;
+
+    /// 10 bits of the epoch, 4 of the collective, 6 of the row, 18 of the root, 25 of the bytes; one is left for [`Descriptor::telling`].
     pub fn new(epoch: Epoch, collective: Collective, row: usize, root: u32, bytes: Bytes) -> Self {
         let field = |value: u64, bits: u32, shift: u32| (value & ((1 << bits) - 1)) << shift;
         Self(
@@ -19,8 +22,16 @@ impl Descriptor {
                 | field(collective as u64, 4, 10)
                 | field(row as u64, 6, 14)
                 | field(u64::from(root), 18, 20)
-                | field(bytes.0 as u64, 26, 38),
+                | field(bytes.0 as u64, Self::BYTES, 38),
         )
+    }
+
+    /// The same of a call whose ranks tell each other where their cells are. It follows from what MPI makes equal, so who differs is
+    /// noticed before it looks at a wrong place.
+    #[must_use]
+    #[inline]
+    pub fn telling(self, tells: bool) -> Self {
+        Self(self.0 | u64::from(tells) << (38 + Self::BYTES))
     }
 
     /// The word.
@@ -68,7 +79,7 @@ impl PeerCall {
 
     /// The call in `epoch` that a descriptor's word tells of, whose bytes may have lost their upper bits.
     pub fn of_word(epoch: Epoch, word: u64) -> Self {
-        Self::new(epoch, word >> Descriptor::EPOCH, word >> 38)
+        Self::new(epoch, word >> Descriptor::EPOCH, word >> 38 & ((1 << Descriptor::BYTES) - 1))
     }
 }
 
@@ -101,6 +112,9 @@ mod tests {
         let peer = PeerCall::of_word(Epoch(7), new(7, 16).word());
         assert_eq!(peer, PeerCall { epoch: Epoch(7), collective: Some(Collective::Reduce), root: 5, bytes: 16 });
         assert_eq!(peer.to_string(), "MPI_Reduce with root 5 and 16 bytes");
+        // Lengths that differ in upper bits alone differ in this.
+        assert!(new(7, 8).contradicts(new(7, 8 + (1 << 40)).telling(true).word()));
+        assert_eq!(PeerCall::of_word(Epoch(7), new(7, 16).telling(true).word()), peer);
         assert_eq!(new(7, 8).what() & 0xf, Collective::Reduce as u64);
         assert_eq!(new(7, 8).what() >> 10, 5);
     }

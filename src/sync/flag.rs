@@ -56,7 +56,7 @@ impl Default for Flag {
 }
 
 /// A flag, a descriptor of the call, where the slot's cell is, and a payload, in a pair of cache lines of 64 bytes on a 128-byte boundary, so that
-/// prefetchers of line pairs do not join two writers. The first 40 bytes of a payload come with the flag's own line, the rest is
+/// prefetchers of line pairs do not join two writers. The first 32 bytes of a payload come with the flag's own line, the rest is
 /// next to it, where such prefetchers look.
 ///
 /// Zeroed memory is a valid line. Writer: the owner of the slot. Readers: all ranks that map it.
@@ -66,6 +66,8 @@ pub struct FlagLine {
     flag: Flag,
     descriptor: AtomicU64,
     home: AtomicU64,
+    /// So that payloads have the alignment that user operations may expect of elements.
+    _unused: u64,
     payload: UnsafeCell<[u8; FlagLine::PAYLOAD]>,
 }
 
@@ -79,20 +81,20 @@ const _: () =
 
 impl FlagLine {
     /// Bytes of payload. loom has few, so that few accesses go through a cell.
-    pub const PAYLOAD: usize = if cfg!(loom) { 40 } else { 104 };
+    pub const PAYLOAD: usize = if cfg!(loom) { 40 } else { 96 };
 
     /// A line that has announced nothing.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         let [descriptor, home] = [const { AtomicU64::new(0) }; 2];
-        Self { flag: Flag::new(), descriptor, home, payload: UnsafeCell::new([0; Self::PAYLOAD]) }
+        Self { flag: Flag::new(), descriptor, home, _unused: 0, payload: UnsafeCell::new([0; Self::PAYLOAD]) }
     }
 
     /// A line that has announced nothing.
     #[cfg(loom)]
     pub fn new() -> Self {
         let [descriptor, home] = [(); 2].map(|()| AtomicU64::new(0));
-        Self { flag: Flag::new(), descriptor, home, payload: UnsafeCell::new([0; Self::PAYLOAD]) }
+        Self { flag: Flag::new(), descriptor, home, _unused: 0, payload: UnsafeCell::new([0; Self::PAYLOAD]) }
     }
 
     /// Announces `ticket` with `descriptor`; see [`Flag::publish`] for what becomes visible.
@@ -135,7 +137,7 @@ impl FlagLine {
         self.descriptor.load(Ordering::Relaxed)
     }
 
-    /// The payload's first byte, of [`FlagLine::PAYLOAD`], 8-byte aligned; valid as long as the line.
+    /// The payload's first byte, of [`FlagLine::PAYLOAD`], 32-byte aligned; valid as long as the line.
     ///
     /// loom does not see what is done through it: its tests use [`FlagLine::read_payload`] and
     /// [`FlagLine::write_payload`].

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Packed lengths around the borders: an element, the payload of a flag, a cell, several.
 fn lengths(cell: usize) -> Vec<usize> {
     let mut lengths = vec![1, 7, INLINE.0 - 1, INLINE.0];
-    lengths.extend(INLINE.0 + 1..=128);
+    lengths.extend(INLINE.0 + 1..=INLINE.0 + 24);
     lengths.extend([cell / 2, cell - 1, cell, cell + 1, 2 * cell, 3 * cell + 5]);
     lengths
 }

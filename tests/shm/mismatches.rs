@@ -32,7 +32,16 @@ pub fn run(world: &World, usual: &Case, other: &Case, odd: usize, waiting: &'sta
 
 #[test]
 fn calls_that_differ_are_noticed() {
-    let world = World::single(3, 2, 128);
+    all_pairs(&World::single(3, 2, 128), &[8, INLINE.0, 128, 400]);
+}
+
+/// Peers tell each other where the cells of some of them are.
+#[test]
+fn long_calls_that_differ_are_noticed() {
+    all_pairs(&World::single(3, 2, 8192), &[8, 4000, 5000, 20_000]);
+}
+
+fn all_pairs(world: &World, lengths: &[usize]) {
     let random = &mut Random::new(1);
     let mut pairs = 0;
     for row in 0..REGISTRY.len() {
@@ -41,7 +50,7 @@ fn calls_that_differ_are_noticed() {
                 let waiting = if random.one_in(2) { &SPINNING } else { &SLEEPING };
                 let mut case = |row| {
                     let root = CommRank(random.below(3) as u32);
-                    Case::new(&world, row, (Epoch(1), root, random.pick(&[8, INLINE.0, 128, 400])), random)
+                    Case::new(world, row, (Epoch(1), root, random.pick(lengths)), random)
                 };
                 let (usual, odd_one) = (case(row), case(other));
                 let same = |left: &Case, right: &Case| {
@@ -49,7 +58,7 @@ fn calls_that_differ_are_noticed() {
                     key(left) == key(right)
                 };
                 if !same(&usual, &odd_one) {
-                    run(&world, &usual, &odd_one, odd, waiting);
+                    run(world, &usual, &odd_one, odd, waiting);
                     pairs += 1;
                 }
             }

@@ -102,6 +102,8 @@ impl Program {
             labels,
             leaders: random.pick(&[1, 1, 2, 3]),
             slots: random.pick(&[2, 2, 4, 8]),
+            // Cells follow from claims here, those of short pieces from tickets in the real fabric: with as many lines as cells a claim waits
+            // for as much there as here.
             lines_per_cell: random.pick(&[1, 1, 2, 4]),
             cell: Bytes(cell),
             calls: Vec::new(),

@@ -161,7 +161,7 @@ impl Rank {
                 Awaited::Slot { ticket, room } => {
                     let next = |cursor| {
                         let cell = cursor as usize % self.node.slots;
-                        Stretch { home: Some(cell as u64), granules: cell..cell + 1, cursor: cursor + 1 }
+                        Stretch { home: Some(cell as u64), grains: cell..cell + 1, cursor: cursor + 1 }
                     };
                     Ok(Words::claim(self, ticket, room, entered.descriptor, next))
                 }

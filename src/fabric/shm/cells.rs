@@ -3,7 +3,8 @@
 //! How deep they are is known at three places: what this rank has reserved stays with the context, also when another communicator
 //! takes that over ([`Context::reserve_cells`]); what each rank has told of itself is in its control line
 //! ([`Control::tell_of_cells`](crate::sync::Control::tell_of_cells)), and goes when the context is cleared; what all agreed on is with
-//! the communicator (`mpi::communicator::Cells`), and alone decides.
+//! the communicator (`mpi::communicator::Cells`), and alone decides whether a call has memory. Where its pieces lie
+//! each rank decides by what it has reserved itself.
 
 use super::call::Call;
 use super::context::Context;

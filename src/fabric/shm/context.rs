@@ -146,7 +146,7 @@ impl Context {
         assert!(geometry.lines.is_power_of_two() && geometry.lines >= geometry.slots);
         assert!(me.index() < geometry.ranks && levels.size() == geometry.ranks);
         let places = Places::new(&geometry);
-        let claims = Claims::new(geometry.lines, geometry.slots, rotation::granules(&geometry));
+        let claims = Claims::new(geometry.lines, geometry.slots, rotation::grains(&geometry));
         let reserved = AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 });
         Self { segment, geometry, places, me, layout, levels, claims, reserved, writes: Writes::default() }
     }
@@ -359,3 +359,7 @@ pub(super) mod tests {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "walk_tests.rs"]
+mod walk_tests;

@@ -7,9 +7,9 @@ use crate::types::{Bytes, Ticket};
 /// Shorter pieces are read from the caches faster than written: they stay at the start of cells.
 pub const ROTATED: Bytes = Bytes(4096);
 
-/// Units that are claimed together, where cells are not shorter: half a page, so that pieces which begin at a page have granules of
+/// Units that are claimed together, where cells are not shorter: half a page, so that pieces which begin at a page have grains of
 /// their own though cells begin half a page earlier.
-const GRANULE: u64 = (Geometry::CELLS_IN_PAGE / Home::UNIT) as u64;
+const GRAIN: u64 = (Geometry::CELLS_IN_PAGE / Home::UNIT) as u64;
 
 /// Shorter pieces lie apart from the ones before and after them: what fetches lines ahead of a reader would take those of the next piece
 /// from their writer. Longer ones follow each other in memory.
@@ -25,9 +25,9 @@ const APART: Bytes = Bytes(16 << 10);
 pub(super) struct Rotation {
     /// Cells, as a power of two.
     slots: u32,
-    /// Length of a cell, in units of a [`Home`], and granules.
+    /// Length of a cell, in units of a [`Home`], and grains.
     cell: u64,
-    granules: u64,
+    grains: u64,
     /// Length of a piece, in units.
     length: u64,
     /// From one place to the next in a cell: units, as a power of two.
@@ -51,48 +51,48 @@ impl Rotation {
         Self {
             slots: geometry.slots.trailing_zeros(),
             cell: (geometry.cell.0 / Home::UNIT) as u64,
-            granules: granules_of(geometry),
+            grains: grains_of(geometry),
             length: length as u64,
             stride,
             places: places.checked_ilog2().unwrap_or(0),
             step: 1 + 4 * u64::from(is_apart),
-            shift: if is_apart && geometry.may_shift(reserved) { GRANULE } else { 0 },
+            shift: if is_apart && geometry.may_shift(reserved) { GRAIN } else { 0 },
         }
     }
 
-    /// The stretch of the piece after the one that left that cursor. As many successive ones as there are cells have no granule in common.
+    /// The stretch of the piece after the one that left that cursor. As many successive ones as there are cells have no grain in common.
     #[inline]
     pub fn next(&self, cursor: u64) -> Stretch {
         let index = ((cursor >> self.stride) + self.step) & ((1 << (self.slots + self.places)) - 1);
         let place = index & ((1 << self.places) - 1);
         let (cell, offset) = (index >> self.places, (place << self.stride) + self.shift);
-        let (first, last) = (offset / GRANULE, (offset + self.length - 1) / GRANULE);
-        // What is shifted may end in the next cell; what has no granules is part of longer pieces only.
-        let last = if self.shift > 0 { last } else { last.min(self.granules - 1) };
-        let granule = |at: u64| (cell * self.granules + at) as usize;
+        let (first, last) = (offset / GRAIN, (offset + self.length - 1) / GRAIN);
+        // What is shifted may end in the next cell; what has no grains is part of longer pieces only.
+        let last = if self.shift > 0 { last } else { last.min(self.grains - 1) };
+        let grain = |at: u64| (cell * self.grains + at) as usize;
         let home = Some(cell * self.cell + offset);
-        Stretch { home, granules: granule(first)..granule(last) + 1, cursor: index << self.stride }
+        Stretch { home, grains: grain(first)..grain(last) + 1, cursor: index << self.stride }
     }
 }
 
 /// The stretch of a short piece: the start of the cell that the ticket has as it has its lines. All know it, before they are told: so the
 /// processor goes ahead while it waits for the flag, and fetches what lies there. As many successive tickets as there are cells
-/// have no granule in common.
+/// have no grain in common.
 #[inline]
 pub(super) fn at_start(geometry: &Geometry, ticket: Ticket, reach: Bytes, cursor: u64) -> Stretch {
     let cell = ticket.position(geometry.slots);
-    let first = cell * granules_of(geometry) as usize;
-    Stretch { home: None, granules: first..first + reach.0.div_ceil(Home::UNIT * GRANULE as usize).max(1), cursor }
+    let first = cell * grains_of(geometry) as usize;
+    Stretch { home: None, grains: first..first + reach.0.div_ceil(Home::UNIT * GRAIN as usize).max(1), cursor }
 }
 
 /// Granules of a rank's cells, with what may lie behind the last one.
-pub(super) const fn granules(geometry: &Geometry) -> usize {
-    geometry.slots * granules_of(geometry) as usize + 1
+pub(super) const fn grains(geometry: &Geometry) -> usize {
+    geometry.slots * grains_of(geometry) as usize + 1
 }
 
 /// Granules of a cell: of as much of it as pieces go round in.
-const fn granules_of(geometry: &Geometry) -> u64 {
-    (geometry.good_depth().0 / Home::UNIT).div_ceil(GRANULE as usize) as u64
+const fn grains_of(geometry: &Geometry) -> u64 {
+    (geometry.good_depth().0 / Home::UNIT).div_ceil(GRAIN as usize) as u64
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
     /// What pieces of one call, of `reach` bytes each, have for homes: in bytes, from the start of the rank's cells.
     fn homes(geometry: &Geometry, reach: usize, reserved: usize) -> Vec<usize> {
         let rotation = Rotation::new(geometry, Bytes(reach), Bytes(reserved));
-        let (cell, mut cursor, mut touched) = (geometry.cell.0, 0, vec![None; granules(geometry)]);
+        let (cell, mut cursor, mut touched) = (geometry.cell.0, 0, vec![None; grains(geometry)]);
         let mut homes = Vec::new();
         for step in 0..4000 {
             let ticket = Ticket::new(Epoch(77), step);
@@ -121,8 +121,8 @@ mod tests {
                 assert!(start % cell + reach <= reserved.max(reach), "{start} of {reserved}");
             }
             assert!(start + reach <= geometry.slots * cell + geometry.slack());
-            for granule in stretch.granules {
-                let before: Option<u64> = touched[granule].replace(step);
+            for grain in stretch.grains {
+                let before: Option<u64> = touched[grain].replace(step);
                 let is_far = before.is_none_or(|before| step - before >= geometry.slots as u64);
                 assert!(is_far, "a call would wait for itself");
             }
@@ -198,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn the_granules_are_those_that_a_piece_touches() {
+    fn the_grains_are_those_that_a_piece_touches() {
         let geometry = geometry(4, 8192);
         for reach in [5000, 8192] {
             let rotation = Rotation::new(&geometry, Bytes(reach), Bytes(8192));
             let mut cursor = 0;
             for start in homes(&geometry, reach, 8192) {
                 let stretch = rotation.next(cursor);
-                assert_eq!(stretch.granules, start / 2048..(start + reach).div_ceil(2048));
+                assert_eq!(stretch.grains, start / 2048..(start + reach).div_ceil(2048));
                 cursor = stretch.cursor;
             }
         }

@@ -1,0 +1,116 @@
+//! Claims of cells of all lengths in rings of all kinds: what a rank takes lies in memory that it has, and nowhere on what a peer may
+//! still read.
+
+use super::*;
+use crate::fabric::checked::Random;
+use crate::types::Collective;
+use std::os::fd::AsRawFd;
+
+/// What a peer has not released.
+struct Unreleased {
+    ticket: Ticket,
+    start: usize,
+    end: usize,
+}
+
+/// Rank 0 of two, alone: the peer releases what a claim waits for, or more.
+struct Walk {
+    context: Context,
+    unreleased: Vec<Unreleased>,
+}
+
+impl Walk {
+    fn new(random: &mut Random) -> Self {
+        let slots = random.pick(&[2, 2, 4, 8, 16, 64, 256]);
+        let any = 64 * random.between(1, 1200);
+        let usual = random.pick(&[64, 1024, 2048, 4096, 4160, 5056, 8192, 12288, 16384, 20480, 40960, 65536, 131_072]);
+        let cell = if random.one_in(6) { any } else { usual };
+        let geometry = Geometry { ranks: 2, slots, lines: slots * random.pick(&[1, 1, 2, 16]), cell: Bytes(cell) };
+        let (_, file) = Segment::create(geometry.length(), geometry.front()).expect("memfd");
+        let segment = Segment::open(std::process::id(), file.as_raw_fd(), geometry.length()).expect("mapping");
+        let context = Context::new(segment, geometry, NodeRank(0), Layout::single(2), Levels::flat(2, NodeRank(0)));
+        Self { context, unreleased: Vec::new() }
+    }
+
+    fn release(&mut self, ticket: Ticket) {
+        let released = &self.context.control(NodeRank(1)).released;
+        if released.peek() < ticket.0 {
+            released.publish(ticket);
+        }
+        self.unreleased.retain(|of| of.ticket > ticket);
+    }
+
+    /// A piece of `reach` bytes, or one that fits a line.
+    fn step(&mut self, ticket: Ticket, room: Room, reach: Bytes) {
+        let descriptor = Descriptor::new(ticket.epoch(), Collective::Bcast, 0, 0, reach);
+        let slots = self.context.geometry.slots as u64;
+        let mut tries = 0;
+        while !self.context.take(ticket, room, reach, descriptor) {
+            let missing = self.context.claims.missing();
+            let is_earlier = missing.epoch() < ticket.epoch();
+            assert!(is_earlier || missing.step() + slots <= ticket.step(), "a call would wait for itself");
+            self.release(missing);
+            tries += 1;
+            assert!(tries < 3, "what it waits for is what it needs");
+        }
+        Words::publish(&self.context, Line::Down, ticket, descriptor);
+        if room == Room::Cell {
+            self.look(ticket, reach);
+        }
+    }
+
+    fn look(&mut self, ticket: Ticket, reach: Bytes) {
+        let (context, geometry) = (&self.context, &self.context.geometry);
+        let start =
+            context.cell(NodeRank(0), Line::Up, ticket, reach) as usize - context.segment.base().as_ptr() as usize;
+        let (first, end) = (geometry.cell_start(0, 0), start + reach.0);
+        let reserved = context.reserved.load(Ordering::Relaxed);
+        assert!(start >= first && end <= geometry.cell_start(0, geometry.slots) + geometry.slack());
+        if reserved < geometry.cell.0 {
+            assert!((start - first) % geometry.cell.0 + reach.0 <= reserved, "there is no memory");
+        }
+        if reach >= ROTATED {
+            let told = context.line(NodeRank(0), Line::Down, ticket).home().of(ticket);
+            assert_eq!(told.map(|home| first + home as usize * Home::UNIT), Some(start));
+        }
+        let overlaps = |of: &&Unreleased| start < of.end && of.start < end;
+        assert!(self.unreleased.iter().find(overlaps).is_none(), "a peer may still read that");
+        self.unreleased.push(Unreleased { ticket, start, end });
+    }
+
+    fn call(&mut self, random: &mut Random, epoch: Epoch) {
+        let geometry = self.context.geometry;
+        let (cell, any) = (geometry.cell.0, random.between(1, geometry.cell.0 + 1));
+        let reach = random.pick(&[cell, cell / 2 + 1, any, any, 100, 4095, 4096, 5000, 8192, 12288, 16383, 16384]);
+        let reach = Bytes(reach.min(cell));
+        self.context.reserve_cells(geometry.depth_for(reach)).expect("memory");
+        if random.one_in(20) {
+            self.context.widen_cells();
+        }
+        let others = random.pick(&[1, 1, 2, 5]);
+        for step in 0..random.between(1, 3 * geometry.slots.min(40)) as u64 {
+            let ticket = Ticket::new(epoch, step);
+            if random.one_in(others) {
+                let room = if random.one_in(12) { Room::Lines } else { Room::Cell };
+                self.step(ticket, room, reach);
+            }
+            if random.one_in(10) {
+                self.release(ticket);
+            }
+        }
+        if random.one_in(3) {
+            self.release(Ticket::last_of(epoch));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_written_where_a_peer_may_still_read() {
+    let random = &mut Random::new(1);
+    for _ in 0..300 {
+        let mut walk = Walk::new(random);
+        for epoch in 1..random.between(20, 200) as u64 {
+            walk.call(random, Epoch(epoch));
+        }
+    }
+}
