@@ -61,11 +61,8 @@ const LOOKS_AT_WORK: u32 = 25;
 const YIELDS: [u32; 2] = [8, 32];
 /// Bytes of the message or block of a long call.
 const LONG: Bytes = Bytes(32 << 10);
-/// Yields between two polls.
-const YIELDS_PER_POLL: u32 = 4;
-/// Where ranks share cores, the shortest time between two calls into the MPI library, which may give the core away, or sleep, when they find
-/// nothing; and from the start of a call's first wait to the first.
-const PROGRESS: Duration = Duration::from_micros(10);
+/// Yields between two calls into the MPI library, and between two polls.
+const YIELDS_PER_PROGRESS: u32 = 4;
 /// The longest sleep. The MPI library makes no progress meanwhile: a message of 64 MiB needs about 150 probes.
 const NAP: Duration = Duration::from_micros(100);
 
@@ -73,8 +70,6 @@ const NAP: Duration = Duration::from_micros(100);
 struct Patience {
     awaited: Awaited,
     since: Instant,
-    /// When the MPI library was called last, or the first wait of the call began.
-    probed: Instant,
     reported: Duration,
     /// Pauses of a poll or a yield each.
     pauses: u32,
@@ -140,20 +135,11 @@ impl Call<'_> {
         let now = Instant::now();
         let patience = match patience {
             Some(patience) if patience.awaited == awaited => patience,
-            other => {
-                let probed = other.as_ref().map_or(now, |before| before.probed);
-                other.insert(Patience { awaited, since: now, probed, reported: Duration::ZERO, pauses: 0 })
-            }
+            other => other.insert(Patience { awaited, since: now, reported: Duration::ZERO, pauses: 0 }),
         };
         let waited = now - patience.since;
         let pauses = match self.waiting.is_oversubscribed {
-            true => {
-                let is_due = now - patience.probed >= PROGRESS;
-                if is_due {
-                    patience.probed = now;
-                }
-                self.yield_core(awaited, patience.pauses, is_due)
-            }
+            true => self.yield_core(awaited, patience.pauses),
             false => self.pause(patience.pauses, waited),
         };
         patience.pauses = patience.pauses.wrapping_add(pauses);
@@ -182,7 +168,7 @@ impl Call<'_> {
     ///
     /// Between two yields it looks for nothing but what the peer was to do, and whether that is at work: all else that a poll
     /// looks at are lines that peers write, which take as long as the yield.
-    fn yield_core(&self, awaited: Awaited, before: u32, is_progress_due: bool) -> u32 {
+    fn yield_core(&self, awaited: Awaited, before: u32) -> u32 {
         let context = self.context();
         let peer = context.awaited_peer(awaited);
         if let Some(rank) = peer
@@ -193,7 +179,8 @@ impl Call<'_> {
         let may_sleep = before >= YIELDS[usize::from(self.entered.bytes >= LONG)];
         let mut yields = 0;
         context.control(context.rank()).leave_core(|| {
-            if is_progress_due {
+            // Before each sleep, and with some of the yields: a probe may yield itself (Open MPI).
+            if may_sleep || before > 0 && before.is_multiple_of(YIELDS_PER_PROGRESS) {
                 (self.waiting.progress)();
             }
             let Some(rank) = peer else {
@@ -206,7 +193,7 @@ impl Call<'_> {
             while !has_come() && (yields == 0 || context.control(rank).is_away()) {
                 std::thread::yield_now();
                 yields += 1;
-                if (before + yields).is_multiple_of(YIELDS_PER_POLL) {
+                if (before + yields).is_multiple_of(YIELDS_PER_PROGRESS) {
                     break;
                 }
             }
