@@ -100,7 +100,8 @@ impl Geometry {
     /// Length of the segment: a page for the header, the ranks' control lines, the calls in which they wrote their slots, and
     /// the ranks' cells.
     pub const fn length(&self) -> usize {
-        self.cell_start(self.ranks, 0)
+        // The next rank's cells would begin half a page behind the slack.
+        self.cell_start(self.ranks, 0) - self.slack()
     }
 }
 
