@@ -110,6 +110,12 @@ pub(crate) trait Words {
         (0..self.ranks() as u32).map(NodeRank).filter(move |rank| *rank != me)
     }
 
+    /// What each of them has released.
+    #[inline]
+    fn releases(&self) -> impl Iterator<Item = &Flag> {
+        self.peers().map(|rank| &self.control(rank).released)
+    }
+
     /// Tells peers which call this rank is in.
     #[inline]
     fn enter(&self, call: &Entered) {
@@ -120,15 +126,13 @@ pub(crate) trait Words {
     /// [`Claims::claim`].
     #[inline]
     fn claim(&self, ticket: Ticket, room: Room, descriptor: Descriptor, next: impl FnOnce(u64) -> Stretch) -> bool {
-        let released = || self.peers().map(|rank| &self.control(rank).released);
-        self.claims().claim((ticket, room), released, (self.written(self.me(), ticket), descriptor), next)
+        self.claims().claim((ticket, room), || self.releases(), (self.written(self.me(), ticket), descriptor), next)
     }
 
     /// Whether all peers have released what this rank claimed a cell for so many claims ago.
     #[inline]
     fn is_drained(&self, cells: usize) -> bool {
-        let released = || self.peers().map(|rank| &self.control(rank).released);
-        self.claims().is_released(self.claims().claimed_ago(cells), released)
+        self.claims().is_released(self.claims().claimed_ago(cells), || self.releases())
     }
 
     /// Announces `ticket` to those who wait for that flag, in the call of `descriptor`, and where its cell is, if it has one.

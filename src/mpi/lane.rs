@@ -204,9 +204,7 @@ impl Site<'_> {
         if !is_open {
             return None;
         }
-        if self.is_worth_wide_cells(lane.plan.reach) {
-            self.widen_cells();
-        }
+        self.widen_cells_for(lane.plan.reach);
         Some(lane)
     }
 

@@ -142,23 +142,25 @@ impl Site<'_> {
     /// here.
     fn ensure_cells(&self, row: usize, plan: &Plan) -> Result<bool, Fault> {
         let has_enough = plan.reach <= self.shared.cells.get().reserved || self.deepen_cells(row, plan)?;
-        if has_enough && self.is_worth_wide_cells(plan.reach) {
-            self.widen_cells();
+        if has_enough {
+            self.widen_cells_for(plan.reach);
         }
         Ok(has_enough)
     }
 
-    /// Whether this rank's pieces would gain from going round in more of the cells than calls that reach so far need. Each rank decides
-    /// for itself: it tells with every piece where that is.
+    /// After some calls, more of this rank's cells than calls that reach so far need, if its pieces gain from going round in that. Each
+    /// rank decides for itself: it tells with every piece where that is.
     #[inline(always)]
-    pub(super) fn is_worth_wide_cells(&self, reach: Bytes) -> bool {
+    pub(super) fn widen_cells_for(&self, reach: Bytes) {
         /// To reserve all takes as long as many calls: it must not be for a few.
         const CALLS: u64 = 256;
-        reach >= ROTATED && self.epoch.0 >= CALLS && !self.shared.cells.get().are_wide
+        if reach >= ROTATED && self.epoch.0 >= CALLS && !self.shared.cells.get().are_wide {
+            self.widen_cells();
+        }
     }
 
     #[cold]
-    pub(super) fn widen_cells(&self) {
+    fn widen_cells(&self) {
         self.shared.context().widen_cells();
         self.shared.cells.set(Cells { are_wide: true, ..self.shared.cells.get() });
     }

@@ -96,9 +96,9 @@ pub struct Stretch {
 
 /// How far a rank may write: a book of its own, in no memory that a peer maps.
 ///
-/// Lines follow from tickets. Cells do not, but for those of short pieces: for each ticket for which a rank claims one it takes the next stretch of
-/// its memory, and tells with the flag where that is. So it comes back to the same memory as late as it can, whoever writes meanwhile. Who claims a cell claims
-/// the lines of its ticket too, so it waits for what either was claimed for last.
+/// Lines follow from tickets. Cells do not, but for those of short pieces: for each ticket for which a rank claims one it takes the next
+/// stretch of its memory, and tells with the flag where that is. So it comes back to the same memory as late as it can, whoever writes
+/// meanwhile. Who claims a cell claims the lines of its ticket too, so it waits for what either was claimed for last.
 #[derive(Debug)]
 pub struct Claims {
     /// Per position in the ring of lines, the ticket for which it was claimed last.

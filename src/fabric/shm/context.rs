@@ -187,7 +187,7 @@ impl Context {
     pub(super) fn cell(&self, rank: NodeRank, line: Line, ticket: Ticket, reach: Bytes) -> *mut u8 {
         debug_assert!(rank.index() < self.geometry.ranks);
         let offset = match reach < ROTATED {
-            true => ticket.position(self.geometry.slots) * self.geometry.cell.0,
+            true => rotation::cell_of_short(&self.geometry, ticket) * self.geometry.cell.0,
             false => self.home(rank, line, ticket) as usize * Home::UNIT,
         };
         debug_assert!(offset < self.places.ring);

@@ -75,22 +75,26 @@ impl Rotation {
     }
 }
 
-/// The stretch of a short piece: the start of the cell that the ticket has as it has its lines. All know it, before they are told: so the
-/// processor goes ahead while it waits for the flag, and fetches what lies there. As many successive tickets as there are cells
-/// have no grain in common.
+/// The cell at whose start a short piece lies: it follows from the ticket as its lines do. All know it, before they are told: so the
+/// processor goes ahead while it waits for the flag, and fetches what lies there.
+#[inline]
+pub(super) fn cell_of_short(geometry: &Geometry, ticket: Ticket) -> usize {
+    ticket.position(geometry.slots)
+}
+
+/// The stretch of a short piece. As many successive tickets as there are cells have no grain in common.
 #[inline]
 pub(super) fn at_start(geometry: &Geometry, ticket: Ticket, reach: Bytes, cursor: u64) -> Stretch {
-    let cell = ticket.position(geometry.slots);
-    let first = cell * grains_of(geometry) as usize;
+    let first = cell_of_short(geometry, ticket) * grains_of(geometry) as usize;
     Stretch { home: None, grains: first..first + reach.0.div_ceil(Home::UNIT * GRAIN as usize).max(1), cursor }
 }
 
-/// Granules of a rank's cells, with what may lie behind the last one.
+/// Grains of a rank's cells, with what may lie behind the last one.
 pub(super) const fn grains(geometry: &Geometry) -> usize {
     geometry.slots * grains_of(geometry) as usize + 1
 }
 
-/// Granules of a cell: of as much of it as pieces go round in.
+/// Grains of a cell: of as much of it as pieces go round in.
 const fn grains_of(geometry: &Geometry) -> u64 {
     (geometry.good_depth().0 / Home::UNIT).div_ceil(GRAIN as usize) as u64
 }
