@@ -50,6 +50,8 @@ pub struct Config {
     pub slot_bytes: Option<Bytes>,
     /// How this process writes its slots.
     pub slot_stores: SlotStores,
+    /// Ranks of a node may read each other's memory.
+    pub may_copy_singly: bool,
     /// Communicators of huddle's own between nodes, at most.
     pub bridges: u32,
     /// Where measurements of the machine are kept.
@@ -117,6 +119,7 @@ impl Default for Config {
             slots: None,
             slot_bytes: None,
             slot_stores: SlotStores::Auto,
+            may_copy_singly: true,
             bridges: 64,
             cache: Cache::Home,
             leaders: 1,
@@ -329,7 +332,7 @@ mod tests {
     #[test]
     fn what_is_wrong_with_an_algorithm_is_a_short_line() {
         let (_, complaints) = parse(&[("HUDDLE_SCATTER", "<=8K:flat,tee")]);
-        let valid = "valid: auto, native, flat, tree, tiled; using auto; see docs/ENVIRONMENT.md";
+        let valid = "valid: auto, native, flat, tree, tiled, single; using auto; see docs/ENVIRONMENT.md";
         assert_eq!(complaints, [format!(r#"HUDDLE_SCATTER="<=8K:flat,tee": no algorithm "tee"; {valid}"#)]);
         for collective in Collective::ALL {
             let name = format!("HUDDLE_{}", collective.name().to_uppercase());

@@ -70,11 +70,13 @@ pub enum Once {
     CannotMap,
     /// A communicator stays native.
     Declined,
+    /// A peer's memory could not be read, though it could in MPI_Init.
+    CannotFetch,
 }
 
 /// Writes a warning, unless this process has given it before.
 pub fn once(which: Once, text: fmt::Arguments<'_>) {
-    static GIVEN: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+    static GIVEN: [AtomicBool; 4] = [const { AtomicBool::new(false) }; 4];
     if !GIVEN[which as usize].swap(true, Ordering::Relaxed) {
         warning(text);
     }

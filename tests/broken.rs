@@ -2,7 +2,7 @@
 
 use huddle::coll::{Plan, Tickets, find, part, pieces};
 use huddle::fabric::checked::{Breach, Program, Rank, Running};
-use huddle::fabric::{BridgeStep, Fabric, Line, Place, Room, Span};
+use huddle::fabric::{BridgeStep, Exposed, Fabric, Line, Place, Room, Span};
 use huddle::types::{Bytes, Collective, NodeRank, Ticket};
 use std::ops::Range;
 
@@ -30,6 +30,8 @@ fn program(seed: u64, collective: Collective, Named { row, start }: &Named, node
     if nodes == Nodes::One {
         program.labels.fill(0);
     }
+    // Whatever is exposed can be fetched.
+    program.misses = 0;
     program
 }
 
@@ -93,6 +95,7 @@ enum Mistake {
     LeavesEarly,
     MemberBridges,
     SkipsBridge,
+    ExposesNothing,
 }
 
 fn ranks<F: Fabric>(fabric: &F) -> impl Iterator<Item = NodeRank> + Send + use<F> {
@@ -280,6 +283,47 @@ is_found!(cells_in_place_of_lines: "flat", tiled, Allreduce, One, None => Breach
 is_found!(parts_overlap: "tiled", tiled, Allreduce, One, OverlappingParts => Breach::ReadRace { .. } | Breach::WriteRace { .. });
 is_found!(result_read_before_down: "tiled", tiled, Allreduce, One, ReadsTooEarly => Breach::ReadRace { .. } | Breach::Untold);
 is_found!(tiles_released_too_early: "tiled", tiled, Allreduce, One, EarlyRelease => Breach::ReadAfterRelease);
+
+/// Scatter: all fetch their blocks out of the root's memory.
+async fn scatter<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
+    let (me, root) = (fabric.rank(), NodeRank(plan.root.0));
+    let ticket = Tickets::of(plan).draw();
+    let block = |rank: NodeRank| plan.bytes * rank.index();
+    if me != root {
+        if mistake != Mistake::NoWait {
+            fabric.wait(root, Line::Down, ticket).await;
+        }
+        let from = Exposed { rank: root, line: Line::Down, ticket, offset: block(me) };
+        assert!(fabric.fetch(Place::RecvBuf.start(), from, plan.bytes).await);
+        return fabric.publish(Line::Up, ticket).await;
+    }
+    fabric.claim(ticket, Room::Lines).await;
+    if mistake == Mistake::PublishFirst {
+        fabric.publish(Line::Down, ticket).await;
+    }
+    if mistake != Mistake::ExposesNothing {
+        fabric.expose(Line::Down, ticket, Place::SendBuf.start()).await;
+    }
+    if mistake != Mistake::PublishFirst {
+        fabric.publish(Line::Down, ticket).await;
+    }
+    if !fabric.is_in_place() {
+        fabric.copy(Place::RecvBuf.start(), Place::SendBuf.at(block(me)), plan.bytes).await;
+    }
+    for rank in ranks(fabric).filter(|rank| *rank != me && mistake != Mistake::LeavesEarly) {
+        fabric.wait(rank, Line::Up, ticket).await;
+    }
+}
+
+#[test]
+fn scatter_is_right() {
+    is_right(Collective::Scatter, Nodes::One, start!("single", scatter, None));
+}
+
+is_found!(memory_taken_back_too_early: "single", scatter, Scatter, One, LeavesEarly => Breach::StillFetched { .. } | Breach::FetchedTooLate);
+is_found!(memory_exposed_too_late: "single", scatter, Scatter, One, PublishFirst => Breach::ReadRace { .. } | Breach::Unwritten { .. });
+is_found!(nothing_exposed: "single", scatter, Scatter, One, ExposesNothing => Breach::Unwritten { .. } | Breach::WrongTicket { .. });
+is_found!(fetched_too_early: "single", scatter, Scatter, One, NoWait => Breach::ReadRace { .. } | Breach::Unwritten { .. });
 
 /// Barrier: all ranks of a node report to its leader, the leaders meet, the leader lets all go.
 async fn barrier<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {

@@ -1,7 +1,7 @@
 //! The machine, and the place of a job's ranks in it.
 
 use huddle::config::{Config, Ring};
-use huddle::kernel::{self, Probed};
+use huddle::kernel::{self, Fetching, Probed};
 use huddle::model::{Network, Parameters};
 use huddle::topo::{
     ASSUMED_L1, ASSUMED_L2, Caches, Containers, Crowding, Fit, Hierarchy, Kind, Levels, cgroup_quota, place,
@@ -186,6 +186,8 @@ impl Job {
             leaders: if nodes > 1 { config.leaders().min(ranks) } else { 1 },
             fit: containers.caches().fit(),
             hierarchy: Hierarchy::of(&levels, containers.kinds(), containers.trunk()),
+            // Where a process may not read its own memory so, it may not read that of others.
+            has_single_copy: config.may_copy_singly && Fetching::measure(0.0).is_some(),
         };
         Self { agreed }
     }

@@ -38,6 +38,7 @@ mod reduce_hierarchical;
 mod reduce_tiled;
 mod reduce_tree;
 mod scatter_flat;
+mod scatter_single;
 mod scatter_tiled;
 mod scatter_tree;
 
@@ -45,11 +46,22 @@ pub use knobs::{CLASSES, KNOMIAL, Knob, Knobs, PUSH, SIGNALS, Takes};
 pub use phase::short::Short;
 pub use registry::{REGISTRY, Row, Running, find, rows_of};
 
-/// What an algorithm needs of a call. Where a call lacks it the algorithm is never run, whoever asks for it.
+/// What an algorithm needs. Where a call lacks it the algorithm is never run, whoever asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Operands may be combined in any order.
     Commutative,
+    /// Ranks of a node can read each other's memory.
+    SingleCopy,
+}
+
+/// What a call has of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Means {
+    /// How operands may be combined.
+    pub order: OperandOrder,
+    /// Ranks of a node can read each other's memory, as they found out in MPI_Init.
+    pub has_single_copy: bool,
 }
 
 impl Need {
@@ -57,14 +69,16 @@ impl Need {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Commutative => "a commutative predefined operation",
+            Self::SingleCopy => "ranks that may read each other's memory (process_vm_readv)",
         }
     }
 
-    /// Whether a call offers it.
+    /// Whether a call has it.
     #[inline]
-    pub const fn is_met(self, order: OperandOrder) -> bool {
+    pub const fn is_met(self, means: Means) -> bool {
         match self {
-            Self::Commutative => matches!(order, OperandOrder::Any),
+            Self::Commutative => matches!(means.order, OperandOrder::Any),
+            Self::SingleCopy => means.has_single_copy,
         }
     }
 }
@@ -219,6 +233,13 @@ impl Tickets {
         let ticket = Ticket::new(self.epoch, self.next);
         self.next += 1;
         ticket
+    }
+
+    /// Draws so many, at least one, of which nothing is read; the last of them.
+    #[inline]
+    pub fn skip(&mut self, count: u64) -> Ticket {
+        self.next += count - 1;
+        self.draw()
     }
 }
 

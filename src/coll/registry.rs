@@ -1,9 +1,9 @@
 //! The one table of algorithms. Environment values, documentation, tests and the choice iterate over it.
 
-use super::{Algorithm, Knob, Measures, Need, Plan, Reach, Short};
+use super::{Algorithm, Knob, Means, Measures, Need, Plan, Reach, Short};
 use crate::fabric::{Fabric, checked, shm, simulated};
 use crate::model::{Nanos, Scene};
-use crate::types::{Bytes, Collective, OperandOrder};
+use crate::types::{Bytes, Collective};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -51,10 +51,10 @@ pub struct Row {
 }
 
 impl Row {
-    /// What it needs and a call whose operands may be combined in `order` lacks.
+    /// What it needs and a call lacks.
     #[inline]
-    pub fn lacks(&self, order: OperandOrder) -> Option<Need> {
-        self.needs.iter().copied().find(|need| !need.is_met(order))
+    pub fn lacks(&self, means: Means) -> Option<Need> {
+        self.needs.iter().copied().find(|need| !need.is_met(means))
     }
 }
 
@@ -111,6 +111,7 @@ pub static REGISTRY: &[Row] = &[
     row::<super::scatter_flat::ScatterFlat>(),
     row::<super::scatter_tree::ScatterTree>(),
     row::<super::scatter_tiled::ScatterTiled>(),
+    row::<super::scatter_single::ScatterSingle>(),
 ];
 
 // The descriptor of a call has six bits for its row.

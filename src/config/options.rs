@@ -166,6 +166,14 @@ pub static OPTIONS: &[Opt] = &[
         }),
     },
     Opt {
+        name: "HUDDLE_SINGLE_COPY",
+        takes: Takes::Text("0 or 1"),
+        default: "1",
+        meaning: "0 keeps ranks from reading each other's memory (process_vm_readv), which `single` algorithms do. With 1 they try in \
+                  MPI_Init, and do without where one of them is not permitted to.",
+        parse: Parse::Text(|text, config| store(value::switch(text), &mut config.may_copy_singly)),
+    },
+    Opt {
         name: "HUDDLE_BRIDGES",
         takes: Takes::Text("a number"),
         default: "64",

@@ -33,7 +33,7 @@ pub use random::Random;
 pub use runner::Stats;
 pub use violation::{Breach, Violation};
 
-use crate::fabric::{BridgeStep, Fabric, Line, Room, Span};
+use crate::fabric::{BridgeStep, Exposed, Fabric, Line, Room, Span};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, NodeRank, Ticket};
 use machine::Machine;
@@ -87,9 +87,10 @@ struct Step<'a> {
 }
 
 impl Future for Step<'_> {
-    type Output = ();
+    /// What it found.
+    type Output = bool;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<bool> {
         let mut machine = lock(&self.rank.machine);
         if !self.is_submitted {
             machine.submit(self.rank.me, self.operation);
@@ -97,7 +98,7 @@ impl Future for Step<'_> {
             self.is_submitted = true;
             return Poll::Pending;
         }
-        if machine.perform(self.rank.me) { Poll::Ready(()) } else { Poll::Pending }
+        if machine.perform(self.rank.me) { Poll::Ready(machine.found(self.rank.me)) } else { Poll::Pending }
     }
 }
 

@@ -140,6 +140,19 @@ impl Span {
     }
 }
 
+/// Memory of a rank's own that a peer may read, as the rank told beside a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exposed {
+    /// Whose.
+    pub rank: NodeRank,
+    /// Beside which flag.
+    pub line: Line,
+    /// Of which slot.
+    pub ticket: Ticket,
+    /// The distance from its start.
+    pub offset: Bytes,
+}
+
 /// One direction of a message between two leaders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leg {
@@ -249,6 +262,16 @@ pub trait Fabric: Sync {
     fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send;
     /// `to = left op right` element by element. `to` may equal `left` or `right`, else the spans do not overlap.
     fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send;
+    /// Tells beside a flag of this rank, which it has claimed and will publish, that peers may read its memory at `from`, and what
+    /// follows there. Until all that do have said so, the rank neither writes that memory nor ends the call.
+    fn expose(&self, line: Line, ticket: Ticket, from: Span) -> impl Future<Output = ()> + Send;
+    /// Copies `n` bytes to `to`, a buffer of this rank, out of memory that a peer exposed with a flag that this rank has waited for.
+    /// Whether that was possible; if not, the contents of `to` are undefined.
+    fn fetch(&self, to: Span, from: Exposed, n: Bytes) -> impl Future<Output = bool> + Send;
+    /// Puts an answer beside a flag of this rank, which it has claimed and will publish.
+    fn answer(&self, line: Line, ticket: Ticket, answer: bool) -> impl Future<Output = ()> + Send;
+    /// The answer of a peer for whose flag this rank has waited.
+    fn answered(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = bool> + Send;
     /// Begins a step between nodes. Only [leaders](Layout::leader) do, those of the same index on all nodes together, in the
     /// same order, one step at a time. Until it has ended the memory of the step is the bridge's.
     fn bridge_begin(&self, step: BridgeStep) -> impl Future<Output = ()> + Send;

@@ -2,12 +2,13 @@
 //!
 //! *Packed* data is a sequence of basic elements without holes, the wire format of huddle. [`reduce`] combines packed
 //! operands, [`copy`](mod@copy) copies bytes, [`segments`] moves data between packed memory and the layout of a user's datatype.
-//! Which of several kernels serve, [`probe`] measures and [`cache`] keeps; [`exchange`] measures what moves between processors.
+//! [`fetch`](mod@fetch) copies out of other processes. Which of several kernels serve, [`probe`] measures and [`cache`] keeps; [`exchange`] measures what moves between processors.
 
 pub mod cache;
 pub mod copy;
 mod copy_loops;
 pub mod exchange;
+pub mod fetch;
 pub mod host;
 pub mod level;
 mod pairs;
@@ -17,6 +18,7 @@ pub mod segments;
 pub mod switch;
 
 pub use copy::{CopyKernel, Destination, SizeClass, copy, copy_fetching, copy_streaming, copy_to};
+pub use fetch::{Fetching, fetch};
 pub use level::Level;
 pub use probe::Probed;
 pub use reduce::{Kernel, kernel};

@@ -8,7 +8,7 @@
 use super::copy::{self, CopyKernel, Destination, PerClass, SizeClass, Stores};
 use super::host::Caches;
 use super::reduce::{self, kernel_at};
-use super::{Combine, Element, Kernel, Level, Op};
+use super::{Combine, Element, Fetching, Kernel, Level, Op};
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -32,6 +32,8 @@ pub struct Probed {
     pub light: Rates,
     /// Products of complex `double`s: limited by arithmetic.
     pub heavy: Rates,
+    /// Copies out of other processes.
+    pub single: Fetching,
 }
 
 impl PartialEq for CopyKernel {
@@ -88,6 +90,7 @@ impl Default for Probed {
             copy: Rates { l1: 60.0, l2: 30.0, llc: 12.0, memory: 6.0 },
             light: Rates { l1: 40.0, l2: 20.0, llc: 10.0, memory: 6.0 },
             heavy: Rates { l1: 20.0, l2: 15.0, llc: 8.0, memory: 5.0 },
+            single: Fetching::ASSUMED,
         }
     }
 }
@@ -130,6 +133,7 @@ impl Probed {
             "copy": self.copy.to_json(),
             "light": self.light.to_json(),
             "heavy": self.heavy.to_json(),
+            "single": { "call": self.single.call, "per_byte": self.single.per_byte },
         });
         value.to_string().into_bytes()
     }
@@ -145,6 +149,7 @@ impl Probed {
         };
         let [private, slot] = Destination::ALL.map(|to| by_class(&value["copies"][to.name()]));
         let cache = |name: &str| value["caches"][name].as_u64().filter(|size| *size > 0).map(|size| size as usize);
+        let time = |name: &str| value["single"][name].as_f64().filter(|time| (0.0..1e9).contains(time));
         Some(Self {
             level: Level::from_name(value["level"].as_str()?).filter(|level| level.is_available())?,
             copies: [private?, slot?],
@@ -154,6 +159,7 @@ impl Probed {
             copy: Rates::from_json(&value["copy"])?,
             light: Rates::from_json(&value["light"])?,
             heavy: Rates::from_json(&value["heavy"])?,
+            single: Fetching { call: time("call")?, per_byte: time("per_byte")? },
         })
     }
 
@@ -176,7 +182,9 @@ impl Probed {
             // SAFETY: `rates` passes two areas of `n` bytes.
             area.rates(|to, from, n| unsafe { kernel.combine(to, to, from, n) })
         };
-        Self { level, copies, streaming, fetching, caches, copy, light: reduce(light), heavy: reduce(heavy) }
+        let (light, heavy) = (reduce(light), reduce(heavy));
+        let single = Fetching::measure(1.0 / copy.l2).unwrap_or(Fetching::ASSUMED);
+        Self { level, copies, streaming, fetching, caches, copy, light, heavy, single }
     }
 }
 

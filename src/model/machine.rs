@@ -1,5 +1,7 @@
 //! The parameters of machines, and of communicators on them.
 
+use crate::kernel::Fetching;
+
 /// Time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Nanos(pub f64);
@@ -104,6 +106,8 @@ pub struct Machine {
     pub overlap: Overlap,
     /// Copies and combinations of long calls.
     pub far: Far,
+    /// Single copies.
+    pub fetching: Fetching,
     /// Besides all that.
     pub software: Software,
     /// Nanoseconds until another rank runs on a core that one gives away.
@@ -116,7 +120,7 @@ impl Machine {
     /// A machine as the papers have it: software takes no time, a copy takes as long wherever it goes, data come after flags.
     pub fn plain(local: f64, crossings: Vec<Crossing>, [copy, reduce]: [f64; 2], network: Network) -> Self {
         let far = Far { beyond: f64::INFINITY, copy, reduce };
-        let (software, switch) = (Software::default(), 0.0);
+        let (fetching, software, switch) = (Fetching::default(), Software::default(), 0.0);
         Self {
             local,
             crossings,
@@ -126,6 +130,7 @@ impl Machine {
             ahead: 1.0,
             overlap: Overlap::NONE,
             far,
+            fetching,
             software,
             switch,
             network,

@@ -1,6 +1,6 @@
 //! The parameters of a kind of machine by what two ranks share, and those assumed where nothing was measured.
 
-use super::{Crossing, Far, Level, Machine, Network, Overlap, Software};
+use super::{Crossing, Far, Fetching, Level, Machine, Network, Overlap, Software};
 use crate::topo::{Hierarchy, Kind};
 
 /// The parameters of a kind of machine. A choice uses those of rank 0, on all ranks.
@@ -22,6 +22,8 @@ pub struct Parameters {
     pub overlap: Overlap,
     /// Copies and combinations of long calls.
     pub far: Far,
+    /// Single copies.
+    pub fetching: Fetching,
     /// What huddle's own instructions take.
     pub software: Software,
     /// Nanoseconds until another rank runs on a core that one gives away.
@@ -68,6 +70,7 @@ impl Default for Parameters {
             ahead: AHEAD,
             overlap: OVERLAP,
             far: Far { beyond: (1 << 20) as f64, copy: 0.08, reduce: 0.1 },
+            fetching: Fetching::ASSUMED,
             software: SOFTWARE,
             switch: SWITCH,
             network: Network { latency: 1500.0, overhead: 300.0, gap: 300.0, per_byte: 0.08 },
@@ -76,7 +79,7 @@ impl Default for Parameters {
 }
 
 /// Numbers in the wire format before those of the crossings.
-const RATES: usize = 17;
+const RATES: usize = 19;
 
 /// Numbers in the wire format.
 const NUMBERS: usize = RATES + 3 * (1 + Kind::ALL.len());
@@ -104,6 +107,7 @@ impl Parameters {
             ahead: self.ahead,
             overlap: self.overlap,
             far: self.far,
+            fetching: self.fetching,
             software: self.software,
             switch: self.switch,
             network: self.network,
@@ -111,13 +115,15 @@ impl Parameters {
     }
 
     fn to_numbers(self) -> [f64; NUMBERS] {
-        let Self { local, copy, reduce, write, ahead, overlap, far, software, switch, network, crossings } = self;
+        let Self { local, copy, reduce, write, ahead, overlap, far, fetching, software, switch, network, crossings } =
+            self;
         let Network { latency, overhead, gap, per_byte } = network;
         let mut numbers = [0.0; NUMBERS];
         let (rates, rest) = numbers.split_at_mut(RATES);
         rates[..7].copy_from_slice(&[local, copy, reduce, latency, overhead, gap, per_byte]);
         rates[7..12].copy_from_slice(&[write, ahead, far.beyond, far.copy, far.reduce]);
-        rates[12..].copy_from_slice(&[software.call, software.step, switch, overlap.copy, overlap.reduce]);
+        rates[12..17].copy_from_slice(&[software.call, software.step, switch, overlap.copy, overlap.reduce]);
+        rates[17..].copy_from_slice(&[fetching.call, fetching.per_byte]);
         for (numbers, crossing) in rest.chunks_mut(3).zip(crossings) {
             numbers.copy_from_slice(&[crossing.latency, crossing.stream, crossing.shared]);
         }
@@ -163,6 +169,7 @@ impl Parameters {
             software: Software { call: numbers[12], step: numbers[13] },
             switch: numbers[14],
             overlap: Overlap { copy: numbers[15], reduce: numbers[16] },
+            fetching: Fetching { call: numbers[17], per_byte: numbers[18] },
             ..Self::default()
         };
         for (crossing, numbers) in parameters.crossings.iter_mut().zip(numbers[RATES..].chunks(3)) {

@@ -371,6 +371,7 @@ impl<'a> Builder<'a> {
             leaders: self.layout.leaders(),
             fit: self.job.caches.fit(),
             hierarchy: Hierarchy::from_words(self.offer_of(offers, NodeIndex(0)).hierarchy),
+            has_single_copy: self.job.has_single_copy,
         };
         Box::new(Shared::new(Pooled { members: self.members(), nonce, context }, agreed, self.job, bridge))
     }

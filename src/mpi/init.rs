@@ -21,6 +21,7 @@ use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
 use std::hash::{Hash, Hasher};
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A number that differs between builds of huddle that would choose or lay out memory differently. Where ranks find several,
@@ -28,7 +29,7 @@ use std::time::{Duration, Instant};
 pub(super) fn protocol() -> c_int {
     /// Raised with every change to what ranks exchange, to the layout of segments, or to defaults. As a text that is read at run
     /// time, scripts/test-partial finds it in an engine, and makes another build of it by changing it.
-    const REVISION: &str = "huddle's revision 13";
+    const REVISION: &str = "huddle's revision 14";
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), black_box(REVISION), size_of::<FlagLine>()).hash(&mut hash);
     REGISTRY.iter().for_each(|row| (row.collective, row.name).hash(&mut hash));
@@ -101,6 +102,7 @@ fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
         parameters,
         trunk: node.trunk,
         crowding: node.crowding,
+        has_single_copy: node.has_single_copy,
         waiting: Waiting { is_oversubscribed: node.crowding.is_shared(), ..idle.waiting },
         is_threaded,
         keyval,
@@ -282,6 +284,46 @@ fn agree_on_parameters(world: MPI_Comm, rank: u32, config: &Config, node: &Node)
     Parameters::from_bytes(&bcast_bytes(world, bytes)).unwrap_or_default()
 }
 
+/// A word in the memory of a process, for others to find out whether they can read it.
+struct Sample {
+    process: u64,
+    address: u64,
+    value: u64,
+}
+
+impl Sample {
+    fn of_this_process() -> Self {
+        static SAMPLE: AtomicU64 = AtomicU64::new(0);
+        let process = u64::from(std::process::id());
+        let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let value = time.map_or(1, |time| time.as_nanos() as u64) ^ process << 40;
+        SAMPLE.store(value, Ordering::Relaxed);
+        Self { process, address: SAMPLE.as_ptr() as u64, value }
+    }
+
+    fn to_bytes(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        for (to, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip([self.process, self.address, self.value]) {
+            *to = word.to_ne_bytes();
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; 24]) -> Self {
+        let [process, address, value] =
+            [0, 8, 16].map(|at| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default()));
+        Self { process, address, value }
+    }
+
+    /// Whether this process can read it: it is there, and the system permits it.
+    fn is_readable(&self) -> bool {
+        let mut found = [0; 8];
+        // SAFETY: room for as many bytes.
+        let is_read = unsafe { kernel::fetch(self.process as u32, self.address, found.as_mut_ptr(), found.len()) };
+        is_read && found == self.value.to_ne_bytes()
+    }
+}
+
 /// What the ranks of the job know about their nodes.
 struct Node {
     labels: Vec<u32>,
@@ -290,6 +332,7 @@ struct Node {
     trunk: usize,
     caches: Caches,
     crowding: Crowding,
+    has_single_copy: bool,
 }
 
 impl Node {
@@ -302,10 +345,13 @@ impl Node {
         let world_ranks = allgather_u32(physical, rank, node_size as usize);
 
         let mask = CpuMask::of_this_process();
-        let masks: Vec<CpuMask> = allgather_bytes(physical, &mask.to_bytes(), node_size as usize)
+        let own = [&Sample::of_this_process().to_bytes()[..], &mask.to_bytes()].concat();
+        let (samples, masks): (Vec<Sample>, Vec<CpuMask>) = allgather_bytes(physical, &own, node_size as usize)
             .iter()
-            .map(|bytes| CpuMask::from_bytes(bytes))
-            .collect();
+            .filter_map(|bytes| bytes.split_first_chunk())
+            .map(|(sample, mask)| (Sample::from_bytes(sample), CpuMask::from_bytes(mask)))
+            .unzip();
+        let has_single_copy = config.may_copy_singly && samples.iter().all(Sample::is_readable);
         let containers = Self::containers(physical, node_rank, config);
         Self::choose_kernels(physical, node_rank, config);
         let mut paths = vec![Vec::new(); size as usize];
@@ -323,13 +369,15 @@ impl Node {
         // What is unknown anywhere does not count.
         let known = |bytes: u32| c_int::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(c_int::MAX);
         let most = -(crowding.to_number() as c_int);
-        let [most, l1, l2, l3] = minimum(world, [most, known(l1), known(l2), known(l3)]);
+        let numbers = [most, c_int::from(has_single_copy), known(l1), known(l2), known(l3)];
+        let [most, single, l1, l2, l3] = minimum(world, numbers);
         let found = |bytes: c_int| if bytes == c_int::MAX { 0 } else { bytes as u32 };
         let caches = Caches { line, l1: found(l1), l2: found(l2), l3: found(l3) };
         // SAFETY: a communicator of our own.
         unsafe { native().comm_free(&mut physical) };
         let (kinds, trunk) = (containers.kinds().to_vec(), containers.trunk());
-        Self { labels, paths, kinds, trunk, caches, crowding: Crowding::from_number(most.unsigned_abs()) }
+        let crowding = Crowding::from_number(most.unsigned_abs());
+        Self { labels, paths, kinds, trunk, caches, crowding, has_single_copy: single == 1 }
     }
 
     /// The leader of the node measures its kernels, or reads what was measured before: all at once would disturb each other.

@@ -42,6 +42,8 @@ pub struct Job {
     pub caches: Caches,
     /// How many ranks share a core, on the node where that is most.
     pub crowding: Crowding,
+    /// All ranks can read the memory of all others on their host.
+    pub has_single_copy: bool,
     /// What rank 0 knows of the machine.
     pub parameters: Parameters,
     /// What the models choose, by what the ranks of a communicator agreed on.
@@ -85,6 +87,7 @@ impl Job {
             caches: Caches::default(),
             trunk: 0,
             crowding: Crowding::NONE,
+            has_single_copy: false,
             parameters: Parameters::default(),
             maps: Mutex::default(),
             waiting,

@@ -34,7 +34,7 @@ pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: &Map, epoch:
         Some(forced) => forced,
         None => usual(shape, map),
     };
-    let lacking = REGISTRY[forced.row].lacks(order_of(shape));
+    let lacking = REGISTRY[forced.row].lacks(agreed.means(order_of(shape)));
     let chosen = if lacking.is_some() { usual(shape, map) } else { forced };
     // 3. Its plan.
     let plan = plan(shape, agreed, epoch, &chosen);

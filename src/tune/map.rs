@@ -144,7 +144,7 @@ fn shape(collective: Collective, order: OperandOrder, bytes: Bytes) -> Shape {
 }
 
 fn candidates<'a>(shape: &'a Shape, agreed: &'a Agreed, scene: &'a Scene) -> impl Iterator<Item = Candidate> + 'a {
-    let rows = rows_of(shape.collective).filter(|(_, row)| row.lacks(shape.order).is_none());
+    let rows = rows_of(shape.collective).filter(|(_, row)| row.lacks(agreed.means(shape.order)).is_none());
     rows.flat_map(move |(row, found)| {
         settings(found.knobs, shape, agreed).into_iter().filter_map(move |knobs| {
             let forced = Forced { row, knobs };
@@ -327,7 +327,7 @@ mod tests {
             for class in SizeClass::all() {
                 let pick = map.pick(collective, OperandOrder::Rank, class.longest());
                 let row = &REGISTRY[pick.row];
-                assert_eq!((row.collective, row.lacks(OperandOrder::Rank)), (collective, None));
+                assert_eq!((row.collective, row.lacks(map.agreed.means(OperandOrder::Rank))), (collective, None));
             }
         }
     }

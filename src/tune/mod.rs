@@ -19,7 +19,7 @@ pub use choose::{LAST_EPOCH, choose, early_reason};
 pub use map::Map;
 pub use prospect::Prospect;
 
-use crate::coll::{Measures, Need, Plan};
+use crate::coll::{Means, Measures, Need, Plan};
 use crate::topo::{Crowding, Fit, Hierarchy};
 use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 
@@ -74,16 +74,24 @@ pub struct Agreed {
     pub fit: Fit,
     /// How the ranks of the first node lie in its caches and memories.
     pub hierarchy: Hierarchy,
+    /// Ranks of a node can read each other's memory.
+    pub has_single_copy: bool,
 }
 
 impl Agreed {
+    /// What a call has whose operands may be combined in `order`.
+    #[inline]
+    pub const fn means(&self, order: OperandOrder) -> Means {
+        Means { order, has_single_copy: self.has_single_copy }
+    }
+
     /// What an algorithm may know of it before a call.
     #[inline]
     pub const fn measures(&self) -> Measures {
         Measures { ranks: self.ranks, nodes: self.nodes, cell: self.cell_bytes }
     }
 
-    /// A communicator of `ranks` ranks that have a node and its cores for themselves, in cells of 8 KiB.
+    /// A communicator of `ranks` ranks that have a node and its cores for themselves, in cells of 8 KiB, and may read each other's memory.
     pub const fn on_one_node(ranks: usize, hierarchy: Hierarchy) -> Self {
         Self {
             ranks,
@@ -96,6 +104,7 @@ impl Agreed {
             leaders: 1,
             fit: Fit::ASSUMED,
             hierarchy,
+            has_single_copy: true,
         }
     }
 }

@@ -59,6 +59,7 @@ fn every_mistake_is_found() {
     let allreduce = Call::new(Allreduce, "flat", 8);
     let parts = Call::new(Allreduce, "tiled", 16);
     let reduce = Call::new(Reduce, "tree", 8);
+    let single = Call::new(Scatter, "single", 8);
     let mistakes = [
         (Change::Drop(Kind::Claim), bcast),
         (Change::Drop(Kind::Claim), piece_by_piece),
@@ -79,6 +80,10 @@ fn every_mistake_is_found() {
         (Change::Postpone(Kind::CopyIn), allreduce),
         (Change::Postpone(Kind::Wait(Line::Up)), reduce),
         (Change::Drop(Kind::Publish), bcast),
+        (Change::Drop(Kind::Wait(Line::Up)), single),
+        (Change::Drop(Kind::Wait(Line::Down)), single),
+        (Change::Postpone(Kind::Expose), single),
+        (Change::Postpone(Kind::Answer), single),
         // A call in halves has flags on both lines: to await the last one first is no mistake.
         (Change::OtherLine, whole),
     ];

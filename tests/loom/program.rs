@@ -72,6 +72,8 @@ pub struct Program {
     pub cell: usize,
     pub calls: Vec<Call>,
     pub driver: Driver,
+    /// Whether ranks may read each other's memory; they only find out when they try.
+    pub may_fetch: bool,
     pub mutation: Option<Mutation>,
     /// Most preemptions; all orders where there is none.
     pub preemptions: Option<usize>,
@@ -81,7 +83,8 @@ impl Program {
     /// Two ranks that trust each other, in all orders of at most two preemptions.
     pub fn of(calls: impl Into<Vec<Call>>) -> Self {
         let (cell, calls) = (64, calls.into());
-        Self { ranks: 2, lines: SLOTS, cell, calls, driver: Driver::Trusting, mutation: None, preemptions: Some(2) }
+        let (driver, may_fetch, mutation) = (Driver::Trusting, true, None);
+        Self { ranks: 2, lines: SLOTS, cell, calls, driver, may_fetch, mutation, preemptions: Some(2) }
     }
 
     /// Runs it in every order.
@@ -109,6 +112,7 @@ impl Program {
 
     fn run_as(&self, me: u32, node: Arc<Node>) {
         let rank = Rank::new(node, NodeRank(me), self.driver, self.mutation);
+        let rank = if self.may_fetch { rank } else { rank.without_fetching() };
         for (call, epoch) in self.calls.iter().zip(1..) {
             let result = rank.call(call.row, &call.plan(epoch), self.buffers(call, epoch, me));
             let found = result.unwrap_or_else(|fault| panic!("{fault:?} in {call:?} on rank {me}"));

@@ -98,3 +98,12 @@ fn signals_may_be_pushed() {
     Program { driver: Driver::Wary, ..Program::of([barrier; 2]) }.explore();
     Program::of([barrier, Call::new(Bcast, "flat", 8), barrier]).explore();
 }
+
+/// Who can't fetch is served by slots.
+#[test]
+fn ranks_that_may_not_read_each_other_have_their_blocks_too() {
+    let scatter = Call::new(Scatter, "single", 8);
+    Program { may_fetch: false, ..Program::of([scatter, scatter.rooted(1), scatter]) }.explore();
+    let pieces = Call { bytes: 24, ..scatter };
+    Program { may_fetch: false, preemptions: Some(1), ..Program::of([pieces, pieces.rooted(1)]) }.explore();
+}

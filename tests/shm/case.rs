@@ -4,7 +4,7 @@ use crate::bridge::Port;
 use crate::memory::Area;
 use crate::operation::Operation;
 use crate::world::{Rank, World};
-use huddle::coll::{Knob, Measures, Plan, REGISTRY, Short};
+use huddle::coll::{Knob, Means, Measures, Plan, REGISTRY, Short};
 use huddle::fabric::checked::{Random, random_knobs};
 use huddle::fabric::shm::{Buffer, Buffers, Call, Direct, Ends, Fault, Waiting};
 use huddle::kernel::Combine;
@@ -88,7 +88,8 @@ impl Case {
     pub fn new(world: &World, row: usize, shape: (Epoch, CommRank, usize), random: &mut Random) -> Self {
         let element = if random.one_in(2) { 8 } else { 16 };
         let is_block_placed = world.layout(CommRank(0)).is_block_placed();
-        let permits_order = REGISTRY[row].lacks(OperandOrder::Rank).is_none();
+        let means = Means { order: OperandOrder::Rank, has_single_copy: true };
+        let permits_order = REGISTRY[row].lacks(means).is_none();
         let order =
             if permits_order && is_block_placed && random.one_in(2) { OperandOrder::Rank } else { OperandOrder::Any };
         let element = match order {

@@ -44,6 +44,9 @@ fn must_fail(world: &World, case: &Case, rank: usize, failed: usize) -> Option<b
     match name {
         "flat" => Some(case.depends(rank, failed)),
         "tree" => Some(is_downstream(world, case, rank, failed)),
+        // The root waits for everyone's answer. What others fetch after it has failed does not count.
+        "single" if case.is_root(rank) || case.is_root(failed) => Some(true),
+        "single" => None,
         _ if case.depends(rank, failed) => Some(true),
         _ if collective == Collective::Reduce => None,
         _ => Some(false),

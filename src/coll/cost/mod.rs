@@ -32,6 +32,8 @@ pub enum Way {
     Tiled,
     /// The same, with reductions tiled in each group of the outermost level and by a tree over the groups.
     Hierarchical,
+    /// As [`phase::Single`].
+    Single,
     /// As [`phase::dissemination`] on one node, as [`phase::Tree`] between nodes.
     Dissemination,
 }
@@ -58,7 +60,7 @@ struct Node<'a> {
 impl<'a> Node<'a> {
     fn new(way: Way, collective: Collective, plan: &'a Plan, scene: &'a Scene) -> Self {
         let (up, down) = match way {
-            Way::Flat | Way::Tiled | Way::Hierarchical => {
+            Way::Flat | Way::Tiled | Way::Hierarchical | Way::Single => {
                 (TreeClass::Stages { stages: 1 }, TreeClass::Stages { stages: 1 })
             }
             Way::Tree | Way::Dissemination => {
@@ -74,7 +76,11 @@ impl<'a> Node<'a> {
             Collective::Scatter => (n * ranks, n),
             Collective::Barrier => (0.0, 0.0),
         };
-        let slots = if collective == Collective::Scatter { n * ranks } else { n };
+        let slots = match way {
+            Way::Single => 0.0,
+            _ if collective == Collective::Scatter => n * ranks,
+            _ => n,
+        };
         let ring = plan.knobs.set(Knob::Buffers).map_or(scene.slots, |buffers| scene.slots.min(buffers as usize));
         let touched = sent + received + slots.min((scene.cell.0 * ring) as f64);
         // A core's caches hold what all of its ranks touch.
@@ -103,7 +109,7 @@ impl<'a> Node<'a> {
         let n = self.bytes();
         match (collective, self.way) {
             (Collective::Allreduce, Way::Flat) => self.combine_all(n),
-            (Collective::Allreduce, Way::Tiled | Way::Hierarchical) => self.combine_parts(n),
+            (Collective::Allreduce, Way::Tiled | Way::Hierarchical | Way::Single) => self.combine_parts(n),
             (Collective::Allreduce, Way::Dissemination) => self.disseminate(n),
             (Collective::Allreduce, Way::Tree) => {
                 let (pieces, piece) = cut(n, self.cell());
@@ -111,7 +117,7 @@ impl<'a> Node<'a> {
             }
             (Collective::Bcast, _) => self.bcast(n),
             (Collective::Reduce, _) => self.reduce(n),
-            (Collective::Allgather, Way::Flat | Way::Tiled | Way::Hierarchical) => self.gather_all(n),
+            (Collective::Allgather, Way::Flat | Way::Tiled | Way::Hierarchical | Way::Single) => self.gather_all(n),
             (Collective::Allgather, Way::Dissemination) => self.disseminate_blocks(n),
             (Collective::Allgather, Way::Tree) => self.gather(n) + self.bcast(n * self.ranks()),
             (Collective::Barrier, Way::Dissemination) => self.disseminate_signals(),
@@ -207,7 +213,7 @@ impl<'a> Node<'a> {
     fn piece(&self) -> Bytes {
         let segment = self.plan.knobs.segment();
         match self.way {
-            Way::Tiled | Way::Hierarchical => self.tile(),
+            Way::Tiled | Way::Hierarchical | Way::Single => self.tile(),
             Way::Flat => self.cell(),
             Way::Tree | Way::Dissemination if segment == Bytes::ZERO => self.cell(),
             Way::Tree | Way::Dissemination => segment.min(self.cell()),

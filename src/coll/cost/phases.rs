@@ -3,7 +3,7 @@
 use super::{Node, Phase, Time, Way, cut};
 use crate::coll::Knob;
 use crate::coll::knobs::PUSH;
-use crate::model::{Edge, Outline, Work, in_cell};
+use crate::model::{Edge, Fetching, Outline, Work, in_cell};
 use crate::sync::FlagLine;
 use crate::types::Bytes;
 
@@ -60,6 +60,9 @@ impl Node<'_> {
             let waits = (pieces * others / self.scene.slots as f64).max(1.0);
             return self.elapsed(Time { path, work, waits });
         }
+        if self.way == Way::Single {
+            return self.fetch(block);
+        }
         let (pieces, n) = self.rooted(block, Bytes(self.cell().0 / self.scene.local_ranks));
         let layout = (self.ranks() - 1.0) * self.rates.write(n);
         // Short blocks of many ranks do not fit a flag's line.
@@ -69,6 +72,25 @@ impl Node<'_> {
         // The root copies its own block while the others read.
         let (own, busiest) = (self.rates.copy(n), phase.busiest.max(layout + self.rates.copy(n)));
         self.elapsed(self.repeated(Phase { busiest, work: phase.work + own, ..phase }, pieces))
+    }
+
+    /// Each rank fetches a block of the root, all at the same time, while that copies its own; then it looks at their answers.
+    fn fetch(&self, block: f64) -> f64 {
+        let own = self.rates.copy(block);
+        let Fetching { call, per_byte } = self.scene.machine.fetching;
+        let (mut longest, mut work, mut answers) = (own, own, 0.0);
+        for edge in &self.down.edges {
+            let copied = Work::Copy(self.rates.copy(block) + per_byte * block);
+            let taken = call + self.scene.take(edge.level, in_cell(block), edge.sharing, copied);
+            let all = self.step() + self.scene.line(edge.level, edge.sharing) + taken;
+            longest = longest.max(all);
+            work += all;
+            answers += self.step() + self.scene.line(edge.level, 1);
+        }
+        // Others begin when the root has had its core, and it leaves when all of them have: nobody runs ahead, so each core has all of
+        // its ranks on it, and the root again, twice. With fewer waits the models take this for blocks from half the length on at which it
+        // is faster on 4 and 8 ranks of 2 cores (docs/PERFORMANCE.md, "Tried").
+        self.elapsed(Time { path: longest + answers, work: work + answers, waits: 4.0 })
     }
 
     /// A signal of each rank reaches the root.

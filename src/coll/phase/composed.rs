@@ -6,7 +6,7 @@
 //! section 4; several leaders as in Zhou et al. 2020, section 6). With one leader everything comes one after another.
 
 use super::between::Between;
-use super::{Blocks, Form, Local, bridge_block};
+use super::{Blocks, Dealing, Form, Local, bridge_block};
 use crate::coll::{Knob, Plan, pieces};
 use crate::fabric::{BridgeStep, Fabric, Place, Span};
 use crate::types::{Bytes, CommRank, NodeIndex, NodeRank};
@@ -302,7 +302,7 @@ impl<X: Form + Send> Course for Allgather<X> {
 }
 
 /// From the root to its leader, Scatter of the leaders, scatter on each node.
-pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) {
+pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan, form: impl Dealing + Send) {
     let mut local = Local::new(fabric, plan);
     let root = Rooted::of(fabric, plan);
     // In place the root's block stays where it is, in a buffer that may be read-only.
@@ -321,7 +321,7 @@ struct Scatter<X> {
     to: Option<Span>,
 }
 
-impl<X: Form + Send> Course for Scatter<X> {
+impl<X: Dealing + Send> Course for Scatter<X> {
     async fn begin<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) {
         let (fabric, plan, n) = (local.fabric, local.plan, chunk.n);
         let layout = fabric.layout();

@@ -1,6 +1,6 @@
 //! The flat form: every rank deals with every other directly. Fewest steps; the root touches all slots.
 
-use super::{Blocks, Form, Local, combine_in_rank_order, later, others};
+use super::{Blocks, Dealing, Form, Local, combine_in_rank_order, later, others};
 use crate::coll::{Knob, pieces};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
@@ -32,6 +32,29 @@ impl Form for Flat {
         gather_in_pieces(local, root, to, from, n, local.fabric.cell_bytes()).await;
     }
 
+    async fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
+        let fabric = local.fabric;
+        let ticket = local.tickets.draw();
+        if fabric.rank() == root {
+            for rank in others(fabric) {
+                fabric.wait(rank, Line::Up, ticket).await;
+            }
+        } else {
+            fabric.publish(Line::Up, ticket).await;
+        }
+    }
+
+    async fn depart<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
+        let ticket = local.tickets.draw();
+        if local.fabric.rank() == root {
+            local.fabric.publish(Line::Down, ticket).await;
+        } else {
+            local.fabric.wait(root, Line::Down, ticket).await;
+        }
+    }
+}
+
+impl Dealing for Flat {
     async fn scatter_from<F: Fabric>(
         &self,
         local: &mut Local<'_, F>,
@@ -63,27 +86,6 @@ impl Form for Flat {
                 }
             }
             fabric.release(ticket).await;
-        }
-    }
-
-    async fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
-        let fabric = local.fabric;
-        let ticket = local.tickets.draw();
-        if fabric.rank() == root {
-            for rank in others(fabric) {
-                fabric.wait(rank, Line::Up, ticket).await;
-            }
-        } else {
-            fabric.publish(Line::Up, ticket).await;
-        }
-    }
-
-    async fn depart<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
-        let ticket = local.tickets.draw();
-        if local.fabric.rank() == root {
-            local.fabric.publish(Line::Down, ticket).await;
-        } else {
-            local.fabric.wait(root, Line::Down, ticket).await;
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod dissemination;
 pub mod exchange;
 mod flat;
 pub mod short;
+mod single;
 pub mod tiled;
 mod tree;
 
@@ -23,6 +24,7 @@ use flat::copy_unless_same;
 pub use between::Between;
 pub use crew::Sharing;
 pub use flat::Flat;
+pub use single::Single;
 pub use tiled::Tiled;
 pub use tree::Tree;
 
@@ -162,6 +164,15 @@ pub trait Form: Sync {
         n: Bytes,
     ) -> impl Future<Output = ()> + Send;
 
+    /// Ready on `root` when all ranks have called it; on the others at once.
+    fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) -> impl Future<Output = ()> + Send;
+
+    /// Ready when `root` has called it.
+    fn depart<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) -> impl Future<Output = ()> + Send;
+}
+
+/// One way to give each rank of a node its block.
+pub trait Dealing: Sync {
     /// Copies `n` bytes at `from + r * stride` on rank `root` to `to` on rank `r`, or nowhere where `to` is `None`.
     fn scatter_from<F: Fabric>(
         &self,
@@ -171,12 +182,6 @@ pub trait Form: Sync {
         to: Option<Span>,
         n: Bytes,
     ) -> impl Future<Output = ()> + Send;
-
-    /// Ready on `root` when all ranks have called it; on the others at once.
-    fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) -> impl Future<Output = ()> + Send;
-
-    /// Ready when `root` has called it.
-    fn depart<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) -> impl Future<Output = ()> + Send;
 }
 
 /// Blocks at equal distances, one per rank of the node.

@@ -3,7 +3,7 @@
 
 use super::crew::{Crew, Piece, Sharing, collect_in_stages, collect_parts, combine_part, publish_operand};
 use super::flat::{bcast_in_pieces, copy_unless_same, gather_in_pieces};
-use super::{Blocks, Flat, Form, Local, composed, ranks};
+use super::{Blocks, Dealing, Flat, Form, Local, composed, ranks};
 use crate::coll::{Knob, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place, Span};
 use crate::types::{Bytes, NodeRank};
@@ -21,7 +21,7 @@ impl Tiled {
         Self { tile: plan.knobs.tile(), sharing }
     }
 
-    fn piece<F: Fabric>(&self, local: &Local<'_, F>) -> Bytes {
+    pub(super) fn piece<F: Fabric>(&self, local: &Local<'_, F>) -> Bytes {
         Bytes(self.tile.0.max(local.plan.granule.0)).min(local.fabric.cell_bytes())
     }
 
@@ -62,7 +62,16 @@ impl Form for Tiled {
         gather_in_pieces(local, root, to, from, n, piece).await;
     }
 
-    /// One ticket per tile and receiver, so that the root writes the next while this one is read.
+    async fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
+        Flat.arrive(local, root).await;
+    }
+
+    async fn depart<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
+        Flat.depart(local, root).await;
+    }
+}
+
+impl Dealing for Tiled {
     async fn scatter_from<F: Fabric>(
         &self,
         local: &mut Local<'_, F>,
@@ -71,34 +80,40 @@ impl Form for Tiled {
         to: Option<Span>,
         n: Bytes,
     ) {
-        let fabric = local.fabric;
-        let me = fabric.rank();
-        for (offset, length) in pieces(n, self.piece(local), Bytes(1)) {
-            for rank in ranks(fabric).filter(|rank| *rank != root) {
-                let ticket = local.tickets.draw();
-                if me == root {
-                    local.publish_copy(Line::Down, ticket, from.of(rank, offset), length).await;
-                } else if me == rank {
-                    fabric.wait(root, Line::Down, ticket).await;
-                    if let Some(to) = to {
-                        let stage = Place::stage(root, Line::Down, ticket, length).start();
-                        fabric.copy(to.plus(offset), stage, length).await;
-                    }
+        let piece = self.piece(local);
+        deal_in_tiles(local, root, from, to, (n, piece), |_| true).await;
+    }
+}
+
+/// One ticket per tile of `piece` bytes and receiver, so that the root writes the next while this one is read. All draw them and
+/// release each; only the blocks of those ranks move that `takes` says, to the root of all, to the others of themselves.
+pub(super) async fn deal_in_tiles<F: Fabric>(
+    local: &mut Local<'_, F>,
+    root: NodeRank,
+    from: Blocks,
+    to: Option<Span>,
+    (n, piece): (Bytes, Bytes),
+    takes: impl Fn(NodeRank) -> bool + Send,
+) {
+    let fabric = local.fabric;
+    let me = fabric.rank();
+    for (offset, length) in pieces(n, piece, Bytes(1)) {
+        for rank in ranks(fabric).filter(|rank| *rank != root) {
+            let ticket = local.tickets.draw();
+            if me == root && takes(rank) {
+                local.publish_copy(Line::Down, ticket, from.of(rank, offset), length).await;
+            } else if me == rank && takes(me) {
+                fabric.wait(root, Line::Down, ticket).await;
+                if let Some(to) = to {
+                    let stage = Place::stage(root, Line::Down, ticket, length).start();
+                    fabric.copy(to.plus(offset), stage, length).await;
                 }
-                fabric.release(ticket).await;
             }
-            if let (true, Some(to)) = (me == root, to) {
-                fabric.copy(to.plus(offset), from.of(me, offset), length).await;
-            }
+            fabric.release(ticket).await;
         }
-    }
-
-    async fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
-        Flat.arrive(local, root).await;
-    }
-
-    async fn depart<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
-        Flat.depart(local, root).await;
+        if let (true, Some(to)) = (me == root && takes(me), to) {
+            fabric.copy(to.plus(offset), from.of(me, offset), length).await;
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! rank touches more than a few slots per level and borders between caches are crossed seldom.
 
 use super::flat::copy_unless_same;
-use super::{Blocks, Form, Local};
+use super::{Blocks, Dealing, Form, Local};
 use crate::coll::knobs::{KNOMIAL, PUSH};
 use crate::coll::{Knob, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
@@ -116,28 +116,6 @@ impl Form for Tree {
         }
     }
 
-    async fn scatter_from<F: Fabric>(
-        &self,
-        local: &mut Local<'_, F>,
-        root: NodeRank,
-        from: Blocks,
-        to: Option<Span>,
-        n: Bytes,
-    ) {
-        let fabric = local.fabric;
-        let node = self.down(local, root);
-        for (offset, length) in pieces(n, Bytes(fabric.cell_bytes().0 / fabric.size()), Bytes(1)) {
-            let ticket = local.tickets.draw();
-            let to = to.map(|to| to.plus(offset));
-            if node.parent.is_none() {
-                scatter_root(local, node, from, to, ticket, offset, length).await;
-            } else {
-                scatter_subtree(local, node, root, to, ticket, length).await;
-            }
-            fabric.release(ticket).await;
-        }
-    }
-
     /// Pulled, a child raises its own flag, which its parent polls; pushed, it writes to a line that only the parent polls.
     async fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
         let fabric = local.fabric;
@@ -175,6 +153,30 @@ impl Form for Tree {
             }
         } else if !node.children.is_empty() {
             fabric.publish(Line::Down, ticket).await;
+        }
+    }
+}
+
+impl Dealing for Tree {
+    async fn scatter_from<F: Fabric>(
+        &self,
+        local: &mut Local<'_, F>,
+        root: NodeRank,
+        from: Blocks,
+        to: Option<Span>,
+        n: Bytes,
+    ) {
+        let fabric = local.fabric;
+        let node = self.down(local, root);
+        for (offset, length) in pieces(n, Bytes(fabric.cell_bytes().0 / fabric.size()), Bytes(1)) {
+            let ticket = local.tickets.draw();
+            let to = to.map(|to| to.plus(offset));
+            if node.parent.is_none() {
+                scatter_root(local, node, from, to, ticket, offset, length).await;
+            } else {
+                scatter_subtree(local, node, root, to, ticket, length).await;
+            }
+            fabric.release(ticket).await;
         }
     }
 }

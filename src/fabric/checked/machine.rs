@@ -33,6 +33,11 @@ pub(super) struct Member {
     /// The step between nodes that it has begun, and the memory that the step has.
     pub(super) step: Option<BridgeStep>,
     pub(super) lent: Vec<Location>,
+    /// What peers fetched from its memory in this call, who and when.
+    pub(super) fetches: Vec<(Location, usize, Stamp)>,
+    pub(super) is_in_call: bool,
+    /// What the last operation found that looks for something.
+    found: bool,
     /// When it entered each call.
     entered: Vec<(Epoch, Stamp)>,
     /// What it has asked for and not got yet, in order.
@@ -53,6 +58,8 @@ pub(super) struct Machine {
     pub(super) bridges: Vec<Rendezvous>,
     /// Buffers for the operands and the result of the operation at hand.
     pub(super) spare: [Vec<u8>; 3],
+    /// One fetch in so many is not possible; none is for 0.
+    pub(super) misses: u64,
     mutator: Mutator,
     ready: Vec<usize>,
     violation: Option<Violation>,
@@ -60,7 +67,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn new(layout: &Layout, rings: &Rings, mutator: Mutator) -> Self {
+    pub(super) fn new(layout: &Layout, rings: &Rings, misses: u64, mutator: Mutator) -> Self {
         let nodes = (0..layout.nodes() as u32).map(NodeIndex);
         let nodes: Vec<Vec<usize>> =
             nodes.map(|node| layout.members(node).iter().map(|rank| rank.index()).collect()).collect();
@@ -82,6 +89,9 @@ impl Machine {
             leader: layout.leader_index(NodeIndex(node as u32), NodeRank(at as u32)),
             step: None,
             lent: Vec::new(),
+            fetches: Vec::new(),
+            is_in_call: false,
+            found: true,
             entered: Vec::new(),
             queue: Vec::new(),
             is_blocked: false,
@@ -93,6 +103,7 @@ impl Machine {
             nodes,
             clocks: Clocks::new(size),
             spare: Default::default(),
+            misses,
             mutator,
             ready: Vec::new(),
             violation: None,
@@ -129,7 +140,7 @@ impl Machine {
     ) {
         let stamp = self.clocks.stamp(me);
         let member = &mut self.members[me];
-        (member.epoch, member.depth) = (epoch, depth);
+        (member.epoch, member.depth, member.is_in_call) = (epoch, depth, true);
         member.operator = operator;
         member.memory = Memory::new(buffers);
         member.entered.push((epoch, stamp));
@@ -141,6 +152,11 @@ impl Machine {
         if self.members[me].step.is_some() {
             self.accuse(me, "return".into(), Breach::StepUnderWay);
         }
+        if let Err(breach) = self.check_fetches(me, |_| true) {
+            self.accuse(me, "return".into(), breach);
+        }
+        self.members[me].fetches.clear();
+        self.members[me].is_in_call = false;
         let epoch = self.members[me].epoch;
         if let Err(breach) = self.release(me, Ticket::last_of(epoch)) {
             self.accuse(me, "driver's release".into(), breach);
@@ -200,8 +216,14 @@ impl Machine {
         self.settle(me);
     }
 
+    /// What the operation that `me` got last found; true where it does not look for anything.
+    pub(super) fn found(&self, me: usize) -> bool {
+        self.members[me].found
+    }
+
     /// Performs the next part of what `me` asked for; true when it has got all of it.
     pub(super) fn perform(&mut self, me: usize) -> bool {
+        self.members[me].found = true;
         let Some(operation) = self.members[me].queue.first().copied() else {
             return true;
         };
@@ -286,6 +308,12 @@ impl Machine {
             }
             Operation::Copy { to, from, n } => self.copy(me, to, from, n)?,
             Operation::Reduce { to, left, right, n } => self.reduce(me, to, left, right, n)?,
+            Operation::Expose(line, ticket, from) => self.expose(me, line, ticket, from)?,
+            Operation::Fetch { to, from, n } => self.members[me].found = self.fetch(me, to, from, n)?,
+            Operation::Answer(line, ticket, answer) => self.answer(me, line, ticket, answer)?,
+            Operation::Answered(rank, line, ticket) => {
+                self.members[me].found = self.answered(me, rank, line, ticket)?
+            }
             Operation::BridgeBegin(step) => {
                 self.begin_step(me, step)?;
                 (0..self.nodes.len()).for_each(|node| self.wake(node));

@@ -1,7 +1,7 @@
 //! Deliberate mistakes, made in the operations of correct algorithms, to show that the machine finds them.
 
 use super::operation::Operation;
-use crate::fabric::{Line, Place, Room, Span};
+use crate::fabric::{Exposed, Line, Place, Room, Span};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 
 /// A class of operations.
@@ -23,6 +23,12 @@ pub enum Kind {
     CopyOut,
     /// Reductions.
     Reduce,
+    /// Exposures of memory.
+    Expose,
+    /// Copies out of exposed memory.
+    Fetch,
+    /// Answers.
+    Answer,
     /// Beginnings of steps between nodes.
     Bridge,
     /// Ends of steps between nodes.
@@ -179,6 +185,9 @@ impl Kind {
             | (Self::Publish, Operation::Publish(..) | Operation::Post(..))
             | (Self::WaitPost, Operation::WaitPost(..))
             | (Self::Reduce, Operation::Reduce { .. })
+            | (Self::Expose, Operation::Expose(..))
+            | (Self::Fetch, Operation::Fetch { .. })
+            | (Self::Answer, Operation::Answer(..))
             | (Self::Bridge, Operation::BridgeBegin(_))
             | (Self::BridgeEnd, Operation::BridgeEnd) => true,
             (Self::Wait(line), Operation::Wait(_, other, _)) => line == *other,
@@ -204,6 +213,10 @@ fn ticket_of(operation: &Operation) -> Option<Ticket> {
         | Operation::Publish(_, ticket)
         | Operation::Post(_, ticket)
         | Operation::WaitPost(_, ticket)
+        | Operation::Expose(_, ticket, _)
+        | Operation::Fetch { from: Exposed { ticket, .. }, .. }
+        | Operation::Answer(_, ticket, _)
+        | Operation::Answered(_, _, ticket)
         | Operation::Wait(_, _, ticket) => Some(*ticket),
         Operation::Copy { to, from, .. } => ticket_in(from).or(ticket_in(to)),
         Operation::Reduce { left, right, .. } => ticket_in(right).or(ticket_in(left)),
@@ -270,6 +283,12 @@ fn with_places(operation: Operation, change: impl Fn(Ticket, Place) -> (Ticket, 
         Operation::Reduce { to, left, right, n } => {
             Operation::Reduce { to: span(to), left: span(left), right: span(right), n }
         }
+        Operation::Expose(line, ticket, from) => Operation::Expose(line, ticket_only(ticket), span(from)),
+        Operation::Fetch { to, from, n } => {
+            Operation::Fetch { to: span(to), from: Exposed { ticket: ticket_only(from.ticket), ..from }, n }
+        }
+        Operation::Answer(line, ticket, answer) => Operation::Answer(line, ticket_only(ticket), answer),
+        Operation::Answered(rank, line, ticket) => Operation::Answered(rank, line, ticket_only(ticket)),
         Operation::Drain(_) | Operation::BridgeBegin(_) | Operation::BridgeEnd => operation,
     }
 }

@@ -1,6 +1,6 @@
 //! What ranks ask of the fabric, as values: to be scheduled, mutated and named in reports.
 
-use crate::fabric::{BridgeStep, Line, Place, Room, Span};
+use crate::fabric::{BridgeStep, Exposed, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
 use std::fmt;
 
@@ -41,14 +41,29 @@ pub enum Operation {
         /// Length.
         n: Bytes,
     },
+    /// [`Fabric::expose`](crate::fabric::Fabric::expose)
+    Expose(Line, Ticket, Span),
+    /// [`Fabric::fetch`](crate::fabric::Fabric::fetch)
+    Fetch {
+        /// Destination.
+        to: Span,
+        /// Source.
+        from: Exposed,
+        /// Length.
+        n: Bytes,
+    },
+    /// [`Fabric::answer`](crate::fabric::Fabric::answer)
+    Answer(Line, Ticket, bool),
+    /// [`Fabric::answered`](crate::fabric::Fabric::answered)
+    Answered(NodeRank, Line, Ticket),
     /// [`Fabric::bridge_begin`](crate::fabric::Fabric::bridge_begin)
     BridgeBegin(BridgeStep),
     /// [`Fabric::bridge_end`](crate::fabric::Fabric::bridge_end)
     BridgeEnd,
 }
 
-/// The operations of a [`Fabric`](crate::fabric::Fabric) whose `step` takes them as values. Types are those in
-/// scope where it stands.
+/// The operations of a [`Fabric`](crate::fabric::Fabric) whose `step` takes them as values, and says what those found that look for
+/// something. Types are those in scope where it stands.
 macro_rules! operations_by_step {
     () => {
         async fn claim(&self, ticket: Ticket, room: Room) {
@@ -85,6 +100,22 @@ macro_rules! operations_by_step {
 
         async fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) {
             self.step(Operation::Reduce { to, left, right, n }).await;
+        }
+
+        async fn expose(&self, line: Line, ticket: Ticket, from: Span) {
+            self.step(Operation::Expose(line, ticket, from)).await;
+        }
+
+        async fn fetch(&self, to: Span, from: Exposed, n: Bytes) -> bool {
+            self.step(Operation::Fetch { to, from, n }).await
+        }
+
+        async fn answer(&self, line: Line, ticket: Ticket, answer: bool) {
+            self.step(Operation::Answer(line, ticket, answer)).await;
+        }
+
+        async fn answered(&self, rank: NodeRank, line: Line, ticket: Ticket) -> bool {
+            self.step(Operation::Answered(rank, line, ticket)).await
         }
 
         async fn bridge_begin(&self, step: BridgeStep) {
@@ -141,6 +172,13 @@ impl fmt::Display for Operation {
             Self::Reduce { to, left, right, n } => {
                 write!(f, "reduce {} B: {} = {} op {}", n.0, Show(to), Show(left), Show(right))
             }
+            Self::Expose(line, ticket, from) => write!(f, "expose {} beside {line:?} {}", Show(from), Show(ticket)),
+            Self::Fetch { to, from: Exposed { rank, line, ticket, offset }, n } => {
+                let (to, ticket) = (Show(to), Show(ticket));
+                write!(f, "fetch {} B: {to} = what {line:?}[{}]@{ticket} exposed+{}", n.0, rank.0, offset.0)
+            }
+            Self::Answer(line, ticket, answer) => write!(f, "answer {answer} beside {line:?} {}", Show(ticket)),
+            Self::Answered(rank, line, ticket) => write!(f, "the answer of {line:?}[{}]@{}", rank.0, Show(ticket)),
             Self::BridgeBegin(BridgeStep::Barrier) => write!(f, "bridge barrier"),
             Self::BridgeBegin(BridgeStep::Allreduce { at, n }) => {
                 write!(f, "bridge allreduce {} B at {}", n.0, Show(at))

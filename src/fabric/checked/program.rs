@@ -2,7 +2,7 @@
 
 use super::random::Random;
 use super::{Mutation, Rank, Running};
-use crate::coll::{Knob, Knobs, Measures, Plan, REGISTRY, Row, Takes};
+use crate::coll::{Knob, Knobs, Means, Measures, Plan, REGISTRY, Row, Takes};
 use crate::fabric::INLINE;
 use crate::topo::Layout;
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
@@ -24,6 +24,8 @@ pub struct Program {
     pub cell: Bytes,
     /// What the ranks do, one call after another.
     pub calls: Vec<Call>,
+    /// Of so many fetches from a peer's memory one is not possible, none for 0.
+    pub misses: u64,
     /// A mistake to be made.
     pub mutation: Option<Mutation>,
     /// How the ranks take turns.
@@ -107,6 +109,7 @@ impl Program {
             lines_per_cell: random.pick(&[1, 1, 2, 4]),
             cell: Bytes(cell),
             calls: Vec::new(),
+            misses: random.pick(&[0, 0, 1, 2, 3]),
             mutation: None,
             pace: Pace { switch: random.pick(&[1, 1, 4, 64]), laggard: random.one_in(3).then(|| random.below(ranks)) },
         };
@@ -126,7 +129,8 @@ impl Program {
         let ranks = self.labels.len();
         let algorithm: &Row = &REGISTRY[row];
         let is_reduction = matches!(algorithm.collective, Collective::Allreduce | Collective::Reduce);
-        let needs_any_order = algorithm.lacks(OperandOrder::Rank).is_some();
+        let means = Means { order: OperandOrder::Rank, has_single_copy: true };
+        let needs_any_order = algorithm.lacks(means).is_some();
         let order = if is_reduction && !needs_any_order && layout.is_block_placed() && random.one_in(2) {
             OperandOrder::Rank
         } else {

@@ -41,7 +41,7 @@ impl Program {
         let layout = self.layout(CommRank(0));
         let rings = Rings::new(self.slots * self.lines_per_cell, self.slots, self.cell);
         let mutator = Mutator::new(self.mutation, self.labels.len());
-        let machine = Arc::new(Mutex::new(Machine::new(&layout, &rings, mutator)));
+        let machine = Arc::new(Mutex::new(Machine::new(&layout, &rings, self.misses, mutator)));
         let ranks: Vec<Rank> = (0..self.labels.len()).map(|me| self.rank(me, &layout, &machine)).collect();
         Runner {
             program: self,

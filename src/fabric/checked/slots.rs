@@ -3,7 +3,7 @@
 use super::clocks::{Clocks, History, Snapshot, Stamp};
 use super::ranges::RangeMap;
 use super::violation::Breach;
-use crate::fabric::{INLINE, Line, Room};
+use crate::fabric::{INLINE, Line, Room, Span};
 use crate::types::{Bytes, CommRank, Ticket};
 use std::ops::Range;
 
@@ -110,12 +110,15 @@ struct Lines {
     /// The same as each flag told it last, and when.
     told: [Option<(Ticket, usize, Stamp)>; Line::COUNT],
     payloads: [Store; Line::COUNT],
+    /// The memory that each payload was said to tell of last.
+    exposed: [Option<(Ticket, Span)>; Line::COUNT],
 }
 
 impl Rings {
     pub(super) fn new(lines: usize, cells: usize, cell: Bytes) -> Self {
         let payloads = [Store::new(INLINE.0), Store::new(INLINE.0)];
-        let line = Lines { flags: Default::default(), home: None, told: [None; Line::COUNT], payloads };
+        let (told, exposed) = ([None; Line::COUNT], [None; Line::COUNT]);
+        let line = Lines { flags: Default::default(), home: None, told, payloads, exposed };
         Self {
             lines: vec![(Position::default(), line); lines],
             cells: vec![(Position::default(), Store::new(cell.0)); cells],
@@ -156,6 +159,18 @@ impl Rings {
     pub(super) fn told(&self, line: Line, ticket: Ticket) -> Option<(usize, Stamp)> {
         let (owner, cell, stamp) = self.lines[self.line(ticket)].1.told[line as usize]?;
         (owner == ticket).then_some((cell, stamp))
+    }
+
+    /// The payload of that line tells of memory at `from`.
+    pub(super) fn expose(&mut self, line: Line, ticket: Ticket, from: Span) {
+        let index = self.line(ticket);
+        self.lines[index].1.exposed[line as usize] = Some((ticket, from));
+    }
+
+    /// The memory that the payload of that line tells of.
+    pub(super) fn exposed(&self, line: Line, ticket: Ticket) -> Option<Span> {
+        let (owner, from) = self.lines[self.line(ticket)].1.exposed[line as usize]?;
+        (owner == ticket).then_some(from)
     }
 
     /// Whether that much may be written for `ticket`.

@@ -4,9 +4,12 @@ use super::machine::Machine;
 use super::memory::Spot;
 use super::slots::room_of;
 use super::violation::Breach;
-use crate::fabric::{Line, Place, Span};
-use crate::types::{Bytes, CommRank, Ticket};
+use crate::fabric::{Exposed, Line, Place, Span};
+use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 use std::ops::Range;
+
+/// What tells of exposed memory: a process and an address.
+const EXPOSURE: Bytes = Bytes(16);
 
 /// `n` bytes of some memory.
 #[derive(Clone, Debug)]
@@ -111,6 +114,7 @@ impl Machine {
         match to {
             Location::Own(place, spot) => {
                 self.check_lent(me, to)?;
+                self.check_fetches(me, |fetched| fetched.overlaps(to))?;
                 self.members[me].memory.write(*place, spot)?.copy_from_slice(data);
             }
             Location::Slot { owner, line, ticket, position, range } => {
@@ -126,6 +130,67 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// Whether those fetches from the memory of `me` happened before.
+    pub(super) fn check_fetches(&self, me: usize, concerns: impl Fn(&Location) -> bool) -> Result<(), Breach> {
+        let known = |reader: usize, stamp| self.clocks.knows(me, reader, stamp);
+        let mut fetches = self.members[me].fetches.iter();
+        match fetches.find(|(from, reader, stamp)| concerns(from) && !known(*reader, *stamp)) {
+            Some((_, reader, _)) => Err(Breach::StillFetched { reader: CommRank(*reader as u32) }),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn expose(&mut self, me: usize, line: Line, ticket: Ticket, from: Span) -> Result<(), Breach> {
+        if matches!(from.place, Place::Cell { .. } | Place::Payload { .. }) {
+            return Err(Breach::NotBuffer);
+        }
+        let rank = self.members[me].node_rank;
+        let beside = self.locate(me, Place::Payload { rank, line, ticket }.start(), EXPOSURE)?;
+        self.write(me, &beside, &[0; EXPOSURE.0])?;
+        self.members[me].rings.expose(line, ticket, from);
+        Ok(())
+    }
+
+    pub(super) fn fetch(&mut self, me: usize, to: Span, from: Exposed, n: Bytes) -> Result<bool, Breach> {
+        let Exposed { rank, line, ticket, offset } = from;
+        let beside = self.locate(me, Place::Payload { rank, line, ticket }.start(), EXPOSURE)?;
+        self.read(me, &beside, &mut Vec::new())?;
+        let to = self.locate(me, to, n)?;
+        let Location::Own(place, spot) = &to else { return Err(Breach::NotBuffer) };
+        let owner = self.peer(me, rank)?;
+        let from = self.members[owner].rings.exposed(line, ticket).ok_or(Breach::Unexposed)?.plus(offset);
+        if !self.members[owner].is_in_call || self.members[owner].epoch != ticket.epoch() {
+            return Err(Breach::FetchedTooLate);
+        }
+        // Alike in all turns.
+        let lot = (ticket.0 ^ (me as u64) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        if self.misses > 0 && lot.is_multiple_of(self.misses) {
+            self.check_lent(me, &to)?;
+            self.members[me].memory.undefine(*place, spot)?;
+            return Ok(false);
+        }
+        let from = self.locate(owner, from, n)?;
+        let mut data = Vec::new();
+        self.read(owner, &from, &mut data)?;
+        let stamp = self.clocks.stamp(me);
+        self.members[owner].fetches.push((from, me, stamp));
+        self.write(me, &to, &data)?;
+        Ok(true)
+    }
+
+    pub(super) fn answer(&mut self, me: usize, line: Line, ticket: Ticket, answer: bool) -> Result<(), Breach> {
+        let rank = self.members[me].node_rank;
+        let beside = self.locate(me, Place::Payload { rank, line, ticket }.start(), Bytes(1))?;
+        self.write(me, &beside, &[u8::from(answer)])
+    }
+
+    pub(super) fn answered(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<bool, Breach> {
+        let beside = self.locate(me, Place::Payload { rank, line, ticket }.start(), Bytes(1))?;
+        let mut data = Vec::new();
+        self.read(me, &beside, &mut data)?;
+        Ok(data == [1])
     }
 
     pub(super) fn copy(&mut self, me: usize, to: Span, from: Span, n: Bytes) -> Result<(), Breach> {

@@ -89,6 +89,15 @@ pub enum Breach {
     NoStep,
     /// Touched memory that a step between nodes had not given back.
     Lent,
+    /// Looked beside a flag for memory that a peer exposes, where it exposed none for that ticket.
+    Unexposed,
+    /// Left a call, or wrote memory that it had exposed, though a fetch from there did not happen before.
+    StillFetched {
+        /// Who fetched.
+        reader: CommRank,
+    },
+    /// Fetched from a rank that had left the call.
+    FetchedTooLate,
     /// A rank other than a leader took a step between nodes.
     NotLeader,
     /// A step between nodes on a slot in place of a buffer.

@@ -27,6 +27,8 @@ struct Member {
     written: Vec<Written>,
     /// By position, the units of a cell.
     cells: Vec<Vec<UnsafeCell<[u8; UNIT]>>>,
+    /// What it exposed last of its own memory.
+    exposed: UnsafeCell<Vec<u8>>,
 }
 
 // SAFETY: cells are accessed through `with` and `with_mut` only, where loom ends the model at the first access that is not
@@ -49,6 +51,7 @@ impl Node {
             posts: (0..ranks).map(|_| Flag::new()).collect(),
             written: (0..lines).map(|_| Written::default()).collect(),
             cells: (0..slots).map(|_| units()).collect(),
+            exposed: UnsafeCell::new(Vec::new()),
         };
         Self { slots, lines, cell, members: (0..ranks).map(member).collect() }
     }
@@ -123,6 +126,25 @@ impl Node {
             }),
             _ => own.own(span)[..n.0].to_vec(),
         }
+    }
+
+    /// `rank` exposes its memory from `span` on.
+    pub(super) fn expose(&self, own: &mut Buffers, rank: NodeRank, span: Span) {
+        let bytes = own.own(span).to_vec();
+        // SAFETY: the vector is alive, and loom has seen that no access races with this.
+        self.members[rank.index()].exposed.with_mut(|exposed| unsafe { *exposed = bytes });
+    }
+
+    /// The `n` bytes at `offset` of what `rank` exposed last.
+    pub(super) fn fetch(&self, rank: NodeRank, offset: Bytes, n: Bytes) -> Vec<u8> {
+        // SAFETY: the vector is alive, and loom has seen that no write races with this.
+        self.members[rank.index()].exposed.with(|exposed| unsafe { (&*exposed)[offset.0..][..n.0].to_vec() })
+    }
+
+    /// `rank` leaves a call: its memory is the program's, which writes it.
+    pub(super) fn take_back(&self, rank: NodeRank) {
+        // SAFETY: as in `expose`.
+        self.members[rank.index()].exposed.with_mut(|exposed| unsafe { (*exposed).clear() });
     }
 
     /// Puts `bytes` at `span`.

@@ -4,13 +4,16 @@ use super::memory::{Buffers, Homes, Node};
 use crate::coll::{Plan, REGISTRY, Running};
 use crate::fabric::checked::{Mutation, Mutator, Operation, operations_by_step};
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
-use crate::fabric::{BridgeStep, Fabric, Line, Room, Span};
+use crate::fabric::{BridgeStep, Exposed, Fabric, Line, Place, Room, Span};
 use crate::sync::{Claims, Control, Flag, FlagLine, Stretch, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+
+/// What stands beside the flag of a rank that exposes memory, in place of a process and an address.
+const EXPOSED: [u8; 16] = [0xEE; 16];
 
 /// How a rank waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub struct Rank {
     node: Arc<Node>,
     me: NodeRank,
     driver: Driver,
+    /// Whether the system lets it read the memory of its peers.
+    may_fetch: bool,
     levels: Levels,
     layout: Layout,
     claims: Claims,
@@ -40,6 +45,8 @@ struct State {
     awaited: Awaited,
     fault: Option<Fault>,
     mutator: Mutator,
+    /// Peers may read its memory in this call.
+    has_exposed: bool,
 }
 
 impl Rank {
@@ -53,16 +60,24 @@ impl Rank {
             awaited: Awaited::Nothing,
             fault: None,
             mutator: Mutator::new(mutation, ranks),
+            has_exposed: false,
         };
         Self {
             node,
             me,
             driver,
+            may_fetch: true,
             levels: Levels::flat(ranks, me),
             layout: Layout::new(&vec![0; ranks], CommRank(me.0)),
             claims: Claims::new(lines, slots, slots),
             state: Mutex::new(state),
         }
+    }
+
+    /// The same, which can't read the memory of its peers.
+    #[must_use]
+    pub fn without_fetching(self) -> Self {
+        Self { may_fetch: false, ..self }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -132,6 +147,9 @@ impl Rank {
                 return Err(fault);
             }
             if is_ready {
+                if std::mem::take(&mut self.state().has_exposed) {
+                    self.node.take_back(self.me);
+                }
                 Words::release(self, Ticket::last_of(entered.epoch));
                 return Ok(());
             }
@@ -139,9 +157,9 @@ impl Rank {
         }
     }
 
-    /// Performs what the mutation makes of `operation`.
-    async fn step(&self, operation: Operation) {
-        let mut queue = Vec::new();
+    /// Performs what the mutation makes of `operation`; what it found.
+    async fn step(&self, operation: Operation) -> bool {
+        let (mut queue, mut found) = (Vec::new(), true);
         self.state().mutator.apply(self.me.index(), operation, &mut queue);
         for operation in queue {
             match operation {
@@ -149,9 +167,10 @@ impl Rank {
                 Operation::Drain(cells) => self.drained(cells).await,
                 Operation::Wait(rank, line, ticket) => self.until(Awaited::Flag { rank, line, ticket }).await,
                 Operation::WaitPost(rank, ticket) => self.until(Awaited::Post { rank, ticket }).await,
-                at_once => self.perform(at_once),
+                at_once => found = self.perform(at_once),
             }
         }
+        found
     }
 
     fn until(&self, awaited: Awaited) -> impl Future<Output = ()> + Send {
@@ -189,7 +208,7 @@ impl Rank {
         })
     }
 
-    fn perform(&self, operation: Operation) {
+    fn perform(&self, operation: Operation) -> bool {
         let descriptor = self.entered().descriptor;
         let homes: Homes<'_> = &|rank, line, ticket| self.home(rank, line, ticket);
         match operation {
@@ -208,8 +227,34 @@ impl Rank {
                 let sums: Vec<u8> = left.iter().zip(&right).map(sum).collect();
                 self.node.store(buffers, homes, to, &sums);
             }
+            Operation::Expose(line, ticket, from) => {
+                let state = &mut *self.state();
+                self.node.expose(&mut state.buffers, self.me, from);
+                state.has_exposed = true;
+                let beside = Place::Payload { rank: self.me, line, ticket }.start();
+                self.node.store(&mut state.buffers, homes, beside, &EXPOSED);
+            }
+            Operation::Fetch { to, from: Exposed { rank, line, ticket, offset }, n } => {
+                let buffers = &mut self.state().buffers;
+                let beside = Place::Payload { rank, line, ticket }.start();
+                assert_eq!(self.node.load(buffers, homes, beside, Bytes(EXPOSED.len())), EXPOSED);
+                if self.may_fetch {
+                    let bytes = self.node.fetch(rank, offset, n);
+                    self.node.store(buffers, homes, to, &bytes);
+                }
+                return self.may_fetch;
+            }
+            Operation::Answer(line, ticket, answer) => {
+                let beside = Place::Payload { rank: self.me, line, ticket }.start();
+                self.node.store(&mut self.state().buffers, homes, beside, &[u8::from(answer)]);
+            }
+            Operation::Answered(rank, line, ticket) => {
+                let beside = Place::Payload { rank, line, ticket }.start();
+                return self.node.load(&mut self.state().buffers, homes, beside, Bytes(1)) == [1];
+            }
             other => unreachable!("{other} at once on one node"),
         }
+        true
     }
 }
 

@@ -133,6 +133,8 @@ pub struct Context {
     me: NodeRank,
     layout: Layout,
     levels: Levels,
+    /// The process that this is.
+    process: u32,
     claims: Claims,
     /// Bytes of each of this rank's cells that it has reserved.
     reserved: AtomicUsize,
@@ -149,7 +151,8 @@ impl Context {
         let places = Places::new(&geometry);
         let claims = Claims::new(geometry.lines, geometry.slots, rotation::grains(&geometry));
         let reserved = AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 });
-        Self { segment, geometry, places, me, layout, levels, claims, reserved, writes: Writes::default() }
+        let (process, writes) = (std::process::id(), Writes::default());
+        Self { segment, geometry, places, me, layout, levels, process, claims, reserved, writes }
     }
 
     /// The dimensions.
@@ -179,6 +182,12 @@ impl Context {
     #[inline]
     pub fn levels(&self) -> &Levels {
         &self.levels
+    }
+
+    /// Where peers that may read this rank's memory find it.
+    #[inline]
+    pub(super) fn process(&self) -> u32 {
+        self.process
     }
 
     /// The first byte of what `ticket` uses of its cell, in a call that reaches so far into cells: where short pieces always are, or where

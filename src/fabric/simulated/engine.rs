@@ -4,8 +4,8 @@ use super::machine::{Placement, between};
 use super::turns::{Obstacle, Turns};
 use crate::coll::{Measures, Plan, Row};
 use crate::fabric::checked::{Operation, operations_by_step};
-use crate::fabric::{BridgeStep, Fabric, Line, Place, Room, Span};
-use crate::model::{Machine, Nanos, Work};
+use crate::fabric::{BridgeStep, Exposed, Fabric, Line, Place, Room, Span};
+use crate::model::{Fetching, Machine, Nanos, Work};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, NodeIndex, NodeRank, Ticket};
 use std::collections::HashMap;
@@ -255,6 +255,17 @@ impl World {
                 let write = if comes_back { self.machine.write - self.machine.copy } else { 0.0 };
                 self.work(me, streamed, Work::Combine((self.machine.reduce + write) * n.0 as f64));
             }
+            // What is beside a flag comes with it.
+            Operation::Expose(..) | Operation::Answer(..) | Operation::Answered(..) => {
+                self.now[me] += self.machine.local
+            }
+            Operation::Fetch { from, n, .. } => {
+                let owner = self.peer(me, from.rank);
+                let streamed = self.transfer(me, owner, n.0.next_multiple_of(LINE), 1.0);
+                let Fetching { call, per_byte } = self.machine.fetching;
+                self.now[me] += call;
+                self.work(me, streamed, Work::Copy((self.machine.copy + per_byte) * n.0 as f64));
+            }
             Operation::BridgeBegin(step) => {
                 self.begun[me].push((step, self.now[me]));
                 self.wake(Obstacle::Leader);
@@ -368,8 +379,8 @@ impl Rank {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Performs the operation when it is this rank's turn.
-    async fn step(&self, operation: Operation) {
+    /// Performs the operation when it is this rank's turn. Whatever a rank looks for is there.
+    async fn step(&self, operation: Operation) -> bool {
         let mut is_submitted = false;
         std::future::poll_fn(|_| {
             let mut world = self.world();
@@ -384,6 +395,7 @@ impl Rank {
             Poll::Pending
         })
         .await;
+        true
     }
 }
 
