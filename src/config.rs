@@ -71,6 +71,8 @@ pub struct Ring {
     pub slots: usize,
     /// Length of a slot's cell, a multiple of a cache line.
     pub cell: Bytes,
+    /// Of each cell, where shorter pieces go round.
+    pub round: Bytes,
 }
 
 /// Where measurements of the machine are kept.
@@ -131,25 +133,31 @@ impl Default for Config {
 
 impl Config {
     /// The ring of each rank where the largest node has `ranks` and the smallest caches of the job are `caches`: as long as
-    /// [`Caches::ring`], unless the node's ranks are so many that it would take too much memory. Then its cells are shorter, or
-    /// where ranks share cores first fewer.
+    /// [`Caches::ring`], unless the node's ranks are so many that it would take too much memory. Then its cells are shorter.
     ///
-    /// Few long cells are faster than many short ones: each is a step for all, and where ranks share cores a switch (measured by
-    /// `bench/collectives.c` with `HUDDLE_SLOTS`: docs/PERFORMANCE.md, "Tried").
+    /// Where ranks share cores a ring is half as long, and of few long cells: each is a step for all, which costs a switch, and the core's
+    /// cache holds what all of its ranks write. Shorter pieces go round in a part of that (measured by `bench/collectives.c` with
+    /// `HUDDLE_SLOTS` and `HUDDLE_SLOT_BYTES`: docs/PERFORMANCE.md, "Tried").
     pub fn ring(&self, ranks: usize, caches: Caches, crowding: Crowding) -> Ring {
-        const MOST: usize = 16;
-        const FEWEST: usize = 8;
+        const SLOTS: usize = 16;
+        const SLOTS_WHERE_CORES_ARE_SHARED: usize = 4;
         const LONGEST: usize = 256 << 10;
         const SHORTEST: usize = 8 << 10;
         const MEMORY: usize = 8 << 20;
-        let share = MEMORY / ranks.max(1);
-        let cell = |slots: usize| {
-            let wanted = (caches.ring().0.min(share) / slots.max(1)).max(1);
-            self.slot_bytes.unwrap_or(Bytes((1 << wanted.ilog2()).clamp(SHORTEST, LONGEST)))
+        /// No second-level cache is longer than half of it.
+        const ROUND: usize = 4 << 20;
+        let (slots, length, round) = match crowding.is_shared() {
+            true => {
+                let cache = caches.ring().0 / 2;
+                (SLOTS_WHERE_CORES_ARE_SHARED, cache, cache / 2 / crowding.ranks_per_core().ceil() as usize)
+            }
+            false => (SLOTS, caches.ring().0, ROUND),
         };
-        let are_fewer = crowding.is_shared() && caches.ring().0 > share && cell(FEWEST) > cell(MOST);
-        let slots = self.slots.unwrap_or(if are_fewer { FEWEST } else { MOST });
-        Ring { slots, cell: cell(slots) }
+        let slots = self.slots.unwrap_or(slots);
+        let power_of_two = |bytes: usize| 1 << bytes.max(1).ilog2();
+        let wanted = power_of_two(length.min(MEMORY / ranks.max(1)) / slots.max(1));
+        let cell = self.slot_bytes.unwrap_or(Bytes(wanted.clamp(SHORTEST, LONGEST)));
+        Ring { slots, cell, round: Bytes(power_of_two(round / slots.max(1)).max(SHORTEST)).min(cell) }
     }
 
     /// From the variables of rank 0. Every wrong value and every unknown name is one complaint, for one rank to print.
@@ -199,7 +207,8 @@ mod tests {
     fn rings_are_twice_the_cache_where_memory_permits() {
         let ring_of = |config: &Config, ranks, l2: u32, cores| {
             let caches = Caches { l2: l2 << 10, ..Caches::default() };
-            let Ring { slots, cell } = config.ring(ranks, caches, Crowding::new(ranks, cores));
+            let Ring { slots, cell, round } = config.ring(ranks, caches, Crowding::new(ranks, cores));
+            assert!(round <= cell && (round == cell || round.0.is_power_of_two()));
             (slots, cell.0 >> 10)
         };
         let ring = |ranks, l2| ring_of(&Config::default(), ranks, l2, 1024.0);
@@ -210,13 +219,18 @@ mod tests {
         );
         assert!([2, 8, 1000].iter().all(|ranks| ring(*ranks, 1024).0 == 16));
         let shared = |ranks, l2| ring_of(&Config::default(), ranks, l2, 2.0);
-        assert_eq!([shared(3, 1024), shared(4, 1024), shared(5, 1024)], [(16, 128), (16, 128), (8, 128)]);
-        assert_eq!([shared(8, 1024), shared(16, 1024), shared(1000, 1024)], [(8, 128), (8, 64), (16, 8)]);
+        assert_eq!([shared(3, 1024), shared(8, 1024), shared(16, 1024)], [(4, 256), (4, 256), (4, 128)]);
+        assert_eq!([shared(1000, 1024), shared(4, 512), shared(4, 2048)], [(4, 8), (4, 128), (4, 256)]);
         let two = Config { slots: Some(2), ..Config::default() };
         assert_eq!(ring_of(&two, 2, 1024, 2.0), (2, 256));
         assert_eq!(ring_of(&two, 8, 1024, 2.0), (2, 256));
         let cell = Config { slot_bytes: Some(Bytes(4096)), ..Config::default() };
-        assert_eq!(ring_of(&cell, 8, 1024, 2.0), (16, 4));
+        assert_eq!(ring_of(&cell, 8, 1024, 2.0), (4, 4));
+        let round = |ranks, cores| {
+            let caches = Caches { l2: 1 << 20, ..Caches::default() };
+            Config::default().ring(ranks, caches, Crowding::new(ranks, cores)).round.0 >> 10
+        };
+        assert_eq!([round(2, 2.0), round(3, 2.0), round(4, 2.0), round(8, 2.0)], [128, 64, 64, 32]);
     }
 
     #[test]

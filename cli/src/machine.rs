@@ -174,7 +174,7 @@ impl Job {
         let processors = machine.processors() as f64;
         let cores = cgroup_quota().map_or(processors, |quota| quota.min(processors));
         let crowding = Crowding::new(ranks, cores);
-        let Ring { slots, cell } = config.ring(ranks, containers.caches(), crowding);
+        let Ring { slots, cell, .. } = config.ring(ranks, containers.caches(), crowding);
         let agreed = Agreed {
             ranks: ranks * nodes,
             nodes,

@@ -122,8 +122,8 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_SLOTS",
         takes: Takes::Text("auto, or a power of two from 2 to 256"),
         default: "auto",
-        meaning: "Slots in the ring of each rank in shared memory, per communicator. `auto`: 16, or 8 where ranks share cores \
-                  and are so many that their slots would be shorter otherwise.",
+        meaning: "Slots in the ring of each rank in shared memory, per communicator. `auto`: 16, or 4 where ranks share \
+                  cores.",
         parse: Parse::Text(|text, config| {
             if text == "auto" {
                 return store(Some(None), &mut config.slots);
@@ -137,8 +137,9 @@ pub static OPTIONS: &[Opt] = &[
         takes: Takes::Text("auto, or a size such as 8K or 1M, a multiple of 64 from 1K to 1G"),
         default: "auto",
         meaning: "Bytes of data in a slot. An element of a reduction must fit into one. `auto`: as many \
-                  that a rank's slots take twice the second-level cache (128K, where that has 1M), or fewer where the ranks of \
-                  a node are so many that their slots would take more than 8M for a communicator; from 8K to 256K.",
+                  that a rank's slots take twice the second-level cache (128K, where that has 1M), or the whole of it where ranks share \
+                  cores (256K), or fewer where the ranks of a node are so many that their slots would take more than 8M for a \
+                  communicator; from 8K to 256K.",
         parse: Parse::Text(|text, config| {
             if text == "auto" {
                 return store(Some(None), &mut config.slot_bytes);

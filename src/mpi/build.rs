@@ -105,8 +105,8 @@ impl<'a> Builder<'a> {
         }
         let (node, node_rank) = layout.place(me);
         let ranks = layout.members(node).len();
-        let Ring { slots, cell } = job.config.ring(layout.largest_node(), job.caches, job.crowding);
-        let geometry = Geometry { ranks, slots, lines: lines(job, slots), cell };
+        let Ring { slots, cell, round } = job.config.ring(layout.largest_node(), job.caches, job.crowding);
+        let geometry = Geometry { ranks, slots, lines: lines(job, slots), cell, round };
         Ok(Self { job, comm, layout, me, node_rank, world_ranks, geometry })
     }
 

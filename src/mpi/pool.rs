@@ -103,7 +103,7 @@ mod tests {
     use crate::topo::{Layout, Levels};
     use crate::types::{Bytes, CommRank, NodeRank};
 
-    const GEOMETRY: Geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64) };
+    const GEOMETRY: Geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64), round: Bytes(64) };
 
     /// The tests share the one pool.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

@@ -42,7 +42,7 @@ where ranks run ahead, one for as many pieces as they have slots.
 
 Where nobody says otherwise a tile is a quarter of the message, but no shorter than a quarter of the first-level cache and no
 longer than one of the second-level cache; a segment is as long as the latter permits; and a rank's slots take twice the
-second-level cache together. The smallest caches of the job count, 32 KiB and 1 MiB where the machine does not tell: `huddle
+second-level cache together, or the whole of it where ranks share cores. The smallest caches of the job count, 32 KiB and 1 MiB where the machine does not tell: `huddle
 info` says which.
 
 Rates of copies and reductions come from the kernels' probe. `huddle probe` measures, on an idle machine, what moves between

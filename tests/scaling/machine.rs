@@ -39,7 +39,7 @@ fn machine() -> Machine {
 
 fn placement(ranks: usize) -> Placement {
     let path = |rank: usize| vec![(rank / CACHE_CORES / PACKAGE_CACHES) as u32, (rank / CACHE_CORES) as u32];
-    let Ring { slots, cell } = Config::default().ring(ranks, Caches::default(), Crowding::NONE);
+    let Ring { slots, cell, .. } = Config::default().ring(ranks, Caches::default(), Crowding::NONE);
     Placement { labels: vec![0; ranks], paths: (0..ranks).map(path).collect(), slots, cell }
 }
 

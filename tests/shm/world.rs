@@ -89,7 +89,13 @@ impl World {
     /// By rank: its context, all new.
     pub fn contexts(&self) -> Vec<Arc<Context>> {
         let layout = self.layout(CommRank(0));
-        let geometry = |ranks| Geometry { ranks, slots: self.slots, lines: self.lines, cell: Bytes(self.cell) };
+        let geometry = |ranks| Geometry {
+            ranks,
+            slots: self.slots,
+            lines: self.lines,
+            cell: Bytes(self.cell),
+            round: Bytes(self.cell),
+        };
         let nodes = (0..layout.nodes() as u32).map(NodeIndex);
         let create = |geometry: Geometry| Segment::create(geometry.length(), geometry.front()).expect("memory").1;
         let files: Vec<_> = nodes.map(|node| create(geometry(layout.members(node).len()))).collect();

@@ -22,6 +22,8 @@ pub struct Geometry {
     pub lines: usize,
     /// Length of a cell, a multiple of 64.
     pub cell: Bytes,
+    /// So much of each cell, at most its length, suffices for pieces to go round in that are many times shorter.
+    pub round: Bytes,
 }
 
 const PAGE: usize = 4096;
@@ -73,15 +75,20 @@ impl Geometry {
         if self.cell.0 < depth { self.cell } else { Bytes(depth) }
     }
 
-    /// Whether pieces may start at a page, and end so much later, where `reserved` bytes of each cell are.
-    pub(super) fn may_shift(&self, reserved: Bytes) -> bool {
-        self.slack() > 0 && reserved == self.cell
+    /// Whether pieces that would reach so far into cells may start at a page, and end so much later, where `reserved` bytes of each cell
+    /// are.
+    pub(super) fn may_shift(&self, reach: Bytes, reserved: Bytes) -> bool {
+        self.slack() > 0 && (reserved == self.cell || reach + Bytes(self.slack()) <= reserved)
     }
 
-    /// How much of each cell to reserve for calls that need `needed` bytes: a power of two, so that cells grow seldom, and at least what
-    /// lies in the page in which a cell starts.
+    /// How much of each cell to reserve for calls that need `needed` bytes: a power of two, so that cells grow seldom, and at least where
+    /// short pieces lie, or what is in the page in which a cell starts.
     pub fn depth_for(&self, needed: Bytes) -> Bytes {
-        Bytes(needed.0.next_power_of_two().max(PAGE - Self::CELLS_IN_PAGE)).min(self.cell)
+        let of_short = match rotation::short_places(self) {
+            1 => PAGE - Self::CELLS_IN_PAGE,
+            places => places * ROTATED.0,
+        };
+        Bytes(needed.0.next_power_of_two().max(of_short)).min(self.cell)
     }
 
     /// Length of what is reserved with the segment: all but the cells.
@@ -196,7 +203,7 @@ impl Context {
     pub(super) fn cell(&self, rank: NodeRank, line: Line, ticket: Ticket, reach: Bytes) -> *mut u8 {
         debug_assert!(rank.index() < self.geometry.ranks);
         let offset = match reach < ROTATED {
-            true => rotation::cell_of_short(&self.geometry, ticket) * self.geometry.cell.0,
+            true => rotation::home_of_short(&self.geometry, ticket).0,
             false => self.home(rank, line, ticket) as usize * Home::UNIT,
         };
         debug_assert!(offset < self.places.ring);
@@ -212,7 +219,7 @@ impl Context {
                 return rotation::at_start(&self.geometry, ticket, reach, cursor);
             }
             let reserved = Bytes(self.reserved.load(Ordering::Relaxed));
-            Rotation::new(&self.geometry, reach, reserved.min(self.geometry.good_depth())).next(cursor)
+            Rotation::new(&self.geometry, reach, reserved).next(cursor)
         })
     }
 
@@ -360,7 +367,7 @@ pub(super) mod tests {
 
     /// Two ranks of one process, each with a mapping of its own.
     pub(in super::super) fn two_ranks() -> [Context; 2] {
-        let geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64) };
+        let geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64), round: Bytes(64) };
         assert_eq!(geometry.cells_start() % PAGE, Geometry::CELLS_IN_PAGE);
         let (_, file) = Segment::create(geometry.length(), geometry.front()).expect("memfd");
         [0, 1].map(|me| {

@@ -7,9 +7,13 @@ use crate::types::{Bytes, Ticket};
 /// Shorter pieces are read from the caches faster than written: they stay at the start of cells.
 pub const ROTATED: Bytes = Bytes(4096);
 
+/// Places of pieces in a ring, at least, where its cells are long enough: ranks that have no core at the moment are some pieces behind.
+const PLACES: usize = 16;
+
 /// Units that are claimed together, where cells are not shorter: half a page, so that pieces which begin at a page have grains of
 /// their own though cells begin half a page earlier.
-const GRAIN: u64 = (Geometry::CELLS_IN_PAGE / Home::UNIT) as u64;
+const GRAIN: u64 = (GRAIN_BYTES / Home::UNIT) as u64;
+const GRAIN_BYTES: usize = Geometry::CELLS_IN_PAGE;
 
 /// Shorter pieces lie apart from the ones before and after them: what fetches lines ahead of a reader would take those of the next piece
 /// from their writer. Longer ones follow each other in memory.
@@ -46,17 +50,21 @@ impl Rotation {
     pub fn new(geometry: &Geometry, reach: Bytes, reserved: Bytes) -> Self {
         let length = reach.0.div_ceil(Home::UNIT).max(1);
         let stride = length.next_power_of_two().trailing_zeros();
-        let places = (reserved.0 / Home::UNIT) >> stride;
+        // As many pieces as may be needed before peers that have no core have read them, and no more than go round in the part that suffices.
+        let in_flight = Bytes((Home::UNIT << stride) * PLACES / geometry.slots);
+        let depth = reserved.min(geometry.good_depth()).min(geometry.round.max(in_flight));
+        let places = ((depth.0 / Home::UNIT) >> stride).checked_ilog2().unwrap_or(0);
         let is_apart = reach < APART;
+        let end = Bytes(Home::UNIT << (stride + places)).max(reach);
         Self {
             slots: geometry.slots.trailing_zeros(),
             cell: (geometry.cell.0 / Home::UNIT) as u64,
             grains: grains_of(geometry),
             length: length as u64,
             stride,
-            places: places.checked_ilog2().unwrap_or(0),
+            places,
             step: 1 + 4 * u64::from(is_apart),
-            shift: if is_apart && geometry.may_shift(reserved) { GRAIN } else { 0 },
+            shift: if is_apart && geometry.may_shift(end, reserved) { GRAIN } else { 0 },
         }
     }
 
@@ -67,26 +75,44 @@ impl Rotation {
         let place = index & ((1 << self.places) - 1);
         let (cell, offset) = (index >> self.places, (place << self.stride) + self.shift);
         let (first, last) = (offset / GRAIN, (offset + self.length - 1) / GRAIN);
-        // What is shifted may end in the next cell; what has no grains is part of longer pieces only.
-        let last = if self.shift > 0 { last } else { last.min(self.grains - 1) };
+        // What is shifted may end behind the last grain, and has that too. What has no grains is part of pieces only that have the first.
+        let last = last.min(self.grains - u64::from(self.shift == 0));
         let grain = |at: u64| (cell * self.grains + at) as usize;
         let home = Some(cell * self.cell + offset);
         Stretch { home, grains: grain(first)..grain(last) + 1, cursor: index << self.stride }
     }
 }
 
-/// The cell at whose start a short piece lies: it follows from the ticket as its lines do. All know it, before they are told: so the
-/// processor goes ahead while it waits for the flag, and fetches what lies there.
+/// Places of short pieces in a cell, from its start, a power of two.
+pub(super) const fn short_places(geometry: &Geometry) -> usize {
+    let (wanted, most) = (PLACES / geometry.slots, geometry.round.0 / ROTATED.0);
+    match if wanted < most { wanted } else { most } {
+        0 => 1,
+        places => 1 << places.ilog2(),
+    }
+}
+
+/// The cell of a short piece, and how far it lies from its start: that follows from the ticket as its lines do.
 #[inline]
-pub(super) fn cell_of_short(geometry: &Geometry, ticket: Ticket) -> usize {
-    ticket.position(geometry.slots)
+fn place_of_short(geometry: &Geometry, ticket: Ticket) -> (usize, Bytes) {
+    let position = ticket.position(geometry.slots * short_places(geometry));
+    (position & (geometry.slots - 1), ROTATED * (position >> geometry.slots.trailing_zeros()))
+}
+
+/// Where a short piece lies, from the start of its owner's cells. All know it, before they are told: so the processor goes ahead while it
+/// waits for the flag, and fetches what lies there.
+#[inline]
+pub(super) fn home_of_short(geometry: &Geometry, ticket: Ticket) -> Bytes {
+    let (cell, offset) = place_of_short(geometry, ticket);
+    geometry.cell * cell + offset
 }
 
 /// The stretch of a short piece. As many successive tickets as there are cells have no grain in common.
 #[inline]
 pub(super) fn at_start(geometry: &Geometry, ticket: Ticket, reach: Bytes, cursor: u64) -> Stretch {
-    let first = cell_of_short(geometry, ticket) * grains_of(geometry) as usize;
-    Stretch { home: None, grains: first..first + reach.0.div_ceil(Home::UNIT * GRAIN as usize).max(1), cursor }
+    let (cell, offset) = place_of_short(geometry, ticket);
+    let first = cell * grains_of(geometry) as usize + offset.0 / GRAIN_BYTES;
+    Stretch { home: None, grains: first..first + reach.0.div_ceil(GRAIN_BYTES).max(1), cursor }
 }
 
 /// Grains of a rank's cells, with what may lie behind the last one.
@@ -96,7 +122,7 @@ pub(super) const fn grains(geometry: &Geometry) -> usize {
 
 /// Grains of a cell: of as much of it as pieces go round in.
 const fn grains_of(geometry: &Geometry) -> u64 {
-    (geometry.good_depth().0 / Home::UNIT).div_ceil(GRAIN as usize) as u64
+    geometry.good_depth().0.div_ceil(GRAIN_BYTES) as u64
 }
 
 #[cfg(test)]
@@ -106,7 +132,8 @@ mod tests {
     use std::collections::HashMap;
 
     fn geometry(slots: usize, cell: usize) -> Geometry {
-        Geometry { ranks: 2, slots, lines: 32, cell: Bytes(cell) }
+        // No ring is longer than the second-level caches that it is to leave.
+        Geometry { ranks: 2, slots, lines: 256, cell: Bytes(cell), round: Bytes(cell.min((4 << 20) / slots)) }
     }
 
     /// What pieces of one call, of `reach` bytes each, have for homes: in bytes, from the start of the rank's cells.
@@ -120,7 +147,7 @@ mod tests {
                 true => at_start(geometry, ticket, Bytes(reach), cursor),
                 false => rotation.next(cursor),
             };
-            let start = stretch.home.map_or(ticket.position(geometry.slots) * cell, |home| home as usize * Home::UNIT);
+            let start = stretch.home.map_or(home_of_short(geometry, ticket).0, |home| home as usize * Home::UNIT);
             if reserved < cell {
                 assert!(start % cell + reach <= reserved.max(reach), "{start} of {reserved}");
             }
@@ -187,14 +214,32 @@ mod tests {
     }
 
     #[test]
+    fn where_cells_are_few_pieces_go_round_in_a_part_and_short_ones_lie_side_by_side() {
+        const KIB: usize = 1024;
+        let geometry = Geometry { round: Bytes(64 * KIB), ..geometry(4, 256 * KIB) };
+        let ways =
+            [(256 * KIB, 4), (128 * KIB, 8), (64 * KIB, 16), (32 * KIB, 16), (16 * KIB, 16), (8 * KIB, 32), (512, 16)];
+        for (reach, way) in ways {
+            let homes = homes(&geometry, reach, 256 * KIB);
+            assert_eq!(way_round(&homes, reach), way, "pieces of {reach} bytes");
+            let end = homes.iter().map(|home| home % (256 * KIB) + reach).max();
+            assert!(end <= Some((reach * way / 4).max(16 * KIB) + geometry.slack()), "pieces of {reach} bytes");
+        }
+        assert_eq!(geometry.depth_for(Bytes(100)), Bytes(16 * KIB));
+    }
+
+    #[test]
     fn pieces_fit_whatever_cells_are_like() {
         for cell in [64, 128, 2048, 4096, 5056, 8192, 12288, 40960, 1 << 20] {
             for slots in [2, 4, 64] {
                 let reaches = [0, 1, 64, 100, 2000, 4096, 5000, 8192, 12288, 20_000, 40_960, 300_000, 1 << 20];
                 for reach in reaches.into_iter().filter(|reach| *reach <= cell) {
-                    for reserved in [reach, 2 * reach, cell].into_iter().filter(|reserved| *reserved <= cell) {
-                        let geometry = geometry(slots, cell);
-                        homes(&geometry, reach, reserved.min(geometry.good_depth().0));
+                    for round in [cell, 8192, 65536].into_iter().filter(|round| *round <= cell) {
+                        let geometry = Geometry { round: Bytes(round), ..geometry(slots, cell) };
+                        let least = geometry.depth_for(Bytes(reach)).0;
+                        for reserved in [least, 2 * least, cell].into_iter().filter(|reserved| *reserved <= cell) {
+                            homes(&geometry, reach, reserved);
+                        }
                     }
                 }
             }

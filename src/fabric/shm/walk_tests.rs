@@ -25,7 +25,9 @@ impl Walk {
         let any = 64 * random.between(1, 1200);
         let usual = random.pick(&[64, 1024, 2048, 4096, 4160, 5056, 8192, 12288, 16384, 20480, 40960, 65536, 131_072]);
         let cell = if random.one_in(6) { any } else { usual };
-        let geometry = Geometry { ranks: 2, slots, lines: slots * random.pick(&[1, 1, 2, 16]), cell: Bytes(cell) };
+        let round = Bytes(random.pick(&[cell, 8192, 16384, 32768, 65536])).min(Bytes(cell));
+        let lines = slots * random.pick(&[1, 1, 2, 16]);
+        let geometry = Geometry { ranks: 2, slots, lines, cell: Bytes(cell), round };
         let (_, file) = Segment::create(geometry.length(), geometry.front()).expect("memfd");
         let segment = Segment::open(std::process::id(), file.as_raw_fd(), geometry.length()).expect("mapping");
         let context = Context::new(segment, geometry, NodeRank(0), Layout::single(2), Levels::flat(2, NodeRank(0)));
