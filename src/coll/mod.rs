@@ -142,6 +142,8 @@ pub enum Reach {
     Staged,
     /// The same of the blocks of all ranks together.
     StagedBlocks,
+    /// The same of the blocks of all ranks but one.
+    StagedOthersBlocks,
     /// As far as staged pieces that are no longer than a tile.
     StagedTiles,
     /// As far as staged pieces that are no longer than a segment, where there are segments.
@@ -162,6 +164,7 @@ impl Reach {
             Self::Cells => measures.cell,
             Self::Staged => staged(plan.bytes),
             Self::StagedBlocks => staged(plan.bytes * measures.ranks),
+            Self::StagedOthersBlocks => staged(plan.bytes * (measures.ranks - 1)),
             Self::StagedTiles => staged(plan.bytes.min(tile)),
             Self::StagedSegments if plan.knobs.segment() == Bytes::ZERO => staged(plan.bytes),
             Self::StagedSegments => staged(plan.bytes.min(plan.knobs.segment())),

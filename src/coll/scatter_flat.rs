@@ -2,7 +2,7 @@
 //!
 //! Source: Li, Hoefler, Hu, Snir 2014, §2.6 (one-stage scatter).
 //!
-//! 1. The root copies a piece of every block into one slot.
+//! 1. The root copies a piece of every other rank's block into one slot, from its successor's on.
 //! 2. Every rank copies its own out.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`.
@@ -33,7 +33,7 @@ impl Algorithm for ScatterFlat {
 down  0 -> one slot with blocks 1 2 3 4
 down  each rank copies its own";
     const KNOBS: &'static [Knob] = &[Knob::Chunk, Knob::Leaders];
-    const REACH: Reach = Reach::StagedBlocks;
+    const REACH: Reach = Reach::StagedOthersBlocks;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
@@ -43,7 +43,7 @@ down  each rank copies its own";
         Short::rooted(
             plan,
             measures,
-            plan.bytes * measures.ranks,
+            plan.bytes * (measures.ranks - 1),
             [short::scatter_at_once::<1>, short::scatter_at_once::<2>],
         )
     }

@@ -78,6 +78,7 @@ impl<'a> Node<'a> {
         };
         let slots = match way {
             Way::Single => 0.0,
+            Way::Flat if collective == Collective::Scatter => n * (ranks - 1.0),
             _ if collective == Collective::Scatter => n * ranks,
             _ => n,
         };

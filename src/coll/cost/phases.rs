@@ -66,7 +66,8 @@ impl Node<'_> {
         let (pieces, n) = self.rooted(block, Bytes(self.cell().0 / self.scene.local_ranks));
         let layout = (self.ranks() - 1.0) * self.rates.write(n);
         // Short blocks of many ranks do not fit a flag's line.
-        let is_in_cell = n * self.ranks() > FlagLine::PAYLOAD as f64;
+        let blocks = if self.way == Way::Flat { self.ranks() - 1.0 } else { self.ranks() };
+        let is_in_cell = n * blocks > FlagLine::PAYLOAD as f64;
         let taken = |edge: &Edge| if is_in_cell { in_cell(covered(edge, n)) } else { covered(edge, n) };
         let phase = self.descend(layout, taken, n);
         // The root copies its own block while the others read.

@@ -1,6 +1,6 @@
 //! The flat form: every rank deals with every other directly. Fewest steps; the root touches all slots.
 
-use super::{Blocks, Dealing, Form, Local, combine_in_rank_order, later, others};
+use super::{Blocks, Dealing, Form, Local, block_in_slot, combine_in_rank_order, later, others};
 use crate::coll::{Knob, pieces};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
@@ -67,13 +67,15 @@ impl Dealing for Flat {
         let (me, size) = (fabric.rank(), fabric.size());
         for (offset, length) in pieces(n, Bytes(fabric.cell_bytes().0 / size), Bytes(1)) {
             let ticket = local.tickets.draw();
-            let stage = Place::stage(root, Line::Down, ticket, length * size);
+            let all = length * (size - 1);
+            let stage = Place::stage(root, Line::Down, ticket, all);
+            let staged = |rank| stage.at(length * block_in_slot(root, rank, size));
             if me == root {
                 if size > 1 {
-                    fabric.claim(ticket, Room::of(length * size)).await;
+                    fabric.claim(ticket, Room::of(all)).await;
                 }
                 for rank in others(fabric) {
-                    fabric.copy(stage.at(length * rank.index()), from.of(rank, offset), length).await;
+                    fabric.copy(staged(rank), from.of(rank, offset), length).await;
                 }
                 fabric.publish(Line::Down, ticket).await;
                 if let Some(to) = to {
@@ -82,7 +84,7 @@ impl Dealing for Flat {
             } else {
                 fabric.wait(root, Line::Down, ticket).await;
                 if let Some(to) = to {
-                    fabric.copy(to.plus(offset), stage.at(length * me.index()), length).await;
+                    fabric.copy(to.plus(offset), staged(me), length).await;
                 }
             }
             fabric.release(ticket).await;

@@ -201,6 +201,13 @@ impl Blocks {
     }
 }
 
+/// Which block in a root's slot is that of `rank`, where it holds those of all others of `size` ranks, from its successor on.
+#[inline]
+pub fn block_in_slot(root: NodeRank, rank: NodeRank, size: usize) -> usize {
+    let ahead = if rank.0 > root.0 { 0 } else { size };
+    ahead + rank.index() - root.index() - 1
+}
+
 /// All ranks of the node, ascending.
 #[inline]
 pub fn ranks<F: Fabric>(fabric: &F) -> impl Iterator<Item = NodeRank> + Send + use<F> {

@@ -4,7 +4,7 @@
 //! functions: a future on any fabric, which scheduler, loom and simulator run too, and for calls that repeat the one before a
 //! plain function on [`Direct`], which takes about half of the instructions.
 
-use super::{combine_in_rank_order, others_than};
+use super::{block_in_slot, combine_in_rank_order, others_than};
 use crate::coll::{Knob, Measures, Plan, Tickets, part};
 use crate::fabric::shm::{Direct, Fault};
 use crate::fabric::{Fabric, Line, Place, Room};
@@ -185,21 +185,23 @@ macro_rules! allgather {
     };
 }
 
-/// Everyone reads its block in the root's slot, which holds the blocks of all ranks.
+/// Everyone reads its block in the root's slot, which holds the blocks of all others.
 macro_rules! scatter {
     ($step:ident, $fabric:ident, $plan:ident, $parts:expr) => {
         let (me, n) = ($fabric.rank(), $plan.bytes);
         let root = $fabric.layout().place($plan.root).1;
         let ticket = Tickets::of($plan).draw();
+        let size = $fabric.size();
+        let all = n * (size - 1);
         if me == root {
-            $step!($fabric.claim(ticket, Room::of(n * $fabric.size())));
+            $step!($fabric.claim(ticket, Room::of(all)));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Down) {
-            let stage = Place::stage(root, line, ticket, n * $fabric.size());
-            let staged = move |rank: NodeRank| $step!(at $fabric, stage.at(n * rank.index() + offset));
+            let stage = Place::stage(root, line, ticket, all);
+            let staged = move |rank| $step!(at $fabric, stage.at(n * block_in_slot(root, rank, size) + offset));
             let block = move |rank: NodeRank| $step!(at $fabric, Place::SendBuf.at(n * rank.index() + offset));
             if me == root {
-                for rank in others_than(me, $fabric.size()) {
+                for rank in others_than(me, size) {
                     $step!($fabric.copy(staged(rank), block(rank), length));
                 }
                 $step!($fabric.publish(line, ticket));
