@@ -148,7 +148,7 @@ def loop_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
 
 def kernel_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
     yield "### Beside single copies by the kernel\n"
-    yield "2 ranks; data cross once, by process_vm_readv out of the sender's buffer (bench/kernel.c), which huddle uses for Scatter alone. Cells: their\n" \
+    yield "2 ranks; data cross once, by process_vm_readv out of the sender's buffer (bench/kernel.c), which huddle uses for long Scatters only where ranks share cores. Cells: their\n" \
           "time over huddle's.\n"
     rows: dict[tuple[str, int], list[str]] = {}
     for _, results in found:

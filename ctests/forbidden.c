@@ -1,8 +1,8 @@
 // System calls that containers forbid by seccomp. Without copies between processes everything is accelerated in another way, also
 // where they are forbidden only later, and to some ranks; without memory that has no name all stays native, with a line.
 //
-//   forbidden copies|later|memory     process_vm_readv, process_vm_writev and ptrace | those on every second rank, after calls that
-//                                     made them | memfd_create
+//   forbidden copies|later|fatal|memory     process_vm_readv, process_vm_writev and ptrace | those on every second rank, after calls
+//                                           that made them | those, and the process ends that tries | memfd_create
 #include "check.h"
 #include <errno.h>
 #include <linux/filter.h>
@@ -12,14 +12,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// From now on these system calls fail with EPERM.
-static void forbid(const int *calls, int n) {
+// From now on these system calls fail with EPERM, or end the process.
+static void forbid(const int *calls, int n, unsigned action) {
     struct sock_filter program[16];
     int length = 0;
     program[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (int i = 0; i < n; i++) {
         program[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], 0, 1);
-        program[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+        program[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action);
     }
     program[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     struct sock_fprog filter = {(unsigned short)length, program};
@@ -41,13 +41,14 @@ int main(int argc, char **argv) {
     static const int copies[] = {SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace}, memory[] = {SYS_memfd_create};
     CHECK(argc == 2);
     bool is_later = strcmp(argv[1], "later") == 0, has_memory = strcmp(argv[1], "memory") != 0;
-    if (!is_later) has_memory ? forbid(copies, 3) : forbid(memory, 1);
+    const unsigned refuse = SECCOMP_RET_ERRNO | EPERM, action = strcmp(argv[1], "fatal") == 0 ? SECCOMP_RET_KILL_PROCESS : refuse;
+    if (!is_later) has_memory ? forbid(copies, 3, action) : forbid(memory, 1, refuse);
     CHECK(syscall(SYS_memfd_create, NULL, 0) == -1 && errno == (has_memory ? EFAULT : EPERM));
     MPI_Init(&argc, &argv);
     look_around();
     CHECK(world_size <= MOST_RANKS);
     for (int n = 1; n <= MOST; n *= 10) {
-        if (is_later && n == 1000 && world_rank % 2 == 1) forbid(copies, 3);
+        if (is_later && n == 1000 && world_rank % 2 == 1) forbid(copies, 3, refuse);
         for (int root = 0; root < world_size; root++) scatter(n, root);
         for (int i = 0; i < n; i++) in[i] = world_rank + i;
         MPI_Allreduce(in, out, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);

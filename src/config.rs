@@ -71,7 +71,7 @@ pub struct Ring {
     pub slots: usize,
     /// Length of a slot's cell, a multiple of a cache line.
     pub cell: Bytes,
-    /// Of each cell, where shorter pieces go round.
+    /// Bytes of each cell, from its start, that suffice for pieces to go round in that are many times shorter.
     pub round: Bytes,
 }
 
@@ -256,13 +256,14 @@ mod tests {
             ("HUDDLE_SLOT_BYTES", "64K"),
             ("HUDDLE_SLOT_STORES", "streaming"),
             ("HUDDLE_BRIDGES", "0"),
+            ("HUDDLE_SINGLE_COPY", "0"),
             ("HUDDLE_CACHE", "/some/where"),
             ("HUDDLE_LEADERS", "2"),
             ("HUDDLE_TOPOLOGY", "package:2 core:4 pu:1"),
             ("HUDDLE_SCATTER", "native"),
         ]);
         assert_eq!(complaints, [""; 0]);
-        assert!(config.is_disabled && config.is_verbose && !config.serves_pmpi);
+        assert!(config.is_disabled && config.is_verbose && !config.serves_pmpi && !config.may_copy_singly);
         assert_eq!(config.report, Some(PathBuf::from("out/report.json")));
         assert_eq!(config.stall, None);
         assert_eq!(config.node_ranks, [3, 1]);
@@ -327,6 +328,7 @@ mod tests {
             ("HUDDLE_SLOT_BYTES", "512"),
             ("HUDDLE_SLOT_BYTES", "99999999999999999999G"),
             ("HUDDLE_BRIDGES", "many"),
+            ("HUDDLE_SINGLE_COPY", "yes"),
             ("HUDDLE_CACHE", "relative/path"),
             ("HUDDLE_BCAST", "fastest"),
             ("HUDDLE_BARRIER", "flat:radix=2"),

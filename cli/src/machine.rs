@@ -1,7 +1,7 @@
 //! The machine, and the place of a job's ranks in it.
 
 use huddle::config::{Config, Ring};
-use huddle::kernel::{self, Fetching, Probed};
+use huddle::kernel::{self, Probed, SingleCopy};
 use huddle::model::{Network, Parameters};
 use huddle::topo::{
     ASSUMED_L1, ASSUMED_L2, Caches, Containers, Crowding, Fit, Hierarchy, Kind, Levels, cgroup_quota, place,
@@ -89,8 +89,9 @@ impl Found {
 
     /// What costs depend on, and where it comes from.
     pub fn parameters_to_json(&self) -> Value {
-        let Parameters { local, copy, reduce, write, ahead, overlap, far, software, switch, network, .. } =
-            self.parameters;
+        let Parameters {
+            local, copy, reduce, write, ahead, overlap, far, single_copy, software, switch, network, ..
+        } = self.parameters;
         let shares = std::iter::once(None).chain(Kind::ALL.map(Some));
         let crossings: Vec<Value> = shares
             .map(|shares| {
@@ -116,6 +117,7 @@ impl Found {
             "overlap": { "copy": overlap.copy, "reduce": overlap.reduce },
             "switch_ns": switch,
             "far": { "beyond": far.beyond, "copy_ns_per_byte": far.copy, "reduce_ns_per_byte": far.reduce },
+            "single_copy": { "call_ns": single_copy.call, "ns_per_byte": single_copy.per_byte },
             "call_ns": software.call,
             "step_ns": software.step,
             "crossings": crossings,
@@ -187,7 +189,7 @@ impl Job {
             fit: containers.caches().fit(),
             hierarchy: Hierarchy::of(&levels, containers.kinds(), containers.trunk()),
             // Where a process may not read its own memory so, it may not read that of others.
-            has_single_copy: config.may_copy_singly && Fetching::measure(0.0).is_some(),
+            has_single_copy: config.may_copy_singly && SingleCopy::measure(0.0).is_some(),
         };
         Self { agreed }
     }

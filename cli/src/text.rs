@@ -63,7 +63,12 @@ fn machine(page: &mut String, machine: &Value) -> Written {
     let fit = &machine["fit"];
     let [shortest, longest, ring] = ["shortest_tile", "longest_tile", "ring"].map(|name| size(&fit[name]));
     let cache = |name: &str| format!("{} {}", size(&fit[name]["cache"]), text(&fit[name]["origin"]));
-    writeln!(page, "  tiles of {shortest} (L1: {}) to {longest}, rings of {ring} (L2: {})", cache("l1"), cache("l2"))?;
+    writeln!(
+        page,
+        "  tiles of {shortest} (L1: {}) to {longest}, rings of up to {ring} (L2: {})",
+        cache("l1"),
+        cache("l2")
+    )?;
     if let Some(quota) = machine["cgroup_processors"].as_f64() {
         writeln!(page, "  the cgroup grants the time of {quota} processors")?;
     }
@@ -115,6 +120,13 @@ fn parameters(page: &mut String, parameters: &Value) -> Written {
         )?;
     }
     writeln!(page, "  ranks that share a core give it to each other in {}", time(&parameters["switch_ns"]))?;
+    let single = &parameters["single_copy"];
+    writeln!(
+        page,
+        "  a single copy takes {} and {:.2} ns/byte more than one of a rank's own memory; jobs find out whether ranks may",
+        time(&single["call_ns"]),
+        single["ns_per_byte"].as_f64().unwrap_or_default(),
+    )?;
     between_nodes(page, "between nodes, assumed", &parameters["network"])?;
     for measured in each(&parameters["networks"]) {
         between_nodes(page, &format!("measured between nodes: {}", text(&measured["between"])), &measured["network"])?;

@@ -55,7 +55,7 @@ pub enum Need {
     SingleCopy,
 }
 
-/// What a call has of that.
+/// What a call offers of what algorithms may [`Need`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Means {
     /// How operands may be combined.

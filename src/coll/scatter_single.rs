@@ -1,17 +1,21 @@
 //! Scatter by single copies: every rank takes its block out of the root's memory.
 //!
-//! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011 (kernel-assisted collectives; in Scatter receivers read).
+//! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI communication: in a
+//! Scatter receivers read.
 //!
 //! 1. The root says where its blocks are.
 //! 2. Every rank copies its own from there, by process_vm_readv, and says whether it could.
 //! 3. Who could not gets it in tiles, as in `tiled`.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`, all at once.
-//! Cost: one copy of a block, and what the system takes to find its pages.
-//! Flags: Down by the root, with the address beside it; Up by each receiver, with its answer.
-//! Epochs: the root leaves when all have answered, so its buffer is the program's again; receivers may be in e + 1.
+//! Cost: one copy of a block, what the system takes to find its pages, and p − 1 answers.
+//! Flags: Down by the root, with process and address beside it, then as `tiled` for who needs tiles; Up by each receiver, with its
+//! answer.
+//! Epochs: the root leaves when all have answered and it has written all tiles that are needed; a receiver in e + 1 claims its line of
+//! the answer again only when the root has released it.
 //! Limits: ranks must be allowed to read each other's memory; a root whose data have holes, or lie in memory that the
-//! system does not read for others, serves everyone in tiles.
+//! system does not read for others, serves everyone in tiles, so memory for these is reserved, and their tickets are drawn, in any
+//! case; a receiver whose data have holes fetches 16 KiB at a time. The root depends on all: it fails where one does.
 
 use super::cost::{self, Way};
 use super::phase::{Single, composed};
@@ -27,8 +31,8 @@ impl Algorithm for ScatterSingle {
     const COLLECTIVE: Collective = Collective::Scatter;
     const NAME: &'static str = "single";
     const SUMMARY: &'static str = "every rank copies its block out of the root's memory";
-    const SOURCE: &'static str = "Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011";
-    const COST: &'static str = "one copy of a block, and what the system takes to find its pages";
+    const SOURCE: &'static str = "Ma et al. 2011 (kernel assisted collectives)";
+    const COST: &'static str = "one copy of a block, what the system takes to find its pages, and p - 1 answers";
     const DRAWING: &'static str = "\
 down  0 -> where its blocks are
       1 2 3 4 each copy their own out of the memory of 0

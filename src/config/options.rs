@@ -122,8 +122,8 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_SLOTS",
         takes: Takes::Text("auto, or a power of two from 2 to 256"),
         default: "auto",
-        meaning: "Slots in the ring of each rank in shared memory, per communicator. `auto`: 16, or 4 where ranks share \
-                  cores.",
+        meaning: "Slots in the ring of each rank in shared memory, per communicator. `auto`: 16, or 4 where ranks \
+                  share cores on some node of the job.",
         parse: Parse::Text(|text, config| {
             if text == "auto" {
                 return store(Some(None), &mut config.slots);
@@ -136,10 +136,10 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_SLOT_BYTES",
         takes: Takes::Text("auto, or a size such as 8K or 1M, a multiple of 64 from 1K to 1G"),
         default: "auto",
-        meaning: "Bytes of data in a slot. An element of a reduction must fit into one. `auto`: as many \
-                  that a rank's slots take twice the second-level cache (128K, where that has 1M), or the whole of it where ranks share \
-                  cores (256K), or fewer where the ranks of a node are so many that their slots would take more than 8M for a \
-                  communicator; from 8K to 256K.",
+        meaning: "Bytes of data in a slot. An element of a reduction must fit into one. `auto`: the largest power of two with which a \
+                  rank's slots take no more than twice the second-level cache (128K in 16 slots, where that has 1M), or once where ranks \
+                  share cores (256K in 4), and those of all ranks of a node no more than 8M for a communicator; but at least 8K, and at \
+                  most 256K.",
         parse: Parse::Text(|text, config| {
             if text == "auto" {
                 return store(Some(None), &mut config.slot_bytes);
@@ -170,8 +170,9 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_SINGLE_COPY",
         takes: Takes::Text("0 or 1"),
         default: "1",
-        meaning: "0 keeps ranks from reading each other's memory (process_vm_readv), which `single` algorithms do. With 1 they try in \
-                  MPI_Init, and do without where one of them is not permitted to.",
+        meaning: "0 keeps ranks from reading each other's memory (process_vm_readv), which `single` algorithms do. With 1 each tries it in \
+                  MPI_Init with all others on its host; where one may not (seccomp, kernel.yama.ptrace_scope above 0, another user), no \
+                  rank of the job does.",
         parse: Parse::Text(|text, config| store(value::switch(text), &mut config.may_copy_singly)),
     },
     Opt {

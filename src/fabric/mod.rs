@@ -12,6 +12,8 @@
 //! 2. writes cell or payload by `copy` or `reduce`;
 //! 3. `publish(line, t)`: makes all its writes so far visible to whoever waits for that flag;
 //! 4. `wait(rank, line, t)` for peers, and reads their slots: what lies beside that flag, and the cell that was told with it;
+//!    Or it copies out of memory of the peer's own, with no slot between: who `expose`s that beside a flag waits for the `answer`s of
+//!    all that `fetch` from there, beside flags of theirs, before it writes that memory or ends the call;
 //! 5. `release(t)`: promises to read no slot of any ticket up to `t` again. Tickets are released in order. The driver
 //!    releases the whole call when it ends, so an algorithm releases only within calls longer than the ring.
 //!
@@ -139,6 +141,10 @@ impl Span {
         Self { place: self.place, offset: self.offset + n }
     }
 }
+
+/// Bytes at the start of a payload that tell of exposed memory.
+pub const EXPOSURE: Bytes = Bytes(16);
+const _: () = assert!(EXPOSURE.0 <= INLINE.0);
 
 /// Memory of a rank's own that a peer may read, as the rank told beside a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

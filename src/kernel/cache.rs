@@ -1,8 +1,8 @@
 //! What was measured, kept for the next job on the same kind of machine: one file per kind, by its
 //! [`description`](super::host::description), with the [`Probed`].
 
-use super::Probed;
 use super::host;
+use super::{Probed, SingleCopy};
 use crate::kept;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,19 @@ pub fn look_up_or_measure(directory: Option<&Path>) -> Probed {
     let Some(directory) = directory else { return Probed::measure() };
     let description = host::description();
     let file = file_in(directory, &description);
-    read(&file, &description).unwrap_or_else(|| {
-        let probed = Probed::measure();
-        // A directory that can't be written is no reason to fail or to complain: the program asked for nothing.
-        let _ = write(&file, &description, &probed);
-        probed
-    })
+    let kept = read(&file, &description);
+    // Who was not permitted single copies kept the rest: it may be another container, or set differently.
+    let probed = match kept {
+        None => Probed::measure(),
+        Some(kept) if kept.single_copy.is_some() => return kept,
+        Some(kept) => match SingleCopy::measure(1.0 / kept.copy.l2) {
+            None => return kept,
+            single_copy => Probed { single_copy, ..kept },
+        },
+    };
+    // A directory that can't be written is no reason to fail or to complain: the program asked for nothing.
+    let _ = write(&file, &description, &probed);
+    probed
 }
 
 /// The file for a kind of machine.

@@ -96,3 +96,18 @@ fn traps_are_neither_followed_nor_waited_for() {
     }
     assert_eq!(scratch.files(), [victim]);
 }
+
+#[test]
+fn a_single_copy_that_was_not_permitted_is_measured_where_it_is() {
+    let scratch = Scratch::new("single-copy");
+    let description = host::description();
+    let without = Probed { single_copy: None, ..Probed::default() };
+    write(&file_in(&scratch.0, &description), &description, &without).expect("a file");
+    let found = look_up_or_measure(Some(&scratch.0));
+    if SingleCopy::measure(0.1).is_none() {
+        return println!("skipped: the system does not permit it");
+    }
+    assert!(found.single_copy.is_some());
+    assert_eq!(found, look_up_or_measure(Some(&scratch.0)), "it is kept");
+    assert_eq!(Probed { single_copy: None, ..found }, without, "all else is as it was");
+}

@@ -1,22 +1,24 @@
 //! Single copies: out of the memory of another process, by the system.
 
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What it takes more than a copy of one's own memory, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Fetching {
+pub struct SingleCopy {
     /// A call of the system.
     pub call: f64,
     /// Per byte: its pages have to be found, and the system's copy is not the fastest.
     pub per_byte: f64,
 }
 
-impl Fetching {
+impl SingleCopy {
     /// What is assumed where nothing was measured: servers of the 2020s.
     pub const ASSUMED: Self = Self { call: 300.0, per_byte: 0.05 };
 
-    /// Measures it on memory of this process, which takes as long, in some 50 µs; a copy takes `copy` nanoseconds per byte. None
-    /// where the system does not permit it.
+    /// Measures it in some 50 µs on memory of this process, which the system finds as that of others, but for the question whether it
+    /// may; a copy takes `copy` nanoseconds per byte. None where the system does not permit even that.
     pub fn measure(copy: f64) -> Option<Self> {
         const TIMES: usize = 5;
         const SHORT: usize = 1 << 10;
@@ -26,8 +28,8 @@ impl Fetching {
             let attempts = (0..TIMES).map(|_| {
                 let started = Instant::now();
                 // SAFETY: both areas have `n` bytes, and nobody else has `to`.
-                let is_done = unsafe { fetch(std::process::id(), from.as_ptr() as u64, to.as_mut_ptr(), n) };
-                is_done.then(|| started.elapsed())
+                let fetched = unsafe { fetch(std::process::id(), from.as_ptr() as u64, to.as_mut_ptr(), n) };
+                fetched.ok().map(|()| started.elapsed())
             });
             attempts.collect::<Option<Vec<Duration>>>()?.into_iter().min().map(|time| time.as_nanos() as f64)
         };
@@ -38,12 +40,25 @@ impl Fetching {
     }
 }
 
-/// Copies `n` bytes from an address in the memory of `process` to `to`. Whether all were; if not, the contents of `to` are undefined.
+static IS_WITHHELD: AtomicBool = AtomicBool::new(false);
+
+/// From now on this process makes no single copies: [`fetch`] fails, without asking the system.
+pub fn withhold_single_copies() {
+    IS_WITHHELD.store(true, Ordering::Relaxed);
+}
+
+/// Copies `n` bytes from an address in the memory of `process` to `to`.
+///
+/// # Errors
+/// The system's, where it does not permit that or not all of these bytes are there; then the contents of `to` are undefined.
 ///
 /// # Safety
 /// `to` is valid for writes of `n` bytes.
-pub unsafe fn fetch(process: u32, address: u64, to: *mut u8, n: usize) -> bool {
-    let Ok(process) = libc::pid_t::try_from(process) else { return false };
+pub unsafe fn fetch(process: u32, address: u64, to: *mut u8, n: usize) -> io::Result<()> {
+    if IS_WITHHELD.load(Ordering::Relaxed) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let process = libc::pid_t::try_from(process).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
     let mut done = 0;
     while done < n {
         let [mine, theirs] = [to.wrapping_add(done).cast(), address.wrapping_add(done as u64) as *mut libc::c_void]
@@ -53,10 +68,11 @@ pub unsafe fn fetch(process: u32, address: u64, to: *mut u8, n: usize) -> bool {
         // It copies less where a page is missing, or at 2 GiB; then again as much as it can.
         match usize::try_from(copied) {
             Ok(copied) if copied > 0 => done += copied,
-            _ => return false,
+            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(_) => return Err(io::Error::last_os_error()),
         }
     }
-    true
+    Ok(())
 }
 
 #[cfg(test)]
@@ -70,19 +86,19 @@ mod tests {
         let me = std::process::id();
         // SAFETY: `to` is as long as `from`.
         unsafe {
-            if !fetch(me, from.as_ptr() as u64, to.as_mut_ptr(), from.len()) {
+            if fetch(me, from.as_ptr() as u64, to.as_mut_ptr(), from.len()).is_err() {
                 return println!("skipped: the system does not permit it");
             }
             assert_eq!(to, from);
-            assert!(!fetch(me, 0, to.as_mut_ptr(), 8));
-            assert!(!fetch(u32::MAX, from.as_ptr() as u64, to.as_mut_ptr(), 8));
+            assert!(fetch(me, 0, to.as_mut_ptr(), 8).is_err());
+            assert!(fetch(u32::MAX, from.as_ptr() as u64, to.as_mut_ptr(), 8).is_err());
         }
     }
 
     #[test]
     fn it_takes_a_call_and_so_much_per_byte() {
-        match Fetching::measure(0.03) {
-            Some(Fetching { call, per_byte }) => {
+        match SingleCopy::measure(0.03) {
+            Some(SingleCopy { call, per_byte }) => {
                 assert!((1.0..1e6).contains(&call) && (0.0..100.0).contains(&per_byte))
             }
             None => println!("skipped: the system does not permit it"),

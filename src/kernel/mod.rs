@@ -18,7 +18,7 @@ pub mod segments;
 pub mod switch;
 
 pub use copy::{CopyKernel, Destination, SizeClass, copy, copy_fetching, copy_streaming, copy_to};
-pub use fetch::{Fetching, fetch};
+pub use fetch::{SingleCopy, fetch, withhold_single_copies};
 pub use level::Level;
 pub use probe::Probed;
 pub use reduce::{Kernel, kernel};

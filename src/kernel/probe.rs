@@ -8,7 +8,7 @@
 use super::copy::{self, CopyKernel, Destination, PerClass, SizeClass, Stores};
 use super::host::Caches;
 use super::reduce::{self, kernel_at};
-use super::{Combine, Element, Fetching, Kernel, Level, Op};
+use super::{Combine, Element, Kernel, Level, Op, SingleCopy};
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -32,8 +32,8 @@ pub struct Probed {
     pub light: Rates,
     /// Products of complex `double`s: limited by arithmetic.
     pub heavy: Rates,
-    /// Copies out of other processes.
-    pub single: Fetching,
+    /// Copies out of other processes; none where the system permits no such copy.
+    pub single_copy: Option<SingleCopy>,
 }
 
 impl PartialEq for CopyKernel {
@@ -90,7 +90,7 @@ impl Default for Probed {
             copy: Rates { l1: 60.0, l2: 30.0, llc: 12.0, memory: 6.0 },
             light: Rates { l1: 40.0, l2: 20.0, llc: 10.0, memory: 6.0 },
             heavy: Rates { l1: 20.0, l2: 15.0, llc: 8.0, memory: 5.0 },
-            single: Fetching::ASSUMED,
+            single_copy: None,
         }
     }
 }
@@ -133,7 +133,7 @@ impl Probed {
             "copy": self.copy.to_json(),
             "light": self.light.to_json(),
             "heavy": self.heavy.to_json(),
-            "single": { "call": self.single.call, "per_byte": self.single.per_byte },
+            "single_copy": self.single_copy.map(|SingleCopy { call, per_byte }| json!({ "call": call, "per_byte": per_byte })),
         });
         value.to_string().into_bytes()
     }
@@ -149,7 +149,11 @@ impl Probed {
         };
         let [private, slot] = Destination::ALL.map(|to| by_class(&value["copies"][to.name()]));
         let cache = |name: &str| value["caches"][name].as_u64().filter(|size| *size > 0).map(|size| size as usize);
-        let time = |name: &str| value["single"][name].as_f64().filter(|time| (0.0..1e9).contains(time));
+        let time = |name: &str| value["single_copy"][name].as_f64().filter(|time| (0.0..1e9).contains(time));
+        let single_copy = match value.get("single_copy")? {
+            Value::Null => None,
+            _ => Some(SingleCopy { call: time("call")?, per_byte: time("per_byte")? }),
+        };
         Some(Self {
             level: Level::from_name(value["level"].as_str()?).filter(|level| level.is_available())?,
             copies: [private?, slot?],
@@ -159,7 +163,7 @@ impl Probed {
             copy: Rates::from_json(&value["copy"])?,
             light: Rates::from_json(&value["light"])?,
             heavy: Rates::from_json(&value["heavy"])?,
-            single: Fetching { call: time("call")?, per_byte: time("per_byte")? },
+            single_copy,
         })
     }
 
@@ -183,8 +187,8 @@ impl Probed {
             area.rates(|to, from, n| unsafe { kernel.combine(to, to, from, n) })
         };
         let (light, heavy) = (reduce(light), reduce(heavy));
-        let single = Fetching::measure(1.0 / copy.l2).unwrap_or(Fetching::ASSUMED);
-        Self { level, copies, streaming, fetching, caches, copy, light, heavy, single }
+        let single_copy = SingleCopy::measure(1.0 / copy.l2);
+        Self { level, copies, streaming, fetching, caches, copy, light, heavy, single_copy }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The parameters of machines, and of communicators on them.
 
-use crate::kernel::Fetching;
+use crate::kernel::SingleCopy;
 
 /// Time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
@@ -107,7 +107,7 @@ pub struct Machine {
     /// Copies and combinations of long calls.
     pub far: Far,
     /// Single copies.
-    pub fetching: Fetching,
+    pub single_copy: SingleCopy,
     /// Besides all that.
     pub software: Software,
     /// Nanoseconds until another rank runs on a core that one gives away.
@@ -120,7 +120,7 @@ impl Machine {
     /// A machine as the papers have it: software takes no time, a copy takes as long wherever it goes, data come after flags.
     pub fn plain(local: f64, crossings: Vec<Crossing>, [copy, reduce]: [f64; 2], network: Network) -> Self {
         let far = Far { beyond: f64::INFINITY, copy, reduce };
-        let (fetching, software, switch) = (Fetching::default(), Software::default(), 0.0);
+        let (single_copy, software, switch) = (SingleCopy::default(), Software::default(), 0.0);
         Self {
             local,
             crossings,
@@ -130,7 +130,7 @@ impl Machine {
             ahead: 1.0,
             overlap: Overlap::NONE,
             far,
-            fetching,
+            single_copy,
             software,
             switch,
             network,

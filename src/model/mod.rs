@@ -19,7 +19,7 @@ mod parameters;
 mod scene;
 pub mod tu;
 
-pub use crate::kernel::Fetching;
+pub use crate::kernel::SingleCopy;
 pub use machine::{Between, Crossing, Far, Machine, Nanos, Network, Overlap, Software, Work};
 pub use outline::{Edge, Outline};
 pub use parameters::Parameters;

@@ -1,6 +1,6 @@
 //! The parameters of a kind of machine by what two ranks share, and those assumed where nothing was measured.
 
-use super::{Crossing, Far, Fetching, Level, Machine, Network, Overlap, Software};
+use super::{Crossing, Far, Level, Machine, Network, Overlap, SingleCopy, Software};
 use crate::topo::{Hierarchy, Kind};
 
 /// The parameters of a kind of machine. A choice uses those of rank 0, on all ranks.
@@ -23,7 +23,7 @@ pub struct Parameters {
     /// Copies and combinations of long calls.
     pub far: Far,
     /// Single copies.
-    pub fetching: Fetching,
+    pub single_copy: SingleCopy,
     /// What huddle's own instructions take.
     pub software: Software,
     /// Nanoseconds until another rank runs on a core that one gives away.
@@ -70,7 +70,7 @@ impl Default for Parameters {
             ahead: AHEAD,
             overlap: OVERLAP,
             far: Far { beyond: (1 << 20) as f64, copy: 0.08, reduce: 0.1 },
-            fetching: Fetching::ASSUMED,
+            single_copy: SingleCopy::ASSUMED,
             software: SOFTWARE,
             switch: SWITCH,
             network: Network { latency: 1500.0, overhead: 300.0, gap: 300.0, per_byte: 0.08 },
@@ -107,7 +107,7 @@ impl Parameters {
             ahead: self.ahead,
             overlap: self.overlap,
             far: self.far,
-            fetching: self.fetching,
+            single_copy: self.single_copy,
             software: self.software,
             switch: self.switch,
             network: self.network,
@@ -115,7 +115,7 @@ impl Parameters {
     }
 
     fn to_numbers(self) -> [f64; NUMBERS] {
-        let Self { local, copy, reduce, write, ahead, overlap, far, fetching, software, switch, network, crossings } =
+        let Self { local, copy, reduce, write, ahead, overlap, far, single_copy, software, switch, network, crossings } =
             self;
         let Network { latency, overhead, gap, per_byte } = network;
         let mut numbers = [0.0; NUMBERS];
@@ -123,7 +123,7 @@ impl Parameters {
         rates[..7].copy_from_slice(&[local, copy, reduce, latency, overhead, gap, per_byte]);
         rates[7..12].copy_from_slice(&[write, ahead, far.beyond, far.copy, far.reduce]);
         rates[12..17].copy_from_slice(&[software.call, software.step, switch, overlap.copy, overlap.reduce]);
-        rates[17..].copy_from_slice(&[fetching.call, fetching.per_byte]);
+        rates[17..].copy_from_slice(&[single_copy.call, single_copy.per_byte]);
         for (numbers, crossing) in rest.chunks_mut(3).zip(crossings) {
             numbers.copy_from_slice(&[crossing.latency, crossing.stream, crossing.shared]);
         }
@@ -169,7 +169,7 @@ impl Parameters {
             software: Software { call: numbers[12], step: numbers[13] },
             switch: numbers[14],
             overlap: Overlap { copy: numbers[15], reduce: numbers[16] },
-            fetching: Fetching { call: numbers[17], per_byte: numbers[18] },
+            single_copy: SingleCopy { call: numbers[17], per_byte: numbers[18] },
             ..Self::default()
         };
         for (crossing, numbers) in parameters.crossings.iter_mut().zip(numbers[RATES..].chunks(3)) {

@@ -72,6 +72,9 @@ pub unsafe fn start(announcement: Option<Announcement>) {
 }
 
 fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
+    if !config.may_copy_singly {
+        kernel::withhold_single_copies();
+    }
     // With a communicator of its own, gone before the next are made: of MPICH's kin the third that there is takes milliseconds.
     let node = Node::find(constants().comm_world, &config, rank, size);
     let (world, self_comm) = (duplicate(constants().comm_world), duplicate(constants().comm_self));
@@ -320,7 +323,7 @@ impl Sample {
         let mut found = [0; 8];
         // SAFETY: room for as many bytes.
         let is_read = unsafe { kernel::fetch(self.process as u32, self.address, found.as_mut_ptr(), found.len()) };
-        is_read && found == self.value.to_ne_bytes()
+        is_read.is_ok() && found == self.value.to_ne_bytes()
     }
 }
 
@@ -348,10 +351,10 @@ impl Node {
         let own = [&Sample::of_this_process().to_bytes()[..], &mask.to_bytes()].concat();
         let (samples, masks): (Vec<Sample>, Vec<CpuMask>) = allgather_bytes(physical, &own, node_size as usize)
             .iter()
-            .filter_map(|bytes| bytes.split_first_chunk())
+            .map(|bytes| bytes.split_first_chunk().expect("as long as this rank's own"))
             .map(|(sample, mask)| (Sample::from_bytes(sample), CpuMask::from_bytes(mask)))
             .unzip();
-        let has_single_copy = config.may_copy_singly && samples.iter().all(Sample::is_readable);
+        let has_single_copy = samples.iter().all(Sample::is_readable);
         let containers = Self::containers(physical, node_rank, config);
         Self::choose_kernels(physical, node_rank, config);
         let mut paths = vec![Vec::new(); size as usize];

@@ -15,6 +15,9 @@ pub enum Pair {
     Failed,
     /// Release: an entry of failed calls is used again. Acquire: a peer looks for a call in it.
     Forgotten,
+    /// Release, by the fence of `Event`: a rank has failed a call, and memory that it exposed is the program's to write again. Acquire: a
+    /// peer has fetched from there, and looks whether it had.
+    Exposed,
     /// Release: an announcer has changed what sleepers wait for, and looks for them. Acquire: a sleeper has made itself
     /// known, and looks for a change. One of them sees the other.
     Event,

@@ -79,6 +79,7 @@ impl Control {
     pub fn fail(&self, epoch: Epoch) {
         self.call.fail(epoch);
         self.released.publish(Ticket::last_of(epoch));
+        // Its fence pairs with the acquire in `has_failed_meanwhile` too: what the program writes from here on comes after the mark.
         self.event().announce();
     }
 }
@@ -167,6 +168,16 @@ impl CallLine {
         // forgotten.
         self.failed.iter().any(|failed| failed.load(acquire(Pair::Forgotten)) == epoch.0)
             || self.forgotten.load(Ordering::Relaxed) >= epoch.0
+    }
+}
+
+impl CallLine {
+    /// After memory was read that its rank had exposed in `epoch`, and which is the program's again where the rank ends that call early:
+    /// whether that may have happened before.
+    pub fn has_failed_meanwhile(&self, epoch: Epoch) -> bool {
+        // Pairs with the fence in `announce`, in `Control::fail`.
+        fence(Pair::Exposed, Side::Acquire);
+        self.has_failed(epoch)
     }
 }
 

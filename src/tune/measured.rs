@@ -34,7 +34,8 @@ fn with_rates(parameters: Parameters, probed: &Probed) -> Parameters {
     let (copy, reduce) = (1.0 / probed.copy.l2, 1.0 / probed.light.l2);
     let beyond = if probed.caches.l2 > 0 { probed.caches.l2 as f64 } else { parameters.far.beyond };
     let far = Far { beyond, copy: (1.0 / probed.copy.llc).max(copy), reduce: (1.0 / probed.light.llc).max(reduce) };
-    Parameters { copy, reduce, far, fetching: probed.single, write: parameters.write.max(copy), ..parameters }
+    let single_copy = probed.single_copy.unwrap_or(parameters.single_copy);
+    Parameters { copy, reduce, far, single_copy, write: parameters.write.max(copy), ..parameters }
 }
 
 /// Measures the crossings of this machine on an idle system, and keeps them in `directory`; `probed` are its kernels.

@@ -5,6 +5,7 @@ use huddle::fabric::explored::{Buffers, Driver, Node, Rank};
 use huddle::fabric::shm::Fault;
 use huddle::sync::{CallLine, Control, Descriptor};
 use huddle::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
+use loom::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// Runs `one` and `other` as the ranks of a node, in all orders of at most `preemptions`.
@@ -175,6 +176,28 @@ fn no_failure_gets_lost_when_its_entry_is_used_again() {
 #[test]
 fn all_is_visible_that_came_before_failures() {
     watched(release_and_fail, has_released_if_it_has_failed);
+}
+
+/// A rank fails a call, and the program writes what was exposed in it; a peer that finds what was written knows that it does not count.
+pub fn fetched_from_a_rank_that_fails() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(move || {
+        let shared = Arc::new((Control::default(), AtomicU64::new(0)));
+        let of_other = Arc::clone(&shared);
+        let failing = loom::thread::spawn(move || {
+            of_other.0.fail(Epoch(1));
+            of_other.1.store(1, Ordering::Relaxed);
+        });
+        let fetched = shared.1.load(Ordering::Relaxed);
+        assert!(shared.0.call.has_failed_meanwhile(Epoch(1)) || fetched == 0, "data of another time");
+        failing.join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_fetched_from_a_rank_that_has_failed_does_not_count() {
+    fetched_from_a_rank_that_fails();
 }
 
 fn call(epoch: u64) -> Ticket {

@@ -1,8 +1,9 @@
 //! Mistakes must be found: an ordering that is missing, an operation that is left out or comes too early.
 
 use crate::failures::{
-    contradicts_nobody, enter_two_calls, fail_and_join, finds_failures, finds_what_was_said_and_when,
-    has_released_if_it_has_failed, has_released_if_it_has_left, release_and_fail, release_and_leave, watched,
+    contradicts_nobody, enter_two_calls, fail_and_join, fetched_from_a_rank_that_fails, finds_failures,
+    finds_what_was_said_and_when, has_released_if_it_has_failed, has_released_if_it_has_left, release_and_fail,
+    release_and_leave, watched,
 };
 use crate::primitives::a_sleeper_wakes;
 use crate::program::{Call, KNOBS, Program};
@@ -24,9 +25,9 @@ fn three_broadcasts() {
 
 #[test]
 fn every_ordering_is_needed() {
-    use Pair::{Busy, Call, Event, Failed, Flag, Forgotten};
+    use Pair::{Busy, Call, Event, Exposed, Failed, Flag, Forgotten};
     use Side::{Acquire, Release};
-    let needed: [(Pair, Side, fn()); 14] = [
+    let needed: [(Pair, Side, fn()); 16] = [
         (Flag, Release, three_broadcasts),
         (Flag, Acquire, three_broadcasts),
         (Flag, Release, || watched(fail_and_join, finds_what_was_said_and_when)),
@@ -39,6 +40,8 @@ fn every_ordering_is_needed() {
         (Failed, Acquire, || watched(release_and_fail, has_released_if_it_has_failed)),
         (Forgotten, Release, || watched(release_and_fail, finds_failures)),
         (Forgotten, Acquire, || watched(release_and_fail, finds_failures)),
+        (Event, Release, fetched_from_a_rank_that_fails),
+        (Exposed, Acquire, fetched_from_a_rank_that_fails),
         (Event, Release, a_sleeper_wakes),
         (Event, Acquire, a_sleeper_wakes),
     ];

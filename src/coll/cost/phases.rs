@@ -3,9 +3,14 @@
 use super::{Node, Phase, Time, Way, cut};
 use crate::coll::Knob;
 use crate::coll::knobs::PUSH;
-use crate::model::{Edge, Fetching, Outline, Work, in_cell};
+use crate::model::{Edge, Outline, SingleCopy, Work, in_cell};
 use crate::sync::FlagLine;
 use crate::types::Bytes;
+
+/// Waits of a phase of single copies. Others begin when the root has had its core, and it leaves when all of them have had theirs, which makes
+/// two; nobody runs ahead meanwhile. With two, the models take single copies for blocks from half the length on at which they are faster
+/// on 4 and 8 ranks of 2 cores (docs/PERFORMANCE.md, "Tried"): four fit.
+const FETCH_WAITS: f64 = 4.0;
 
 impl Node<'_> {
     /// The operands of all ranks come together at the root.
@@ -78,7 +83,10 @@ impl Node<'_> {
     /// Each rank fetches a block of the root, all at the same time, while that copies its own; then it looks at their answers.
     fn fetch(&self, block: f64) -> f64 {
         let own = self.rates.copy(block);
-        let Fetching { call, per_byte } = self.scene.machine.fetching;
+        if self.scene.local_ranks == 1 {
+            return own;
+        }
+        let SingleCopy { call, per_byte } = self.scene.machine.single_copy;
         let (mut longest, mut work, mut answers) = (own, own, 0.0);
         for edge in &self.down.edges {
             let copied = Work::Copy(self.rates.copy(block) + per_byte * block);
@@ -88,10 +96,7 @@ impl Node<'_> {
             work += all;
             answers += self.step() + self.scene.line(edge.level, 1);
         }
-        // Others begin when the root has had its core, and it leaves when all of them have: nobody runs ahead, so each core has all of
-        // its ranks on it, and the root again, twice. With fewer waits the models take this for blocks from half the length on at which it
-        // is faster on 4 and 8 ranks of 2 cores (docs/PERFORMANCE.md, "Tried").
-        self.elapsed(Time { path: longest + answers, work: work + answers, waits: 4.0 })
+        self.elapsed(Time { path: longest + answers, work: work + answers, waits: FETCH_WAITS })
     }
 
     /// A signal of each rank reaches the root.

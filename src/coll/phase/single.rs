@@ -1,6 +1,6 @@
 //! Single copy: who needs data takes them out of the memory of the rank that has them, with no slot between.
 
-use super::tiled::deal_in_tiles;
+use super::tiled::{deal_in_tiles, tiles_dealt};
 use super::{Blocks, Dealing, Local, Tiled, others};
 use crate::coll::Plan;
 use crate::fabric::{Exposed, Fabric, Line, Room, Span};
@@ -29,22 +29,26 @@ impl Dealing for Single {
         n: Bytes,
     ) {
         let fabric = local.fabric;
-        let (me, others) = (fabric.rank(), fabric.size() as u64 - 1);
-        if others == 0 {
+        let me = fabric.rank();
+        if fabric.size() == 1 {
             if let Some(to) = to {
                 fabric.copy(to, from.of(me, Bytes::ZERO), n).await;
             }
             return;
         }
-        // 1. Blocks are fetched. The root learns of each other rank whether it could, these of themselves.
-        let without = if me == root { expose(local, from, to, n).await } else { fetch(local, root, from, to, n).await };
-        // 2. Tiles for who is without. A pair of a root and a receiver knows whether it needs them; the tickets are there in any case.
+        // 1 and 2. Who is without afterwards: the root learns it of all others, these know it of themselves. None takes no memory.
+        let without = match me == root {
+            true => expose(local, from, to, n).await,
+            false if fetch(local, root, from, to, n).await => Vec::new(),
+            false => vec![me],
+        };
+        // 3. Tiles for these. The root and a receiver both know whether it needs them; the tickets are there in any case.
         let piece = self.otherwise.piece(local);
         if without.is_empty() {
-            let last = local.tickets.skip(n.0.div_ceil(piece.0) as u64 * others);
+            let last = local.tickets.skip(tiles_dealt(n, piece, fabric.size()));
             return fabric.release(last).await;
         }
-        deal_in_tiles(local, root, from, to, (n, piece), |rank| without.contains(&rank)).await;
+        deal_in_tiles(local, root, from, to, n, piece, |rank| without.contains(&rank)).await;
     }
 }
 
@@ -57,7 +61,6 @@ async fn expose<F: Fabric>(local: &mut Local<'_, F>, from: Blocks, to: Option<Sp
     if let Some(to) = to {
         fabric.copy(to, from.of(fabric.rank(), Bytes::ZERO), n).await;
     }
-    // A vector of nobody takes no memory.
     let mut without = Vec::new();
     for rank in others(fabric) {
         fabric.wait(rank, Line::Up, ticket).await;
@@ -68,14 +71,8 @@ async fn expose<F: Fabric>(local: &mut Local<'_, F>, from: Blocks, to: Option<Sp
     without
 }
 
-/// Another rank takes its block, and tells the root whether it could. -> itself where it is without
-async fn fetch<F: Fabric>(
-    local: &mut Local<'_, F>,
-    root: NodeRank,
-    from: Blocks,
-    to: Option<Span>,
-    n: Bytes,
-) -> Vec<NodeRank> {
+/// Another rank takes its block, and tells the root whether it could. -> the same
+async fn fetch<F: Fabric>(local: &mut Local<'_, F>, root: NodeRank, from: Blocks, to: Option<Span>, n: Bytes) -> bool {
     let (fabric, ticket) = (local.fabric, local.tickets.draw());
     let me = fabric.rank();
     fabric.wait(root, Line::Down, ticket).await;
@@ -84,10 +81,11 @@ async fn fetch<F: Fabric>(
             let exposed = Exposed { rank: root, line: Line::Down, ticket, offset: from.stride * me.index() };
             fabric.fetch(to, exposed, n).await
         }
+        // The root of the call, in place, where another rank deals the blocks of its node.
         None => true,
     };
     fabric.claim(ticket, Room::Lines).await;
     fabric.answer(Line::Up, ticket, has_it).await;
     fabric.publish(Line::Up, ticket).await;
-    if has_it { Vec::new() } else { vec![me] }
+    has_it
 }

@@ -81,18 +81,24 @@ impl Dealing for Tiled {
         n: Bytes,
     ) {
         let piece = self.piece(local);
-        deal_in_tiles(local, root, from, to, (n, piece), |_| true).await;
+        deal_in_tiles(local, root, from, to, n, piece, |_| true).await;
     }
 }
 
+/// The tickets that [`deal_in_tiles`] draws on a node of `ranks` ranks.
+pub(super) fn tiles_dealt(n: Bytes, piece: Bytes, ranks: usize) -> u64 {
+    n.0.div_ceil(piece.0) as u64 * (ranks as u64 - 1)
+}
+
 /// One ticket per tile of `piece` bytes and receiver, so that the root writes the next while this one is read. All draw them and
-/// release each; only the blocks of those ranks move that `takes` says, to the root of all, to the others of themselves.
+/// release each. `takes` says which ranks get their blocks so: the root asks it of every rank, a receiver of itself.
 pub(super) async fn deal_in_tiles<F: Fabric>(
     local: &mut Local<'_, F>,
     root: NodeRank,
     from: Blocks,
     to: Option<Span>,
-    (n, piece): (Bytes, Bytes),
+    n: Bytes,
+    piece: Bytes,
     takes: impl Fn(NodeRank) -> bool + Send,
 ) {
     let fabric = local.fabric;

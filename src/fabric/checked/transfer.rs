@@ -4,12 +4,9 @@ use super::machine::Machine;
 use super::memory::Spot;
 use super::slots::room_of;
 use super::violation::Breach;
-use crate::fabric::{Exposed, Line, Place, Span};
+use crate::fabric::{EXPOSURE, Exposed, Line, Place, Span};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 use std::ops::Range;
-
-/// What tells of exposed memory: a process and an address.
-const EXPOSURE: Bytes = Bytes(16);
 
 /// `n` bytes of some memory.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use super::memory::{Buffers, Homes, Node};
 use crate::coll::{Plan, REGISTRY, Running};
 use crate::fabric::checked::{Mutation, Mutator, Operation, operations_by_step};
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
-use crate::fabric::{BridgeStep, Exposed, Fabric, Line, Place, Room, Span};
+use crate::fabric::{BridgeStep, EXPOSURE, Exposed, Fabric, Line, Place, Room, Span};
 use crate::sync::{Claims, Control, Flag, FlagLine, Stretch, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// What stands beside the flag of a rank that exposes memory, in place of a process and an address.
-const EXPOSED: [u8; 16] = [0xEE; 16];
+const EXPOSED: [u8; EXPOSURE.0] = [0xEE; EXPOSURE.0];
 
 /// How a rank waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,12 @@ use super::drive::Waiting;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Exposed, Fabric, INLINE, Line, Place, Room, Span};
-use crate::kernel::{self, Combine, Destination, PackedBuffer, SizeClass};
-use crate::log::{self, Once};
+use crate::kernel::{Combine, Destination, PackedBuffer, SizeClass};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::{Future, poll_fn, ready};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
@@ -224,7 +223,7 @@ impl<'a> Call<'a> {
     }
 
     #[inline(always)]
-    fn locate(&self, span: Span) -> Location<'a> {
+    pub(super) fn locate(&self, span: Span) -> Location<'a> {
         let memory = |base: *mut u8| Location::Memory(base.wrapping_add(span.offset.0));
         let buffer = |buffer: Buffer<'a>| match buffer {
             Buffer::Contiguous(base) => memory(base),
@@ -240,18 +239,6 @@ impl<'a> Call<'a> {
         }
     }
 
-    #[cold]
-    fn report_missed_fetch(&self, rank: NodeRank) {
-        let error = std::io::Error::last_os_error();
-        let (rank, collective) = (self.context().comm_rank(rank).0, self.entered.collective.name());
-        log::once(
-            Once::CannotFetch,
-            format_args!(
-                "{collective}: can't read the memory of rank {rank}: {error}; its data go through shared memory, which takes longer"
-            ),
-        );
-    }
-
     /// Only reductions ask, and their buffers are contiguous.
     #[inline(always)]
     fn memory(&self, span: Span) -> *mut u8 {
@@ -262,7 +249,7 @@ impl<'a> Call<'a> {
     }
 }
 
-enum Location<'a> {
+pub(super) enum Location<'a> {
     Memory(*mut u8),
     Packed(&'a dyn PackedBuffer, usize),
 }
@@ -295,41 +282,6 @@ unsafe fn copy(context: &Context, places: [Destination; 2], to: Location<'_>, fr
                     from.read(from_offset + at, piece, length);
                     to.write(to_offset + at, piece, length);
                 });
-            }
-        }
-    }
-}
-
-/// What stands beside the flag of a rank that exposes memory.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Told {
-    process: u64,
-    /// Or [`NOWHERE`].
-    address: u64,
-}
-
-/// In place of the address of memory that has holes: no data lie there.
-const NOWHERE: u64 = 0;
-
-/// Copies `n` bytes from an address in the memory of `process`; whether that was possible.
-///
-/// # Safety
-/// `to` is valid for `n` bytes.
-unsafe fn fetch(process: u32, address: u64, to: Location<'_>, n: usize) -> bool {
-    // SAFETY: the caller's promise; pieces are as long as said.
-    unsafe {
-        match to {
-            Location::Memory(to) => kernel::fetch(process, address, to, n),
-            Location::Packed(to, offset) => {
-                let mut has_all = true;
-                in_pieces(n, Bytes(1), |at, piece, length| {
-                    has_all = has_all && kernel::fetch(process, address + at as u64, piece, length);
-                    if has_all {
-                        to.write(offset + at, piece, length);
-                    }
-                });
-                has_all
             }
         }
     }
@@ -445,44 +397,21 @@ impl Fabric for Call<'_> {
     }
 
     fn expose(&self, line: Line, ticket: Ticket, from: Span) -> impl Future<Output = ()> + Send {
-        let address = match self.locate(from) {
-            Location::Memory(at) => at as u64,
-            Location::Packed(..) => NOWHERE,
-        };
-        let told = Told { process: u64::from(self.context().process()), address };
-        // SAFETY: payloads are longer and aligned to 16 bytes; this rank has claimed its own, so nobody else accesses it.
-        unsafe { self.context().line(self.rank(), line, ticket).payload().cast::<Told>().write(told) };
+        self.tell_of_memory(line, ticket, from);
         ready(())
     }
 
     fn fetch(&self, to: Span, from: Exposed, n: Bytes) -> impl Future<Output = bool> + Send {
-        let Exposed { rank, line, ticket, offset } = from;
-        // SAFETY: as in `expose`; its owner wrote it in this call, whose row it shares, before it published the flag.
-        let Told { process, address } =
-            unsafe { self.context().line(rank, line, ticket).payload().cast::<Told>().read() };
-        let at = address.wrapping_add(offset.0 as u64);
-        // SAFETY: the destination is valid for `n` bytes, as in `copy`.
-        let has_all = address != NOWHERE && unsafe { fetch(process as u32, at, self.locate(to), n.0) };
-        // A rank that exposes memory leaves a call before its peers have answered if it has failed it. Then the program may have written
-        // that memory meanwhile.
-        fence(Ordering::Acquire);
-        if self.context().control(rank).call.has_failed(self.entered.epoch) {
-            self.set_fault(Fault::PeerFailed { rank });
-        } else if !has_all && address != NOWHERE {
-            self.report_missed_fetch(rank);
-        }
-        ready(has_all)
+        ready(self.fetch_exposed(to, from, n))
     }
 
     fn answer(&self, line: Line, ticket: Ticket, answer: bool) -> impl Future<Output = ()> + Send {
-        // SAFETY: as in `expose`.
-        unsafe { self.context().line(self.rank(), line, ticket).payload().write(u8::from(answer)) };
+        self.tell_answer(line, ticket, answer);
         ready(())
     }
 
     fn answered(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = bool> + Send {
-        // SAFETY: as in `fetch`.
-        ready(unsafe { self.context().line(rank, line, ticket).payload().read() } != 0)
+        ready(self.answer_of(rank, line, ticket))
     }
 
     fn bridge_begin(&self, step: BridgeStep) -> impl Future<Output = ()> + Send {

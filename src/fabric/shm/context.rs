@@ -22,7 +22,7 @@ pub struct Geometry {
     pub lines: usize,
     /// Length of a cell, a multiple of 64.
     pub cell: Bytes,
-    /// So much of each cell, at most its length, suffices for pieces to go round in that are many times shorter.
+    /// Bytes of each cell, from its start, that suffice for pieces to go round in that are many times shorter; at most its length.
     pub round: Bytes,
 }
 
@@ -154,6 +154,8 @@ impl Context {
     pub fn new(segment: Segment, geometry: Geometry, me: NodeRank, layout: Layout, levels: Levels) -> Self {
         assert!(segment.length() >= geometry.length() && geometry.slots.is_power_of_two() && geometry.slots >= 2);
         assert!(geometry.lines.is_power_of_two() && geometry.lines >= geometry.slots);
+        // Grains reach as far as a piece begins that has none behind: see `Rotation::next`.
+        assert!(geometry.slots <= 1024);
         assert!(me.index() < geometry.ranks && levels.size() == geometry.ranks);
         let places = Places::new(&geometry);
         let claims = Claims::new(geometry.lines, geometry.slots, rotation::grains(&geometry));
@@ -216,14 +218,14 @@ impl Context {
     pub(super) fn take(&self, ticket: Ticket, room: Room, reach: Bytes, descriptor: Descriptor) -> bool {
         self.claim(ticket, room, descriptor, |cursor| {
             if reach < ROTATED {
-                return rotation::at_start(&self.geometry, ticket, reach, cursor);
+                return rotation::stretch_of_short(&self.geometry, ticket, reach, cursor);
             }
             let reserved = Bytes(self.reserved.load(Ordering::Relaxed));
             Rotation::new(&self.geometry, reach, reserved).next(cursor)
         })
     }
 
-    /// Makes sure of as much of this rank's cells as is good for pieces to go round in, where that can be had.
+    /// Makes sure of as much of this rank's cells as is good for pieces of any length to go round in, where that can be had.
     pub fn widen_cells(&self) {
         // To be refused what is only good does no harm.
         let _ = self.reserve_cells(self.geometry.good_depth());

@@ -6,7 +6,6 @@ use crate::sync::PeerCall;
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, Ticket};
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{Ordering, fence};
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -121,8 +120,6 @@ impl Call<'_> {
     #[cold]
     fn give_up(&self) -> Result<(), Fault> {
         self.context().fail(self.entered.epoch);
-        // Peers that fetch memory which this rank exposed look at the mark afterwards: it comes before what the program writes from here on.
-        fence(Ordering::Release);
         self.announce();
         self.fault.get().map_or(Ok(()), |fault| Err(*fault))
     }

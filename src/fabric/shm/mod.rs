@@ -14,6 +14,7 @@ mod drive;
 mod latest;
 mod rotation;
 mod segment;
+mod single;
 mod writes;
 
 pub use super::words::{Awaited, Fault};

@@ -4,7 +4,7 @@ use super::context::Geometry;
 use crate::sync::{Home, Stretch};
 use crate::types::{Bytes, Ticket};
 
-/// Shorter pieces are read from the caches faster than written: they stay at the start of cells.
+/// Shorter pieces are read from the caches faster than written: they stay at places of their own, at the start of cells.
 pub const ROTATED: Bytes = Bytes(4096);
 
 /// Places of pieces in a ring, at least, where its cells are long enough: ranks that have no core at the moment are some pieces behind.
@@ -23,8 +23,8 @@ const APART: Bytes = Bytes(16 << 10);
 ///
 /// Pieces that are shorter than cells would use the same memory again after a few calls, while the peers that read it have its
 /// lines in their caches still: each write then has to take the lines from these, which takes three times as long as to copy, or
-/// more (docs/PERFORMANCE.md, "Tried"). So they go round in as much of the cells as the rank has reserved. It is its own affair: it tells
-/// with the flag of a piece where that is ([`Home`]).
+/// more (docs/PERFORMANCE.md, "Tried"). So they go round in as much of the cells as the rank has reserved, or no more than suffices
+/// ([`Geometry::round`]) or 16 of them take. It is its own affair: it tells with the flag of a piece where that is ([`Home`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rotation {
     /// Cells, as a power of two.
@@ -50,7 +50,8 @@ impl Rotation {
     pub fn new(geometry: &Geometry, reach: Bytes, reserved: Bytes) -> Self {
         let length = reach.0.div_ceil(Home::UNIT).max(1);
         let stride = length.next_power_of_two().trailing_zeros();
-        // As many pieces as may be needed before peers that have no core have read them, and no more than go round in the part that suffices.
+        // As many pieces, where so much is reserved, as may be needed before peers that have no core have read them, and no more than go
+        // round in the part that suffices.
         let in_flight = Bytes((Home::UNIT << stride) * PLACES / geometry.slots);
         let depth = reserved.min(geometry.good_depth()).min(geometry.round.max(in_flight));
         let places = ((depth.0 / Home::UNIT) >> stride).checked_ilog2().unwrap_or(0);
@@ -75,7 +76,8 @@ impl Rotation {
         let place = index & ((1 << self.places) - 1);
         let (cell, offset) = (index >> self.places, (place << self.stride) + self.shift);
         let (first, last) = (offset / GRAIN, (offset + self.length - 1) / GRAIN);
-        // What is shifted may end behind the last grain, and has that too. What has no grains is part of pieces only that have the first.
+        // What is shifted may end behind the last grain of its cell, and has that too, which is the next cell's first. Memory behind the
+        // grains is only of pieces that begin before it, and so have the last one.
         let last = last.min(self.grains - u64::from(self.shift == 0));
         let grain = |at: u64| (cell * self.grains + at) as usize;
         let home = Some(cell * self.cell + offset);
@@ -84,12 +86,8 @@ impl Rotation {
 }
 
 /// Places of short pieces in a cell, from its start, a power of two.
-pub(super) const fn short_places(geometry: &Geometry) -> usize {
-    let (wanted, most) = (PLACES / geometry.slots, geometry.round.0 / ROTATED.0);
-    match if wanted < most { wanted } else { most } {
-        0 => 1,
-        places => 1 << places.ilog2(),
-    }
+pub(super) fn short_places(geometry: &Geometry) -> usize {
+    1 << (PLACES / geometry.slots).min(geometry.good_depth().0 / ROTATED.0).checked_ilog2().unwrap_or(0)
 }
 
 /// The cell of a short piece, and how far it lies from its start: that follows from the ticket as its lines do.
@@ -107,9 +105,9 @@ pub(super) fn home_of_short(geometry: &Geometry, ticket: Ticket) -> Bytes {
     geometry.cell * cell + offset
 }
 
-/// The stretch of a short piece. As many successive tickets as there are cells have no grain in common.
+/// The stretch of a short piece. As many successive tickets as there are places have no grain in common.
 #[inline]
-pub(super) fn at_start(geometry: &Geometry, ticket: Ticket, reach: Bytes, cursor: u64) -> Stretch {
+pub(super) fn stretch_of_short(geometry: &Geometry, ticket: Ticket, reach: Bytes, cursor: u64) -> Stretch {
     let (cell, offset) = place_of_short(geometry, ticket);
     let first = cell * grains_of(geometry) as usize + offset.0 / GRAIN_BYTES;
     Stretch { home: None, grains: first..first + reach.0.div_ceil(GRAIN_BYTES).max(1), cursor }
@@ -144,7 +142,7 @@ mod tests {
         for step in 0..4000 {
             let ticket = Ticket::new(Epoch(77), step);
             let stretch = match Bytes(reach) < ROTATED {
-                true => at_start(geometry, ticket, Bytes(reach), cursor),
+                true => stretch_of_short(geometry, ticket, Bytes(reach), cursor),
                 false => rotation.next(cursor),
             };
             let start = stretch.home.map_or(home_of_short(geometry, ticket).0, |home| home as usize * Home::UNIT);

@@ -5,7 +5,7 @@ use super::turns::{Obstacle, Turns};
 use crate::coll::{Measures, Plan, Row};
 use crate::fabric::checked::{Operation, operations_by_step};
 use crate::fabric::{BridgeStep, Exposed, Fabric, Line, Place, Room, Span};
-use crate::model::{Fetching, Machine, Nanos, Work};
+use crate::model::{Machine, Nanos, SingleCopy, Work};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, NodeIndex, NodeRank, Ticket};
 use std::collections::HashMap;
@@ -259,19 +259,21 @@ impl World {
             Operation::Expose(..) | Operation::Answer(..) | Operation::Answered(..) => {
                 self.now[me] += self.machine.local
             }
-            Operation::Fetch { from, n, .. } => {
-                let owner = self.peer(me, from.rank);
-                let streamed = self.transfer(me, owner, n.0.next_multiple_of(LINE), 1.0);
-                let Fetching { call, per_byte } = self.machine.fetching;
-                self.now[me] += call;
-                self.work(me, streamed, Work::Copy((self.machine.copy + per_byte) * n.0 as f64));
-            }
+            Operation::Fetch { from, n, .. } => self.fetch(me, from.rank, n),
             Operation::BridgeBegin(step) => {
                 self.begun[me].push((step, self.now[me]));
                 self.wake(Obstacle::Leader);
             }
             Operation::BridgeEnd => self.steps[me] += 1,
         }
+    }
+
+    /// Charges a single copy out of the memory of `rank`.
+    fn fetch(&mut self, me: usize, rank: NodeRank, n: Bytes) {
+        let SingleCopy { call, per_byte } = self.machine.single_copy;
+        let streamed = self.transfer(me, self.peer(me, rank), n.0.next_multiple_of(LINE), 1.0);
+        self.now[me] += call;
+        self.work(me, streamed, Work::Copy((self.machine.copy + per_byte) * n.0 as f64));
     }
 
     /// Charges work on operands that were charged for `streamed` as fetched.

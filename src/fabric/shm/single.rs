@@ -1,0 +1,105 @@
+//! Single copies: memory that a rank exposes, and peers fetch from by the system.
+
+use super::call::{Call, Location};
+use super::copies::in_pieces;
+use crate::fabric::words::{Fault, Words};
+use crate::fabric::{EXPOSURE, Exposed, Line, Span};
+use crate::kernel;
+use crate::log::{self, Once};
+use crate::types::{Bytes, NodeRank, Ticket};
+use std::io;
+
+/// What stands beside the flag of a rank that exposes memory, at the start of the payload. Writer: that rank, once it has claimed the
+/// lines. Readers: all that have waited for the flag.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Told {
+    process: u64,
+    /// Or [`NOWHERE`].
+    address: u64,
+}
+
+const _: () = assert!(size_of::<Told>() == EXPOSURE.0);
+
+/// In place of the address of data that have holes.
+const NOWHERE: u64 = 0;
+
+impl Call<'_> {
+    pub(super) fn tell_of_memory(&self, line: Line, ticket: Ticket, from: Span) {
+        let address = match self.locate(from) {
+            Location::Memory(at) => at as u64,
+            Location::Packed(..) => NOWHERE,
+        };
+        let context = self.context();
+        let told = Told { process: u64::from(context.process()), address };
+        // SAFETY: payloads are longer and aligned to 16 bytes; this rank has claimed its own, so nobody else accesses it.
+        unsafe { context.line(context.rank(), line, ticket).payload().cast::<Told>().write(told) };
+    }
+
+    /// Whether all of it came.
+    pub(super) fn fetch_exposed(&self, to: Span, from: Exposed, n: Bytes) -> bool {
+        let Exposed { rank, line, ticket, offset } = from;
+        let context = self.context();
+        // SAFETY: as in `tell_of_memory`; its owner wrote it in this call, whose row it shares, before it published the flag.
+        let Told { process, address } = unsafe { context.line(rank, line, ticket).payload().cast::<Told>().read() };
+        if address == NOWHERE {
+            return false;
+        }
+        // SAFETY: buffers are valid for the plan's lengths (`enter`), and the algorithm keeps within them.
+        let fetched = unsafe { fetch(process as u32, address + offset.0 as u64, self.locate(to), n.0) };
+        // A rank that exposes memory leaves a call before its peers have answered only if it has failed it: then the program may have
+        // written that memory meanwhile.
+        if context.control(rank).call.has_failed_meanwhile(self.entered.epoch) {
+            self.set_fault(Fault::PeerFailed { rank });
+        } else if let Err(error) = &fetched {
+            self.report_missed_fetch(rank, error);
+        }
+        fetched.is_ok()
+    }
+
+    pub(super) fn tell_answer(&self, line: Line, ticket: Ticket, answer: bool) {
+        let context = self.context();
+        // SAFETY: as in `tell_of_memory`.
+        unsafe { context.line(context.rank(), line, ticket).payload().write(u8::from(answer)) };
+    }
+
+    pub(super) fn answer_of(&self, rank: NodeRank, line: Line, ticket: Ticket) -> bool {
+        // SAFETY: as in `fetch_exposed`.
+        unsafe { self.context().line(rank, line, ticket).payload().read() != 0 }
+    }
+
+    #[cold]
+    fn report_missed_fetch(&self, rank: NodeRank, error: &io::Error) {
+        let (rank, collective) = (self.context().comm_rank(rank).0, self.entered.collective.name());
+        let text = "its data go through shared memory, which takes longer";
+        log::once(
+            Once::CannotFetch,
+            format_args!("{collective}: can't read the memory of rank {rank}: {error}; {text}"),
+        );
+    }
+}
+
+/// Copies `n` bytes from an address in the memory of `process`.
+///
+/// # Safety
+/// `to` is valid for `n` bytes.
+unsafe fn fetch(process: u32, address: u64, to: Location<'_>, n: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise; pieces are as long as said.
+    unsafe {
+        match to {
+            Location::Memory(to) => kernel::fetch(process, address, to, n),
+            Location::Packed(to, offset) => {
+                let mut fetched = Ok(());
+                in_pieces(n, Bytes(1), |at, piece, length| {
+                    if fetched.is_ok() {
+                        fetched = kernel::fetch(process, address + at as u64, piece, length);
+                    }
+                    if fetched.is_ok() {
+                        to.write(offset + at, piece, length);
+                    }
+                });
+                fetched
+            }
+        }
+    }
+}
