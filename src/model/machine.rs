@@ -106,6 +106,8 @@ pub struct Machine {
     pub overlap: Overlap,
     /// Copies and combinations of long calls.
     pub far: Far,
+    /// The same where the buffers of all ranks do not fit the last-level cache.
+    pub memory: Far,
     /// Single copies.
     pub single_copy: SingleCopy,
     /// Besides all that.
@@ -119,7 +121,7 @@ pub struct Machine {
 impl Machine {
     /// A machine as the papers have it: software takes no time, a copy takes as long wherever it goes, data come after flags.
     pub fn plain(local: f64, crossings: Vec<Crossing>, [copy, reduce]: [f64; 2], network: Network) -> Self {
-        let far = Far { beyond: f64::INFINITY, copy, reduce };
+        let [far, memory] = [Far { beyond: f64::INFINITY, copy, reduce }; 2];
         let (single_copy, software, switch) = (SingleCopy::default(), Software::default(), 0.0);
         Self {
             local,
@@ -130,6 +132,7 @@ impl Machine {
             ahead: 1.0,
             overlap: Overlap::NONE,
             far,
+            memory,
             single_copy,
             software,
             switch,

@@ -22,6 +22,8 @@ pub struct Parameters {
     pub overlap: Overlap,
     /// Copies and combinations of long calls.
     pub far: Far,
+    /// The same where the buffers of all ranks do not fit the last-level cache.
+    pub memory: Far,
     /// Single copies.
     pub single_copy: SingleCopy,
     /// What huddle's own instructions take.
@@ -70,6 +72,7 @@ impl Default for Parameters {
             ahead: AHEAD,
             overlap: OVERLAP,
             far: Far { beyond: (1 << 20) as f64, copy: 0.08, reduce: 0.1 },
+            memory: Far { beyond: (8 << 20) as f64, copy: 0.16, reduce: 0.16 },
             single_copy: SingleCopy::ASSUMED,
             software: SOFTWARE,
             switch: SWITCH,
@@ -79,7 +82,7 @@ impl Default for Parameters {
 }
 
 /// Numbers in the wire format before those of the crossings.
-const RATES: usize = 19;
+const RATES: usize = 22;
 
 /// Numbers in the wire format.
 const NUMBERS: usize = RATES + 3 * (1 + Kind::ALL.len());
@@ -107,6 +110,7 @@ impl Parameters {
             ahead: self.ahead,
             overlap: self.overlap,
             far: self.far,
+            memory: self.memory,
             single_copy: self.single_copy,
             software: self.software,
             switch: self.switch,
@@ -115,15 +119,34 @@ impl Parameters {
     }
 
     fn to_numbers(self) -> [f64; NUMBERS] {
-        let Self { local, copy, reduce, write, ahead, overlap, far, single_copy, software, switch, network, crossings } =
-            self;
+        let Self {
+            local,
+            copy,
+            reduce,
+            write,
+            ahead,
+            overlap,
+            far,
+            memory,
+            single_copy,
+            software,
+            switch,
+            network,
+            crossings,
+        } = self;
         let Network { latency, overhead, gap, per_byte } = network;
         let mut numbers = [0.0; NUMBERS];
         let (rates, rest) = numbers.split_at_mut(RATES);
         rates[..7].copy_from_slice(&[local, copy, reduce, latency, overhead, gap, per_byte]);
         rates[7..12].copy_from_slice(&[write, ahead, far.beyond, far.copy, far.reduce]);
         rates[12..17].copy_from_slice(&[software.call, software.step, switch, overlap.copy, overlap.reduce]);
-        rates[17..].copy_from_slice(&[single_copy.call, single_copy.per_byte]);
+        rates[17..].copy_from_slice(&[
+            single_copy.call,
+            single_copy.per_byte,
+            memory.beyond,
+            memory.copy,
+            memory.reduce,
+        ]);
         for (numbers, crossing) in rest.chunks_mut(3).zip(crossings) {
             numbers.copy_from_slice(&[crossing.latency, crossing.stream, crossing.shared]);
         }
@@ -170,6 +193,7 @@ impl Parameters {
             switch: numbers[14],
             overlap: Overlap { copy: numbers[15], reduce: numbers[16] },
             single_copy: SingleCopy { call: numbers[17], per_byte: numbers[18] },
+            memory: Far { beyond: numbers[19], copy: numbers[20], reduce: numbers[21] },
             ..Self::default()
         };
         for (crossing, numbers) in parameters.crossings.iter_mut().zip(numbers[RATES..].chunks(3)) {

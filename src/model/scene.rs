@@ -158,6 +158,12 @@ impl Scene {
         }
     }
 
+    /// What rates hold where all data come from memory and go there.
+    pub fn rates_of_memory(&self) -> Rates {
+        let Machine { local, write, memory, .. } = self.machine;
+        Rates { local, copy: memory.copy, reduce: memory.reduce, write: write.max(memory.copy) }
+    }
+
     /// The tree of that class over the ranks of a node, rooted at the first.
     pub fn outline(&self, class: TreeClass) -> Arc<Outline> {
         let mut outlines = self.outlines.lock().unwrap_or_else(PoisonError::into_inner);

@@ -34,8 +34,11 @@ fn with_rates(parameters: Parameters, probed: &Probed) -> Parameters {
     let (copy, reduce) = (1.0 / probed.copy.l2, 1.0 / probed.light.l2);
     let beyond = if probed.caches.l2 > 0 { probed.caches.l2 as f64 } else { parameters.far.beyond };
     let far = Far { beyond, copy: (1.0 / probed.copy.llc).max(copy), reduce: (1.0 / probed.light.llc).max(reduce) };
+    // Slots and whatever else the ranks have take the other half.
+    let (beyond, copy_to_memory) = (probed.caches.llc as f64 / 2.0, (1.0 / probed.copy.memory).max(far.copy));
+    let memory = Far { beyond, copy: copy_to_memory, reduce: (1.0 / probed.light.memory).max(far.reduce) };
     let single_copy = probed.single_copy.unwrap_or(parameters.single_copy);
-    Parameters { copy, reduce, far, single_copy, write: parameters.write.max(copy), ..parameters }
+    Parameters { copy, reduce, far, memory, single_copy, write: parameters.write.max(copy), ..parameters }
 }
 
 /// Measures the crossings of this machine on an idle system, and keeps them in `directory`; `probed` are its kernels.

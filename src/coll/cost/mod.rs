@@ -85,7 +85,10 @@ impl<'a> Node<'a> {
         let ring = plan.knobs.set(Knob::Buffers).map_or(scene.slots, |buffers| scene.slots.min(buffers as usize));
         let touched = sent + received + slots.min((scene.cell.0 * ring) as f64);
         // A core's caches hold what all of its ranks touch.
-        let rates = scene.rates(touched * scene.ranks_per_core);
+        let rates = match is_from_memory(collective, sent + received, scene) {
+            true => scene.rates_of_memory(),
+            false => scene.rates(touched * scene.ranks_per_core),
+        };
         let fits_a_slot = scene.nodes == 1 && slots <= scene.cell.0 as f64;
         let is_short = way == Way::Flat && fits_a_slot && plan.knobs.set(Knob::Buffers).is_none();
         Self { way, plan, scene, rates, is_short, up: scene.outline(up), down: scene.outline(down) }
@@ -220,6 +223,14 @@ impl<'a> Node<'a> {
             Way::Tree | Way::Dissemination => segment.min(self.cell()),
         }
     }
+}
+
+/// Whether a call whose root has buffers of `bytes` moves data from memory to memory: a Scatter where ranks share cores, whose buffers,
+/// if each is the root in turn, do not fit the last-level cache. Then also what goes through slots is as slow as that, since each
+/// rank has had the core between (measured: docs/PERFORMANCE.md, "Tried"). Other collectives have not been looked at so.
+fn is_from_memory(collective: Collective, bytes: f64, scene: &Scene) -> bool {
+    let all = bytes * scene.local_ranks as f64;
+    collective == Collective::Scatter && scene.ranks_per_core > 1.0 && all > scene.machine.memory.beyond
 }
 
 /// How many pieces of at most `most` bytes `total` bytes are, and how long one is on average; at least one.

@@ -87,9 +87,11 @@ impl Node<'_> {
             return own;
         }
         let SingleCopy { call, per_byte } = self.scene.machine.single_copy;
+        // The system's copy is slower than one of a rank's own in the caches, not from memory.
+        let in_caches = (self.scene.machine.copy + per_byte) * block;
+        let copied = Work::Copy(self.rates.copy(block).max(in_caches));
         let (mut longest, mut work, mut answers) = (own, own, 0.0);
         for edge in &self.down.edges {
-            let copied = Work::Copy(self.rates.copy(block) + per_byte * block);
             let taken = call + self.scene.take(edge.level, in_cell(block), edge.sharing, copied);
             let all = self.step() + self.scene.line(edge.level, edge.sharing) + taken;
             longest = longest.max(all);
