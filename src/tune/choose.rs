@@ -136,10 +136,13 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
 }
 
 /// Bytes per tile, where the user does not say: a part of the message that fits the first-level cache of a short one, the
-/// second-level cache of a long one. Ranks that share cores take whole cells: each tile costs them a switch.
+/// second-level cache of a long one. Whole pages: copies of tiles that begin anywhere in the user's buffer take two to three times as
+/// long (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells: each tile costs them a switch.
 fn usual_tile(shape: &Shape, agreed: &Agreed) -> Bytes {
+    const PAGE: usize = 4096;
     let Fit { l1, l2 } = agreed.fit;
-    if agreed.crowding.is_shared() { agreed.cell_bytes } else { Bytes(shape.bytes.0 / TILES).min(l2).max(l1) }
+    let part = Bytes((shape.bytes.0 / TILES).next_multiple_of(PAGE));
+    if agreed.crowding.is_shared() { agreed.cell_bytes } else { part.min(l2).max(l1) }
 }
 
 /// Bytes that one step of a tree moves, where the user does not say: what fits the second-level cache, or a cell.
@@ -255,6 +258,8 @@ mod tests {
             (knobs.tile().0 >> 10, knobs.segment().0 >> 10)
         };
         assert_eq!([8, 64 << 10, 1 << 20].map(|bytes| sizes(bytes, &agreed)), [(4, 32), (16, 32), (32, 32)]);
+        let bytes = Shape { bytes: Bytes(77_777), granule: Bytes(1), collective: Collective::Bcast, ..REDUCTION };
+        assert_eq!(run(&Config::default(), &bytes, &agreed).1.knobs.tile(), Bytes(20 << 10));
         assert_eq!(sizes(1 << 20, &Agreed { crowding: Crowding::new(2, 1.0), ..agreed }), (64, 64));
         assert_eq!(sizes(1 << 20, &Agreed { fit: Fit::ASSUMED, ..agreed }), (64, 64));
     }
