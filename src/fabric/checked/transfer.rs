@@ -139,12 +139,23 @@ impl Machine {
         }
     }
 
+    /// The first `n` bytes beside a flag of `rank`.
+    fn beside(
+        &mut self,
+        me: usize,
+        rank: NodeRank,
+        (line, ticket): (Line, Ticket),
+        n: Bytes,
+    ) -> Result<Location, Breach> {
+        self.locate(me, Place::Payload { rank, line, ticket }.start(), n)
+    }
+
     pub(super) fn expose(&mut self, me: usize, line: Line, ticket: Ticket, from: Span) -> Result<(), Breach> {
         if matches!(from.place, Place::Cell { .. } | Place::Payload { .. }) {
             return Err(Breach::NotBuffer);
         }
         let rank = self.members[me].node_rank;
-        let beside = self.locate(me, Place::Payload { rank, line, ticket }.start(), EXPOSURE)?;
+        let beside = self.beside(me, rank, (line, ticket), EXPOSURE)?;
         self.write(me, &beside, &[0; EXPOSURE.0])?;
         self.members[me].rings.expose(line, ticket, from);
         Ok(())
@@ -152,7 +163,7 @@ impl Machine {
 
     pub(super) fn fetch(&mut self, me: usize, to: Span, from: Exposed, n: Bytes) -> Result<bool, Breach> {
         let Exposed { rank, line, ticket, offset } = from;
-        let beside = self.locate(me, Place::Payload { rank, line, ticket }.start(), EXPOSURE)?;
+        let beside = self.beside(me, rank, (line, ticket), EXPOSURE)?;
         self.read(me, &beside, &mut Vec::new())?;
         let to = self.locate(me, to, n)?;
         let Location::Own(place, spot) = &to else { return Err(Breach::NotBuffer) };
@@ -179,12 +190,12 @@ impl Machine {
 
     pub(super) fn answer(&mut self, me: usize, line: Line, ticket: Ticket, answer: bool) -> Result<(), Breach> {
         let rank = self.members[me].node_rank;
-        let beside = self.locate(me, Place::Payload { rank, line, ticket }.start(), Bytes(1))?;
+        let beside = self.beside(me, rank, (line, ticket), Bytes(1))?;
         self.write(me, &beside, &[u8::from(answer)])
     }
 
     pub(super) fn answered(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<bool, Breach> {
-        let beside = self.locate(me, Place::Payload { rank, line, ticket }.start(), Bytes(1))?;
+        let beside = self.beside(me, rank, (line, ticket), Bytes(1))?;
         let mut data = Vec::new();
         self.read(me, &beside, &mut data)?;
         Ok(data == [1])

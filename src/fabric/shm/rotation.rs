@@ -52,7 +52,7 @@ impl Rotation {
         let stride = length.next_power_of_two().trailing_zeros();
         // As many pieces, where so much is reserved, as may be needed before peers that have no core have read them, and no more than go
         // round in the part that suffices.
-        let in_flight = Bytes((Home::UNIT << stride) * PLACES / geometry.slots);
+        let in_flight = Bytes(((Home::UNIT << stride) * PLACES) >> geometry.slots.trailing_zeros());
         let depth = reserved.min(geometry.good_depth()).min(geometry.round.max(in_flight));
         let places = ((depth.0 / Home::UNIT) >> stride).checked_ilog2().unwrap_or(0);
         let is_apart = reach < APART;
@@ -85,9 +85,13 @@ impl Rotation {
     }
 }
 
-/// Places of short pieces in a cell, from its start, a power of two.
+/// Places of short pieces in a cell, from its start, a power of two. Shifts, since each short call asks.
+#[inline]
 pub(super) fn short_places(geometry: &Geometry) -> usize {
-    1 << (PLACES / geometry.slots).min(geometry.good_depth().0 / ROTATED.0).checked_ilog2().unwrap_or(0)
+    1 << (PLACES >> geometry.slots.trailing_zeros())
+        .min(geometry.good_depth().0 / ROTATED.0)
+        .checked_ilog2()
+        .unwrap_or(0)
 }
 
 /// The cell of a short piece, and how far it lies from its start: that follows from the ticket as its lines do.

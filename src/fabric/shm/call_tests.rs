@@ -1,0 +1,51 @@
+//! Copies between slots and data with holes.
+
+use super::super::context::tests::two_ranks;
+use super::*;
+use crate::types::SlotStores;
+
+const STORES: [SlotStores; 3] = [SlotStores::Auto, SlotStores::Cached, SlotStores::Streaming];
+
+/// Every third byte.
+struct Sparse(*mut u8);
+
+// SAFETY: the memory is that of one test.
+unsafe impl Sync for Sparse {}
+
+impl PackedBuffer for Sparse {
+    unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
+        // SAFETY: the caller's promise.
+        (offset..offset + n).for_each(|at| unsafe { *to.add(at - offset) = *self.0.add(3 * at) });
+    }
+
+    unsafe fn write(&self, offset: usize, from: *const u8, n: usize) {
+        // SAFETY: the caller's promise.
+        (offset..offset + n).for_each(|at| unsafe { *self.0.add(3 * at) = *from.add(at - offset) });
+    }
+}
+
+#[test]
+fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
+    const PIECE: usize = 16 << 10;
+    let [context, _] = two_ranks();
+    for (n, stores) in
+        [1, 512, 513, PIECE, PIECE + 1, 3 * PIECE - 5].into_iter().flat_map(|n| STORES.map(|way| (n, way)))
+    {
+        context.set_stores(stores);
+        let (offset, room) = (7, 3 * (n + 7));
+        let mut from: Vec<u8> = (0..room).map(|at| (at / 3 * 31 % 251) as u8).collect();
+        let expected: Vec<u8> = (offset..offset + n).map(|at| (at * 31 % 251) as u8).collect();
+        let (from, mut slot, mut sparse) = (Sparse(from.as_mut_ptr()), vec![0_u8; n], vec![0_u8; room]);
+        let to = Sparse(sparse.as_mut_ptr());
+        // SAFETY: all have `n` bytes from `offset` on, three apart, or `n` bytes.
+        unsafe {
+            let packed = Location::Packed(&from, offset);
+            copy(&context, [Destination::Slot, Destination::Private], Location::Memory(slot.as_mut_ptr()), packed, n);
+            let packed = Location::Packed(&from, offset);
+            copy(&context, [Destination::Private; 2], Location::Packed(&to, offset), packed, n);
+        }
+        assert_eq!(slot, expected);
+        let written: Vec<u8> = sparse[3 * offset..].iter().step_by(3).copied().collect();
+        assert_eq!(written[..n], expected);
+    }
+}
