@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::sync::Passed;
 use crate::topo::{Caches, Crowding};
 use crate::types::{Bytes, Collective, SlotStores};
 use std::ffi::OsString;
@@ -155,7 +156,9 @@ impl Config {
         };
         let slots = self.slots.unwrap_or(slots);
         let power_of_two = |bytes: usize| 1 << bytes.max(1).ilog2();
-        let wanted = power_of_two(length.min(MEMORY / ranks.max(1)) / slots.max(1));
+        // Two ranks have cells that they pass to each other too.
+        let memory = MEMORY / ranks.max(1) - if ranks == 2 { Passed::BYTES } else { 0 };
+        let wanted = power_of_two(length.min(memory) / slots.max(1));
         let cell = self.slot_bytes.unwrap_or(Bytes(wanted.clamp(SHORTEST, LONGEST)));
         Ring { slots, cell, round: Bytes(power_of_two(round / slots.max(1)).max(SHORTEST)).min(cell) }
     }
@@ -212,7 +215,10 @@ mod tests {
             (slots, cell.0 >> 10)
         };
         let ring = |ranks, l2| ring_of(&Config::default(), ranks, l2, 1024.0);
-        assert_eq!([ring(2, 0), ring(2, 1024), ring(2, 512), ring(2, 2048)].map(|(_, cell)| cell), [128, 128, 64, 256]);
+        assert_eq!(
+            [ring(2, 0), ring(2, 1024), ring(2, 512), ring(2, 2048), ring(3, 2048)].map(|(_, cell)| cell),
+            [128, 128, 64, 128, 128]
+        );
         assert_eq!(
             [ring(8, 1024), ring(16, 1024), ring(1000, 1024), ring(8, 4096)].map(|(_, cell)| cell),
             [64, 32, 8, 64]

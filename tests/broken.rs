@@ -96,6 +96,8 @@ enum Mistake {
     MemberBridges,
     SkipsBridge,
     ExposesNothing,
+    ReadsPassed,
+    PassesToNobody,
 }
 
 fn ranks<F: Fabric>(fabric: &F) -> impl Iterator<Item = NodeRank> + Send + use<F> {
@@ -125,11 +127,16 @@ async fn bcast<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
             fabric.release(ticket).await;
         }
     }
+    if mistake == Mistake::PassesToNobody && fabric.rank() == root {
+        let ticket = tickets.draw();
+        fabric.claim(ticket, Room::Passed).await;
+        fabric.publish(Line::Down, ticket).await;
+    }
 }
 
 async fn send<F: Fabric>(fabric: &F, stage: Span, from: Span, ticket: Ticket, n: Bytes, mistake: Mistake) {
     if mistake != Mistake::NoClaim {
-        fabric.claim(ticket, Room::of(n)).await;
+        fabric.claim(ticket, Room::passing(n)).await;
     }
     if mistake == Mistake::PublishFirst {
         fabric.publish(Line::Down, ticket).await;
@@ -140,6 +147,9 @@ async fn send<F: Fabric>(fabric: &F, stage: Span, from: Span, ticket: Ticket, n:
     }
     if mistake == Mistake::RewritesPublished {
         fabric.copy(stage, from, n).await;
+    }
+    if mistake == Mistake::ReadsPassed {
+        fabric.copy(from, stage, n).await;
     }
     if mistake == Mistake::EarlyRelease {
         fabric.release(ticket).await;
@@ -186,6 +196,8 @@ is_found!(payload_for_long_messages: bcast, Bcast, One, AlwaysPayload => Breach:
 is_found!(buffer_overrun: bcast, Bcast, One, TooLong => Breach::OutOfBounds { .. } | Breach::Unwritten { .. });
 is_found!(ticket_drawn_too_few: bcast, Bcast, One, SkippedTicket => Breach::ReadAfterRelease | Breach::OutOfOrder { .. });
 is_found!(slot_of_another: bcast, Bcast, One, OthersSlot => Breach::NotOwner | Breach::Unwritten { .. });
+is_found!(cell_read_after_it_was_passed: bcast, Bcast, One, ReadsPassed => Breach::TouchedAfterPassing);
+is_found!(cell_passed_to_nobody: bcast, Bcast, One, PassesToNobody => Breach::NeverTold);
 is_found!(rewritten_after_publication: bcast, Bcast, One, RewritesPublished => Breach::WriteRace { .. });
 
 /// Flat allreduce: everyone combines all slots in rank order.

@@ -17,6 +17,10 @@
 //! 5. `release(t)`: promises to read no slot of any ticket up to `t` again. Tickets are released in order. The driver
 //!    releases the whole call when it ends, so an algorithm releases only within calls longer than the ring.
 //!
+//! A cell that is claimed as [`Room::Passed`] goes to the peer that reads it: on a node of two ranks it is that one's to write, in later calls or
+//! tickets, once it has released the ticket. So it has to wait for the last flag that the owner publishes for the ticket before it does, and the
+//! owner does not touch the cell after that flag. With more ranks nothing is passed.
+//!
 //! A claim of a cell needs the ticket released by all for which this rank claimed one `slots()` claims or tickets before, and of earlier
 //! calls any: a rank that goes on to the ticket `slots()` further without releasing an earlier one may wait for ever.
 //! Flags without data need no claim: their values only grow and waits are satisfied by later ones. Only barriers publish
@@ -120,7 +124,7 @@ impl Place {
     pub fn stage(rank: NodeRank, line: Line, ticket: Ticket, n: Bytes) -> Self {
         match Room::of(n) {
             Room::Lines => Self::Payload { rank, line, ticket },
-            Room::Cell => Self::Cell { rank, line, ticket },
+            Room::Cell | Room::Passed => Self::Cell { rank, line, ticket },
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::shm::ROTATED;
 use super::{Line, Room};
 use crate::coll::Plan;
-use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, PeerCall, Stretch, Written};
+use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, Home, Passed, PeerCall, Stretch, Written};
 use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
 
 /// Why a call ended early.
@@ -75,6 +75,8 @@ pub(crate) struct Entered {
     pub(crate) epoch: Epoch,
     pub(crate) bytes: Bytes,
     pub(crate) descriptor: Descriptor,
+    /// How far it reaches into cells.
+    pub(crate) reach: Bytes,
 }
 
 impl Entered {
@@ -82,7 +84,7 @@ impl Entered {
     pub(crate) fn new(collective: Collective, row: usize, plan: &Plan) -> Self {
         let descriptor = Descriptor::new(plan.epoch, collective, row, plan.root.0, plan.bytes);
         let descriptor = descriptor.telling(plan.reach >= ROTATED);
-        Self { collective, epoch: plan.epoch, bytes: plan.bytes, descriptor }
+        Self { collective, epoch: plan.epoch, bytes: plan.bytes, descriptor, reach: plan.reach }
     }
 }
 
@@ -94,6 +96,12 @@ pub(crate) trait Words {
     fn ranks(&self) -> usize;
     /// What this rank knows of its own slots.
     fn claims(&self) -> &Claims;
+    /// The cells that it passes to its one peer; of a node of other than two ranks there are none.
+    fn passed(&self) -> &Passed;
+    /// Where such a cell lies, from the first cell of `rank`, in units of a [`Home`].
+    fn home_of_passed(&self, rank: NodeRank, cell: u32) -> u64;
+    /// The one that lies there, if one does.
+    fn passed_at(&self, rank: NodeRank, home: u64) -> Option<u32>;
     /// What `rank` tells of itself.
     fn control(&self, rank: NodeRank) -> &Control;
     /// The flag of `line` for the slot that `ticket` uses.
@@ -126,7 +134,18 @@ pub(crate) trait Words {
     /// [`Claims::claim`].
     #[inline]
     fn claim(&self, ticket: Ticket, room: Room, descriptor: Descriptor, next: impl FnOnce(u64) -> Stretch) -> bool {
-        self.claims().claim((ticket, room), || self.releases(), (self.written(self.me(), ticket), descriptor), next)
+        let written = (self.written(self.me(), ticket), descriptor);
+        let passed = if room == Room::Passed { self.passed().next() } else { None };
+        let Some(cell) = passed else {
+            return self.claims().claim((ticket, room), || self.releases(), written, next);
+        };
+        let home = Some(self.home_of_passed(self.me(), cell));
+        let there = |cursor| Stretch { home, grains: 0..0, cursor };
+        let is_taken = self.claims().claim((ticket, room), || self.releases(), written, there);
+        if is_taken {
+            self.passed().give();
+        }
+        is_taken
     }
 
     /// Whether all peers have released what this rank claimed a cell for so many claims ago.
@@ -152,21 +171,29 @@ pub(crate) trait Words {
     /// If it has not.
     #[inline]
     fn home(&self, rank: NodeRank, line: Line, ticket: Ticket) -> u64 {
-        let home = match rank == self.me() {
-            true => self.claims().home(ticket).unwrap_or_default(),
-            false => self.line(rank, line, ticket).home(),
-        };
-        home.of(ticket).expect("who uses a cell has claimed it, or has waited for that flag of its owner")
+        let home = self.told_home(rank, line, ticket).of(ticket);
+        home.expect("who uses a cell has claimed it, or has waited for that flag of its owner")
     }
 
-    /// Promises to read no slot of any ticket up to `ticket` again.
+    /// The same, if it has and told where that is.
+    #[inline]
+    fn told_home(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Home {
+        match rank == self.me() {
+            true => self.claims().home(ticket).unwrap_or_default(),
+            false => self.line(rank, line, ticket).home(),
+        }
+    }
+
+    /// Promises to read no slot of any ticket up to `ticket` again. Cells that were passed with these are this rank's.
     #[inline]
     fn release(&self, ticket: Ticket) {
         self.control(self.me()).released.publish(ticket);
+        self.passed().release(ticket);
     }
 
     /// Tells peers that this rank takes no part in `epoch`; see [`Control::fail`].
     fn fail(&self, epoch: Epoch) {
+        self.passed().forget();
         self.control(self.me()).fail(epoch);
     }
 
@@ -212,16 +239,22 @@ pub(crate) trait Words {
         if call.descriptor.contradicts(word) { Err(self.mismatch(call, rank, word)) } else { Ok(()) }
     }
 
-    /// Whether `rank` has published `flag` for `ticket`.
+    /// Whether `rank` has published `flag` for `ticket`. A cell that it passes is this rank's once that releases the ticket.
     ///
     /// # Errors
     /// If it did so in another call than `call`.
     #[inline(always)]
     fn has_come_of(&self, call: &Entered, rank: NodeRank, flag: &FlagLine, ticket: Ticket) -> Result<bool, Fault> {
-        match flag.reached(ticket) {
-            Some(value) => self.verify(call, rank, flag, ticket, value).map(|()| true),
-            None => Ok(false),
+        let Some(value) = flag.reached(ticket) else { return Ok(false) };
+        self.verify(call, rank, flag, ticket, value)?;
+        if call.reach > Bytes::ZERO
+            && !self.passed().is_empty()
+            && let Some(home) = flag.home().of(ticket)
+            && let Some(cell) = self.passed_at(rank, home)
+        {
+            self.passed().read(ticket, cell);
         }
+        Ok(true)
     }
 
     /// After the post for `ticket` of `rank` was reached with `value`: whether it took part in `call`. Posts carry no

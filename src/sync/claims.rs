@@ -12,6 +12,9 @@ pub enum Room {
     Lines,
     /// A cell, or anything.
     Cell,
+    /// The same, of a cell that the rank does not touch after its last flag for the ticket, for which a peer waits before it releases that:
+    /// then the cell may be the peer's ([`Passed`](super::Passed)).
+    Passed,
 }
 
 impl Room {
@@ -19,6 +22,18 @@ impl Room {
     #[inline]
     pub fn of(n: Bytes) -> Self {
         if n.0 <= FlagLine::PAYLOAD { Self::Lines } else { Self::Cell }
+    }
+
+    /// Whether a cell is claimed.
+    #[inline]
+    pub fn has_cell(self) -> bool {
+        self != Self::Lines
+    }
+
+    /// The same for data that go to peers once and for all.
+    #[inline]
+    pub fn passing(n: Bytes) -> Self {
+        if n.0 <= FlagLine::PAYLOAD { Self::Lines } else { Self::Passed }
     }
 }
 
@@ -152,7 +167,7 @@ impl Claims {
         let position = ticket.position(self.lines.len());
         let mut before = self.lines[position].load(Ordering::Relaxed);
         let turn = self.turns.load(Ordering::Relaxed);
-        let stretch = (room == Room::Cell).then(|| next(self.cursor.load(Ordering::Relaxed)));
+        let stretch = room.has_cell().then(|| next(self.cursor.load(Ordering::Relaxed)));
         let grains = stretch.as_ref().map_or(&[][..], |stretch| &self.grains[stretch.grains.clone()]);
         before = grains.iter().map(|grain| grain.load(Ordering::Relaxed)).fold(before, u64::max);
         if !self.is_released(Ticket(before), released) {

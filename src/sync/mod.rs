@@ -8,6 +8,7 @@ mod control;
 mod descriptor;
 mod event;
 mod flag;
+mod passed;
 mod teller;
 
 #[cfg(loom)]
@@ -18,4 +19,5 @@ pub use control::{CallLine, Control};
 pub use descriptor::{Descriptor, PeerCall};
 pub use event::Event;
 pub use flag::{Flag, FlagLine};
+pub use passed::Passed;
 pub use teller::Teller;

@@ -54,7 +54,7 @@ impl Call {
             order: OperandOrder::Any,
             knobs: self.knobs,
             scratch: Bytes::ZERO,
-            reach: Bytes::ZERO,
+            reach: Bytes(self.bytes),
         }
     }
 }

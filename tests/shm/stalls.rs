@@ -104,7 +104,7 @@ fn the_peer_is_named_by_its_rank_in_the_communicator() {
 
 #[test]
 fn a_claim_reports_the_peer_that_has_not_released() {
-    a_root_runs_ahead(120, 2, Room::Cell);
+    a_root_runs_ahead(120, 2, Room::Passed);
 }
 
 #[test]

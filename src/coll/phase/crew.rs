@@ -123,12 +123,12 @@ fn range_of<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, index: usize, n: B
 
 /// Copies this rank's operand, which is at `from`, into its cell, but for the part that it combines itself, and publishes
 /// it.
-pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, from: Span) {
+pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, from: Span, room: Room) {
     let fabric = local.fabric;
     let Piece { ticket, offset, length: n } = piece;
     let (cell, from) = (Place::Cell { rank: fabric.rank(), line: Line::Up, ticket }.start(), from.plus(offset));
     let own = crew.my_part().map_or(0..0, |part| range_of(local, crew, part, n));
-    fabric.claim(ticket, Room::Cell).await;
+    fabric.claim(ticket, room).await;
     for range in [0..own.start, own.end..n.0] {
         if !range.is_empty() {
             let at = Bytes(range.start);

@@ -29,7 +29,10 @@ async fn combine_piece<F: Fabric>(local: &mut Local<'_, F>, offset: Bytes, n: By
     let to = Place::RecvBuf.at(offset);
     // 1. Operands.
     let mut ticket = local.tickets.draw();
-    local.publish_copy(Line::Up, ticket, Place::SendBuf.at(offset), n).await;
+    // A rank may combine its own one out of its slot.
+    fabric.claim(ticket, Room::of(n)).await;
+    fabric.copy(Place::stage(fabric.rank(), Line::Up, ticket, n).start(), Place::SendBuf.at(offset), n).await;
+    fabric.publish(Line::Up, ticket).await;
     // 2. Heads take those of their run, then exchange; the last step's result goes to the buffer.
     let steps = exchange.steps.len();
     for index in usize::from(!exchange.has_runs())..=steps {

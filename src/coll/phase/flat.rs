@@ -72,7 +72,7 @@ impl Dealing for Flat {
             let staged = |rank| stage.at(length * block_in_slot(root, rank, size));
             if me == root {
                 if size > 1 {
-                    fabric.claim(ticket, Room::of(all)).await;
+                    fabric.claim(ticket, Room::passing(all)).await;
                 }
                 for rank in others(fabric) {
                     fabric.copy(staged(rank), from.of(rank, offset), length).await;

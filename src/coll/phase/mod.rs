@@ -106,7 +106,7 @@ impl<'a, F: Fabric> Local<'a, F> {
     /// Claims the slot of `ticket`, copies `n` bytes to where the readers of `line` look for them, and publishes.
     pub async fn publish_copy(&self, line: Line, ticket: Ticket, from: Span, n: Bytes) {
         let fabric = self.fabric;
-        fabric.claim(ticket, Room::of(n)).await;
+        fabric.claim(ticket, Room::passing(n)).await;
         fabric.copy(Place::stage(fabric.rank(), line, ticket, n).start(), from, n).await;
         fabric.publish(line, ticket).await;
     }

@@ -97,7 +97,7 @@ macro_rules! allreduce {
         let slot = move |rank| $step!(at $fabric, Place::stage(rank, Line::Up, ticket, n).start());
         let from = $step!(at $fabric, Place::SendBuf.start());
         let to = $step!(at $fabric, Place::RecvBuf.start());
-        $step!($fabric.claim(ticket, Room::of(n)));
+        $step!($fabric.claim(ticket, Room::passing(n)));
         $step!($fabric.copy(slot(me), from, n));
         $step!($fabric.publish(Line::Up, ticket));
         if $fabric.size() == 1 {
@@ -120,7 +120,7 @@ macro_rules! reduce {
         // In place the first step overwrites the root's operand, unless it takes part in it.
         let needs_copy = me.0 >= 2 && $fabric.is_in_place();
         if me != root || needs_copy {
-            $step!($fabric.claim(ticket, Room::of(n)));
+            $step!($fabric.claim(ticket, Room::passing(n)));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Up) {
             let slot = move |rank| $step!(at $fabric, Place::stage(rank, line, ticket, n).at(offset));
@@ -148,7 +148,7 @@ macro_rules! bcast {
         let root = $fabric.layout().place($plan.root).1;
         let ticket = Tickets::of($plan).draw();
         if $fabric.rank() == root {
-            $step!($fabric.claim(ticket, Room::of($plan.bytes)));
+            $step!($fabric.claim(ticket, Room::passing($plan.bytes)));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Down) {
             let slot = Place::stage(root, line, ticket, $plan.bytes).at(offset);
@@ -172,7 +172,7 @@ macro_rules! allgather {
         let slot = move |rank| $step!(at $fabric, Place::stage(rank, Line::Up, ticket, n).start());
         let from = $step!(at $fabric, Place::SendBuf.start());
         let block = move |rank: NodeRank| $step!(at $fabric, Place::RecvBuf.at(n * rank.index()));
-        $step!($fabric.claim(ticket, Room::of(n)));
+        $step!($fabric.claim(ticket, Room::passing(n)));
         $step!($fabric.copy(slot(me), from, n));
         $step!($fabric.publish(Line::Up, ticket));
         if !$fabric.is_in_place() {
@@ -194,7 +194,7 @@ macro_rules! scatter {
         let size = $fabric.size();
         let all = n * (size - 1);
         if me == root {
-            $step!($fabric.claim(ticket, Room::of(all)));
+            $step!($fabric.claim(ticket, Room::passing(all)));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Down) {
             let stage = Place::stage(root, line, ticket, all);

@@ -5,7 +5,7 @@ use super::crew::{Crew, Piece, Sharing, collect_in_stages, collect_parts, combin
 use super::flat::{bcast_in_pieces, copy_unless_same, gather_in_pieces};
 use super::{Blocks, Dealing, Flat, Form, Local, composed, ranks};
 use crate::coll::{Knob, Plan, pieces};
-use crate::fabric::{Fabric, Line, Place, Span};
+use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank};
 
 /// Tiles of `tile` bytes, or the length of a cell where that is less.
@@ -42,7 +42,8 @@ impl Form for Tiled {
         let mut ahead = None;
         for (offset, length) in pieces(n, self.reduction_piece(local, &crew), local.plan.granule) {
             let piece = Piece { ticket: local.tickets.draw(), offset, length };
-            publish_operand(local, &crew, piece, from).await;
+            // Nobody waits for what the root combines, and writes to its cell.
+            publish_operand(local, &crew, piece, from, Room::Cell).await;
             if let Some(piece) = ahead.replace(piece) {
                 combine_to(local, &crew, piece, root, to, from).await;
             }
@@ -152,7 +153,7 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, form: Tiled) {
     if crew.groups() > 1 && plan.knobs.get(Knob::Stages) > 1 {
         for (offset, length) in pieces {
             let piece = Piece { ticket: local.tickets.draw(), offset, length };
-            publish_operand(&local, &crew, piece, from).await;
+            publish_operand(&local, &crew, piece, from, Room::Passed).await;
             combine_part(&local, &crew, piece, from, Some(to)).await;
             collect_in_stages(&mut local, &crew, piece, to).await;
         }
@@ -165,7 +166,7 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, form: Tiled) {
     for next in pieces.map(Some).chain([None; 2]) {
         let next = next.map(|(offset, length)| Piece { ticket: local.tickets.draw(), offset, length });
         if let Some(piece) = next {
-            publish_operand(&local, &crew, piece, from).await;
+            publish_operand(&local, &crew, piece, from, Room::Passed).await;
         }
         let piece = std::mem::replace(&mut published, next);
         if let Some(piece) = piece {

@@ -63,7 +63,7 @@ impl Form for Tree {
                 combine_subtree(local, node, to, from, ticket, length).await;
             } else {
                 let stage = Place::stage(fabric.rank(), Line::Up, ticket, length).start();
-                fabric.claim(ticket, Room::of(length)).await;
+                fabric.claim(ticket, Room::passing(length)).await;
                 combine_subtree(local, node, stage, from, ticket, length).await;
                 fabric.publish(Line::Up, ticket).await;
             }
@@ -197,7 +197,7 @@ async fn combine_subtree<F: Fabric>(
     }
     // The first step overwrites `to`; where that is `from`, an operand that comes later is moved out of the way.
     let own = if node.parent.is_none() && fabric.is_in_place() && node.children_before >= 2 {
-        fabric.claim(ticket, Room::of(n)).await;
+        fabric.claim(ticket, Room::passing(n)).await;
         fabric.copy(stage(fabric.rank()), from, n).await;
         stage(fabric.rank())
     } else {
@@ -238,7 +238,7 @@ async fn gather_subtree<F: Fabric>(local: &Local<'_, F>, node: &TreeNode, from: 
     let me = fabric.rank();
     let stage = subtree_stage(me, &node.covers, Line::Up, ticket, n);
     let at = |position: u32| stage.plus(n * (position - node.covers.start) as usize);
-    fabric.claim(ticket, Room::of(n * node.covers.len())).await;
+    fabric.claim(ticket, Room::passing(n * node.covers.len())).await;
     fabric.copy(at(fabric.levels().position_of(me)), from, n).await;
     for child in &node.children {
         fabric.wait(child.rank, Line::Up, ticket).await;
@@ -262,7 +262,7 @@ async fn scatter_root<F: Fabric>(
     let me = fabric.rank();
     if !node.children.is_empty() {
         let stage = subtree_stage(me, &node.covers, Line::Down, ticket, n);
-        fabric.claim(ticket, Room::of(n * node.covers.len())).await;
+        fabric.claim(ticket, Room::passing(n * node.covers.len())).await;
         for (index, rank) in ranks_at(fabric.levels(), &node.covers).enumerate() {
             if rank != me {
                 fabric.copy(stage.plus(n * index), from.of(rank, offset), n).await;
@@ -292,7 +292,7 @@ async fn scatter_subtree<F: Fabric>(
     fabric.wait(parent, Line::Down, ticket).await;
     if !node.children.is_empty() {
         let stage = subtree_stage(fabric.rank(), &node.covers, Line::Down, ticket, n);
-        fabric.claim(ticket, Room::of(n * node.covers.len())).await;
+        fabric.claim(ticket, Room::passing(n * node.covers.len())).await;
         fabric.copy(stage, blocks, n * node.covers.len()).await;
         fabric.publish(Line::Down, ticket).await;
     }

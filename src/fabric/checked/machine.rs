@@ -343,6 +343,9 @@ impl Machine {
             }
         }
         self.members[me].rings.claim(ticket, room);
+        if room == Room::Passed && self.only_peer(me).is_some() {
+            self.members[me].rings.pass(ticket);
+        }
         Ok(())
     }
 
@@ -375,6 +378,10 @@ impl Machine {
         if let Some(before) = self.members[me].released.latest().filter(|before| *before >= ticket) {
             return Err(Breach::OutOfOrder { before });
         }
+        if let Some(peer) = self.only_peer(me) {
+            let clocks = &self.clocks;
+            self.members[peer].rings.take_passed(ticket, |stamp| clocks.knows(me, peer, stamp))?;
+        }
         let snapshot = self.clocks.announce(me);
         self.members[me].released.push(ticket, snapshot);
         self.wake(self.members[me].node);
@@ -399,6 +406,7 @@ impl Machine {
         let owner = self.peer(me, rank)?;
         let snapshot = self.members[owner].rings.flag(line, ticket).first_reaching(ticket);
         self.clocks.join(me, snapshot.expect("a wait takes effect when its flag is up"));
+        self.members[owner].rings.tell_of_pass(ticket);
         Ok(())
     }
 
@@ -414,6 +422,11 @@ impl Machine {
 
     pub(super) fn check_epoch(&self, me: usize, ticket: Ticket) -> Result<(), Breach> {
         if ticket.epoch() == self.members[me].epoch { Ok(()) } else { Err(Breach::WrongEpoch(ticket)) }
+    }
+
+    /// The other rank of a node of two.
+    fn only_peer(&self, me: usize) -> Option<usize> {
+        self.peers(me).next().filter(|_| self.nodes[self.members[me].node].len() == 2)
     }
 
     fn peers(&self, me: usize) -> impl Iterator<Item = usize> + '_ {

@@ -5,6 +5,7 @@ use super::ranges::RangeMap;
 use super::violation::Breach;
 use crate::fabric::{INLINE, Line, Room, Span};
 use crate::types::{Bytes, CommRank, Ticket};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,6 +101,20 @@ pub(super) struct Rings {
     cells: Vec<(Position, Store)>,
     /// How many cells were claimed.
     turns: usize,
+    /// The last cells that were claimed to be passed.
+    passes: VecDeque<Pass>,
+}
+
+/// A cell that goes to the one peer with its ticket.
+#[derive(Clone, Copy, Debug)]
+struct Pass {
+    ticket: Ticket,
+    /// When its owner touched it last.
+    touched: Stamp,
+    /// The peer has waited for a flag of the ticket.
+    is_told: bool,
+    /// The peer has released it.
+    is_over: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -123,7 +138,45 @@ impl Rings {
             lines: vec![(Position::default(), line); lines],
             cells: vec![(Position::default(), Store::new(cell.0)); cells],
             turns: 0,
+            passes: VecDeque::new(),
         }
+    }
+
+    /// The cell of `ticket` goes to the one peer with it.
+    pub(super) fn pass(&mut self, ticket: Ticket) {
+        self.passes.truncate(2 * self.cells.len());
+        self.passes.push_front(Pass { ticket, touched: 0, is_told: false, is_over: false });
+    }
+
+    /// Their owner touches the cell of `ticket`, at this time of its own.
+    pub(super) fn touch(&mut self, ticket: Ticket, stamp: Stamp) -> Result<(), Breach> {
+        match self.passes.iter_mut().find(|pass| pass.ticket == ticket) {
+            Some(Pass { is_over: true, .. }) => Err(Breach::TouchedAfterPassing),
+            Some(pass) => {
+                pass.touched = stamp;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The peer has waited for a flag of `ticket`.
+    pub(super) fn tell_of_pass(&mut self, ticket: Ticket) {
+        self.passes.iter_mut().filter(|pass| pass.ticket == ticket).for_each(|pass| pass.is_told = true);
+    }
+
+    /// The peer releases all tickets up to that one; `knows` says whether that is after a time of the owner's.
+    pub(super) fn take_passed(&mut self, ticket: Ticket, knows: impl Fn(Stamp) -> bool) -> Result<(), Breach> {
+        for pass in self.passes.iter_mut().filter(|pass| pass.ticket <= ticket && !pass.is_over) {
+            pass.is_over = true;
+            if !knows(pass.touched) {
+                return Err(Breach::TouchedAfterPassing);
+            }
+            if !pass.is_told {
+                return Err(Breach::NeverTold);
+            }
+        }
+        Ok(())
     }
 
     /// What a claim of that much for `ticket` looks at: who claims a cell claims the ticket's lines too.
@@ -131,7 +184,7 @@ impl Rings {
         let line = self.lines[self.line(ticket)].0;
         match room {
             Room::Lines => line,
-            Room::Cell => {
+            Room::Cell | Room::Passed => {
                 let cell = self.cells[self.turns % self.cells.len()].0;
                 Position { claimed: line.claimed.max(cell.claimed), written: line.written.max(cell.written) }
             }
@@ -177,7 +230,7 @@ impl Rings {
     pub(super) fn is_claimed(&self, ticket: Ticket, room: Room) -> bool {
         match room {
             Room::Lines => self.lines[self.line(ticket)].0.claimed == Some(ticket),
-            Room::Cell => self.home(ticket).is_some(),
+            Room::Cell | Room::Passed => self.home(ticket).is_some(),
         }
     }
 
@@ -185,7 +238,7 @@ impl Rings {
     pub(super) fn claim(&mut self, ticket: Ticket, room: Room) {
         let (line, cell) = (self.line(ticket), self.turns % self.cells.len());
         self.lines[line].0.claimed = Some(ticket);
-        if room == Room::Cell {
+        if room.has_cell() {
             self.cells[cell].0.claimed = Some(ticket);
             self.lines[line].1.home = Some((ticket, cell));
             self.turns += 1;

@@ -92,6 +92,10 @@ impl Machine {
                 if *owner != me && self.has_released(me, *ticket) {
                     return Err(Breach::ReadAfterRelease);
                 }
+                if *owner == me && line.is_none() {
+                    let stamp = self.clocks.stamp(me);
+                    self.members[me].rings.touch(*ticket, stamp)?;
+                }
                 let store = self.members[*owner].rings.store(*line, *position);
                 data.extend_from_slice(store.read(&self.clocks, me, *owner, *ticket, range.clone())?);
             }
@@ -121,6 +125,9 @@ impl Machine {
                 let rings = &mut self.members[me].rings;
                 if !rings.is_claimed(*ticket, room_of(*line)) {
                     return Err(Breach::Unclaimed);
+                }
+                if line.is_none() {
+                    rings.touch(*ticket, self.clocks.stamp(me))?;
                 }
                 rings.write(*ticket);
                 rings.store(*line, *position).write(&self.clocks, me, *ticket, range.clone())?.copy_from_slice(data);

@@ -61,6 +61,10 @@ pub enum Breach {
     },
     /// Looked for a cell of another rank that no flag of the line had told of.
     Untold,
+    /// Touched a cell that it passed, where nothing says that this was before the peer released its ticket; or was that peer, and released it.
+    TouchedAfterPassing,
+    /// Released the ticket of a cell that its peer passes without having waited for a flag of that: nobody has the cell then.
+    NeverTold,
     /// Read a slot of another rank after having released its ticket.
     ReadAfterRelease,
     /// Wrote its input.

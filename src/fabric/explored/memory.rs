@@ -14,6 +14,8 @@ pub struct Node {
     pub(super) lines: usize,
     pub(super) cell: Bytes,
     members: Vec<Member>,
+    /// Cells that two ranks pass to each other, one from each at first.
+    passed: Vec<Vec<UnsafeCell<[u8; UNIT]>>>,
 }
 
 /// The shared memory of one rank.
@@ -53,7 +55,14 @@ impl Node {
             cells: (0..slots).map(|_| units()).collect(),
             exposed: UnsafeCell::new(Vec::new()),
         };
-        Self { slots, lines, cell, members: (0..ranks).map(member).collect() }
+        let members = (0..ranks).map(member).collect();
+        let passed = if ranks == 2 { ranks } else { 0 };
+        Self { slots, lines, cell, members, passed: (0..passed).map(|_| units()).collect() }
+    }
+
+    /// How many cells are passed.
+    pub(super) fn passed(&self) -> usize {
+        self.passed.len()
     }
 
     pub(super) fn ranks(&self) -> usize {
@@ -78,7 +87,11 @@ impl Node {
 
     fn units(&self, rank: NodeRank, cell: u64, offset: Bytes, n: Bytes) -> &[UnsafeCell<[u8; UNIT]>] {
         assert!(offset.0.is_multiple_of(UNIT) && n.0.is_multiple_of(UNIT), "{offset:?} and {n:?} are whole units");
-        &self.members[rank.index()].cells[cell as usize][offset.0 / UNIT..][..n.0 / UNIT]
+        let units = match (cell as usize).checked_sub(self.slots) {
+            Some(passed) => &self.passed[passed],
+            None => &self.members[rank.index()].cells[cell as usize],
+        };
+        &units[offset.0 / UNIT..][..n.0 / UNIT]
     }
 }
 

@@ -5,7 +5,7 @@ use crate::coll::{Plan, REGISTRY, Running};
 use crate::fabric::checked::{Mutation, Mutator, Operation, operations_by_step};
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, EXPOSURE, Exposed, Fabric, Line, Place, Room, Span};
-use crate::sync::{Claims, Control, Flag, FlagLine, Stretch, Written};
+use crate::sync::{Claims, Control, Flag, FlagLine, Passed, Stretch, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 use std::future::{Future, poll_fn};
@@ -34,6 +34,7 @@ pub struct Rank {
     levels: Levels,
     layout: Layout,
     claims: Claims,
+    passed: Passed,
     state: Mutex<State>,
 }
 
@@ -62,6 +63,10 @@ impl Rank {
             mutator: Mutator::new(mutation, ranks),
             has_exposed: false,
         };
+        let passed = Passed::new(node.passed());
+        if !passed.is_empty() {
+            passed.own(me.0);
+        }
         Self {
             node,
             me,
@@ -70,6 +75,7 @@ impl Rank {
             levels: Levels::flat(ranks, me),
             layout: Layout::new(&vec![0; ranks], CommRank(me.0)),
             claims: Claims::new(lines, slots, slots),
+            passed,
             state: Mutex::new(state),
         }
     }
@@ -269,6 +275,18 @@ impl Words for Rank {
 
     fn claims(&self) -> &Claims {
         &self.claims
+    }
+
+    fn passed(&self) -> &Passed {
+        &self.passed
+    }
+
+    fn home_of_passed(&self, _: NodeRank, cell: u32) -> u64 {
+        self.node.slots as u64 + u64::from(cell)
+    }
+
+    fn passed_at(&self, _: NodeRank, home: u64) -> Option<u32> {
+        home.checked_sub(self.node.slots as u64).map(|cell| cell as u32)
     }
 
     fn control(&self, rank: NodeRank) -> &Control {

@@ -62,8 +62,6 @@ pub struct Call<'a> {
     /// Keeps the context alive where the call is not on its owner's stack.
     _owner: Option<Arc<Context>>,
     buffers: Buffers<'a>,
-    /// How far it reaches into cells.
-    reach: Bytes,
     /// Bytes of an element.
     granule: Bytes,
     pub(super) waiting: &'a Waiting,
@@ -99,7 +97,7 @@ impl<'a> Call<'a> {
     ) -> Self {
         let entered = Entered::new(collective, row, plan);
         context.enter(&entered);
-        Self { buffers, reach: plan.reach, granule: plan.granule, ..Self::entered(context, waiting, entered) }
+        Self { buffers, granule: plan.granule, ..Self::entered(context, waiting, entered) }
     }
 
     /// A call that was entered, without buffers.
@@ -109,7 +107,6 @@ impl<'a> Call<'a> {
             context: NonNull::from(context),
             _owner: None,
             buffers: Buffers::NONE,
-            reach: Bytes::ZERO,
             granule: Bytes(1),
             waiting,
             entered,
@@ -191,6 +188,7 @@ impl<'a> Call<'a> {
             Awaited::Post { rank, ticket } => (3 + (u64::from(rank.0) << 8), ticket),
             Awaited::Slot { ticket, room: Room::Cell } => (8, ticket),
             Awaited::Slot { ticket, room: Room::Lines } => (10, ticket),
+            Awaited::Slot { ticket, room: Room::Passed } => (12, ticket),
             Awaited::Release { ticket } => (11, ticket),
             Awaited::Bridge => (9, Ticket(0)),
             Awaited::Cells { rank, epoch } => (4 + (u64::from(rank.0) << 8), Ticket::new(epoch, 0)),
@@ -211,6 +209,7 @@ impl<'a> Call<'a> {
             4 => Awaited::Cells { rank, epoch: ticket.epoch() },
             8 => Awaited::Slot { ticket, room: Room::Cell },
             10 => Awaited::Slot { ticket, room: Room::Lines },
+            12 => Awaited::Slot { ticket, room: Room::Passed },
             11 => Awaited::Release { ticket },
             _ => Awaited::Bridge,
         }
@@ -234,7 +233,7 @@ impl<'a> Call<'a> {
             Place::SendBuf => buffer(self.buffers.send),
             Place::RecvBuf => buffer(self.buffers.recv),
             Place::Scratch => memory(self.buffers.scratch),
-            Place::Cell { rank, line, ticket } => memory(self.context().cell(rank, line, ticket, self.reach)),
+            Place::Cell { rank, line, ticket } => memory(self.context().cell(rank, line, ticket, self.entered.reach)),
             Place::Payload { rank, line, ticket } => memory(self.context().line(rank, line, ticket).payload()),
         }
     }
@@ -326,7 +325,7 @@ impl Fabric for Call<'_> {
     #[inline(always)]
     fn claim(&self, ticket: Ticket, room: Room) -> impl Future<Output = ()> + Send {
         self.until(Awaited::Slot { ticket, room }, move || {
-            self.context().take(ticket, room, self.reach, self.entered.descriptor).then_some(())
+            self.context().take(ticket, room, self.entered.reach, self.entered.descriptor).then_some(())
         })
     }
 

@@ -5,7 +5,7 @@ use super::segment::{Segment, check_memory};
 use super::writes::Writes;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
-use crate::sync::{Claims, Control, Descriptor, Event, Flag, FlagLine, Home, Room, Teller, Written};
+use crate::sync::{Claims, Control, Descriptor, Event, Flag, FlagLine, Home, Passed, Room, Teller, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, SlotStores, Ticket};
 use std::io;
@@ -55,6 +55,16 @@ impl Geometry {
     /// Where a cell of `rank` starts.
     const fn cell_start(&self, rank: usize, slot: usize) -> usize {
         self.cells_start() + rank * self.ring() + slot * self.cell.0
+    }
+
+    /// Cells that each rank has to pass at first.
+    pub(super) const fn passed(&self) -> usize {
+        Passed::at_first(self.ranks, self.cell)
+    }
+
+    /// Where the first of these begins, in the page as all cells.
+    const fn passed_start(&self) -> usize {
+        self.cell_start(self.ranks, 0)
     }
 
     /// From the first cell of one rank to that of the next.
@@ -108,7 +118,10 @@ impl Geometry {
     /// the ranks' cells.
     pub const fn length(&self) -> usize {
         // The next rank's cells would begin half a page behind the slack.
-        self.cell_start(self.ranks, 0) - self.slack()
+        match self.ranks * self.passed() {
+            0 => self.passed_start() - self.slack(),
+            cells => self.passed_start() + cells * self.cell.0,
+        }
     }
 }
 
@@ -118,6 +131,7 @@ struct Places {
     control: usize,
     cells: usize,
     ring: usize,
+    passed: usize,
     written: [usize; 2],
 }
 
@@ -127,6 +141,7 @@ impl Places {
             control: geometry.control(),
             cells: geometry.cells_start(),
             ring: geometry.ring(),
+            passed: geometry.passed_start(),
             written: [geometry.written_start(), geometry.written()],
         }
     }
@@ -145,6 +160,7 @@ pub struct Context {
     claims: Claims,
     /// Bytes of each of this rank's cells that it has reserved.
     reserved: AtomicUsize,
+    passed: Passed,
     pub(super) writes: Writes,
 }
 
@@ -161,7 +177,12 @@ impl Context {
         let claims = Claims::new(geometry.lines, geometry.slots, rotation::grains(&geometry));
         let reserved = AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 });
         let (process, writes) = (std::process::id(), Writes::default());
-        Self { segment, geometry, places, me, layout, levels, process, claims, reserved, writes }
+        let passed = Passed::new(geometry.ranks * geometry.passed());
+        let context = Self { segment, geometry, places, me, layout, levels, process, claims, reserved, passed, writes };
+        if context.reserved.load(Ordering::Relaxed) > 0 {
+            context.own_passed();
+        }
+        context
     }
 
     /// The dimensions.
@@ -205,11 +226,15 @@ impl Context {
     pub(super) fn cell(&self, rank: NodeRank, line: Line, ticket: Ticket, reach: Bytes) -> *mut u8 {
         debug_assert!(rank.index() < self.geometry.ranks);
         let offset = match reach < ROTATED {
-            true => rotation::home_of_short(&self.geometry, ticket).0,
+            true if self.geometry.passed() == 0 => rotation::home_of_short(&self.geometry, ticket).0,
+            true => match self.told_home(rank, line, ticket).of(ticket) {
+                Some(home) => home as usize * Home::UNIT,
+                None => rotation::home_of_short(&self.geometry, ticket).0,
+            },
             false => self.home(rank, line, ticket) as usize * Home::UNIT,
         };
-        debug_assert!(offset < self.places.ring);
-        // SAFETY: as in `control`; homes are within their ring.
+        debug_assert!(self.places.cells + rank.index() * self.places.ring + offset < self.geometry.length());
+        // SAFETY: as in `control`; homes are within their ring, or among the cells that are passed, which lie behind all rings.
         unsafe { self.segment.base().as_ptr().add(self.places.cells + rank.index() * self.places.ring + offset) }
     }
 
@@ -223,6 +248,19 @@ impl Context {
             let reserved = Bytes(self.reserved.load(Ordering::Relaxed));
             Rotation::new(&self.geometry, reach, reserved).next(cursor)
         })
+    }
+
+    /// Whether an address is in a cell that is passed.
+    #[inline]
+    pub(super) fn is_passed(&self, at: *const u8) -> bool {
+        self.geometry.ranks == 2 && at.addr().wrapping_sub(self.segment.base().as_ptr().addr()) >= self.places.passed
+    }
+
+    /// The cells are this rank's to pass that are so at first.
+    fn own_passed(&self) {
+        let cells = self.geometry.passed() as u32;
+        let first = cells * self.me.0;
+        (first..first + cells).rev().for_each(|cell| self.passed.own(cell));
     }
 
     /// Makes sure of as much of this rank's cells as is good for pieces of any length to go round in, where that can be had.
@@ -242,12 +280,23 @@ impl Context {
         if depth <= reserved || self.segment.is_whole() {
             return Ok(());
         }
-        check_memory((depth - reserved).0 * slots * ranks)?;
+        let passed = self.geometry.passed();
+        check_memory((depth - reserved).0 * (slots + passed) * ranks)?;
         let start = |slot| self.geometry.cell_start(self.me.index(), slot);
+        let start_of_passed = |index| self.places.passed + (self.me.index() * passed + index) * cell.0;
         if depth == cell {
             self.segment.reserve(start(0)..start(slots) + self.geometry.slack())?;
+            if passed > 0 {
+                self.segment.reserve(start_of_passed(0)..start_of_passed(passed))?;
+            }
         } else {
-            (0..slots).try_for_each(|slot| self.segment.reserve(start(slot) + reserved.0..start(slot) + depth.0))?;
+            let starts = (0..slots).map(start).chain((0..passed).map(start_of_passed));
+            starts
+                .map(|start| start + reserved.0..start + depth.0)
+                .try_for_each(|range| self.segment.reserve(range))?;
+        }
+        if reserved == Bytes::ZERO {
+            self.own_passed();
         }
         // Relaxed: only this rank uses it; it is an atomic so that a context may move between threads.
         self.reserved.store(depth.0, Ordering::Relaxed);
@@ -291,6 +340,23 @@ impl Words for Context {
     #[inline]
     fn claims(&self) -> &Claims {
         &self.claims
+    }
+
+    #[inline]
+    fn passed(&self) -> &Passed {
+        &self.passed
+    }
+
+    #[inline]
+    fn home_of_passed(&self, rank: NodeRank, cell: u32) -> u64 {
+        let start = self.places.passed - self.places.cells - rank.index() * self.places.ring;
+        ((start + cell as usize * self.geometry.cell.0) / Home::UNIT) as u64
+    }
+
+    #[inline]
+    fn passed_at(&self, rank: NodeRank, home: u64) -> Option<u32> {
+        let units = home.checked_sub(self.home_of_passed(rank, 0))?;
+        Some((units / (self.geometry.cell.0 / Home::UNIT) as u64) as u32)
     }
 
     #[inline]
@@ -357,8 +423,13 @@ impl Context {
     /// The context for a communicator with other nodes or ranks but the same members, in the same order, on this node.
     #[must_use]
     pub fn renew(self, layout: Layout) -> Self {
-        let reserved = self.reserved;
-        Self { reserved, ..Self::new(self.segment, self.geometry, self.me, layout, self.levels) }
+        let reserved = self.reserved.into_inner();
+        let renewed = Self::new(self.segment, self.geometry, self.me, layout, self.levels);
+        if reserved > 0 && !renewed.segment.is_whole() {
+            renewed.reserved.store(reserved, Ordering::Relaxed);
+            renewed.own_passed();
+        }
+        renewed
     }
 }
 

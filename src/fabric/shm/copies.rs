@@ -83,6 +83,9 @@ impl Context {
     unsafe fn write(&self, to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
         unsafe {
+            if n >= Writes::SHORTEST && self.is_passed(to) {
+                return kernel::copy_to(Destination::Private, to, from, n);
+            }
             match self.writes.course(n) {
                 Course::Through => kernel::copy_to(Destination::Slot, to, from, n),
                 Course::Around => kernel::copy_streaming(to, from, n),
@@ -98,7 +101,13 @@ impl Context {
     #[inline(always)]
     unsafe fn read(&self, to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
-        unsafe { if self.writes.is_around() { kernel::copy_fetching(to, from, n) } else { kernel::copy(to, from, n) } }
+        unsafe {
+            if self.writes.is_around() && !self.is_passed(from) {
+                kernel::copy_fetching(to, from, n)
+            } else {
+                kernel::copy(to, from, n)
+            }
+        }
     }
 
     /// # Safety
@@ -129,8 +138,12 @@ impl Context {
     /// As for [`Combine::combine`].
     #[inline(always)]
     unsafe fn write_combined(&self, combine: &dyn Combine, [to, left, right]: [*mut u8; 3], n: usize, granule: Bytes) {
-        let is_around =
-            self.writes.is_around() && n >= Writes::SHORTEST && granule.0 <= PIECE && to != left && to != right;
+        let is_around = self.writes.is_around()
+            && n >= Writes::SHORTEST
+            && granule.0 <= PIECE
+            && to != left
+            && to != right
+            && !self.is_passed(to);
         // SAFETY: the caller's promise; pieces are whole elements.
         unsafe {
             if !is_around {

@@ -39,7 +39,6 @@ pub struct Direct<'a> {
     waiting: &'a Waiting,
     entered: Entered,
     ends: Ends,
-    reach: Bytes,
     granule: Bytes,
     combine: Option<&'a dyn Combine>,
 }
@@ -61,7 +60,7 @@ impl<'a> Direct<'a> {
     ) -> Self {
         let entered = Entered::new(collective, row, plan);
         context.enter(&entered);
-        Self { context, waiting, entered, ends, reach: plan.reach, granule: plan.granule, combine }
+        Self { context, waiting, entered, ends, granule: plan.granule, combine }
     }
 
     /// Leaves the call, which ended with `result` and whose data took that much of a slot.
@@ -107,7 +106,7 @@ impl<'a> Direct<'a> {
         let base = match span.place {
             Place::SendBuf => self.ends.send,
             Place::RecvBuf => self.ends.recv,
-            Place::Cell { rank, line, ticket } => self.context.cell(rank, line, ticket, self.reach),
+            Place::Cell { rank, line, ticket } => self.context.cell(rank, line, ticket, self.entered.reach),
             Place::Payload { rank, line, ticket } => self.context.line(rank, line, ticket).payload(),
             Place::Scratch => unreachable!("short calls are on one node"),
         };
@@ -166,7 +165,7 @@ impl Direct<'_> {
     pub fn claim(&self, ticket: Ticket, room: Room) -> Result<(), Fault> {
         let descriptor = self.entered.descriptor;
         block!(self, Awaited::Slot { ticket, room }, {
-            Ok::<_, Fault>(self.context.take(ticket, room, self.reach, descriptor))
+            Ok::<_, Fault>(self.context.take(ticket, room, self.entered.reach, descriptor))
         })
     }
 

@@ -6,8 +6,10 @@ use crate::fabric::checked::Random;
 use crate::types::Collective;
 use std::os::fd::AsRawFd;
 
-/// What a peer has not released.
+/// What a peer has not released, or not passed back.
 struct Unreleased {
+    /// Of a cell that was passed, which one.
+    passed: Option<u32>,
     ticket: Ticket,
     start: usize,
     end: usize,
@@ -39,7 +41,15 @@ impl Walk {
         if released.peek() < ticket.0 {
             released.publish(ticket);
         }
-        self.unreleased.retain(|of| of.ticket > ticket);
+        self.unreleased.retain(|of| of.passed.is_some() || of.ticket > ticket);
+    }
+
+    /// The peer passes a cell back, with a ticket that this rank reads.
+    fn get_back(&mut self, ticket: Ticket) {
+        if let Some(at) = self.unreleased.iter().position(|of| of.passed.is_some() && of.ticket < ticket) {
+            let passed = self.unreleased.swap_remove(at).passed;
+            passed.into_iter().for_each(|cell| self.context.passed.read(ticket, cell));
+        }
     }
 
     /// A piece of `reach` bytes, or one that fits a line.
@@ -56,7 +66,7 @@ impl Walk {
             assert!(tries < 3, "what it waits for is what it needs");
         }
         Words::publish(&self.context, Line::Down, ticket, descriptor);
-        if room == Room::Cell {
+        if room.has_cell() {
             self.look(ticket, reach);
         }
     }
@@ -67,17 +77,25 @@ impl Walk {
             context.cell(NodeRank(0), Line::Up, ticket, reach) as usize - context.segment.base().as_ptr() as usize;
         let (first, end) = (geometry.cell_start(0, 0), start + reach.0);
         let reserved = context.reserved.load(Ordering::Relaxed);
-        assert!(start >= first && end <= geometry.cell_start(0, geometry.slots) + geometry.slack());
-        if reserved < geometry.cell.0 {
-            assert!((start - first) % geometry.cell.0 + reach.0 <= reserved, "there is no memory");
+        let told = context.line(NodeRank(0), Line::Down, ticket).home().of(ticket);
+        let passed = told.and_then(|home| context.passed_at(NodeRank(0), home));
+        if passed.is_some() {
+            let (first, cells) = (geometry.passed_start(), geometry.passed());
+            assert!((start - first).is_multiple_of(geometry.cell.0) && start < first + cells * geometry.cell.0);
+            assert!(reach.0 <= reserved, "there is no memory");
+        } else {
+            assert!(start >= first && end <= geometry.cell_start(0, geometry.slots) + geometry.slack());
+            assert!(
+                (start - first) % geometry.cell.0 + reach.0 <= reserved || reserved == geometry.cell.0,
+                "there is no memory"
+            );
         }
         if reach >= ROTATED {
-            let told = context.line(NodeRank(0), Line::Down, ticket).home().of(ticket);
             assert_eq!(told.map(|home| first + home as usize * Home::UNIT), Some(start));
         }
         let overlaps = |of: &&Unreleased| start < of.end && of.start < end;
         assert!(self.unreleased.iter().find(overlaps).is_none(), "a peer may still read that");
-        self.unreleased.push(Unreleased { ticket, start, end });
+        self.unreleased.push(Unreleased { passed, ticket, start, end });
     }
 
     fn call(&mut self, random: &mut Random, epoch: Epoch) {
@@ -93,16 +111,21 @@ impl Walk {
         for step in 0..random.between(1, 3 * geometry.slots.min(40)) as u64 {
             let ticket = Ticket::new(epoch, step);
             if random.one_in(others) {
-                let room = if random.one_in(12) { Room::Lines } else { Room::Cell };
+                let room =
+                    random.pick(&[Room::Lines, Room::Cell, Room::Cell, Room::Passed, Room::Passed, Room::Passed]);
                 self.step(ticket, room, reach);
             }
             if random.one_in(10) {
                 self.release(ticket);
             }
+            if random.one_in(4) {
+                self.get_back(ticket);
+            }
         }
         if random.one_in(3) {
             self.release(Ticket::last_of(epoch));
         }
+        Words::release(&self.context, Ticket::last_of(epoch));
     }
 }
 

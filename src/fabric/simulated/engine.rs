@@ -174,7 +174,7 @@ impl World {
             Operation::Claim(ticket, room) => {
                 let line = self.written.get(&(me, self.position(ticket))).copied();
                 let cell = || self.claimed_ago(me, self.placement.slots);
-                self.released_at(me, if room == Room::Cell { line.max(cell()) } else { line })
+                self.released_at(me, if room.has_cell() { line.max(cell()) } else { line })
             }
             Operation::Drain(cells) => self.released_at(me, self.claimed_ago(me, cells)),
             Operation::BridgeEnd => self.step_ends(me).ok_or(Obstacle::Leader),
@@ -210,7 +210,7 @@ impl World {
         match operation {
             Operation::Claim(ticket, room) => {
                 self.written.insert((me, self.position(ticket)), ticket);
-                if room == Room::Cell {
+                if room.has_cell() {
                     self.cells[me].push(ticket);
                 }
             }

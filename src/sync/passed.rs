@@ -1,0 +1,171 @@
+//! Cells that two ranks pass to each other.
+//!
+//! Before a line can be written it has to be taken from the caches of those who have read it, which takes longer than to copy it. A rank
+//! that writes where it has read last finds the lines in its own cache. So on a node of two ranks a cell that was claimed as
+//! [`Room::Passed`](super::Room) is the reader's once that has released its ticket: the reader writes there what it sends next.
+//! Each rank knows which cells are its own, and takes the one it got last. Cells go to and fro where both ranks write, in one call or in
+//! calls that follow each other. Where only one does it soon has none left, and writes its ring as before.
+
+use crate::types::{Bytes, Ticket};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// The cells that are this rank's to write, and those that will be when it releases their tickets: a book of its own, in no memory that a
+/// peer maps.
+///
+/// Each cell is in one rank's book at most, or under way with a ticket. Where a call fails some may be in none from then on.
+#[derive(Debug)]
+pub struct Passed {
+    /// The last ones that it got are at the end.
+    own: Box<[AtomicU32]>,
+    owned: AtomicUsize,
+    /// Cells that a peer has told of, with their tickets, in the order in which this rank waited for them.
+    read: Box<[(AtomicU64, AtomicU32)]>,
+    reading: AtomicUsize,
+}
+
+// Relaxed throughout: only this rank uses these, one call at a time; they are atomics so that a context may move between threads. Under loom
+// too: they order nothing.
+impl Passed {
+    /// What each of two ranks has at first takes so much memory at most.
+    pub const BYTES: usize = 1 << 20;
+    /// As many tiles as long messages have under way.
+    const MOST: usize = 8;
+
+    /// How many cells of that length each of so many ranks of a node has to pass at first.
+    pub const fn at_first(ranks: usize, cell: Bytes) -> usize {
+        let cells = Self::BYTES / cell.0;
+        match ranks {
+            2 if cells < Self::MOST => cells,
+            2 => Self::MOST,
+            _ => 0,
+        }
+    }
+
+    /// Of so many cells in all. None is this rank's yet.
+    pub fn new(cells: usize) -> Self {
+        Self {
+            own: (0..cells).map(|_| AtomicU32::new(0)).collect(),
+            owned: AtomicUsize::new(0),
+            read: (0..cells).map(|_| (AtomicU64::new(0), AtomicU32::new(0))).collect(),
+            reading: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether there are no cells to pass.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.own.is_empty()
+    }
+
+    /// The cell that it got last.
+    #[inline]
+    pub fn next(&self) -> Option<u32> {
+        let owned = self.owned.load(Ordering::Relaxed);
+        (owned > 0).then(|| self.own[owned - 1].load(Ordering::Relaxed))
+    }
+
+    /// That cell is claimed, and no longer its own: a peer will read it.
+    #[inline]
+    pub fn give(&self) {
+        self.owned.store(self.owned.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+
+    /// A cell is this rank's from here on.
+    #[inline]
+    pub fn own(&self, cell: u32) {
+        let owned = self.owned.load(Ordering::Relaxed);
+        self.own[owned].store(cell, Ordering::Relaxed);
+        self.owned.store(owned + 1, Ordering::Relaxed);
+    }
+
+    /// This rank has waited for a flag that tells of a cell of a peer.
+    #[inline]
+    pub fn read(&self, ticket: Ticket, cell: u32) {
+        let reading = self.reading.load(Ordering::Relaxed);
+        let is_known = |(_, known): &(_, AtomicU32)| known.load(Ordering::Relaxed) == cell;
+        // A ticket may have two flags.
+        if self.read[..reading].iter().any(is_known) {
+            return;
+        }
+        self.read[reading].0.store(ticket.0, Ordering::Relaxed);
+        self.read[reading].1.store(cell, Ordering::Relaxed);
+        self.reading.store(reading + 1, Ordering::Relaxed);
+    }
+
+    /// This rank releases all tickets up to that one.
+    #[inline]
+    pub fn release(&self, ticket: Ticket) {
+        if self.reading.load(Ordering::Relaxed) > 0 {
+            self.take(ticket);
+        }
+    }
+
+    #[inline(never)]
+    fn take(&self, ticket: Ticket) {
+        let mut kept = 0;
+        for index in 0..self.reading.load(Ordering::Relaxed) {
+            let of = self.read[index].0.load(Ordering::Relaxed);
+            let cell = self.read[index].1.load(Ordering::Relaxed);
+            if of <= ticket.0 {
+                self.own(cell);
+            } else {
+                self.read[kept].0.store(of, Ordering::Relaxed);
+                self.read[kept].1.store(cell, Ordering::Relaxed);
+                kept += 1;
+            }
+        }
+        self.reading.store(kept, Ordering::Relaxed);
+    }
+
+    /// This rank fails a call: what it was told of in it may still be written there, so it is nobody's from here on.
+    pub fn forget(&self) {
+        self.reading.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::types::Epoch;
+
+    fn ticket(step: u64) -> Ticket {
+        Ticket::new(Epoch(3), step)
+    }
+
+    fn all(passed: &Passed) -> Vec<u32> {
+        std::iter::from_fn(|| passed.next().inspect(|_| passed.give())).collect()
+    }
+
+    #[test]
+    fn what_came_last_is_given_first_and_given_once() {
+        let passed = Passed::new(4);
+        assert_eq!(passed.next(), None);
+        [2, 3].into_iter().for_each(|cell| passed.own(cell));
+        assert_eq!(all(&passed), [3, 2]);
+        assert_eq!(passed.next(), None);
+    }
+
+    #[test]
+    fn what_was_read_is_owned_with_the_release_of_its_ticket() {
+        let passed = Passed::new(4);
+        passed.own(0);
+        passed.read(ticket(1), 2);
+        passed.read(ticket(1), 2);
+        passed.read(ticket(2), 3);
+        passed.release(ticket(0));
+        assert_eq!(passed.next(), Some(0));
+        passed.release(ticket(1));
+        assert_eq!(all(&passed), [2, 0]);
+        passed.release(Ticket::last_of(Epoch(3)));
+        assert_eq!(all(&passed), [3]);
+    }
+
+    #[test]
+    fn what_was_read_in_a_failed_call_is_nobodys() {
+        let passed = Passed::new(2);
+        passed.read(ticket(1), 1);
+        passed.forget();
+        passed.release(Ticket::last_of(Epoch(4)));
+        assert_eq!(passed.next(), None);
+    }
+}
