@@ -40,6 +40,9 @@ fit beside that (Graham's bound); no more ranks read at a time than have cores. 
 of all ranks of a core, a switch each; where all wait for all, half a turn more for each two ranks of a core beyond the second;
 where ranks run ahead, one for as many pieces as they have slots.
 
+On a node of two ranks a message that a root sends, or gets combined, in more pieces than a rank has cells to pass takes longer by what it takes
+to get the lines of the others' slots back. So it moves in few long ones.
+
 Where nobody says otherwise a tile is a quarter of the message, but no shorter than a quarter of the first-level cache and no
 longer than one of the second-level cache; a segment is as long as the latter permits; and a rank's slots take twice the
 second-level cache together, or the whole of it where ranks share cores. The smallest caches of the job count, 32 KiB and 1 MiB where the machine does not tell: `huddle

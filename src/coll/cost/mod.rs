@@ -17,6 +17,7 @@ mod phases;
 use super::phase::{self, Tree};
 use super::{Knob, Measures, Plan};
 use crate::model::{Between, Nanos, Outline, Rates, Scene, Work};
+use crate::sync::{FlagLine, Passed};
 use crate::topo::TreeClass;
 use crate::types::{Bytes, Collective};
 use std::sync::Arc;
@@ -149,6 +150,17 @@ impl<'a> Node<'a> {
         let others = pieces - 1.0;
         let (path, work) = (phase.whole + others * phase.busiest, phase.work * pieces);
         Time { path, work, waits: phase.depth + others / self.scene.slots as f64 }
+    }
+
+    /// A message in so many pieces of `n` bytes on a node of two ranks: for those that are more than the cells which the other one has passed
+    /// to it, the root, or who sends to it, has to get the lines of its slots back. With more ranks that is in the rate of writes.
+    fn rewritten(&self, time: Time, n: f64, pieces: f64) -> Time {
+        let passed = Passed::at_first(self.scene.local_ranks, self.cell()) as f64;
+        if passed == 0.0 || n <= FlagLine::PAYLOAD as f64 {
+            return time;
+        }
+        let lines = (pieces - passed).max(0.0) * self.scene.take(0, n, 1, Work::Copy(0.0));
+        Time { path: time.path + lines, work: time.work + lines, ..time }
     }
 
     /// So many waits that follow from each other.

@@ -20,7 +20,7 @@ impl Node<'_> {
         }
         let (pieces, n) = self.rooted(total, self.piece());
         let phase = self.climb(|_| (n, self.combining(n)), self.rates.write(n), self.rates.returns(n));
-        self.elapsed(self.repeated(phase, pieces))
+        self.elapsed(self.rewritten(self.repeated(phase, pieces), n, pieces))
     }
 
     /// A message of the root goes to all ranks.
@@ -31,7 +31,11 @@ impl Node<'_> {
         }
         let buffers = self.plan.knobs.set(Knob::Buffers).filter(|buffers| f64::from(*buffers) < pieces);
         let Some(buffers) = buffers else {
-            return self.elapsed(self.repeated(self.descend(self.rates.write(n), |_| n, n), pieces));
+            return self.elapsed(self.rewritten(
+                self.repeated(self.descend(self.rates.write(n), |_| n, n), pieces),
+                n,
+                pieces,
+            ));
         };
         // Lines that a peer has just read have to come back before they are written, and first that peer's word that it has
         // read them: the root waits as often as its readers do. With one buffer nothing overlaps.
