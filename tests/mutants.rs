@@ -7,6 +7,8 @@ use huddle::coll::{Need, REGISTRY, Row};
 use huddle::fabric::Line;
 use huddle::fabric::checked::{Change, Kind, Mutation, Program, Random, Violation};
 use huddle::types::{Collective, CommRank};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 /// Programs within which every mistake shows.
 const WITHIN: u64 = 64;
@@ -88,13 +90,19 @@ fn first_catch(row: usize, change: Change) -> Option<(u64, Violation)> {
 
 #[test]
 fn every_mistake_is_found_in_every_algorithm() {
-    for change in CHANGES {
-        let catches: Vec<_> = (0..REGISTRY.len()).filter_map(|row| first_catch(row, *change)).collect();
-        let latest = catches.iter().map(|(seed, _)| seed).max();
-        println!("{change:?}: in {} algorithms, within {latest:?} programs, as in", catches.len());
-        println!("    {}", catches.first().map(|(_, violation)| violation.to_string()).unwrap_or_default());
-        assert!(!catches.is_empty(), "{change:?} concerns no algorithm");
-    }
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        while let Some(change) = CHANGES.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let catches: Vec<_> = (0..REGISTRY.len()).filter_map(|row| first_catch(row, *change)).collect();
+            let latest = catches.iter().map(|(seed, _)| seed).max();
+            let first = catches.first().map(|(_, violation)| violation.to_string()).unwrap_or_default();
+            println!("{change:?}: in {} algorithms, within {latest:?} programs, as in\n    {first}", catches.len());
+            assert!(!catches.is_empty(), "{change:?} concerns no algorithm");
+        }
+    };
+    thread::scope(|scope| {
+        (0..thread::available_parallelism().map_or(1, usize::from)).for_each(|_| drop(scope.spawn(worker)))
+    });
 }
 
 /// Which rule is seen to be broken first may depend on the turns, but not whether one is.

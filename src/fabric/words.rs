@@ -4,7 +4,7 @@
 use super::shm::ROTATED;
 use super::{Line, Room};
 use crate::coll::Plan;
-use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, Home, Passed, PeerCall, Stretch, Written};
+use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, Passed, PeerCall, Stretch, Written};
 use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
 
 /// Why a call ended early.
@@ -98,7 +98,7 @@ pub(crate) trait Words {
     fn claims(&self) -> &Claims;
     /// The cells that it passes to its one peer; of a node of other than two ranks there are none.
     fn passed(&self) -> &Passed;
-    /// Where such a cell lies, from the first cell of `rank`, in units of a [`Home`].
+    /// Where such a cell lies, from the first cell of `rank`, in units of [`HOME_UNIT`](crate::sync::HOME_UNIT).
     fn home_of_passed(&self, rank: NodeRank, cell: u32) -> u64;
     /// The one that lies there, if one does.
     fn passed_at(&self, rank: NodeRank, home: u64) -> Option<u32>;
@@ -159,7 +159,7 @@ pub(crate) trait Words {
     fn publish(&self, line: Line, ticket: Ticket, descriptor: Descriptor) {
         let flag = self.line(self.me(), line, ticket);
         if let Some(home) = self.claims().home(ticket) {
-            flag.tell_home(home);
+            flag.tell_home(ticket, home);
         }
         flag.publish(ticket, descriptor.word());
     }
@@ -171,16 +171,16 @@ pub(crate) trait Words {
     /// If it has not.
     #[inline]
     fn home(&self, rank: NodeRank, line: Line, ticket: Ticket) -> u64 {
-        let home = self.told_home(rank, line, ticket).of(ticket);
+        let home = self.told_home(rank, line, ticket);
         home.expect("who uses a cell has claimed it, or has waited for that flag of its owner")
     }
 
     /// The same, if it has and told where that is.
     #[inline]
-    fn told_home(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Home {
+    fn told_home(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Option<u64> {
         match rank == self.me() {
-            true => self.claims().home(ticket).unwrap_or_default(),
-            false => self.line(rank, line, ticket).home(),
+            true => self.claims().home(ticket),
+            false => self.line(rank, line, ticket).home(ticket),
         }
     }
 
@@ -249,7 +249,7 @@ pub(crate) trait Words {
         self.verify(call, rank, flag, ticket, value)?;
         if call.reach > Bytes::ZERO
             && !self.passed().is_empty()
-            && let Some(home) = flag.home().of(ticket)
+            && let Some(home) = flag.home(ticket)
             && let Some(cell) = self.passed_at(rank, home)
         {
             self.passed().read(ticket, cell);

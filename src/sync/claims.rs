@@ -55,53 +55,16 @@ impl Written {
     }
 }
 
-/// Where the cell of a ticket begins, in units of 64 bytes from the first of its rank's cells, marked with the ticket. Its owner tells it
-/// with the flag.
-///
-/// All zeroes are no ticket's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Home(u64);
+/// Where a cell begins, its *home*, is told in units of so many bytes, from the first of its owner's cells.
+pub const HOME_UNIT: usize = 64;
 
-impl Home {
-    /// Bytes of a unit.
-    pub const UNIT: usize = 64;
-    /// Of the place; the others are the mark.
-    const BITS: u32 = 40;
-
-    #[inline]
-    fn new(ticket: Ticket, at: u64) -> Self {
-        debug_assert!(at >> Self::BITS == 0);
-        Self(Self::mark(ticket) | at)
-    }
-
-    #[inline]
-    pub(super) fn from_word(word: u64) -> Self {
-        Self(word)
-    }
-
-    #[inline]
-    pub(super) fn word(self) -> u64 {
-        self.0
-    }
-
-    /// Where that is, if this is the home of `ticket`'s cell. Two tickets in 2^24 have the same mark: it is there to find mistakes.
-    #[inline]
-    pub fn of(self, ticket: Ticket) -> Option<u64> {
-        ((self.0 ^ Self::mark(ticket)) >> Self::BITS == 0).then_some(self.0 & ((1 << Self::BITS) - 1))
-    }
-
-    /// Different for tickets of the same line, and not zero for the first ones.
-    #[inline]
-    fn mark(ticket: Ticket) -> u64 {
-        // Fibonacci hashing: the upper bits depend on all.
-        ticket.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> Self::BITS << Self::BITS
-    }
-}
+/// For a ticket without a home of its own.
+const NO_HOME: u64 = u64::MAX;
 
 /// The cell that is claimed next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Where it begins, in units of a [`Home`], if that has to be told.
+    /// Where it begins, in units of [`HOME_UNIT`], if that has to be told.
     pub home: Option<u64>,
     /// The grains that it touches.
     pub grains: Range<usize>,
@@ -118,7 +81,7 @@ pub struct Stretch {
 pub struct Claims {
     /// Per position in the ring of lines, the ticket for which it was claimed last.
     lines: Box<[AtomicU64]>,
-    /// Per position in the ring of lines, the home of the cell that was claimed with it last.
+    /// Per position in the ring of lines, the home that was claimed with it last, or that none was.
     homes: Box<[AtomicU64]>,
     /// Per grain of the memory of the cells, the ticket for which it was claimed last.
     grains: Box<[AtomicU64]>,
@@ -142,7 +105,7 @@ impl Claims {
         let ring = |length| (0..length).map(|_| AtomicU64::new(0)).collect();
         Self {
             lines: ring(lines),
-            homes: ring(lines),
+            homes: (0..lines).map(|_| AtomicU64::new(NO_HOME)).collect(),
             grains: ring(grains),
             recent: ring(cells),
             turns: AtomicU64::new(0),
@@ -175,11 +138,10 @@ impl Claims {
             return false;
         }
         self.lines[position].store(ticket.0, Ordering::Relaxed);
+        let home = stretch.as_ref().and_then(|stretch| stretch.home);
+        self.homes[position].store(home.unwrap_or(NO_HOME), Ordering::Relaxed);
         if let Some(stretch) = &stretch {
             grains.iter().for_each(|grain| grain.store(ticket.0, Ordering::Relaxed));
-            if let Some(home) = stretch.home {
-                self.homes[position].store(Home::new(ticket, home).word(), Ordering::Relaxed);
-            }
             self.recent(turn).store(ticket.0, Ordering::Relaxed);
             self.cursor.store(stretch.cursor, Ordering::Relaxed);
             self.turns.store(turn + 1, Ordering::Relaxed);
@@ -234,11 +196,12 @@ impl Claims {
         Ticket(self.recent(turn).load(Ordering::Relaxed))
     }
 
-    /// Where the cell begins that was claimed for `ticket`, if one was.
+    /// Where the cell begins that was claimed for `ticket`, if one was and that has to be told.
     #[inline]
-    pub fn home(&self, ticket: Ticket) -> Option<Home> {
-        let home = Home(self.homes[ticket.position(self.lines.len())].load(Ordering::Relaxed));
-        home.of(ticket).map(|_| home)
+    pub fn home(&self, ticket: Ticket) -> Option<u64> {
+        let position = ticket.position(self.lines.len());
+        let home = self.homes[position].load(Ordering::Relaxed);
+        (home != NO_HOME && self.lines[position].load(Ordering::Relaxed) == ticket.0).then_some(home)
     }
 }
 
@@ -286,7 +249,7 @@ mod tests {
             let slot = (ticket(epoch), Room::Cell);
             claims.claim(slot, || std::iter::once(&peer), (&written, descriptor(epoch)), in_turn::<4>)
         };
-        let home = |epoch| claims.home(ticket(epoch)).and_then(|home| home.of(ticket(epoch)));
+        let home = |epoch| claims.home(ticket(epoch));
         assert!([1, 5, 6, 7].into_iter().all(claim));
         assert_eq!([1, 2, 5, 6, 7].map(home), [Some(0), None, Some(1), Some(2), Some(3)]);
         assert_eq!([1, 2, 4].map(|ago| claims.claimed_ago(ago)), [ticket(7), ticket(6), ticket(1)]);
@@ -330,13 +293,27 @@ mod tests {
         assert!(claim(5, 2..3));
     }
 
+    /// Tickets a million calls apart share lines; what was told for one says nothing of another, nor of one whose claim has no home.
     #[test]
     fn a_home_is_that_of_one_ticket() {
-        let home = Home::new(Ticket::new(Epoch(3), 1), 77);
-        assert_eq!(home.of(Ticket::new(Epoch(3), 1)), Some(77));
-        for (epoch, step) in [(0, 0), (3, 0), (2, 2), (3, 33), (35, 1), (259, 1), (3 + (1 << 20), 1)] {
-            assert_eq!(home.of(Ticket::new(Epoch(epoch), step)), None, "{epoch}.{step}");
+        let (claims, written) = (Claims::new(2, 2, 2), Written::default());
+        let claim = |epoch, home: Option<u64>, room| {
+            let next = |cursor| Stretch { home, grains: 0..0, cursor };
+            let slot = (ticket(epoch), room);
+            assert!(claims.claim(slot, std::iter::empty, (&written, descriptor(epoch)), next));
+        };
+        for epoch in [1, 3, 9_792_021, 9_792_022, 47_225_809].into_iter().chain((1..40).map(|at| 1 + at * (1 << 22))) {
+            assert_eq!(claims.home(ticket(epoch)), None, "{epoch}");
         }
-        assert_eq!(Home::default().of(Ticket::new(Epoch(1), 0)), None);
+        claim(3, Some(77), Room::Cell);
+        assert_eq!(claims.home(ticket(3)), Some(77));
+        for epoch in (0..5000).map(|at| 5 + 2 * at) {
+            assert_eq!(claims.home(ticket(epoch)), None, "{epoch}");
+        }
+        claim(5, None, Room::Cell);
+        assert_eq!([3, 5].map(|epoch| claims.home(ticket(epoch))), [None; 2]);
+        claim(7, Some(0), Room::Cell);
+        claim(9, Some(1), Room::Lines);
+        assert_eq!([7, 9].map(|epoch| claims.home(ticket(epoch))), [None; 2]);
     }
 }

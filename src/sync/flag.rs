@@ -1,6 +1,5 @@
 //! Flags: tickets that one rank writes and all others wait for, alone or with a payload beside them.
 
-use super::Home;
 use super::atomic::{AtomicU64, Ordering, Pair, UnsafeCell, acquire, release};
 use crate::types::Ticket;
 
@@ -55,7 +54,7 @@ impl Default for Flag {
     }
 }
 
-/// A flag, a descriptor of the call, where the slot's cell is, and a payload, in a pair of cache lines of 64 bytes on a 128-byte boundary, so that
+/// A flag, a descriptor of the call, where the slot's cell is and for which ticket, and a payload, in a pair of cache lines of 64 bytes on a 128-byte boundary, so that
 /// prefetchers of line pairs do not join two writers. The first 32 bytes of a payload come with the flag's own line, the rest is
 /// next to it, where such prefetchers look.
 ///
@@ -66,8 +65,8 @@ pub struct FlagLine {
     flag: Flag,
     descriptor: AtomicU64,
     home: AtomicU64,
-    /// So that payloads have the alignment that user operations may expect of elements.
-    _unused: u64,
+    home_of: AtomicU64,
+    /// Aligned as user operations may expect of elements.
     payload: UnsafeCell<[u8; FlagLine::PAYLOAD]>,
 }
 
@@ -86,15 +85,15 @@ impl FlagLine {
     /// A line that has announced nothing.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        let [descriptor, home] = [const { AtomicU64::new(0) }; 2];
-        Self { flag: Flag::new(), descriptor, home, _unused: 0, payload: UnsafeCell::new([0; Self::PAYLOAD]) }
+        let [descriptor, home, home_of] = [const { AtomicU64::new(0) }; 3];
+        Self { flag: Flag::new(), descriptor, home, home_of, payload: UnsafeCell::new([0; Self::PAYLOAD]) }
     }
 
     /// A line that has announced nothing.
     #[cfg(loom)]
     pub fn new() -> Self {
-        let [descriptor, home] = [(); 2].map(|()| AtomicU64::new(0));
-        Self { flag: Flag::new(), descriptor, home, _unused: 0, payload: UnsafeCell::new([0; Self::PAYLOAD]) }
+        let [descriptor, home, home_of] = [(); 3].map(|()| AtomicU64::new(0));
+        Self { flag: Flag::new(), descriptor, home, home_of, payload: UnsafeCell::new([0; Self::PAYLOAD]) }
     }
 
     /// Announces `ticket` with `descriptor`; see [`Flag::publish`] for what becomes visible.
@@ -105,18 +104,19 @@ impl FlagLine {
         self.flag.publish(ticket);
     }
 
-    /// Says where the cell is of the ticket that is announced next.
+    /// Says where the cell of `ticket` is, which is announced next.
     #[inline]
-    pub fn tell_home(&self, home: Home) {
+    pub fn tell_home(&self, ticket: Ticket, home: u64) {
         // Relaxed: ordered before the flag by its release.
-        self.home.store(home.word(), Ordering::Relaxed);
+        self.home.store(home, Ordering::Relaxed);
+        self.home_of.store(ticket.0, Ordering::Relaxed);
     }
 
-    /// Where the cell is of the ticket that was announced last with one.
+    /// Where the cell of `ticket` is, whose flag was reached, if it was announced with that.
     #[inline]
-    pub fn home(&self) -> Home {
-        // Relaxed: whose flag was reached it is, and stays until that ticket is released.
-        Home::from_word(self.home.load(Ordering::Relaxed))
+    pub fn home(&self, ticket: Ticket) -> Option<u64> {
+        // Relaxed: what was told with that flag stays until the ticket is released.
+        (self.home_of.load(Ordering::Relaxed) == ticket.0).then(|| self.home.load(Ordering::Relaxed))
     }
 
     /// As [`Flag::reached`].
@@ -186,5 +186,16 @@ mod tests {
         assert_eq!(line.reached(ticket(3)), None);
         assert_eq!(line.descriptor(), 77);
         assert_eq!(line.peek(), ticket(2).0);
+    }
+
+    #[test]
+    fn a_home_is_told_of_one_ticket() {
+        let line = FlagLine::new();
+        let tickets = (1..5000).map(|epoch| Ticket::new(Epoch(epoch), epoch % 40));
+        assert!(tickets.clone().chain([Ticket::new(Epoch(9_792_022), 0)]).all(|ticket| line.home(ticket).is_none()));
+        let told = Ticket::new(Epoch(24), 24);
+        line.tell_home(told, 5);
+        assert_eq!(line.home(told), Some(5));
+        assert!(tickets.filter(|ticket| *ticket != told).all(|ticket| line.home(ticket).is_none()));
     }
 }

@@ -14,7 +14,7 @@ mod teller;
 #[cfg(loom)]
 pub use atomic::weakened;
 pub use atomic::{Pair, Side};
-pub use claims::{Claims, Home, Room, Stretch, Written};
+pub use claims::{Claims, HOME_UNIT, Room, Stretch, Written};
 pub use control::{CallLine, Control};
 pub use descriptor::{Descriptor, PeerCall};
 pub use event::Event;

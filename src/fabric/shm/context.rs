@@ -5,7 +5,7 @@ use super::segment::{Segment, check_memory};
 use super::writes::Writes;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
-use crate::sync::{Claims, Control, Descriptor, Event, Flag, FlagLine, Home, Passed, Room, Teller, Written};
+use crate::sync::{Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, Passed, Room, Teller, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, SlotStores, Ticket};
 use std::io;
@@ -227,11 +227,11 @@ impl Context {
         debug_assert!(rank.index() < self.geometry.ranks);
         let offset = match reach < ROTATED {
             true if self.geometry.passed() == 0 => rotation::home_of_short(&self.geometry, ticket).0,
-            true => match self.told_home(rank, line, ticket).of(ticket) {
-                Some(home) => home as usize * Home::UNIT,
+            true => match self.told_home(rank, line, ticket) {
+                Some(home) => home as usize * HOME_UNIT,
                 None => rotation::home_of_short(&self.geometry, ticket).0,
             },
-            false => self.home(rank, line, ticket) as usize * Home::UNIT,
+            false => self.home(rank, line, ticket) as usize * HOME_UNIT,
         };
         debug_assert!(self.places.cells + rank.index() * self.places.ring + offset < self.geometry.length());
         // SAFETY: as in `control`; homes are within their ring, or among the cells that are passed, which lie behind all rings.
@@ -350,13 +350,13 @@ impl Words for Context {
     #[inline]
     fn home_of_passed(&self, rank: NodeRank, cell: u32) -> u64 {
         let start = self.places.passed - self.places.cells - rank.index() * self.places.ring;
-        ((start + cell as usize * self.geometry.cell.0) / Home::UNIT) as u64
+        ((start + cell as usize * self.geometry.cell.0) / HOME_UNIT) as u64
     }
 
     #[inline]
     fn passed_at(&self, rank: NodeRank, home: u64) -> Option<u32> {
         let units = home.checked_sub(self.home_of_passed(rank, 0))?;
-        Some((units / (self.geometry.cell.0 / Home::UNIT) as u64) as u32)
+        Some((units / (self.geometry.cell.0 / HOME_UNIT) as u64) as u32)
     }
 
     #[inline]

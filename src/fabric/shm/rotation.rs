@@ -1,7 +1,7 @@
 //! Where in a rank's cells the pieces of a call lie.
 
 use super::context::Geometry;
-use crate::sync::{Home, Stretch};
+use crate::sync::{HOME_UNIT, Stretch};
 use crate::types::{Bytes, Ticket};
 
 /// Shorter pieces are read from the caches faster than written: they stay at places of their own, at the start of cells.
@@ -12,7 +12,7 @@ const PLACES: usize = 16;
 
 /// Units that are claimed together, where cells are not shorter: half a page, so that pieces which begin at a page have grains of
 /// their own though cells begin half a page earlier.
-const GRAIN: u64 = (GRAIN_BYTES / Home::UNIT) as u64;
+const GRAIN: u64 = (GRAIN_BYTES / HOME_UNIT) as u64;
 const GRAIN_BYTES: usize = Geometry::CELLS_IN_PAGE;
 
 /// Shorter pieces lie apart from the ones before and after them: what fetches lines ahead of a reader would take those of the next piece
@@ -24,12 +24,12 @@ const APART: Bytes = Bytes(16 << 10);
 /// Pieces that are shorter than cells would use the same memory again after a few calls, while the peers that read it have its
 /// lines in their caches still: each write then has to take the lines from these, which takes three times as long as to copy, or
 /// more (docs/PERFORMANCE.md, "Tried"). So they go round in as much of the cells as the rank has reserved, or no more than suffices
-/// ([`Geometry::round`]) or 16 of them take. It is its own affair: it tells with the flag of a piece where that is ([`Home`]).
+/// ([`Geometry::round`]) or 16 of them take. It is its own affair: it tells with the flag of a piece where that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rotation {
     /// Cells, as a power of two.
     slots: u32,
-    /// Length of a cell, in units of a [`Home`], and grains.
+    /// Length of a cell, in units of [`HOME_UNIT`], and grains.
     cell: u64,
     grains: u64,
     /// Length of a piece, in units.
@@ -48,18 +48,18 @@ impl Rotation {
     /// For pieces of at most `reach` bytes in cells of each of which the rank has `reserved` bytes, at least as many.
     #[inline]
     pub fn new(geometry: &Geometry, reach: Bytes, reserved: Bytes) -> Self {
-        let length = reach.0.div_ceil(Home::UNIT).max(1);
+        let length = reach.0.div_ceil(HOME_UNIT).max(1);
         let stride = length.next_power_of_two().trailing_zeros();
         // As many pieces, where so much is reserved, as may be needed before peers that have no core have read them, and no more than go
         // round in the part that suffices.
-        let in_flight = Bytes(((Home::UNIT << stride) * PLACES) >> geometry.slots.trailing_zeros());
+        let in_flight = Bytes(((HOME_UNIT << stride) * PLACES) >> geometry.slots.trailing_zeros());
         let depth = reserved.min(geometry.good_depth()).min(geometry.round.max(in_flight));
-        let places = ((depth.0 / Home::UNIT) >> stride).checked_ilog2().unwrap_or(0);
+        let places = ((depth.0 / HOME_UNIT) >> stride).checked_ilog2().unwrap_or(0);
         let is_apart = reach < APART;
-        let end = Bytes(Home::UNIT << (stride + places)).max(reach);
+        let end = Bytes(HOME_UNIT << (stride + places)).max(reach);
         Self {
             slots: geometry.slots.trailing_zeros(),
-            cell: (geometry.cell.0 / Home::UNIT) as u64,
+            cell: (geometry.cell.0 / HOME_UNIT) as u64,
             grains: grains_of(geometry),
             length: length as u64,
             stride,
@@ -149,7 +149,7 @@ mod tests {
                 true => stretch_of_short(geometry, ticket, Bytes(reach), cursor),
                 false => rotation.next(cursor),
             };
-            let start = stretch.home.map_or(home_of_short(geometry, ticket).0, |home| home as usize * Home::UNIT);
+            let start = stretch.home.map_or(home_of_short(geometry, ticket).0, |home| home as usize * HOME_UNIT);
             if reserved < cell {
                 assert!(start % cell + reach <= reserved.max(reach), "{start} of {reserved}");
             }
@@ -170,7 +170,7 @@ mod tests {
         let mut used = HashMap::new();
         let mut way = usize::MAX;
         for (turn, start) in homes.iter().enumerate() {
-            for unit in start / Home::UNIT..(start + reach).div_ceil(Home::UNIT) {
+            for unit in start / HOME_UNIT..(start + reach).div_ceil(HOME_UNIT) {
                 way = used.insert(unit, turn).map_or(way, |before| way.min(turn - before));
             }
         }
