@@ -134,7 +134,8 @@ impl Default for Config {
 
 impl Config {
     /// The ring of each rank where the largest node has `ranks` and the smallest caches of the job are `caches`: as long as
-    /// [`Caches::ring`], unless the node's ranks are so many that it would take too much memory. Then its cells are shorter.
+    /// [`Caches::ring`], unless the node's ranks are so many that it would take too much memory. Then its cells are shorter. So they are where two
+    /// ranks could have 4 MiB each: a part of that is for the cells that they pass to each other, and what is left is rounded down.
     ///
     /// Where ranks share cores a ring is half as long, and of few long cells: each is a step for all, which costs a switch, and the core's
     /// cache holds what all of its ranks write. Shorter pieces go round in a part of that (measured by `bench/collectives.c` with
@@ -156,8 +157,7 @@ impl Config {
         };
         let slots = self.slots.unwrap_or(slots);
         let power_of_two = |bytes: usize| 1 << bytes.max(1).ilog2();
-        // Two ranks have cells that they pass to each other too.
-        let memory = MEMORY / ranks.max(1) - if ranks == 2 { Passed::BYTES } else { 0 };
+        let memory = MEMORY / ranks.max(1) - if Passed::is_for(ranks) { Passed::BYTES } else { 0 };
         let wanted = power_of_two(length.min(memory) / slots.max(1));
         let cell = self.slot_bytes.unwrap_or(Bytes(wanted.clamp(SHORTEST, LONGEST)));
         Ring { slots, cell, round: Bytes(power_of_two(round / slots.max(1)).max(SHORTEST)).min(cell) }

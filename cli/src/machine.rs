@@ -3,6 +3,7 @@
 use huddle::config::{Config, Ring};
 use huddle::kernel::{self, Probed, SingleCopy};
 use huddle::model::{Network, Parameters};
+use huddle::sync::Passed;
 use huddle::topo::{
     ASSUMED_L1, ASSUMED_L2, Caches, Containers, Crowding, Fit, Hierarchy, Kind, Levels, cgroup_quota, place,
 };
@@ -210,6 +211,7 @@ impl Job {
             "more_ranks_than_processors": self.agreed.crowding.is_shared(),
             "cell": self.agreed.cell_bytes.0,
             "slots": self.agreed.slots,
+            "passed": Passed::at_first(self.agreed.largest_node, self.agreed.cell_bytes),
             "levels": steps,
             "paths": paths,
         })

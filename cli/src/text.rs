@@ -97,6 +97,13 @@ fn ranks(page: &mut String, ranks: &Value) -> Written {
         writeln!(page, "  one rank")?;
     }
     writeln!(page, "  slots: {} of {} for each rank and communicator", ranks["slots"], size(&ranks["cell"]))?;
+    if ranks["passed"] != 0 {
+        writeln!(
+            page,
+            "  and {} as long that each of the two ranks begins with to pass to the other",
+            ranks["passed"]
+        )?;
+    }
     if ranks["more_ranks_than_processors"] == true {
         writeln!(page, "  more ranks than processors: waits sleep early")?;
     }

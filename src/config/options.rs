@@ -138,8 +138,8 @@ pub static OPTIONS: &[Opt] = &[
         default: "auto",
         meaning: "Bytes of data in a slot. An element of a reduction must fit into one. `auto`: the largest power of two with which a \
                   rank's slots take no more than twice the second-level cache (128K in 16 slots, where that has 1M), or once where ranks \
-                  share cores (256K in 4), and those of all ranks of a node no more than 8M for a communicator; but at least 8K, and at \
-                  most 256K.",
+                  share cores (256K in 4), and those of all ranks of a node no more than 8M for a communicator, with the cells that two \
+                  ranks pass to each other (so never more than 128K on two ranks); but at least 8K, and at most 256K.",
         parse: Parse::Text(|text, config| {
             if text == "auto" {
                 return store(Some(None), &mut config.slot_bytes);
@@ -154,8 +154,8 @@ pub static OPTIONS: &[Opt] = &[
         takes: Takes::Text("auto, cached or streaming"),
         default: "auto",
         meaning: "How a rank writes its slots: through the caches, or around them to memory, which is faster where its peers' caches \
-                  are far from its own. `auto`: each rank times some of its writes and goes by that. Short pieces (below 1K) are always \
-                  cached.",
+                  are far from its own. `auto`: each rank times some of its writes and goes by that. Short pieces (below 1K), and what lies in \
+                  cells that two ranks pass to each other, are always cached.",
         parse: Parse::Text(|text, config| {
             let stores = match text {
                 "auto" => Some(SlotStores::Auto),

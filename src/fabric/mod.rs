@@ -7,7 +7,7 @@
 //! owner takes one after the other, and tells with each flag where the cell of its ticket is. (Short pieces have cells that follow from
 //! tickets, [`shm`]: the rules below suffice for both.) The ring of lines may be longer than
 //! that of cells: messages that fit a line may then run further ahead.
-//! Only the owner writes its slots; everyone reads all. For ticket `t` a rank, in this order and as far as it needs to:
+//! Only the owner of a slot writes it for a ticket; everyone reads all. For ticket `t` a rank, in this order and as far as it needs to:
 //! 1. `claim(t)`: waits until every peer has released the ticket for which this rank wrote that line, or its next cell, last;
 //! 2. writes cell or payload by `copy` or `reduce`;
 //! 3. `publish(line, t)`: makes all its writes so far visible to whoever waits for that flag;
@@ -124,7 +124,7 @@ impl Place {
     pub fn stage(rank: NodeRank, line: Line, ticket: Ticket, n: Bytes) -> Self {
         match Room::of(n) {
             Room::Lines => Self::Payload { rank, line, ticket },
-            Room::Cell | Room::Passed => Self::Cell { rank, line, ticket },
+            _ => Self::Cell { rank, line, ticket },
         }
     }
 }

@@ -239,7 +239,7 @@ pub(crate) trait Words {
         if call.descriptor.contradicts(word) { Err(self.mismatch(call, rank, word)) } else { Ok(()) }
     }
 
-    /// Whether `rank` has published `flag` for `ticket`. A cell that it passes is this rank's once that releases the ticket.
+    /// Whether `rank` has published `flag` for `ticket`. Notes which cell that passes to this rank, if one does.
     ///
     /// # Errors
     /// If it did so in another call than `call`.
@@ -247,12 +247,13 @@ pub(crate) trait Words {
     fn has_come_of(&self, call: &Entered, rank: NodeRank, flag: &FlagLine, ticket: Ticket) -> Result<bool, Fault> {
         let Some(value) = flag.reached(ticket) else { return Ok(false) };
         self.verify(call, rank, flag, ticket, value)?;
+        // What fits lines has no cell.
         if call.reach > Bytes::ZERO
             && !self.passed().is_empty()
             && let Some(home) = flag.home(ticket)
             && let Some(cell) = self.passed_at(rank, home)
         {
-            self.passed().read(ticket, cell);
+            self.passed().await_release(ticket, cell);
         }
         Ok(true)
     }

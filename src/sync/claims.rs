@@ -12,8 +12,8 @@ pub enum Room {
     Lines,
     /// A cell, or anything.
     Cell,
-    /// The same, of a cell that the rank does not touch after its last flag for the ticket, for which a peer waits before it releases that:
-    /// then the cell may be the peer's ([`Passed`](super::Passed)).
+    /// A cell that the rank does not touch after its last flag for the ticket, and for whose flag a peer waits before it releases that: on a
+    /// node of two ranks the cell is the peer's then ([`Passed`](super::Passed)).
     Passed,
 }
 
@@ -24,16 +24,16 @@ impl Room {
         if n.0 <= FlagLine::PAYLOAD { Self::Lines } else { Self::Cell }
     }
 
+    /// The same for data that this rank leaves to its peers with a flag.
+    #[inline]
+    pub fn passing(n: Bytes) -> Self {
+        if n.0 <= FlagLine::PAYLOAD { Self::Lines } else { Self::Passed }
+    }
+
     /// Whether a cell is claimed.
     #[inline]
     pub fn has_cell(self) -> bool {
         self != Self::Lines
-    }
-
-    /// The same for data that go to peers once and for all.
-    #[inline]
-    pub fn passing(n: Bytes) -> Self {
-        if n.0 <= FlagLine::PAYLOAD { Self::Lines } else { Self::Passed }
     }
 }
 

@@ -28,16 +28,21 @@ pub struct Passed {
 impl Passed {
     /// What each of two ranks has at first takes so much memory at most.
     pub const BYTES: usize = 1 << 20;
-    /// As many tiles as long messages have under way.
+    /// As many as the tiles of a message of 256 KiB.
     const MOST: usize = 8;
+
+    /// Whether as many ranks of a node pass cells: who reads one has to be the only one who does.
+    pub const fn is_for(ranks: usize) -> bool {
+        ranks == 2
+    }
 
     /// How many cells of that length each of so many ranks of a node has to pass at first.
     pub const fn at_first(ranks: usize, cell: Bytes) -> usize {
         let cells = Self::BYTES / cell.0;
-        match ranks {
-            2 if cells < Self::MOST => cells,
-            2 => Self::MOST,
-            _ => 0,
+        match Self::is_for(ranks) {
+            true if cells < Self::MOST => cells,
+            true => Self::MOST,
+            false => 0,
         }
     }
 
@@ -72,15 +77,15 @@ impl Passed {
 
     /// A cell is this rank's from here on.
     #[inline]
-    pub fn own(&self, cell: u32) {
+    pub fn take(&self, cell: u32) {
         let owned = self.owned.load(Ordering::Relaxed);
         self.own[owned].store(cell, Ordering::Relaxed);
         self.owned.store(owned + 1, Ordering::Relaxed);
     }
 
-    /// This rank has waited for a flag that tells of a cell of a peer.
+    /// This rank has waited for a flag that tells of a cell which the peer passes: it is its own once it releases the ticket.
     #[inline]
-    pub fn read(&self, ticket: Ticket, cell: u32) {
+    pub fn await_release(&self, ticket: Ticket, cell: u32) {
         let reading = self.reading.load(Ordering::Relaxed);
         let is_known = |(_, known): &(_, AtomicU32)| known.load(Ordering::Relaxed) == cell;
         // A ticket may have two flags.
@@ -96,18 +101,18 @@ impl Passed {
     #[inline]
     pub fn release(&self, ticket: Ticket) {
         if self.reading.load(Ordering::Relaxed) > 0 {
-            self.take(ticket);
+            self.take_up_to(ticket);
         }
     }
 
     #[inline(never)]
-    fn take(&self, ticket: Ticket) {
+    fn take_up_to(&self, ticket: Ticket) {
         let mut kept = 0;
         for index in 0..self.reading.load(Ordering::Relaxed) {
             let of = self.read[index].0.load(Ordering::Relaxed);
             let cell = self.read[index].1.load(Ordering::Relaxed);
             if of <= ticket.0 {
-                self.own(cell);
+                self.take(cell);
             } else {
                 self.read[kept].0.store(of, Ordering::Relaxed);
                 self.read[kept].1.store(cell, Ordering::Relaxed);
@@ -140,7 +145,7 @@ mod tests {
     fn what_came_last_is_given_first_and_given_once() {
         let passed = Passed::new(4);
         assert_eq!(passed.next(), None);
-        [2, 3].into_iter().for_each(|cell| passed.own(cell));
+        [2, 3].into_iter().for_each(|cell| passed.take(cell));
         assert_eq!(all(&passed), [3, 2]);
         assert_eq!(passed.next(), None);
     }
@@ -148,10 +153,10 @@ mod tests {
     #[test]
     fn what_was_read_is_owned_with_the_release_of_its_ticket() {
         let passed = Passed::new(4);
-        passed.own(0);
-        passed.read(ticket(1), 2);
-        passed.read(ticket(1), 2);
-        passed.read(ticket(2), 3);
+        passed.take(0);
+        passed.await_release(ticket(1), 2);
+        passed.await_release(ticket(1), 2);
+        passed.await_release(ticket(2), 3);
         passed.release(ticket(0));
         assert_eq!(passed.next(), Some(0));
         passed.release(ticket(1));
@@ -163,7 +168,7 @@ mod tests {
     #[test]
     fn what_was_read_in_a_failed_call_is_nobodys() {
         let passed = Passed::new(2);
-        passed.read(ticket(1), 1);
+        passed.await_release(ticket(1), 1);
         passed.forget();
         passed.release(Ticket::last_of(Epoch(4)));
         assert_eq!(passed.next(), None);

@@ -40,8 +40,8 @@ fit beside that (Graham's bound); no more ranks read at a time than have cores. 
 of all ranks of a core, a switch each; where all wait for all, half a turn more for each two ranks of a core beyond the second;
 where ranks run ahead, one for as many pieces as they have slots.
 
-On a node of two ranks a message that a root sends, or gets combined, in more pieces than a rank has cells to pass takes longer by what it takes
-to get the lines of the others' slots back. So it moves in few long ones.
+On a node of two ranks Bcasts and Reduces in more pieces than a rank has cells to pass take longer by what it takes to get the lines of slots
+back that the other rank has read. So messages beyond some 256 KiB move in few long pieces.
 
 Where nobody says otherwise a tile is a quarter of the message, but no shorter than a quarter of the first-level cache and no
 longer than one of the second-level cache; a segment is as long as the latter permits; and a rank's slots take twice the

@@ -152,9 +152,10 @@ impl<'a> Node<'a> {
         Time { path, work, waits: phase.depth + others / self.scene.slots as f64 }
     }
 
-    /// A message in so many pieces of `n` bytes on a node of two ranks: for those that are more than the cells which the other one has passed
-    /// to it, the root, or who sends to it, has to get the lines of its slots back. With more ranks that is in the rate of writes.
-    fn rewritten(&self, time: Time, n: f64, pieces: f64) -> Time {
+    /// A message that a root sends, or gets combined, in so many pieces of `n` bytes. On a node of two ranks, of which each is the root now and
+    /// then, the writer has a cell for as many as are passed; for the others it gets lines of its slots back, which the models charge nowhere
+    /// else.
+    fn with_lines_back(&self, time: Time, n: f64, pieces: f64) -> Time {
         let passed = Passed::at_first(self.scene.local_ranks, self.cell()) as f64;
         if passed == 0.0 || n <= FlagLine::PAYLOAD as f64 {
             return time;

@@ -20,7 +20,7 @@ impl Node<'_> {
         }
         let (pieces, n) = self.rooted(total, self.piece());
         let phase = self.climb(|_| (n, self.combining(n)), self.rates.write(n), self.rates.returns(n));
-        self.elapsed(self.rewritten(self.repeated(phase, pieces), n, pieces))
+        self.elapsed(self.with_lines_back(self.repeated(phase, pieces), n, pieces))
     }
 
     /// A message of the root goes to all ranks.
@@ -31,7 +31,7 @@ impl Node<'_> {
         }
         let buffers = self.plan.knobs.set(Knob::Buffers).filter(|buffers| f64::from(*buffers) < pieces);
         let Some(buffers) = buffers else {
-            return self.elapsed(self.rewritten(
+            return self.elapsed(self.with_lines_back(
                 self.repeated(self.descend(self.rates.write(n), |_| n, n), pieces),
                 n,
                 pieces,

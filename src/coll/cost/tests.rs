@@ -94,3 +94,27 @@ fn formulas_agree_with_the_simulator() {
         }
     }
 }
+
+/// In tiles most pieces of a long message find no cell that was passed.
+#[test]
+fn two_ranks_move_long_messages_in_few_pieces() {
+    let across = Crossing { latency: 50.0, stream: 0.02, shared: 0.008 };
+    let machine = Machine::plain(1.2, vec![across], [0.03, 0.03], NETWORK);
+    let levels = |fan| vec![Level { fan, crossing: across }];
+    let cell = Bytes(128 << 10);
+    for (collective, ranks) in [Collective::Bcast, Collective::Reduce].into_iter().flat_map(|one| [(one, 2), (one, 3)])
+    {
+        let scene = Scene::new((ranks, 1, ranks), levels(ranks), (cell, 16), machine.clone());
+        let lines = |bytes: usize, piece: usize| {
+            let row = &REGISTRY[crate::coll::find(collective, "tree").unwrap()];
+            let mut plan = plan(row, bytes, 2);
+            plan.knobs = plan.knobs.with(Knob::Segment, piece as u32);
+            let node = Node::new(Way::Tree, collective, &plan, &scene);
+            let none = Time { path: 0.0, work: 0.0, waits: 0.0 };
+            node.with_lines_back(none, piece as f64, (bytes / piece) as f64).path
+        };
+        assert_eq!(lines(256 << 10, 32 << 10), 0.0);
+        assert_eq!(lines(1 << 20, 128 << 10), 0.0);
+        assert_eq!(lines(1 << 20, 32 << 10) > 0.0, ranks == 2);
+    }
+}

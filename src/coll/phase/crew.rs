@@ -122,7 +122,7 @@ fn range_of<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, index: usize, n: B
 }
 
 /// Copies this rank's operand, which is at `from`, into its cell, but for the part that it combines itself, and publishes
-/// it.
+/// it. `room` says whether the cell is passed.
 pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, from: Span, room: Room) {
     let fabric = local.fabric;
     let Piece { ticket, offset, length: n } = piece;

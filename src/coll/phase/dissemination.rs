@@ -29,7 +29,7 @@ async fn combine_piece<F: Fabric>(local: &mut Local<'_, F>, offset: Bytes, n: By
     let to = Place::RecvBuf.at(offset);
     // 1. Operands.
     let mut ticket = local.tickets.draw();
-    // A rank may combine its own one out of its slot.
+    // Not passed: a rank may combine its own operand out of its slot after it has published that.
     fabric.claim(ticket, Room::of(n)).await;
     fabric.copy(Place::stage(fabric.rank(), Line::Up, ticket, n).start(), Place::SendBuf.at(offset), n).await;
     fabric.publish(Line::Up, ticket).await;

@@ -120,7 +120,7 @@ macro_rules! reduce {
         // In place the first step overwrites the root's operand, unless it takes part in it.
         let needs_copy = me.0 >= 2 && $fabric.is_in_place();
         if me != root || needs_copy {
-            $step!($fabric.claim(ticket, Room::passing(n)));
+            $step!($fabric.claim(ticket, if needs_copy { Room::of(n) } else { Room::passing(n) }));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Up) {
             let slot = move |rank| $step!(at $fabric, Place::stage(rank, line, ticket, n).at(offset));

@@ -197,7 +197,7 @@ async fn combine_subtree<F: Fabric>(
     }
     // The first step overwrites `to`; where that is `from`, an operand that comes later is moved out of the way.
     let own = if node.parent.is_none() && fabric.is_in_place() && node.children_before >= 2 {
-        fabric.claim(ticket, Room::passing(n)).await;
+        fabric.claim(ticket, Room::of(n)).await;
         fabric.copy(stage(fabric.rank()), from, n).await;
         stage(fabric.rank())
     } else {

@@ -10,6 +10,7 @@ use super::slots::Rings;
 use super::transfer::Location;
 use super::violation::{Breach, Violation};
 use crate::fabric::{BridgeStep, Line, Room};
+use crate::sync::Passed;
 use crate::topo::Layout;
 use crate::types::{Bytes, CommRank, Epoch, NodeIndex, NodeRank, Ticket};
 use std::collections::BTreeMap;
@@ -424,9 +425,9 @@ impl Machine {
         if ticket.epoch() == self.members[me].epoch { Ok(()) } else { Err(Breach::WrongEpoch(ticket)) }
     }
 
-    /// The other rank of a node of two.
+    /// To whom `me` passes cells.
     fn only_peer(&self, me: usize) -> Option<usize> {
-        self.peers(me).next().filter(|_| self.nodes[self.members[me].node].len() == 2)
+        self.peers(me).next().filter(|_| Passed::is_for(self.nodes[self.members[me].node].len()))
     }
 
     fn peers(&self, me: usize) -> impl Iterator<Item = usize> + '_ {

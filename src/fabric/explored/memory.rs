@@ -1,7 +1,7 @@
 //! The words and cells of a node's ranks, as loom's, and the buffers of a call.
 
 use crate::fabric::{Line, Place, Span};
-use crate::sync::{Control, Flag, FlagLine, Written};
+use crate::sync::{Control, Flag, FlagLine, Passed, Written};
 use crate::types::{Bytes, NodeRank, Ticket};
 use loom::cell::UnsafeCell;
 
@@ -56,7 +56,7 @@ impl Node {
             exposed: UnsafeCell::new(Vec::new()),
         };
         let members = (0..ranks).map(member).collect();
-        let passed = if ranks == 2 { ranks } else { 0 };
+        let passed = if Passed::is_for(ranks) { ranks } else { 0 };
         Self { slots, lines, cell, members, passed: (0..passed).map(|_| units()).collect() }
     }
 

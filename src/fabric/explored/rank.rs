@@ -65,7 +65,7 @@ impl Rank {
         };
         let passed = Passed::new(node.passed());
         if !passed.is_empty() {
-            passed.own(me.0);
+            passed.take(me.0);
         }
         Self {
             node,

@@ -2,7 +2,8 @@
 
 use super::super::context::tests::two_ranks;
 use super::*;
-use crate::types::SlotStores;
+use crate::coll::Knobs;
+use crate::types::{CommRank, Epoch, OperandOrder, SlotStores};
 
 const STORES: [SlotStores; 3] = [SlotStores::Auto, SlotStores::Cached, SlotStores::Streaming];
 
@@ -48,4 +49,42 @@ fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
         let written: Vec<u8> = sparse[3 * offset..].iter().step_by(3).copied().collect();
         assert_eq!(written[..n], expected);
     }
+}
+
+/// Rank 0 passes a cell; where rank 1 writes next, and where it has read. A call that it failed counts for nothing.
+fn written_after_reading(fails: bool) -> [usize; 2] {
+    let contexts @ [owner, reader] = &two_ranks();
+    let plan = |epoch| Plan {
+        epoch: Epoch(epoch),
+        bytes: Bytes(64),
+        granule: Bytes(1),
+        root: CommRank(0),
+        order: OperandOrder::Any,
+        knobs: Knobs::UNSET,
+        scratch: Bytes::ZERO,
+        reach: Bytes(64),
+    };
+    contexts.iter().for_each(|context| context.reserve_cells(Bytes(64)).expect("memory"));
+    let [first, second] = [1, 2].map(|epoch| Entered::new(Collective::Bcast, 0, &plan(epoch)));
+    let [sent, next] = [1, 2].map(|epoch| Ticket::new(Epoch(epoch), 0));
+    assert!(owner.take(sent, Room::Passed, first.reach, first.descriptor));
+    owner.publish(Line::Down, sent, first.descriptor);
+    let flag = reader.line(NodeRank(0), Line::Down, sent);
+    assert_eq!(reader.has_come_of(&first, NodeRank(0), flag, sent), Ok(true));
+    let read = reader.cell(NodeRank(0), Line::Down, sent, first.reach);
+    match fails {
+        true => reader.fail(Epoch(1)),
+        false => Words::release(reader, Ticket::last_of(Epoch(1))),
+    }
+    Words::release(reader, Ticket::last_of(Epoch(1)));
+    assert!(reader.take(next, Room::Passed, second.reach, second.descriptor));
+    [reader.cell(NodeRank(1), Line::Down, next, second.reach), read].map(|at| at.addr())
+}
+
+#[test]
+fn a_cell_is_its_readers_unless_that_fails_the_call() {
+    let [written, read] = written_after_reading(false);
+    assert_eq!(written, read);
+    let [written, read] = written_after_reading(true);
+    assert_ne!(written, read);
 }

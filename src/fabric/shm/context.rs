@@ -57,7 +57,7 @@ impl Geometry {
         self.cells_start() + rank * self.ring() + slot * self.cell.0
     }
 
-    /// Cells that each rank has to pass at first.
+    /// How many cells each rank has to pass at first.
     pub(super) const fn passed(&self) -> usize {
         Passed::at_first(self.ranks, self.cell)
     }
@@ -114,11 +114,11 @@ impl Geometry {
     /// Behind the number by which its leader marks a segment.
     const TELLER: usize = size_of::<Teller>();
 
-    /// Length of the segment: a page for the header, the ranks' control lines, the calls in which they wrote their slots, and
-    /// the ranks' cells.
+    /// Length of the segment: a page for the header, the ranks' control lines, the calls in which they wrote their slots,
+    /// the ranks' cells, and those that they pass to each other.
     pub const fn length(&self) -> usize {
-        // The next rank's cells would begin half a page behind the slack.
         match self.ranks * self.passed() {
+            // The next rank's cells would begin half a page behind the slack.
             0 => self.passed_start() - self.slack(),
             cells => self.passed_start() + cells * self.cell.0,
         }
@@ -131,7 +131,8 @@ struct Places {
     control: usize,
     cells: usize,
     ring: usize,
-    passed: usize,
+    /// The cells that are passed, of both ranks: start and end.
+    passed: [usize; 2],
     written: [usize; 2],
 }
 
@@ -141,7 +142,10 @@ impl Places {
             control: geometry.control(),
             cells: geometry.cells_start(),
             ring: geometry.ring(),
-            passed: geometry.passed_start(),
+            passed: [
+                geometry.passed_start(),
+                geometry.passed_start() + geometry.ranks * geometry.passed() * geometry.cell.0,
+            ],
             written: [geometry.written_start(), geometry.written()],
         }
     }
@@ -220,8 +224,8 @@ impl Context {
         self.process
     }
 
-    /// The first byte of what `ticket` uses of its cell, in a call that reaches so far into cells: where short pieces always are, or where
-    /// [`Words::home`] says.
+    /// The first byte of what `ticket` uses of its cell, in a call that reaches so far into cells: where its owner has told, or, of
+    /// short pieces of which it has told nothing, where these always are.
     #[inline(always)]
     pub(super) fn cell(&self, rank: NodeRank, line: Line, ticket: Ticket, reach: Bytes) -> *mut u8 {
         debug_assert!(rank.index() < self.geometry.ranks);
@@ -253,14 +257,15 @@ impl Context {
     /// Whether an address is in a cell that is passed.
     #[inline]
     pub(super) fn is_passed(&self, at: *const u8) -> bool {
-        self.geometry.ranks == 2 && at.addr().wrapping_sub(self.segment.base().as_ptr().addr()) >= self.places.passed
+        let [start, end] = self.places.passed;
+        (start..end).contains(&at.addr().wrapping_sub(self.segment.base().as_ptr().addr()))
     }
 
     /// The cells are this rank's to pass that are so at first.
     fn own_passed(&self) {
         let cells = self.geometry.passed() as u32;
         let first = cells * self.me.0;
-        (first..first + cells).rev().for_each(|cell| self.passed.own(cell));
+        (first..first + cells).rev().for_each(|cell| self.passed.take(cell));
     }
 
     /// Makes sure of as much of this rank's cells as is good for pieces of any length to go round in, where that can be had.
@@ -283,7 +288,7 @@ impl Context {
         let passed = self.geometry.passed();
         check_memory((depth - reserved).0 * (slots + passed) * ranks)?;
         let start = |slot| self.geometry.cell_start(self.me.index(), slot);
-        let start_of_passed = |index| self.places.passed + (self.me.index() * passed + index) * cell.0;
+        let start_of_passed = |index| self.places.passed[0] + (self.me.index() * passed + index) * cell.0;
         if depth == cell {
             self.segment.reserve(start(0)..start(slots) + self.geometry.slack())?;
             if passed > 0 {
@@ -349,7 +354,7 @@ impl Words for Context {
 
     #[inline]
     fn home_of_passed(&self, rank: NodeRank, cell: u32) -> u64 {
-        let start = self.places.passed - self.places.cells - rank.index() * self.places.ring;
+        let start = self.places.passed[0] - self.places.cells - rank.index() * self.places.ring;
         ((start + cell as usize * self.geometry.cell.0) / HOME_UNIT) as u64
     }
 

@@ -83,6 +83,7 @@ impl Context {
     unsafe fn write(&self, to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
         unsafe {
+            // No peer has its lines, so it is as a rank's own memory. Shorter writes go through the caches anyhow.
             if n >= Writes::SHORTEST && self.is_passed(to) {
                 return kernel::copy_to(Destination::Private, to, from, n);
             }
