@@ -154,7 +154,11 @@ impl Site<'_> {
     pub(super) fn widen_cells_for(&self, reach: Bytes) {
         /// To reserve all takes as long as many calls: it must not be for a few.
         const CALLS: u64 = 256;
-        if reach >= ROTATED && self.epoch.0 >= CALLS && !self.shared.cells.get().are_wide {
+        if reach >= ROTATED
+            && self.epoch.0 >= CALLS
+            && !self.shared.cells.get().are_wide
+            && self.shared.context().uses_ring()
+        {
             self.widen_cells();
         }
     }

@@ -21,6 +21,8 @@ pub struct Passed {
     /// Cells that a peer has told of, with their tickets, in the order in which this rank waited for them.
     read: Box<[(AtomicU64, AtomicU32)]>,
     reading: AtomicUsize,
+    /// Cells that this rank claimed when it had none of these.
+    missed: AtomicUsize,
 }
 
 // Relaxed throughout: only this rank uses these, one call at a time; they are atomics so that a context may move between threads. Under loom
@@ -53,6 +55,7 @@ impl Passed {
             owned: AtomicUsize::new(0),
             read: (0..cells).map(|_| (AtomicU64::new(0), AtomicU32::new(0))).collect(),
             reading: AtomicUsize::new(0),
+            missed: AtomicUsize::new(0),
         }
     }
 
@@ -60,6 +63,20 @@ impl Passed {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.own.is_empty()
+    }
+
+    /// This rank claims a cell and has none of these, or may not pass it.
+    #[inline]
+    pub fn miss(&self) {
+        self.missed.store(self.missed.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Whether so many claims were of other cells that these matter.
+    #[inline]
+    pub fn are_missed(&self) -> bool {
+        /// A rank that is the root of some calls in a row has as many.
+        const SOME: usize = 64;
+        self.is_empty() || self.missed.load(Ordering::Relaxed) >= SOME
     }
 
     /// The cell that it got last.
@@ -163,6 +180,15 @@ mod tests {
         assert_eq!(all(&passed), [2, 0]);
         passed.release(Ticket::last_of(Epoch(3)));
         assert_eq!(all(&passed), [3]);
+    }
+
+    #[test]
+    fn other_cells_matter_where_these_do_not_suffice() {
+        let passed = Passed::new(2);
+        passed.miss();
+        assert!(!passed.are_missed());
+        (0..100).for_each(|_| passed.miss());
+        assert!(passed.are_missed() && Passed::new(0).are_missed());
     }
 
     #[test]

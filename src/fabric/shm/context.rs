@@ -164,6 +164,8 @@ pub struct Context {
     claims: Claims,
     /// Bytes of each of this rank's cells that it has reserved.
     reserved: AtomicUsize,
+    /// The same of those that it passes.
+    reserved_passed: AtomicUsize,
     passed: Passed,
     pub(super) writes: Writes,
 }
@@ -179,10 +181,24 @@ impl Context {
         assert!(me.index() < geometry.ranks && levels.size() == geometry.ranks);
         let places = Places::new(&geometry);
         let claims = Claims::new(geometry.lines, geometry.slots, rotation::grains(&geometry));
-        let reserved = AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 });
+        let [reserved, reserved_passed] =
+            [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let (process, writes) = (std::process::id(), Writes::default());
         let passed = Passed::new(geometry.ranks * geometry.passed());
-        let context = Self { segment, geometry, places, me, layout, levels, process, claims, reserved, passed, writes };
+        let context = Self {
+            segment,
+            geometry,
+            places,
+            me,
+            layout,
+            levels,
+            process,
+            claims,
+            reserved,
+            reserved_passed,
+            passed,
+            writes,
+        };
         if context.reserved.load(Ordering::Relaxed) > 0 {
             context.own_passed();
         }
@@ -268,44 +284,58 @@ impl Context {
         (first..first + cells).rev().for_each(|cell| self.passed.take(cell));
     }
 
+    /// Whether this rank's own cells matter: where it passes cells to its one peer, these may serve for all that it writes.
+    #[inline]
+    pub fn uses_ring(&self) -> bool {
+        self.passed.are_missed()
+    }
+
     /// Makes sure of as much of this rank's cells as is good for pieces of any length to go round in, where that can be had.
     pub fn widen_cells(&self) {
         // To be refused what is only good does no harm.
-        let _ = self.reserve_cells(self.geometry.good_depth());
+        let _ = self.reserve_ring(self.geometry.good_depth());
     }
 
     /// Makes sure that the first `depth` bytes of each of this rank's cells are memory that is really there, next to it where it is
-    /// the first to touch them. The other ranks of the node are about to do the same, which the rule about memory that is left counts in.
+    /// the first to touch them, also of those that it passes. The other ranks of the node are about to do the same, which the rule about memory
+    /// that is left counts in.
     ///
     /// # Errors
     /// As for [`Segment::create`].
     pub fn reserve_cells(&self, depth: Bytes) -> io::Result<()> {
-        let Geometry { ranks, slots, cell, .. } = self.geometry;
-        let (depth, reserved) = (depth.min(cell), Bytes(self.reserved.load(Ordering::Relaxed)));
-        if depth <= reserved || self.segment.is_whole() {
-            return Ok(());
-        }
+        self.reserve_ring(depth)?;
         let passed = self.geometry.passed();
-        check_memory((depth - reserved).0 * (slots + passed) * ranks)?;
-        let start = |slot| self.geometry.cell_start(self.me.index(), slot);
-        let start_of_passed = |index| self.places.passed[0] + (self.me.index() * passed + index) * cell.0;
-        if depth == cell {
-            self.segment.reserve(start(0)..start(slots) + self.geometry.slack())?;
-            if passed > 0 {
-                self.segment.reserve(start_of_passed(0)..start_of_passed(passed))?;
-            }
-        } else {
-            let starts = (0..slots).map(start).chain((0..passed).map(start_of_passed));
-            starts
-                .map(|start| start + reserved.0..start + depth.0)
-                .try_for_each(|range| self.segment.reserve(range))?;
-        }
-        if reserved == Bytes::ZERO {
+        let start = |index| self.places.passed[0] + (self.me.index() * passed + index) * self.geometry.cell.0;
+        let before = self.reserve(&self.reserved_passed, depth, (0..=passed).map(start))?;
+        if before == Bytes::ZERO && depth > Bytes::ZERO && !self.segment.is_whole() {
             self.own_passed();
         }
-        // Relaxed: only this rank uses it; it is an atomic so that a context may move between threads.
-        self.reserved.store(depth.0, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn reserve_ring(&self, depth: Bytes) -> io::Result<()> {
+        let (slots, slack) = (self.geometry.slots, self.geometry.slack());
+        let start = |slot| self.geometry.cell_start(self.me.index(), slot) + if slot == slots { slack } else { 0 };
+        self.reserve(&self.reserved, depth, (0..=slots).map(start)).map(|_| ())
+    }
+
+    /// Makes sure of the first `depth` bytes of each of some cells of this rank, of which `reserved` are. `starts` says where each begins, and
+    /// where the last one ends. -> what was reserved before
+    fn reserve(&self, reserved: &AtomicUsize, depth: Bytes, starts: impl Iterator<Item = usize>) -> io::Result<Bytes> {
+        let (depth, before) = (depth.min(self.geometry.cell), Bytes(reserved.load(Ordering::Relaxed)));
+        let mut starts: Vec<usize> = starts.collect();
+        let end = starts.pop().unwrap_or_default();
+        if depth <= before || self.segment.is_whole() {
+            return Ok(before);
+        }
+        check_memory((depth - before).0 * starts.len() * self.geometry.ranks)?;
+        match starts.first() {
+            Some(first) if depth == self.geometry.cell => self.segment.reserve(*first..end)?,
+            _ => starts.iter().try_for_each(|start| self.segment.reserve(start + before.0..start + depth.0))?,
+        }
+        // Relaxed: only this rank uses it; it is an atomic so that a context may move between threads.
+        reserved.store(depth.0, Ordering::Relaxed);
+        Ok(before)
     }
 
     /// How this rank writes its slots from here on.
@@ -428,11 +458,14 @@ impl Context {
     /// The context for a communicator with other nodes or ranks but the same members, in the same order, on this node.
     #[must_use]
     pub fn renew(self, layout: Layout) -> Self {
-        let reserved = self.reserved.into_inner();
+        let [reserved, reserved_passed] = [self.reserved, self.reserved_passed].map(AtomicUsize::into_inner);
         let renewed = Self::new(self.segment, self.geometry, self.me, layout, self.levels);
-        if reserved > 0 && !renewed.segment.is_whole() {
+        if !renewed.segment.is_whole() {
             renewed.reserved.store(reserved, Ordering::Relaxed);
-            renewed.own_passed();
+            renewed.reserved_passed.store(reserved_passed, Ordering::Relaxed);
+            if reserved_passed > 0 {
+                renewed.own_passed();
+            }
         }
         renewed
     }

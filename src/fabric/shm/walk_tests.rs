@@ -82,6 +82,7 @@ impl Walk {
         if passed.is_some() {
             let (first, cells) = (geometry.passed_start(), geometry.passed());
             assert!((start - first).is_multiple_of(geometry.cell.0) && start < first + cells * geometry.cell.0);
+            let reserved = context.reserved_passed.load(Ordering::Relaxed);
             assert!(reach.0 <= reserved, "there is no memory");
         } else {
             assert!(start >= first && end <= geometry.cell_start(0, geometry.slots) + geometry.slack());
