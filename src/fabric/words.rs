@@ -137,10 +137,11 @@ pub(crate) trait Words {
         let written = (self.written(self.me(), ticket), descriptor);
         let passed = if room == Room::Passed { self.passed().next() } else { None };
         let Some(cell) = passed else {
-            if room.has_cell() && !self.passed().is_empty() {
+            let is_taken = self.claims().claim((ticket, room), || self.releases(), written, next);
+            if is_taken && room.has_cell() && !self.passed().is_empty() {
                 self.passed().miss();
             }
-            return self.claims().claim((ticket, room), || self.releases(), written, next);
+            return is_taken;
         };
         let home = Some(self.home_of_passed(self.me(), cell));
         let there = |cursor| Stretch { home, grains: 0..0, cursor };

@@ -21,7 +21,7 @@ pub struct Passed {
     /// Cells that a peer has told of, with their tickets, in the order in which this rank waited for them.
     read: Box<[(AtomicU64, AtomicU32)]>,
     reading: AtomicUsize,
-    /// Cells that this rank claimed when it had none of these.
+    /// Other cells that this rank has claimed.
     missed: AtomicUsize,
 }
 
@@ -65,7 +65,7 @@ impl Passed {
         self.own.is_empty()
     }
 
-    /// This rank claims a cell and has none of these, or may not pass it.
+    /// This rank has claimed another cell: it had none of these, or keeps what it writes.
     #[inline]
     pub fn miss(&self) {
         self.missed.store(self.missed.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
