@@ -136,18 +136,15 @@ pub(crate) trait Words {
     fn claim(&self, ticket: Ticket, room: Room, descriptor: Descriptor, next: impl FnOnce(u64) -> Stretch) -> bool {
         let written = (self.written(self.me(), ticket), descriptor);
         let passed = if room == Room::Passed { self.passed().next() } else { None };
-        let Some(cell) = passed else {
-            let is_taken = self.claims().claim((ticket, room), || self.releases(), written, next);
-            if is_taken && room.has_cell() && !self.passed().is_empty() {
-                self.passed().miss();
-            }
-            return is_taken;
+        let stretch = |cursor| match passed {
+            Some(cell) => Stretch { home: Some(self.home_of_passed(self.me(), cell)), grains: 0..0, cursor },
+            None => next(cursor),
         };
-        let home = Some(self.home_of_passed(self.me(), cell));
-        let there = |cursor| Stretch { home, grains: 0..0, cursor };
-        let is_taken = self.claims().claim((ticket, room), || self.releases(), written, there);
-        if is_taken {
+        let is_taken = self.claims().claim((ticket, room), || self.releases(), written, stretch);
+        if is_taken && passed.is_some() {
             self.passed().give();
+        } else if is_taken && room.has_cell() && !self.passed().is_empty() {
+            self.passed().miss();
         }
         is_taken
     }

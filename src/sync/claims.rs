@@ -27,7 +27,7 @@ impl Room {
     /// The same for data that this rank leaves to its peers with a flag.
     #[inline]
     pub fn passing(n: Bytes) -> Self {
-        if n.0 <= FlagLine::PAYLOAD { Self::Lines } else { Self::Passed }
+        if Self::of(n).has_cell() { Self::Passed } else { Self::Lines }
     }
 
     /// Whether a cell is claimed.

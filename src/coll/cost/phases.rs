@@ -31,11 +31,8 @@ impl Node<'_> {
         }
         let buffers = self.plan.knobs.set(Knob::Buffers).filter(|buffers| f64::from(*buffers) < pieces);
         let Some(buffers) = buffers else {
-            return self.elapsed(self.with_lines_back(
-                self.repeated(self.descend(self.rates.write(n), |_| n, n), pieces),
-                n,
-                pieces,
-            ));
+            let phase = self.descend(self.rates.write(n), |_| n, n);
+            return self.elapsed(self.with_lines_back(self.repeated(phase, pieces), n, pieces));
         };
         // Lines that a peer has just read have to come back before they are written, and first that peer's word that it has
         // read them: the root waits as often as its readers do. With one buffer nothing overlaps.

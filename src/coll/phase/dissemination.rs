@@ -30,9 +30,7 @@ async fn combine_piece<F: Fabric>(local: &mut Local<'_, F>, offset: Bytes, n: By
     // 1. Operands.
     let mut ticket = local.tickets.draw();
     // Not passed: a rank may combine its own operand out of its slot after it has published that.
-    fabric.claim(ticket, Room::of(n)).await;
-    fabric.copy(Place::stage(fabric.rank(), Line::Up, ticket, n).start(), Place::SendBuf.at(offset), n).await;
-    fabric.publish(Line::Up, ticket).await;
+    local.publish_copy_in(Room::of(n), Line::Up, ticket, Place::SendBuf.at(offset), n).await;
     // 2. Heads take those of their run, then exchange; the last step's result goes to the buffer.
     let steps = exchange.steps.len();
     for index in usize::from(!exchange.has_runs())..=steps {

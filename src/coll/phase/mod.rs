@@ -105,8 +105,13 @@ impl<'a, F: Fabric> Local<'a, F> {
 
     /// Claims the slot of `ticket`, copies `n` bytes to where the readers of `line` look for them, and publishes.
     pub async fn publish_copy(&self, line: Line, ticket: Ticket, from: Span, n: Bytes) {
+        self.publish_copy_in(Room::passing(n), line, ticket, from, n).await;
+    }
+
+    /// The same in a slot that this rank claims so.
+    pub async fn publish_copy_in(&self, room: Room, line: Line, ticket: Ticket, from: Span, n: Bytes) {
         let fabric = self.fabric;
-        fabric.claim(ticket, Room::passing(n)).await;
+        fabric.claim(ticket, room).await;
         fabric.copy(Place::stage(fabric.rank(), line, ticket, n).start(), from, n).await;
         fabric.publish(line, ticket).await;
     }

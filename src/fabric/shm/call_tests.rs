@@ -1,4 +1,4 @@
-//! Copies between slots and data with holes.
+//! Copies between slots and data with holes; cells that are passed.
 
 use super::super::context::tests::two_ranks;
 use super::*;

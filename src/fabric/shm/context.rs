@@ -323,11 +323,11 @@ impl Context {
     /// where the last one ends. -> what was reserved before
     fn reserve(&self, reserved: &AtomicUsize, depth: Bytes, starts: impl Iterator<Item = usize>) -> io::Result<Bytes> {
         let (depth, before) = (depth.min(self.geometry.cell), Bytes(reserved.load(Ordering::Relaxed)));
-        let mut starts: Vec<usize> = starts.collect();
-        let end = starts.pop().unwrap_or_default();
         if depth <= before || self.segment.is_whole() {
             return Ok(before);
         }
+        let mut starts: Vec<usize> = starts.collect();
+        let end = starts.pop().unwrap_or_default();
         check_memory((depth - before).0 * starts.len() * self.geometry.ranks)?;
         match starts.first() {
             Some(first) if depth == self.geometry.cell => self.segment.reserve(*first..end)?,

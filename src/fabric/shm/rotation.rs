@@ -101,8 +101,8 @@ fn place_of_short(geometry: &Geometry, ticket: Ticket) -> (usize, Bytes) {
     (position & (geometry.slots - 1), ROTATED * (position >> geometry.slots.trailing_zeros()))
 }
 
-/// Where a short piece lies that is in no cell that is passed, from the start of its owner's cells. All know it, before they are told: so the processor goes ahead while it
-/// waits for the flag, and fetches what lies there.
+/// Where a short piece lies that is in no cell that is passed, from the start of its owner's cells. All know it, before they are told:
+/// so the processor goes ahead while it waits for the flag, and fetches what lies there.
 #[inline]
 pub(super) fn home_of_short(geometry: &Geometry, ticket: Ticket) -> Bytes {
     let (cell, offset) = place_of_short(geometry, ticket);
