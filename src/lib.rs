@@ -4,6 +4,7 @@
 //! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `kept`, `log`, `types`.
 
 pub mod capi;
+mod codegen;
 pub mod coll;
 pub mod config;
 pub mod fabric;

@@ -38,7 +38,7 @@ all   each rank raises its flag and awaits those of the others";
     }
 
     fn short(_: &Plan, measures: &Measures) -> Option<Short> {
-        Short::new(measures, Bytes::ZERO, short::barrier_at_once)
+        Short::new(measures, Bytes::ZERO, short::barrier_in_cells)
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

@@ -44,7 +44,7 @@ down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers"
         if plan.knobs.set(Knob::Buffers).is_some() {
             None
         } else {
-            Short::rooted(plan, measures, plan.bytes, [short::bcast_at_once::<1>, short::bcast_at_once::<2>])
+            Short::rooted(plan, measures, plan.bytes, [short::bcast_in_cells::<1>, short::bcast_in_cells::<2>])
         }
     }
 

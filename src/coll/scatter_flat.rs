@@ -44,7 +44,7 @@ down  each rank copies its own";
             plan,
             measures,
             plan.bytes * (measures.ranks - 1),
-            [short::scatter_at_once::<1>, short::scatter_at_once::<2>],
+            [short::scatter_in_cells::<1>, short::scatter_in_cells::<2>],
         )
     }
 

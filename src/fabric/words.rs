@@ -3,9 +3,10 @@
 
 use super::shm::ROTATED;
 use super::{Line, Room};
+use crate::codegen::elsewhere;
 use crate::coll::Plan;
 use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, Passed, PeerCall, Stretch, Written};
-use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
+use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, Ticket};
 
 /// Why a call ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub enum Awaited {
 
 /// The call that a rank has entered.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entered {
+pub struct Entered {
     pub(crate) collective: Collective,
     pub(crate) epoch: Epoch,
     pub(crate) bytes: Bytes,
@@ -80,11 +81,19 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
+    /// By the algorithm of that row of the registry.
     #[inline]
-    pub(crate) fn new(collective: Collective, row: usize, plan: &Plan) -> Self {
+    pub fn new(collective: Collective, row: usize, plan: &Plan) -> Self {
         let descriptor = Descriptor::new(plan.epoch, collective, row, plan.root.0, plan.bytes);
         let descriptor = descriptor.telling(plan.reach >= ROTATED);
         Self { collective, epoch: plan.epoch, bytes: plan.bytes, descriptor, reach: plan.reach }
+    }
+
+    /// A call like this one.
+    #[inline(always)]
+    #[must_use]
+    pub fn again(self, epoch: Epoch, root: CommRank) -> Self {
+        Self { epoch, descriptor: self.descriptor.again(epoch, root.0), ..self }
     }
 }
 
@@ -131,22 +140,32 @@ pub(crate) trait Words {
     }
 
     /// Whether this rank may write that much for `ticket`; if so, it is taken, in the call of `descriptor`; `next` is as for
-    /// [`Claims::claim`].
+    /// [`Claims::claim_cell`].
     #[inline]
     fn claim(&self, ticket: Ticket, room: Room, descriptor: Descriptor, next: impl FnOnce(u64) -> Stretch) -> bool {
+        if room == Room::Lines {
+            return self.claim_lines(ticket, descriptor);
+        }
         let written = (self.written(self.me(), ticket), descriptor);
         let passed = if room == Room::Passed { self.passed().next() } else { None };
         let stretch = |cursor| match passed {
             Some(cell) => Stretch { home: Some(self.home_of_passed(self.me(), cell)), grains: 0..0, cursor },
             None => next(cursor),
         };
-        let is_taken = self.claims().claim((ticket, room), || self.releases(), written, stretch);
+        let is_taken = self.claims().claim_cell(ticket, || self.releases(), written, stretch);
         if is_taken && passed.is_some() {
             self.passed().give();
-        } else if is_taken && room.has_cell() && !self.passed().is_empty() {
+        } else if is_taken && !self.passed().is_empty() {
             self.passed().miss();
         }
         is_taken
+    }
+
+    /// The same of [`Room::Lines`].
+    #[inline(always)]
+    fn claim_lines(&self, ticket: Ticket, descriptor: Descriptor) -> bool {
+        let written = (self.written(self.me(), ticket), descriptor);
+        self.claims().claim_lines(ticket, || self.releases(), written)
     }
 
     /// Whether all peers have released what this rank claimed a cell for so many claims ago.
@@ -188,8 +207,14 @@ pub(crate) trait Words {
     /// Promises to read no slot of any ticket up to `ticket` again. Cells that were passed with these are this rank's.
     #[inline]
     fn release(&self, ticket: Ticket) {
-        self.control(self.me()).released.publish(ticket);
+        self.release_lines(ticket);
         self.passed().release(ticket);
+    }
+
+    /// The same where none of these has a cell that was not released before.
+    #[inline]
+    fn release_lines(&self, ticket: Ticket) {
+        self.control(self.me()).released.publish(ticket);
     }
 
     /// Tells peers that this rank takes no part in `epoch`; see [`Control::fail`].
@@ -231,13 +256,13 @@ pub(crate) trait Words {
     ///
     /// # Errors
     /// If it did not.
-    #[inline]
+    #[inline(always)]
     fn verify(&self, call: &Entered, rank: NodeRank, flag: &FlagLine, ticket: Ticket, value: u64) -> Result<(), Fault> {
         if Ticket(value).epoch() != call.epoch {
-            return self.verify_late(call, rank, ticket);
+            return self.verify_late(&elsewhere(*call), rank, ticket);
         }
         let word = flag.descriptor();
-        if call.descriptor.contradicts(word) { Err(self.mismatch(call, rank, word)) } else { Ok(()) }
+        if call.descriptor.contradicts(word) { Err(self.mismatch(&elsewhere(*call), rank, word)) } else { Ok(()) }
     }
 
     /// Whether `rank` has published `flag` for `ticket`. Notes which cell that passes to this rank, if one does.
@@ -246,16 +271,27 @@ pub(crate) trait Words {
     /// If it did so in another call than `call`.
     #[inline(always)]
     fn has_come_of(&self, call: &Entered, rank: NodeRank, flag: &FlagLine, ticket: Ticket) -> Result<bool, Fault> {
-        let Some(value) = flag.reached(ticket) else { return Ok(false) };
-        self.verify(call, rank, flag, ticket, value)?;
+        let has_come = self.has_line_come(call, rank, flag, ticket)?;
         // What fits lines has no cell.
-        if call.reach > Bytes::ZERO
+        if has_come
+            && call.reach > Bytes::ZERO
             && !self.passed().is_empty()
             && let Some(home) = flag.home(ticket)
             && let Some(cell) = self.passed_at(rank, home)
         {
             self.passed().await_release(ticket, cell);
         }
+        Ok(has_come)
+    }
+
+    /// The same where the ticket has no cell.
+    ///
+    /// # Errors
+    /// As above.
+    #[inline(always)]
+    fn has_line_come(&self, call: &Entered, rank: NodeRank, flag: &FlagLine, ticket: Ticket) -> Result<bool, Fault> {
+        let Some(value) = flag.reached(ticket) else { return Ok(false) };
+        self.verify(call, rank, flag, ticket, value)?;
         Ok(true)
     }
 

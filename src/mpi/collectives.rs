@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_void};
 ///
 /// # Safety
 /// The arguments are the program's, under MPI's contract; the same holds for all functions here.
-#[inline]
+#[inline(always)]
 pub unsafe fn allreduce(
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
@@ -25,13 +25,14 @@ pub unsafe fn allreduce(
     let Some(site) = Site::enter(Collective::Allreduce, comm, || known_size(count, datatype)) else {
         return Served::Native;
     };
-    let addresses = || Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
+    let addresses = move || Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
+    let key = Key { count, datatype, op };
     site.answer(
-        Some(Key { count, datatype, op }),
-        |key| site.repeat_allreduce(key, sendbuf, recvbuf),
-        |key| site.is_declined(key, Some(CommRank(0)), addresses),
+        site.repeat_allreduce(&key, sendbuf, recvbuf),
+        Some(key),
+        move |site, key| site.is_declined(key, Some(CommRank(0)), addresses),
         // SAFETY: the caller's promise.
-        || unsafe { arguments::allreduce(&site, sendbuf, recvbuf, count, datatype, op) },
+        move |site| unsafe { arguments::allreduce(site, sendbuf, recvbuf, count, datatype, op) },
     )
 }
 
@@ -39,7 +40,7 @@ pub unsafe fn allreduce(
 ///
 /// # Safety
 /// As above.
-#[inline]
+#[inline(always)]
 pub unsafe fn reduce(
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
@@ -52,16 +53,17 @@ pub unsafe fn reduce(
     let Some(site) = Site::enter(Collective::Reduce, comm, || known_size(count, datatype)) else {
         return Served::Native;
     };
-    let addresses = || match site.is_me(root) {
+    let addresses = move || match site.is_me(root) {
         true => Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) },
         false => Addresses { send: Some(sendbuf), recv: None },
     };
+    let key = Key { count, datatype, op };
     site.answer(
-        Some(Key { count, datatype, op }),
-        |key| site.repeat_reduce(key, sendbuf, recvbuf, root),
-        |key| site.is_declined(key, site.root(root), addresses),
+        site.repeat_reduce(&key, sendbuf, recvbuf, root),
+        Some(key),
+        move |site, key| site.is_declined(key, site.root(root), addresses),
         // SAFETY: the caller's promise.
-        || unsafe { arguments::reduce(&site, sendbuf, recvbuf, count, datatype, op, root) },
+        move |site| unsafe { arguments::reduce(site, sendbuf, recvbuf, count, datatype, op, root) },
     )
 }
 
@@ -69,7 +71,7 @@ pub unsafe fn reduce(
 ///
 /// # Safety
 /// As above.
-#[inline]
+#[inline(always)]
 pub unsafe fn bcast(
     buffer: *mut c_void,
     count: MPI_Count,
@@ -80,12 +82,13 @@ pub unsafe fn bcast(
     let Some(site) = Site::enter(Collective::Bcast, comm, || known_size(count, datatype)) else {
         return Served::Native;
     };
+    let key = Key::moving(count, datatype);
     site.answer(
-        Some(Key::moving(count, datatype)),
-        |key| site.repeat_bcast(key, buffer, root),
-        |key| site.is_declined(key, site.root(root), || Addresses { send: None, recv: Some(buffer) }),
+        site.repeat_bcast(&key, buffer, root),
+        Some(key),
+        move |site, key| site.is_declined(key, site.root(root), || Addresses { send: None, recv: Some(buffer) }),
         // SAFETY: the caller's promise.
-        || unsafe { arguments::bcast(&site, buffer, count, datatype, root) },
+        move |site| unsafe { arguments::bcast(site, buffer, count, datatype, root) },
     )
 }
 
@@ -93,7 +96,7 @@ pub unsafe fn bcast(
 ///
 /// # Safety
 /// As above.
-#[inline]
+#[inline(always)]
 pub unsafe fn allgather(
     sendbuf: *const c_void,
     sendcount: MPI_Count,
@@ -108,13 +111,20 @@ pub unsafe fn allgather(
     };
     let is_in_place = sendbuf == constants().in_place.cast_const();
     let is_alike = is_in_place || (sendcount, sendtype) == (recvcount, recvtype);
-    let addresses = || Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
+    let addresses = move || Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
+    let key = is_alike.then(|| Key::moving(recvcount, recvtype));
+    let served = match &key {
+        Some(key) => site.repeat_allgather(key, sendbuf, recvbuf),
+        None => None,
+    };
     site.answer(
-        is_alike.then(|| Key::moving(recvcount, recvtype)),
-        |key| site.repeat_allgather(key, sendbuf, recvbuf),
-        |key| site.is_declined(key, Some(CommRank(0)), addresses),
+        served,
+        key,
+        move |site, key| site.is_declined(key, Some(CommRank(0)), addresses),
         // SAFETY: the caller's promise.
-        || unsafe { arguments::allgather(&site, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype)) },
+        move |site| unsafe {
+            arguments::allgather(site, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype))
+        },
     )
 }
 
@@ -122,7 +132,7 @@ pub unsafe fn allgather(
 ///
 /// # Safety
 /// As above.
-#[inline]
+#[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn scatter(
     sendbuf: *const c_void,
@@ -149,17 +159,21 @@ pub unsafe fn scatter(
         true => None,
         false => Some(Key::moving(recvcount, recvtype)),
     };
-    let addresses = || match site.is_me(root) {
+    let addresses = move || match site.is_me(root) {
         true => Addresses { send: Some(sendbuf), recv: unless_in_place(recvbuf) },
         false => Addresses { send: None, recv: Some(recvbuf) },
     };
     let (send, recv) = ((sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype));
+    let served = match &key {
+        Some(key) => site.repeat_scatter(key, sendbuf, recvbuf, root),
+        None => None,
+    };
     site.answer(
+        served,
         key,
-        |key| site.repeat_scatter(key, sendbuf, recvbuf, root),
-        |key| site.is_declined(key, site.root(root), addresses),
+        move |site, key| site.is_declined(key, site.root(root), addresses),
         // SAFETY: the caller's promise.
-        || unsafe { arguments::scatter(&site, send, recv, root) },
+        move |site| unsafe { arguments::scatter(site, send, recv, root) },
     )
 }
 
@@ -167,37 +181,39 @@ pub unsafe fn scatter(
 ///
 /// # Safety
 /// As above.
-#[inline]
+#[inline(always)]
 pub unsafe fn barrier(comm: MPI_Comm) -> Served {
     let Some(site) = Site::enter(Collective::Barrier, comm, || Some(Bytes::ZERO)) else {
         return Served::Native;
     };
-    match site.repeat_barrier() {
-        Some(served) => served,
-        None => site.serve(Ok(arguments::barrier()), Some(Key::barrier())),
-    }
+    site.answer(site.repeat_barrier(), Some(Key::barrier()), |_, _| false, |_| Ok(arguments::barrier()))
 }
 
 impl Site<'_> {
-    /// The short ways, where calls like `key` may have one, then the long one.
+    /// What the short way has `served`; else, where calls like `key` may be declined, that; else the long way. What only these need is in
+    /// memory only there.
     #[inline(always)]
     fn answer(
-        &self,
+        self,
+        served: Option<Served>,
         key: Option<Key>,
-        repeat: impl FnOnce(&Key) -> Option<Served>,
-        is_declined: impl FnOnce(&Key) -> bool,
-        prepare: impl FnOnce() -> Result<Prepared, Refused>,
+        is_declined: impl FnOnce(&Self, &Key) -> bool,
+        prepare: impl FnOnce(&Self) -> Result<Prepared, Refused>,
     ) -> Served {
-        if let Some(key) = &key {
-            if let Some(served) = repeat(key) {
-                return served;
-            }
-            if is_declined(key) {
-                return Served::Native;
-            }
+        if let Some(served) = served {
+            return served;
         }
-        self.serve(prepare(), key)
+        apart(move || match &key {
+            Some(key) if is_declined(&self, key) => Served::Native,
+            _ => self.serve(prepare(&self), key),
+        })
     }
+}
+
+/// Calls `this`, in a frame of its own.
+#[inline(never)]
+fn apart<R>(this: impl FnOnce() -> R) -> R {
+    this()
 }
 
 /// Packed bytes of a buffer whose datatype is predefined. No handle is asked for its size: MPI might reject it.

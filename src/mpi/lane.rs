@@ -11,13 +11,15 @@ use super::device;
 use super::holes::Holes;
 use super::op::Operator;
 use super::serve::{Served, Site};
+use crate::codegen::elsewhere;
+use crate::coll::phase::short::{self, InLines};
 use crate::coll::{Plan, REGISTRY, Short};
-use crate::fabric::shm::{Buffer, Buffers, Direct, Ends};
+use crate::fabric::shm::{Buffer, Buffers, Direct, Ends, Entered};
 use crate::kernel::{Combine, Kernel};
 use crate::mpi::handles::{constants, predefined};
 use crate::report::{Counter, Outcome};
 use crate::tune::LAST_EPOCH;
-use crate::types::{Bytes, CommRank};
+use crate::types::{Bytes, Collective, CommRank};
 use mpi_sys::{MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
 use std::ptr::null;
@@ -63,8 +65,9 @@ pub struct Lane {
     key: Key,
     row: usize,
     counter: Counter,
-    /// Epoch and root are renewed with each call.
+    /// Of some call; epoch and root are each call's own.
     plan: Plan,
+    entered: Entered,
     kernel: Option<Kernel>,
     short: Option<Short>,
     /// Of the elements of a short reduction, whose operands are packed before and unpacked after it.
@@ -73,7 +76,13 @@ pub struct Lane {
 
 impl Lane {
     /// A lane for calls like this one; none where the next call may mean something else by the same handles.
-    pub fn new(shared: &Shared, key: Key, row: usize, plan: Plan, operator: Option<&Operator>) -> Option<Self> {
+    pub fn new(
+        shared: &Shared,
+        key: Key,
+        (collective, row): (Collective, usize),
+        plan: Plan,
+        operator: Option<&Operator>,
+    ) -> Option<Self> {
         let kernel = match operator {
             Some(operator) => Some(operator.kernel()?),
             None => None,
@@ -87,7 +96,8 @@ impl Lane {
         }
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
         let short = (REGISTRY[row].short)(&plan, &shared.agreed.measures());
-        Some(Self { key, row, counter, plan, kernel, short, holes })
+        let entered = Entered::new(collective, row, &plan);
+        Some(Self { key, row, counter, plan, entered, kernel, short, holes })
     }
 }
 
@@ -117,13 +127,13 @@ fn pair(send: *const c_void, recv: *const c_void, own: usize) -> Option<Ends> {
 
 /// As the functions of the same names in [`serve`](super::serve), where the short way is open; else nothing has happened.
 impl Site<'_> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn repeat_allreduce(&self, key: &Key, send: *const c_void, recv: *mut c_void) -> Option<Served> {
         let lane = self.lane(key)?;
-        Some(self.repeat_reduction(lane, CommRank(0), pair(send, recv, 0)?))
+        Some(self.repeat_reduction::<short::Allreduce>(lane, CommRank(0), pair(send, recv, 0)?))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn repeat_reduce(
         &self,
         key: &Key,
@@ -140,24 +150,27 @@ impl Site<'_> {
         } else {
             return None;
         };
-        Some(self.repeat_reduction(lane, root, ends))
+        Some(self.repeat_reduction::<short::Reduce>(lane, root, ends))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn repeat_bcast(&self, key: &Key, buffer: *mut c_void, root: c_int) -> Option<Served> {
         let lane = self.lane(key)?;
         let root = self.root(root)?;
-        is_memory(buffer).then(|| self.repeat(lane, root, ends(null(), buffer)))
+        if !is_memory(buffer) {
+            return None;
+        }
+        Some(self.repeat::<short::Bcast>(lane, root, ends(null(), buffer)))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn repeat_allgather(&self, key: &Key, send: *const c_void, recv: *mut c_void) -> Option<Served> {
         let lane = self.lane(key)?;
         let own = lane.plan.bytes.0 * self.shared.me.index();
-        Some(self.repeat(lane, CommRank(0), pair(send, recv, own)?))
+        Some(self.repeat::<short::Allgather>(lane, CommRank(0), pair(send, recv, own)?))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn repeat_scatter(
         &self,
         key: &Key,
@@ -167,20 +180,18 @@ impl Site<'_> {
     ) -> Option<Served> {
         let lane = self.lane(key)?;
         let root = self.root(root)?;
-        let ends = if root != self.shared.me {
-            is_memory(recv).then(|| ends(null(), recv))?
-        } else if is_memory(send) && is_memory(recv) && send != recv.cast_const() {
-            ends(send, recv)
-        } else {
+        let is_root = root == self.shared.me;
+        if !is_memory(recv) || is_root && (!is_memory(send) || send == recv.cast_const()) {
             return None;
-        };
-        Some(self.repeat(lane, root, ends))
+        }
+        let ends = ends(if is_root { send } else { null() }, recv);
+        Some(self.repeat::<short::Scatter>(lane, root, ends))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn repeat_barrier(&self) -> Option<Served> {
         let lane = self.lane(&Key::barrier())?;
-        Some(self.repeat(lane, CommRank(0), ends(null(), null())))
+        Some(self.repeat::<short::Barrier>(lane, CommRank(0), ends(null(), null())))
     }
 
     /// The root, where it is a rank.
@@ -201,39 +212,35 @@ impl Site<'_> {
     fn lane(&self, key: &Key) -> Option<&mut Lane> {
         let lane = self.shared.lane(self.collective).as_mut()?;
         let is_open = lane.key == *key && self.epoch < LAST_EPOCH && !device::may_be_used();
-        if !is_open {
-            return None;
-        }
-        self.widen_cells_for(lane.plan.reach);
-        Some(lane)
+        is_open.then_some(lane)
     }
 
     #[inline(always)]
-    fn repeat_reduction(&self, lane: &mut Lane, root: CommRank, ends: Ends) -> Served {
+    fn repeat_reduction<L: InLines>(&self, lane: &mut Lane, root: CommRank, ends: Ends) -> Served {
         match lane.holes {
-            None => self.repeat(lane, root, ends),
-            Some(holes) => self.repeat_packed(lane, root, ends.send, ends.recv, holes),
+            None => self.repeat::<L>(lane, root, ends),
+            Some(holes) => self.repeat_packed::<L>(lane, root, ends.send, ends.recv, holes),
         }
     }
 
-    /// `input` and `output` are the program's buffers, the same where it reduces in place. They are not taken as [`Ends`]: these would
-    /// have to lie in memory then, and to be read from there right after they were written, on the way without holes too.
+    /// `input` and `output` are the program's buffers, the same where it reduces in place; not as [`Ends`], which would be in memory then, on
+    /// the way without holes too.
     #[inline(never)]
-    fn repeat_packed(
-        &self,
+    fn repeat_packed<L: InLines>(
+        self,
         lane: &mut Lane,
         root: CommRank,
-        input: *const u8,
+        input: *mut u8,
         output: *mut u8,
         holes: Holes,
     ) -> Served {
         let (n, bytes) = (lane.key.count as usize, lane.plan.bytes.0);
-        let (has_result, is_in_place) = (!output.is_null(), input == output.cast_const());
+        let (has_result, is_in_place) = (!output.is_null(), input == output);
         let recv = if has_result { self.shared.memory(Purpose::Recv, bytes) } else { std::ptr::null_mut() };
         let send = if is_in_place { recv } else { self.shared.memory(Purpose::Send, bytes) };
         // SAFETY: MPI's contract on the program's buffers; the packed ones have room for `n` elements.
         unsafe { holes.pack(send, input, n) };
-        let served = self.repeat(lane, root, Ends { send, recv, is_in_place });
+        let served = self.repeat::<L>(lane, root, Ends { send, recv, is_in_place });
         if has_result && served == Served::Done(constants().success) {
             // SAFETY: as above.
             unsafe { holes.unpack(output, recv, n) };
@@ -241,18 +248,41 @@ impl Site<'_> {
         served
     }
 
+    /// `L` is this collective.
     #[inline(always)]
-    fn repeat(&self, lane: &mut Lane, root: CommRank, ends: Ends) -> Served {
+    fn repeat<L: InLines>(&self, lane: &mut Lane, root: CommRank, ends: Ends) -> Served {
+        let Some(Short::InLines { take_second_line }) = lane.short else {
+            return self.repeat_in_cells(lane, root, elsewhere(ends));
+        };
+        let plan = Plan { epoch: self.epoch, root, ..lane.plan };
+        let entered = lane.entered.again(self.epoch, root);
+        let (context, waiting) = (self.shared.context(), &self.job.waiting);
+        // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
+        let call =
+            unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), take_second_line) };
+        match L::run(&call, &plan) {
+            Ok(()) => call.leave(),
+            Err(fault) => return self.fault(elsewhere(call).fail(fault)),
+        }
+        self.done(lane.counter, plan.bytes)
+    }
+
+    #[inline(never)]
+    fn repeat_in_cells(self, lane: &mut Lane, root: CommRank, ends: Ends) -> Served {
+        self.widen_cells_for(lane.plan.reach);
         (lane.plan.epoch, lane.plan.root) = (self.epoch, root);
-        let Some(short) = lane.short else {
+        let Some(Short::InCells(in_cells)) = lane.short else {
             return self.run_row(lane.row, &lane.plan, lane.buffers(ends));
         };
+        let entered = lane.entered.again(self.epoch, root);
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
-        let call = (self.collective, lane.row);
-        // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
-        let fabric = unsafe { Direct::enter(context, waiting, call, &lane.plan, ends, lane.combine()) };
-        let result = (short.run)(&fabric, &lane.plan);
-        self.ended(lane.counter, lane.plan.bytes, fabric.finish(short.room, result))
+        // SAFETY: as in `repeat`.
+        let call = unsafe { Direct::enter(context, waiting, entered, lane.plan.granule, ends, lane.combine(), false) };
+        match in_cells(&call, &lane.plan) {
+            Ok(()) => call.leave(),
+            Err(fault) => return self.fault(call.fail(fault)),
+        }
+        self.done(lane.counter, lane.plan.bytes)
     }
 }
 

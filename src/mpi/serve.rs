@@ -71,7 +71,9 @@ fn count_declined(outcome: Outcome, size: Option<Bytes>) {
     }
 }
 
-/// A call on a communicator that has shared memory.
+/// A call on a communicator that has shared memory. Small, and copied for what takes long: where it is only pointed to there, the short
+/// way has it in registers.
+#[derive(Clone, Copy)]
 pub struct Site<'a> {
     /// The job.
     pub job: &'a Job,
@@ -133,7 +135,8 @@ impl Site<'_> {
             Err(fault) => return self.fault(fault),
         }
         if let Some(key) = key {
-            *self.shared.lane(self.collective) = Lane::new(self.shared, key, row, plan, prepared.operator.as_ref());
+            *self.shared.lane(self.collective) =
+                Lane::new(self.shared, key, (self.collective, row), plan, prepared.operator.as_ref());
         }
         self.run(row, &plan, &prepared)
     }
@@ -256,22 +259,20 @@ impl Site<'_> {
         // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
         let call = unsafe { Call::enter(context, waiting, self.collective, row, plan, buffers) };
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
-        self.ended(counter, plan.bytes, (REGISTRY[row].run)(&call, plan))
+        match (REGISTRY[row].run)(&call, plan) {
+            Ok(()) => self.done(counter, plan.bytes),
+            Err(fault) => self.fault(fault),
+        }
     }
 
     /// After a call of `bytes`, which is counted at `counter`.
     #[inline(always)]
-    pub(super) fn ended(&self, counter: Counter, bytes: Bytes, result: Result<(), Fault>) -> Served {
-        match result {
-            Ok(()) => {
-                if self.is_time_for_progress(bytes) {
-                    (self.job.waiting.progress)();
-                }
-                counters().record_at(counter, bytes);
-                Served::Done(constants().success)
-            }
-            Err(fault) => self.fault(fault),
+    pub(super) fn done(&self, counter: Counter, bytes: Bytes) -> Served {
+        if self.is_time_for_progress(bytes) {
+            (self.job.waiting.progress)();
         }
+        counters().record_at(counter, bytes);
+        Served::Done(constants().success)
     }
 
     /// Calls that never wait must not starve the program's own traffic, which it may expect to move within collectives. Where
@@ -319,7 +320,7 @@ impl Site<'_> {
     }
 
     #[cold]
-    fn fault(&self, fault: Fault) -> Served {
+    pub(super) fn fault(self, fault: Fault) -> Served {
         let name = self.collective.name();
         match fault {
             // Other nodes wait for no rank but the leaders.

@@ -96,7 +96,10 @@ impl SizeClass {
 const QUANTITIES: [&str; 2] = ["calls", "bytes"];
 
 /// How many values there are.
-const LENGTH: usize = Outcome::COUNT * SizeClass::COUNT * QUANTITIES.len();
+const LENGTH: usize = CELLS * QUANTITIES.len();
+
+/// In how many cells they lie.
+const CELLS: usize = Outcome::COUNT * SizeClass::COUNT;
 
 /// Where calls of one outcome and size are counted; their bytes follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +114,7 @@ impl Counter {
 
     #[inline]
     const fn of_class(outcome: Outcome, class: SizeClass) -> Self {
-        Self((outcome.index() * SizeClass::COUNT + class.0) * QUANTITIES.len())
+        Self(outcome.index() * SizeClass::COUNT + class.0)
     }
 }
 
@@ -119,7 +122,7 @@ impl Counter {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Counters {
-    values: [AtomicU64; LENGTH],
+    cells: [[AtomicU64; QUANTITIES.len()]; CELLS],
     has_one_thread: AtomicBool,
 }
 
@@ -143,7 +146,8 @@ impl Counters {
 
     /// All zero.
     pub const fn new() -> Self {
-        Self { values: [const { AtomicU64::new(0) }; LENGTH], has_one_thread: AtomicBool::new(false) }
+        let cells = [const { [const { AtomicU64::new(0) }; QUANTITIES.len()] }; CELLS];
+        Self { cells, has_one_thread: AtomicBool::new(false) }
     }
 
     /// From now on only one thread at a time counts, as MPI demands below `MPI_THREAD_MULTIPLE`.
@@ -160,25 +164,22 @@ impl Counters {
     }
 
     /// Counts one call of `bytes` at its position.
-    #[inline]
+    #[inline(always)]
     pub fn record_at(&self, at: Counter, bytes: Bytes) {
-        self.add(at.0, 1);
-        self.add(at.0 + 1, bytes.0 as u64);
+        let cell = &self.cells[at.0];
+        let has_one_thread = self.has_one_thread.load(Ordering::Relaxed);
+        for (value, amount) in cell.iter().zip([1, bytes.0 as u64]) {
+            if has_one_thread {
+                value.store(value.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+            } else {
+                value.fetch_add(amount, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Counts one call whose size is not known.
     pub fn record_unread(&self, outcome: Outcome) {
-        self.add(Counter::of_class(outcome, SizeClass::UNREAD).0, 1);
-    }
-
-    #[inline]
-    fn add(&self, at: usize, amount: u64) {
-        let value = &self.values[at];
-        if self.has_one_thread.load(Ordering::Relaxed) {
-            value.store(value.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
-        } else {
-            value.fetch_add(amount, Ordering::Relaxed);
-        }
+        self.record_at(Counter::of_class(outcome, SizeClass::UNREAD), Bytes::ZERO);
     }
 
     /// One value.
@@ -186,7 +187,7 @@ impl Counters {
     /// # Panics
     /// If `index` is not below [`Counters::LENGTH`].
     pub fn value(&self, index: usize) -> u64 {
-        self.values[index].load(Ordering::Relaxed)
+        self.cells[index / QUANTITIES.len()][index % QUANTITIES.len()].load(Ordering::Relaxed)
     }
 
     /// A copy of all values.

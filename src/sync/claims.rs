@@ -79,10 +79,8 @@ pub struct Stretch {
 /// meanwhile. Who claims a cell claims the lines of its ticket too, so it waits for what either was claimed for last.
 #[derive(Debug)]
 pub struct Claims {
-    /// Per position in the ring of lines, the ticket for which it was claimed last.
-    lines: Box<[AtomicU64]>,
-    /// Per position in the ring of lines, the home that was claimed with it last, or that none was.
-    homes: Box<[AtomicU64]>,
+    /// Per position in the ring of lines, what it was claimed for last.
+    lines: Box<[Claimed]>,
     /// Per grain of the memory of the cells, the ticket for which it was claimed last.
     grains: Box<[AtomicU64]>,
     /// The tickets of the last claims of cells, as many as there are cells.
@@ -97,6 +95,14 @@ pub struct Claims {
     all_released: AtomicU64,
 }
 
+/// What a line was claimed for last.
+#[derive(Debug)]
+struct Claimed {
+    ticket: AtomicU64,
+    /// Where the cell begins that was claimed with it, or that none was.
+    home: AtomicU64,
+}
+
 // Relaxed throughout: only this rank uses these; they are atomics so that a context may move between threads.
 impl Claims {
     /// For rings of `lines` and `cells`, powers of two, that nobody has written; the memory of the cells has so many grains.
@@ -104,8 +110,7 @@ impl Claims {
         debug_assert!(cells.is_power_of_two());
         let ring = |length| (0..length).map(|_| AtomicU64::new(0)).collect();
         Self {
-            lines: ring(lines),
-            homes: (0..lines).map(|_| AtomicU64::new(NO_HOME)).collect(),
+            lines: (0..lines).map(|_| Claimed { ticket: AtomicU64::new(0), home: AtomicU64::new(NO_HOME) }).collect(),
             grains: ring(grains),
             recent: ring(cells),
             turns: AtomicU64::new(0),
@@ -115,40 +120,63 @@ impl Claims {
         }
     }
 
-    /// Whether the rank may write that much for `ticket`, because all peers, whose promises are `released`, have released what it wrote
-    /// there last; if so, it is taken, as `written` tells, in the call of `descriptor`. The next cell is what `next` says of the
-    /// cursor of the last one, at first 0; within a call it touches no grain that one did of the last claims, or for the last tickets,
-    /// as many as there are cells.
-    #[inline]
-    pub fn claim<'a, Flags: Iterator<Item = &'a Flag>>(
+    /// Whether the rank may write the lines of `ticket`, because all peers, whose promises are `released`, have released what it wrote
+    /// there last; if so, they are taken, as `written` tells, in the call of `descriptor`.
+    #[inline(always)]
+    pub fn claim_lines<'a, Flags: Iterator<Item = &'a Flag>>(
         &self,
-        (ticket, room): (Ticket, Room),
+        ticket: Ticket,
         released: impl FnOnce() -> Flags,
-        (written, descriptor): (&Written, Descriptor),
+        written: (&Written, Descriptor),
+    ) -> bool {
+        let line = self.line(ticket);
+        let is_free = self.is_free(line.ticket.load(Ordering::Relaxed), released);
+        if is_free {
+            line.take(ticket, NO_HOME, written);
+        }
+        is_free
+    }
+
+    /// The same of these lines and a cell: the one that `next` says of the cursor of the last one, at first 0; within a call it touches
+    /// no grain that one did of the last claims, or for the last tickets, as many as there are cells.
+    #[inline]
+    pub fn claim_cell<'a, Flags: Iterator<Item = &'a Flag>>(
+        &self,
+        ticket: Ticket,
+        released: impl FnOnce() -> Flags,
+        written: (&Written, Descriptor),
         next: impl FnOnce(u64) -> Stretch,
     ) -> bool {
-        let position = ticket.position(self.lines.len());
-        let mut before = self.lines[position].load(Ordering::Relaxed);
+        let line = self.line(ticket);
         let turn = self.turns.load(Ordering::Relaxed);
-        let stretch = room.has_cell().then(|| next(self.cursor.load(Ordering::Relaxed)));
-        let grains = stretch.as_ref().map_or(&[][..], |stretch| &self.grains[stretch.grains.clone()]);
-        before = grains.iter().map(|grain| grain.load(Ordering::Relaxed)).fold(before, u64::max);
-        if !self.is_released(Ticket(before), released) {
-            self.missing.store(before, Ordering::Relaxed);
-            return false;
-        }
-        self.lines[position].store(ticket.0, Ordering::Relaxed);
-        let home = stretch.as_ref().and_then(|stretch| stretch.home);
-        self.homes[position].store(home.unwrap_or(NO_HOME), Ordering::Relaxed);
-        if let Some(stretch) = &stretch {
+        let stretch = next(self.cursor.load(Ordering::Relaxed));
+        let grains = &self.grains[stretch.grains];
+        let before = line.ticket.load(Ordering::Relaxed);
+        let before = grains.iter().map(|grain| grain.load(Ordering::Relaxed)).fold(before, u64::max);
+        let is_free = self.is_free(before, released);
+        if is_free {
+            line.take(ticket, stretch.home.unwrap_or(NO_HOME), written);
             grains.iter().for_each(|grain| grain.store(ticket.0, Ordering::Relaxed));
             self.recent(turn).store(ticket.0, Ordering::Relaxed);
             self.cursor.store(stretch.cursor, Ordering::Relaxed);
             self.turns.store(turn + 1, Ordering::Relaxed);
         }
-        // Relaxed: who reads it has found a flag that was published later.
-        written.0.store(descriptor.word(), Ordering::Relaxed);
-        true
+        is_free
+    }
+
+    #[inline(always)]
+    fn line(&self, ticket: Ticket) -> &Claimed {
+        &self.lines[ticket.position(self.lines.len())]
+    }
+
+    /// Whether all peers have released the ticket `before`, which a claim would overwrite; if not, it is noted.
+    #[inline(always)]
+    fn is_free<'a, Flags: Iterator<Item = &'a Flag>>(&self, before: u64, released: impl FnOnce() -> Flags) -> bool {
+        let is_free = self.is_released(Ticket(before), released);
+        if !is_free {
+            self.missing.store(before, Ordering::Relaxed);
+        }
+        is_free
     }
 
     /// Whether all peers have released what the rank wrote for `ticket`, and all before.
@@ -199,9 +227,19 @@ impl Claims {
     /// Where the cell begins that was claimed for `ticket`, if one was and that has to be told.
     #[inline]
     pub fn home(&self, ticket: Ticket) -> Option<u64> {
-        let position = ticket.position(self.lines.len());
-        let home = self.homes[position].load(Ordering::Relaxed);
-        (home != NO_HOME && self.lines[position].load(Ordering::Relaxed) == ticket.0).then_some(home)
+        let line = self.line(ticket);
+        let home = line.home.load(Ordering::Relaxed);
+        (home != NO_HOME && line.ticket.load(Ordering::Relaxed) == ticket.0).then_some(home)
+    }
+}
+
+impl Claimed {
+    #[inline(always)]
+    fn take(&self, ticket: Ticket, home: u64, (written, descriptor): (&Written, Descriptor)) {
+        self.ticket.store(ticket.0, Ordering::Relaxed);
+        self.home.store(home, Ordering::Relaxed);
+        // Relaxed: who reads it has found a flag that was published later.
+        written.0.store(descriptor.word(), Ordering::Relaxed);
     }
 }
 
@@ -227,10 +265,8 @@ mod tests {
     #[test]
     fn a_slot_is_claimed_again_when_all_have_released_it() {
         let (claims, written, peers) = (Claims::new(2, 2, 2), Written::default(), [Flag::new(), Flag::new()]);
-        let claim = |epoch| {
-            let slot = (ticket(epoch), Room::Cell);
-            claims.claim(slot, || peers.iter(), (&written, descriptor(epoch)), in_turn::<2>)
-        };
+        let claim =
+            |epoch| claims.claim_cell(ticket(epoch), || peers.iter(), (&written, descriptor(epoch)), in_turn::<2>);
         assert!(claim(1) && claim(2));
         assert!(!claim(3));
         peers[1].publish(Ticket::last_of(Epoch(2)));
@@ -246,8 +282,7 @@ mod tests {
     fn cells_are_taken_in_turn_whatever_the_tickets_are() {
         let (claims, written, peer) = (Claims::new(8, 4, 4), Written::default(), Flag::new());
         let claim = |epoch| {
-            let slot = (ticket(epoch), Room::Cell);
-            claims.claim(slot, || std::iter::once(&peer), (&written, descriptor(epoch)), in_turn::<4>)
+            claims.claim_cell(ticket(epoch), || std::iter::once(&peer), (&written, descriptor(epoch)), in_turn::<4>)
         };
         let home = |epoch| claims.home(ticket(epoch));
         assert!([1, 5, 6, 7].into_iter().all(claim));
@@ -264,7 +299,10 @@ mod tests {
         let (claims, written, peer) = (Claims::new(4, 2, 2), Written::default(), Flag::new());
         let claim = |epoch, room| {
             let released = || std::iter::once(&peer);
-            claims.claim((ticket(epoch), room), released, (&written, descriptor(1)), in_turn::<2>)
+            match room {
+                Room::Lines => claims.claim_lines(ticket(epoch), released, (&written, descriptor(1))),
+                _ => claims.claim_cell(ticket(epoch), released, (&written, descriptor(1)), in_turn::<2>),
+            }
         };
         assert!(claim(1, Room::Cell) && claim(2, Room::Lines) && claim(3, Room::Lines) && claim(4, Room::Cell));
         assert!(!claim(5, Room::Lines), "its line is that of 1");
@@ -282,7 +320,7 @@ mod tests {
         let claim = |epoch, grains: Range<usize>| {
             let next = |cursor| Stretch { home: Some(grains.start as u64), grains, cursor };
             let released = || std::iter::once(&peer);
-            claims.claim((ticket(epoch), Room::Cell), released, (&written, descriptor(epoch)), next)
+            claims.claim_cell(ticket(epoch), released, (&written, descriptor(epoch)), next)
         };
         assert!(claim(1, 2..3) && claim(2, 1..2) && claim(3, 3..4) && !claim(4, 0..3));
         assert_eq!(claims.missing(), ticket(2));
@@ -299,8 +337,11 @@ mod tests {
         let (claims, written) = (Claims::new(2, 2, 2), Written::default());
         let claim = |epoch, home: Option<u64>, room| {
             let next = |cursor| Stretch { home, grains: 0..0, cursor };
-            let slot = (ticket(epoch), room);
-            assert!(claims.claim(slot, std::iter::empty, (&written, descriptor(epoch)), next));
+            let (ticket, written) = (ticket(epoch), (&written, descriptor(epoch)));
+            assert!(match room {
+                Room::Lines => claims.claim_lines(ticket, std::iter::empty, written),
+                _ => claims.claim_cell(ticket, std::iter::empty, written, next),
+            });
         };
         for epoch in [1, 3, 9_792_021, 9_792_022, 47_225_809].into_iter().chain((1..40).map(|at| 1 + at * (1 << 22))) {
             assert_eq!(claims.home(ticket(epoch)), None, "{epoch}");

@@ -3,6 +3,12 @@
 use crate::types::{Bytes, Collective, Epoch};
 use std::fmt;
 
+/// The lowest bits of `value`, where they stand in a word.
+#[inline(always)]
+const fn field(value: u64, bits: u32, shift: u32) -> u64 {
+    (value & ((1 << bits) - 1)) << shift
+}
+
 /// What MPI makes equal on all ranks of a call, in one word; travels with every flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor(u64);
@@ -11,19 +17,31 @@ impl Descriptor {
     /// Bits of the epoch: more than tell apart those that share a line, since a ring has 256 lines at most.
     const EPOCH: u32 = 10;
 
+    /// Bits of the root, and where they begin.
+    const ROOT: [u32; 2] = [18, 20];
+
     /// Bits of the bytes.
     const BYTES: u32 = 25;
 
     /// 10 bits of the epoch, 4 of the collective, 6 of the row, 18 of the root, 25 of the bytes; one is left for [`Descriptor::telling`].
     pub fn new(epoch: Epoch, collective: Collective, row: usize, root: u32, bytes: Bytes) -> Self {
-        let field = |value: u64, bits: u32, shift: u32| (value & ((1 << bits) - 1)) << shift;
+        let [bits, shift] = Self::ROOT;
         Self(
             field(epoch.0, Self::EPOCH, 0)
                 | field(collective as u64, 4, 10)
                 | field(row as u64, 6, 14)
-                | field(u64::from(root), 18, 20)
+                | field(u64::from(root), bits, shift)
                 | field(bytes.0 as u64, Self::BYTES, 38),
         )
+    }
+
+    /// The same of another epoch, with that root.
+    #[must_use]
+    #[inline(always)]
+    pub fn again(self, epoch: Epoch, root: u32) -> Self {
+        let [bits, shift] = Self::ROOT;
+        let kept = self.0 & !(field(u64::MAX, Self::EPOCH, 0) | field(u64::MAX, bits, shift));
+        Self(kept | field(epoch.0, Self::EPOCH, 0) | field(u64::from(root), bits, shift))
     }
 
     /// The same of a call whose ranks tell each other where their cells are. It follows from what MPI makes equal, so who differs is
@@ -100,6 +118,14 @@ impl fmt::Display for PeerCall {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_again_differs_in_epoch_and_root() {
+        let first = Descriptor::new(Epoch(3), Collective::Scatter, 9, 70_000, Bytes(96)).telling(true);
+        let second = Descriptor::new(Epoch(2051), Collective::Scatter, 9, 1, Bytes(96)).telling(true);
+        assert_eq!(first.again(Epoch(2051), 1), second);
+        assert_eq!(second.again(Epoch(3), 70_000), first);
+    }
 
     #[test]
     fn descriptors_contradict_only_within_an_epoch() {

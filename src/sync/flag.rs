@@ -75,12 +75,18 @@ pub struct FlagLine {
 unsafe impl Sync for FlagLine {}
 
 #[cfg(not(loom))]
-const _: () =
-    assert!(size_of::<FlagLine>() == 128 && std::mem::offset_of!(FlagLine, payload) + FlagLine::PAYLOAD == 128);
+const _: () = assert!(
+    size_of::<FlagLine>() == 128
+        && std::mem::offset_of!(FlagLine, payload) + FlagLine::PAYLOAD == 128
+        && std::mem::offset_of!(FlagLine, payload) + FlagLine::BESIDE_FLAG == 64
+);
 
 impl FlagLine {
     /// Bytes of payload. loom has few, so that few accesses go through a cell.
     pub const PAYLOAD: usize = if cfg!(loom) { 40 } else { 96 };
+
+    /// How many of these come with the flag's own line.
+    pub const BESIDE_FLAG: usize = if cfg!(loom) { Self::PAYLOAD } else { 32 };
 
     /// A line that has announced nothing.
     #[cfg(not(loom))]

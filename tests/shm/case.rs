@@ -4,9 +4,10 @@ use crate::bridge::Port;
 use crate::memory::Area;
 use crate::operation::Operation;
 use crate::world::{Rank, World};
+use huddle::coll::phase::short::in_lines;
 use huddle::coll::{Knob, Means, Measures, Plan, REGISTRY, Short};
 use huddle::fabric::checked::{Random, random_knobs};
-use huddle::fabric::shm::{Buffer, Buffers, Call, Direct, Ends, Fault, Waiting};
+use huddle::fabric::shm::{Buffer, Buffers, Call, Direct, Ends, Entered, Fault, Waiting};
 use huddle::kernel::Combine;
 use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 use std::future::ready;
@@ -291,10 +292,21 @@ impl Case {
         let (row, collective, plan) = (&REGISTRY[self.row], self.collective(), &self.plan);
         let way = self.styles[rank.me.index()].way;
         if let (Way::Short, Some(short), Some(ends)) = (way, self.short, ends(&buffers)) {
-            let what = (collective, self.row);
+            let (entered, combine) = (Entered::new(collective, self.row, plan), buffers.combine);
             // SAFETY: the buffers outlive the call; a rank is in one call at a time.
-            let call = unsafe { Direct::enter(&rank.context, waiting, what, plan, ends, buffers.combine) };
-            return call.finish(short.room, (short.run)(&call, plan));
+            return unsafe {
+                match short {
+                    Short::InLines { take_second_line } => {
+                        let second = take_second_line;
+                        let call = Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, second);
+                        in_lines(collective)(&call, plan).map(|()| call.leave()).map_err(|fault| call.fail(fault))
+                    }
+                    Short::InCells(in_cells) => {
+                        let call = Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, false);
+                        in_cells(&call, plan).map(|()| call.leave()).map_err(|fault| call.fail(fault))
+                    }
+                }
+            };
         }
         let Way::Start(polls) = way else {
             // SAFETY: as above.

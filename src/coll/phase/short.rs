@@ -8,30 +8,47 @@ use super::{block_in_slot, combine_in_rank_order, others_than};
 use crate::coll::{Knob, Measures, Plan, Tickets, part};
 use crate::fabric::shm::{Direct, Fault};
 use crate::fabric::{Fabric, Line, Place, Room};
-use crate::types::{Bytes, NodeRank};
+use crate::sync::FlagLine;
+use crate::types::{Bytes, Collective, NodeRank};
 
-type AtOnce = fn(&Direct<'_>, &Plan) -> Result<(), Fault>;
+/// The calls of a collective that are short and whose data fit lines, as a plain function.
+pub trait InLines {
+    /// Takes the steps of one.
+    ///
+    /// # Errors
+    /// If a peer failed or contradicts.
+    fn run(fabric: &Direct<'_, true>, plan: &Plan) -> Result<(), Fault>;
+}
 
-/// A short call as a plain function.
+/// A short call whose data go into cells, as a plain function.
+pub type InCells = fn(&Direct<'_, false>, &Plan) -> Result<(), Fault>;
+
+/// How a short call runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Short {
-    /// The function.
-    pub run: AtOnce,
-    /// How much of a slot its data take.
-    pub room: Room,
+pub enum Short {
+    /// All its data fit lines: by the collective's [`InLines`].
+    InLines {
+        /// Whether they reach beyond the lines of the flags.
+        take_second_line: bool,
+    },
+    /// By this function.
+    InCells(InCells),
 }
 
 impl Short {
-    /// The call that `run` makes, if it is short: its data take `bytes` of a slot.
+    /// The call that `in_cells` makes, if it is short: its data take `bytes` of a slot.
     #[inline]
-    pub fn new(measures: &Measures, bytes: Bytes, run: AtOnce) -> Option<Self> {
+    pub fn new(measures: &Measures, bytes: Bytes, in_cells: InCells) -> Option<Self> {
         let is_short = bytes <= measures.cell && measures.nodes == 1;
-        is_short.then_some(Self { run, room: Room::of(bytes) })
+        is_short.then(|| match Room::of(bytes) {
+            Room::Lines => Self::InLines { take_second_line: bytes.0 > FlagLine::BESIDE_FLAG },
+            _ => Self::InCells(in_cells),
+        })
     }
 
     /// The same of a call with a root, whose data move whole or in halves.
     #[inline]
-    pub fn rooted(plan: &Plan, measures: &Measures, bytes: Bytes, [whole, halves]: [AtOnce; 2]) -> Option<Self> {
+    pub fn rooted(plan: &Plan, measures: &Measures, bytes: Bytes, [whole, halves]: [InCells; 2]) -> Option<Self> {
         Self::new(measures, bytes, if is_halved(plan) { halves } else { whole })
     }
 }
@@ -228,41 +245,62 @@ macro_rules! barrier {
     };
 }
 
-/// The two functions of each; of those with a root, for data that move in so many parts.
+/// The functions of each; of those with a root, for data that move in so many parts.
 macro_rules! functions {
-    ($($name:ident, $at_once:ident $(<$parts:ident>)?;)*) => {$(
-        #[doc = concat!("MPI_", stringify!($name), ", as a future.")]
-        #[inline]
-        pub async fn $name<F: Fabric>(fabric: &F, plan: &Plan) {
-            $(
-                if is_halved(plan) {
-                    const $parts: usize = 2;
-                    $name!(later, fabric, plan, $parts);
-                    return;
-                }
-                const $parts: usize = 1;
-            )?
-            $name!(later, fabric, plan $(, $parts)?);
-        }
+    ($($collective:ident: $name:ident, $in_cells:ident $(<$parts:ident>)?;)*) => {
+        $(
+            #[doc = concat!("MPI_", stringify!($collective), ", as a future.")]
+            #[inline]
+            pub async fn $name<F: Fabric>(fabric: &F, plan: &Plan) {
+                $(
+                    if is_halved(plan) {
+                        const $parts: usize = 2;
+                        $name!(later, fabric, plan, $parts);
+                        return;
+                    }
+                    const $parts: usize = 1;
+                )?
+                $name!(later, fabric, plan $(, $parts)?);
+            }
 
-        #[doc = concat!("MPI_", stringify!($name), ", as a plain function.")]
-        ///
-        /// # Errors
-        /// If a peer failed or contradicts.
-        pub fn $at_once$(<const $parts: usize>)?(fabric: &Direct<'_>, plan: &Plan) -> Result<(), Fault> {
-            $name!(at_once, fabric, plan $(, $parts)?);
-            Ok(())
+            #[doc = concat!("MPI_", stringify!($collective), " of data in cells, as a plain function.")]
+            ///
+            /// # Errors
+            /// If a peer failed or contradicts.
+            pub fn $in_cells$(<const $parts: usize>)?(fabric: &Direct<'_, false>, plan: &Plan) -> Result<(), Fault> {
+                $name!(at_once, fabric, plan $(, $parts)?);
+                Ok(())
+            }
+
+            #[doc = concat!("MPI_", stringify!($collective), " of data in lines.")]
+            pub struct $collective;
+
+            impl InLines for $collective {
+                #[inline(always)]
+                fn run(fabric: &Direct<'_, true>, plan: &Plan) -> Result<(), Fault> {
+                    $(const $parts: usize = 1;)?
+                    $name!(at_once, fabric, plan $(, $parts)?);
+                    Ok(())
+                }
+            }
+        )*
+
+        /// What [`InLines`] is of a collective that is known only here.
+        pub fn in_lines(collective: Collective) -> fn(&Direct<'_, true>, &Plan) -> Result<(), Fault> {
+            match collective {
+                $(Collective::$collective => $collective::run,)*
+            }
         }
-    )*};
+    };
 }
 
 functions! {
-    allreduce, allreduce_at_once;
-    allgather, allgather_at_once;
-    barrier, barrier_at_once;
-    reduce, reduce_at_once<PARTS>;
-    bcast, bcast_at_once<PARTS>;
-    scatter, scatter_at_once<PARTS>;
+    Allreduce: allreduce, allreduce_in_cells;
+    Allgather: allgather, allgather_in_cells;
+    Barrier: barrier, barrier_in_cells;
+    Reduce: reduce, reduce_in_cells<PARTS>;
+    Bcast: bcast, bcast_in_cells<PARTS>;
+    Scatter: scatter, scatter_in_cells<PARTS>;
 }
 
 #[cfg(test)]

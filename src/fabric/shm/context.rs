@@ -9,6 +9,8 @@ use crate::sync::{Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT,
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, SlotStores, Ticket};
 use std::io;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The dimensions of a segment, the same on all ranks of a node.
@@ -151,6 +153,28 @@ impl Places {
     }
 }
 
+/// The flag lines of a node's ranks.
+#[derive(Clone, Copy)]
+pub(super) struct Lines<'a> {
+    base: NonNull<u8>,
+    /// From those of one rank to those of the next.
+    stride: usize,
+    /// Of each kind.
+    length: usize,
+    context: PhantomData<&'a Context>,
+}
+
+impl<'a> Lines<'a> {
+    /// That of `line` for the slot that `ticket` uses.
+    #[inline(always)]
+    pub(super) fn at(self, rank: NodeRank, line: Line, ticket: Ticket) -> &'a FlagLine {
+        let index = line as usize * self.length + ticket.position(self.length);
+        let offset = PAGE + rank.index() * self.stride + size_of::<Control>() + index * size_of::<FlagLine>();
+        // SAFETY: as in `control`; `position` is below `length`.
+        unsafe { self.base.add(offset).cast::<FlagLine>().as_ref() }
+    }
+}
+
 /// One communicator's shared memory, as one of its ranks sees it. At most one call runs on it at a time.
 pub struct Context {
     segment: Segment,
@@ -215,6 +239,13 @@ impl Context {
     #[inline]
     pub fn rank(&self) -> NodeRank {
         self.me
+    }
+
+    /// The ranks' flag lines.
+    #[inline(always)]
+    pub(super) fn lines(&self) -> Lines<'_> {
+        let (base, stride, length) = (self.segment.base(), self.places.control, self.geometry.lines);
+        Lines { base, stride, length, context: PhantomData }
     }
 
     /// A rank of this node in the communicator.
@@ -407,11 +438,7 @@ impl Words for Context {
 
     #[inline]
     fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
-        let index = line as usize * self.geometry.lines + ticket.position(self.geometry.lines);
-        let offset = PAGE + rank.index() * self.places.control + size_of::<Control>() + index * size_of::<FlagLine>();
-        debug_assert!(rank.index() < self.geometry.ranks);
-        // SAFETY: as in `control`; `position` is below `lines`.
-        unsafe { self.segment.base().add(offset).cast::<FlagLine>().as_ref() }
+        self.lines().at(rank, line, ticket)
     }
 
     #[inline]

@@ -6,14 +6,14 @@
 //! [`Call`].
 
 use super::call::Call;
-use super::context::Context;
+use super::context::{Context, Lines};
 use super::drive::Waiting;
-use crate::coll::Plan;
+use crate::codegen::elsewhere;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{Line, Place, Room, Span};
 use crate::kernel::{self, Combine, Destination};
 use crate::topo::Layout;
-use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
+use crate::types::{Bytes, Epoch, NodeRank, Ticket};
 
 /// The program's buffers of a call, packed as they lie; null where not significant at this rank.
 #[derive(Clone, Copy)]
@@ -33,51 +33,68 @@ pub struct At {
     destination: Destination,
 }
 
-/// One short collective call of one rank, whose steps end with a fault if a peer failed or contradicts.
-pub struct Direct<'a> {
+/// One short collective call of one rank, whose steps end with a fault if a peer failed or contradicts. `IN_LINES` says where the function
+/// is made that all data of the call fit lines, as [`Short`](crate::coll::Short) found: most of what follows is then left out.
+///
+/// Steps that take long get the address of a copy (`codegen::elsewhere`).
+#[derive(Clone, Copy)]
+pub struct Direct<'a, const IN_LINES: bool> {
     context: &'a Context,
     waiting: &'a Waiting,
+    /// Looked up once: after each store to shared memory what the context says would be read again.
+    lines: Lines<'a>,
+    me: NodeRank,
+    ranks: usize,
     entered: Entered,
     ends: Ends,
     granule: Bytes,
     combine: Option<&'a dyn Combine>,
+    takes_second_line: bool,
 }
 
-impl<'a> Direct<'a> {
-    /// Enters a call: peers can see it from here on.
+impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
+    /// Enters a call: peers can see it from here on. Only hints depend on `takes_second_line`: whether a payload may reach beyond the
+    /// flag's own line.
     ///
     /// # Safety
-    /// The buffers are valid for the packed lengths that `plan` gives them at this rank, until the call is dropped; no
+    /// The buffers are valid for the packed lengths that the call's plan gives them at this rank, until the call is dropped; its steps
+    /// are those of the function that [`Short`](crate::coll::Short) found for that plan, so data fit lines where `IN_LINES` says it; no
     /// other call of this rank is under way on `context`.
     #[inline(always)]
     pub unsafe fn enter(
         context: &'a Context,
         waiting: &'a Waiting,
-        (collective, row): (Collective, usize),
-        plan: &Plan,
+        entered: Entered,
+        granule: Bytes,
         ends: Ends,
         combine: Option<&'a dyn Combine>,
+        takes_second_line: bool,
     ) -> Self {
-        let entered = Entered::new(collective, row, plan);
         context.enter(&entered);
-        Self { context, waiting, entered, ends, granule: plan.granule, combine }
+        let (lines, me, ranks) = (context.lines(), context.rank(), context.geometry().ranks);
+        Self { context, waiting, lines, me, ranks, entered, ends, granule, combine, takes_second_line }
     }
 
-    /// Leaves the call, which ended with `result` and whose data took that much of a slot.
-    ///
-    /// # Errors
-    /// If a peer failed or contradicts; then this rank has failed the call too, as its peers can see.
+    /// Leaves the call, whose steps are all taken.
     #[inline(always)]
-    pub fn finish(&self, room: Room, result: Result<(), Fault>) -> Result<(), Fault> {
-        match result {
-            Ok(()) => self.context.release(Ticket::last_of(self.entered.epoch)),
-            Err(_) => self.context.fail(self.entered.epoch),
+    pub fn leave(&self) {
+        let last = Ticket::last_of(self.entered.epoch);
+        match IN_LINES {
+            true => self.context.release_lines(last),
+            false => self.context.release(last),
         }
         self.announce();
-        if room == Room::Lines && !self.waiting.is_oversubscribed {
+        if IN_LINES && !self.waiting.is_oversubscribed {
             self.expect_another();
         }
-        result
+    }
+
+    /// Fails the call, one of whose steps ended with `fault`, as its peers can see. -> the same
+    #[cold]
+    pub fn fail(&self, fault: Fault) -> Fault {
+        self.context.fail(self.entered.epoch);
+        self.announce();
+        fault
     }
 
     /// The next call is likely to be as short, and this rank's lines for it are still with those who read them a ring ago: they may
@@ -87,16 +104,18 @@ impl<'a> Direct<'a> {
     fn expect_another(&self) {
         let next = Ticket::new(Epoch(self.entered.epoch.0 + 1), 0);
         for line in [Line::Up, Line::Down] {
-            let line = self.context.line(self.context.rank(), line, next);
+            let line = self.lines.at(self.me, line, next);
             kernel::copy::expect_write(std::ptr::from_ref(line).cast());
-            kernel::copy::expect_write(line.second_line());
+            if self.takes_second_line {
+                kernel::copy::expect_write(line.second_line());
+            }
         }
     }
 
     #[inline(always)]
     fn announce(&self) {
         if self.waiting.is_oversubscribed {
-            self.context.event(self.context.rank()).announce();
+            self.context.event(self.me).announce();
         }
     }
 
@@ -106,8 +125,12 @@ impl<'a> Direct<'a> {
         let base = match span.place {
             Place::SendBuf => self.ends.send,
             Place::RecvBuf => self.ends.recv,
-            Place::Cell { rank, line, ticket } => self.context.cell(rank, line, ticket, self.entered.reach),
-            Place::Payload { rank, line, ticket } => self.context.line(rank, line, ticket).payload(),
+            Place::Cell { rank, line, ticket } if !IN_LINES => {
+                self.context.cell(rank, line, ticket, self.entered.reach)
+            }
+            Place::Cell { rank, line, ticket } | Place::Payload { rank, line, ticket } => {
+                self.lines.at(rank, line, ticket).payload()
+            }
             Place::Scratch => unreachable!("short calls are on one node"),
         };
         At { address: base.wrapping_add(span.offset.0), destination: span.place.destination() }
@@ -123,14 +146,16 @@ impl<'a> Direct<'a> {
 
 /// Returns when `$look` is true. A closure that is also called through a pointer would not become part of its caller.
 macro_rules! block {
-    ($self:ident, $awaited:expr, $look:expr) => {{
-        let mut looks = $self.waiting.looks();
+    ($self:ident, $awaited:expr, |$on:ident| $look:expr) => {{
+        let $on = $self;
+        let mut looks = $on.waiting.looks();
         loop {
             if $look? {
                 return Ok(());
             }
             if looks == 0 {
-                return $self.outlast($awaited, &|| $look);
+                let $on = &elsewhere(*$on);
+                return $on.outlast($awaited, &|| $look);
             }
             looks -= 1;
             std::hint::spin_loop();
@@ -140,15 +165,15 @@ macro_rules! block {
 
 /// As in [`Fabric`](crate::fabric::Fabric).
 #[allow(missing_docs, clippy::missing_errors_doc)]
-impl Direct<'_> {
+impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     #[inline(always)]
     pub fn rank(&self) -> NodeRank {
-        self.context.rank()
+        self.me
     }
 
     #[inline(always)]
     pub fn size(&self) -> usize {
-        self.context.geometry().ranks
+        self.ranks
     }
 
     #[inline(always)]
@@ -163,26 +188,40 @@ impl Direct<'_> {
 
     #[inline(always)]
     pub fn claim(&self, ticket: Ticket, room: Room) -> Result<(), Fault> {
-        let descriptor = self.entered.descriptor;
-        block!(self, Awaited::Slot { ticket, room }, {
-            Ok::<_, Fault>(self.context.take(ticket, room, self.entered.reach, descriptor))
+        // Whatever the call's length, which then need not be looked at.
+        let room = if IN_LINES { Room::Lines } else { room };
+        block!(self, Awaited::Slot { ticket, room }, |call| {
+            let Entered { reach, descriptor, .. } = call.entered;
+            Ok::<_, Fault>(match IN_LINES {
+                true => call.context.claim_lines(ticket, descriptor),
+                false => call.context.take(ticket, room, reach, descriptor),
+            })
         })
     }
 
     #[inline(always)]
     pub fn publish(&self, line: Line, ticket: Ticket) -> Result<(), Fault> {
-        self.context.publish(line, ticket, self.entered.descriptor);
+        match IN_LINES {
+            true => self.lines.at(self.me, line, ticket).publish(ticket, self.entered.descriptor.word()),
+            false => self.context.publish(line, ticket, self.entered.descriptor),
+        }
         self.announce();
         Ok(())
     }
 
     #[inline(always)]
     pub fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Result<(), Fault> {
-        let flag = self.context.line(rank, line, ticket);
-        block!(self, Awaited::Flag { rank, line, ticket }, {
-            // The rest of a payload is on its way when the flag comes.
-            kernel::copy::expect_read(flag.second_line());
-            self.context.has_come_of(&self.entered, rank, flag, ticket)
+        let flag = self.lines.at(rank, line, ticket);
+        block!(self, Awaited::Flag { rank, line, ticket }, |call| {
+            if IN_LINES {
+                // The rest of a payload is on its way when the flag comes.
+                if call.takes_second_line {
+                    kernel::copy::expect_read(flag.second_line());
+                }
+                call.context.has_line_come(&call.entered, rank, flag, ticket)
+            } else {
+                call.context.has_come_of(&call.entered, rank, flag, ticket)
+            }
         })
     }
 
@@ -191,7 +230,12 @@ impl Direct<'_> {
         if to.address != from.address {
             // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm
             // keeps within them and follows the slot protocol, which the checking scheduler verifies of the same source.
-            unsafe { self.context.copy([to.destination, from.destination], to.address, from.address, n.0) };
+            unsafe {
+                match IN_LINES {
+                    true => kernel::copy_to(to.destination, to.address, from.address, n.0),
+                    false => self.context.copy([to.destination, from.destination], to.address, from.address, n.0),
+                }
+            }
         }
         Ok(())
     }
@@ -199,9 +243,15 @@ impl Direct<'_> {
     #[inline(always)]
     pub fn reduce(&self, to: At, left: At, right: At, n: Bytes) -> Result<(), Fault> {
         if let Some(combine) = self.combine {
-            let operands = [to, left, right].map(|at| at.address);
+            let destination = to.destination;
+            let [to, left, right] = [to, left, right].map(|at| at.address);
             // SAFETY: as in `copy`.
-            unsafe { self.context.combine(combine, to.destination, operands, n.0, self.granule) };
+            unsafe {
+                match IN_LINES {
+                    true => combine.combine(to, left, right, n.0),
+                    false => self.context.combine(combine, destination, [to, left, right], n.0, self.granule),
+                }
+            }
         }
         Ok(())
     }

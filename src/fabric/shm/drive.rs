@@ -244,7 +244,7 @@ mod tests {
     use crate::coll::{Knobs, Plan};
     use crate::fabric::shm::context::tests::two_ranks;
     use crate::fabric::shm::{Buffers, Context};
-    use crate::fabric::{Fabric, Line, Room};
+    use crate::fabric::{Fabric, Line};
     use crate::sync::Descriptor;
     use crate::types::{Bytes, OperandOrder};
 
@@ -295,7 +295,7 @@ mod tests {
         let publish = |collective, ticket: Ticket| {
             let descriptor = Descriptor::new(ticket.epoch(), collective, 0, 0, Bytes(8));
             let needs_claim = collective != Collective::Barrier;
-            assert!(!needs_claim || peer.claim(ticket, Room::Lines, descriptor, |_| unreachable!("a cell")));
+            assert!(!needs_claim || peer.claim_lines(ticket, descriptor));
             peer.line(NodeRank(1), Line::Up, ticket).publish(ticket, descriptor.word());
         };
         publish(Collective::Reduce, first);

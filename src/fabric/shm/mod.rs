@@ -17,7 +17,7 @@ mod segment;
 mod single;
 mod writes;
 
-pub use super::words::{Awaited, Fault};
+pub use super::words::{Awaited, Entered, Fault};
 pub use crate::sync::{Descriptor, PeerCall};
 pub use call::{Buffer, Buffers, Call};
 pub use context::{Context, Geometry};
