@@ -41,7 +41,7 @@ all   each rank copies slots 0 1 2 3 4";
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        Short::new(measures, plan.bytes, short::allgather_in_cells)
+        Short::new(plan, measures, plan.bytes)
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

@@ -37,8 +37,8 @@ all   each rank raises its flag and awaits those of the others";
         cost::of(Way::Flat, Self::COLLECTIVE, plan, scene)
     }
 
-    fn short(_: &Plan, measures: &Measures) -> Option<Short> {
-        Short::new(measures, Bytes::ZERO, short::barrier_in_cells)
+    fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
+        Short::new(plan, measures, Bytes::ZERO)
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

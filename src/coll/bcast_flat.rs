@@ -41,11 +41,7 @@ down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers"
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        if plan.knobs.set(Knob::Buffers).is_some() {
-            None
-        } else {
-            Short::rooted(plan, measures, plan.bytes, [short::bcast_in_cells::<1>, short::bcast_in_cells::<2>])
-        }
+        Short::new(plan, measures, plan.bytes)
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

@@ -40,7 +40,7 @@ up    0 combines its operand and slots 1 2 3 4";
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        Short::rooted(plan, measures, plan.bytes, [short::reduce_in_cells::<1>, short::reduce_in_cells::<2>])
+        Short::new(plan, measures, plan.bytes)
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

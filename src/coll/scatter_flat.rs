@@ -40,12 +40,7 @@ down  each rank copies its own";
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        Short::rooted(
-            plan,
-            measures,
-            plan.bytes * (measures.ranks - 1),
-            [short::scatter_in_cells::<1>, short::scatter_in_cells::<2>],
-        )
+        Short::new(plan, measures, plan.bytes * (measures.ranks - 1))
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

@@ -25,12 +25,12 @@ pub unsafe fn allreduce(
     let Some(site) = Site::enter(Collective::Allreduce, comm, || known_size(count, datatype)) else {
         return Served::Native;
     };
-    let addresses = move || Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
+    let addresses = Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
     let key = Key { count, datatype, op };
     site.answer(
         site.repeat_allreduce(&key, sendbuf, recvbuf),
         Some(key),
-        move |site, key| site.is_declined(key, Some(CommRank(0)), addresses),
+        (Some(CommRank(0)), addresses),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::allreduce(site, sendbuf, recvbuf, count, datatype, op) },
     )
@@ -53,7 +53,7 @@ pub unsafe fn reduce(
     let Some(site) = Site::enter(Collective::Reduce, comm, || known_size(count, datatype)) else {
         return Served::Native;
     };
-    let addresses = move || match site.is_me(root) {
+    let addresses = match site.is_me(root) {
         true => Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) },
         false => Addresses { send: Some(sendbuf), recv: None },
     };
@@ -61,7 +61,7 @@ pub unsafe fn reduce(
     site.answer(
         site.repeat_reduce(&key, sendbuf, recvbuf, root),
         Some(key),
-        move |site, key| site.is_declined(key, site.root(root), addresses),
+        (site.root(root), addresses),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::reduce(site, sendbuf, recvbuf, count, datatype, op, root) },
     )
@@ -86,7 +86,7 @@ pub unsafe fn bcast(
     site.answer(
         site.repeat_bcast(&key, buffer, root),
         Some(key),
-        move |site, key| site.is_declined(key, site.root(root), || Addresses { send: None, recv: Some(buffer) }),
+        (site.root(root), Addresses { send: None, recv: Some(buffer) }),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::bcast(site, buffer, count, datatype, root) },
     )
@@ -111,7 +111,7 @@ pub unsafe fn allgather(
     };
     let is_in_place = sendbuf == constants().in_place.cast_const();
     let is_alike = is_in_place || (sendcount, sendtype) == (recvcount, recvtype);
-    let addresses = move || Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
+    let addresses = Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
     let key = is_alike.then(|| Key::moving(recvcount, recvtype));
     let served = match &key {
         Some(key) => site.repeat_allgather(key, sendbuf, recvbuf),
@@ -120,7 +120,7 @@ pub unsafe fn allgather(
     site.answer(
         served,
         key,
-        move |site, key| site.is_declined(key, Some(CommRank(0)), addresses),
+        (Some(CommRank(0)), addresses),
         // SAFETY: the caller's promise.
         move |site| unsafe {
             arguments::allgather(site, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype))
@@ -159,7 +159,7 @@ pub unsafe fn scatter(
         true => None,
         false => Some(Key::moving(recvcount, recvtype)),
     };
-    let addresses = move || match site.is_me(root) {
+    let addresses = match site.is_me(root) {
         true => Addresses { send: Some(sendbuf), recv: unless_in_place(recvbuf) },
         false => Addresses { send: None, recv: Some(recvbuf) },
     };
@@ -171,7 +171,7 @@ pub unsafe fn scatter(
     site.answer(
         served,
         key,
-        move |site, key| site.is_declined(key, site.root(root), addresses),
+        (site.root(root), addresses),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::scatter(site, send, recv, root) },
     )
@@ -186,25 +186,32 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
     let Some(site) = Site::enter(Collective::Barrier, comm, || Some(Bytes::ZERO)) else {
         return Served::Native;
     };
-    site.answer(site.repeat_barrier(), Some(Key::barrier()), |_, _| false, |_| Ok(arguments::barrier()))
+    site.answer(site.repeat_barrier(), Some(Key::barrier()), (None, Addresses { send: None, recv: None }), |_| {
+        Ok(arguments::barrier())
+    })
 }
 
 impl Site<'_> {
-    /// What the short way has `served`; else, where calls like `key` may be declined, that; else the long way. What only these need is in
+    /// What the short way has `served`; else, where calls like `key` are declined, that; else the long way. What only the latter need is in
     /// memory only there.
     #[inline(always)]
     fn answer(
         self,
         served: Option<Served>,
         key: Option<Key>,
-        is_declined: impl FnOnce(&Self, &Key) -> bool,
+        (root, addresses): (Option<CommRank>, Addresses),
         prepare: impl FnOnce(&Self) -> Result<Prepared, Refused>,
     ) -> Served {
         if let Some(served) = served {
             return served;
         }
+        if let Some(key) = &key
+            && self.is_declined_again(key, root, addresses)
+        {
+            return Served::Native;
+        }
         apart(move || match &key {
-            Some(key) if is_declined(&self, key) => Served::Native,
+            Some(key) if self.is_declined(key, root, addresses) => Served::Native,
             _ => self.serve(prepare(&self), key),
         })
     }

@@ -10,7 +10,7 @@ use super::lane::Key;
 use super::op::is_defined;
 use super::serve::Site;
 use crate::mpi::handles::{constants, predefined, predefined_op};
-use crate::report::{Outcome, Reason, counters};
+use crate::report::{Counter, Outcome, Reason, counters};
 use crate::tune::{LAST_EPOCH, OperatorClass, Prospect, Shape, early_reason};
 use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 use std::ffi::c_void;
@@ -28,7 +28,8 @@ pub(super) struct Addresses {
 /// operation counts who defined it, and no handle of a user's ever becomes a predefined one.
 pub(super) struct Declined {
     key: Key,
-    reason: Reason,
+    /// Where it was counted.
+    counter: Counter,
     bytes: Bytes,
 }
 
@@ -56,15 +57,38 @@ pub(super) fn unless_in_place(address: *const c_void) -> Option<*const c_void> {
 }
 
 impl Site<'_> {
-    /// Whether the call is declined, and counted as such. `false` says nothing: the long way knows.
+    /// Whether the call is one of the last again that were declined, and is counted as such.
     #[inline(always)]
-    pub(super) fn is_declined(&self, key: &Key, root: Option<CommRank>, addresses: impl FnOnce() -> Addresses) -> bool {
-        let may_be = key.count == 0 || self.shared.prospect(self.collective) == Prospect::Mixed;
-        may_be && self.has_declined(key, root, addresses())
+    pub(super) fn is_declined_again(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> bool {
+        if !self.may_be_declined(key) {
+            return false;
+        }
+        let last = self.shared.declined(self.collective).place(key);
+        match last {
+            // Only with elements does it matter whether the datatype is predefined.
+            Some(last)
+                if last.key == *key
+                    && self.epoch < LAST_EPOCH
+                    && root.is_some()
+                    && !is_doubtful(key, addresses, true) =>
+            {
+                counters().record_at(last.counter, last.bytes);
+                true
+            }
+            _ => false,
+        }
     }
 
-    #[inline(never)]
-    fn has_declined(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> bool {
+    #[inline(always)]
+    fn may_be_declined(&self, key: &Key) -> bool {
+        key.count == 0 || self.shared.prospect(self.collective) == Prospect::Mixed
+    }
+
+    /// Whether the call is declined, and counted as such. `false` says nothing: the long way knows.
+    pub(super) fn is_declined(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> bool {
+        if !self.may_be_declined(key) {
+            return false;
+        }
         match root.and_then(|root| self.verdict(key, root, addresses)) {
             Some((reason, bytes)) => {
                 counters().record(Outcome::Declined(self.collective, reason), bytes);
@@ -75,15 +99,7 @@ impl Site<'_> {
     }
 
     /// Why the call is declined, and its length; `None` where MPI might reject it, or that is not known here.
-    #[inline(always)]
     fn verdict(&self, key: &Key, root: CommRank, addresses: Addresses) -> Option<(Reason, Bytes)> {
-        // 0. One of the last again: its lines are in the cache, those of the tables may not be.
-        let last = self.shared.declined(self.collective).place(key);
-        let last = last.as_ref().filter(|last| last.key == *key && self.epoch < LAST_EPOCH);
-        if let Some(&Declined { reason, bytes, .. }) = last {
-            // Only with elements does it matter whether the datatype is predefined.
-            return (!is_doubtful(key, addresses, true)).then_some((reason, bytes));
-        }
         let known = predefined(key.datatype);
         // 1. Addresses that MPI might reject.
         if is_doubtful(key, addresses, known.is_some()) {
@@ -115,7 +131,8 @@ impl Site<'_> {
         let shape = Shape { collective, bytes, granule, root, operator, order };
         let reason = early_reason(&self.job.config, &shape, &self.shared.agreed, self.epoch)?;
         if (known.is_some() || key.count == 0) && self.epoch < LAST_EPOCH {
-            *self.shared.declined(self.collective).place(key) = Some(Declined { key: *key, reason, bytes });
+            let counter = Counter::of(Outcome::Declined(self.collective, reason), bytes);
+            *self.shared.declined(self.collective).place(key) = Some(Declined { key: *key, counter, bytes });
         }
         Some((reason, bytes))
     }

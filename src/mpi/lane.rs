@@ -12,7 +12,7 @@ use super::holes::Holes;
 use super::op::Operator;
 use super::serve::{Served, Site};
 use crate::codegen::elsewhere;
-use crate::coll::phase::short::{self, InLines};
+use crate::coll::phase::short::{self, AtOnce};
 use crate::coll::{Plan, REGISTRY, Short};
 use crate::fabric::shm::{Buffer, Buffers, Direct, Ends, Entered};
 use crate::kernel::{Combine, Kernel};
@@ -208,27 +208,26 @@ impl Site<'_> {
     }
 
     #[inline(always)]
-    #[allow(clippy::mut_from_ref)]
-    fn lane(&self, key: &Key) -> Option<&mut Lane> {
-        let lane = self.shared.lane(self.collective).as_mut()?;
+    fn lane(&self, key: &Key) -> Option<&Lane> {
+        let lane = self.shared.lane(self.collective).as_ref()?;
         let is_open = lane.key == *key && self.epoch < LAST_EPOCH && !device::may_be_used();
         is_open.then_some(lane)
     }
 
     #[inline(always)]
-    fn repeat_reduction<L: InLines>(&self, lane: &mut Lane, root: CommRank, ends: Ends) -> Served {
+    fn repeat_reduction<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
         match lane.holes {
-            None => self.repeat::<L>(lane, root, ends),
-            Some(holes) => self.repeat_packed::<L>(lane, root, ends.send, ends.recv, holes),
+            None => self.repeat::<C>(lane, root, ends),
+            Some(holes) => self.repeat_packed::<C>(lane, root, ends.send, ends.recv, holes),
         }
     }
 
     /// `input` and `output` are the program's buffers, the same where it reduces in place; not as [`Ends`], which would be in memory then, on
     /// the way without holes too.
     #[inline(never)]
-    fn repeat_packed<L: InLines>(
+    fn repeat_packed<C: AtOnce>(
         self,
-        lane: &mut Lane,
+        lane: &Lane,
         root: CommRank,
         input: *mut u8,
         output: *mut u8,
@@ -240,7 +239,7 @@ impl Site<'_> {
         let send = if is_in_place { recv } else { self.shared.memory(Purpose::Send, bytes) };
         // SAFETY: MPI's contract on the program's buffers; the packed ones have room for `n` elements.
         unsafe { holes.pack(send, input, n) };
-        let served = self.repeat::<L>(lane, root, Ends { send, recv, is_in_place });
+        let served = self.repeat::<C>(lane, root, Ends { send, recv, is_in_place });
         if has_result && served == Served::Done(constants().success) {
             // SAFETY: as above.
             unsafe { holes.unpack(output, recv, n) };
@@ -248,11 +247,11 @@ impl Site<'_> {
         served
     }
 
-    /// `L` is this collective.
+    /// `C` is this collective.
     #[inline(always)]
-    fn repeat<L: InLines>(&self, lane: &mut Lane, root: CommRank, ends: Ends) -> Served {
+    fn repeat<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
         let Some(Short::InLines { take_second_line }) = lane.short else {
-            return self.repeat_in_cells(lane, root, elsewhere(ends));
+            return self.repeat_in_cells::<C>(lane, root, ends.send, ends.recv, ends.is_in_place);
         };
         let plan = Plan { epoch: self.epoch, root, ..lane.plan };
         let entered = lane.entered.again(self.epoch, root);
@@ -260,29 +259,38 @@ impl Site<'_> {
         // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
         let call =
             unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), take_second_line) };
-        match L::run(&call, &plan) {
+        match C::in_lines(&call, &plan) {
             Ok(()) => call.leave(),
             Err(fault) => return self.fault(elsewhere(call).fail(fault)),
         }
         self.done(lane.counter, plan.bytes)
     }
 
+    /// The same of data that take cells. The buffers are not taken as [`Ends`] for the reason above.
     #[inline(never)]
-    fn repeat_in_cells(self, lane: &mut Lane, root: CommRank, ends: Ends) -> Served {
+    fn repeat_in_cells<C: AtOnce>(
+        self,
+        lane: &Lane,
+        root: CommRank,
+        send: *mut u8,
+        recv: *mut u8,
+        is_in_place: bool,
+    ) -> Served {
         self.widen_cells_for(lane.plan.reach);
-        (lane.plan.epoch, lane.plan.root) = (self.epoch, root);
-        let Some(Short::InCells(in_cells)) = lane.short else {
-            return self.run_row(lane.row, &lane.plan, lane.buffers(ends));
+        let plan = Plan { epoch: self.epoch, root, ..lane.plan };
+        let ends = Ends { send, recv, is_in_place };
+        let Some(Short::InCells { in_halves }) = lane.short else {
+            return self.run_row(lane.row, &plan, lane.buffers(ends));
         };
         let entered = lane.entered.again(self.epoch, root);
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: as in `repeat`.
-        let call = unsafe { Direct::enter(context, waiting, entered, lane.plan.granule, ends, lane.combine(), false) };
-        match in_cells(&call, &lane.plan) {
+        let call = unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), false) };
+        match C::in_cells(&call, &plan, in_halves) {
             Ok(()) => call.leave(),
-            Err(fault) => return self.fault(call.fail(fault)),
+            Err(fault) => return self.fault(elsewhere(call).fail(fault)),
         }
-        self.done(lane.counter, lane.plan.bytes)
+        self.done(lane.counter, plan.bytes)
     }
 }
 

@@ -117,8 +117,13 @@ impl Passed {
     /// This rank releases all tickets up to that one.
     #[inline]
     pub fn release(&self, ticket: Ticket) {
-        if self.reading.load(Ordering::Relaxed) > 0 {
-            self.take_up_to(ticket);
+        match self.reading.load(Ordering::Relaxed) {
+            0 => {}
+            1 if self.read[0].0.load(Ordering::Relaxed) <= ticket.0 => {
+                self.take(self.read[0].1.load(Ordering::Relaxed));
+                self.reading.store(0, Ordering::Relaxed);
+            }
+            _ => self.take_up_to(ticket),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::bridge::Port;
 use crate::memory::Area;
 use crate::operation::Operation;
 use crate::world::{Rank, World};
-use huddle::coll::phase::short::in_lines;
+use huddle::coll::phase::short::{self, AtOnce};
 use huddle::coll::{Knob, Means, Measures, Plan, REGISTRY, Short};
 use huddle::fabric::checked::{Random, random_knobs};
 use huddle::fabric::shm::{Buffer, Buffers, Call, Direct, Ends, Entered, Fault, Waiting};
@@ -82,6 +82,32 @@ fn ends(buffers: &Buffers<'_>) -> Option<Ends> {
         Buffer::Packed(_) => None,
     };
     Some(Ends { send: end(buffers.send)?, recv: end(buffers.recv)?, is_in_place: buffers.is_in_place })
+}
+
+/// Runs a call as a plain function.
+fn at_once<C: AtOnce>(
+    rank: &Rank,
+    waiting: &'static Waiting,
+    entered: Entered,
+    plan: &Plan,
+    short: Short,
+    ends: Ends,
+    combine: Option<&dyn Combine>,
+) -> Result<(), Fault> {
+    // SAFETY: the caller's buffers outlive the call; a rank is in one call at a time.
+    unsafe {
+        match short {
+            Short::InLines { take_second_line } => {
+                let second = take_second_line;
+                let call = Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, second);
+                C::in_lines(&call, plan).map(|()| call.leave()).map_err(|fault| call.fail(fault))
+            }
+            Short::InCells { in_halves } => {
+                let call = Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, false);
+                C::in_cells(&call, plan, in_halves).map(|()| call.leave()).map_err(|fault| call.fail(fault))
+            }
+        }
+    }
 }
 
 impl Case {
@@ -292,24 +318,19 @@ impl Case {
         let (row, collective, plan) = (&REGISTRY[self.row], self.collective(), &self.plan);
         let way = self.styles[rank.me.index()].way;
         if let (Way::Short, Some(short), Some(ends)) = (way, self.short, ends(&buffers)) {
-            let (entered, combine) = (Entered::new(collective, self.row, plan), buffers.combine);
-            // SAFETY: the buffers outlive the call; a rank is in one call at a time.
-            return unsafe {
-                match short {
-                    Short::InLines { take_second_line } => {
-                        let second = take_second_line;
-                        let call = Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, second);
-                        in_lines(collective)(&call, plan).map(|()| call.leave()).map_err(|fault| call.fail(fault))
-                    }
-                    Short::InCells(in_cells) => {
-                        let call = Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, false);
-                        in_cells(&call, plan).map(|()| call.leave()).map_err(|fault| call.fail(fault))
-                    }
-                }
+            let run = match collective {
+                Collective::Allgather => at_once::<short::Allgather>,
+                Collective::Allreduce => at_once::<short::Allreduce>,
+                Collective::Barrier => at_once::<short::Barrier>,
+                Collective::Bcast => at_once::<short::Bcast>,
+                Collective::Reduce => at_once::<short::Reduce>,
+                Collective::Scatter => at_once::<short::Scatter>,
             };
+            let entered = Entered::new(collective, self.row, plan);
+            return run(rank, waiting, entered, plan, short, ends, buffers.combine);
         }
         let Way::Start(polls) = way else {
-            // SAFETY: as above.
+            // SAFETY: the buffers outlive the call; a rank is in one call at a time.
             let call = unsafe { Call::enter(&rank.context, waiting, collective, self.row, plan, buffers) };
             return (row.run)(&call, plan);
         };

@@ -9,47 +9,47 @@ use crate::coll::{Knob, Measures, Plan, Tickets, part};
 use crate::fabric::shm::{Direct, Fault};
 use crate::fabric::{Fabric, Line, Place, Room};
 use crate::sync::FlagLine;
-use crate::types::{Bytes, Collective, NodeRank};
+use crate::types::{Bytes, NodeRank};
 
-/// The calls of a collective that are short and whose data fit lines, as a plain function.
-pub trait InLines {
-    /// Takes the steps of one.
+/// The short calls of a collective as plain functions.
+pub trait AtOnce {
+    /// Takes the steps of one whose data fit lines.
     ///
     /// # Errors
     /// If a peer failed or contradicts.
-    fn run(fabric: &Direct<'_, true>, plan: &Plan) -> Result<(), Fault>;
+    fn in_lines(fabric: &Direct<'_, true>, plan: &Plan) -> Result<(), Fault>;
+
+    /// The same of one whose data do not, and move in halves or whole.
+    ///
+    /// # Errors
+    /// As above.
+    fn in_cells(fabric: &Direct<'_, false>, plan: &Plan, in_halves: bool) -> Result<(), Fault>;
 }
 
-/// A short call whose data go into cells, as a plain function.
-pub type InCells = fn(&Direct<'_, false>, &Plan) -> Result<(), Fault>;
-
-/// How a short call runs.
+/// A short call.
 #[derive(Clone, Copy, Debug)]
 pub enum Short {
-    /// All its data fit lines: by the collective's [`InLines`].
+    /// All its data fit lines.
     InLines {
         /// Whether they reach beyond the lines of the flags.
         take_second_line: bool,
     },
-    /// By this function.
-    InCells(InCells),
+    /// They take cells.
+    InCells {
+        /// Whether they move in halves.
+        in_halves: bool,
+    },
 }
 
 impl Short {
-    /// The call that `in_cells` makes, if it is short: its data take `bytes` of a slot.
+    /// Whether and how a call is short whose data take `bytes` of a slot.
     #[inline]
-    pub fn new(measures: &Measures, bytes: Bytes, in_cells: InCells) -> Option<Self> {
+    pub fn new(plan: &Plan, measures: &Measures, bytes: Bytes) -> Option<Self> {
         let is_short = bytes <= measures.cell && measures.nodes == 1;
         is_short.then(|| match Room::of(bytes) {
             Room::Lines => Self::InLines { take_second_line: bytes.0 > FlagLine::BESIDE_FLAG },
-            _ => Self::InCells(in_cells),
+            _ => Self::InCells { in_halves: is_halved(plan) },
         })
-    }
-
-    /// The same of a call with a root, whose data move whole or in halves.
-    #[inline]
-    pub fn rooted(plan: &Plan, measures: &Measures, bytes: Bytes, [whole, halves]: [InCells; 2]) -> Option<Self> {
-        Self::new(measures, bytes, if is_halved(plan) { halves } else { whole })
     }
 }
 
@@ -247,7 +247,7 @@ macro_rules! barrier {
 
 /// The functions of each; of those with a root, for data that move in so many parts.
 macro_rules! functions {
-    ($($collective:ident: $name:ident, $in_cells:ident $(<$parts:ident>)?;)*) => {
+    ($($collective:ident: $name:ident $(<$parts:ident>)?;)*) => {
         $(
             #[doc = concat!("MPI_", stringify!($collective), ", as a future.")]
             #[inline]
@@ -263,44 +263,43 @@ macro_rules! functions {
                 $name!(later, fabric, plan $(, $parts)?);
             }
 
-            #[doc = concat!("MPI_", stringify!($collective), " of data in cells, as a plain function.")]
-            ///
-            /// # Errors
-            /// If a peer failed or contradicts.
-            pub fn $in_cells$(<const $parts: usize>)?(fabric: &Direct<'_, false>, plan: &Plan) -> Result<(), Fault> {
-                $name!(at_once, fabric, plan $(, $parts)?);
-                Ok(())
-            }
-
-            #[doc = concat!("MPI_", stringify!($collective), " of data in lines.")]
+            #[doc = concat!("MPI_", stringify!($collective), ", as plain functions.")]
             pub struct $collective;
 
-            impl InLines for $collective {
+            impl AtOnce for $collective {
                 #[inline(always)]
-                fn run(fabric: &Direct<'_, true>, plan: &Plan) -> Result<(), Fault> {
+                fn in_lines(fabric: &Direct<'_, true>, plan: &Plan) -> Result<(), Fault> {
                     $(const $parts: usize = 1;)?
+                    $name!(at_once, fabric, plan $(, $parts)?);
+                    Ok(())
+                }
+
+                #[inline(always)]
+                fn in_cells(fabric: &Direct<'_, false>, plan: &Plan, in_halves: bool) -> Result<(), Fault> {
+                    $(
+                        if in_halves {
+                            const $parts: usize = 2;
+                            $name!(at_once, fabric, plan, $parts);
+                            return Ok(());
+                        }
+                        const $parts: usize = 1;
+                    )?
+                    let _ = in_halves;
                     $name!(at_once, fabric, plan $(, $parts)?);
                     Ok(())
                 }
             }
         )*
-
-        /// What [`InLines`] is of a collective that is known only here.
-        pub fn in_lines(collective: Collective) -> fn(&Direct<'_, true>, &Plan) -> Result<(), Fault> {
-            match collective {
-                $(Collective::$collective => $collective::run,)*
-            }
-        }
     };
 }
 
 functions! {
-    Allreduce: allreduce, allreduce_in_cells;
-    Allgather: allgather, allgather_in_cells;
-    Barrier: barrier, barrier_in_cells;
-    Reduce: reduce, reduce_in_cells<PARTS>;
-    Bcast: bcast, bcast_in_cells<PARTS>;
-    Scatter: scatter, scatter_in_cells<PARTS>;
+    Allreduce: allreduce;
+    Allgather: allgather;
+    Barrier: barrier;
+    Reduce: reduce<PARTS>;
+    Bcast: bcast<PARTS>;
+    Scatter: scatter<PARTS>;
 }
 
 #[cfg(test)]

@@ -277,7 +277,7 @@ impl Context {
     pub(super) fn cell(&self, rank: NodeRank, line: Line, ticket: Ticket, reach: Bytes) -> *mut u8 {
         debug_assert!(rank.index() < self.geometry.ranks);
         let offset = match reach < ROTATED {
-            true if self.geometry.passed() == 0 => rotation::home_of_short(&self.geometry, ticket).0,
+            true if self.passed.is_empty() => rotation::home_of_short(&self.geometry, ticket).0,
             true => match self.told_home(rank, line, ticket) {
                 Some(home) => home as usize * HOME_UNIT,
                 None => rotation::home_of_short(&self.geometry, ticket).0,
