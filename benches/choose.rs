@@ -1,6 +1,6 @@
 //! What the choice of an algorithm costs: in a call, in the first call of a size, and when a communicator is built.
 //!
-//! `cargo bench --no-default-features --bench choose`
+//! `cargo bench --package huddle-benches --bench choose`
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use huddle::config::Config;

@@ -1,6 +1,6 @@
 //! Copy and reduction kernels on one core, and copies into memory that another core reads.
 //!
-//! `cargo bench --no-default-features --bench kernels [-- FILTER]`. The groups:
+//! `cargo bench --package huddle-benches --bench kernels [-- FILTER]`. The groups:
 //! - `copy`: source and destination used again and again;
 //! - `rotate`: the destination somewhere else in 4 MiB each time, as slots are;
 //! - `slot`: as `rotate`, with another core that reads all of it before it is written again (needs two cores);

@@ -21,7 +21,7 @@ const LONGEST_STEP: Bytes = Bytes(64 << 10);
 pub const LAST_EPOCH: Epoch = Epoch(u64::MAX / Ticket::STEPS / 2);
 
 /// Who serves a call, and how: the same on all ranks. What the user forces comes first, then what the models say (`map`, that of
-/// the communicator). `cargo bench --no-default-features --bench choose` times it.
+/// the communicator). `cargo bench --package huddle-benches --bench choose` times it.
 #[inline]
 pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: &Map, epoch: Epoch) -> Choice {
     // 1. What huddle cannot or shall not serve.

@@ -30,7 +30,7 @@ combinations, streams that share a link (Li et al. 2014, equations 1 to 11; betw
 own instructions. The papers' own formulas, with their worked values as tests, are in `src/model`. What nobody forces runs with
 the algorithm and knobs of the least cost. That is found when the first call of a size comes, for sizes from one power of two to
 the next half of it, and kept in a map of the communicator, shared by all communicators that lie alike: later calls look it up
-in some nanoseconds (`cargo bench --bench choose`). Compared are radix, class and stages of trees, tiles and segments that fit
+in some nanoseconds (`cargo bench --package huddle-benches --bench choose`). Compared are radix, class and stages of trees, tiles and segments that fit
 the first-level cache, one and two buffers and a ring, chunks between nodes, pulled and pushed signals, and as many leaders as
 `HUDDLE_LEADERS` permits: with several of them the phases of other chunks go on while a leader's step between nodes is under
 way.

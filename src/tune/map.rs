@@ -86,7 +86,7 @@ impl Map {
         }
     }
 
-    /// Asks the models, once for all calls of a class: some microseconds on few ranks, more on many (`cargo bench --bench choose`).
+    /// Asks the models, once for all calls of a class: some microseconds on few ranks, more on many (`cargo bench --package huddle-benches --bench choose`).
     #[cold]
     #[inline(never)]
     fn judge(&self, collective: Collective, order: OperandOrder, class: SizeClass) -> Forced {
