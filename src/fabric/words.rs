@@ -207,13 +207,14 @@ pub(crate) trait Words {
     /// Promises to read no slot of any ticket up to `ticket` again. Cells that were passed with these are this rank's.
     #[inline]
     fn release(&self, ticket: Ticket) {
-        self.release_lines(ticket);
+        self.control(self.me()).released.publish(ticket);
         self.passed().release(ticket);
     }
 
     /// The same where none of these has a cell that was not released before.
     #[inline]
     fn release_lines(&self, ticket: Ticket) {
+        debug_assert!(self.passed().awaits_none());
         self.control(self.me()).released.publish(ticket);
     }
 

@@ -24,8 +24,9 @@ pub(super) struct Addresses {
     pub recv: Option<*const c_void>,
 }
 
-/// A call that was declined. It is empty or its datatype is predefined, so calls with the same key mean the same: of the
-/// operation counts who defined it, and no handle of a user's ever becomes a predefined one.
+/// A call that was declined. It is empty or its datatype is predefined, so calls with the same key are left to the native library as
+/// well: of the operation counts who defined it, and no handle of a user's ever becomes a predefined one. Of an empty call MPI may
+/// reject the datatype, where its handle was freed and is another one's now: it is counted as empty all the same.
 pub(super) struct Declined {
     key: Key,
     /// Where it was counted.

@@ -114,6 +114,11 @@ impl Passed {
         self.reading.store(reading + 1, Ordering::Relaxed);
     }
 
+    /// Whether no cell becomes its own when it releases tickets.
+    pub fn awaits_none(&self) -> bool {
+        self.reading.load(Ordering::Relaxed) == 0
+    }
+
     /// This rank releases all tickets up to that one.
     #[inline]
     pub fn release(&self, ticket: Ticket) {

@@ -438,6 +438,7 @@ impl Words for Context {
 
     #[inline]
     fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
+        debug_assert!(rank.index() < self.geometry.ranks);
         self.lines().at(rank, line, ticket)
     }
 

@@ -10,7 +10,7 @@ use super::context::{Context, Lines};
 use super::drive::Waiting;
 use crate::codegen::elsewhere;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
-use crate::fabric::{Line, Place, Room, Span};
+use crate::fabric::{INLINE, Line, Place, Room, Span};
 use crate::kernel::{self, Combine, Destination};
 use crate::topo::Layout;
 use crate::types::{Bytes, Epoch, NodeRank, Ticket};
@@ -227,6 +227,8 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
 
     #[inline(always)]
     pub fn copy(&self, to: At, from: At, n: Bytes) -> Result<(), Fault> {
+        let is_slots = [to.destination, from.destination].contains(&Destination::Slot);
+        debug_assert!(!(IN_LINES && is_slots && n > INLINE), "a line is no longer");
         if to.address != from.address {
             // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm
             // keeps within them and follows the slot protocol, which the checking scheduler verifies of the same source.
