@@ -61,8 +61,8 @@ const LOOKS_AT_WORK: u32 = 25;
 const YIELDS: [u32; 2] = [8, 32];
 /// Bytes of the message or block of a long call.
 const LONG: Bytes = Bytes(32 << 10);
-/// Yields between two calls into the MPI library, and between two polls.
-const YIELDS_PER_PROGRESS: u32 = 4;
+/// Yields between two polls.
+const YIELDS_PER_POLL: u32 = 4;
 /// The longest sleep. The MPI library makes no progress meanwhile: a message of 64 MiB needs about 150 probes.
 const NAP: Duration = Duration::from_micros(100);
 
@@ -179,8 +179,8 @@ impl Call<'_> {
         let may_sleep = before >= YIELDS[usize::from(self.entered.bytes >= LONG)];
         let mut yields = 0;
         context.control(context.rank()).leave_core(|| {
-            // Before each sleep, and with some of the yields: a probe may yield itself (Open MPI).
-            if may_sleep || before > 0 && before.is_multiple_of(YIELDS_PER_PROGRESS) {
+            // Before each sleep only: a probe may yield itself (Open MPI), or sleep (MPICH 5, throttled).
+            if may_sleep {
                 (self.waiting.progress)();
             }
             let Some(rank) = peer else {
@@ -193,7 +193,7 @@ impl Call<'_> {
             while !has_come() && (yields == 0 || context.control(rank).is_away()) {
                 std::thread::yield_now();
                 yields += 1;
-                if (before + yields).is_multiple_of(YIELDS_PER_PROGRESS) {
+                if (before + yields).is_multiple_of(YIELDS_PER_POLL) {
                     break;
                 }
             }
