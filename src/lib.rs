@@ -1,7 +1,7 @@
 //! huddle makes the collectives of unmodified MPI programs faster. See ARCHITECTURE.md.
 //!
 //! A module uses only what stands below it in this list of layers:
-//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `kept`, `log`, `types`.
+//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `kept`, `log`, `types`, `codegen`.
 
 pub mod capi;
 mod codegen;

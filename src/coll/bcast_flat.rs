@@ -41,7 +41,11 @@ down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers"
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        Short::new(plan, measures, plan.bytes)
+        // Who asks for few buffers waits for them also where a piece is all.
+        match plan.knobs.set(Knob::Buffers) {
+            Some(_) => None,
+            None => Short::new(plan, measures, plan.bytes),
+        }
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

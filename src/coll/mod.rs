@@ -207,7 +207,8 @@ pub trait Algorithm: 'static {
         None
     }
 
-    /// The plain function for calls whose plan is like this one, where there is one; it takes the steps of [`Algorithm::run`].
+    /// Whether calls whose plan is like this one are short, and where their data lie. Their functions are those of the collective in
+    /// [`phase::short`], so they take the steps of [`Algorithm::run`] only where that is made of them.
     fn short(_plan: &Plan, _measures: &Measures) -> Option<Short> {
         None
     }

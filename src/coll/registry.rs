@@ -35,7 +35,7 @@ pub struct Row {
     pub cost: fn(&Plan, &Scene) -> Option<Nanos>,
     /// How far a call on one node reaches into cells.
     pub reach: Reach,
-    /// On shared memory, for calls that have a plain function.
+    /// On shared memory, whether and how a call runs as a plain function.
     pub short: fn(&Plan, &Measures) -> Option<Short>,
     /// On shared memory, until it is done.
     pub run: fn(&shm::Call<'_>, &Plan) -> Result<(), shm::Fault>,

@@ -186,6 +186,7 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
     let Some(site) = Site::enter(Collective::Barrier, comm, || Some(Bytes::ZERO)) else {
         return Served::Native;
     };
+    // No root: a barrier, which has no length, is not declined as empty.
     site.answer(site.repeat_barrier(), Some(Key::barrier()), (None, Addresses { send: None, recv: None }), |_| {
         Ok(arguments::barrier())
     })

@@ -110,7 +110,7 @@ impl Shared {
         &self.pooled.context
     }
 
-    /// The last call of `collective`, for the call that is under way.
+    /// The call of `collective` that opened its lane, for the call that is under way.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub(super) fn lane(&self, collective: Collective) -> &mut Option<Lane> {

@@ -251,7 +251,7 @@ impl Site<'_> {
     #[inline(always)]
     fn repeat<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
         let Some(Short::InLines { take_second_line }) = lane.short else {
-            return self.repeat_in_cells::<C>(lane, root, ends.send, ends.recv, ends.is_in_place);
+            return self.repeat_otherwise::<C>(lane, root, ends.send, ends.recv, ends.is_in_place);
         };
         let plan = Plan { epoch: self.epoch, root, ..lane.plan };
         let entered = lane.entered.again(self.epoch, root);
@@ -266,9 +266,10 @@ impl Site<'_> {
         self.done(lane.counter, plan.bytes)
     }
 
-    /// The same of data that take cells. The buffers are not taken as [`Ends`] for the reason above.
+    /// The same of all other calls: short ones whose data take cells, and those that run as a future. The buffers come one by one as in
+    /// `repeat_packed`.
     #[inline(never)]
-    fn repeat_in_cells<C: AtOnce>(
+    fn repeat_otherwise<C: AtOnce>(
         self,
         lane: &Lane,
         root: CommRank,

@@ -1,8 +1,8 @@
 //! Calls on one node whose data fit one slot of each rank, in the flat form: most calls of most programs.
 //!
-//! They do what [`Flat`](super::Flat) does, without the loop over pieces. Each stands here once, as a macro, and becomes two
-//! functions: a future on any fabric, which scheduler, loom and simulator run too, and for calls that repeat the one before a
-//! plain function on [`Direct`], which takes about half of the instructions.
+//! They do what [`Flat`](super::Flat) does, without the loop over pieces. Each stands here once, as a macro, and becomes a
+//! future on any fabric, which scheduler, loom and simulator run too, and for calls that repeat the one before plain functions on
+//! [`Direct`], of data in lines and of data in cells ([`AtOnce`]). These follow from the collective alone, not from the row.
 
 use super::{block_in_slot, combine_in_rank_order, others_than};
 use crate::coll::{Knob, Measures, Plan, Tickets, part};
@@ -305,11 +305,11 @@ functions! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coll::Knobs;
-    use crate::types::{CommRank, Epoch, OperandOrder};
+    use crate::coll::{Knobs, REGISTRY};
+    use crate::types::{Collective, CommRank, Epoch, OperandOrder};
 
-    fn cut(bytes: usize, granule: usize) -> usize {
-        let plan = Plan {
+    fn plan(bytes: usize, granule: usize) -> Plan {
+        Plan {
             epoch: Epoch(1),
             bytes: Bytes(bytes),
             granule: Bytes(granule),
@@ -318,7 +318,47 @@ mod tests {
             knobs: Knobs::UNSET,
             scratch: Bytes::ZERO,
             reach: Bytes::ZERO,
+        }
+    }
+
+    /// Calls in lines keep no book of cells, so it has to be the same calls that reach into none.
+    #[test]
+    fn short_calls_are_in_lines_where_they_reach_into_no_cell() {
+        let mut found = 0;
+        for row in REGISTRY {
+            for (ranks, bytes) in (2..=8).flat_map(|ranks| (0..=200).map(move |bytes| (ranks, bytes))) {
+                let bytes = if row.collective == Collective::Barrier { 0 } else { bytes };
+                let (plan, measures) = (plan(bytes, 1), Measures { ranks, nodes: 1, cell: Bytes(4096) });
+                let Some(short) = (row.short)(&plan, &measures) else { continue };
+                let (is_in_lines, reach) = (matches!(short, Short::InLines { .. }), row.reach.depth(&plan, &measures));
+                assert_eq!(is_in_lines, reach == Bytes::ZERO, "{} {bytes} bytes on {ranks}", row.name);
+                found += 1;
+            }
+        }
+        assert_eq!(found, Collective::ALL.len() * 7 * 201);
+    }
+
+    #[test]
+    fn payloads_take_the_second_line_beyond_the_flags_own() {
+        let measures = Measures { ranks: 2, nodes: 1, cell: Bytes(4096) };
+        let takes = |bytes| match Short::new(&plan(bytes, 1), &measures, Bytes(bytes)) {
+            Some(Short::InLines { take_second_line }) => Some(take_second_line),
+            _ => None,
         };
+        assert_eq!([1, 32, 33, 96, 97].map(takes), [Some(false), Some(false), Some(true), Some(true), None]);
+    }
+
+    /// With a bound on buffers the root waits for its readers also where a piece is all.
+    #[test]
+    fn a_bcast_with_few_buffers_is_not_short() {
+        let row = REGISTRY.iter().find(|row| row.collective == Collective::Bcast && row.name == "flat").unwrap();
+        let measures = Measures { ranks: 2, nodes: 1, cell: Bytes(4096) };
+        let (free, bound) = (plan(8, 1), Plan { knobs: Knobs::UNSET.with(Knob::Buffers, 1), ..plan(8, 1) });
+        assert!((row.short)(&free, &measures).is_some() && (row.short)(&bound, &measures).is_none());
+    }
+
+    fn cut(bytes: usize, granule: usize) -> usize {
+        let plan = plan(bytes, granule);
         let [first, second] = parts::<2>(&plan, Line::Down);
         assert_eq!((first.line, first.offset, second.line), (Line::Up, Bytes::ZERO, Line::Down));
         assert_eq!((second.offset, first.length + second.length), (first.length, Bytes(bytes)));

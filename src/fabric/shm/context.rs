@@ -161,6 +161,7 @@ pub(super) struct Lines<'a> {
     stride: usize,
     /// Of each kind.
     length: usize,
+    ranks: usize,
     context: PhantomData<&'a Context>,
 }
 
@@ -168,9 +169,10 @@ impl<'a> Lines<'a> {
     /// That of `line` for the slot that `ticket` uses.
     #[inline(always)]
     pub(super) fn at(self, rank: NodeRank, line: Line, ticket: Ticket) -> &'a FlagLine {
+        debug_assert!(rank.index() < self.ranks);
         let index = line as usize * self.length + ticket.position(self.length);
         let offset = PAGE + rank.index() * self.stride + size_of::<Control>() + index * size_of::<FlagLine>();
-        // SAFETY: as in `control`; `position` is below `length`.
+        // SAFETY: as in `control`: the rank is one of the node's; `position` is below `length`.
         unsafe { self.base.add(offset).cast::<FlagLine>().as_ref() }
     }
 }
@@ -244,8 +246,8 @@ impl Context {
     /// The ranks' flag lines.
     #[inline(always)]
     pub(super) fn lines(&self) -> Lines<'_> {
-        let (base, stride, length) = (self.segment.base(), self.places.control, self.geometry.lines);
-        Lines { base, stride, length, context: PhantomData }
+        let Geometry { lines: length, ranks, .. } = self.geometry;
+        Lines { base: self.segment.base(), stride: self.places.control, length, ranks, context: PhantomData }
     }
 
     /// A rank of this node in the communicator.
@@ -438,7 +440,6 @@ impl Words for Context {
 
     #[inline]
     fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
-        debug_assert!(rank.index() < self.geometry.ranks);
         self.lines().at(rank, line, ticket)
     }
 

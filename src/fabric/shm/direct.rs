@@ -128,7 +128,9 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
             Place::Cell { rank, line, ticket } if !IN_LINES => {
                 self.context.cell(rank, line, ticket, self.entered.reach)
             }
+            // Where all data fit lines `Place::stage` need not ask for their length: the first never comes.
             Place::Cell { rank, line, ticket } | Place::Payload { rank, line, ticket } => {
+                debug_assert!(!matches!(span.place, Place::Cell { .. }), "these data fit lines");
                 self.lines.at(rank, line, ticket).payload()
             }
             Place::Scratch => unreachable!("short calls are on one node"),
@@ -227,8 +229,8 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
 
     #[inline(always)]
     pub fn copy(&self, to: At, from: At, n: Bytes) -> Result<(), Fault> {
-        let is_slots = [to.destination, from.destination].contains(&Destination::Slot);
-        debug_assert!(!(IN_LINES && is_slots && n > INLINE), "a line is no longer");
+        let touches_slot = [to.destination, from.destination].contains(&Destination::Slot);
+        debug_assert!(!(IN_LINES && touches_slot && n > INLINE), "longer than a payload");
         if to.address != from.address {
             // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm
             // keeps within them and follows the slot protocol, which the checking scheduler verifies of the same source.

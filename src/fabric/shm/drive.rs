@@ -179,7 +179,7 @@ impl Call<'_> {
         let may_sleep = before >= YIELDS[usize::from(self.entered.bytes >= LONG)];
         let mut yields = 0;
         context.control(context.rank()).leave_core(|| {
-            // Before each sleep only: a probe may yield itself (Open MPI), or sleep (MPICH 5, throttled).
+            // Only where it may sleep: a probe may yield itself (Open MPI), or sleep (MPICH 5, throttled).
             if may_sleep {
                 (self.waiting.progress)();
             }
