@@ -1,5 +1,6 @@
 //! What a process holds for one communicator: its view of the segment, and how far it has come.
 
+use super::lines::Lines;
 use super::rotation::{self, ROTATED, Rotation};
 use super::segment::{Segment, check_memory};
 use super::writes::Writes;
@@ -9,8 +10,6 @@ use crate::sync::{Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT,
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, SlotStores, Ticket};
 use std::io;
-use std::marker::PhantomData;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The dimensions of a segment, the same on all ranks of a node.
@@ -28,7 +27,7 @@ pub struct Geometry {
     pub round: Bytes,
 }
 
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 impl Geometry {
     /// Where in a page the first cell starts, and all do whose length is a multiple of a page. Programs' long buffers start at a
@@ -153,30 +152,6 @@ impl Places {
     }
 }
 
-/// The flag lines of a node's ranks.
-#[derive(Clone, Copy)]
-pub(super) struct Lines<'a> {
-    base: NonNull<u8>,
-    /// From those of one rank to those of the next.
-    stride: usize,
-    /// Of each kind.
-    length: usize,
-    ranks: usize,
-    context: PhantomData<&'a Context>,
-}
-
-impl<'a> Lines<'a> {
-    /// That of `line` for the slot that `ticket` uses.
-    #[inline(always)]
-    pub(super) fn at(self, rank: NodeRank, line: Line, ticket: Ticket) -> &'a FlagLine {
-        debug_assert!(rank.index() < self.ranks);
-        let index = line as usize * self.length + ticket.position(self.length);
-        let offset = PAGE + rank.index() * self.stride + size_of::<Control>() + index * size_of::<FlagLine>();
-        // SAFETY: as in `control`: the rank is one of the node's; `position` is below `length`.
-        unsafe { self.base.add(offset).cast::<FlagLine>().as_ref() }
-    }
-}
-
 /// One communicator's shared memory, as one of its ranks sees it. At most one call runs on it at a time.
 pub struct Context {
     segment: Segment,
@@ -246,8 +221,7 @@ impl Context {
     /// The ranks' flag lines.
     #[inline(always)]
     pub(super) fn lines(&self) -> Lines<'_> {
-        let Geometry { lines: length, ranks, .. } = self.geometry;
-        Lines { base: self.segment.base(), stride: self.places.control, length, ranks, context: PhantomData }
+        Lines::new(self.segment.base(), self.places.control, &self.geometry)
     }
 
     /// A rank of this node in the communicator.

@@ -6,8 +6,9 @@
 //! [`Call`].
 
 use super::call::Call;
-use super::context::{Context, Lines};
+use super::context::Context;
 use super::drive::Waiting;
+use super::lines::Lines;
 use crate::codegen::elsewhere;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{INLINE, Line, Place, Room, Span};

@@ -12,6 +12,7 @@ mod copies;
 mod direct;
 mod drive;
 mod latest;
+mod lines;
 mod rotation;
 mod segment;
 mod single;
