@@ -9,3 +9,11 @@ use std::hint::black_box;
 pub fn elsewhere<T: Copy>(value: T) -> T {
     black_box(value)
 }
+
+/// Calls `this` in a frame of its own: what it captures, with `move`, is in memory only there, and in registers of a caller that comes here
+/// seldom.
+#[inline(never)]
+#[cfg_attr(not(feature = "mpi"), expect(dead_code, reason = "entries of MPI call it"))]
+pub fn apart<R>(this: impl FnOnce() -> R) -> R {
+    this()
+}

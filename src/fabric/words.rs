@@ -141,7 +141,7 @@ pub(crate) trait Words {
 
     /// Whether this rank may write that much for `ticket`; if so, it is taken, in the call of `descriptor`; `next` is as for
     /// [`Claims::claim_cell`].
-    #[inline(always)]
+    #[inline]
     fn claim(&self, ticket: Ticket, room: Room, descriptor: Descriptor, next: impl FnOnce(u64) -> Stretch) -> bool {
         if room == Room::Lines {
             return self.claim_lines(ticket, descriptor);

@@ -4,6 +4,7 @@ use super::arguments::{self, Prepared, Refused};
 use super::decline::{Addresses, unless_in_place};
 use super::lane::Key;
 use super::serve::{Served, Site};
+use crate::codegen::apart;
 use crate::mpi::handles::{constants, predefined};
 use crate::types::{Bytes, Collective, CommRank};
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
@@ -113,6 +114,7 @@ pub unsafe fn allgather(
     let is_alike = is_in_place || (sendcount, sendtype) == (recvcount, recvtype);
     let addresses = Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
     let key = is_alike.then(|| Key::moving(recvcount, recvtype));
+    // No closure, which might not become part of this.
     let served = match &key {
         Some(key) => site.repeat_allgather(key, sendbuf, recvbuf),
         None => None,
@@ -164,6 +166,7 @@ pub unsafe fn scatter(
         false => Addresses { send: None, recv: Some(recvbuf) },
     };
     let (send, recv) = ((sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype));
+    // No closure, which might not become part of this.
     let served = match &key {
         Some(key) => site.repeat_scatter(key, sendbuf, recvbuf, root),
         None => None,
@@ -216,12 +219,6 @@ impl Site<'_> {
             _ => self.serve(prepare(&self), key),
         })
     }
-}
-
-/// Calls `this`, in a frame of its own.
-#[inline(never)]
-fn apart<R>(this: impl FnOnce() -> R) -> R {
-    this()
 }
 
 /// Packed bytes of a buffer whose datatype is predefined. No handle is asked for its size: MPI might reject it.

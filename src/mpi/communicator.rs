@@ -110,12 +110,17 @@ impl Shared {
         &self.pooled.context
     }
 
-    /// The call of `collective` that opened its lane, for the call that is under way.
+    /// The lane of `collective`, for the call that is under way.
     #[inline]
-    #[allow(clippy::mut_from_ref)]
-    pub(super) fn lane(&self, collective: Collective) -> &mut Option<Lane> {
-        // SAFETY: one call at a time (MPI's rule), which asks again only after it is done with what it got.
-        unsafe { &mut *self.lanes[collective as usize].get() }
+    pub(super) fn lane(&self, collective: Collective) -> Option<&Lane> {
+        // SAFETY: one call at a time (MPI's rule), which opens another lane only where it goes by none.
+        unsafe { (*self.lanes[collective as usize].get()).as_ref() }
+    }
+
+    /// What later calls of `collective` go by, in a call that goes by no lane.
+    pub(super) fn open_lane(&self, collective: Collective, lane: Option<Lane>) {
+        // SAFETY: as in `lane`.
+        unsafe { *self.lanes[collective as usize].get() = lane };
     }
 
     /// The last calls of `collective` that were declined, for the call that is under way.

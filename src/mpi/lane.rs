@@ -11,7 +11,6 @@ use super::device;
 use super::holes::Holes;
 use super::op::Operator;
 use super::serve::{Served, Site};
-use crate::codegen::elsewhere;
 use crate::coll::phase::short::{self, AtOnce};
 use crate::coll::{Plan, REGISTRY, Short};
 use crate::fabric::shm::{Buffer, Buffers, Direct, Ends, Entered};
@@ -209,7 +208,7 @@ impl Site<'_> {
 
     #[inline(always)]
     fn lane(&self, key: &Key) -> Option<&Lane> {
-        let lane = self.shared.lane(self.collective).as_ref()?;
+        let lane = self.shared.lane(self.collective)?;
         let is_open = lane.key == *key && self.epoch < LAST_EPOCH && !device::may_be_used();
         is_open.then_some(lane)
     }
@@ -259,11 +258,7 @@ impl Site<'_> {
         // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
         let call =
             unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), take_second_line) };
-        match C::in_lines(&call, &plan) {
-            Ok(()) => call.leave(),
-            Err(fault) => return self.fault(elsewhere(call).fail(fault)),
-        }
-        self.done(lane.counter, plan.bytes)
+        self.ended(lane.counter, plan.bytes, call.finish(C::in_lines(&call, &plan)))
     }
 
     /// The same of all other calls: short ones whose data take cells, and those that run as a future. The buffers come one by one as in
@@ -287,11 +282,7 @@ impl Site<'_> {
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: as in `repeat`.
         let call = unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), false) };
-        match C::in_cells(&call, &plan, in_halves) {
-            Ok(()) => call.leave(),
-            Err(fault) => return self.fault(elsewhere(call).fail(fault)),
-        }
-        self.done(lane.counter, plan.bytes)
+        self.ended(lane.counter, plan.bytes, call.finish(C::in_cells(&call, &plan, in_halves)))
     }
 }
 

@@ -135,8 +135,10 @@ impl Site<'_> {
             Err(fault) => return self.fault(fault),
         }
         if let Some(key) = key {
-            *self.shared.lane(self.collective) =
-                Lane::new(self.shared, key, (self.collective, row), plan, prepared.operator.as_ref());
+            self.shared.open_lane(
+                self.collective,
+                Lane::new(self.shared, key, (self.collective, row), plan, prepared.operator.as_ref()),
+            );
         }
         self.run(row, &plan, &prepared)
     }
@@ -259,15 +261,15 @@ impl Site<'_> {
         // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
         let call = unsafe { Call::enter(context, waiting, self.collective, row, plan, buffers) };
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
-        match (REGISTRY[row].run)(&call, plan) {
-            Ok(()) => self.done(counter, plan.bytes),
-            Err(fault) => self.fault(fault),
-        }
+        self.ended(counter, plan.bytes, (REGISTRY[row].run)(&call, plan))
     }
 
     /// After a call of `bytes`, which is counted at `counter`.
     #[inline(always)]
-    pub(super) fn done(&self, counter: Counter, bytes: Bytes) -> Served {
+    pub(super) fn ended(&self, counter: Counter, bytes: Bytes, result: Result<(), Fault>) -> Served {
+        if let Err(fault) = result {
+            return self.fault(fault);
+        }
         if self.is_time_for_progress(bytes) {
             (self.job.waiting.progress)();
         }
@@ -320,7 +322,7 @@ impl Site<'_> {
     }
 
     #[cold]
-    pub(super) fn fault(self, fault: Fault) -> Served {
+    fn fault(self, fault: Fault) -> Served {
         let name = self.collective.name();
         match fault {
             // Other nodes wait for no rank but the leaders.

@@ -139,7 +139,7 @@ impl Claims {
 
     /// The same of these lines and a cell: the one that `next` says of the cursor of the last one, at first 0; within a call it touches
     /// no grain that one did of the last claims, or for the last tickets, as many as there are cells.
-    #[inline(always)]
+    #[inline]
     pub fn claim_cell<'a, Flags: Iterator<Item = &'a Flag>>(
         &self,
         ticket: Ticket,

@@ -115,6 +115,7 @@ impl Passed {
     }
 
     /// Whether no cell becomes its own when it releases tickets.
+    #[inline]
     pub fn awaits_none(&self) -> bool {
         self.reading.load(Ordering::Relaxed) == 0
     }
@@ -122,13 +123,8 @@ impl Passed {
     /// This rank releases all tickets up to that one.
     #[inline]
     pub fn release(&self, ticket: Ticket) {
-        match self.reading.load(Ordering::Relaxed) {
-            0 => {}
-            1 if self.read[0].0.load(Ordering::Relaxed) <= ticket.0 => {
-                self.take(self.read[0].1.load(Ordering::Relaxed));
-                self.reading.store(0, Ordering::Relaxed);
-            }
-            _ => self.take_up_to(ticket),
+        if !self.awaits_none() {
+            self.take_up_to(ticket);
         }
     }
 

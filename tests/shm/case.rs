@@ -97,14 +97,13 @@ fn at_once<C: AtOnce>(
     // SAFETY: the caller's buffers outlive the call; a rank is in one call at a time.
     unsafe {
         match short {
-            Short::InLines { take_second_line } => {
-                let second = take_second_line;
-                let call = Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, second);
-                C::in_lines(&call, plan).map(|()| call.leave()).map_err(|fault| call.fail(fault))
+            Short::InLines { take_second_line: pair } => {
+                let call = Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, pair);
+                call.finish(C::in_lines(&call, plan))
             }
             Short::InCells { in_halves } => {
                 let call = Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, false);
-                C::in_cells(&call, plan, in_halves).map(|()| call.leave()).map_err(|fault| call.fail(fault))
+                call.finish(C::in_cells(&call, plan, in_halves))
             }
         }
     }

@@ -76,9 +76,23 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
         Self { context, waiting, lines, me, ranks, entered, ends, granule, combine, takes_second_line }
     }
 
-    /// Leaves the call, whose steps are all taken.
+    /// Leaves the call, whose steps ended with `result`.
+    ///
+    /// # Errors
+    /// If a peer failed or contradicts; then this rank has failed the call too, as its peers can see.
     #[inline(always)]
-    pub fn leave(&self) {
+    pub fn finish(&self, result: Result<(), Fault>) -> Result<(), Fault> {
+        match result {
+            Ok(()) => {
+                self.leave();
+                Ok(())
+            }
+            Err(fault) => Err(elsewhere(*self).fail(fault)),
+        }
+    }
+
+    #[inline(always)]
+    fn leave(&self) {
         let last = Ticket::last_of(self.entered.epoch);
         match IN_LINES {
             true => self.context.release_lines(last),
@@ -90,9 +104,8 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
         }
     }
 
-    /// Fails the call, one of whose steps ended with `fault`, as its peers can see. -> the same
     #[cold]
-    pub fn fail(&self, fault: Fault) -> Fault {
+    fn fail(&self, fault: Fault) -> Fault {
         self.context.fail(self.entered.epoch);
         self.announce();
         fault
