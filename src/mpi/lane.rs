@@ -249,7 +249,7 @@ impl Site<'_> {
     /// `C` is this collective.
     #[inline(always)]
     fn repeat<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
-        let Some(Short::InLines { take_second_line }) = lane.short else {
+        let Some(Short::InLines { goes_beyond_flag }) = lane.short else {
             return self.repeat_otherwise::<C>(lane, root, ends.send, ends.recv, ends.is_in_place);
         };
         let plan = Plan { epoch: self.epoch, root, ..lane.plan };
@@ -257,7 +257,7 @@ impl Site<'_> {
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
         let call =
-            unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), take_second_line) };
+            unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), goes_beyond_flag) };
         self.ended(lane.counter, plan.bytes, call.finish(C::in_lines(&call, &plan)))
     }
 

@@ -3,10 +3,43 @@
 use crate::types::{Bytes, Collective, Epoch};
 use std::fmt;
 
-/// The lowest bits of `value`, where they stand in a word.
-#[inline(always)]
-const fn field(value: u64, bits: u32, shift: u32) -> u64 {
-    (value & ((1 << bits) - 1)) << shift
+/// Some bits of a word that stand next to each other.
+#[derive(Clone, Copy)]
+struct Field {
+    shift: u32,
+    bits: u32,
+}
+
+/// More bits of the epoch than tell apart those that share a line, since a ring has 256 lines at most.
+const EPOCH: Field = Field { shift: 0, bits: 10 };
+const COLLECTIVE: Field = EPOCH.then(4);
+const ROW: Field = COLLECTIVE.then(6);
+const ROOT: Field = ROW.then(18);
+const BYTES: Field = ROOT.then(25);
+/// [`Descriptor::telling`].
+const TELLS: Field = BYTES.then(1);
+const _: () = assert!(TELLS.shift + TELLS.bits == u64::BITS);
+
+impl Field {
+    /// The one behind this.
+    const fn then(self, bits: u32) -> Self {
+        Self { shift: self.shift + self.bits, bits }
+    }
+
+    #[inline(always)]
+    const fn mask(self) -> u64 {
+        ((1 << self.bits) - 1) << self.shift
+    }
+
+    /// The lowest bits of `value`, where they stand in the word.
+    #[inline(always)]
+    const fn of(self, value: u64) -> u64 {
+        value << self.shift & self.mask()
+    }
+
+    const fn value(self, word: u64) -> u64 {
+        (word & self.mask()) >> self.shift
+    }
 }
 
 /// What MPI makes equal on all ranks of a call, in one word; travels with every flag.
@@ -14,24 +47,15 @@ const fn field(value: u64, bits: u32, shift: u32) -> u64 {
 pub struct Descriptor(u64);
 
 impl Descriptor {
-    /// Bits of the epoch: more than tell apart those that share a line, since a ring has 256 lines at most.
-    const EPOCH: u32 = 10;
-
-    /// Bits of the root, and where they begin.
-    const ROOT: [u32; 2] = [18, 20];
-
-    /// Bits of the bytes.
-    const BYTES: u32 = 25;
-
-    /// 10 bits of the epoch, 4 of the collective, 6 of the row, 18 of the root, 25 of the bytes; one is left for [`Descriptor::telling`].
+    /// Of a call with that root and so many bytes, by the algorithm of that row of the registry; what does not fit its field loses its upper
+    /// bits.
     pub fn new(epoch: Epoch, collective: Collective, row: usize, root: u32, bytes: Bytes) -> Self {
-        let [bits, shift] = Self::ROOT;
         Self(
-            field(epoch.0, Self::EPOCH, 0)
-                | field(collective as u64, 4, 10)
-                | field(row as u64, 6, 14)
-                | field(u64::from(root), bits, shift)
-                | field(bytes.0 as u64, Self::BYTES, 38),
+            EPOCH.of(epoch.0)
+                | COLLECTIVE.of(collective as u64)
+                | ROW.of(row as u64)
+                | ROOT.of(u64::from(root))
+                | BYTES.of(bytes.0 as u64),
         )
     }
 
@@ -39,9 +63,8 @@ impl Descriptor {
     #[must_use]
     #[inline(always)]
     pub fn again(self, epoch: Epoch, root: u32) -> Self {
-        let [bits, shift] = Self::ROOT;
-        let kept = self.0 & !(field(u64::MAX, Self::EPOCH, 0) | field(u64::MAX, bits, shift));
-        Self(kept | field(epoch.0, Self::EPOCH, 0) | field(u64::from(root), bits, shift))
+        let kept = self.0 & !(EPOCH.mask() | ROOT.mask());
+        Self(kept | EPOCH.of(epoch.0) | ROOT.of(u64::from(root)))
     }
 
     /// The same of a call whose ranks tell each other where their cells are. It follows from what MPI makes equal, so who differs is
@@ -49,7 +72,7 @@ impl Descriptor {
     #[must_use]
     #[inline]
     pub fn telling(self, tells: bool) -> Self {
-        Self(self.0 | u64::from(tells) << (38 + Self::BYTES))
+        Self(self.0 | TELLS.of(u64::from(tells)))
     }
 
     /// The word.
@@ -61,12 +84,12 @@ impl Descriptor {
     /// Whether a word found beside a flag belongs to the same epoch but to another call.
     #[inline]
     pub fn contradicts(self, word: u64) -> bool {
-        self.0 != word && (self.0 ^ word) & ((1 << Self::EPOCH) - 1) == 0
+        self.0 != word && (self.0 ^ word) & EPOCH.mask() == 0
     }
 
-    /// Collective, row and root.
+    /// Collective, row and root, where they stand in the word.
     pub(super) fn what(self) -> u64 {
-        self.0 >> Self::EPOCH & ((1 << 28) - 1)
+        self.0 & (COLLECTIVE.mask() | ROW.mask() | ROOT.mask())
     }
 }
 
@@ -86,18 +109,18 @@ pub struct PeerCall {
 impl PeerCall {
     /// The call in `epoch` of which [`Descriptor`] keeps `what`.
     pub(super) fn new(epoch: Epoch, what: u64, bytes: u64) -> Self {
-        let collective = if epoch.0 == 0 { None } else { Collective::from_index((what & 0xf) as usize) };
-        Self { epoch, collective, root: (what >> 10 & ((1 << 18) - 1)) as u32, bytes }
+        let collective = if epoch.0 == 0 { None } else { Collective::from_index(COLLECTIVE.value(what) as usize) };
+        Self { epoch, collective, root: ROOT.value(what) as u32, bytes }
     }
 
     /// The algorithm, as an index in the registry, of a call of which [`Descriptor`] keeps `what`.
     pub(super) fn row(what: u64) -> usize {
-        (what >> 4 & 0x3f) as usize
+        ROW.value(what) as usize
     }
 
     /// The call in `epoch` that a descriptor's word tells of, whose bytes may have lost their upper bits.
     pub fn of_word(epoch: Epoch, word: u64) -> Self {
-        Self::new(epoch, word >> Descriptor::EPOCH, word >> 38 & ((1 << Descriptor::BYTES) - 1))
+        Self::new(epoch, word, BYTES.value(word))
     }
 }
 
@@ -141,7 +164,8 @@ mod tests {
         // Lengths that differ in upper bits alone differ in this.
         assert!(new(7, 8).contradicts(new(7, 8 + (1 << 40)).telling(true).word()));
         assert_eq!(PeerCall::of_word(Epoch(7), new(7, 16).telling(true).word()), peer);
-        assert_eq!(new(7, 8).what() & 0xf, Collective::Reduce as u64);
-        assert_eq!(new(7, 8).what() >> 10, 5);
+        let what = new(7, 8).what();
+        assert_eq!(PeerCall::new(Epoch(7), what, 8), PeerCall { bytes: 8, ..peer });
+        assert_eq!((PeerCall::row(what), what), (3, new(8, 16).what()));
     }
 }

@@ -154,7 +154,7 @@ impl FlagLine {
 
     /// An address in the second line of the pair, for hints.
     #[inline]
-    pub fn second_line(&self) -> *const u8 {
+    pub fn beyond_flag(&self) -> *const u8 {
         std::ptr::from_ref(self).cast::<u8>().wrapping_add(size_of::<Self>() / 2)
     }
 

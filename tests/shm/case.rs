@@ -97,7 +97,7 @@ fn at_once<C: AtOnce>(
     // SAFETY: the caller's buffers outlive the call; a rank is in one call at a time.
     unsafe {
         match short {
-            Short::InLines { take_second_line: pair } => {
+            Short::InLines { goes_beyond_flag: pair } => {
                 let call = Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, pair);
                 call.finish(C::in_lines(&call, plan))
             }

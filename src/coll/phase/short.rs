@@ -32,7 +32,7 @@ pub enum Short {
     /// All its data fit lines.
     InLines {
         /// Whether they reach beyond the lines of the flags.
-        take_second_line: bool,
+        goes_beyond_flag: bool,
     },
     /// They take cells.
     InCells {
@@ -47,7 +47,7 @@ impl Short {
     pub fn new(plan: &Plan, measures: &Measures, bytes: Bytes) -> Option<Self> {
         let is_short = bytes <= measures.cell && measures.nodes == 1;
         is_short.then(|| match Room::of(bytes) {
-            Room::Lines => Self::InLines { take_second_line: bytes.0 > FlagLine::BESIDE_FLAG },
+            Room::Lines => Self::InLines { goes_beyond_flag: bytes.0 > FlagLine::BESIDE_FLAG },
             _ => Self::InCells { in_halves: is_halved(plan) },
         })
     }
@@ -342,7 +342,7 @@ mod tests {
     fn payloads_take_the_second_line_beyond_the_flags_own() {
         let measures = Measures { ranks: 2, nodes: 1, cell: Bytes(4096) };
         let takes = |bytes| match Short::new(&plan(bytes, 1), &measures, Bytes(bytes)) {
-            Some(Short::InLines { take_second_line }) => Some(take_second_line),
+            Some(Short::InLines { goes_beyond_flag }) => Some(goes_beyond_flag),
             _ => None,
         };
         assert_eq!([1, 32, 33, 96, 97].map(takes), [Some(false), Some(false), Some(true), Some(true), None]);

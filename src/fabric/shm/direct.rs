@@ -50,11 +50,11 @@ pub struct Direct<'a, const IN_LINES: bool> {
     ends: Ends,
     granule: Bytes,
     combine: Option<&'a dyn Combine>,
-    takes_second_line: bool,
+    goes_beyond_flag: bool,
 }
 
 impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
-    /// Enters a call: peers can see it from here on. Only hints depend on `takes_second_line`: whether a payload may reach beyond the
+    /// Enters a call: peers can see it from here on. Only hints depend on `goes_beyond_flag`: whether a payload may reach beyond the
     /// flag's own line.
     ///
     /// # Safety
@@ -69,11 +69,11 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
         granule: Bytes,
         ends: Ends,
         combine: Option<&'a dyn Combine>,
-        takes_second_line: bool,
+        goes_beyond_flag: bool,
     ) -> Self {
         context.enter(&entered);
         let (lines, me, ranks) = (context.lines(), context.rank(), context.geometry().ranks);
-        Self { context, waiting, lines, me, ranks, entered, ends, granule, combine, takes_second_line }
+        Self { context, waiting, lines, me, ranks, entered, ends, granule, combine, goes_beyond_flag }
     }
 
     /// Leaves the call, whose steps ended with `result`.
@@ -120,8 +120,8 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
         for line in [Line::Up, Line::Down] {
             let line = self.lines.at(self.me, line, next);
             kernel::copy::expect_write(std::ptr::from_ref(line).cast());
-            if self.takes_second_line {
-                kernel::copy::expect_write(line.second_line());
+            if self.goes_beyond_flag {
+                kernel::copy::expect_write(line.beyond_flag());
             }
         }
     }
@@ -231,8 +231,8 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
         block!(self, Awaited::Flag { rank, line, ticket }, |call| {
             if IN_LINES {
                 // The rest of a payload is on its way when the flag comes.
-                if call.takes_second_line {
-                    kernel::copy::expect_read(flag.second_line());
+                if call.goes_beyond_flag {
+                    kernel::copy::expect_read(flag.beyond_flag());
                 }
                 call.context.has_line_come(&call.entered, rank, flag, ticket)
             } else {
