@@ -114,7 +114,7 @@ pub unsafe fn allgather(
     let is_alike = is_in_place || (sendcount, sendtype) == (recvcount, recvtype);
     let addresses = Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
     let key = is_alike.then(|| Key::moving(recvcount, recvtype));
-    // No closure, which might not become part of this.
+    // `match` and not `and_then`: a closure might be called and not inlined.
     let served = match &key {
         Some(key) => site.repeat_allgather(key, sendbuf, recvbuf),
         None => None,
@@ -166,7 +166,7 @@ pub unsafe fn scatter(
         false => Addresses { send: None, recv: Some(recvbuf) },
     };
     let (send, recv) = ((sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype));
-    // No closure, which might not become part of this.
+    // `match` and not `and_then`: a closure might be called and not inlined.
     let served = match &key {
         Some(key) => site.repeat_scatter(key, sendbuf, recvbuf, root),
         None => None,

@@ -127,7 +127,7 @@ impl Shared {
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub(super) fn declined(&self, collective: Collective) -> &mut LastDeclined {
-        // SAFETY: as in `lane`.
+        // SAFETY: one call at a time (MPI's rule), which asks again only after it is done with what it got.
         unsafe { &mut *self.declined[collective as usize].get() }
     }
 

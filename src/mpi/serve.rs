@@ -264,7 +264,7 @@ impl Site<'_> {
         self.ended(counter, plan.bytes, (REGISTRY[row].run)(&call, plan))
     }
 
-    /// After a call of `bytes`, which is counted at `counter`.
+    /// What became of a call of `bytes` that ended with `result`; it is counted at `counter` if it succeeded.
     #[inline(always)]
     pub(super) fn ended(&self, counter: Counter, bytes: Bytes, result: Result<(), Fault>) -> Served {
         if let Err(fault) = result {

@@ -21,7 +21,7 @@ const TELLS: Field = BYTES.then(1);
 const _: () = assert!(TELLS.shift + TELLS.bits == u64::BITS);
 
 impl Field {
-    /// The one behind this.
+    /// So many bits above this one's.
     const fn then(self, bits: u32) -> Self {
         Self { shift: self.shift + self.bits, bits }
     }
@@ -107,7 +107,7 @@ pub struct PeerCall {
 }
 
 impl PeerCall {
-    /// The call in `epoch` of which [`Descriptor`] keeps `what`.
+    /// The call in `epoch` of which a [`Descriptor`] keeps `what`, or whose word that is.
     pub(super) fn new(epoch: Epoch, what: u64, bytes: u64) -> Self {
         let collective = if epoch.0 == 0 { None } else { Collective::from_index(COLLECTIVE.value(what) as usize) };
         Self { epoch, collective, root: ROOT.value(what) as u32, bytes }
@@ -148,6 +148,16 @@ mod tests {
         let second = Descriptor::new(Epoch(2051), Collective::Scatter, 9, 1, Bytes(96)).telling(true);
         assert_eq!(first.again(Epoch(2051), 1), second);
         assert_eq!(second.again(Epoch(3), 70_000), first);
+    }
+
+    /// Where they change, raise the revision in `mpi/init.rs`: ranks find them in each other's memory.
+    #[test]
+    fn words_are_those_of_this_revision() {
+        let call =
+            Descriptor::new(Epoch(0x7ff), Collective::from_index(4).expect("one of six"), 9, 0x2_0001, Bytes(96));
+        let what = 4 << 10 | 9 << 14 | 0x2_0001 << 20;
+        assert_eq!((call.what(), call.word()), (what, what | 0x3ff | 96 << 38));
+        assert_eq!(call.telling(true).word(), call.word() | 1 << 63);
     }
 
     #[test]

@@ -152,7 +152,7 @@ impl FlagLine {
         self.payload.with(|payload| payload.cast_mut().cast())
     }
 
-    /// An address in the second line of the pair, for hints.
+    /// An address in the cache line behind that of the flag, for hints.
     #[inline]
     pub fn beyond_flag(&self) -> *const u8 {
         std::ptr::from_ref(self).cast::<u8>().wrapping_add(size_of::<Self>() / 2)

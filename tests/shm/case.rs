@@ -97,8 +97,9 @@ fn at_once<C: AtOnce>(
     // SAFETY: the caller's buffers outlive the call; a rank is in one call at a time.
     unsafe {
         match short {
-            Short::InLines { goes_beyond_flag: pair } => {
-                let call = Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, pair);
+            Short::InLines { goes_beyond_flag } => {
+                let call =
+                    Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, goes_beyond_flag);
                 call.finish(C::in_lines(&call, plan))
             }
             Short::InCells { in_halves } => {

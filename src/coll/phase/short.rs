@@ -31,7 +31,7 @@ pub trait AtOnce {
 pub enum Short {
     /// All its data fit lines.
     InLines {
-        /// Whether they reach beyond the lines of the flags.
+        /// Whether they reach beyond the flag's own cache line.
         goes_beyond_flag: bool,
     },
     /// They take cells.
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_take_the_second_line_beyond_the_flags_own() {
+    fn payloads_go_beyond_the_flags_cache_line() {
         let measures = Measures { ranks: 2, nodes: 1, cell: Bytes(4096) };
         let takes = |bytes| match Short::new(&plan(bytes, 1), &measures, Bytes(bytes)) {
             Some(Short::InLines { goes_beyond_flag }) => Some(goes_beyond_flag),
