@@ -55,7 +55,7 @@ pub struct Direct<'a, const IN_LINES: bool> {
 
 impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
     /// Enters a call: peers can see it from here on. Only hints depend on `goes_beyond_flag`: whether a payload may reach beyond the
-    /// flag's own line.
+    /// flag's own cache line.
     ///
     /// # Safety
     /// The buffers are valid for the packed lengths that the call's plan gives them at this rank, until the call is dropped; its steps
