@@ -1,5 +1,5 @@
-// A rank that waits in a collective must keep the MPI library's own traffic moving, awake or asleep.
-// Each scene: rank 0 starts something and goes into a collective at once; the last rank needs that
+// A rank that waits in a collective must keep the MPI library's own traffic moving, awake or asleep; so must one that hardly
+// ever waits. Each scene but the last: rank 0 starts something and goes into a collective at once; the last rank needs that
 // something to get through before it comes to the collective itself.
 #include "check.h"
 
@@ -91,6 +91,32 @@ static void passive_target(int which, int salt, bool get) {
     MPI_Win_unlock(0, window);
 }
 
+static void compute(double seconds) {
+    double start = MPI_Wtime();
+    while (MPI_Wtime() - start < seconds) {}
+}
+
+// Ranks that compute between collectives come to them together. A message in pieces gets through in these alone, some of it in each:
+// natively in 3 to 17 of them.
+static void sparse_collectives(int salt) {
+    enum { CALLS = 100 };
+    MPI_Request request = MPI_REQUEST_NULL;
+    volatile unsigned char *end = buffer + BYTES - 1;
+    memset(buffer, world_rank == 0 ? salt : 0, BYTES);
+    MPI_Barrier(wires);
+    if (world_rank == 0) MPI_Isend(buffer, BYTES, MPI_BYTE, last, 1, wires, &request);
+    if (world_rank == last) MPI_Irecv(buffer, BYTES, MPI_BYTE, 0, 1, wires, &request);
+    int calls = 0;
+    for (int has_come = 0; !has_come; calls++) {
+        CHECK(calls < CALLS);
+        compute(1e-4);
+        int mine = world_rank != last || *end == salt;
+        MPI_Allreduce(&mine, &has_come, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (world_rank == last) check_bytes(buffer, BYTES, salt);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     look_around();
@@ -101,7 +127,7 @@ int main(int argc, char **argv) {
     CHECK(buffer != NULL && exposed != NULL && counts != NULL);
     MPI_Comm_dup(MPI_COMM_WORLD, &wires);
     MPI_Win_create(exposed, WINDOW, 1, MPI_INFO_NULL, wires, &window);
-    for (int round = 0; round < rounds; round++)
+    for (int round = 0; round < rounds; round++) {
         for (int which = 0; which < 6; which++) {
             int salt = 1 + (round * 6 + which) % 100;
             large_message(which, salt, false);
@@ -111,6 +137,8 @@ int main(int argc, char **argv) {
             passive_target(which, salt, false);
             passive_target(which, salt, true);
         }
+        sparse_collectives(1 + round);
+    }
     MPI_Win_free(&window);
     MPI_Comm_free(&wires);
     free(buffer), free(exposed), free(counts);

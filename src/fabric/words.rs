@@ -293,6 +293,9 @@ pub(crate) trait Words {
     fn has_line_come(&self, call: &Entered, rank: NodeRank, flag: &FlagLine, ticket: Ticket) -> Result<bool, Fault> {
         let Some(value) = flag.reached(ticket) else { return Ok(false) };
         self.verify(call, rank, flag, ticket, value)?;
+        if self.ranks() == 2 {
+            self.claims().note_entered(call.epoch);
+        }
         Ok(true)
     }
 

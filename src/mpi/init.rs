@@ -7,7 +7,7 @@ use super::network;
 use super::peers::Announcement;
 use crate::coll::REGISTRY;
 use crate::config::{Config, RawEnvironment};
-use crate::fabric::shm::Waiting;
+use crate::fabric::shm::{Pace, Waiting};
 use crate::kernel::{self, Probed};
 use crate::log;
 use crate::model::Parameters;
@@ -93,6 +93,7 @@ fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
         device::assume_one_thread_at_a_time();
     }
     let idle = Job::idle(config, rank, size as usize);
+    let is_oversubscribed = node.crowding.is_shared();
     job::publish(Job {
         world,
         group,
@@ -106,7 +107,8 @@ fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
         trunk: node.trunk,
         crowding: node.crowding,
         has_single_copy: node.has_single_copy,
-        waiting: Waiting { is_oversubscribed: node.crowding.is_shared(), ..idle.waiting },
+        waiting: Waiting { is_oversubscribed, ..idle.waiting },
+        pace: Pace::new(is_oversubscribed, Instant::now()),
         is_threaded,
         keyval,
         ..idle

@@ -1,7 +1,7 @@
 //! What the ranks of a job agree on in `MPI_Init`, and the state of the engine.
 
 use crate::config::Config;
-use crate::fabric::shm::Waiting;
+use crate::fabric::shm::{Pace, Waiting};
 use crate::model::Parameters;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
@@ -12,6 +12,7 @@ use once_cell::sync::OnceCell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// A job: the processes of one `MPI_COMM_WORLD`. Built once, never freed.
 pub struct Job {
@@ -50,6 +51,8 @@ pub struct Job {
     pub maps: Mutex<Vec<(Agreed, Arc<Map>)>>,
     /// How ranks wait.
     pub waiting: Waiting,
+    /// How often calls that never wait let the MPI library make progress.
+    pub pace: Pace,
     /// Whether several threads may call MPI at once.
     pub is_threaded: bool,
     /// The attribute of communicators that holds their state.
@@ -91,6 +94,7 @@ impl Job {
             parameters: Parameters::default(),
             maps: Mutex::default(),
             waiting,
+            pace: Pace::new(waiting.is_oversubscribed, Instant::now()),
             is_threaded: true,
             keyval: c.keyval_invalid,
             bridges: AtomicU32::new(0),

@@ -19,11 +19,7 @@ use mpi_sys::MPI_Comm;
 use std::ffi::c_int;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Calls between two into the MPI library where none of them waits.
-const CALLS_PER_PROGRESS: u64 = 16;
-/// The same of short ones where ranks share cores.
-const SHORT_CALLS_PER_PROGRESS: u64 = 128;
+use std::time::Instant;
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +57,13 @@ pub unsafe fn freeing(comm: *mut MPI_Comm, native: impl FnOnce(*mut MPI_Comm) ->
         Some(handle) if job::active().is_some() => while_freeing(*handle, || native(comm)),
         _ => native(comm),
     }
+}
+
+/// In a call in which that is due.
+#[cold]
+fn make_progress(job: &Job) {
+    (job.waiting.progress)();
+    job.pace.asked(Instant::now());
 }
 
 #[cold]
@@ -248,7 +251,9 @@ impl Site<'_> {
         {
             self.deliver(plan, prepared, &buffers);
         }
-        if self.epoch.0.is_multiple_of(CALLS_PER_PROGRESS) {
+        /// Seldom enough that what calls of one length reuse is not given back after each of them.
+        const CALLS_PER_TRIM: u64 = 16;
+        if self.epoch.0.is_multiple_of(CALLS_PER_TRIM) {
             self.shared.trim();
         }
         served
@@ -270,20 +275,12 @@ impl Site<'_> {
         if let Err(fault) = result {
             return self.fault(fault);
         }
-        if self.is_time_for_progress(bytes) {
-            (self.job.waiting.progress)();
+        // Calls that never wait must not starve the program's own traffic, which it may expect to move within collectives.
+        if self.job.pace.is_due(self.epoch) {
+            make_progress(self.job);
         }
         counters().record_at(counter, bytes);
         Served::Done(constants().success)
-    }
-
-    /// Calls that never wait must not starve the program's own traffic, which it may expect to move within collectives. Where
-    /// ranks share cores that gives the core away (Open MPI), which takes longer than most short calls.
-    #[inline]
-    fn is_time_for_progress(&self, bytes: Bytes) -> bool {
-        const SHORT: Bytes = Bytes(4096);
-        let is_dear = self.job.waiting.is_oversubscribed && bytes <= SHORT;
-        self.epoch.0.is_multiple_of(if is_dear { SHORT_CALLS_PER_PROGRESS } else { CALLS_PER_PROGRESS })
     }
 
     /// Reductions work on contiguous memory: buffers with holes are packed first.

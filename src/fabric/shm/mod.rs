@@ -13,6 +13,7 @@ mod direct;
 mod drive;
 mod latest;
 mod lines;
+mod pace;
 mod rotation;
 mod segment;
 mod single;
@@ -25,6 +26,7 @@ pub use context::{Context, Geometry};
 pub use direct::{Direct, Ends};
 pub use drive::{Stall, Waiting};
 pub use latest::LatestCall;
+pub use pace::Pace;
 pub use rotation::ROTATED;
 pub use segment::Segment;
 #[cfg(feature = "mpi")]
