@@ -85,11 +85,12 @@ fn parts<const PARTS: usize>(plan: &Plan, line: Line) -> [Part; PARTS] {
     })
 }
 
-/// Takes a step that is a future, at places that are named.
+/// Takes a step that is a future, at places that are named. Hints are for plain functions alone.
 macro_rules! later {
     (at $fabric:ident, $span:expr) => {
         $span
     };
+    (expect $fabric:ident, $line:expr, $ticket:ident) => {};
     ($step:expr) => {
         $step.await
     };
@@ -101,6 +102,9 @@ macro_rules! at_once {
     (at $fabric:ident, $span:expr) => {
         $fabric.at($span)
     };
+    (expect $fabric:ident, $line:expr, $ticket:ident) => {
+        $fabric.expect($line, $ticket)
+    };
     ($step:expr) => {
         $step?
     };
@@ -111,6 +115,7 @@ macro_rules! allreduce {
     ($step:ident, $fabric:ident, $plan:ident) => {
         let (me, n) = ($fabric.rank(), $plan.bytes);
         let ticket = Tickets::of($plan).draw();
+        $step!(expect $fabric, Line::Up, ticket);
         let slot = move |rank| $step!(at $fabric, Place::stage(rank, Line::Up, ticket, n).start());
         let from = $step!(at $fabric, Place::SendBuf.start());
         let to = $step!(at $fabric, Place::RecvBuf.start());
@@ -136,6 +141,9 @@ macro_rules! reduce {
         let ticket = Tickets::of($plan).draw();
         // In place the first step overwrites the root's operand, unless it takes part in it.
         let needs_copy = me.0 >= 2 && $fabric.is_in_place();
+        if me != root {
+            $step!(expect $fabric, Line::Up, ticket);
+        }
         if me != root || needs_copy {
             $step!($fabric.claim(ticket, if needs_copy { Room::of(n) } else { Room::passing(n) }));
         }
@@ -165,6 +173,7 @@ macro_rules! bcast {
         let root = $fabric.layout().place($plan.root).1;
         let ticket = Tickets::of($plan).draw();
         if $fabric.rank() == root {
+            $step!(expect $fabric, Line::Down, ticket);
             $step!($fabric.claim(ticket, Room::passing($plan.bytes)));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Down) {
@@ -186,6 +195,7 @@ macro_rules! allgather {
     ($step:ident, $fabric:ident, $plan:ident) => {
         let (me, n) = ($fabric.rank(), $plan.bytes);
         let ticket = Tickets::of($plan).draw();
+        $step!(expect $fabric, Line::Up, ticket);
         let slot = move |rank| $step!(at $fabric, Place::stage(rank, Line::Up, ticket, n).start());
         let from = $step!(at $fabric, Place::SendBuf.start());
         let block = move |rank: NodeRank| $step!(at $fabric, Place::RecvBuf.at(n * rank.index()));
@@ -211,6 +221,7 @@ macro_rules! scatter {
         let size = $fabric.size();
         let all = n * (size - 1);
         if me == root {
+            $step!(expect $fabric, Line::Down, ticket);
             $step!($fabric.claim(ticket, Room::passing(all)));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Down) {
@@ -238,6 +249,7 @@ macro_rules! scatter {
 macro_rules! barrier {
     ($step:ident, $fabric:ident, $plan:ident) => {
         let ticket = Tickets::of($plan).draw();
+        $step!(expect $fabric, Line::Up, ticket);
         $step!($fabric.publish(Line::Up, ticket));
         for rank in others_than($fabric.rank(), $fabric.size()) {
             $step!($fabric.wait(rank, Line::Up, ticket));

@@ -14,7 +14,7 @@ use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{INLINE, Line, Place, Room, Span};
 use crate::kernel::{self, Combine, Destination};
 use crate::topo::Layout;
-use crate::types::{Bytes, Epoch, NodeRank, Ticket};
+use crate::types::{Bytes, NodeRank, Ticket};
 
 /// The program's buffers of a call, packed as they lie; null where not significant at this rank.
 #[derive(Clone, Copy)]
@@ -99,9 +99,6 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
             false => self.context.release(last),
         }
         self.announce();
-        if IN_LINES && !self.waiting.is_oversubscribed {
-            self.expect_another();
-        }
     }
 
     #[cold]
@@ -109,21 +106,6 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
         self.context.fail(self.entered.epoch);
         self.announce();
         fault
-    }
-
-    /// The next call is likely to be as short, and this rank's lines for it are still with those who read them a ring ago: they may
-    /// come back while the program computes. Not where data go into cells: those are written first, and a peer that looks at
-    /// the line already takes it again meanwhile.
-    #[inline(always)]
-    fn expect_another(&self) {
-        let next = Ticket::new(Epoch(self.entered.epoch.0 + 1), 0);
-        for line in [Line::Up, Line::Down] {
-            let line = self.lines.at(self.me, line, next);
-            kernel::copy::expect_write(std::ptr::from_ref(line).cast());
-            if self.goes_beyond_flag {
-                kernel::copy::expect_write(line.beyond_flag());
-            }
-        }
     }
 
     #[inline(always)]
@@ -213,6 +195,17 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
                 false => call.context.take(ticket, room, reach, descriptor),
             })
         })
+    }
+
+    /// This rank is about to publish that flag. Its line is with those who look at it, and comes from there meanwhile. Not any
+    /// sooner, as at the end of the call before: a peer that waits takes it again with its next look.
+    #[inline(always)]
+    pub fn expect(&self, line: Line, ticket: Ticket) {
+        let line = self.lines.at(self.me, line, ticket);
+        kernel::copy::expect_write(std::ptr::from_ref(line).cast());
+        if self.goes_beyond_flag {
+            kernel::copy::expect_write(line.beyond_flag());
+        }
     }
 
     #[inline(always)]
