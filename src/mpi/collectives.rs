@@ -26,12 +26,11 @@ pub unsafe fn allreduce(
     let Some(site) = Site::enter(Collective::Allreduce, comm, || known_size(count, datatype)) else {
         return Served::Native;
     };
-    let addresses = Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
     let key = Key { count, datatype, op };
     site.answer(
         site.repeat_allreduce(&key, sendbuf, recvbuf),
         Some(key),
-        (Some(CommRank(0)), addresses),
+        || (Some(CommRank(0)), Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) }),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::allreduce(site, sendbuf, recvbuf, count, datatype, op) },
     )
@@ -54,15 +53,15 @@ pub unsafe fn reduce(
     let Some(site) = Site::enter(Collective::Reduce, comm, || known_size(count, datatype)) else {
         return Served::Native;
     };
-    let addresses = match site.is_me(root) {
+    let key = Key { count, datatype, op };
+    let addresses = || match site.is_me(root) {
         true => Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) },
         false => Addresses { send: Some(sendbuf), recv: None },
     };
-    let key = Key { count, datatype, op };
     site.answer(
         site.repeat_reduce(&key, sendbuf, recvbuf, root),
         Some(key),
-        (site.root(root), addresses),
+        || (site.root(root), addresses()),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::reduce(site, sendbuf, recvbuf, count, datatype, op, root) },
     )
@@ -87,7 +86,7 @@ pub unsafe fn bcast(
     site.answer(
         site.repeat_bcast(&key, buffer, root),
         Some(key),
-        (site.root(root), Addresses { send: None, recv: Some(buffer) }),
+        || (site.root(root), Addresses { send: None, recv: Some(buffer) }),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::bcast(site, buffer, count, datatype, root) },
     )
@@ -112,7 +111,6 @@ pub unsafe fn allgather(
     };
     let is_in_place = sendbuf == constants().in_place.cast_const();
     let is_alike = is_in_place || (sendcount, sendtype) == (recvcount, recvtype);
-    let addresses = Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) };
     let key = is_alike.then(|| Key::moving(recvcount, recvtype));
     // `match` and not `and_then`: a closure might be called and not inlined.
     let served = match &key {
@@ -122,7 +120,7 @@ pub unsafe fn allgather(
     site.answer(
         served,
         key,
-        (Some(CommRank(0)), addresses),
+        || (Some(CommRank(0)), Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) }),
         // SAFETY: the caller's promise.
         move |site| unsafe {
             arguments::allgather(site, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype))
@@ -161,7 +159,7 @@ pub unsafe fn scatter(
         true => None,
         false => Some(Key::moving(recvcount, recvtype)),
     };
-    let addresses = match site.is_me(root) {
+    let addresses = || match site.is_me(root) {
         true => Addresses { send: Some(sendbuf), recv: unless_in_place(recvbuf) },
         false => Addresses { send: None, recv: Some(recvbuf) },
     };
@@ -174,7 +172,7 @@ pub unsafe fn scatter(
     site.answer(
         served,
         key,
-        (site.root(root), addresses),
+        || (site.root(root), addresses()),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::scatter(site, send, recv, root) },
     )
@@ -190,25 +188,25 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
         return Served::Native;
     };
     // No root: a barrier, which has no length, is not declined as empty.
-    site.answer(site.repeat_barrier(), Some(Key::barrier()), (None, Addresses { send: None, recv: None }), |_| {
-        Ok(arguments::barrier())
-    })
+    let nowhere = || (None, Addresses { send: None, recv: None });
+    site.answer(site.repeat_barrier(), Some(Key::barrier()), nowhere, |_| Ok(arguments::barrier()))
 }
 
 impl Site<'_> {
-    /// What the short way has `served`; else, where calls like `key` are declined, that; else the long way. What only the latter need is in
-    /// memory only there.
+    /// What the short way has `served`; else, where calls like `key` are declined, that; else the long way. What only the latter need, such
+    /// as the root and the buffers that `find` gives, is made, and in memory, only there.
     #[inline(always)]
     fn answer(
         self,
         served: Option<Served>,
         key: Option<Key>,
-        (root, addresses): (Option<CommRank>, Addresses),
+        find: impl FnOnce() -> (Option<CommRank>, Addresses),
         prepare: impl FnOnce(&Self) -> Result<Prepared, Refused>,
     ) -> Served {
         if let Some(served) = served {
             return served;
         }
+        let (root, addresses) = find();
         if let Some(key) = &key
             && self.is_declined_again(key, root, addresses)
         {
