@@ -6,7 +6,7 @@ use super::{Line, Room};
 use crate::codegen::elsewhere;
 use crate::coll::Plan;
 use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, Passed, PeerCall, Stretch, Written};
-use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, Ticket};
+use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
 
 /// Why a call ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,13 +87,6 @@ impl Entered {
         let descriptor = Descriptor::new(plan.epoch, collective, row, plan.root.0, plan.bytes);
         let descriptor = descriptor.telling(plan.reach >= ROTATED);
         Self { collective, epoch: plan.epoch, bytes: plan.bytes, descriptor, reach: plan.reach }
-    }
-
-    /// A call like this one.
-    #[inline(always)]
-    #[must_use]
-    pub fn again(self, epoch: Epoch, root: CommRank) -> Self {
-        Self { epoch, descriptor: self.descriptor.again(epoch, root.0), ..self }
     }
 }
 

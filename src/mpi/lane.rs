@@ -253,7 +253,7 @@ impl Site<'_> {
             return self.repeat_otherwise::<C>(lane, root, ends.send, ends.recv, ends.is_in_place);
         };
         let plan = Plan { epoch: self.epoch, root, ..lane.plan };
-        let entered = lane.entered.again(self.epoch, root);
+        let entered = (&lane.entered, self.epoch, root);
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
         let call =
@@ -278,7 +278,7 @@ impl Site<'_> {
         let Some(Short::InCells { in_halves }) = lane.short else {
             return self.run_row(lane.row, &plan, lane.buffers(ends));
         };
-        let entered = lane.entered.again(self.epoch, root);
+        let entered = (&lane.entered, self.epoch, root);
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: as in `repeat`.
         let call = unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), false) };

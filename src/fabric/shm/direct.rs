@@ -13,8 +13,9 @@ use crate::codegen::elsewhere;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{INLINE, Line, Place, Room, Span};
 use crate::kernel::{self, Combine, Destination};
+use crate::sync::Descriptor;
 use crate::topo::Layout;
-use crate::types::{Bytes, NodeRank, Ticket};
+use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 
 /// The program's buffers of a call, packed as they lie; null where not significant at this rank.
 #[derive(Clone, Copy)]
@@ -34,19 +35,54 @@ pub struct At {
     destination: Destination,
 }
 
-/// One short collective call of one rank, whose steps end with a fault if a peer failed or contradicts. `IN_LINES` says where the function
-/// is made that all data of the call fit lines, as [`Short`](crate::coll::Short) found: most of what follows is then left out.
-///
-/// Steps that take long get the address of a copy (`codegen::elsewhere`).
+/// What a step needs of its call where it takes long, or fails: copied for that (`codegen::elsewhere`), so it is little.
 #[derive(Clone, Copy)]
-pub struct Direct<'a, const IN_LINES: bool> {
+struct Base<'a> {
     context: &'a Context,
     waiting: &'a Waiting,
+    /// A call of which this is another one.
+    like: &'a Entered,
+    epoch: Epoch,
+    descriptor: Descriptor,
+}
+
+impl Base<'_> {
+    #[inline(always)]
+    fn entered(&self) -> Entered {
+        Entered { epoch: self.epoch, descriptor: self.descriptor, ..*self.like }
+    }
+
+    /// Returns when `look` finds what it looks for.
+    #[cold]
+    #[inline(never)]
+    fn outlast(&self, awaited: Awaited, look: &dyn Fn() -> Result<bool, Fault>) -> Result<(), Fault> {
+        Call::entered(self.context, self.waiting, self.entered()).outlast(awaited, look)
+    }
+
+    #[cold]
+    fn fail(&self, fault: Fault) -> Fault {
+        self.context.fail(self.epoch);
+        self.announce();
+        fault
+    }
+
+    #[inline(always)]
+    fn announce(&self) {
+        if self.waiting.is_oversubscribed {
+            self.context.event(self.context.rank()).announce();
+        }
+    }
+}
+
+/// One short collective call of one rank, whose steps end with a fault if a peer failed or contradicts. `IN_LINES` says where the function
+/// is made that all data of the call fit lines, as [`Short`](crate::coll::Short) found: most of what follows is then left out.
+#[derive(Clone, Copy)]
+pub struct Direct<'a, const IN_LINES: bool> {
+    base: Base<'a>,
     /// Looked up once: after each store to shared memory what the context says would be read again.
     lines: Lines<'a>,
     me: NodeRank,
     ranks: usize,
-    entered: Entered,
     ends: Ends,
     granule: Bytes,
     combine: Option<&'a dyn Combine>,
@@ -54,7 +90,7 @@ pub struct Direct<'a, const IN_LINES: bool> {
 }
 
 impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
-    /// Enters a call: peers can see it from here on. Only hints depend on `goes_beyond_flag`: whether a payload may reach beyond the
+    /// Enters a call like another one: peers can see it from here on. Only hints depend on `goes_beyond_flag`: whether a payload may reach beyond the
     /// flag's own cache line.
     ///
     /// # Safety
@@ -65,15 +101,16 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
     pub unsafe fn enter(
         context: &'a Context,
         waiting: &'a Waiting,
-        entered: Entered,
+        (like, epoch, root): (&'a Entered, Epoch, CommRank),
         granule: Bytes,
         ends: Ends,
         combine: Option<&'a dyn Combine>,
         goes_beyond_flag: bool,
     ) -> Self {
-        context.enter(&entered);
+        let base = Base { context, waiting, like, epoch, descriptor: like.descriptor.again(epoch, root.0) };
+        context.enter(&base.entered());
         let (lines, me, ranks) = (context.lines(), context.rank(), context.geometry().ranks);
-        Self { context, waiting, lines, me, ranks, entered, ends, granule, combine, goes_beyond_flag }
+        Self { base, lines, me, ranks, ends, granule, combine, goes_beyond_flag }
     }
 
     /// Leaves the call, whose steps ended with `result`.
@@ -87,32 +124,18 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
                 self.leave();
                 Ok(())
             }
-            Err(fault) => Err(elsewhere(*self).fail(fault)),
+            Err(fault) => Err(elsewhere(self.base).fail(fault)),
         }
     }
 
     #[inline(always)]
     fn leave(&self) {
-        let last = Ticket::last_of(self.entered.epoch);
+        let last = Ticket::last_of(self.base.epoch);
         match IN_LINES {
-            true => self.context.release_lines(last),
-            false => self.context.release(last),
+            true => self.base.context.release_lines(last),
+            false => self.base.context.release(last),
         }
-        self.announce();
-    }
-
-    #[cold]
-    fn fail(&self, fault: Fault) -> Fault {
-        self.context.fail(self.entered.epoch);
-        self.announce();
-        fault
-    }
-
-    #[inline(always)]
-    fn announce(&self) {
-        if self.waiting.is_oversubscribed {
-            self.context.event(self.me).announce();
-        }
+        self.base.announce();
     }
 
     /// Where `span` lies.
@@ -122,7 +145,7 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
             Place::SendBuf => self.ends.send,
             Place::RecvBuf => self.ends.recv,
             Place::Cell { rank, line, ticket } if !IN_LINES => {
-                self.context.cell(rank, line, ticket, self.entered.reach)
+                self.base.context.cell(rank, line, ticket, self.base.like.reach)
             }
             // Where all data fit lines `Place::stage` need not ask for their length: the first never comes.
             Place::Cell { rank, line, ticket } | Place::Payload { rank, line, ticket } => {
@@ -133,29 +156,22 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
         };
         At { address: base.wrapping_add(span.offset.0), destination: span.place.destination() }
     }
-
-    /// Returns when `look` finds what it looks for.
-    #[cold]
-    #[inline(never)]
-    fn outlast(&self, awaited: Awaited, look: &dyn Fn() -> Result<bool, Fault>) -> Result<(), Fault> {
-        Call::entered(self.context, self.waiting, self.entered).outlast(awaited, look)
-    }
 }
 
 /// Returns when `$look` is true. A closure that is also called through a pointer would not become part of its caller.
 macro_rules! block {
-    ($self:ident, $awaited:expr, |$on:ident| $look:expr) => {{
-        let $on = $self;
-        let mut looks = $on.waiting.looks();
+    ($base:expr, $awaited:expr, |$on:ident| $look:expr) => {{
+        let $on = &$base;
+        let mut looks = 0;
         loop {
             if $look? {
                 return Ok(());
             }
-            if looks == 0 {
+            looks += 1;
+            if looks > $on.waiting.looks() {
                 let $on = &elsewhere(*$on);
                 return $on.outlast($awaited, &|| $look);
             }
-            looks -= 1;
             std::hint::spin_loop();
         }
     }};
@@ -176,7 +192,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
 
     #[inline(always)]
     pub fn layout(&self) -> &Layout {
-        self.context.layout()
+        self.base.context.layout()
     }
 
     #[inline(always)]
@@ -188,11 +204,10 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     pub fn claim(&self, ticket: Ticket, room: Room) -> Result<(), Fault> {
         // Whatever the call's length, which then need not be looked at.
         let room = if IN_LINES { Room::Lines } else { room };
-        block!(self, Awaited::Slot { ticket, room }, |call| {
-            let Entered { reach, descriptor, .. } = call.entered;
+        block!(self.base, Awaited::Slot { ticket, room }, |call| {
             Ok::<_, Fault>(match IN_LINES {
-                true => call.context.claim_lines(ticket, descriptor),
-                false => call.context.take(ticket, room, reach, descriptor),
+                true => call.context.claim_lines(ticket, call.descriptor),
+                false => call.context.take(ticket, room, call.like.reach, call.descriptor),
             })
         })
     }
@@ -211,25 +226,25 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     #[inline(always)]
     pub fn publish(&self, line: Line, ticket: Ticket) -> Result<(), Fault> {
         match IN_LINES {
-            true => self.lines.at(self.me, line, ticket).publish(ticket, self.entered.descriptor.word()),
-            false => self.context.publish(line, ticket, self.entered.descriptor),
+            true => self.lines.at(self.me, line, ticket).publish(ticket, self.base.descriptor.word()),
+            false => self.base.context.publish(line, ticket, self.base.descriptor),
         }
-        self.announce();
+        self.base.announce();
         Ok(())
     }
 
     #[inline(always)]
     pub fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Result<(), Fault> {
-        let flag = self.lines.at(rank, line, ticket);
-        block!(self, Awaited::Flag { rank, line, ticket }, |call| {
+        let (flag, goes_beyond_flag) = (self.lines.at(rank, line, ticket), self.goes_beyond_flag);
+        block!(self.base, Awaited::Flag { rank, line, ticket }, |call| {
             if IN_LINES {
                 // The rest of a payload is on its way when the flag comes.
-                if call.goes_beyond_flag {
+                if goes_beyond_flag {
                     kernel::copy::expect_read(flag.beyond_flag());
                 }
-                call.context.has_line_come(&call.entered, rank, flag, ticket)
+                call.context.has_line_come(&call.entered(), rank, flag, ticket)
             } else {
-                call.context.has_come_of(&call.entered, rank, flag, ticket)
+                call.context.has_come_of(&call.entered(), rank, flag, ticket)
             }
         })
     }
@@ -244,7 +259,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
             unsafe {
                 match IN_LINES {
                     true => kernel::copy_to(to.destination, to.address, from.address, n.0),
-                    false => self.context.copy([to.destination, from.destination], to.address, from.address, n.0),
+                    false => self.base.context.copy([to.destination, from.destination], to.address, from.address, n.0),
                 }
             }
         }
@@ -260,7 +275,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
             unsafe {
                 match IN_LINES {
                     true => combine.combine(to, left, right, n.0),
-                    false => self.context.combine(combine, destination, [to, left, right], n.0, self.granule),
+                    false => self.base.context.combine(combine, destination, [to, left, right], n.0, self.granule),
                 }
             }
         }
