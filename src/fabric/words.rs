@@ -106,12 +106,22 @@ pub(crate) trait Words {
     fn passed_at(&self, rank: NodeRank, home: u64) -> Option<u32>;
     /// What `rank` tells of itself.
     fn control(&self, rank: NodeRank) -> &Control;
+    /// The same of this rank, which asks for it several times in each call.
+    #[inline]
+    fn mine(&self) -> &Control {
+        self.control(self.me())
+    }
     /// The flag of `line` for the slot that `ticket` uses.
     fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine;
     /// What `from` has posted to `to`. Writer: `from`. Reader: `to`.
     fn post(&self, to: NodeRank, from: NodeRank) -> &Flag;
     /// The call in which `rank` took the lines for `ticket` last.
     fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written;
+    /// The same of this rank.
+    #[inline]
+    fn my_written(&self, ticket: Ticket) -> &Written {
+        self.written(self.me(), ticket)
+    }
 
     /// All other ranks.
     #[inline]
@@ -129,7 +139,7 @@ pub(crate) trait Words {
     /// Tells peers which call this rank is in.
     #[inline]
     fn enter(&self, call: &Entered) {
-        self.control(self.me()).call.enter(call.epoch, call.descriptor, call.bytes);
+        self.mine().call.enter(call.epoch, call.descriptor, call.bytes);
     }
 
     /// Whether this rank may write that much for `ticket`; if so, it is taken, in the call of `descriptor`; `next` is as for
@@ -139,7 +149,7 @@ pub(crate) trait Words {
         if room == Room::Lines {
             return self.claim_lines(ticket, descriptor);
         }
-        let written = (self.written(self.me(), ticket), descriptor);
+        let written = (self.my_written(ticket), descriptor);
         let passed = if room == Room::Passed { self.passed().next() } else { None };
         let stretch = |cursor| match passed {
             Some(cell) => Stretch { home: Some(self.home_of_passed(self.me(), cell)), grains: 0..0, cursor },
@@ -157,7 +167,7 @@ pub(crate) trait Words {
     /// The same of [`Room::Lines`].
     #[inline(always)]
     fn claim_lines(&self, ticket: Ticket, descriptor: Descriptor) -> bool {
-        let written = (self.written(self.me(), ticket), descriptor);
+        let written = (self.my_written(ticket), descriptor);
         self.claims().claim_lines(ticket, || self.releases(), written)
     }
 
@@ -200,7 +210,7 @@ pub(crate) trait Words {
     /// Promises to read no slot of any ticket up to `ticket` again. Cells that were passed with these are this rank's.
     #[inline]
     fn release(&self, ticket: Ticket) {
-        self.control(self.me()).released.publish(ticket);
+        self.mine().released.publish(ticket);
         self.passed().release(ticket);
     }
 
@@ -208,13 +218,13 @@ pub(crate) trait Words {
     #[inline]
     fn release_lines(&self, ticket: Ticket) {
         debug_assert!(self.passed().awaits_none());
-        self.control(self.me()).released.publish(ticket);
+        self.mine().released.publish(ticket);
     }
 
     /// Tells peers that this rank takes no part in `epoch`; see [`Control::fail`].
     fn fail(&self, epoch: Epoch) {
         self.passed().forget();
-        self.control(self.me()).fail(epoch);
+        self.mine().fail(epoch);
     }
 
     /// Whether `rank` has released all tickets that a claim of this rank waits for.
@@ -316,7 +326,7 @@ pub(crate) trait Words {
         wait: impl Fn(Awaited, &dyn Fn() -> Result<bool, Fault>) -> Result<(), Fault>,
     ) -> Result<bool, Fault> {
         self.enter(call);
-        let mine = self.control(self.me());
+        let mine = self.mine();
         if mine.has_cells(depth).is_none() {
             mine.tell_of_cells(depth, reserve());
         }

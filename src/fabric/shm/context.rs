@@ -135,10 +135,12 @@ struct Places {
     /// The cells that are passed, of both ranks: start and end.
     passed: [usize; 2],
     written: [usize; 2],
+    /// This rank's own control lines, and its book of the calls in which it wrote its lines.
+    mine: [usize; 2],
 }
 
 impl Places {
-    const fn new(geometry: &Geometry) -> Self {
+    const fn new(geometry: &Geometry, me: NodeRank) -> Self {
         Self {
             control: geometry.control(),
             cells: geometry.cells_start(),
@@ -148,6 +150,7 @@ impl Places {
                 geometry.passed_start() + geometry.ranks * geometry.passed() * geometry.cell.0,
             ],
             written: [geometry.written_start(), geometry.written()],
+            mine: [PAGE + me.index() * geometry.control(), geometry.written_start() + me.index() * geometry.written()],
         }
     }
 }
@@ -180,7 +183,7 @@ impl Context {
         // Grains reach as far as a piece begins that has none behind: see `Rotation::next`.
         assert!(geometry.slots <= 1024);
         assert!(me.index() < geometry.ranks && levels.size() == geometry.ranks);
-        let places = Places::new(&geometry);
+        let places = Places::new(&geometry, me);
         let claims = Claims::new(geometry.lines, geometry.slots, rotation::grains(&geometry));
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
@@ -221,7 +224,7 @@ impl Context {
     /// The ranks' flag lines.
     #[inline(always)]
     pub(super) fn lines(&self) -> Lines<'_> {
-        Lines::new(self.segment.base(), self.places.control, &self.geometry)
+        Lines::new(self.segment.base(), self.places.control, self.places.mine[0], &self.geometry)
     }
 
     /// A rank of this node in the communicator.
@@ -413,6 +416,12 @@ impl Words for Context {
     }
 
     #[inline]
+    fn mine(&self) -> &Control {
+        // SAFETY: as in `control`.
+        unsafe { self.segment.base().add(self.places.mine[0]).cast::<Control>().as_ref() }
+    }
+
+    #[inline]
     fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine {
         self.lines().at(rank, line, ticket)
     }
@@ -438,6 +447,13 @@ impl Words for Context {
             at.cast::<Written>().as_ref()
         }
     }
+
+    #[inline]
+    fn my_written(&self, ticket: Ticket) -> &Written {
+        let index = ticket.position(self.geometry.lines) * size_of::<Written>();
+        // SAFETY: as in `control`; `position` is below `lines`.
+        unsafe { self.segment.base().add(self.places.mine[1] + index).cast::<Written>().as_ref() }
+    }
 }
 
 /// Using a context again for another communicator of the same processes.
@@ -445,7 +461,7 @@ impl Context {
     /// Whether all peers have left every call that this rank has left: then none of them reads or writes the segment
     /// before it enters another call.
     pub fn is_idle(&self) -> bool {
-        let mine = Ticket(self.control(self.me).released.peek());
+        let mine = Ticket(self.mine().released.peek());
         self.peers().all(|rank| self.control(rank).released.reached(mine).is_some())
     }
 

@@ -216,7 +216,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     /// sooner, as at the end of the call before: a peer that waits takes it again with its next look.
     #[inline(always)]
     pub fn expect(&self, line: Line, ticket: Ticket) {
-        let line = self.lines.at(self.me, line, ticket);
+        let line = self.lines.mine(line, ticket);
         kernel::copy::expect_write(std::ptr::from_ref(line).cast());
         if self.goes_beyond_flag {
             kernel::copy::expect_write(line.beyond_flag());
@@ -226,7 +226,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     #[inline(always)]
     pub fn publish(&self, line: Line, ticket: Ticket) -> Result<(), Fault> {
         match IN_LINES {
-            true => self.lines.at(self.me, line, ticket).publish(ticket, self.base.descriptor.word()),
+            true => self.lines.mine(line, ticket).publish(ticket, self.base.descriptor.word()),
             false => self.base.context.publish(line, ticket, self.base.descriptor),
         }
         self.base.announce();

@@ -13,6 +13,8 @@ pub(super) struct Lines<'a> {
     base: NonNull<u8>,
     /// From those of one rank to those of the next.
     stride: usize,
+    /// Where what lies there of this rank begins.
+    mine: usize,
     /// Of each kind.
     length: usize,
     ranks: usize,
@@ -20,18 +22,36 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Those of a segment that begins at `base`; `stride` is the length of what lies there of each rank.
+    /// Those of a segment that begins at `base`; `stride` is the length of what lies there of each rank, `mine` where that of
+    /// this one begins.
     #[inline(always)]
-    pub(super) fn new(base: NonNull<u8>, stride: usize, &Geometry { lines, ranks, .. }: &Geometry) -> Self {
-        Self { base, stride, length: lines, ranks, context: PhantomData }
+    pub(super) fn new(
+        base: NonNull<u8>,
+        stride: usize,
+        mine: usize,
+        &Geometry { lines, ranks, .. }: &Geometry,
+    ) -> Self {
+        Self { base, stride, mine, length: lines, ranks, context: PhantomData }
     }
 
     /// That of `line` for the slot that `ticket` uses.
     #[inline(always)]
     pub(super) fn at(self, rank: NodeRank, line: Line, ticket: Ticket) -> &'a FlagLine {
         debug_assert!(rank.index() < self.ranks);
+        self.behind(PAGE + rank.index() * self.stride, line, ticket)
+    }
+
+    /// The same of this rank.
+    #[inline(always)]
+    pub(super) fn mine(self, line: Line, ticket: Ticket) -> &'a FlagLine {
+        self.behind(self.mine, line, ticket)
+    }
+
+    /// The same of the rank whose control lines begin there.
+    #[inline(always)]
+    fn behind(self, control: usize, line: Line, ticket: Ticket) -> &'a FlagLine {
         let index = line as usize * self.length + ticket.position(self.length);
-        let offset = PAGE + rank.index() * self.stride + size_of::<Control>() + index * size_of::<FlagLine>();
+        let offset = control + size_of::<Control>() + index * size_of::<FlagLine>();
         // SAFETY: within the segment, whose length `Context::new` checked: the rank is one of the node's, `position` below `length`. Aligned
         // as in `Context::control`; zeroed or written through atomics only.
         unsafe { self.base.add(offset).cast::<FlagLine>().as_ref() }
