@@ -59,11 +59,13 @@ pub unsafe fn freeing(comm: *mut MPI_Comm, native: impl FnOnce(*mut MPI_Comm) ->
     }
 }
 
-/// In a call in which that is due.
+/// Lets the library make progress if it is time for that. Calls that never wait must not starve the program's own traffic, which it may
+/// expect to move within collectives.
 #[cold]
 fn make_progress(job: &Job) {
-    (job.waiting.progress)();
-    job.pace.asked(Instant::now());
+    if job.pace.is_time(Instant::now()) {
+        (job.waiting.progress)();
+    }
 }
 
 #[cold]
@@ -275,8 +277,7 @@ impl Site<'_> {
         if let Err(fault) = result {
             return self.fault(fault);
         }
-        // Calls that never wait must not starve the program's own traffic, which it may expect to move within collectives.
-        if self.job.pace.is_due(self.epoch) {
+        if self.job.pace.is_due() {
             make_progress(self.job);
         }
         counters().record_at(counter, bytes);

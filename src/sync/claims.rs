@@ -190,11 +190,12 @@ impl Claims {
     }
 
     /// The only peer has entered the call of `epoch`, as what it published for that shows: so it has released what came before. To look
-    /// at its promise instead takes a cache line from it, which it has to take back to promise more. Where such a look has found a
-    /// later one, that is forgotten: what is known now suffices for the next claims.
+    /// at its promise instead takes a cache line from it, which it has to take back to promise more.
     #[inline(always)]
     pub fn note_entered(&self, epoch: Epoch) {
-        self.all_released.store(Ticket::new(epoch, 0).0 - 1, Ordering::Relaxed);
+        debug_assert!(epoch.0 > 0, "the first call is 1");
+        let before = Ticket::new(epoch, 0).0 - 1;
+        self.all_released.store(before.max(self.all_released.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
     #[cold]

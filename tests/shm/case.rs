@@ -94,16 +94,16 @@ fn at_once<C: AtOnce>(
     ends: Ends,
     combine: Option<&dyn Combine>,
 ) -> Result<(), Fault> {
+    let like = (&entered, plan.epoch, plan.root);
     // SAFETY: the caller's buffers outlive the call; a rank is in one call at a time.
     unsafe {
         match short {
             Short::InLines { goes_beyond_flag } => {
-                let call =
-                    Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, goes_beyond_flag);
+                let call = Direct::enter(&rank.context, waiting, like, plan.granule, ends, combine, goes_beyond_flag);
                 call.finish(C::in_lines(&call, plan))
             }
             Short::InCells { in_halves } => {
-                let call = Direct::enter(&rank.context, waiting, entered, plan.granule, ends, combine, false);
+                let call = Direct::enter(&rank.context, waiting, like, plan.granule, ends, combine, false);
                 call.finish(C::in_cells(&call, plan, in_halves))
             }
         }

@@ -141,7 +141,7 @@ macro_rules! reduce {
         let ticket = Tickets::of($plan).draw();
         // In place the first step overwrites the root's operand, unless it takes part in it.
         let needs_copy = me.0 >= 2 && $fabric.is_in_place();
-        if me != root {
+        if me != root && $parts == 1 {
             $step!(expect $fabric, Line::Up, ticket);
         }
         if me != root || needs_copy {
@@ -173,7 +173,9 @@ macro_rules! bcast {
         let root = $fabric.layout().place($plan.root).1;
         let ticket = Tickets::of($plan).draw();
         if $fabric.rank() == root {
-            $step!(expect $fabric, Line::Down, ticket);
+            if $parts == 1 {
+                $step!(expect $fabric, Line::Down, ticket);
+            }
             $step!($fabric.claim(ticket, Room::passing($plan.bytes)));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Down) {
@@ -221,7 +223,9 @@ macro_rules! scatter {
         let size = $fabric.size();
         let all = n * (size - 1);
         if me == root {
-            $step!(expect $fabric, Line::Down, ticket);
+            if $parts == 1 {
+                $step!(expect $fabric, Line::Down, ticket);
+            }
             $step!($fabric.claim(ticket, Room::passing(all)));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Down) {

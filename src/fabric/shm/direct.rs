@@ -213,7 +213,8 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     }
 
     /// This rank is about to publish that flag. Its line is with those who look at it, and comes from there meanwhile. Not any
-    /// sooner, as at the end of the call before: a peer that waits takes it again with its next look.
+    /// sooner, as at the end of the call before: a peer that waits takes it again with its next look. After 4 KiB that are written
+    /// between it is with the peer again, which does no harm.
     #[inline(always)]
     pub fn expect(&self, line: Line, ticket: Ticket) {
         let line = self.lines.mine(line, ticket);

@@ -1,23 +1,28 @@
 //! How often calls that never wait let the MPI library make progress on the program's own traffic.
 
-use crate::types::Epoch;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a process asks the MPI library within its calls, besides in long waits: about once in a period, whatever the calls are.
+/// How often a process asks the MPI library within its calls, besides in long waits: once for each period that has passed, as far as there are
+/// calls.
 ///
-/// To ask takes as long as a short call (60 to 130 ns with Open MPI), so it can't be done in each; but a program that computes for long between
-/// two calls expects of each of them that it moves its messages. So what calls took last time, with all that lay between them, says
-/// of how many one asks: from every one to every 256th. That of a communicator whose ordinal is a multiple of this does, so ranks
-/// in step ask together, and none waits while another one does.
+/// To ask takes as long as a short call (60 to 130 ns with Open MPI), so it can't be done in each; but a program that has computed for long
+/// expects of the calls that follow that they move its messages. To read the clock takes less, but not nothing. So what calls took last, with
+/// all that lay between them, says of how many one looks whether it is time: from every one to every 32nd. For periods that went by
+/// without a call the next calls ask.
 #[derive(Debug)]
 pub struct Pace {
     started: Instant,
-    period: Duration,
-    /// How many calls there are for one that asks, a power of two.
+    /// Nanoseconds, as all times here.
+    period: u64,
+    /// Calls so far, on all communicators.
+    calls: AtomicU64,
+    /// How many there are for one that looks, a power of two.
     interval: AtomicU64,
-    /// When that was last: nanoseconds since `started`.
-    asked: AtomicU64,
+    /// When that was last, since `started`.
+    looked: AtomicU64,
+    /// Until when the library has been asked once for each period.
+    paid: AtomicU64,
 }
 
 // Relaxed throughout, and no single operations: where threads call at once one may ask a little sooner or later.
@@ -26,28 +31,41 @@ impl Pace {
     const PERIOD: Duration = Duration::from_micros(20);
     /// Where ranks share cores the library may give this one away when it is asked (Open MPI).
     const PERIOD_OVERSUBSCRIBED: Duration = Duration::from_micros(500);
-    const LONGEST: u64 = 256;
+    /// After calls close upon each other, so many may be far apart before one looks.
+    const LONGEST: u64 = 32;
+    /// For so many periods at most calls make up.
+    const OWED: u64 = 64;
 
     /// For a process that begins to call at `now`.
     pub fn new(is_oversubscribed: bool, now: Instant) -> Self {
-        let period = if is_oversubscribed { Self::PERIOD_OVERSUBSCRIBED } else { Self::PERIOD };
-        Self { started: now, period, interval: AtomicU64::new(1), asked: AtomicU64::new(0) }
+        let period = if is_oversubscribed { Self::PERIOD_OVERSUBSCRIBED } else { Self::PERIOD }.as_nanos() as u64;
+        let [calls, interval, looked, paid] = [0, 1, 0, 0].map(AtomicU64::new);
+        Self { started: now, period, calls, interval, looked, paid }
     }
 
-    /// Whether to ask in the call of `epoch` on its communicator.
+    /// Whether this call, which is counted, looks at the clock.
     #[inline(always)]
-    pub fn is_due(&self, epoch: Epoch) -> bool {
-        epoch.0 & (self.interval.load(Ordering::Relaxed) - 1) == 0
+    pub fn is_due(&self) -> bool {
+        let calls = self.calls.load(Ordering::Relaxed).wrapping_add(1);
+        self.calls.store(calls, Ordering::Relaxed);
+        calls & (self.interval.load(Ordering::Relaxed) - 1) == 0
     }
 
-    /// The library has been asked, in a call in which that was due.
-    #[cold]
-    pub fn asked(&self, now: Instant) {
-        let at = now.saturating_duration_since(self.started).as_nanos() as u64;
-        let took = at.saturating_sub(self.asked.load(Ordering::Relaxed)).max(1);
-        let in_period = self.interval.load(Ordering::Relaxed) * self.period.as_nanos() as u64 / took;
-        self.asked.store(at, Ordering::Relaxed);
-        self.interval.store(1 << in_period.clamp(1, Self::LONGEST).ilog2(), Ordering::Relaxed);
+    /// Whether a call that looks at the clock at `now` asks the library.
+    pub fn is_time(&self, now: Instant) -> bool {
+        let now = now.saturating_duration_since(self.started).as_nanos() as u64;
+        let took = now.saturating_sub(self.looked.load(Ordering::Relaxed)).max(1);
+        let mut paid = self.paid.load(Ordering::Relaxed).max(now.saturating_sub(Self::OWED * self.period));
+        let is_time = paid + self.period <= now;
+        if is_time {
+            paid += self.period;
+        }
+        let rest = (paid + self.period).saturating_sub(now);
+        let calls = (self.interval.load(Ordering::Relaxed) * rest / took).clamp(1, Self::LONGEST);
+        self.looked.store(now, Ordering::Relaxed);
+        self.paid.store(paid, Ordering::Relaxed);
+        self.interval.store(1 << calls.ilog2(), Ordering::Relaxed);
+        is_time
     }
 }
 
@@ -55,43 +73,68 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Of how many calls one asks, where each takes so many nanoseconds.
-    fn interval(pace: &Pace, now: &mut Instant, each: u64) -> u64 {
-        const CALLS: u64 = 1024;
-        let call = |epoch, now: &mut Instant| {
-            *now += Duration::from_nanos(each);
-            let is_due = pace.is_due(Epoch(epoch));
-            if is_due {
-                pace.asked(*now);
-            }
-            u64::from(is_due)
-        };
-        // Until it knows what they take.
-        (1..=CALLS).for_each(|epoch| _ = call(epoch, now));
-        CALLS / (1..=CALLS).map(|epoch| call(epoch, now)).sum::<u64>()
+    struct Process {
+        pace: Pace,
+        now: Instant,
     }
 
-    #[test]
-    fn the_library_is_asked_about_once_in_a_period() {
-        let mut now = Instant::now();
-        let pace = Pace::new(false, now);
-        for (each, expected) in [(1000, 16), (100, 128), (50, 256), (250, 64), (60_000, 1), (20_000, 1), (9000, 2)] {
-            assert_eq!(interval(&pace, &mut now, each), expected, "{each} ns");
+    impl Process {
+        fn new(is_oversubscribed: bool) -> Self {
+            let now = Instant::now();
+            Self { pace: Pace::new(is_oversubscribed, now), now }
+        }
+
+        /// How many of so many calls, which take so many nanoseconds each, ask.
+        fn asks(&mut self, calls: u64, each: u64) -> u64 {
+            let call = |_: &u64| {
+                self.now += Duration::from_nanos(each);
+                self.pace.is_due() && self.pace.is_time(self.now)
+            };
+            (0..calls).filter(call).count() as u64
         }
     }
 
     #[test]
-    fn it_is_asked_less_often_where_ranks_share_cores() {
-        let mut now = Instant::now();
-        let pace = Pace::new(true, now);
-        assert_eq!([10_000, 3000, 1_000_000].map(|each| interval(&pace, &mut now, each)), [32, 128, 1]);
+    fn the_library_is_asked_about_once_in_a_period() {
+        for (is_oversubscribed, period) in [(false, 20_000), (true, 500_000)] {
+            let mut process = Process::new(is_oversubscribed);
+            for each in [1000, 100, 250, 60_000, 20_000, 9000, 3_000_000, 70, 400_000] {
+                const CALLS: u64 = 10_000;
+                process.asks(1000, each);
+                let (asks, periods) = (process.asks(CALLS, each), CALLS * each / period);
+                let expected = periods.min(CALLS);
+                assert!(asks.abs_diff(expected) <= 1 + expected / 20, "{each} ns: {asks} times, not {expected}");
+            }
+        }
+    }
+
+    /// Calls that come together after a while without any make up for that.
+    #[test]
+    fn calls_after_a_computation_ask_for_it() {
+        let mut process = Process::new(false);
+        process.asks(1000, 100);
+        for (computed, expected) in [(1_000_000, 50), (100_000, 5), (1_000_000_000, 64)] {
+            let before = process.asks(300, 100);
+            process.now += Duration::from_nanos(computed);
+            let asks = process.asks(300, 100);
+            assert!(before <= 3 && (expected - 2..=expected + 3).contains(&asks), "{computed} ns: {before}, {asks}");
+        }
+    }
+
+    /// However close upon each other calls were before.
+    #[test]
+    fn calls_that_come_to_be_far_apart_soon_ask() {
+        let mut process = Process::new(false);
+        for each in [30_000, 1_000_000] {
+            process.asks(10_000, 50);
+            let asks = process.asks(100, each);
+            assert!((100 - 32..=100).contains(&asks), "{each} ns: {asks}");
+        }
     }
 
     #[test]
     fn a_clock_that_stands_still_does_no_harm() {
-        let now = Instant::now();
-        let pace = Pace::new(false, now);
-        pace.asked(now);
-        assert_eq!((1..=512).filter(|epoch| pace.is_due(Epoch(*epoch))).count(), 2);
+        let mut process = Process::new(false);
+        assert_eq!(process.asks(1024, 0), 0);
     }
 }
