@@ -12,7 +12,6 @@ from mpis import Mpi, read_mpis
 from results import Case
 
 COLLECTIVES = ["Allreduce", "Bcast", "Reduce", "Allgather", "Scatter", "Barrier"]
-TURNS = 5
 
 
 def rows(lines: Iterator[str]) -> Iterator[tuple[str, int, float]]:
@@ -43,11 +42,11 @@ def accelerated(report: Path) -> dict[str, int]:
     return {name: found["accelerated"] for name, found in collectives.items()}
 
 
-def measure(bench: Bench, mpi: Mpi, ranks: int, is_quick: bool, only: str | None) -> list[dict]:
+def measure(bench: Bench, mpi: Mpi, ranks: int, turns: int, only: str | None) -> list[dict]:
     collectives = [name for name in COLLECTIVES if only is None or name in only.split(",")]
     report = bench.work / f"imb-{mpi.name}.json"
     runs: dict[str, list[dict[tuple[str, int], float]]] = {"native": [], "huddle": []}
-    for number in range(1 if is_quick else TURNS):
+    for number in range(turns):
         say(f"  IMB-MPI1 {' '.join(collectives)}, turn {number + 1}, bare and preloaded")
         runs["native"].append(turn(mpi, ranks, collectives, None, report))
         runs["huddle"].append(turn(mpi, ranks, collectives, bench.prefix / "lib/libhuddle.so", report))

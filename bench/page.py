@@ -43,7 +43,7 @@ def when(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     for line in sorted({f"{h['date']}: {h['cpu']}, {h['cores']} cores, Linux {h['kernel']}" for h in headers}):
         yield f"Measured {line}."
     if headers:
-        yield f"{min(h['rounds'] for h in headers)} rounds or more."
+        yield f"{min(h['rounds'] for h in headers)} rounds or more of each case, in {min(h.get('passes', 1) for h in headers)} passes over all of them."
 
 
 def headline(store: Store, mpis: dict[str, Mpi]) -> list[str]:

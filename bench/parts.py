@@ -30,6 +30,7 @@ class Options:
     block: float = 2.0  # milliseconds
     only: str | None = None  # collectives
     quick: bool = False
+    turns: int = 5  # of programs that have no rounds
 
     @property
     def arguments(self) -> list[str]:
@@ -124,7 +125,7 @@ def measure_memory(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list
 
 
 def measure_imb(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list[dict]:
-    return imb.measure(bench, mpi, ranks, options.quick, options.only)
+    return imb.measure(bench, mpi, ranks, options.turns, options.only)
 
 
 PARTS = [
@@ -136,7 +137,8 @@ PARTS = [
 ]
 
 
-def measure(bench: Bench, store: Store, part: Part, mpi: Mpi, ranks: int, options: Options) -> None:
-    """Measures and keeps."""
+def measure(bench: Bench, store: Store, part: Part, mpi: Mpi, ranks: int, options: Options, is_added: bool = False) -> None:
+    """Measures and keeps, in place of what is there or beside it."""
     header = {**machine(), "mpi": mpi.title, "ranks": ranks, "rounds": options.rounds, "quick": options.quick}
-    store.write(part.name, mpi.name, ranks, header, part.measure(bench, mpi, ranks, options))
+    lines = part.measure(bench, mpi, ranks, options)
+    (store.add if is_added else store.write)(part.name, mpi.name, ranks, header, lines)

@@ -97,8 +97,23 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(math.log(value) for value in values) / len(values)) if values else math.nan
 
 
+def pooled(before: list[dict], after: list[dict]) -> list[dict]:
+    """The lines of a program that was run twice, with the rounds of both; what has no rounds is as in the later run."""
+
+    def name(line: dict) -> tuple:
+        return tuple(line.get(field) for field in ("what", "group", "shape", "collective", "bytes", "communicators"))
+
+    found = {name(line): line for line in before}
+    for line in after:
+        old = found.get(name(line))
+        if old and isinstance(line.get("ns"), dict):
+            line = {**line, "ns": {subject: old["ns"][subject] + times for subject, times in line["ns"].items()}}
+        found[name(line)] = line
+    return list(found.values())
+
+
 class Store:
-    """A file of lines per part: the header, then the cases. What is there can be shown without measuring again."""
+    """A file of lines per part: the header, then the cases. What is there can be shown without measuring again, or be added to."""
 
     def __init__(self, directory: Path):
         self.directory = directory
@@ -111,6 +126,19 @@ class Store:
 
     def path(self, part: str, mpi: str, ranks: int) -> Path:
         return self.directory / f"{part}-{mpi}-{ranks}.jsonl"
+
+    def passes(self, part: str, mpi: str, ranks: int) -> int:
+        """How often it was measured."""
+        found = self.read(part, mpi, ranks)
+        return found.header.get("passes", 1) if found else 0
+
+    def add(self, part: str, mpi: str, ranks: int, header: dict, lines: list[dict]) -> None:
+        """Beside what other passes have left."""
+        before = self.read(part, mpi, ranks)
+        if before:
+            lines = pooled([case.line for case in before.cases], lines)
+            header = {**header, "rounds": before.header["rounds"] + header["rounds"]}
+        self.write(part, mpi, ranks, {**header, "passes": self.passes(part, mpi, ranks) + 1}, lines)
 
     def write(self, part: str, mpi: str, ranks: int, header: dict, lines: list[dict]) -> None:
         path = self.path(part, mpi, ranks)

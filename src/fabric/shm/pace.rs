@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 /// To ask takes as long as a short call (60 to 130 ns with Open MPI), so it can't be done in each; but a program that has computed for long
 /// expects of the calls that follow that they move its messages. To read the clock takes less, but not nothing. So what calls took last, with
 /// all that lay between them, says of how many one looks whether it is time: from every one to every 32nd. For periods that went by
-/// without a call the next calls ask.
+/// without a call the next calls ask, far fewer of them where ranks share cores.
 #[derive(Debug)]
 pub struct Pace {
     started: Instant,
     /// Nanoseconds, as all times here.
     period: u64,
+    /// For so long a time without calls the next ones make up.
+    owed: u64,
     /// Calls so far, on all communicators.
     calls: AtomicU64,
     /// How many there are for one that looks, a power of two.
@@ -29,18 +31,26 @@ pub struct Pace {
 impl Pace {
     /// Messages of many pieces move by a few of them each time: 64 MiB take some 150 times.
     const PERIOD: Duration = Duration::from_micros(20);
-    /// Where ranks share cores the library may give this one away when it is asked (Open MPI).
+    /// Where ranks share cores the library may give this one away when it is asked (Open MPI), which takes longer than a short call.
     const PERIOD_OVERSUBSCRIBED: Duration = Duration::from_micros(500);
     /// After calls close upon each other, so many may be far apart before one looks.
     const LONGEST: u64 = 32;
     /// For so many periods at most calls make up.
     const OWED: u64 = 64;
+    /// The same where ranks share cores, else after each pause of a program a row of calls would give theirs away. Not one alone: calls
+    /// come later than their periods end.
+    const OWED_OVERSUBSCRIBED: u64 = 2;
 
     /// For a process that begins to call at `now`.
     pub fn new(is_oversubscribed: bool, now: Instant) -> Self {
-        let period = if is_oversubscribed { Self::PERIOD_OVERSUBSCRIBED } else { Self::PERIOD }.as_nanos() as u64;
+        let (period, owed) = match is_oversubscribed {
+            true => (Self::PERIOD_OVERSUBSCRIBED, Self::OWED_OVERSUBSCRIBED),
+            false => (Self::PERIOD, Self::OWED),
+        };
+        let period = period.as_nanos() as u64;
+        let owed = owed * period;
         let [calls, interval, looked, paid] = [0, 1, 0, 0].map(AtomicU64::new);
-        Self { started: now, period, calls, interval, looked, paid }
+        Self { started: now, period, owed, calls, interval, looked, paid }
     }
 
     /// Whether this call, which is counted, looks at the clock.
@@ -55,7 +65,7 @@ impl Pace {
     pub fn is_time(&self, now: Instant) -> bool {
         let now = now.saturating_duration_since(self.started).as_nanos() as u64;
         let took = now.saturating_sub(self.looked.load(Ordering::Relaxed)).max(1);
-        let mut paid = self.paid.load(Ordering::Relaxed).max(now.saturating_sub(Self::OWED * self.period));
+        let mut paid = self.paid.load(Ordering::Relaxed).max(now.saturating_sub(self.owed));
         let is_time = paid + self.period <= now;
         if is_time {
             paid += self.period;
@@ -118,6 +128,18 @@ mod tests {
             process.now += Duration::from_nanos(computed);
             let asks = process.asks(300, 100);
             assert!(before <= 3 && (expected - 2..=expected + 3).contains(&asks), "{computed} ns: {before}, {asks}");
+        }
+    }
+
+    #[test]
+    fn where_ranks_share_cores_calls_after_a_computation_make_up_for_little() {
+        let mut process = Process::new(true);
+        process.asks(1000, 5000);
+        for computed in [400_000, 2_000_000, 1_000_000_000] {
+            process.asks(20, 5000);
+            process.now += Duration::from_nanos(computed);
+            let asks = process.asks(60, 5000);
+            assert!((1..=3).contains(&asks), "{computed} ns: {asks}");
         }
     }
 
