@@ -51,7 +51,7 @@ pub struct Job {
     pub maps: Mutex<Vec<(Agreed, Arc<Map>)>>,
     /// How ranks wait.
     pub waiting: Waiting,
-    /// How often calls that never wait let the MPI library make progress.
+    /// How often calls let the MPI library make progress that do not wait for long.
     pub pace: Pace,
     /// Whether several threads may call MPI at once.
     pub is_threaded: bool,
@@ -74,8 +74,13 @@ impl Job {
     /// One that has nothing but what every job has: no node, no communicator of its own, and one thread or several.
     pub(super) fn idle(config: Config, rank: u32, size: usize) -> Self {
         let c = constants();
-        let waiting =
-            Waiting { is_oversubscribed: false, stall: config.stall, progress, report: super::serve::report_stall };
+        let waiting = Waiting {
+            is_oversubscribed: false,
+            stall: config.stall,
+            progress,
+            keep_pace,
+            report: super::serve::report_stall,
+        };
         Self {
             config,
             rank,
@@ -173,6 +178,13 @@ pub fn progress() {
         let mut flag = 0;
         // SAFETY: MPI is initialised and not finalised while the job is active; valid communicator and places.
         unsafe { native().iprobe(c.any_source, NEVER_SENT, job.world, &mut flag, c.status_ignore) };
+    }
+}
+
+/// The same in a wait at `now`, if it is time for that.
+fn keep_pace(now: Instant) {
+    if active().is_some_and(|job| job.pace.is_time_in_wait(now)) {
+        progress();
     }
 }
 

@@ -23,6 +23,7 @@ macro_rules! reporting {
             is_oversubscribed: $is_oversubscribed,
             stall: Some(AFTER),
             progress: || {},
+            keep_pace: |_| {},
             report: |stall| $stalls.lock().unwrap().push(*stall),
         };
     };

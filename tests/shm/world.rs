@@ -13,10 +13,16 @@ use std::time::{Duration, Instant};
 const HANG: Option<Duration> = Some(Duration::from_secs(60));
 
 /// Ranks with cores of their own, as they believe.
-pub static SPINNING: Waiting =
-    Waiting { is_oversubscribed: false, stall: HANG, progress: std::thread::yield_now, report: hang };
+pub static SPINNING: Waiting = Waiting {
+    is_oversubscribed: false,
+    stall: HANG,
+    progress: std::thread::yield_now,
+    keep_pace: |_| {},
+    report: hang,
+};
 /// Ranks that share cores and sleep.
-pub static SLEEPING: Waiting = Waiting { is_oversubscribed: true, stall: HANG, progress: || {}, report: hang };
+pub static SLEEPING: Waiting =
+    Waiting { is_oversubscribed: true, stall: HANG, progress: || {}, keep_pace: |_| {}, report: hang };
 
 fn hang(stall: &Stall) {
     panic!("hangs: {stall:?}");

@@ -18,6 +18,8 @@ pub struct Waiting {
     pub stall: Option<Duration>,
     /// Lets the MPI library make progress on the program's own traffic. Cheap, never blocks.
     pub progress: fn(),
+    /// Does so if it is time for that, where ranks share cores.
+    pub keep_pace: fn(Instant),
     /// Reports a line.
     pub report: fn(&Stall),
 }
@@ -139,7 +141,7 @@ impl Call<'_> {
         };
         let waited = now - patience.since;
         let pauses = match self.waiting.is_oversubscribed {
-            true => self.yield_core(awaited, patience.pauses),
+            true => self.yield_core(awaited, patience.pauses, now),
             false => self.pause(patience.pauses, waited),
         };
         patience.pauses = patience.pauses.wrapping_add(pauses);
@@ -168,7 +170,7 @@ impl Call<'_> {
     ///
     /// Between two yields it looks for nothing but what the peer was to do, and whether that is at work: all else that a poll
     /// looks at are lines that peers write, which take as long as the yield.
-    fn yield_core(&self, awaited: Awaited, before: u32) -> u32 {
+    fn yield_core(&self, awaited: Awaited, before: u32, now: Instant) -> u32 {
         let context = self.context();
         let peer = context.awaited_peer(awaited);
         if let Some(rank) = peer
@@ -179,9 +181,10 @@ impl Call<'_> {
         let may_sleep = before >= YIELDS[usize::from(self.entered.bytes >= LONG)];
         let mut yields = 0;
         context.control(context.rank()).leave_core(|| {
-            // Only where it may sleep: a probe may yield itself (Open MPI), or sleep (MPICH 5, throttled).
-            if may_sleep {
-                (self.waiting.progress)();
+            // Else only where it is time: a probe may yield itself (Open MPI), or sleep (MPICH 5, throttled).
+            match may_sleep {
+                true => (self.waiting.progress)(),
+                false => (self.waiting.keep_pace)(now),
             }
             let Some(rank) = peer else {
                 return std::thread::yield_now();
@@ -248,8 +251,13 @@ mod tests {
     use crate::sync::Descriptor;
     use crate::types::{Bytes, OperandOrder};
 
-    static WAITING: Waiting =
-        Waiting { is_oversubscribed: false, stall: None, progress: || {}, report: |stall| panic!("{stall:?}") };
+    static WAITING: Waiting = Waiting {
+        is_oversubscribed: false,
+        stall: None,
+        progress: || {},
+        keep_pace: |_| {},
+        report: |stall| panic!("{stall:?}"),
+    };
 
     fn enter(context: &Context, epoch: u64) -> Call<'_> {
         let plan = Plan {

@@ -1,15 +1,14 @@
-//! How often calls that never wait let the MPI library make progress on the program's own traffic.
+//! How often calls that do not wait for long let the MPI library make progress on the program's own traffic.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often a process asks the MPI library within its calls, besides in long waits: once for each period that has passed, as far as there are
-/// calls.
+/// calls, which make up for some periods without any.
 ///
 /// To ask takes as long as a short call (60 to 130 ns with Open MPI), so it can't be done in each; but a program that has computed for long
 /// expects of the calls that follow that they move its messages. To read the clock takes less, but not nothing. So what calls took last, with
-/// all that lay between them, says of how many one looks whether it is time: from every one to every 32nd. For periods that went by
-/// without a call the next calls ask, far fewer of them where ranks share cores.
+/// all that lay between them, says of how many one looks whether it is time: from every one to every 32nd.
 #[derive(Debug)]
 pub struct Pace {
     started: Instant,
@@ -31,8 +30,11 @@ pub struct Pace {
 impl Pace {
     /// Messages of many pieces move by a few of them each time: 64 MiB take some 150 times.
     const PERIOD: Duration = Duration::from_micros(20);
-    /// Where ranks share cores the library may give this one away when it is asked (Open MPI), which takes longer than a short call.
-    const PERIOD_OVERSUBSCRIBED: Duration = Duration::from_micros(500);
+    /// Where ranks share cores the library may give this one away when it is asked (Open MPI), and all others wait for this rank until
+    /// it has it back.
+    const PERIOD_OVERSUBSCRIBED: Duration = Duration::from_millis(4);
+    /// So it is asked where this rank gives it away in any case, and in calls that are so far apart that it hardly matters.
+    const PERIOD_IN_WAITS: Duration = Duration::from_micros(500);
     /// After calls close upon each other, so many may be far apart before one looks.
     const LONGEST: u64 = 32;
     /// For so many periods at most calls make up.
@@ -61,17 +63,34 @@ impl Pace {
         calls & (self.interval.load(Ordering::Relaxed) - 1) == 0
     }
 
-    /// Whether a call that looks at the clock at `now` asks the library.
-    pub fn is_time(&self, now: Instant) -> bool {
-        let now = now.saturating_duration_since(self.started).as_nanos() as u64;
-        let took = now.saturating_sub(self.looked.load(Ordering::Relaxed)).max(1);
-        let mut paid = self.paid.load(Ordering::Relaxed).max(now.saturating_sub(self.owed));
-        let is_time = paid + self.period <= now;
+    /// Whether a call that waits, where ranks share cores, asks the library before it gives its core away at `now`.
+    pub fn is_time_in_wait(&self, now: Instant) -> bool {
+        let now = self.nanoseconds_until(now);
+        let is_time = self.paid.load(Ordering::Relaxed) + Self::PERIOD_IN_WAITS.as_nanos() as u64 <= now;
         if is_time {
-            paid += self.period;
+            self.paid.store(now, Ordering::Relaxed);
         }
-        let rest = (paid + self.period).saturating_sub(now);
-        let calls = (self.interval.load(Ordering::Relaxed) * rest / took).clamp(1, Self::LONGEST);
+        is_time
+    }
+
+    fn nanoseconds_until(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.started).as_nanos() as u64
+    }
+
+    /// Whether a call that looks at the clock at `now`, and does not wait, asks the library.
+    pub fn is_time(&self, now: Instant) -> bool {
+        let now = self.nanoseconds_until(now);
+        let took = now.saturating_sub(self.looked.load(Ordering::Relaxed)).max(1);
+        let before = self.interval.load(Ordering::Relaxed);
+        let far_apart = Self::PERIOD_IN_WAITS.as_nanos() as u64;
+        let period = if took / before >= far_apart { far_apart.min(self.period) } else { self.period };
+        let mut paid = self.paid.load(Ordering::Relaxed).max(now.saturating_sub(self.owed));
+        let is_time = paid + period <= now;
+        if is_time {
+            paid += period;
+        }
+        let rest = (paid + period).saturating_sub(now);
+        let calls = (before * rest / took).clamp(1, Self::LONGEST);
         self.looked.store(now, Ordering::Relaxed);
         self.paid.store(paid, Ordering::Relaxed);
         self.interval.store(1 << calls.ilog2(), Ordering::Relaxed);
@@ -106,13 +125,14 @@ mod tests {
 
     #[test]
     fn the_library_is_asked_about_once_in_a_period() {
-        for (is_oversubscribed, period) in [(false, 20_000), (true, 500_000)] {
+        for (is_oversubscribed, period) in [(false, 20_000), (true, 4_000_000)] {
             let mut process = Process::new(is_oversubscribed);
             for each in [1000, 100, 250, 60_000, 20_000, 9000, 3_000_000, 70, 400_000] {
                 const CALLS: u64 = 10_000;
                 process.asks(1000, each);
                 let (asks, periods) = (process.asks(CALLS, each), CALLS * each / period);
-                let expected = periods.min(CALLS);
+                let are_far_apart = is_oversubscribed && each > 500_000;
+                let expected = if are_far_apart { CALLS } else { periods.min(CALLS) };
                 assert!(asks.abs_diff(expected) <= 1 + expected / 20, "{each} ns: {asks} times, not {expected}");
             }
         }
@@ -135,12 +155,23 @@ mod tests {
     fn where_ranks_share_cores_calls_after_a_computation_make_up_for_little() {
         let mut process = Process::new(true);
         process.asks(1000, 5000);
-        for computed in [400_000, 2_000_000, 1_000_000_000] {
-            process.asks(20, 5000);
+        for (computed, most) in [(2_000_000, 1), (20_000_000, 2), (1_000_000_000, 2)] {
             process.now += Duration::from_nanos(computed);
             let asks = process.asks(60, 5000);
-            assert!((1..=3).contains(&asks), "{computed} ns: {asks}");
+            assert!(asks <= most, "{computed} ns: {asks}");
         }
+    }
+
+    #[test]
+    fn calls_that_wait_ask_first() {
+        let mut process = Process::new(true);
+        let mut asks = [0, 0];
+        for call in 0..10_000 {
+            process.now += Duration::from_micros(5);
+            asks[0] += u32::from(call % 2 == 0 && process.pace.is_time_in_wait(process.now));
+            asks[1] += u32::from(process.pace.is_due() && process.pace.is_time(process.now));
+        }
+        assert!((98..=100).contains(&asks[0]) && asks[1] == 0, "{asks:?}");
     }
 
     /// However close upon each other calls were before.
