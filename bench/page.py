@@ -39,11 +39,13 @@ def grids(store: Store, mpis: dict[str, Mpi], ranks: int) -> dict[str, Results]:
 
 
 def when(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
-    headers = [found.header for part in PARTS for ranks in part.ranks for name in mpis if (found := store.read(part.name, name, ranks))]
-    for line in sorted({f"{h['date']}: {h['cpu']}, {h['cores']} cores, Linux {h['kernel']}" for h in headers}):
+    headers = [(part.name, found.header) for part in PARTS for ranks in part.ranks for name in mpis if (found := store.read(part.name, name, ranks))]
+    for line in sorted({f"{h['date']}: {h['cpu']}, {h['cores']} cores, Linux {h['kernel']}" for _, h in headers}):
         yield f"Measured {line}."
-    if headers:
-        yield f"{min(h['rounds'] for h in headers)} rounds or more of each case, in {min(h.get('passes', 1) for h in headers)} passes over all of them."
+    if counted := [h for name, h in headers if name in ("grid", "limits", "shapes")]:
+        passes = min(h.get("passes", 1) for h in counted)
+        text = f", in {passes} passes over all cases" if passes > 1 else ""
+        yield f"{min(h['rounds'] for h in counted)} rounds or more{text}."
 
 
 def headline(store: Store, mpis: dict[str, Mpi]) -> list[str]:

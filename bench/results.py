@@ -100,15 +100,18 @@ def geometric_mean(values: list[float]) -> float:
 def pooled(before: list[dict], after: list[dict]) -> list[dict]:
     """The lines of a program that was run twice, with the rounds of both; what has no rounds is as in the later run."""
 
-    def name(line: dict) -> tuple:
-        return tuple(line.get(field) for field in ("what", "group", "shape", "collective", "bytes", "communicators"))
+    def named(lines: list[dict]) -> dict[tuple, dict]:
+        found: dict[tuple, dict] = {}
+        for line in lines:
+            name = tuple(line.get(field) for field in ("what", "group", "shape", "collective", "bytes", "communicators"))
+            found[name, sum(other == name for other, _ in found)] = line  # of one name the first, the second, …
+        return found
 
-    found = {name(line): line for line in before}
-    for line in after:
-        old = found.get(name(line))
-        if old and isinstance(line.get("ns"), dict):
-            line = {**line, "ns": {subject: old["ns"][subject] + times for subject, times in line["ns"].items()}}
-        found[name(line)] = line
+    found, later = named(before), named(after)
+    for name, line in later.items():
+        if name in found and isinstance(line.get("ns"), dict):
+            line = {**line, "ns": {subject: found[name]["ns"][subject] + times for subject, times in line["ns"].items()}}
+        found[name] = line
     return list(found.values())
 
 
