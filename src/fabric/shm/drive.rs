@@ -52,7 +52,8 @@ pub struct Stall {
 
 /// Polls between two calls into the MPI library.
 const POLLS_PER_PROGRESS: u32 = 64;
-/// A wait this long may be for a rank whose core does something else.
+/// A wait this long may be for a rank whose core does something else. Where ranks share cores nobody sleeps sooner: yields are over at once where
+/// nobody else wants the core, and who sleeps is late for those who wait for it, which would sleep in their turn.
 const PATIENCE: Duration = Duration::from_micros(50);
 /// Where ranks share cores, looks for what a peer is to do that has not given its core away: together less than it takes to
 /// change the rank that has this core. 100 take longer than they save.
@@ -141,7 +142,7 @@ impl Call<'_> {
         };
         let waited = now - patience.since;
         let pauses = match self.waiting.is_oversubscribed {
-            true => self.yield_core(awaited, patience.pauses, now),
+            true => self.yield_core(awaited, patience.pauses, now, waited),
             false => self.pause(patience.pauses, waited),
         };
         patience.pauses = patience.pauses.wrapping_add(pauses);
@@ -170,7 +171,7 @@ impl Call<'_> {
     ///
     /// Between two yields it looks for nothing but what the peer was to do, and whether that is at work: all else that a poll
     /// looks at are lines that peers write, which take as long as the yield.
-    fn yield_core(&self, awaited: Awaited, before: u32, now: Instant) -> u32 {
+    fn yield_core(&self, awaited: Awaited, before: u32, now: Instant, waited: Duration) -> u32 {
         let context = self.context();
         let peer = context.awaited_peer(awaited);
         if let Some(rank) = peer
@@ -178,11 +179,12 @@ impl Call<'_> {
         {
             return 1;
         }
-        let may_sleep = before >= YIELDS[usize::from(self.entered.bytes >= LONG)];
+        let may_sleep = before >= YIELDS[usize::from(self.entered.bytes >= LONG)] && waited >= PATIENCE;
         let mut yields = 0;
         context.control(context.rank()).leave_core(|| {
-            // Else only where it is time: a probe may yield itself (Open MPI), or sleep (MPICH 5, throttled).
-            match may_sleep {
+            // In short waits only where it is time: a probe may yield itself (Open MPI), or sleep (MPICH 5, throttled), and others wait for
+            // this rank meanwhile.
+            match may_sleep && waited >= NAP {
                 true => (self.waiting.progress)(),
                 false => (self.waiting.keep_pace)(now),
             }
