@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -69,6 +70,11 @@ class Bench:
     prefix: Path
     work: Path = ROOT / "target" / "bench"
     patience: float = 1.0
+
+    def build_of_huddle(self) -> str:
+        """The same for the same engines."""
+        engines = sorted((self.prefix / "lib/huddle").glob("*.so"))
+        return hashlib.sha256(b"".join(engine.read_bytes() for engine in engines)).hexdigest()[:16]
 
     def build(self, program: str, mpi: Mpi) -> Path:
         """-> the program for this MPI, rebuilt where a source is newer"""

@@ -48,6 +48,7 @@ class Part:
     name: str
     ranks: dict[int, list[str]]  # for which MPIs
     measure: Callable[[Bench, Mpi, int, Options], list[dict]]
+    varies: bool = True
 
 
 def microseconds(nanoseconds: float) -> str:
@@ -131,14 +132,16 @@ def measure_imb(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list[di
 PARTS = [
     Part("grid", GRID_RANKS, measure_grid),
     Part("limits", PAIR, measure_limits),
-    Part("memory", MEMORY, measure_memory),
+    Part("memory", MEMORY, measure_memory, varies=False),
     Part("shapes", SHAPE_RANKS, measure_shapes),
     Part("imb", {2: ["mpich5", "intel"]}, measure_imb),
 ]
 
 
-def measure(bench: Bench, store: Store, part: Part, mpi: Mpi, ranks: int, options: Options, is_added: bool = False) -> None:
-    """Measures and keeps, in place of what is there or beside it."""
-    header = {**machine(), "mpi": mpi.title, "ranks": ranks, "rounds": options.rounds, "quick": options.quick}
-    lines = part.measure(bench, mpi, ranks, options)
-    (store.add if is_added else store.write)(part.name, mpi.name, ranks, header, lines)
+def header_of(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> dict:
+    return {**machine(), "huddle": bench.build_of_huddle(), "mpi": mpi.title, "ranks": ranks, "rounds": options.rounds, "quick": options.quick}
+
+
+def measure(bench: Bench, store: Store, part: Part, mpi: Mpi, ranks: int, options: Options) -> None:
+    """Measures, and keeps that beside what is there of this build."""
+    store.add(part.name, mpi.name, ranks, header_of(bench, mpi, ranks, options), part.measure(bench, mpi, ranks, options))

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 CONFIDENCE = 0.95
+# What results must share to be pooled.
+OF_ONE_KIND = ["cpu", "cores", "kernel", "mpi", "ranks", "quick", "huddle"]
 
 
 def interval_ranks(n: int) -> tuple[int, int]:
@@ -100,18 +102,14 @@ def geometric_mean(values: list[float]) -> float:
 def pooled(before: list[dict], after: list[dict]) -> list[dict]:
     """The lines of a program that was run twice, with the rounds of both; what has no rounds is as in the later run."""
 
-    def named(lines: list[dict]) -> dict[tuple, dict]:
-        found: dict[tuple, dict] = {}
-        for line in lines:
-            name = tuple(line.get(field) for field in ("what", "group", "shape", "collective", "bytes", "communicators"))
-            found[name, sum(other == name for other, _ in found)] = line  # of one name the first, the second, …
-        return found
+    def name(line: dict) -> tuple:
+        return tuple((field, value) for field, value in line.items() if field not in ("ns", "calls"))
 
-    found, later = named(before), named(after)
-    for name, line in later.items():
-        if name in found and isinstance(line.get("ns"), dict):
-            line = {**line, "ns": {subject: found[name]["ns"][subject] + times for subject, times in line["ns"].items()}}
-        found[name] = line
+    found = {name(line): line for line in before}
+    for line in after:
+        old = found.get(name(line), {}).get("ns", {})
+        times = {subject: old.get(subject, []) + new for subject, new in line["ns"].items()}
+        found[name(line)] = {**line, "ns": times}
     return list(found.values())
 
 
@@ -130,18 +128,23 @@ class Store:
     def path(self, part: str, mpi: str, ranks: int) -> Path:
         return self.directory / f"{part}-{mpi}-{ranks}.jsonl"
 
-    def passes(self, part: str, mpi: str, ranks: int) -> int:
-        """How often it was measured."""
+    def passes(self, part: str, mpi: str, ranks: int, header: dict) -> int:
+        """How often it was measured with this header: of this machine, and this build of huddle."""
         found = self.read(part, mpi, ranks)
-        return found.header.get("passes", 1) if found else 0
+        is_like = found and all(found.header.get(field) == header.get(field) for field in OF_ONE_KIND)
+        return found.header.get("passes", 1) if found and is_like else 0
 
     def add(self, part: str, mpi: str, ranks: int, header: dict, lines: list[dict]) -> None:
-        """Beside what other passes have left."""
-        before = self.read(part, mpi, ranks)
+        """Beside what other passes have left, or in place of what is of another kind."""
+        passes = self.passes(part, mpi, ranks, header)
+        before = self.read(part, mpi, ranks) if passes else None
         if before:
             lines = pooled([case.line for case in before.cases], lines)
-            header = {**header, "rounds": before.header["rounds"] + header["rounds"]}
-        self.write(part, mpi, ranks, {**header, "passes": self.passes(part, mpi, ranks) + 1}, lines)
+            header = {**header, "rounds": min(len(times) for line in lines for times in line["ns"].values())}
+        self.write(part, mpi, ranks, {**header, "passes": passes + 1}, lines)
+
+    def forget(self, part: str, mpi: str, ranks: int) -> None:
+        self.path(part, mpi, ranks).unlink(missing_ok=True)
 
     def write(self, part: str, mpi: str, ranks: int, header: dict, lines: list[dict]) -> None:
         path = self.path(part, mpi, ranks)

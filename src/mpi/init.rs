@@ -107,7 +107,7 @@ fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
         trunk: node.trunk,
         crowding: node.crowding,
         has_single_copy: node.has_single_copy,
-        waiting: Waiting { is_oversubscribed, ..idle.waiting },
+        waiting: Waiting { is_oversubscribed, patience: node.patience, ..idle.waiting },
         pace: Pace::new(is_oversubscribed, Instant::now()),
         is_threaded,
         keyval,
@@ -337,6 +337,8 @@ struct Node {
     trunk: usize,
     caches: Caches,
     crowding: Crowding,
+    /// How long this rank yields before it sleeps.
+    patience: Duration,
     has_single_copy: bool,
 }
 
@@ -370,6 +372,8 @@ impl Node {
         let labels = allgather_u32(world, world_ranks[leader], size as usize);
 
         let crowding = Crowding::of(&masks, crate::topo::cgroup_quota());
+        // Where they share no more than the time that a cgroup has, each yield returns at once and takes of that time.
+        let patience = if Crowding::of(&masks, None).is_shared() { Waiting::PATIENT } else { Duration::ZERO };
         let Caches { line, l1, l2, l3 } = containers.caches();
         // What is unknown anywhere does not count.
         let known = |bytes: u32| c_int::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(c_int::MAX);
@@ -382,7 +386,7 @@ impl Node {
         unsafe { native().comm_free(&mut physical) };
         let (kinds, trunk) = (containers.kinds().to_vec(), containers.trunk());
         let crowding = Crowding::from_number(most.unsigned_abs());
-        Self { labels, paths, kinds, trunk, caches, crowding, has_single_copy: single == 1 }
+        Self { labels, paths, kinds, trunk, caches, crowding, patience, has_single_copy: single == 1 }
     }
 
     /// The leader of the node measures its kernels, or reads what was measured before: all at once would disturb each other.

@@ -79,6 +79,7 @@ impl Job {
             stall: config.stall,
             progress,
             keep_pace,
+            patience: Waiting::PATIENT,
             report: super::serve::report_stall,
         };
         Self {
@@ -181,9 +182,9 @@ pub fn progress() {
     }
 }
 
-/// The same in a wait at `now`, if it is time for that.
-fn keep_pace(now: Instant) {
-    if active().is_some_and(|job| job.pace.is_time_in_wait(now)) {
+/// The same in a wait at `now`, if it is time for that or it must.
+fn keep_pace(now: Instant, must: bool) {
+    if active().is_some_and(|job| job.pace.is_time_in_wait(now, must)) {
         progress();
     }
 }

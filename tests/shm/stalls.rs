@@ -23,7 +23,8 @@ macro_rules! reporting {
             is_oversubscribed: $is_oversubscribed,
             stall: Some(AFTER),
             progress: || {},
-            keep_pace: |_| {},
+            keep_pace: |_, _| {},
+            patience: Waiting::PATIENT,
             report: |stall| $stalls.lock().unwrap().push(*stall),
         };
     };

@@ -17,12 +17,19 @@ pub static SPINNING: Waiting = Waiting {
     is_oversubscribed: false,
     stall: HANG,
     progress: std::thread::yield_now,
-    keep_pace: |_| {},
+    keep_pace: |_, _| {},
+    patience: Duration::ZERO,
     report: hang,
 };
 /// Ranks that share cores and sleep.
-pub static SLEEPING: Waiting =
-    Waiting { is_oversubscribed: true, stall: HANG, progress: || {}, keep_pace: |_| {}, report: hang };
+pub static SLEEPING: Waiting = Waiting {
+    is_oversubscribed: true,
+    stall: HANG,
+    progress: || {},
+    keep_pace: |_, _| {},
+    patience: Duration::ZERO,
+    report: hang,
+};
 
 fn hang(stall: &Stall) {
     panic!("hangs: {stall:?}");

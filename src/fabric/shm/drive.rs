@@ -18,13 +18,19 @@ pub struct Waiting {
     pub stall: Option<Duration>,
     /// Lets the MPI library make progress on the program's own traffic. Cheap, never blocks.
     pub progress: fn(),
-    /// Does so if it is time for that, where ranks share cores.
-    pub keep_pace: fn(Instant),
+    /// Does so in a wait at that time, where ranks share cores, if it is time for that or the wait must.
+    pub keep_pace: fn(Instant, bool),
+    /// Where ranks share cores, how long a wait yields before it sleeps.
+    pub patience: Duration,
     /// Reports a line.
     pub report: fn(&Stall),
 }
 
 impl Waiting {
+    /// Yields are over at once where nobody else wants the core, and who sleeps is late for those who wait for it, which would sleep in
+    /// their turn.
+    pub const PATIENT: Duration = PATIENCE;
+
     /// How often a wait looks before the first thought of anything else.
     #[inline]
     pub(super) fn looks(&self) -> u32 {
@@ -52,13 +58,12 @@ pub struct Stall {
 
 /// Polls between two calls into the MPI library.
 const POLLS_PER_PROGRESS: u32 = 64;
-/// A wait this long may be for a rank whose core does something else. Where ranks share cores nobody sleeps sooner: yields are over at once where
-/// nobody else wants the core, and who sleeps is late for those who wait for it, which would sleep in their turn.
+/// A wait this long may be for a rank whose core does something else.
 const PATIENCE: Duration = Duration::from_micros(50);
 /// Where ranks share cores, looks for what a peer is to do that has not given its core away: together less than it takes to
 /// change the rank that has this core. 100 take longer than they save.
 const LOOKS_AT_WORK: u32 = 25;
-/// Where ranks share cores, yields of the core before a sleep: usually, and in calls whose message or block has at least
+/// Where ranks share cores, yields of the core before a sleep, at least: usually, and in calls whose message or block has at least
 /// [`LONG`] bytes: peers work on their pieces for longer than a few yields take. A rank that sleeps wakes tens of microseconds late, but leaves the
 /// core to the others.
 const YIELDS: [u32; 2] = [8, 32];
@@ -179,15 +184,12 @@ impl Call<'_> {
         {
             return 1;
         }
-        let may_sleep = before >= YIELDS[usize::from(self.entered.bytes >= LONG)] && waited >= PATIENCE;
+        let may_sleep = before >= YIELDS[usize::from(self.entered.bytes >= LONG)] && waited >= self.waiting.patience;
         let mut yields = 0;
         context.control(context.rank()).leave_core(|| {
-            // In short waits only where it is time: a probe may yield itself (Open MPI), or sleep (MPICH 5, throttled), and others wait for
-            // this rank meanwhile.
-            match may_sleep && waited >= NAP {
-                true => (self.waiting.progress)(),
-                false => (self.waiting.keep_pace)(now),
-            }
+            // Before a sleep in any case. Not more often: a probe may yield itself (Open MPI), or sleep (MPICH 5, throttled), and others wait
+            // for this rank meanwhile.
+            (self.waiting.keep_pace)(now, may_sleep);
             let Some(rank) = peer else {
                 return std::thread::yield_now();
             };
@@ -252,17 +254,19 @@ mod tests {
     use crate::fabric::{Fabric, Line};
     use crate::sync::Descriptor;
     use crate::types::{Bytes, OperandOrder};
+    use std::sync::Mutex;
 
-    static WAITING: Waiting = Waiting {
+    const WAITING: Waiting = Waiting {
         is_oversubscribed: false,
         stall: None,
         progress: || {},
-        keep_pace: |_| {},
+        keep_pace: |_, _| {},
+        patience: PATIENCE,
         report: |stall| panic!("{stall:?}"),
     };
 
-    fn enter(context: &Context, epoch: u64) -> Call<'_> {
-        let plan = Plan {
+    fn plan(epoch: u64) -> Plan {
+        Plan {
             epoch: Epoch(epoch),
             bytes: Bytes(8),
             granule: Bytes(1),
@@ -271,9 +275,45 @@ mod tests {
             knobs: Knobs::UNSET,
             scratch: Bytes::ZERO,
             reach: Bytes::ZERO,
-        };
+        }
+    }
+
+    fn enter(context: &Context, epoch: u64) -> Call<'_> {
         // SAFETY: these calls touch no buffers.
-        unsafe { Call::enter(context, &WAITING, Collective::Reduce, 0, &plan, Buffers::NONE) }
+        unsafe { Call::enter(context, &WAITING, Collective::Reduce, 0, &plan(epoch), Buffers::NONE) }
+    }
+
+    /// Where ranks share cores a wait asks the library before it yields if it is time for that, and in any case before it sleeps, which it
+    /// does not before its patience is over.
+    #[test]
+    fn waits_ask_before_they_sleep() {
+        static ASKED: Mutex<Vec<(Instant, bool)>> = Mutex::new(Vec::new());
+        static SHARING: Waiting = Waiting {
+            is_oversubscribed: true,
+            keep_pace: |now, must| ASKED.lock().unwrap().push((now, must)),
+            patience: Duration::from_millis(2),
+            ..WAITING
+        };
+        let [me, peer] = two_ranks();
+        let plan = plan(1);
+        // SAFETY: this call touches no buffers.
+        let call = unsafe { Call::enter(&me, &SHARING, Collective::Reduce, 0, &plan, Buffers::NONE) };
+        let ticket = Ticket::new(Epoch(1), 0);
+        let started = Instant::now();
+        let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket };
+        call.outlast(awaited, &|| {
+            let has_come = started.elapsed() > Duration::from_millis(10);
+            if has_come {
+                drop(enter(&peer, 1));
+            }
+            Ok(has_come)
+        })
+        .unwrap();
+        let asked = ASKED.lock().unwrap();
+        let first = asked.iter().position(|(_, must)| *must).expect("it slept");
+        assert!(first >= YIELDS[0] as usize / YIELDS_PER_POLL as usize, "{first} yields before the first sleep");
+        assert!(asked[first].0 - started >= SHARING.patience, "{:?}", asked[first].0 - started);
+        assert!(asked[first..].iter().all(|(_, must)| *must));
     }
 
     /// Rank 0 finds nothing; then rank 1 publishes, `then` goes on; what does rank 0 think of it?
