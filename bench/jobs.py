@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from mpis import ROOT, Mpi
@@ -71,6 +72,7 @@ class Bench:
     work: Path = ROOT / "target" / "bench"
     patience: float = 1.0
 
+    @cached_property
     def build_of_huddle(self) -> str:
         """The same for the same engines."""
         engines = sorted((self.prefix / "lib/huddle").glob("*.so"))

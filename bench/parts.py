@@ -48,7 +48,7 @@ class Part:
     name: str
     ranks: dict[int, list[str]]  # for which MPIs
     measure: Callable[[Bench, Mpi, int, Options], list[dict]]
-    varies: bool = True
+    varies: bool = True  # from pass to pass
 
 
 def microseconds(nanoseconds: float) -> str:
@@ -139,7 +139,7 @@ PARTS = [
 
 
 def header_of(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> dict:
-    return {**machine(), "huddle": bench.build_of_huddle(), "mpi": mpi.title, "ranks": ranks, "rounds": options.rounds, "quick": options.quick}
+    return {**machine(), "huddle": bench.build_of_huddle, "mpi": mpi.title, "ranks": ranks, "rounds": options.rounds, "quick": options.quick}
 
 
 def measure(bench: Bench, store: Store, part: Part, mpi: Mpi, ranks: int, options: Options) -> None:

@@ -100,7 +100,7 @@ def geometric_mean(values: list[float]) -> float:
 
 
 def pooled(before: list[dict], after: list[dict]) -> list[dict]:
-    """The lines of a program that was run twice, with the rounds of both; what has no rounds is as in the later run."""
+    """The lines of a program that was run twice, all of which have rounds: those of both."""
 
     def name(line: dict) -> tuple:
         return tuple((field, value) for field, value in line.items() if field not in ("ns", "calls"))
@@ -137,8 +137,7 @@ class Store:
     def add(self, part: str, mpi: str, ranks: int, header: dict, lines: list[dict]) -> None:
         """Beside what other passes have left, or in place of what is of another kind."""
         passes = self.passes(part, mpi, ranks, header)
-        before = self.read(part, mpi, ranks) if passes else None
-        if before:
+        if passes and (before := self.read(part, mpi, ranks)):
             lines = pooled([case.line for case in before.cases], lines)
             header = {**header, "rounds": min(len(times) for line in lines for times in line["ns"].values())}
         self.write(part, mpi, ranks, {**header, "passes": passes + 1}, lines)

@@ -373,7 +373,7 @@ impl Node {
 
         let crowding = Crowding::of(&masks, crate::topo::cgroup_quota());
         // Where they share no more than the time that a cgroup has, each yield returns at once and takes of that time.
-        let patience = if Crowding::of(&masks, None).is_shared() { Waiting::PATIENT } else { Duration::ZERO };
+        let patience = if Crowding::of(&masks, None).is_shared() { Waiting::PATIENCE } else { Duration::ZERO };
         let Caches { line, l1, l2, l3 } = containers.caches();
         // What is unknown anywhere does not count.
         let known = |bytes: u32| c_int::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(c_int::MAX);

@@ -79,7 +79,7 @@ impl Job {
             stall: config.stall,
             progress,
             keep_pace,
-            patience: Waiting::PATIENT,
+            patience: Waiting::PATIENCE,
             report: super::serve::report_stall,
         };
         Self {

@@ -24,7 +24,7 @@ macro_rules! reporting {
             stall: Some(AFTER),
             progress: || {},
             keep_pace: |_, _| {},
-            patience: Waiting::PATIENT,
+            patience: Waiting::PATIENCE,
             report: |stall| $stalls.lock().unwrap().push(*stall),
         };
     };

@@ -27,9 +27,9 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Yields are over at once where nobody else wants the core, and who sleeps is late for those who wait for it, which would sleep in
-    /// their turn.
-    pub const PATIENT: Duration = PATIENCE;
+    /// A wait this long may be for a rank whose core does something else. Where ranks share cores nobody sleeps sooner: yields are over at
+    /// once where nobody else wants the core, and who sleeps is late for those who wait for it, which would sleep in their turn.
+    pub const PATIENCE: Duration = Duration::from_micros(50);
 
     /// How often a wait looks before the first thought of anything else.
     #[inline]
@@ -58,8 +58,6 @@ pub struct Stall {
 
 /// Polls between two calls into the MPI library.
 const POLLS_PER_PROGRESS: u32 = 64;
-/// A wait this long may be for a rank whose core does something else.
-const PATIENCE: Duration = Duration::from_micros(50);
 /// Where ranks share cores, looks for what a peer is to do that has not given its core away: together less than it takes to
 /// change the rank that has this core. 100 take longer than they save.
 const LOOKS_AT_WORK: u32 = 25;
@@ -165,7 +163,7 @@ impl Call<'_> {
         std::hint::spin_loop();
         if (before + 1).is_multiple_of(POLLS_PER_PROGRESS) {
             (self.waiting.progress)();
-            if waited > PATIENCE {
+            if waited > Waiting::PATIENCE {
                 std::thread::yield_now();
             }
         }
@@ -261,7 +259,7 @@ mod tests {
         stall: None,
         progress: || {},
         keep_pace: |_, _| {},
-        patience: PATIENCE,
+        patience: Waiting::PATIENCE,
         report: |stall| panic!("{stall:?}"),
     };
 
