@@ -2,8 +2,8 @@
 //!
 //! [`copy`] and [`copy_to`] move up to [`SMALL`] bytes inline, by loads and stores that overlap where the length is between
 //! two powers of two; the rest by the kernel in use for its [`SizeClass`] and its [`Destination`]. [`copy_streaming`] is for slots
-//! whose readers are far away: it writes to memory, around the caches; and [`copy_fetching`] for who reads such slots. Which kernel
-//! is in use follows from measurements of the machine ([`Probed`](super::Probed)); before those it is libc's `memcpy` but for streams.
+//! whose readers are far away: it writes to memory, around the caches; and [`copy_fetching`] for who reads such slots. [`copy_in_pairs`]
+//! is for who reads long pieces of others. Which kernel is in use follows from measurements of the machine ([`Probed`](super::Probed)); before those it is libc's `memcpy` but for streams.
 
 use super::Level;
 use super::copy_loops as loops;
@@ -50,6 +50,11 @@ pub static COPIES: &[CopyKernel] = &[
     row("libc", Level::Baseline, Stores::WholeLines, loops::libc),
     row("baseline", Level::Baseline, Stores::Cached, loops::baseline),
     row("quarters", Level::Baseline, Stores::Cached, loops::quarters),
+    row("pairs-baseline", Level::Baseline, Stores::Cached, loops::pairs_baseline),
+    #[cfg(target_arch = "x86_64")]
+    row("pairs-avx2", Level::Avx2, Stores::Cached, loops::pairs_avx2),
+    #[cfg(target_arch = "x86_64")]
+    row("pairs-avx512", Level::Avx512, Stores::Cached, loops::pairs_avx512),
     #[cfg(target_arch = "x86_64")]
     row("avx2", Level::Avx2, Stores::Cached, loops::avx2),
     #[cfg(target_arch = "x86_64")]
@@ -181,6 +186,9 @@ const STREAMING_EVERYWHERE: CopyFn = loops::libc;
 /// The function of [`copy_fetching`].
 static FETCHING: AtomicPtr<()> = place(loops::libc);
 
+/// The function of [`copy_in_pairs`].
+static IN_PAIRS: AtomicPtr<()> = place(loops::pairs_baseline);
+
 /// From here on copies to `destination` use `kernel` for lengths of `class`.
 pub fn choose(destination: Destination, class: SizeClass, kernel: &'static CopyKernel) {
     choose_for(&CHOSEN[destination as usize][class as usize], kernel);
@@ -194,6 +202,12 @@ pub fn choose_streaming(kernel: &'static CopyKernel) {
 /// From here on [`copy_fetching`] uses `kernel`.
 pub fn choose_fetching(kernel: &'static CopyKernel) {
     choose_for(&FETCHING, kernel);
+}
+
+/// From here on [`copy_in_pairs`] uses vectors of `level`.
+pub fn choose_in_pairs(level: Level) {
+    let kernel = CopyKernel::from_name(&format!("pairs-{}", level.name()));
+    choose_for(&IN_PAIRS, kernel.expect("there is one for each level"));
 }
 
 fn choose_for(place: &AtomicPtr<()>, kernel: &'static CopyKernel) {
@@ -259,6 +273,22 @@ pub unsafe fn copy_fetching(to: *mut u8, from: *const u8, n: usize) {
             copy(to, from, n);
         } else {
             call(&FETCHING, to, from, n);
+        }
+    }
+}
+
+/// As [`copy`], of two pages of memory in turn.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline]
+pub unsafe fn copy_in_pairs(to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if n <= SMALL {
+            small(to, from, n);
+        } else {
+            call(&IN_PAIRS, to, from, n);
         }
     }
 }

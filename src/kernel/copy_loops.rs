@@ -4,7 +4,7 @@
 //! block ends where the destination ends: no remainder is copied byte by byte. Streaming loops store each line once, whole.
 
 use super::copy::ends;
-use super::reduce::keep_loop;
+use super::reduce::{half_of_pair, keep_loop};
 
 /// What a cache moves.
 const LINE: usize = 64;
@@ -59,6 +59,33 @@ unsafe fn blocks<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
     }
 }
 
+/// Copies in blocks of `BLOCK` bytes, of two pages in turn: processors fetch ahead within a page, and so have twice as many lines
+/// on their way.
+///
+/// # Safety
+/// As for [`copy`](super::copy::copy), and `n` is more than 64.
+#[inline(always)]
+unsafe fn pairs<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
+    let mut at = to_next_line(to) % LINE;
+    // SAFETY: all blocks, and what is left behind them, lie within `n` bytes; the caller's promise.
+    unsafe {
+        to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
+        while let Some(half) = half_of_pair::<BLOCK>(n - at) {
+            for first in (at..at + half).step_by(BLOCK) {
+                let second = first + half;
+                to.add(first).cast::<[u8; BLOCK]>().write(from.add(first).cast::<[u8; BLOCK]>().read());
+                to.add(second).cast::<[u8; BLOCK]>().write(from.add(second).cast::<[u8; BLOCK]>().read());
+                keep_loop();
+            }
+            at += 2 * half;
+        }
+        match n - at {
+            0..=LINE => to.add(n - LINE).cast::<[u8; LINE]>().write(from.add(n - LINE).cast::<[u8; LINE]>().read()),
+            rest => blocks::<BLOCK>(to.add(at), from.add(at), rest),
+        }
+    }
+}
+
 /// By vectors that every processor has.
 ///
 /// # Safety
@@ -66,6 +93,15 @@ unsafe fn blocks<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
 pub unsafe fn baseline(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
     unsafe { blocks::<64>(to, from, n) }
+}
+
+/// By vectors that every processor has, of two pages in turn.
+///
+/// # Safety
+/// As for [`copy`](super::copy::copy), and `n` is more than 64.
+pub unsafe fn pairs_baseline(to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { pairs::<64>(to, from, n) }
 }
 
 /// The four quarters of the data at the same time, line by line: processors fetch ahead from memory for each of several streams.
@@ -94,7 +130,7 @@ pub use x86::*;
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::super::copy::small;
-    use super::{LINE, blocks, to_next_line};
+    use super::{LINE, blocks, pairs, to_next_line};
     use std::arch::asm;
     use std::arch::x86_64::*;
 
@@ -116,6 +152,26 @@ mod x86 {
     pub unsafe fn avx512(to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
         unsafe { blocks::<256>(to, from, n) }
+    }
+
+    /// By vectors of 32 bytes, of two pages in turn.
+    ///
+    /// # Safety
+    /// As for [`avx2`].
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn pairs_avx2(to: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { pairs::<128>(to, from, n) }
+    }
+
+    /// By vectors of 64 bytes, of two pages in turn.
+    ///
+    /// # Safety
+    /// As for [`avx512`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub unsafe fn pairs_avx512(to: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { pairs::<128>(to, from, n) }
     }
 
     /// By the processor's own loop.

@@ -41,6 +41,11 @@ proptest! {
         check("copy_streaming", n, shifts, |to, from, n| unsafe { copy_streaming(to, from, n) });
         // SAFETY: as above.
         check("copy_fetching", n, shifts, |to, from, n| unsafe { copy_fetching(to, from, n) });
+        for level in Level::available() {
+            choose_in_pairs(level);
+            // SAFETY: as above.
+            check("copy_in_pairs", n, shifts, |to, from, n| unsafe { copy_in_pairs(to, from, n) });
+        }
     }
 }
 

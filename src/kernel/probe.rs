@@ -115,6 +115,7 @@ impl Probed {
         }
         copy::choose_streaming(probed.streaming);
         copy::choose_fetching(probed.fetching);
+        copy::choose_in_pairs(probed.level);
     }
 
     /// As one line of JSON.

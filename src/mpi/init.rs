@@ -94,6 +94,7 @@ fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
     }
     let idle = Job::idle(config, rank, size as usize);
     let is_oversubscribed = node.crowding.is_shared();
+    let asking = if is_oversubscribed { Duration::ZERO } else { job::time_to_ask(world) };
     job::publish(Job {
         world,
         group,
@@ -108,7 +109,7 @@ fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
         crowding: node.crowding,
         has_single_copy: node.has_single_copy,
         waiting: Waiting { is_oversubscribed, patience: node.patience, ..idle.waiting },
-        pace: Pace::new(is_oversubscribed, Instant::now()),
+        pace: Pace::new(is_oversubscribed, asking, Instant::now()),
         is_threaded,
         keyval,
         ..idle

@@ -12,7 +12,7 @@ use once_cell::sync::OnceCell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A job: the processes of one `MPI_COMM_WORLD`. Built once, never freed.
 pub struct Job {
@@ -100,7 +100,7 @@ impl Job {
             parameters: Parameters::default(),
             maps: Mutex::default(),
             waiting,
-            pace: Pace::new(waiting.is_oversubscribed, Instant::now()),
+            pace: Pace::new(waiting.is_oversubscribed, Duration::ZERO, Instant::now()),
             is_threaded: true,
             keyval: c.keyval_invalid,
             bridges: AtomicU32::new(0),
@@ -173,13 +173,37 @@ pub(super) fn retire() {
 /// libraries that were tried; probing a duplicate of `MPI_COMM_SELF` does not on MPICH. A probe that finds something drives
 /// nothing, and what a side of the network's measurement gave up may lie there for ever, with another tag.
 pub fn progress() {
-    const NEVER_SENT: c_int = 0;
     if let Some(job) = active() {
-        let c = constants();
-        let mut flag = 0;
-        // SAFETY: MPI is initialised and not finalised while the job is active; valid communicator and places.
-        unsafe { native().iprobe(c.any_source, NEVER_SENT, job.world, &mut flag, c.status_ignore) };
+        // SAFETY: MPI is initialised and not finalised while the job is active.
+        unsafe { ask(job.world) };
     }
+}
+
+/// # Safety
+/// MPI is initialised and not finalised; `world` is that duplicate.
+unsafe fn ask(world: MPI_Comm) {
+    const NEVER_SENT: c_int = 0;
+    let c = constants();
+    let mut flag = 0;
+    // SAFETY: the caller's promise; valid places.
+    unsafe { native().iprobe(c.any_source, NEVER_SENT, world, &mut flag, c.status_ignore) };
+}
+
+/// What it takes to ask the library while it has nothing to do: the median of the last of some times. Intel MPI pauses the longer the
+/// more often it has found nothing, up to 43 times.
+pub(super) fn time_to_ask(world: MPI_Comm) -> Duration {
+    const FIRST: usize = 48;
+    let mut last = [Duration::ZERO; 9];
+    for time in 0..FIRST + last.len() {
+        let started = Instant::now();
+        // SAFETY: only MPI_Init measures this.
+        unsafe { ask(world) };
+        if let Some(index) = time.checked_sub(FIRST) {
+            last[index] = started.elapsed();
+        }
+    }
+    last.sort_unstable();
+    last[last.len() / 2]
 }
 
 /// The same in a wait at `now`, if it is time for that or it must.

@@ -1,6 +1,7 @@
 //! What a process holds for one communicator: its view of the segment, and how far it has come.
 
 use super::lines::Lines;
+use super::reads::Reads;
 use super::rotation::{self, ROTATED, Rotation};
 use super::segment::{Segment, check_memory};
 use super::writes::Writes;
@@ -172,6 +173,7 @@ pub struct Context {
     reserved_passed: AtomicUsize,
     passed: Passed,
     pub(super) writes: Writes,
+    pub(super) reads: Reads,
 }
 
 impl Context {
@@ -187,7 +189,7 @@ impl Context {
         let claims = Claims::new(geometry.lines, geometry.slots, rotation::grains(&geometry));
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
-        let (process, writes) = (std::process::id(), Writes::default());
+        let (process, writes, reads) = (std::process::id(), Writes::default(), Reads::default());
         let passed = Passed::new(geometry.ranks * geometry.passed());
         let context = Self {
             segment,
@@ -202,6 +204,7 @@ impl Context {
             reserved_passed,
             passed,
             writes,
+            reads,
         };
         if context.reserved.load(Ordering::Relaxed) > 0 {
             context.own_passed();

@@ -1,6 +1,8 @@
-//! Moving and combining the data of a call: to and from slots as [`writes`](super::writes) says, else as anywhere.
+//! Moving and combining the data of a call: to slots as [`writes`](super::writes) says, from those of peers as [`reads`](super::reads),
+//! else as anywhere.
 
 use super::context::Context;
+use super::reads::Streams;
 use super::writes::{Course, Took, Writes, clock_reading};
 use crate::kernel::{self, Combine, Destination};
 use crate::types::Bytes;
@@ -104,11 +106,39 @@ impl Context {
         // SAFETY: the caller's promise.
         unsafe {
             if self.writes.is_around() && !self.is_passed(from) {
-                kernel::copy_fetching(to, from, n)
-            } else {
-                kernel::copy(to, from, n)
+                return kernel::copy_fetching(to, from, n);
+            }
+            match self.reads.streams(n) {
+                Streams::One => kernel::copy(to, from, n),
+                Streams::Two => kernel::copy_in_pairs(to, from, n),
+                Streams::Compared { begins_paired } => self.read_compared(begins_paired, to, from, n),
             }
         }
+    }
+
+    /// # Safety
+    /// As for [`Context::read`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn read_compared(&self, begins_paired: bool, to: *mut u8, from: *const u8, n: usize) {
+        // What does not divide by whole lines is copied before.
+        let half = n / 128 * 64;
+        let rest = n - 2 * half;
+        let time = |is_paired: bool, at: usize| {
+            let started = Instant::now();
+            // SAFETY: each half lies within the `n` bytes; the caller's promise.
+            unsafe {
+                let (to, from) = (to.add(at), from.add(at));
+                if is_paired { kernel::copy_in_pairs(to, from, half) } else { kernel::copy(to, from, half) }
+            }
+            started.elapsed()
+        };
+        // SAFETY: the caller's promise.
+        unsafe { kernel::copy(to, from, rest) };
+        let [first, second] =
+            [(begins_paired, rest), (!begins_paired, rest + half)].map(|(is_paired, at)| time(is_paired, at));
+        let (one, two) = if begins_paired { (second, first) } else { (first, second) };
+        self.reads.judge(one, two);
     }
 
     /// # Safety

@@ -14,6 +14,7 @@ mod drive;
 mod latest;
 mod lines;
 mod pace;
+mod reads;
 mod rotation;
 mod segment;
 mod single;

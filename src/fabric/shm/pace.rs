@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// How often a process asks the MPI library within its calls, besides in long waits: once for each period that has passed, as far as there are
 /// calls, which make up for some periods without any.
 ///
-/// To ask takes as long as a short call (60 to 130 ns with Open MPI), so it can't be done in each; but a program that has computed for long
+/// To ask takes as long as a short call (60 to 130 ns with Open MPI) or as ten (Intel MPI, which pauses 43 times when it finds nothing:
+/// 1.3 µs where a pause takes 140 cycles), so it can't be done in each; but a program that has computed for long
 /// expects of the calls that follow that they move its messages. To read the clock takes less, but not nothing. So what calls took last, with
 /// all that lay between them, says of how many one looks whether it is time: from every one to every 32nd.
 #[derive(Debug)]
@@ -30,6 +31,10 @@ pub struct Pace {
 impl Pace {
     /// Messages of many pieces move by a few of them each time: 64 MiB take some 150 times.
     const PERIOD: Duration = Duration::from_micros(20);
+    /// Where it takes long to ask, the period is so many times as long,
+    const SHARE: u32 = 50;
+    /// but not longer than this: messages would need several times as long as natively.
+    const LONGEST_PERIOD: Duration = Duration::from_micros(100);
     /// Where ranks share cores the library may give this one away when it is asked (Open MPI), and all others wait for this rank until
     /// it has it back.
     const PERIOD_OVERSUBSCRIBED: Duration = Duration::from_millis(4);
@@ -45,11 +50,11 @@ impl Pace {
     /// come later than their periods end.
     const OWED_OVERSUBSCRIBED: u64 = 2;
 
-    /// For a process that begins to call at `now`.
-    pub fn new(is_oversubscribed: bool, now: Instant) -> Self {
+    /// For a process that begins to call at `now`, whose library takes so long to find nothing.
+    pub fn new(is_oversubscribed: bool, asking: Duration, now: Instant) -> Self {
         let (period, owed) = match is_oversubscribed {
             true => (Self::PERIOD_OVERSUBSCRIBED, Self::OWED_OVERSUBSCRIBED),
-            false => (Self::PERIOD, Self::OWED),
+            false => ((Self::SHARE * asking).clamp(Self::PERIOD, Self::LONGEST_PERIOD), Self::OWED),
         };
         let period = period.as_nanos() as u64;
         let [calls, interval, looked, paid] = [0, 1, 0, 0].map(AtomicU64::new);
@@ -112,7 +117,7 @@ mod tests {
     impl Process {
         fn new(is_oversubscribed: bool) -> Self {
             let now = Instant::now();
-            Self { pace: Pace::new(is_oversubscribed, now), now }
+            Self { pace: Pace::new(is_oversubscribed, Duration::ZERO, now), now }
         }
 
         /// How many of so many calls, which take so many nanoseconds each, ask.
@@ -150,6 +155,17 @@ mod tests {
             process.now += Duration::from_nanos(computed);
             let asks = process.asks(300, 100);
             assert!(before <= 3 && (expected - 2..=expected + 3).contains(&asks), "{computed} ns: {before}, {asks}");
+        }
+    }
+
+    /// 20 µs for 100 ns, 65 µs for 1.3, and never more than 100.
+    #[test]
+    fn who_takes_long_to_ask_is_asked_more_seldom() {
+        for (asking, period) in [(100, 20_000), (1300, 65_000), (50_000, 100_000)] {
+            let now = Instant::now();
+            let mut process = Process { pace: Pace::new(false, Duration::from_nanos(asking), now), now };
+            let (asks, expected) = (process.asks(100_000, 200), 20_000_000 / period);
+            assert!(asks.abs_diff(expected) <= 1 + expected / 20, "{asking} ns: {asks} times, not {expected}");
         }
     }
 
