@@ -62,6 +62,12 @@ pub static COPIES: &[CopyKernel] = &[
     #[cfg(target_arch = "x86_64")]
     row("rep", Level::Baseline, Stores::WholeLines, loops::rep),
     #[cfg(target_arch = "x86_64")]
+    row("stream-pairs-baseline", Level::Baseline, Stores::Streaming, loops::stream_pairs_baseline),
+    #[cfg(target_arch = "x86_64")]
+    row("stream-pairs-avx2", Level::Avx2, Stores::Streaming, loops::stream_pairs_avx2),
+    #[cfg(target_arch = "x86_64")]
+    row("stream-pairs-avx512", Level::Avx512, Stores::Streaming, loops::stream_pairs_avx512),
+    #[cfg(target_arch = "x86_64")]
     row("stream-baseline", Level::Baseline, Stores::Streaming, loops::stream_baseline),
     #[cfg(target_arch = "x86_64")]
     row("stream-avx2", Level::Avx2, Stores::Streaming, loops::stream_avx2),

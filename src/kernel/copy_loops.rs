@@ -130,6 +130,7 @@ pub use x86::*;
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::super::copy::small;
+    use super::super::reduce::half_of_pair;
     use super::{LINE, blocks, pairs, to_next_line};
     use std::arch::asm;
     use std::arch::x86_64::*;
@@ -196,7 +197,7 @@ mod x86 {
 
     /// A streaming loop: `$line` copies a cache line to an aligned place.
     macro_rules! stream {
-        ($(#[$doc:meta] $name:ident $(, $feature:literal)?, ahead $ahead:expr, |$to:ident, $from:ident| $line:block;)*) => {$(
+        ($(#[$doc:meta] $name:ident $(, $feature:literal)?, ahead $ahead:expr, in_pairs $in_pairs:expr, |$to:ident, $from:ident| $line:block;)*) => {$(
             #[$doc]
             ///
             /// # Safety
@@ -211,6 +212,15 @@ mod x86 {
                     if !to.addr().is_multiple_of(LINE) {
                         to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
                         at = to_next_line(to);
+                    }
+                    while $in_pairs && let Some(half) = half_of_pair::<LINE>(n - at) {
+                        for first in (at..at + half).step_by(LINE) {
+                            for place in [first, first + half] {
+                                let ($to, $from) = (to.add(place), from.add(place));
+                                $line
+                            }
+                        }
+                        at += 2 * half;
                     }
                     while at + LINE <= n {
                         let ($to, $from) = (to.add(at), from.add(at));
@@ -229,7 +239,7 @@ mod x86 {
 
     stream! {
         /// By streaming stores of 16 bytes.
-        stream_baseline, ahead 0, |to, from| {
+        stream_baseline, ahead 0, in_pairs false, |to, from| {
             let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
             let line = [from, from.add(1), from.add(2), from.add(3)].map(|from| _mm_loadu_si128(from));
             _mm_stream_si128(to, line[0]);
@@ -238,25 +248,45 @@ mod x86 {
             _mm_stream_si128(to.add(3), line[3]);
         };
         /// By streaming stores of 32 bytes.
-        stream_avx2, "avx2", ahead 0, |to, from| {
+        stream_avx2, "avx2", ahead 0, in_pairs false, |to, from| {
             let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
             let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
             _mm256_stream_si256(to, line.0);
             _mm256_stream_si256(to.add(1), line.1);
         };
         /// By streaming stores of 32 bytes, with prefetches.
-        stream_avx2_prefetch, "avx2", ahead AHEAD, |to, from| {
+        stream_avx2_prefetch, "avx2", ahead AHEAD, in_pairs false, |to, from| {
             let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
             let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
             _mm256_stream_si256(to, line.0);
             _mm256_stream_si256(to.add(1), line.1);
         };
         /// By streaming stores of 64 bytes.
-        stream_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, |to, from| {
+        stream_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_pairs false, |to, from| {
             _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
         };
         /// By streaming stores of 64 bytes, with prefetches.
-        stream_avx512_prefetch, "avx512f,avx512bw,avx512dq,avx512vl", ahead AHEAD, |to, from| {
+        stream_avx512_prefetch, "avx512f,avx512bw,avx512dq,avx512vl", ahead AHEAD, in_pairs false, |to, from| {
+            _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
+        };
+        /// By streaming stores of 16 bytes, of two pages in turn.
+        stream_pairs_baseline, ahead 0, in_pairs true, |to, from| {
+            let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
+            let line = [from, from.add(1), from.add(2), from.add(3)].map(|from| _mm_loadu_si128(from));
+            _mm_stream_si128(to, line[0]);
+            _mm_stream_si128(to.add(1), line[1]);
+            _mm_stream_si128(to.add(2), line[2]);
+            _mm_stream_si128(to.add(3), line[3]);
+        };
+        /// By streaming stores of 32 bytes, of two pages in turn.
+        stream_pairs_avx2, "avx2", ahead 0, in_pairs true, |to, from| {
+            let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
+            let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
+            _mm256_stream_si256(to, line.0);
+            _mm256_stream_si256(to.add(1), line.1);
+        };
+        /// By streaming stores of 64 bytes, of two pages in turn.
+        stream_pairs_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_pairs true, |to, from| {
             _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
         };
     }

@@ -7,6 +7,8 @@ use crate::types::{CommRank, Epoch, OperandOrder, SlotStores};
 
 const STORES: [SlotStores; 3] = [SlotStores::Auto, SlotStores::Cached, SlotStores::Streaming];
 
+const KIND: (Collective, Bytes) = (Collective::Bcast, Bytes(4 << 20));
+
 /// Every third byte.
 struct Sparse(*mut u8);
 
@@ -41,13 +43,37 @@ fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
         // SAFETY: all have `n` bytes from `offset` on, three apart, or `n` bytes.
         unsafe {
             let packed = Location::Packed(&from, offset);
-            copy(&context, [Destination::Slot, Destination::Private], Location::Memory(slot.as_mut_ptr()), packed, n);
+            copy(
+                &context,
+                KIND,
+                [Destination::Slot, Destination::Private],
+                Location::Memory(slot.as_mut_ptr()),
+                packed,
+                n,
+            );
             let packed = Location::Packed(&from, offset);
-            copy(&context, [Destination::Private; 2], Location::Packed(&to, offset), packed, n);
+            copy(&context, KIND, [Destination::Private; 2], Location::Packed(&to, offset), packed, n);
         }
         assert_eq!(slot, expected);
         let written: Vec<u8> = sparse[3 * offset..].iter().step_by(3).copied().collect();
         assert_eq!(written[..n], expected);
+    }
+}
+
+/// Whole or in halves, by every way that is tried.
+#[test]
+fn long_pieces_are_copied_whole() {
+    let [context, _] = two_ranks();
+    for at in 0..200 {
+        let n = (16 << 10) + 37 * at;
+        let from: Vec<u8> = (0..n).map(|byte| (byte * 31 % 251 + at) as u8).collect();
+        let mut to = vec![0_u8; n + 1];
+        // SAFETY: both have `n` bytes.
+        unsafe {
+            let (to, from) = (Location::Memory(to.as_mut_ptr()), Location::Memory(from.as_ptr().cast_mut()));
+            copy(&context, KIND, [Destination::Private, Destination::Slot], to, from, n);
+        }
+        assert!(to[..n] == from && to[n] == 0, "{n} bytes");
     }
 }
 

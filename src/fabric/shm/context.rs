@@ -1,9 +1,9 @@
 //! What a process holds for one communicator: its view of the segment, and how far it has come.
 
 use super::lines::Lines;
-use super::reads::Reads;
 use super::rotation::{self, ROTATED, Rotation};
 use super::segment::{Segment, check_memory};
+use super::ways::Ways;
 use super::writes::Writes;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
@@ -173,7 +173,7 @@ pub struct Context {
     reserved_passed: AtomicUsize,
     passed: Passed,
     pub(super) writes: Writes,
-    pub(super) reads: Reads,
+    pub(super) ways: Ways,
 }
 
 impl Context {
@@ -189,7 +189,7 @@ impl Context {
         let claims = Claims::new(geometry.lines, geometry.slots, rotation::grains(&geometry));
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
-        let (process, writes, reads) = (std::process::id(), Writes::default(), Reads::default());
+        let (process, writes, ways) = (std::process::id(), Writes::default(), Ways::default());
         let passed = Passed::new(geometry.ranks * geometry.passed());
         let context = Self {
             segment,
@@ -204,7 +204,7 @@ impl Context {
             reserved_passed,
             passed,
             writes,
-            reads,
+            ways,
         };
         if context.reserved.load(Ordering::Relaxed) > 0 {
             context.own_passed();

@@ -1,11 +1,11 @@
-//! Moving and combining the data of a call: to slots as [`writes`](super::writes) says, from those of peers as [`reads`](super::reads),
-//! else as anywhere.
+//! Moving and combining the data of a call: to slots as [`writes`](super::writes) says, to memory of the rank's own as
+//! [`ways`](super::ways).
 
 use super::context::Context;
-use super::reads::Streams;
+use super::ways::{Course as Parts, Kind, Way, Ways};
 use super::writes::{Course, Took, Writes, clock_reading};
 use crate::kernel::{self, Combine, Destination};
-use crate::types::Bytes;
+use crate::types::{Bytes, Collective};
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
@@ -38,19 +38,29 @@ pub(super) fn in_pieces(n: usize, granule: Bytes, mut each: impl FnMut(usize, *m
 }
 
 impl Context {
-    /// Copies `n` bytes; `places` are what destination and source are. A slot that is written is one of this rank.
+    /// Copies `n` bytes for such a call; `places` are what destination and source are. A slot that is written is one of this rank.
     ///
     /// # Safety
     /// As for [`kernel::copy()`].
     #[inline(always)]
-    pub(super) unsafe fn copy(&self, places: [Destination; 2], to: *mut u8, from: *const u8, n: usize) {
+    pub(super) unsafe fn copy(
+        &self,
+        call: (Collective, Bytes),
+        places: [Destination; 2],
+        to: *mut u8,
+        from: *const u8,
+        n: usize,
+    ) {
         use Destination::{Private, Slot};
         // SAFETY: the caller's promise, for all arms.
         unsafe {
             match places {
                 [Slot, _] => self.write(to, from, n),
-                [Private, Slot] => self.read(to, from, n),
-                [Private, Private] => kernel::copy(to, from, n),
+                [Private, Slot] if self.writes.is_around() && !self.is_passed(from) => {
+                    kernel::copy_fetching(to, from, n);
+                }
+                [Private, _] if n < Ways::SHORTEST => kernel::copy(to, from, n),
+                [Private, _] => self.copy_long(call, to, from, n),
             }
         }
     }
@@ -97,48 +107,21 @@ impl Context {
         }
     }
 
-    /// Copies `n` bytes of a slot of a peer to memory of this rank alone. Who writes around the caches is likely to have peers that do.
+    /// Copies `n` bytes to memory of this rank alone.
     ///
     /// # Safety
     /// As for [`kernel::copy()`].
-    #[inline(always)]
-    unsafe fn read(&self, to: *mut u8, from: *const u8, n: usize) {
+    #[inline(never)]
+    unsafe fn copy_long(&self, (collective, bytes): (Collective, Bytes), to: *mut u8, from: *const u8, n: usize) {
+        let received = if collective == Collective::Allgather { bytes * self.geometry().ranks } else { bytes };
+        let kind = self.ways.of(collective, received);
         // SAFETY: the caller's promise.
         unsafe {
-            if self.writes.is_around() && !self.is_passed(from) {
-                return kernel::copy_fetching(to, from, n);
-            }
-            match self.reads.streams(n) {
-                Streams::One => kernel::copy(to, from, n),
-                Streams::Two => kernel::copy_in_pairs(to, from, n),
-                Streams::Compared { begins_paired } => self.read_compared(begins_paired, to, from, n),
+            match kind.course(received >= Ways::SHORTEST_AROUND) {
+                Parts::Whole(way) => copy_by(way, to, from, n),
+                Parts::Halves(ways) => copy_halves(kind, ways, to, from, n),
             }
         }
-    }
-
-    /// # Safety
-    /// As for [`Context::read`].
-    #[cold]
-    #[inline(never)]
-    unsafe fn read_compared(&self, begins_paired: bool, to: *mut u8, from: *const u8, n: usize) {
-        // What does not divide by whole lines is copied before.
-        let half = n / 128 * 64;
-        let rest = n - 2 * half;
-        let time = |is_paired: bool, at: usize| {
-            let started = Instant::now();
-            // SAFETY: each half lies within the `n` bytes; the caller's promise.
-            unsafe {
-                let (to, from) = (to.add(at), from.add(at));
-                if is_paired { kernel::copy_in_pairs(to, from, half) } else { kernel::copy(to, from, half) }
-            }
-            started.elapsed()
-        };
-        // SAFETY: the caller's promise.
-        unsafe { kernel::copy(to, from, rest) };
-        let [first, second] =
-            [(begins_paired, rest), (!begins_paired, rest + half)].map(|(is_paired, at)| time(is_paired, at));
-        let (one, two) = if begins_paired { (second, first) } else { (first, second) };
-        self.reads.judge(one, two);
     }
 
     /// # Safety
@@ -185,6 +168,40 @@ impl Context {
                 self.write(to.add(at), piece, length);
             });
         }
+    }
+}
+
+/// # Safety
+/// As for [`kernel::copy()`].
+unsafe fn copy_by(way: Way, to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match way {
+            Way::One => kernel::copy(to, from, n),
+            Way::Two => kernel::copy_in_pairs(to, from, n),
+            Way::Around => kernel::copy_streaming(to, from, n),
+        }
+    }
+}
+
+/// Copies `n` bytes, at least [`Ways::SHORTEST`], and tells `kind` what the halves took.
+///
+/// # Safety
+/// As for [`kernel::copy()`].
+#[cold]
+unsafe fn copy_halves(kind: &Kind, ways: [Way; 2], to: *mut u8, from: *const u8, n: usize) {
+    const LINE: usize = 64;
+    // Of whole lines; what is left goes first.
+    let half = n / (2 * LINE) * LINE;
+    let rest = n - 2 * half;
+    // SAFETY: the caller's promise; rest and halves lie within `n` bytes.
+    unsafe {
+        kernel::copy(to, from, rest);
+        let started = Instant::now();
+        copy_by(ways[0], to.add(rest), from.add(rest), half);
+        let midway = Instant::now();
+        copy_by(ways[1], to.add(rest + half), from.add(rest + half), half);
+        kind.judge(ways, [midway - started, midway.elapsed()]);
     }
 }
 

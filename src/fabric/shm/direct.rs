@@ -260,7 +260,10 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
             unsafe {
                 match IN_LINES {
                     true => kernel::copy_to(to.destination, to.address, from.address, n.0),
-                    false => self.base.context.copy([to.destination, from.destination], to.address, from.address, n.0),
+                    false => {
+                        let (call, places) = (self.base.like, [to.destination, from.destination]);
+                        self.base.context.copy((call.collective, call.bytes), places, to.address, from.address, n.0);
+                    }
                 }
             }
         }

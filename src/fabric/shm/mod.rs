@@ -14,10 +14,10 @@ mod drive;
 mod latest;
 mod lines;
 mod pace;
-mod reads;
 mod rotation;
 mod segment;
 mod single;
+mod ways;
 mod writes;
 
 pub use super::words::{Awaited, Entered, Fault};

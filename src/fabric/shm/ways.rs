@@ -1,0 +1,219 @@
+//! By which way a rank copies long pieces to its own memory: as one stream or as two, through the caches or around them.
+//!
+//! Processors fetch ahead within a page of memory, and of each stream only so many lines. Where a line takes long from the peer's
+//! cache (150 ns between cores of one large die) two pages at a time have more lines on their way and take an eighth less time; a core
+//! alone is as fast either way. A result that the caches can't hold is fetched from memory before it is overwritten, by stores that go
+//! through them; streaming stores leave that out, and are up to 1.6 times as fast there, but several times as slow where the caches
+//! hold it, whatever size these claim to have: those of virtual machines and of shared nodes hold less. So a rank now and
+//! then copies one half of a piece its usual way and one another, and goes by that, for each collective and size apart. It
+//! is each rank's own affair.
+
+use super::writes::clock_reading;
+use crate::types::{Bytes, Collective};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+/// A way to copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Way {
+    /// One stream through the caches.
+    One,
+    /// Two of them.
+    Two,
+    /// Around the caches.
+    Around,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::One, Self::Two, Self::Around];
+
+    /// So many times its time counts. What goes around the caches has to be fetched by those who read it.
+    fn price(self) -> f64 {
+        if self == Self::Around { 1.2 } else { 1.0 }
+    }
+}
+
+/// What to do with a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    Whole(Way),
+    /// One half each way, in this order, with [`Kind::judge`] after it.
+    Halves([Way; 2]),
+}
+
+/// The ways of one rank in one context.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    kinds: [[Kind; Ways::SIZES]; Collective::ALL.len()],
+}
+
+impl Ways {
+    /// Shorter pieces have no two halves of two pages each, and go as one stream.
+    pub const SHORTEST: usize = 16 << 10;
+    /// Shorter results may well stay in caches, and are not tried around them.
+    pub const SHORTEST_AROUND: Bytes = Bytes(2 << 20);
+    const SIZES: usize = 4;
+
+    /// For calls of that collective that leave so much at this rank.
+    pub fn of(&self, collective: Collective, received: Bytes) -> &Kind {
+        let size = match received.0 >> 20 {
+            0..2 => 0,
+            2..8 => 1,
+            8..32 => 2,
+            _ => 3,
+        };
+        &self.kinds[collective as usize][size]
+    }
+}
+
+/// The ways of calls that are alike. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that a context
+/// may move between threads.
+#[derive(Debug, Default)]
+pub(super) struct Kind {
+    usual: AtomicU8,
+    /// Pieces that are not compared until one is.
+    uncompared: AtomicU8,
+    /// Comparisons since the usual way changed last: another one is compared each time, and the order changes.
+    compared: AtomicU8,
+    /// By way: comparisons that it won against the usual one, less those that it lost.
+    evidence: [AtomicU8; Way::ALL.len()],
+}
+
+impl Kind {
+    /// One piece in so many is compared at first: the clock takes as long as a kilobyte, and is read three times.
+    const INTERVAL: u32 = 32;
+    /// After so many comparisons half as many, three times over: a way that is slow for good costs some of each.
+    const COMPARISONS: u8 = 16;
+    /// So much evidence makes a way the usual one.
+    const ENOUGH: u8 = 4;
+
+    /// What to do with a piece of at least [`Ways::SHORTEST`] bytes. Only where it `may_go_around`, that is tried.
+    #[inline]
+    pub fn course(&self, may_go_around: bool) -> Course {
+        let uncompared = self.uncompared.load(Ordering::Relaxed);
+        if uncompared == 0 {
+            return self.comparison(may_go_around);
+        }
+        self.uncompared.store(uncompared - 1, Ordering::Relaxed);
+        Course::Whole(self.usual())
+    }
+
+    fn usual(&self) -> Way {
+        Way::ALL[self.usual.load(Ordering::Relaxed) as usize]
+    }
+
+    #[cold]
+    fn comparison(&self, may_go_around: bool) -> Course {
+        const CLOCK: Duration = Duration::from_nanos(100);
+        /// Where counting goes on after the highest number, with the same way and order next.
+        const AGAIN: u8 = 4 * Kind::COMPARISONS;
+        let compared = self.compared.load(Ordering::Relaxed);
+        let interval = Self::INTERVAL << (compared / Self::COMPARISONS).min(3);
+        self.uncompared.store((interval - 1) as u8, Ordering::Relaxed);
+        let usual = self.usual();
+        if clock_reading() > CLOCK {
+            return Course::Whole(usual);
+        }
+        self.compared.store(compared.checked_add(1).unwrap_or(AGAIN), Ordering::Relaxed);
+        let mut others = Way::ALL.into_iter().filter(|way| *way != usual && (may_go_around || *way != Way::Around));
+        let count = others.clone().count();
+        let other = others.nth(compared as usize % count).unwrap_or(usual);
+        let is_other_first = (compared as usize / count).is_multiple_of(2);
+        Course::Halves(if is_other_first { [other, usual] } else { [usual, other] })
+    }
+
+    /// After halves of the same length, which took so long.
+    #[cold]
+    pub fn judge(&self, ways: [Way; 2], took: [Duration; 2]) {
+        let usual = usize::from(ways[1] == self.usual());
+        let cost = |half: usize| took[half].as_secs_f64() * ways[half].price();
+        let other = ways[1 - usual];
+        let evidence = &self.evidence[other as usize];
+        let before = evidence.load(Ordering::Relaxed);
+        let now = if cost(1 - usual) < cost(usual) { before + 1 } else { before.saturating_sub(1) };
+        evidence.store(now, Ordering::Relaxed);
+        if now >= Self::ENOUGH {
+            self.usual.store(other as u8, Ordering::Relaxed);
+            self.compared.store(0, Ordering::Relaxed);
+            self.evidence.iter().for_each(|evidence| evidence.store(0, Ordering::Relaxed));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many pieces, half of which takes so many nanoseconds by each way: how many were compared.
+    fn copy(kind: &Kind, times: usize, may_go_around: bool, each: [u64; 3]) -> usize {
+        let is_compared = |_: &usize| {
+            let Course::Halves(ways) = kind.course(may_go_around) else { return false };
+            kind.judge(ways, ways.map(|way| Duration::from_nanos(each[way as usize])));
+            true
+        };
+        (0..times).filter(is_compared).count()
+    }
+
+    /// Some pieces, after which the usual way is that; `false` where the clock is too slow for any comparison.
+    fn becomes(kind: &Kind, may_go_around: bool, each: [u64; 3], way: Way) -> bool {
+        let compared = copy(kind, 3000, may_go_around, each);
+        assert!(compared == 0 || kind.usual() == way, "{each:?}: {:?}", kind.usual());
+        compared > 0
+    }
+
+    #[test]
+    fn the_fastest_way_becomes_the_usual_one() {
+        let kind = Kind::default();
+        let _ = becomes(&kind, true, [100, 100, 100], Way::One)
+            && becomes(&kind, true, [100, 90, 100], Way::Two)
+            && becomes(&kind, true, [100, 90, 80], Way::Two)
+            && becomes(&kind, true, [100, 90, 70], Way::Around)
+            && becomes(&kind, true, [100, 90, 80], Way::Two)
+            && becomes(&kind, true, [100, 110, 200], Way::One);
+    }
+
+    #[test]
+    fn nothing_goes_around_the_caches_where_it_may_not() {
+        let kind = Kind::default();
+        let _ = becomes(&kind, false, [100, 100, 10], Way::One) && becomes(&kind, false, [100, 90, 10], Way::Two);
+    }
+
+    #[test]
+    fn three_comparisons_are_chance() {
+        let kind = Kind::default();
+        for won in [true, true, true, false, false, false].into_iter().cycle().take(60) {
+            let times = if won { [2, 1] } else { [1, 2] };
+            kind.judge([Way::One, Way::Two], times.map(Duration::from_micros));
+            assert_eq!(kind.usual(), Way::One);
+        }
+    }
+
+    #[test]
+    fn comparisons_come_more_seldom_and_in_each_order_as_often() {
+        let kind = Kind::default();
+        let mut counts = [[0; 2]; 2];
+        let mut compared = Vec::new();
+        for piece in 0..200_000 {
+            let Course::Halves(ways) = kind.course(true) else { continue };
+            let other = if ways[0] == Way::One { ways[1] } else { ways[0] };
+            counts[other as usize - 1][usize::from(ways[0] == Way::One)] += 1;
+            compared.push(piece);
+        }
+        let Some(last) = compared.last() else { return }; // a slow clock
+        let distances = [1, 17, 33, 49].map(|at| compared[at] - compared[at - 1]);
+        assert_eq!(distances, [32, 64, 128, 256]);
+        assert!(*last >= 200_000 - 256);
+        assert!(counts.as_flattened().iter().all(|count| *count * 4 <= compared.len() + 4), "{counts:?}");
+    }
+
+    #[test]
+    fn collectives_and_sizes_are_apart() {
+        let ways = Ways::default();
+        let at = |collective, mebibytes: usize| std::ptr::from_ref(ways.of(collective, Bytes(mebibytes << 20)));
+        assert_eq!(at(Collective::Bcast, 0), at(Collective::Bcast, 1));
+        assert_ne!(at(Collective::Bcast, 1), at(Collective::Bcast, 2));
+        assert_ne!(at(Collective::Bcast, 2), at(Collective::Reduce, 2));
+        assert_eq!(at(Collective::Bcast, 32), at(Collective::Bcast, 1000));
+    }
+}
