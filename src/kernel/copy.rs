@@ -3,7 +3,8 @@
 //! [`copy`] and [`copy_to`] move up to [`SMALL`] bytes inline, by loads and stores that overlap where the length is between
 //! two powers of two; the rest by the kernel in use for its [`SizeClass`] and its [`Destination`]. [`copy_streaming`] is for slots
 //! whose readers are far away: it writes to memory, around the caches; and [`copy_fetching`] for who reads such slots. [`copy_in_pairs`]
-//! is for who reads long pieces of others. Which kernel is in use follows from measurements of the machine ([`Probed`](super::Probed)); before those it is libc's `memcpy` but for streams.
+//! and [`copy_streaming_in_pairs`] are for long pieces that end in memory of the rank's own. Which kernel is in use follows from
+//! measurements of the machine ([`Probed`](super::Probed)); before those it is libc's `memcpy` but for streams and pairs.
 
 use super::Level;
 use super::copy_loops as loops;
@@ -45,28 +46,18 @@ const fn row(name: &'static str, level: Level, stores: Stores, run: CopyFn) -> C
     CopyKernel { name, level, stores, run }
 }
 
-/// All ways to copy; the first one serves until something else is chosen.
+/// All ways to copy; the first one serves until something else is chosen. Those of two pages in turn serve [`copy_in_pairs`] and
+/// [`copy_streaming_in_pairs`] alone.
 pub static COPIES: &[CopyKernel] = &[
     row("libc", Level::Baseline, Stores::WholeLines, loops::libc),
     row("baseline", Level::Baseline, Stores::Cached, loops::baseline),
     row("quarters", Level::Baseline, Stores::Cached, loops::quarters),
-    row("pairs-baseline", Level::Baseline, Stores::Cached, loops::pairs_baseline),
-    #[cfg(target_arch = "x86_64")]
-    row("pairs-avx2", Level::Avx2, Stores::Cached, loops::pairs_avx2),
-    #[cfg(target_arch = "x86_64")]
-    row("pairs-avx512", Level::Avx512, Stores::Cached, loops::pairs_avx512),
     #[cfg(target_arch = "x86_64")]
     row("avx2", Level::Avx2, Stores::Cached, loops::avx2),
     #[cfg(target_arch = "x86_64")]
     row("avx512", Level::Avx512, Stores::Cached, loops::avx512),
     #[cfg(target_arch = "x86_64")]
     row("rep", Level::Baseline, Stores::WholeLines, loops::rep),
-    #[cfg(target_arch = "x86_64")]
-    row("stream-pairs-baseline", Level::Baseline, Stores::Streaming, loops::stream_pairs_baseline),
-    #[cfg(target_arch = "x86_64")]
-    row("stream-pairs-avx2", Level::Avx2, Stores::Streaming, loops::stream_pairs_avx2),
-    #[cfg(target_arch = "x86_64")]
-    row("stream-pairs-avx512", Level::Avx512, Stores::Streaming, loops::stream_pairs_avx512),
     #[cfg(target_arch = "x86_64")]
     row("stream-baseline", Level::Baseline, Stores::Streaming, loops::stream_baseline),
     #[cfg(target_arch = "x86_64")]
@@ -77,6 +68,17 @@ pub static COPIES: &[CopyKernel] = &[
     row("stream-avx512", Level::Avx512, Stores::Streaming, loops::stream_avx512),
     #[cfg(target_arch = "x86_64")]
     row("stream-avx512-prefetch", Level::Avx512, Stores::Streaming, loops::stream_avx512_prefetch),
+    row("pairs-baseline", Level::Baseline, Stores::Cached, loops::pairs_baseline),
+    #[cfg(target_arch = "x86_64")]
+    row("pairs-avx2", Level::Avx2, Stores::Cached, loops::pairs_avx2),
+    #[cfg(target_arch = "x86_64")]
+    row("pairs-avx512", Level::Avx512, Stores::Cached, loops::pairs_avx512),
+    #[cfg(target_arch = "x86_64")]
+    row("stream-pairs-baseline", Level::Baseline, Stores::Streaming, loops::stream_pairs_baseline),
+    #[cfg(target_arch = "x86_64")]
+    row("stream-pairs-avx2", Level::Avx2, Stores::Streaming, loops::stream_pairs_avx2),
+    #[cfg(target_arch = "x86_64")]
+    row("stream-pairs-avx512", Level::Avx512, Stores::Streaming, loops::stream_pairs_avx512),
 ];
 
 impl CopyKernel {
@@ -88,6 +90,11 @@ impl CopyKernel {
     /// The kernel of this name, if this processor can run it.
     pub fn from_name(name: &str) -> Option<&'static Self> {
         Self::available().find(|kernel| kernel.name == name)
+    }
+
+    /// Whether it takes two pages in turn.
+    pub fn is_in_pairs(&self) -> bool {
+        self.name.contains("pairs")
     }
 
     /// Copies `n` bytes.
@@ -192,8 +199,12 @@ const STREAMING_EVERYWHERE: CopyFn = loops::libc;
 /// The function of [`copy_fetching`].
 static FETCHING: AtomicPtr<()> = place(loops::libc);
 
-/// The function of [`copy_in_pairs`].
-static IN_PAIRS: AtomicPtr<()> = place(loops::pairs_baseline);
+/// The functions of [`copy_in_pairs`] and [`copy_streaming_in_pairs`].
+static IN_PAIRS: [AtomicPtr<()>; 2] = [place(loops::pairs_baseline), place(STREAMING_IN_PAIRS_EVERYWHERE)];
+#[cfg(target_arch = "x86_64")]
+const STREAMING_IN_PAIRS_EVERYWHERE: CopyFn = loops::stream_pairs_baseline;
+#[cfg(not(target_arch = "x86_64"))]
+const STREAMING_IN_PAIRS_EVERYWHERE: CopyFn = loops::pairs_baseline;
 
 /// From here on copies to `destination` use `kernel` for lengths of `class`.
 pub fn choose(destination: Destination, class: SizeClass, kernel: &'static CopyKernel) {
@@ -210,10 +221,11 @@ pub fn choose_fetching(kernel: &'static CopyKernel) {
     choose_for(&FETCHING, kernel);
 }
 
-/// From here on [`copy_in_pairs`] uses vectors of `level`.
+/// From here on [`copy_in_pairs`] and [`copy_streaming_in_pairs`] use vectors of `level`.
 pub fn choose_in_pairs(level: Level) {
-    let kernel = CopyKernel::from_name(&format!("pairs-{}", level.name()));
-    choose_for(&IN_PAIRS, kernel.expect("there is one for each level"));
+    for kernel in CopyKernel::available().filter(|kernel| kernel.is_in_pairs() && kernel.level == level) {
+        choose_for(&IN_PAIRS[usize::from(kernel.stores == Stores::Streaming)], kernel);
+    }
 }
 
 fn choose_for(place: &AtomicPtr<()>, kernel: &'static CopyKernel) {
@@ -283,6 +295,22 @@ pub unsafe fn copy_fetching(to: *mut u8, from: *const u8, n: usize) {
     }
 }
 
+/// As [`copy`], by what serves pieces of that class: for part of one.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline]
+pub unsafe fn copy_of(class: SizeClass, to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if n <= SMALL {
+            small(to, from, n);
+        } else {
+            call(&CHOSEN[Destination::Private as usize][class as usize], to, from, n);
+        }
+    }
+}
+
 /// As [`copy`], of two pages of memory in turn.
 ///
 /// # Safety
@@ -294,7 +322,23 @@ pub unsafe fn copy_in_pairs(to: *mut u8, from: *const u8, n: usize) {
         if n <= SMALL {
             small(to, from, n);
         } else {
-            call(&IN_PAIRS, to, from, n);
+            call(&IN_PAIRS[0], to, from, n);
+        }
+    }
+}
+
+/// As [`copy_streaming`], of two pages of memory in turn.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline]
+pub unsafe fn copy_streaming_in_pairs(to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if n <= SMALL {
+            small(to, from, n);
+        } else {
+            call(&IN_PAIRS[1], to, from, n);
         }
     }
 }

@@ -61,7 +61,7 @@ fn kibibytes(text: &str) -> Option<usize> {
 /// kernels that no compiler has optimised are of no use to others.
 pub fn description() -> String {
     /// Raised when kernels or the probe change.
-    const REVISION: u32 = 7;
+    const REVISION: u32 = 8;
     const BUILD: &str = if cfg!(debug_assertions) { "debug " } else { "" };
     let caches = Caches::of_this_host();
     let levels: Vec<_> = Level::available().map(Level::name).collect();

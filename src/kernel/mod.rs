@@ -17,7 +17,10 @@ pub mod reduce;
 pub mod segments;
 pub mod switch;
 
-pub use copy::{CopyKernel, Destination, SizeClass, copy, copy_fetching, copy_in_pairs, copy_streaming, copy_to};
+pub use copy::{
+    CopyKernel, Destination, SizeClass, copy, copy_fetching, copy_in_pairs, copy_of, copy_streaming,
+    copy_streaming_in_pairs, copy_to,
+};
 pub use fetch::{SingleCopy, fetch, withhold_single_copies};
 pub use level::Level;
 pub use probe::Probed;

@@ -323,7 +323,7 @@ impl Area {
             area.fastest_of(fetching_none, Data::Rotating(n), times, COPY_MARGIN)
         };
         let near = |area: &mut Self, n| {
-            let cached = CopyKernel::available().filter(|kernel| kernel.stores != Stores::Streaming);
+            let cached = plain_copies().filter(|kernel| kernel.stores != Stores::Streaming);
             area.fastest_of(cached, Data::Within(n), 6, MARGIN)
         };
         let (short, medium) = (near(self, 256), near(self, 4 << 10));
@@ -334,8 +334,7 @@ impl Area {
 
     /// The fastest copies to memory, and from it.
     fn fastest_past_caches(&mut self) -> (&'static CopyKernel, &'static CopyKernel) {
-        let (to, from): (Vec<_>, Vec<_>) =
-            CopyKernel::available().partition(|kernel| kernel.stores == Stores::Streaming);
+        let (to, from): (Vec<_>, Vec<_>) = plain_copies().partition(|kernel| kernel.stores == Stores::Streaming);
         let mut fastest = |kernels: Vec<_>| self.fastest_of(kernels.into_iter(), Data::Flushed(FLUSHED), 4, MARGIN);
         (fastest(to), fastest(from))
     }
@@ -355,6 +354,11 @@ impl Area {
             (rate * 1e3).round().max(1.0) / 1e3
         }))
     }
+}
+
+/// Copies of two pages in turn serve what they are made for alone.
+fn plain_copies() -> impl Iterator<Item = &'static CopyKernel> {
+    CopyKernel::available().filter(|kernel| !kernel.is_in_pairs())
 }
 
 /// Drives `n` bytes at `at` out of all caches, where the processor lets programs do that.

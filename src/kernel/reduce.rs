@@ -144,10 +144,12 @@ unsafe fn blocks<T: Copy, O: Apply<T>, const BLOCK: usize>(
         let mut at = 0;
         while let Some(half) = half_of_pair::<BLOCK>(last - at) {
             for first in (at..at + half).step_by(BLOCK) {
-                for place in [first, first + half] {
-                    let result = block::<T, O, BLOCK>(left.add(place), right.add(place));
-                    to.add(place).cast::<[u8; BLOCK]>().write(result);
-                }
+                let second = first + half;
+                // Both before any store, whose address would look like that of the other's load: they differ by a page.
+                let one = block::<T, O, BLOCK>(left.add(first), right.add(first));
+                let other = block::<T, O, BLOCK>(left.add(second), right.add(second));
+                to.add(first).cast::<[u8; BLOCK]>().write(one);
+                to.add(second).cast::<[u8; BLOCK]>().write(other);
                 keep_loop();
             }
             at += 2 * half;

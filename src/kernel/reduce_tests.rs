@@ -291,6 +291,21 @@ proptest! {
     }
 }
 
+/// Long enough for blocks of two stretches in turn.
+#[test]
+fn long_operands_agree_with_the_oracle() {
+    for (at, bytes) in [4096_usize, 4352, 4400, 8192, 8448, 9001, 12_800, 20_011].into_iter().enumerate() {
+        let random: Vec<u8> = (0..2 * bytes).map(|byte| (byte * 31 + byte / 251 * 7 + at) as u8).collect();
+        for (element, op) in
+            [(Element::F64, Op::Sum), (Element::I32, Op::Max), (Element::U8, Op::Bxor), (Element::C64, Op::Prod)]
+        {
+            let n = bytes / element.bytes() * element.bytes();
+            let (left, right) = (ordinary(element, &random[..n]), ordinary(element, &random[bytes..bytes + n]));
+            check(op, element, &left, &right, 5 * at);
+        }
+    }
+}
+
 #[test]
 fn the_table_has_what_mpi_defines() {
     for element in Element::ALL {

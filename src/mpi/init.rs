@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 pub(super) fn protocol() -> c_int {
     /// Raised with every change to what ranks exchange, to the layout of segments, or to defaults. As a text that is read at run
     /// time, scripts/test-partial finds it in an engine, and makes another build of it by changing it.
-    const REVISION: &str = "huddle's revision 19";
+    const REVISION: &str = "huddle's revision 20";
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), black_box(REVISION), size_of::<FlagLine>()).hash(&mut hash);
     REGISTRY.iter().for_each(|row| (row.collective, row.name).hash(&mut hash));
@@ -94,7 +94,8 @@ fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
     }
     let idle = Job::idle(config, rank, size as usize);
     let is_oversubscribed = node.crowding.is_shared();
-    let asking = if is_oversubscribed { Duration::ZERO } else { job::time_to_ask(world) };
+    // SAFETY: within MPI_Init; a duplicate of MPI_COMM_WORLD.
+    let asking = if is_oversubscribed { Duration::ZERO } else { unsafe { job::time_to_ask(world) } };
     job::publish(Job {
         world,
         group,

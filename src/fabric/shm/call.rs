@@ -253,14 +253,14 @@ pub(super) enum Location<'a> {
     Packed(&'a dyn PackedBuffer, usize),
 }
 
-/// Copies `n` bytes for a call of that collective and length; `places` are what destination and source are, and a slot that is written is one of this rank.
+/// Copies `n` bytes for that call; `places` are what destination and source are, and a slot that is written is one of this rank.
 ///
 /// # Safety
 /// Both locations are valid for `n` bytes and do not overlap unless they are equal.
 #[inline(always)]
 unsafe fn copy(
     context: &Context,
-    kind: (Collective, Bytes),
+    call: &Entered,
     places: [Destination; 2],
     to: Location<'_>,
     from: Location<'_>,
@@ -270,7 +270,7 @@ unsafe fn copy(
     unsafe {
         match (to, from) {
             (Location::Memory(to), Location::Memory(from)) if to == from => {}
-            (Location::Memory(to), Location::Memory(from)) => context.copy(kind, places, to, from, n),
+            (Location::Memory(to), Location::Memory(from)) => context.copy(call, places, to, from, n),
             // Packing stores block by block, which fetches the lines of a slot from the peers that have read them. A short copy
             // is not worth a second one.
             (Location::Memory(to), Location::Packed(from, offset))
@@ -278,7 +278,7 @@ unsafe fn copy(
             {
                 in_pieces(n, Bytes(1), |at, piece, length| {
                     from.read(offset + at, piece, length);
-                    context.copy(kind, [Destination::Slot, Destination::Private], to.add(at), piece, length);
+                    context.copy(call, [Destination::Slot, Destination::Private], to.add(at), piece, length);
                 });
             }
             (Location::Memory(to), Location::Packed(from, offset)) => from.read(offset, to, n),
@@ -387,8 +387,7 @@ impl Fabric for Call<'_> {
         // within them and follows the slot protocol, which the checking scheduler verifies for every registry row.
         unsafe {
             let places = [to, from].map(|span| span.place.destination());
-            let kind = (self.entered.collective, self.entered.bytes);
-            copy(self.context(), kind, places, self.locate(to), self.locate(from), n.0);
+            copy(self.context(), &self.entered, places, self.locate(to), self.locate(from), n.0);
         }
         ready(())
     }

@@ -7,7 +7,18 @@ use crate::types::{CommRank, Epoch, OperandOrder, SlotStores};
 
 const STORES: [SlotStores; 3] = [SlotStores::Auto, SlotStores::Cached, SlotStores::Streaming];
 
-const KIND: (Collective, Bytes) = (Collective::Bcast, Bytes(4 << 20));
+fn plan(epoch: u64) -> Plan {
+    Plan {
+        epoch: Epoch(epoch),
+        bytes: Bytes(64),
+        granule: Bytes(1),
+        root: CommRank(0),
+        order: OperandOrder::Any,
+        knobs: Knobs::UNSET,
+        scratch: Bytes::ZERO,
+        reach: Bytes(64),
+    }
+}
 
 /// Every third byte.
 struct Sparse(*mut u8);
@@ -31,6 +42,7 @@ impl PackedBuffer for Sparse {
 fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
     const PIECE: usize = 16 << 10;
     let [context, _] = two_ranks();
+    let call = Entered::new(Collective::Bcast, 0, &plan(1));
     for (n, stores) in
         [1, 512, 513, PIECE, PIECE + 1, 3 * PIECE - 5].into_iter().flat_map(|n| STORES.map(|way| (n, way)))
     {
@@ -45,14 +57,14 @@ fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
             let packed = Location::Packed(&from, offset);
             copy(
                 &context,
-                KIND,
+                &call,
                 [Destination::Slot, Destination::Private],
                 Location::Memory(slot.as_mut_ptr()),
                 packed,
                 n,
             );
             let packed = Location::Packed(&from, offset);
-            copy(&context, KIND, [Destination::Private; 2], Location::Packed(&to, offset), packed, n);
+            copy(&context, &call, [Destination::Private; 2], Location::Packed(&to, offset), packed, n);
         }
         assert_eq!(slot, expected);
         let written: Vec<u8> = sparse[3 * offset..].iter().step_by(3).copied().collect();
@@ -60,36 +72,9 @@ fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
     }
 }
 
-/// Whole or in halves, by every way that is tried.
-#[test]
-fn long_pieces_are_copied_whole() {
-    let [context, _] = two_ranks();
-    for at in 0..200 {
-        let n = (16 << 10) + 37 * at;
-        let from: Vec<u8> = (0..n).map(|byte| (byte * 31 % 251 + at) as u8).collect();
-        let mut to = vec![0_u8; n + 1];
-        // SAFETY: both have `n` bytes.
-        unsafe {
-            let (to, from) = (Location::Memory(to.as_mut_ptr()), Location::Memory(from.as_ptr().cast_mut()));
-            copy(&context, KIND, [Destination::Private, Destination::Slot], to, from, n);
-        }
-        assert!(to[..n] == from && to[n] == 0, "{n} bytes");
-    }
-}
-
 /// Rank 0 passes a cell; where rank 1 writes next, and where it has read. A call that it failed counts for nothing.
 fn written_after_reading(fails: bool) -> [usize; 2] {
     let contexts @ [owner, reader] = &two_ranks();
-    let plan = |epoch| Plan {
-        epoch: Epoch(epoch),
-        bytes: Bytes(64),
-        granule: Bytes(1),
-        root: CommRank(0),
-        order: OperandOrder::Any,
-        knobs: Knobs::UNSET,
-        scratch: Bytes::ZERO,
-        reach: Bytes(64),
-    };
     contexts.iter().for_each(|context| context.reserve_cells(Bytes(64)).expect("memory"));
     let [first, second] = [1, 2].map(|epoch| Entered::new(Collective::Bcast, 0, &plan(epoch)));
     let [sent, next] = [1, 2].map(|epoch| Ticket::new(Epoch(epoch), 0));

@@ -2,12 +2,14 @@
 //! [`ways`](super::ways).
 
 use super::context::Context;
-use super::ways::{Course as Parts, Kind, Way, Ways};
+use super::ways::{Parts, Way, Ways};
 use super::writes::{Course, Took, Writes, clock_reading};
-use crate::kernel::{self, Combine, Destination};
+use crate::fabric::words::Entered;
+use crate::kernel::{self, Combine, Destination, SizeClass};
+
 use crate::types::{Bytes, Collective};
 use std::mem::MaybeUninit;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The longest piece of [`SizeClass::Medium`](kernel::SizeClass), whose copies fetch no lines of slots; it fits the first-level cache
 /// beside its source.
@@ -38,24 +40,18 @@ pub(super) fn in_pieces(n: usize, granule: Bytes, mut each: impl FnMut(usize, *m
 }
 
 impl Context {
-    /// Copies `n` bytes for such a call; `places` are what destination and source are. A slot that is written is one of this rank.
+    /// Copies `n` bytes for that call; `places` are what destination and source are. A slot that is written is one of this rank.
     ///
     /// # Safety
     /// As for [`kernel::copy()`].
     #[inline(always)]
-    pub(super) unsafe fn copy(
-        &self,
-        call: (Collective, Bytes),
-        places: [Destination; 2],
-        to: *mut u8,
-        from: *const u8,
-        n: usize,
-    ) {
+    pub(super) unsafe fn copy(&self, call: &Entered, places: [Destination; 2], to: *mut u8, from: *const u8, n: usize) {
         use Destination::{Private, Slot};
         // SAFETY: the caller's promise, for all arms.
         unsafe {
             match places {
                 [Slot, _] => self.write(to, from, n),
+                // Who writes around the caches is likely to have peers that do.
                 [Private, Slot] if self.writes.is_around() && !self.is_passed(from) => {
                     kernel::copy_fetching(to, from, n);
                 }
@@ -112,14 +108,14 @@ impl Context {
     /// # Safety
     /// As for [`kernel::copy()`].
     #[inline(never)]
-    unsafe fn copy_long(&self, (collective, bytes): (Collective, Bytes), to: *mut u8, from: *const u8, n: usize) {
-        let received = if collective == Collective::Allgather { bytes * self.geometry().ranks } else { bytes };
-        let kind = self.ways.of(collective, received);
+    unsafe fn copy_long(&self, call: &Entered, to: *mut u8, from: *const u8, n: usize) {
+        let times = if call.collective == Collective::Allgather { self.layout().size() } else { 1 };
+        let choice = self.ways.of(call.collective, call.bytes * times);
         // SAFETY: the caller's promise.
         unsafe {
-            match kind.course(received >= Ways::SHORTEST_AROUND) {
-                Parts::Whole(way) => copy_by(way, to, from, n),
-                Parts::Halves(ways) => copy_halves(kind, ways, to, from, n),
+            match choice.parts() {
+                Parts::Whole(way) => copy_by(way, SizeClass::of(n), to, from, n),
+                Parts::Halves(ways) => choice.judge(ways, copy_halves(ways, to, from, n)),
             }
         }
     }
@@ -171,43 +167,62 @@ impl Context {
     }
 }
 
+/// Copies `n` bytes of a piece of that class.
+///
 /// # Safety
 /// As for [`kernel::copy()`].
-unsafe fn copy_by(way: Way, to: *mut u8, from: *const u8, n: usize) {
+unsafe fn copy_by(way: Way, class: SizeClass, to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         match way {
-            Way::One => kernel::copy(to, from, n),
+            Way::One => kernel::copy_of(class, to, from, n),
             Way::Two => kernel::copy_in_pairs(to, from, n),
-            Way::Around => kernel::copy_streaming(to, from, n),
+            Way::Around => kernel::copy_streaming_in_pairs(to, from, n),
         }
     }
 }
 
-/// Copies `n` bytes, at least [`Ways::SHORTEST`], and tells `kind` what the halves took.
+/// Copies `n` bytes, half of them each way. -> what the halves took
 ///
 /// # Safety
 /// As for [`kernel::copy()`].
 #[cold]
-unsafe fn copy_halves(kind: &Kind, ways: [Way; 2], to: *mut u8, from: *const u8, n: usize) {
+unsafe fn copy_halves(ways: [Way; 2], to: *mut u8, from: *const u8, n: usize) -> [Duration; 2] {
     const LINE: usize = 64;
     // Of whole lines; what is left goes first.
     let half = n / (2 * LINE) * LINE;
     let rest = n - 2 * half;
+    let class = SizeClass::of(n);
     // SAFETY: the caller's promise; rest and halves lie within `n` bytes.
     unsafe {
         kernel::copy(to, from, rest);
         let started = Instant::now();
-        copy_by(ways[0], to.add(rest), from.add(rest), half);
+        copy_by(ways[0], class, to.add(rest), from.add(rest), half);
         let midway = Instant::now();
-        copy_by(ways[1], to.add(rest + half), from.add(rest + half), half);
-        kind.judge(ways, [midway - started, midway.elapsed()]);
+        copy_by(ways[1], class, to.add(rest + half), from.add(rest + half), half);
+        [midway - started, midway.elapsed()]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn halves_are_copied_whole_by_all_ways() {
+        let ways = [Way::One, Way::Two, Way::Around];
+        for pair in ways.into_iter().flat_map(|first| ways.map(|second| [first, second])) {
+            for (n, shift) in [(16 << 10, 0), ((16 << 10) + 1, 1), (40_007, 63), ((1 << 20) + 127, 16)] {
+                let from: Vec<u8> = (0..n).map(|byte| (byte * 31 % 251) as u8).collect();
+                let mut to = vec![0_u8; n + 128];
+                let start = to.as_ptr().align_offset(64) + shift;
+                // SAFETY: both have `n` bytes there.
+                unsafe { copy_halves(pair, to.as_mut_ptr().add(start), from.as_ptr(), n) };
+                assert!(to[start..start + n] == from, "{pair:?}, {n} bytes");
+                assert!(to[..start].iter().chain(&to[start + n..]).all(|byte| *byte == 0), "{pair:?}, {n} bytes");
+            }
+        }
+    }
 
     /// Which payload stays of two NaNs depends on where the blocks of a kernel begin and end; ranks of a node must not differ in it.
     #[test]

@@ -261,8 +261,8 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
                 match IN_LINES {
                     true => kernel::copy_to(to.destination, to.address, from.address, n.0),
                     false => {
-                        let (call, places) = (self.base.like, [to.destination, from.destination]);
-                        self.base.context.copy((call.collective, call.bytes), places, to.address, from.address, n.0);
+                        let places = [to.destination, from.destination];
+                        self.base.context.copy(self.base.like, places, to.address, from.address, n.0);
                     }
                 }
             }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// How often a process asks the MPI library within its calls, besides in long waits: once for each period that has passed, as far as there are
 /// calls, which make up for some periods without any.
 ///
-/// To ask takes as long as a short call (60 to 130 ns with Open MPI) or as ten (Intel MPI, which pauses 43 times when it finds nothing:
+/// To ask takes as long as a short call (60 to 130 ns with Open MPI) or as ten (Intel MPI, which pauses up to 43 times when it finds nothing:
 /// 1.3 µs where a pause takes 140 cycles), so it can't be done in each; but a program that has computed for long
 /// expects of the calls that follow that they move its messages. To read the clock takes less, but not nothing. So what calls took last, with
 /// all that lay between them, says of how many one looks whether it is time: from every one to every 32nd.
