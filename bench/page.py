@@ -74,7 +74,7 @@ def means(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     for ranks in (2, 4, 8):
         for name, found in grids(store, mpis, ranks).items():
             by = [[case.ratio.value for case in found.cases if case["collective"] == collective] for collective in COLLECTIVES]
-            rows.append([str(ranks), mpis[name].title, f"{found.mean:.2f}", *(f"{geometric_mean(values):.2f}" for values in by)])
+            rows.append([str(ranks), targets.title_at(mpis[name], ranks), f"{found.mean:.2f}", *(f"{geometric_mean(values):.2f}" for values in by)])
     yield from table(["ranks", "MPI", "all", *COLLECTIVES], rows)
 
 
@@ -96,7 +96,7 @@ def collective_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
                          for results in found.values()]
                 rows.append([f"{ranks} ranks" if size == 0 else size_text(size), *cells])
             if rows:
-                yield from table([f"{ranks} ranks", *(mpis[name].title for name in found)], rows)
+                yield from table([f"{ranks} ranks", *(targets.title_at(mpis[name], ranks) for name in found)], rows)
 
 
 def limit_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
@@ -150,7 +150,7 @@ def loop_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
 
 def kernel_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
     yield "### Beside single copies by the kernel\n"
-    yield "2 ranks; data cross once, by process_vm_readv out of the sender's buffer (bench/kernel.c), which huddle uses for long Scatters only where ranks share cores. Cells: their\n" \
+    yield "2 ranks; data cross once, by process_vm_readv out of the sender's buffer (bench/kernel.c), which huddle uses for Scatters alone, where its models find it faster: for long blocks where ranks share cores, or many ranks. Cells: their\n" \
           "time over huddle's.\n"
     rows: dict[tuple[str, int], list[str]] = {}
     for _, results in found:

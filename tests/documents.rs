@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 fn documents() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let entries = ["", "docs"].iter().flat_map(|directory| root.join(directory).read_dir().unwrap());
+    let entries = ["", "docs", "docs/machines"].iter().flat_map(|directory| root.join(directory).read_dir().unwrap());
     entries.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
 }
 

@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// How ranks wait; the same on all ranks of a job.
+/// How ranks wait; all but `patience` is the same on all ranks of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
     /// On some node of the job ranks outnumber the cores that they may run on.

@@ -27,18 +27,18 @@ pub struct Pace {
     paid: AtomicU64,
 }
 
-// Relaxed throughout, and no single operations: where threads call at once one may ask a little sooner or later.
+// Relaxed throughout, loads and stores in place of read-modify-write operations: where threads call at once one may ask a little sooner or later.
 impl Pace {
     /// Messages of many pieces move by a few of them each time: 64 MiB take some 150 times.
     const PERIOD: Duration = Duration::from_micros(20);
-    /// Where it takes long to ask, the period is so many times as long,
+    /// Where it takes long to ask, the period is so many times as long as that: asking takes 2 % of the time.
     const SHARE: u32 = 50;
-    /// but not longer than this: messages would need several times as long as natively.
+    /// But never longer than this: messages would need several times as long as natively.
     const LONGEST_PERIOD: Duration = Duration::from_micros(100);
-    /// Where ranks share cores the library may give this one away when it is asked (Open MPI), and all others wait for this rank until
-    /// it has it back.
+    /// The period where ranks share cores: the library may give this rank's core away when it is asked (Open MPI), and all others wait
+    /// until it has it back.
     const PERIOD_OVERSUBSCRIBED: Duration = Duration::from_millis(4);
-    /// The same where that matters little: in waits, which give the core away in any case, and in calls that are [`FAR_APART`](Self::FAR_APART).
+    /// The period there where giving the core away matters little: in waits, which give the core away in any case, and in calls that are [`FAR_APART`](Self::FAR_APART).
     const SHORT_PERIOD: Duration = Duration::from_micros(500);
     /// Many times as long as it takes to get a core back.
     const FAR_APART: Duration = Duration::from_micros(100);

@@ -3,8 +3,8 @@
 //! Processors fetch ahead within a page of memory, and of each stream only so many lines. Where a line takes long from the peer's
 //! cache (150 ns between cores of one large die) two pages at a time have more lines on their way and take an eighth less time; a core
 //! alone is as fast either way. A result that the caches can't hold is fetched from memory before it is overwritten, by stores that go
-//! through them; streaming stores leave that out, and are up to 1.6 times as fast there, but several times as slow where the caches
-//! hold it, whatever size these claim to have: those of virtual machines and of shared nodes hold less. So a rank now and
+//! through them; streaming stores leave that out, and are up to 1.6 times as fast there, but take up to 2.2 times as long where the
+//! caches hold it (docs/PERFORMANCE.md, "Tried"), whatever size these claim to have: those of virtual machines and of shared nodes hold less. So a rank now and
 //! then copies one half of a piece its usual way and one another, and goes by that, for each collective and size apart. It
 //! is each rank's own affair.
 
@@ -28,7 +28,8 @@ pub(super) enum Way {
 impl Way {
     const ALL: [Self; 3] = [Self::One, Self::Two, Self::Around];
 
-    /// So many times its time counts. What goes around the caches has to be fetched by those who read it.
+    /// Its time counts so many times when ways are compared: what went around the caches has to be fetched by those who read it. Assumed,
+    /// not measured.
     fn price(self) -> f64 {
         if self == Self::Around { 1.2 } else { 1.0 }
     }
@@ -53,8 +54,8 @@ impl Ways {
     pub const SHORTEST: usize = 16 << 10;
     const SIZES: usize = 4;
 
-    /// For calls of that collective that leave so much at this rank. Results below 2 MiB may well stay in caches, and are not tried
-    /// around them.
+    /// For calls of that collective with results of that length, wherever these end up; copies within a rank's own memory count with
+    /// those out of slots. Results below 2 MiB may well stay in caches, and are not tried around them.
     pub fn of(&self, collective: Collective, received: Bytes) -> Choice<'_> {
         let size = match received.0 >> 20 {
             0..2 => 0,
@@ -88,9 +89,11 @@ pub(super) struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// One piece in so many is compared at first: the clock takes as long as a kilobyte, and is read three times.
+    /// At first one piece in so many is compared: to read the clock takes as long as to copy a kilobyte, and a comparison reads it three
+    /// times.
     const INTERVAL: u32 = 32;
-    /// After so many comparisons half as many, three times over: a way that is slow for good costs some of each.
+    /// After each so many comparisons the interval doubles, three times at most, to 256 pieces: a way that is slow for good costs some of
+    /// each comparison.
     const COMPARISONS: u8 = 16;
     /// So much evidence makes a way the usual one.
     const ENOUGH: u8 = 4;
@@ -114,6 +117,7 @@ impl Choice<'_> {
 
     #[cold]
     fn comparison(self) -> Parts {
+        /// Where reading the clock takes longer nothing is compared: it is read oftener than for `Writes`, and about shorter times.
         const CLOCK: Duration = Duration::from_nanos(100);
         /// Where counting goes on after the highest number, with the same way and order next.
         const AGAIN: u8 = 4 * Choice::COMPARISONS;
