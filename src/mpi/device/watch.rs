@@ -8,7 +8,9 @@
 //! To keep the last object of the program itself would be simpler, but then the program could not unload it any more, or
 //! load another version of it.
 //!
-//! The mark is a file in memory that is opened anew, only when something was loaded.
+//! The mark is a file in memory that is opened anew, only when something was loaded. Debuggers open each object by its name
+//! in the list, so the name is one that any process can open (`/proc/PID/fd/N`), and N stays open as long as it is there.
+//! `/proc/self/fd/N` would be a file of the debugger's own, mostly a pipe, at which it waits for ever.
 
 use crate::fabric::shm::longest_file;
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -24,6 +26,10 @@ static MARK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mark.so"));
 /// Where threads call MPI at once one may be reading a mark that another replaces, so all marks stay. After this many,
 /// each call asks how many objects were ever loaded.
 const MOST: usize = 64;
+
+/// File descriptors from here on are seldom anyone's: one that the program closes with all others and opens again for
+/// something else would be what a debugger reads. The usual limit is 1024.
+const OUT_OF_THE_WAY: c_int = 800;
 
 /// `struct link_map`
 #[repr(C)]
@@ -120,6 +126,8 @@ impl Looked {
 struct Mark {
     handle: *mut c_void,
     map: *mut LinkMap,
+    /// What its name stands for.
+    _file: File,
 }
 
 // SAFETY: what is done with both is the dynamic linker's business, which locks where it has to.
@@ -137,9 +145,10 @@ impl Mark {
             return None;
         }
         // SAFETY: the descriptor is new and nobody else's.
-        let mut file = unsafe { File::from_raw_fd(descriptor) };
+        let mut file = out_of_the_way(unsafe { File::from_raw_fd(descriptor) });
         file.write_all(MARK).ok()?;
-        let path = CString::new(format!("/proc/self/fd/{}{}", "./".repeat(kept), file.as_raw_fd())).ok()?;
+        let path = format!("/proc/{}/fd/{}{}", std::process::id(), "./".repeat(kept), file.as_raw_fd());
+        let path = CString::new(path).ok()?;
         // SAFETY: a C string; the object has no initialisers.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
@@ -148,7 +157,7 @@ impl Mark {
         let mut map: *mut LinkMap = null_mut();
         // SAFETY: an open handle, and a place for the address of its description.
         let code = unsafe { libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) };
-        let mark = Self { handle, map };
+        let mark = Self { handle, map, _file: file };
         (code == 0 && !map.is_null()).then_some(mark)
     }
 
@@ -163,6 +172,17 @@ impl Drop for Mark {
         // SAFETY: nobody reads the description any more, as [`Looked::renew`] sees to.
         unsafe { libc::dlclose(self.handle) };
     }
+}
+
+/// The same file under a number that programs hardly use, where the limit allows one.
+fn out_of_the_way(file: File) -> File {
+    // SAFETY: an open descriptor; the call has no other preconditions.
+    let descriptor = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) };
+    if descriptor < 0 {
+        return file;
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    unsafe { File::from_raw_fd(descriptor) }
 }
 
 /// The paths of the loaded objects whose file names `is_wanted`, and how many objects were ever loaded.
@@ -194,6 +214,8 @@ fn objects(is_wanted: fn(&[u8]) -> bool) -> (Vec<CString>, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
 
     /// Something that the test does not need otherwise.
     const OBJECT: &CStr = c"libBrokenLocale.so.1";
@@ -218,12 +240,25 @@ mod tests {
         found
     }
 
+    /// The name by which debuggers open the mark.
+    fn name_of_the_mark() -> PathBuf {
+        let looked = LOOKED.lock().unwrap();
+        // SAFETY: the description of an object that is open, with a C string.
+        let name = unsafe { CStr::from_ptr((*looked.mark.as_ref().unwrap().map).name) };
+        PathBuf::from(name.to_str().unwrap())
+    }
+
+    fn read_by_another_process(path: &Path) -> Vec<u8> {
+        Command::new("cat").arg(path).output().unwrap().stdout
+    }
+
     /// One test, since there is one list.
     #[test]
     fn what_is_loaded_is_noticed_and_may_go() {
         for threaded in [true, false] {
             IS_THREADED.store(threaded, Ordering::Relaxed);
             assert_eq!((found(), is_alert()), (0, false));
+            assert_eq!(read_by_another_process(&name_of_the_mark()), MARK);
             for _ in 0..3 {
                 let object = open();
                 assert!(is_alert());
