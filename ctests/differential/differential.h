@@ -212,10 +212,12 @@ typedef struct {
     int64_t nested_limit;  // bytes of a message above which it is cut inside elements and then truncated; 0: no limit
     int64_t wide_limit;    // … above which basic types of more than 16 bytes overrun a buffer
     bool derived;          // collectives on derived datatypes are wrong, in more ways than could be told apart
+    bool empty_bottom;     // an empty type at MPI_BOTTOM on one rank only: a reduction in place hangs
     bool packed;           // MPI_PACKED inside a derived datatype is unpacked without its holes
 } Quirks;
 void quirks_look(void);
-// Those to be heeded on this communicator: with --bold none, unless it has one rank and its calls may be native.
+// Those to be heeded on this communicator: with --bold only those of empty calls, which are always native, unless it has
+// one rank, whose calls may all be.
 const Quirks *quirks_of(const Communicator *comm);
 
 #endif

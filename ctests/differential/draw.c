@@ -119,7 +119,8 @@ static void draw_reduction(Random *shared, Random *local, Call *call, int64_t by
     send->in_place = in_place;
     if (!in_place) place(local, send, signature.alignment, 1);
     if (has_result || random_chance(local, 50)) place(local, recv, signature.alignment, 1);
-    if (derived && in_place && !quirks->reduce_bottom) use_bottom(local, recv);
+    bool bottom = !quirks->reduce_bottom && (!signature.empty || !quirks->empty_bottom);
+    if (derived && in_place && bottom) use_bottom(local, recv);
     if (derived && !recv->present) use_bottom(local, send);
 
     Side *input = in_place ? recv : send;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static Quirks quirks;
+static Quirks quirks, native_ones; // the latter of calls that are never accelerated, so of bold ones too
 
 void quirks_look(void) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -17,15 +17,18 @@ void quirks_look(void) {
         quirks.nested_limit = 8192;
         quirks.derived = strtod(mpich + strlen("MPICH Version:"), NULL) >= 5; // REAL16: 10 of the 16 bytes
     }
-    if (strstr(version, "Intel(R) MPI") != NULL) quirks.derived = true; // Allgather, 64 INTs × 12 on one rank, 12 × 64 on the other
+    if (strstr(version, "Intel(R) MPI") != NULL) {
+        quirks.derived = true;      // Allgather, 64 INTs × 12 on one rank, 12 × 64 on the other
+        quirks.empty_bottom = true; // Allreduce, an empty type with and without displacement: hangs
+    }
     if (openmpi != NULL) {
         quirks.reduce_bottom = quirks.reduce_shifted = quirks.packed = true;
         quirks.wide_limit = 1024;
         quirks.derived = openmpi[strlen("Open MPI v")] == '5'; // Scatter of DOUBLE_COMPLEX in two layouts, 62464 bytes
     }
+    native_ones.empty_bottom = quirks.empty_bottom;
 }
 
 const Quirks *quirks_of(const Communicator *comm) {
-    static const Quirks none;
-    return settings.bold && comm->size > 1 ? &none : &quirks;
+    return settings.bold && comm->size > 1 ? &native_ones : &quirks;
 }
