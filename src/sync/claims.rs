@@ -233,6 +233,12 @@ impl Claims {
         Ticket(self.recent(turn).load(Ordering::Relaxed))
     }
 
+    /// The cursor of the last cell.
+    #[inline]
+    pub fn cursor(&self) -> u64 {
+        self.cursor.load(Ordering::Relaxed)
+    }
+
     /// Where the cell begins that was claimed for `ticket`, if one was and that has to be told.
     #[inline]
     pub fn home(&self, ticket: Ticket) -> Option<u64> {

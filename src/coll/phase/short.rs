@@ -91,6 +91,7 @@ macro_rules! later {
         $span
     };
     (expect $fabric:ident, $line:expr, $ticket:ident) => {};
+    (expect_next $fabric:ident, $ticket:ident, $n:expr) => {};
     ($step:expr) => {
         $step.await
     };
@@ -104,6 +105,9 @@ macro_rules! at_once {
     };
     (expect $fabric:ident, $line:expr, $ticket:ident) => {
         $fabric.expect($line, $ticket)
+    };
+    (expect_next $fabric:ident, $ticket:ident, $n:expr) => {
+        $fabric.expect_next($ticket, $n)
     };
     ($step:expr) => {
         $step?
@@ -164,6 +168,9 @@ macro_rules! reduce {
                 $step!($fabric.copy(to, from, length));
             }
         }
+        if me != root {
+            $step!(expect_next $fabric, ticket, n);
+        }
     };
 }
 
@@ -188,6 +195,9 @@ macro_rules! bcast {
                 $step!($fabric.wait(root, line, ticket));
                 $step!($fabric.copy(buffer, $step!(at $fabric, slot), length));
             }
+        }
+        if $fabric.rank() == root {
+            $step!(expect_next $fabric, ticket, $plan.bytes);
         }
     };
 }
@@ -241,6 +251,9 @@ macro_rules! scatter {
                 $step!($fabric.wait(root, line, ticket));
                 $step!($fabric.copy($step!(at $fabric, Place::RecvBuf.at(offset)), staged(me), length));
             }
+        }
+        if me == root {
+            $step!(expect_next $fabric, ticket, all);
         }
         if me == root && !$fabric.is_in_place() {
             let own = $step!(at $fabric, Place::SendBuf.at(n * me.index()));

@@ -1,13 +1,16 @@
 //! What a process holds for one communicator: its view of the segment, and how far it has come.
 
 use super::lines::Lines;
+use super::rhythm::Rhythm;
 use super::rotation::{self, ROTATED, Rotation};
 use super::segment::{Segment, check_memory};
 use super::ways::Ways;
 use super::writes::Writes;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
-use crate::sync::{Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, Passed, Room, Teller, Written};
+use crate::sync::{
+    Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, Passed, Room, Stretch, Teller, Written,
+};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, SlotStores, Ticket};
 use std::io;
@@ -174,6 +177,7 @@ pub struct Context {
     passed: Passed,
     pub(super) writes: Writes,
     pub(super) ways: Ways,
+    pub(super) rhythm: Rhythm,
 }
 
 impl Context {
@@ -189,7 +193,8 @@ impl Context {
         let claims = Claims::new(geometry.lines, geometry.slots, rotation::grains(&geometry));
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
-        let (process, writes, ways) = (std::process::id(), Writes::default(), Ways::default());
+        let (process, writes, ways, rhythm) =
+            (std::process::id(), Writes::default(), Ways::default(), Rhythm::default());
         let passed = Passed::new(geometry.ranks * geometry.passed());
         let context = Self {
             segment,
@@ -205,6 +210,7 @@ impl Context {
             passed,
             writes,
             ways,
+            rhythm,
         };
         if context.reserved.load(Ordering::Relaxed) > 0 {
             context.own_passed();
@@ -266,21 +272,39 @@ impl Context {
             },
             false => self.home(rank, line, ticket) as usize * HOME_UNIT,
         };
-        debug_assert!(self.places.cells + rank.index() * self.places.ring + offset < self.geometry.length());
+        self.behind_cells(rank, offset)
+    }
+
+    /// So far behind the start of a rank's cells.
+    #[inline(always)]
+    fn behind_cells(&self, rank: NodeRank, offset: usize) -> *mut u8 {
+        let at = self.places.cells + rank.index() * self.places.ring + offset;
+        debug_assert!(at < self.geometry.length());
         // SAFETY: as in `control`; homes are within their ring, or among the cells that are passed, which lie behind all rings.
-        unsafe { self.segment.base().as_ptr().add(self.places.cells + rank.index() * self.places.ring + offset) }
+        unsafe { self.segment.base().as_ptr().add(at) }
     }
 
     /// Whether this rank may write that much for `ticket`, in a call that reaches so far into cells; see [`Words::claim`].
     #[inline(always)]
     pub(super) fn take(&self, ticket: Ticket, room: Room, reach: Bytes, descriptor: Descriptor) -> bool {
-        self.claim(ticket, room, descriptor, |cursor| {
-            if reach < ROTATED {
-                return rotation::stretch_of_short(&self.geometry, ticket, reach, cursor);
-            }
-            let reserved = Bytes(self.reserved.load(Ordering::Relaxed));
-            Rotation::new(&self.geometry, reach, reserved).next(cursor)
-        })
+        self.claim(ticket, room, descriptor, |cursor| self.stretch(ticket, reach, cursor))
+    }
+
+    /// What a piece for `ticket` takes of this rank's own cells, after one that left that cursor.
+    #[inline(always)]
+    pub(super) fn stretch(&self, ticket: Ticket, reach: Bytes, cursor: u64) -> Stretch {
+        if reach < ROTATED {
+            return rotation::stretch_of_short(&self.geometry, ticket, reach, cursor);
+        }
+        let reserved = Bytes(self.reserved.load(Ordering::Relaxed));
+        Rotation::new(&self.geometry, reach, reserved).next(cursor)
+    }
+
+    /// The first byte of this rank's piece for `ticket`, of which it tells that home, or, of a short one, none.
+    #[inline(always)]
+    pub(super) fn my_piece(&self, ticket: Ticket, home: Option<u64>) -> *mut u8 {
+        let short = || rotation::home_of_short(&self.geometry, ticket).0;
+        self.behind_cells(self.me, home.map_or_else(short, |home| home as usize * HOME_UNIT))
     }
 
     /// Whether an address is in a cell that is passed.

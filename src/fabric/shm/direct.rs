@@ -224,6 +224,14 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
         }
     }
 
+    /// This rank has written `n` bytes for `ticket`, and may write as many again in a call to come.
+    #[inline(always)]
+    pub fn expect_next(&self, ticket: Ticket, n: Bytes) {
+        if !IN_LINES && !self.base.waiting.is_oversubscribed {
+            self.base.context.expect_next(ticket, n, self.base.like.reach);
+        }
+    }
+
     #[inline(always)]
     pub fn publish(&self, line: Line, ticket: Ticket) -> Result<(), Fault> {
         match IN_LINES {

@@ -14,6 +14,7 @@ mod drive;
 mod latest;
 mod lines;
 mod pace;
+mod rhythm;
 mod rotation;
 mod segment;
 mod single;

@@ -1,0 +1,96 @@
+//! Asking for the lines that a rank writes next, while nobody waits for them.
+//!
+//! Where the root stays the same its peers never write, and so pass it no cells: each piece goes to lines that they have read a ring
+//! ago, and that it has to take back from them. Programs call in a rhythm, so a rank that has published one piece knows where the next
+//! one will lie. To ask for its lines then, in place of when they are written, takes a third off such a call where cores are far apart
+//! (docs/PERFORMANCE.md, "Tried"): they come while the peers still read, or do something else. A rank asks only after it has
+//! foreseen where the piece before lay.
+
+use super::context::Context;
+use crate::fabric::words::Words;
+use crate::kernel;
+use crate::types::{Bytes, Ticket};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+/// When and where a rank writes pieces to its own cells. Relaxed throughout: only this rank uses it, one call at a time; these are
+/// atomics so that a context may move between threads.
+#[derive(Debug, Default)]
+pub(super) struct Rhythm {
+    /// The ticket of the last one.
+    last: AtomicU64,
+    /// Where the next one lies.
+    next: AtomicPtr<u8>,
+}
+
+impl Rhythm {
+    /// How much is asked for: what stays in the first-level cache until it is written.
+    const MOST: Bytes = Bytes(32 << 10);
+
+    /// After a piece for `ticket`: the ticket of the one after it, if that comes as many tickets later as this one came after the one
+    /// before.
+    #[inline]
+    fn ticket_after(&self, ticket: Ticket) -> Ticket {
+        let last = self.last.load(Ordering::Relaxed);
+        self.last.store(ticket.0, Ordering::Relaxed);
+        Ticket(ticket.0 + (ticket.0 - last))
+    }
+
+    /// A piece lies `here`, and the next one will `there`. -> whether the first was foreseen
+    #[inline]
+    fn foresee(&self, here: *mut u8, there: *mut u8) -> bool {
+        let foreseen = self.next.load(Ordering::Relaxed);
+        self.next.store(there, Ordering::Relaxed);
+        here == foreseen
+    }
+}
+
+impl Context {
+    /// This rank has published a piece of `n` bytes for `ticket`, in a call that reaches so far into cells.
+    #[inline(always)]
+    pub(super) fn expect_next(&self, ticket: Ticket, n: Bytes, reach: Bytes) {
+        let claims = self.claims();
+        let here = self.my_piece(ticket, claims.home(ticket));
+        // A cell that is passed comes back with its lines.
+        if !self.is_passed(here) {
+            self.expect_after(here, ticket, n, reach);
+        }
+    }
+
+    #[inline(never)]
+    fn expect_after(&self, here: *mut u8, ticket: Ticket, n: Bytes, reach: Bytes) {
+        const LINE: usize = 64;
+        let next = self.rhythm.ticket_after(ticket);
+        let there = self.my_piece(next, self.stretch(next, reach, self.claims().cursor()).home);
+        if self.rhythm.foresee(here, there) && !self.writes.is_around() {
+            let length = n.min(Rhythm::MOST).0;
+            (0..length).step_by(LINE).for_each(|at| kernel::copy::expect_write(there.wrapping_add(at)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Epoch;
+    use std::ptr::null_mut;
+
+    #[test]
+    fn the_next_piece_comes_as_much_later() {
+        let rhythm = Rhythm::default();
+        rhythm.ticket_after(Ticket::new(Epoch(7), 0));
+        for epoch in [10, 13, 16] {
+            let ticket = Ticket::new(Epoch(epoch), 0);
+            assert_eq!(rhythm.ticket_after(ticket), Ticket::new(Epoch(epoch + 3), 0));
+        }
+    }
+
+    #[test]
+    fn a_piece_is_foreseen_where_it_lies_as_the_one_before_said() {
+        let rhythm = Rhythm::default();
+        let at = |offset: usize| null_mut::<u8>().wrapping_add(4096 + offset);
+        assert!(!rhythm.foresee(at(0), at(64)));
+        assert!(rhythm.foresee(at(64), at(128)));
+        assert!(!rhythm.foresee(at(0), at(64)), "another place");
+        assert!(rhythm.foresee(at(64), at(128)));
+    }
+}
