@@ -5,7 +5,7 @@ use super::shm::ROTATED;
 use super::{Line, Room};
 use crate::codegen::elsewhere;
 use crate::coll::Plan;
-use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, Passed, PeerCall, Stretch, Written};
+use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, Next, Passed, PeerCall, Stretch, Written};
 use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
 
 /// Why a call ended early.
@@ -142,24 +142,33 @@ pub(crate) trait Words {
         self.mine().call.enter(call.epoch, call.descriptor, call.bytes);
     }
 
-    /// Whether this rank may write that much for `ticket`; if so, it is taken, in the call of `descriptor`; `next` is as for
-    /// [`Claims::claim_cell`].
+    /// Whether this rank may write that much for `ticket`; if so, it is taken, in the call of `descriptor`, which reaches so far into cells;
+    /// `next` is as for [`Claims::claim_cell`].
     #[inline]
-    fn claim(&self, ticket: Ticket, room: Room, descriptor: Descriptor, next: impl FnOnce(u64) -> Stretch) -> bool {
+    fn claim(
+        &self,
+        ticket: Ticket,
+        room: Room,
+        reach: Bytes,
+        descriptor: Descriptor,
+        next: impl FnOnce(u64) -> Stretch,
+    ) -> bool {
         if room == Room::Lines {
             return self.claim_lines(ticket, descriptor);
         }
         let written = (self.my_written(ticket), descriptor);
-        let passed = if room == Room::Passed { self.passed().next() } else { None };
+        let passed = if room == Room::Passed { self.passed().next(reach) } else { None };
         let stretch = |cursor| match passed {
-            Some(cell) => Stretch { home: Some(self.home_of_passed(self.me(), cell)), grains: 0..0, cursor },
+            Some(Next { cell, .. }) => {
+                Stretch { home: Some(self.home_of_passed(self.me(), cell)), grains: 0..0, cursor }
+            }
             None => next(cursor),
         };
         let is_taken = self.claims().claim_cell(ticket, || self.releases(), written, stretch);
-        if is_taken && passed.is_some() {
-            self.passed().give();
-        } else if is_taken && !self.passed().is_empty() {
-            self.passed().miss();
+        match passed {
+            Some(cell) if is_taken => self.passed().give(cell),
+            None if is_taken && !self.passed().is_empty() => self.passed().miss(),
+            _ => {}
         }
         is_taken
     }

@@ -2,8 +2,8 @@
 //!
 //! [`copy`] and [`copy_to`] move up to [`SMALL`] bytes inline, by loads and stores that overlap where the length is between
 //! two powers of two; the rest by the kernel in use for its [`SizeClass`] and its [`Destination`]. [`copy_streaming`] is for slots
-//! whose readers are far away: it writes to memory, around the caches; and [`copy_fetching`] for who reads such slots. [`copy_in_pairs`]
-//! and [`copy_streaming_in_pairs`] are for long pieces that end in memory of the rank's own. Which kernel is in use follows from
+//! whose readers are far away: it writes to memory, around the caches; and [`copy_fetching`] for who reads such slots. [`copy_in_pages`]
+//! and [`copy_streaming_in_pages`] are for long pieces that end in memory of the rank's own. Which kernel is in use follows from
 //! measurements of the machine ([`Probed`](super::Probed)); before those it is libc's `memcpy` but for streams and pairs.
 
 use super::Level;
@@ -46,8 +46,8 @@ const fn row(name: &'static str, level: Level, stores: Stores, run: CopyFn) -> C
     CopyKernel { name, level, stores, run }
 }
 
-/// All ways to copy; the first one serves until something else is chosen. Those of two pages in turn serve [`copy_in_pairs`] and
-/// [`copy_streaming_in_pairs`] alone.
+/// All ways to copy; the first one serves until something else is chosen. Those of several pages in turn serve [`copy_in_pages`] and
+/// [`copy_streaming_in_pages`] alone.
 pub static COPIES: &[CopyKernel] = &[
     row("libc", Level::Baseline, Stores::WholeLines, loops::libc),
     row("baseline", Level::Baseline, Stores::Cached, loops::baseline),
@@ -68,17 +68,17 @@ pub static COPIES: &[CopyKernel] = &[
     row("stream-avx512", Level::Avx512, Stores::Streaming, loops::stream_avx512),
     #[cfg(target_arch = "x86_64")]
     row("stream-avx512-prefetch", Level::Avx512, Stores::Streaming, loops::stream_avx512_prefetch),
-    row("pairs-baseline", Level::Baseline, Stores::Cached, loops::pairs_baseline),
+    row("pages-baseline", Level::Baseline, Stores::Cached, loops::pages_baseline),
     #[cfg(target_arch = "x86_64")]
-    row("pairs-avx2", Level::Avx2, Stores::Cached, loops::pairs_avx2),
+    row("pages-avx2", Level::Avx2, Stores::Cached, loops::pages_avx2),
     #[cfg(target_arch = "x86_64")]
-    row("pairs-avx512", Level::Avx512, Stores::Cached, loops::pairs_avx512),
+    row("pages-avx512", Level::Avx512, Stores::Cached, loops::pages_avx512),
     #[cfg(target_arch = "x86_64")]
-    row("stream-pairs-baseline", Level::Baseline, Stores::Streaming, loops::stream_pairs_baseline),
+    row("stream-pages-baseline", Level::Baseline, Stores::Streaming, loops::stream_pages_baseline),
     #[cfg(target_arch = "x86_64")]
-    row("stream-pairs-avx2", Level::Avx2, Stores::Streaming, loops::stream_pairs_avx2),
+    row("stream-pages-avx2", Level::Avx2, Stores::Streaming, loops::stream_pages_avx2),
     #[cfg(target_arch = "x86_64")]
-    row("stream-pairs-avx512", Level::Avx512, Stores::Streaming, loops::stream_pairs_avx512),
+    row("stream-pages-avx512", Level::Avx512, Stores::Streaming, loops::stream_pages_avx512),
 ];
 
 impl CopyKernel {
@@ -92,9 +92,9 @@ impl CopyKernel {
         Self::available().find(|kernel| kernel.name == name)
     }
 
-    /// Whether it takes two pages in turn.
-    pub fn is_in_pairs(&self) -> bool {
-        self.name.contains("pairs")
+    /// Whether it takes several pages in turn.
+    pub fn is_in_pages(&self) -> bool {
+        self.name.contains("pages")
     }
 
     /// Copies `n` bytes.
@@ -199,12 +199,12 @@ const STREAMING_EVERYWHERE: CopyFn = loops::libc;
 /// The function of [`copy_fetching`].
 static FETCHING: AtomicPtr<()> = place(loops::libc);
 
-/// The functions of [`copy_in_pairs`] and [`copy_streaming_in_pairs`].
-static IN_PAIRS: [AtomicPtr<()>; 2] = [place(loops::pairs_baseline), place(STREAMING_IN_PAIRS_EVERYWHERE)];
+/// The functions of [`copy_in_pages`] and [`copy_streaming_in_pages`].
+static IN_PAGES: [AtomicPtr<()>; 2] = [place(loops::pages_baseline), place(STREAMING_IN_PAGES_EVERYWHERE)];
 #[cfg(target_arch = "x86_64")]
-const STREAMING_IN_PAIRS_EVERYWHERE: CopyFn = loops::stream_pairs_baseline;
+const STREAMING_IN_PAGES_EVERYWHERE: CopyFn = loops::stream_pages_baseline;
 #[cfg(not(target_arch = "x86_64"))]
-const STREAMING_IN_PAIRS_EVERYWHERE: CopyFn = loops::pairs_baseline;
+const STREAMING_IN_PAGES_EVERYWHERE: CopyFn = loops::pages_baseline;
 
 /// From here on copies to `destination` use `kernel` for lengths of `class`.
 pub fn choose(destination: Destination, class: SizeClass, kernel: &'static CopyKernel) {
@@ -221,10 +221,10 @@ pub fn choose_fetching(kernel: &'static CopyKernel) {
     choose_for(&FETCHING, kernel);
 }
 
-/// From here on [`copy_in_pairs`] and [`copy_streaming_in_pairs`] use vectors of `level`.
-pub fn choose_in_pairs(level: Level) {
-    for kernel in CopyKernel::available().filter(|kernel| kernel.is_in_pairs() && kernel.level == level) {
-        choose_for(&IN_PAIRS[usize::from(kernel.stores == Stores::Streaming)], kernel);
+/// From here on [`copy_in_pages`] and [`copy_streaming_in_pages`] use vectors of `level`.
+pub fn choose_in_pages(level: Level) {
+    for kernel in CopyKernel::available().filter(|kernel| kernel.is_in_pages() && kernel.level == level) {
+        choose_for(&IN_PAGES[usize::from(kernel.stores == Stores::Streaming)], kernel);
     }
 }
 
@@ -311,34 +311,34 @@ pub unsafe fn copy_of(class: SizeClass, to: *mut u8, from: *const u8, n: usize) 
     }
 }
 
-/// As [`copy`], of two pages of memory in turn.
+/// As [`copy`], of several pages of memory in turn.
 ///
 /// # Safety
 /// As for [`copy`].
 #[inline]
-pub unsafe fn copy_in_pairs(to: *mut u8, from: *const u8, n: usize) {
+pub unsafe fn copy_in_pages(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         if n <= SMALL {
             small(to, from, n);
         } else {
-            call(&IN_PAIRS[0], to, from, n);
+            call(&IN_PAGES[0], to, from, n);
         }
     }
 }
 
-/// As [`copy_streaming`], of two pages of memory in turn.
+/// As [`copy_streaming`], of several pages of memory in turn.
 ///
 /// # Safety
 /// As for [`copy`].
 #[inline]
-pub unsafe fn copy_streaming_in_pairs(to: *mut u8, from: *const u8, n: usize) {
+pub unsafe fn copy_streaming_in_pages(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         if n <= SMALL {
             small(to, from, n);
         } else {
-            call(&IN_PAIRS[1], to, from, n);
+            call(&IN_PAGES[1], to, from, n);
         }
     }
 }

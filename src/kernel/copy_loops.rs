@@ -59,17 +59,22 @@ unsafe fn blocks<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
     }
 }
 
-/// Copies in blocks of `BLOCK` bytes, of two pages in turn: processors fetch ahead within a page, and so have twice as many lines
+/// What processors fetch ahead within.
+const PAGE: usize = 4 << 10;
+
+/// Copies in blocks of `BLOCK` bytes, of up to eight pages in turn: processors fetch ahead within a page, and so have as many more lines
 /// on their way.
 ///
 /// # Safety
 /// As for [`copy`](super::copy::copy), and `n` is more than 64.
 #[inline(always)]
-unsafe fn pairs<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
+unsafe fn pages<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
     let mut at = to_next_line(to) % LINE;
     // SAFETY: all blocks, and what is left behind them, lie within `n` bytes; the caller's promise.
     unsafe {
         to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
+        at = in_turn::<8>(to, from, at, n);
+        at = in_turn::<4>(to, from, at, n);
         while let Some(half) = half_of_pair::<BLOCK>(n - at) {
             for first in (at..at + half).step_by(BLOCK) {
                 let second = first + half;
@@ -86,6 +91,25 @@ unsafe fn pairs<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
     }
 }
 
+/// Copies from `at` on, of `PAGES` pages in turn, while so many are left. -> where it ends
+///
+/// # Safety
+/// As for [`copy`](super::copy::copy).
+#[inline(always)]
+unsafe fn in_turn<const PAGES: usize>(to: *mut u8, from: *const u8, mut at: usize, n: usize) -> usize {
+    while n - at >= PAGES * PAGE {
+        for first in (at..at + PAGE).step_by(LINE) {
+            for place in (0..PAGES).map(|page| first + page * PAGE) {
+                // SAFETY: all lines lie within `n` bytes; the caller's promise.
+                unsafe { to.add(place).cast::<[u8; LINE]>().write(from.add(place).cast::<[u8; LINE]>().read()) };
+            }
+            keep_loop();
+        }
+        at += PAGES * PAGE;
+    }
+    at
+}
+
 /// By vectors that every processor has.
 ///
 /// # Safety
@@ -95,13 +119,13 @@ pub unsafe fn baseline(to: *mut u8, from: *const u8, n: usize) {
     unsafe { blocks::<64>(to, from, n) }
 }
 
-/// By vectors that every processor has, of two pages in turn.
+/// By vectors that every processor has, of several pages in turn.
 ///
 /// # Safety
 /// As for [`copy`](super::copy::copy), and `n` is more than 64.
-pub unsafe fn pairs_baseline(to: *mut u8, from: *const u8, n: usize) {
+pub unsafe fn pages_baseline(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
-    unsafe { pairs::<64>(to, from, n) }
+    unsafe { pages::<64>(to, from, n) }
 }
 
 /// The four quarters of the data at the same time, line by line: processors fetch ahead from memory for each of several streams.
@@ -131,7 +155,7 @@ pub use x86::*;
 mod x86 {
     use super::super::copy::small;
     use super::super::reduce::half_of_pair;
-    use super::{LINE, blocks, pairs, to_next_line};
+    use super::{LINE, PAGE, blocks, pages, to_next_line};
     use std::arch::asm;
     use std::arch::x86_64::*;
 
@@ -155,24 +179,24 @@ mod x86 {
         unsafe { blocks::<256>(to, from, n) }
     }
 
-    /// By vectors of 32 bytes, of two pages in turn.
+    /// By vectors of 32 bytes, of several pages in turn.
     ///
     /// # Safety
     /// As for [`avx2`].
     #[target_feature(enable = "avx2")]
-    pub unsafe fn pairs_avx2(to: *mut u8, from: *const u8, n: usize) {
+    pub unsafe fn pages_avx2(to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
-        unsafe { pairs::<128>(to, from, n) }
+        unsafe { pages::<128>(to, from, n) }
     }
 
-    /// By vectors of 64 bytes, of two pages in turn.
+    /// By vectors of 64 bytes, of several pages in turn.
     ///
     /// # Safety
     /// As for [`avx512`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub unsafe fn pairs_avx512(to: *mut u8, from: *const u8, n: usize) {
+    pub unsafe fn pages_avx512(to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
-        unsafe { pairs::<128>(to, from, n) }
+        unsafe { pages::<128>(to, from, n) }
     }
 
     /// By the processor's own loop.
@@ -197,7 +221,7 @@ mod x86 {
 
     /// A streaming loop: `$line` copies a cache line to an aligned place.
     macro_rules! stream {
-        ($(#[$doc:meta] $name:ident $(, $feature:literal)?, ahead $ahead:expr, in_pairs $in_pairs:expr, |$to:ident, $from:ident| $line:block;)*) => {$(
+        ($(#[$doc:meta] $name:ident $(, $feature:literal)?, ahead $ahead:expr, in_pages $in_pages:expr, |$to:ident, $from:ident| $line:block;)*) => {$(
             #[$doc]
             ///
             /// # Safety
@@ -213,7 +237,18 @@ mod x86 {
                         to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
                         at = to_next_line(to);
                     }
-                    while $in_pairs && let Some(half) = half_of_pair::<LINE>(n - at) {
+                    for pages in [8, 4] {
+                        while $in_pages && n - at >= pages * PAGE {
+                            for first in (at..at + PAGE).step_by(LINE) {
+                                for place in (0..pages).map(|page| first + page * PAGE) {
+                                    let ($to, $from) = (to.add(place), from.add(place));
+                                    $line
+                                }
+                            }
+                            at += pages * PAGE;
+                        }
+                    }
+                    while $in_pages && let Some(half) = half_of_pair::<LINE>(n - at) {
                         for first in (at..at + half).step_by(LINE) {
                             for place in [first, first + half] {
                                 let ($to, $from) = (to.add(place), from.add(place));
@@ -239,7 +274,7 @@ mod x86 {
 
     stream! {
         /// By streaming stores of 16 bytes.
-        stream_baseline, ahead 0, in_pairs false, |to, from| {
+        stream_baseline, ahead 0, in_pages false, |to, from| {
             let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
             let line = [from, from.add(1), from.add(2), from.add(3)].map(|from| _mm_loadu_si128(from));
             _mm_stream_si128(to, line[0]);
@@ -248,29 +283,29 @@ mod x86 {
             _mm_stream_si128(to.add(3), line[3]);
         };
         /// By streaming stores of 32 bytes.
-        stream_avx2, "avx2", ahead 0, in_pairs false, |to, from| {
+        stream_avx2, "avx2", ahead 0, in_pages false, |to, from| {
             let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
             let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
             _mm256_stream_si256(to, line.0);
             _mm256_stream_si256(to.add(1), line.1);
         };
         /// By streaming stores of 32 bytes, with prefetches.
-        stream_avx2_prefetch, "avx2", ahead AHEAD, in_pairs false, |to, from| {
+        stream_avx2_prefetch, "avx2", ahead AHEAD, in_pages false, |to, from| {
             let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
             let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
             _mm256_stream_si256(to, line.0);
             _mm256_stream_si256(to.add(1), line.1);
         };
         /// By streaming stores of 64 bytes.
-        stream_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_pairs false, |to, from| {
+        stream_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_pages false, |to, from| {
             _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
         };
         /// By streaming stores of 64 bytes, with prefetches.
-        stream_avx512_prefetch, "avx512f,avx512bw,avx512dq,avx512vl", ahead AHEAD, in_pairs false, |to, from| {
+        stream_avx512_prefetch, "avx512f,avx512bw,avx512dq,avx512vl", ahead AHEAD, in_pages false, |to, from| {
             _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
         };
-        /// By streaming stores of 16 bytes, of two pages in turn.
-        stream_pairs_baseline, ahead 0, in_pairs true, |to, from| {
+        /// By streaming stores of 16 bytes, of several pages in turn.
+        stream_pages_baseline, ahead 0, in_pages true, |to, from| {
             let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
             let line = [from, from.add(1), from.add(2), from.add(3)].map(|from| _mm_loadu_si128(from));
             _mm_stream_si128(to, line[0]);
@@ -278,15 +313,15 @@ mod x86 {
             _mm_stream_si128(to.add(2), line[2]);
             _mm_stream_si128(to.add(3), line[3]);
         };
-        /// By streaming stores of 32 bytes, of two pages in turn.
-        stream_pairs_avx2, "avx2", ahead 0, in_pairs true, |to, from| {
+        /// By streaming stores of 32 bytes, of several pages in turn.
+        stream_pages_avx2, "avx2", ahead 0, in_pages true, |to, from| {
             let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
             let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
             _mm256_stream_si256(to, line.0);
             _mm256_stream_si256(to.add(1), line.1);
         };
-        /// By streaming stores of 64 bytes, of two pages in turn.
-        stream_pairs_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_pairs true, |to, from| {
+        /// By streaming stores of 64 bytes, of several pages in turn.
+        stream_pages_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_pages true, |to, from| {
             _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
         };
     }

@@ -67,19 +67,19 @@ fn what_is_chosen_copies() {
 }
 
 #[test]
-fn pairs_of_every_level_copy() {
+fn pages_of_every_level_copy() {
     for level in Level::available() {
-        choose_in_pairs(level);
-        let chosen = IN_PAIRS.each_ref().map(|place| place.load(Ordering::Relaxed));
+        choose_in_pages(level);
+        let chosen = IN_PAGES.each_ref().map(|place| place.load(Ordering::Relaxed));
         let are_of_level =
             |name: &str, chosen| CopyKernel::from_name(name).is_none_or(|kernel| kernel.run as *mut () == chosen);
-        assert!(are_of_level(&format!("pairs-{}", level.name()), chosen[0]));
-        assert!(are_of_level(&format!("stream-pairs-{}", level.name()), chosen[1]));
+        assert!(are_of_level(&format!("pages-{}", level.name()), chosen[0]));
+        assert!(are_of_level(&format!("stream-pages-{}", level.name()), chosen[1]));
         for n in [0, 1, 64, 65, 4096, 4160, 8192, 8193, 20_000, 70_001] {
             // SAFETY: as above.
-            check("copy_in_pairs", n, (3, 40), |to, from, n| unsafe { copy_in_pairs(to, from, n) });
+            check("copy_in_pages", n, (3, 40), |to, from, n| unsafe { copy_in_pages(to, from, n) });
             // SAFETY: as above.
-            check("copy_streaming_in_pairs", n, (3, 40), |to, from, n| unsafe { copy_streaming_in_pairs(to, from, n) });
+            check("copy_streaming_in_pages", n, (3, 40), |to, from, n| unsafe { copy_streaming_in_pages(to, from, n) });
         }
     }
 }

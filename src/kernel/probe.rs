@@ -115,7 +115,7 @@ impl Probed {
         }
         copy::choose_streaming(probed.streaming);
         copy::choose_fetching(probed.fetching);
-        copy::choose_in_pairs(probed.level);
+        copy::choose_in_pages(probed.level);
     }
 
     /// As one line of JSON.
@@ -356,9 +356,9 @@ impl Area {
     }
 }
 
-/// Copies of two pages in turn serve what they are made for alone.
+/// Copies of several pages in turn serve what they are made for alone.
 fn plain_copies() -> impl Iterator<Item = &'static CopyKernel> {
-    CopyKernel::available().filter(|kernel| !kernel.is_in_pairs())
+    CopyKernel::available().filter(|kernel| !kernel.is_in_pages())
 }
 
 /// Drives `n` bytes at `at` out of all caches, where the processor lets programs do that.

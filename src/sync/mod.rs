@@ -19,5 +19,5 @@ pub use control::{CallLine, Control};
 pub use descriptor::{Descriptor, PeerCall};
 pub use event::Event;
 pub use flag::{Flag, FlagLine};
-pub use passed::Passed;
+pub use passed::{Next, Passed};
 pub use teller::Teller;

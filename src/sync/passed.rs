@@ -3,11 +3,23 @@
 //! Before a line can be written it has to be taken from the caches of those who have read it, which takes longer than to copy it. A rank
 //! that writes where it has read last finds the lines in its own cache. So on a node of two ranks a cell that was claimed as
 //! [`Room::Passed`](super::Room) is the reader's once that has released its ticket: the reader writes there what it sends next.
-//! Each rank knows which cells are its own, and takes the one it got last. Cells go to and fro where both ranks write, in one call or in
+//! Each rank knows which cells are its own, and takes the one it got last, or, for long pieces, one that has rested ([`Passed::next`]).
+//! Cells go to and fro where both ranks write, in one call or in
 //! calls that follow each other. Where only one does it soon has none left, and writes its ring as before.
 
 use crate::types::{Bytes, Ticket};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// A cell that a rank may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// Its number.
+    pub cell: u32,
+    /// Where it is among those that are this rank's.
+    place: usize,
+    /// For what.
+    length: Bytes,
+}
 
 /// The cells that are this rank's to write, and those that will be when it releases their tickets: a book of its own, in no memory that a
 /// peer maps.
@@ -18,6 +30,10 @@ pub struct Passed {
     /// The last ones that it got are at the end.
     own: Box<[AtomicU32]>,
     owned: AtomicUsize,
+    /// What this rank had given of long pieces when it gave each cell last.
+    given_before: Box<[AtomicU64]>,
+    /// What it has given of them.
+    given: AtomicU64,
     /// Cells that a peer has told of, with their tickets, in the order in which this rank waited for them.
     read: Box<[(AtomicU64, AtomicU32)]>,
     reading: AtomicUsize,
@@ -32,6 +48,10 @@ impl Passed {
     pub const BYTES: usize = 1 << 20;
     /// As many as the tiles of a message of 256 KiB.
     const MOST: usize = 8;
+    /// Pieces of this length and more are long: their lines do not stay in the first-level cache.
+    const LONG: Bytes = Bytes(16 << 10);
+    /// A cell has rested when its peer has read as much of others since.
+    const REST: u64 = 192 << 10;
 
     /// Whether as many ranks of a node pass cells: who reads one has to be the only one who does.
     pub const fn is_for(ranks: usize) -> bool {
@@ -53,6 +73,8 @@ impl Passed {
         Self {
             own: (0..cells).map(|_| AtomicU32::new(0)).collect(),
             owned: AtomicUsize::new(0),
+            given_before: (0..cells).map(|_| AtomicU64::new(0)).collect(),
+            given: AtomicU64::new(Self::REST),
             read: (0..cells).map(|_| (AtomicU64::new(0), AtomicU32::new(0))).collect(),
             reading: AtomicUsize::new(0),
             missed: AtomicUsize::new(0),
@@ -79,17 +101,42 @@ impl Passed {
         self.is_empty() || self.missed.load(Ordering::Relaxed) >= SOME
     }
 
-    /// The cell that it got last.
+    /// The cell for a piece of at most that length: the one that it got last, whose lines are in its first-level cache. For a long one, of
+    /// those that have rested, or else the one that has longest: readers fetch less ahead from pages that they have read not long ago, and
+    /// take nearly twice as long. More memory than that would be farther away.
     #[inline]
-    pub fn next(&self) -> Option<u32> {
+    pub fn next(&self, reach: Bytes) -> Option<Next> {
         let owned = self.owned.load(Ordering::Relaxed);
-        (owned > 0).then(|| self.own[owned - 1].load(Ordering::Relaxed))
+        let latest = owned.checked_sub(1)?;
+        let place = if reach < Self::LONG { latest } else { self.rested(owned) };
+        Some(Next { place, cell: self.own[place].load(Ordering::Relaxed), length: reach })
+    }
+
+    /// Where a cell is that has rested, of so many.
+    #[inline(never)]
+    fn rested(&self, owned: usize) -> usize {
+        let given = self.given.load(Ordering::Relaxed);
+        let rest = |place: &usize| {
+            let cell = self.own[*place].load(Ordering::Relaxed);
+            given - self.given_before[cell as usize].load(Ordering::Relaxed)
+        };
+        let rested = (0..owned).rev().find(|place| rest(place) >= Self::REST);
+        rested.or_else(|| (0..owned).max_by_key(rest)).unwrap_or(0)
     }
 
     /// That cell is claimed, and no longer its own: a peer will read it.
     #[inline]
-    pub fn give(&self) {
-        self.owned.store(self.owned.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    pub fn give(&self, next: Next) {
+        let owned = self.owned.load(Ordering::Relaxed) - 1;
+        if next.length >= Self::LONG {
+            let given = self.given.load(Ordering::Relaxed) + next.length.0 as u64;
+            self.given.store(given, Ordering::Relaxed);
+            self.given_before[next.cell as usize].store(given, Ordering::Relaxed);
+        }
+        for place in next.place..owned {
+            self.own[place].store(self.own[place + 1].load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.owned.store(owned, Ordering::Relaxed);
     }
 
     /// A cell is this rank's from here on.
@@ -160,17 +207,59 @@ mod tests {
         Ticket::new(Epoch(3), step)
     }
 
+    const SHORT: Bytes = Bytes(4096);
+
     fn all(passed: &Passed) -> Vec<u32> {
-        std::iter::from_fn(|| passed.next().inspect(|_| passed.give())).collect()
+        let give = |next: Next| {
+            passed.give(next);
+            next.cell
+        };
+        std::iter::from_fn(|| passed.next(SHORT).map(give)).collect()
+    }
+
+    /// Gives so many pieces of that length, each of which comes back after some more.
+    fn given(cells: u32, length: usize, back_after: usize, pieces: usize) -> Vec<u32> {
+        let passed = Passed::new(cells as usize);
+        (0..cells).for_each(|cell| passed.take(cell));
+        let mut given = Vec::new();
+        for piece in 0..pieces {
+            let next = passed.next(Bytes(length)).expect("a cell");
+            passed.give(next);
+            given.push(next.cell);
+            if piece + 1 >= back_after {
+                passed.take(given[piece + 1 - back_after]);
+            }
+        }
+        given
+    }
+
+    #[test]
+    fn a_cell_of_long_pieces_is_given_again_when_it_has_rested() {
+        const KIB: usize = 1024;
+        for (length, back_after, cells) in
+            [(32 * KIB, 1, 7), (64 * KIB, 1, 4), (128 * KIB, 1, 3), (32 * KIB, 4, 7), (16 * KIB, 1, 13)]
+        {
+            let given = given(16, length, back_after, 200);
+            let late = &given[100..];
+            let used: std::collections::HashSet<_> = late.iter().collect();
+            assert_eq!(used.len(), cells, "{length} bytes: {late:?}");
+            assert!((cells..100).all(|at| late[at] == late[at - cells]), "in turn: {late:?}");
+        }
+        assert!(given(16, 8 * KIB, 1, 10).iter().all(|cell| *cell == 15), "short ones stay");
+    }
+
+    #[test]
+    fn where_no_cell_has_rested_the_one_that_has_longest_is_given() {
+        assert_eq!(given(2, 32 << 10, 1, 6)[2..], [1, 0, 1, 0]);
     }
 
     #[test]
     fn what_came_last_is_given_first_and_given_once() {
         let passed = Passed::new(4);
-        assert_eq!(passed.next(), None);
+        assert_eq!(passed.next(SHORT), None);
         [2, 3].into_iter().for_each(|cell| passed.take(cell));
         assert_eq!(all(&passed), [3, 2]);
-        assert_eq!(passed.next(), None);
+        assert_eq!(passed.next(SHORT), None);
     }
 
     #[test]
@@ -181,7 +270,7 @@ mod tests {
         passed.await_release(ticket(1), 2);
         passed.await_release(ticket(2), 3);
         passed.release(ticket(0));
-        assert_eq!(passed.next(), Some(0));
+        assert_eq!(passed.next(SHORT).map(|next| next.cell), Some(0));
         passed.release(ticket(1));
         assert_eq!(all(&passed), [2, 0]);
         passed.release(Ticket::last_of(Epoch(3)));
@@ -203,6 +292,6 @@ mod tests {
         passed.await_release(ticket(1), 1);
         passed.forget();
         passed.release(Ticket::last_of(Epoch(4)));
-        assert_eq!(passed.next(), None);
+        assert_eq!(passed.next(SHORT), None);
     }
 }

@@ -188,7 +188,7 @@ impl Rank {
                         let cell = cursor as usize % self.node.slots;
                         Stretch { home: Some(cell as u64), grains: cell..cell + 1, cursor: cursor + 1 }
                     };
-                    Ok(Words::claim(self, ticket, room, entered.descriptor, next))
+                    Ok(Words::claim(self, ticket, room, entered.reach, entered.descriptor, next))
                 }
                 Awaited::Flag { rank, line, ticket } => {
                     self.has_come_of(&entered, rank, self.line(rank, line, ticket), ticket)

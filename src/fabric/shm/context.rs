@@ -287,7 +287,7 @@ impl Context {
     /// Whether this rank may write that much for `ticket`, in a call that reaches so far into cells; see [`Words::claim`].
     #[inline(always)]
     pub(super) fn take(&self, ticket: Ticket, room: Room, reach: Bytes, descriptor: Descriptor) -> bool {
-        self.claim(ticket, room, descriptor, |cursor| self.stretch(ticket, reach, cursor))
+        self.claim(ticket, room, reach, descriptor, |cursor| self.stretch(ticket, reach, cursor))
     }
 
     /// What a piece for `ticket` takes of this rank's own cells, after one that left that cursor.

@@ -176,8 +176,8 @@ unsafe fn copy_by(way: Way, class: SizeClass, to: *mut u8, from: *const u8, n: u
     unsafe {
         match way {
             Way::One => kernel::copy_of(class, to, from, n),
-            Way::Two => kernel::copy_in_pairs(to, from, n),
-            Way::Around => kernel::copy_streaming_in_pairs(to, from, n),
+            Way::Pages => kernel::copy_in_pages(to, from, n),
+            Way::Around => kernel::copy_streaming_in_pages(to, from, n),
         }
     }
 }
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn halves_are_copied_whole_by_all_ways() {
-        let ways = [Way::One, Way::Two, Way::Around];
+        let ways = [Way::One, Way::Pages, Way::Around];
         for pair in ways.into_iter().flat_map(|first| ways.map(|second| [first, second])) {
             for (n, shift) in [(16 << 10, 0), ((16 << 10) + 1, 1), (40_007, 63), ((1 << 20) + 127, 16)] {
                 let from: Vec<u8> = (0..n).map(|byte| (byte * 31 % 251) as u8).collect();

@@ -1,7 +1,7 @@
-//! By which way a rank copies long pieces to its own memory: as one stream or as two, through the caches or around them.
+//! By which way a rank copies long pieces to its own memory: as one stream or as several, through the caches or around them.
 //!
 //! Processors fetch ahead within a page of memory, and of each stream only so many lines. Where a line takes long from the peer's
-//! cache (150 ns between cores of one large die) two pages at a time have more lines on their way and take an eighth less time; a core
+//! cache (150 ns between cores of one large die) eight pages at a time have more lines on their way and take a fifth less time; a core
 //! alone is as fast either way. A result that the caches can't hold is fetched from memory before it is overwritten, by stores that go
 //! through them; streaming stores leave that out, and are up to 1.6 times as fast there, but take up to 2.2 times as long where the
 //! caches hold it (docs/PERFORMANCE.md, "Tried"), whatever size these claim to have: those of virtual machines and of shared nodes hold less. So a rank now and
@@ -19,14 +19,14 @@ use std::time::Duration;
 pub(super) enum Way {
     /// One stream through the caches.
     One,
-    /// Two of them.
-    Two,
-    /// Two around the caches.
+    /// Several of them.
+    Pages,
+    /// Several around the caches.
     Around,
 }
 
 impl Way {
-    const ALL: [Self; 3] = [Self::One, Self::Two, Self::Around];
+    const ALL: [Self; 3] = [Self::One, Self::Pages, Self::Around];
 
     /// Its time counts so many times when ways are compared: what went around the caches has to be fetched by those who read it. Assumed,
     /// not measured.
@@ -189,10 +189,10 @@ mod tests {
         let ways = Ways::default();
         let choice = choice(&ways, LONG);
         let _ = becomes(choice, [100, 96, 100], Way::One)
-            && becomes(choice, [100, 90, 100], Way::Two)
-            && becomes(choice, [100, 90, 80], Way::Two)
+            && becomes(choice, [100, 90, 100], Way::Pages)
+            && becomes(choice, [100, 90, 80], Way::Pages)
             && becomes(choice, [100, 90, 70], Way::Around)
-            && becomes(choice, [100, 90, 82], Way::Two)
+            && becomes(choice, [100, 90, 82], Way::Pages)
             && becomes(choice, [100, 110, 200], Way::One);
     }
 
@@ -200,7 +200,7 @@ mod tests {
     fn short_results_do_not_go_around_the_caches() {
         let ways = Ways::default();
         let choice = choice(&ways, SHORT);
-        let _ = becomes(choice, [100, 100, 10], Way::One) && becomes(choice, [100, 90, 10], Way::Two);
+        let _ = becomes(choice, [100, 100, 10], Way::One) && becomes(choice, [100, 90, 10], Way::Pages);
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
         let choice = choice(&ways, SHORT);
         for won in [true, true, true, false, false, false].into_iter().cycle().take(60) {
             let times = if won { [2, 1] } else { [1, 2] };
-            choice.judge([Way::One, Way::Two], times.map(Duration::from_micros));
+            choice.judge([Way::One, Way::Pages], times.map(Duration::from_micros));
             assert_eq!(choice.usual(), Way::One);
         }
     }
