@@ -62,14 +62,19 @@ fn entry(
     let (chosen, why, time) = match choose(config, &shape, agreed, map, Epoch(1)) {
         Choice::Decline(reason) => ("native".to_owned(), reason.meaning().to_owned(), None),
         Choice::Run { row, plan } | Choice::RunInstead { row, plan, .. } => {
-            let why = if is_forced { "forced by the environment" } else { "predicted to be the fastest" };
             let time = predict(row, &plan, agreed, parameters).map(|Nanos(time)| time);
             let forced = match config.selection(collective).pick(bytes) {
                 Pick::Row(forced) if forced.row == row => forced,
                 _ => map.pick(collective, shape.order, bytes),
             };
             debug_assert_eq!(REGISTRY[row].collective, collective);
-            (forced.to_string(), why.to_owned(), time)
+            let chosen = forced.to_string();
+            let why = match &best {
+                _ if is_forced => "forced by the environment",
+                Some((best, _)) if *best != chosen => "predicted to be about as fast, and waits the least",
+                _ => "predicted to be the fastest",
+            };
+            (chosen, why.to_owned(), time)
         }
     };
     Entry { up_to: bytes, chosen, why, time, best, ranking: all }

@@ -79,10 +79,10 @@ fn choices_have_reasons_and_times() {
     let last = allreduce.as_array().and_then(|ranges| ranges.last()).expect("ranges");
     assert_eq!((&last["algorithm"], &last["times"][0]["ns"]), (&Value::from("native"), &Value::Null));
     for range in report["choice"]["Bcast"].as_array().expect("ranges") {
-        assert_eq!(
-            (&range["why"], &range["algorithm"]),
-            (&"predicted to be the fastest".into(), &range["models_prefer"])
-        );
+        let (chosen, best) = (&range["algorithm"], &range["models_prefer"]);
+        let reasons = ["predicted to be about as fast, and waits the least", "predicted to be the fastest"];
+        assert_eq!(range["why"], reasons[usize::from(chosen == best)]);
+        assert!(chosen == best || chosen == "flat", "{chosen}, {best}");
     }
     assert_eq!(report["choice"]["Barrier"].as_array().map(Vec::len), Some(1), "barriers have one size");
     assert_eq!(json(&["-n", "1"], &[])["choice"]["Bcast"][0]["algorithm"], "native");
