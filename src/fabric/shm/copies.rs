@@ -56,7 +56,7 @@ impl Context {
                     kernel::copy_fetching(to, from, n);
                 }
                 [Private, _] if n < Ways::SHORTEST => kernel::copy(to, from, n),
-                [Private, _] => self.copy_long(call, to, from, n),
+                [Private, source] => self.copy_long(call, source, to, from, n),
             }
         }
     }
@@ -108,9 +108,9 @@ impl Context {
     /// # Safety
     /// As for [`kernel::copy()`].
     #[inline(never)]
-    unsafe fn copy_long(&self, call: &Entered, to: *mut u8, from: *const u8, n: usize) {
+    unsafe fn copy_long(&self, call: &Entered, source: Destination, to: *mut u8, from: *const u8, n: usize) {
         let times = if call.collective == Collective::Allgather { self.layout().size() } else { 1 };
-        let choice = self.ways.of(call.collective, call.bytes * times);
+        let choice = self.ways.of(call.collective, source, call.bytes * times);
         // SAFETY: the caller's promise.
         unsafe {
             match choice.parts() {

@@ -9,6 +9,7 @@
 //! is each rank's own affair.
 
 use super::writes::clock_reading;
+use crate::kernel::Destination;
 use crate::types::{Bytes, Collective};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -46,7 +47,8 @@ pub(super) enum Parts {
 /// The ways of one rank in one context.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    habits: [[Habit; Ways::SIZES]; Collective::ALL.len()],
+    /// By collective, where the pieces come from, and size.
+    habits: [[[Habit; Ways::SIZES]; Destination::ALL.len()]; Collective::ALL.len()],
 }
 
 impl Ways {
@@ -54,17 +56,23 @@ impl Ways {
     pub const SHORTEST: usize = 16 << 10;
     const SIZES: usize = 4;
 
-    /// For calls of that collective with results of that length, wherever these end up; copies within a rank's own memory count with
-    /// those out of slots. Results below 2 MiB may well stay in caches, and are not tried around them.
-    pub fn of(&self, collective: Collective, received: Bytes) -> Choice<'_> {
+    /// For pieces of such memory, in calls of that collective with results of that length, wherever these end up. Results below 2 MiB may well
+    /// stay in caches, and are not tried around them. What a rank has itself takes a third longer by several streams than by one.
+    pub fn of(&self, collective: Collective, source: Destination, received: Bytes) -> Choice<'_> {
         let size = match received.0 >> 20 {
             0..2 => 0,
             2..8 => 1,
             8..32 => 2,
             _ => 3,
         };
-        let tried = if size > 0 && cfg!(target_arch = "x86_64") { &Way::ALL[..] } else { &Way::ALL[..2] };
-        Choice { tried, habit: &self.habits[collective as usize][size] }
+        let may_go_around = size > 0 && cfg!(target_arch = "x86_64");
+        let tried: &[Way] = match (source, may_go_around) {
+            (Destination::Slot, false) => &[Way::One, Way::Pages],
+            (Destination::Slot, true) => &Way::ALL,
+            (Destination::Private, false) => &[Way::One],
+            (Destination::Private, true) => &[Way::One, Way::Around],
+        };
+        Choice { tried, habit: &self.habits[collective as usize][source as usize][size] }
     }
 }
 
@@ -104,6 +112,9 @@ impl Choice<'_> {
     #[inline]
     pub fn parts(self) -> Parts {
         let uncompared = self.habit.uncompared.load(Ordering::Relaxed);
+        if self.tried.len() == 1 {
+            return Parts::Whole(self.tried[0]);
+        }
         if uncompared == 0 {
             return self.comparison();
         }
@@ -163,7 +174,7 @@ mod tests {
     const LONG: Bytes = Bytes(4 << 20);
 
     fn choice(ways: &Ways, received: Bytes) -> Choice<'_> {
-        ways.of(Collective::Bcast, received)
+        ways.of(Collective::Bcast, Destination::Slot, received)
     }
 
     /// So many pieces, half of which takes so many nanoseconds by each way: how many were compared.
@@ -201,6 +212,16 @@ mod tests {
         let ways = Ways::default();
         let choice = choice(&ways, SHORT);
         let _ = becomes(choice, [100, 100, 10], Way::One) && becomes(choice, [100, 90, 10], Way::Pages);
+    }
+
+    #[test]
+    fn what_a_rank_has_itself_goes_as_one_stream_or_around_the_caches() {
+        let ways = Ways::default();
+        let choice = |received| ways.of(Collective::Allgather, Destination::Private, received);
+        assert_eq!(copy(choice(SHORT), 3000, |_| 100), 0, "there is one way");
+        assert_eq!(choice(SHORT).parts(), Parts::Whole(Way::One));
+        let _ = becomes(choice(LONG), [100, 10, 100], Way::One)
+            && (cfg!(not(target_arch = "x86_64")) || becomes(choice(LONG), [100, 10, 50], Way::Around));
     }
 
     #[test]
@@ -250,7 +271,9 @@ mod tests {
     #[test]
     fn collectives_and_sizes_are_apart() {
         let ways = Ways::default();
-        let at = |collective, mebibytes: usize| std::ptr::from_ref(ways.of(collective, Bytes(mebibytes << 20)).habit);
+        let at = |collective, mebibytes: usize| {
+            std::ptr::from_ref(ways.of(collective, Destination::Slot, Bytes(mebibytes << 20)).habit)
+        };
         assert_eq!(at(Collective::Bcast, 0), at(Collective::Bcast, 1));
         assert_ne!(at(Collective::Bcast, 1), at(Collective::Bcast, 2));
         assert_ne!(at(Collective::Bcast, 2), at(Collective::Reduce, 2));
