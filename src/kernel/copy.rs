@@ -4,7 +4,7 @@
 //! two powers of two; the rest by the kernel in use for its [`SizeClass`] and its [`Destination`]. [`copy_streaming`] is for slots
 //! whose readers are far away: it writes to memory, around the caches; and [`copy_fetching`] for who reads such slots. [`copy_in_pages`]
 //! and [`copy_streaming_in_pages`] are for long pieces that end in memory of the rank's own. Which kernel is in use follows from
-//! measurements of the machine ([`Probed`](super::Probed)); before those it is libc's `memcpy` but for streams and pairs.
+//! measurements of the machine ([`Probed`](super::Probed)); before those it is libc's `memcpy` but for streams and pages.
 
 use super::Level;
 use super::copy_loops as loops;

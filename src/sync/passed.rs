@@ -4,7 +4,7 @@
 //! that writes where it has read last finds the lines in its own cache. So on a node of two ranks a cell that was claimed as
 //! [`Room::Passed`](super::Room) is the reader's once that has released its ticket: the reader writes there what it sends next.
 //! Each rank knows which cells are its own, and takes the one it got last, or, for long pieces, one that has rested ([`Passed::next`]).
-//! Cells go to and fro where both ranks write, in one call or in
+//! Which one is the rank's own affair. Cells go to and fro where both ranks write, in one call or in
 //! calls that follow each other. Where only one does it soon has none left, and writes its ring as before.
 
 use crate::types::{Bytes, Ticket};
@@ -17,7 +17,7 @@ pub struct Next {
     pub cell: u32,
     /// Where it is among those that are this rank's.
     place: usize,
-    /// For what.
+    /// At most so long a piece.
     length: Bytes,
 }
 
@@ -30,10 +30,12 @@ pub struct Passed {
     /// The last ones that it got are at the end.
     own: Box<[AtomicU32]>,
     owned: AtomicUsize,
-    /// What this rank had given of long pieces when it gave each cell last.
+    /// What this rank had given of long pieces when it gave each cell for one last.
     given_before: Box<[AtomicU64]>,
     /// What it has given of them.
     given: AtomicU64,
+    /// After how much of that a cell has rested.
+    rest: u64,
     /// Cells that a peer has told of, with their tickets, in the order in which this rank waited for them.
     read: Box<[(AtomicU64, AtomicU32)]>,
     reading: AtomicUsize,
@@ -50,7 +52,8 @@ impl Passed {
     const MOST: usize = 8;
     /// Pieces of this length and more are long: their lines do not stay in the first-level cache.
     const LONG: Bytes = Bytes(16 << 10);
-    /// A cell has rested when its peer has read as much of others since.
+    /// A cell has rested when so much was given since, which its peer reads: or an eighth of a second-level cache, where that is less, which also
+    /// holds the user's buffers.
     const REST: u64 = 192 << 10;
 
     /// Whether as many ranks of a node pass cells: who reads one has to be the only one who does.
@@ -68,13 +71,15 @@ impl Passed {
         }
     }
 
-    /// Of so many cells in all. None is this rank's yet.
-    pub fn new(cells: usize) -> Self {
+    /// Of so many cells in all, for a rank whose second-level cache is that long. None is this rank's yet.
+    pub fn new(cells: usize, l2: Bytes) -> Self {
+        let rest = Self::REST.min(l2.0 as u64 / 8);
         Self {
             own: (0..cells).map(|_| AtomicU32::new(0)).collect(),
             owned: AtomicUsize::new(0),
             given_before: (0..cells).map(|_| AtomicU64::new(0)).collect(),
-            given: AtomicU64::new(Self::REST),
+            given: AtomicU64::new(rest),
+            rest,
             read: (0..cells).map(|_| (AtomicU64::new(0), AtomicU32::new(0))).collect(),
             reading: AtomicUsize::new(0),
             missed: AtomicUsize::new(0),
@@ -120,7 +125,7 @@ impl Passed {
             let cell = self.own[*place].load(Ordering::Relaxed);
             given - self.given_before[cell as usize].load(Ordering::Relaxed)
         };
-        let rested = (0..owned).rev().find(|place| rest(place) >= Self::REST);
+        let rested = (0..owned).rev().find(|place| rest(place) >= self.rest);
         rested.or_else(|| (0..owned).max_by_key(rest)).unwrap_or(0)
     }
 
@@ -208,6 +213,7 @@ mod tests {
     }
 
     const SHORT: Bytes = Bytes(4096);
+    const L2: Bytes = Bytes(2 << 20);
 
     fn all(passed: &Passed) -> Vec<u32> {
         let give = |next: Next| {
@@ -219,7 +225,7 @@ mod tests {
 
     /// Gives so many pieces of that length, each of which comes back after some more.
     fn given(cells: u32, length: usize, back_after: usize, pieces: usize) -> Vec<u32> {
-        let passed = Passed::new(cells as usize);
+        let passed = Passed::new(cells as usize, L2);
         (0..cells).for_each(|cell| passed.take(cell));
         let mut given = Vec::new();
         for piece in 0..pieces {
@@ -249,13 +255,26 @@ mod tests {
     }
 
     #[test]
+    fn a_smaller_cache_means_less_rest() {
+        let passed = Passed::new(16, Bytes(256 << 10));
+        (0..16).for_each(|cell| passed.take(cell));
+        let cells = [(); 6].map(|()| {
+            let next = passed.next(Bytes(16 << 10)).expect("a cell");
+            passed.give(next);
+            passed.take(next.cell);
+            next.cell
+        });
+        assert_eq!(cells, [15, 14, 13, 15, 14, 13]);
+    }
+
+    #[test]
     fn where_no_cell_has_rested_the_one_that_has_longest_is_given() {
         assert_eq!(given(2, 32 << 10, 1, 6)[2..], [1, 0, 1, 0]);
     }
 
     #[test]
     fn what_came_last_is_given_first_and_given_once() {
-        let passed = Passed::new(4);
+        let passed = Passed::new(4, L2);
         assert_eq!(passed.next(SHORT), None);
         [2, 3].into_iter().for_each(|cell| passed.take(cell));
         assert_eq!(all(&passed), [3, 2]);
@@ -264,7 +283,7 @@ mod tests {
 
     #[test]
     fn what_was_read_is_owned_with_the_release_of_its_ticket() {
-        let passed = Passed::new(4);
+        let passed = Passed::new(4, L2);
         passed.take(0);
         passed.await_release(ticket(1), 2);
         passed.await_release(ticket(1), 2);
@@ -279,16 +298,16 @@ mod tests {
 
     #[test]
     fn other_cells_matter_where_these_do_not_suffice() {
-        let passed = Passed::new(2);
+        let passed = Passed::new(2, L2);
         passed.miss();
         assert!(!passed.are_missed());
         (0..100).for_each(|_| passed.miss());
-        assert!(passed.are_missed() && Passed::new(0).are_missed());
+        assert!(passed.are_missed() && Passed::new(0, L2).are_missed());
     }
 
     #[test]
     fn what_was_read_in_a_failed_call_is_nobodys() {
-        let passed = Passed::new(2);
+        let passed = Passed::new(2, L2);
         passed.await_release(ticket(1), 1);
         passed.forget();
         passed.release(Ticket::last_of(Epoch(4)));

@@ -63,7 +63,7 @@ impl Rank {
             mutator: Mutator::new(mutation, ranks),
             has_exposed: false,
         };
-        let passed = Passed::new(node.passed());
+        let passed = Passed::new(node.passed(), Bytes(1 << 20));
         if !passed.is_empty() {
             passed.take(me.0);
         }

@@ -8,6 +8,7 @@ use super::ways::Ways;
 use super::writes::Writes;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
+use crate::kernel::Probed;
 use crate::sync::{
     Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, Passed, Room, Stretch, Teller, Written,
 };
@@ -195,7 +196,7 @@ impl Context {
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let (process, writes, ways, rhythm) =
             (std::process::id(), Writes::default(), Ways::default(), Rhythm::default());
-        let passed = Passed::new(geometry.ranks * geometry.passed());
+        let passed = Passed::new(geometry.ranks * geometry.passed(), Bytes(Probed::in_use().caches.l2));
         let context = Self {
             segment,
             geometry,

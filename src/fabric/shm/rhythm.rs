@@ -7,8 +7,9 @@
 //! foreseen where the piece before lay.
 
 use super::context::Context;
+use super::writes::Course;
 use crate::fabric::words::Words;
-use crate::kernel;
+use crate::kernel::{self, Probed};
 use crate::types::{Bytes, Ticket};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -23,7 +24,7 @@ pub(super) struct Rhythm {
 }
 
 impl Rhythm {
-    /// How much is asked for: what stays in the first-level cache until it is written.
+    /// How much is asked for at most: what stays in a first-level cache of 48 KiB until it is written.
     const MOST: Bytes = Bytes(32 << 10);
 
     /// After a piece for `ticket`: the ticket of the one after it, if that comes as many tickets later as this one came after the one
@@ -50,8 +51,9 @@ impl Context {
     pub(super) fn expect_next(&self, ticket: Ticket, n: Bytes, reach: Bytes) {
         let claims = self.claims();
         let here = self.my_piece(ticket, claims.home(ticket));
-        // A cell that is passed comes back with its lines.
-        if !self.is_passed(here) {
+        // A cell that is passed comes back with its lines. Several readers would take lines from each other where the root is as far ahead as it
+        // may be; how much that costs has not been measured.
+        if self.geometry().ranks == 2 && !self.is_passed(here) {
             self.expect_after(here, ticket, n, reach);
         }
     }
@@ -61,8 +63,9 @@ impl Context {
         const LINE: usize = 64;
         let next = self.rhythm.ticket_after(ticket);
         let there = self.my_piece(next, self.stretch(next, reach, self.claims().cursor()).home);
-        if self.rhythm.foresee(here, there) && !self.writes.is_around() {
-            let length = n.min(Rhythm::MOST).0;
+        // A write that is timed is to show what it takes without.
+        if self.rhythm.foresee(here, there) && self.writes.course_of_next(n.0) == Course::Through {
+            let length = n.min(Rhythm::MOST).0.min(Probed::in_use().caches.l1 / 3 * 2);
             (0..length).step_by(LINE).for_each(|at| kernel::copy::expect_write(there.wrapping_add(at)));
         }
     }

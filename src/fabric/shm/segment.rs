@@ -65,7 +65,7 @@ impl Segment {
     pub fn open(pid: u32, descriptor: i32, length: usize) -> io::Result<Self> {
         let path = format!("/proc/{pid}/fd/{descriptor}");
         // Of another PID namespace it might be any file.
-        if !std::fs::read_link(&path)?.to_string_lossy().starts_with("/memfd:huddle") {
+        if !std::fs::read_link(&path)?.to_string_lossy().starts_with("/memfd:huddle ") {
             return Err(io::Error::new(io::ErrorKind::NotFound, "that is not a segment (another PID namespace?)"));
         }
         let file = OpenOptions::new().read(true).write(true).open(&path)?;

@@ -57,6 +57,11 @@ impl Walk {
         let descriptor = Descriptor::new(ticket.epoch(), Collective::Bcast, 0, 0, reach);
         let slots = self.context.geometry.slots as u64;
         let mut tries = 0;
+        // Where `rhythm` foresees the next piece: nothing but this one is claimed meanwhile.
+        let foreseen = room.has_cell().then(|| {
+            let stretch = self.context.stretch(ticket, reach, self.context.claims.cursor());
+            self.context.my_piece(ticket, stretch.home)
+        });
         while !self.context.take(ticket, room, reach, descriptor) {
             let missing = self.context.claims.missing();
             let is_earlier = missing.epoch() < ticket.epoch();
@@ -66,7 +71,10 @@ impl Walk {
             assert!(tries < 3, "what it waits for is what it needs");
         }
         Words::publish(&self.context, Line::Down, ticket, descriptor);
-        if room.has_cell() {
+        if let Some(foreseen) = foreseen {
+            let piece = self.context.cell(NodeRank(0), Line::Up, ticket, reach);
+            assert!(piece == foreseen || self.context.is_passed(piece));
+            assert_eq!(piece, self.context.my_piece(ticket, self.context.claims.home(ticket)));
             self.look(ticket, reach);
         }
     }

@@ -22,7 +22,7 @@ pub(super) enum Way {
     One,
     /// Several of them.
     Pages,
-    /// Several around the caches.
+    /// Several around the caches, also of what a rank has itself, where that is compared with one stream.
     Around,
 }
 

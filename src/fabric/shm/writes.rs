@@ -91,17 +91,25 @@ impl Writes {
         self.is_around.load(Ordering::Relaxed)
     }
 
-    /// What to do with a write of `n` bytes.
+    /// What to do with a write of `n` bytes, which follows.
     #[inline(always)]
     pub fn course(&self, n: usize) -> Course {
+        let course = self.course_of_next(n);
+        if n >= Self::SHORTEST && course != Course::Timed {
+            self.untimed.store(self.untimed.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+        }
+        course
+    }
+
+    /// What will be done with a write of `n` bytes, if it is the next one.
+    #[inline(always)]
+    pub fn course_of_next(&self, n: usize) -> Course {
         if n < Self::SHORTEST {
             return Course::Through;
         }
-        let untimed = self.untimed.load(Ordering::Relaxed);
-        if untimed == 0 && !self.is_fixed.load(Ordering::Relaxed) {
+        if self.untimed.load(Ordering::Relaxed) == 0 && !self.is_fixed.load(Ordering::Relaxed) {
             return Course::Timed;
         }
-        self.untimed.store(untimed.saturating_sub(1), Ordering::Relaxed);
         if self.is_around() { Course::Around } else { Course::Through }
     }
 

@@ -14,9 +14,11 @@
 
 use crate::fabric::shm::longest_file;
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::fs::File;
-use std::io::Write;
+use std::fs::{File, Metadata};
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -127,7 +129,7 @@ struct Mark {
     handle: *mut c_void,
     map: *mut LinkMap,
     /// What its name stands for.
-    _file: File,
+    file: ManuallyDrop<File>,
 }
 
 // SAFETY: what is done with both is the dynamic linker's business, which locks where it has to.
@@ -147,8 +149,7 @@ impl Mark {
         // SAFETY: the descriptor is new and nobody else's.
         let mut file = out_of_the_way(unsafe { File::from_raw_fd(descriptor) });
         file.write_all(MARK).ok()?;
-        let path = format!("/proc/{}/fd/{}{}", std::process::id(), "./".repeat(kept), file.as_raw_fd());
-        let path = CString::new(path).ok()?;
+        let path = CString::new(path_of(&file, kept)?).ok()?;
         // SAFETY: a C string; the object has no initialisers.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
@@ -157,7 +158,7 @@ impl Mark {
         let mut map: *mut LinkMap = null_mut();
         // SAFETY: an open handle, and a place for the address of its description.
         let code = unsafe { libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) };
-        let mark = Self { handle, map, _file: file };
+        let mark = Self { handle, map, file: ManuallyDrop::new(file) };
         (code == 0 && !map.is_null()).then_some(mark)
     }
 
@@ -171,7 +172,26 @@ impl Drop for Mark {
     fn drop(&mut self) {
         // SAFETY: nobody reads the description any more, as [`Looked::renew`] sees to.
         unsafe { libc::dlclose(self.handle) };
+        // A program that closes all descriptors may have something else there.
+        if is_mark(self.file.metadata()) {
+            // SAFETY: nobody uses it afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
+        }
     }
+}
+
+/// A name of that file which other processes can open too, where `/proc` is of this process's PID namespace; `kept` as for [`Mark::open`].
+fn path_of(file: &File, kept: usize) -> Option<String> {
+    // As `/proc` counts, whichever it is.
+    let process = std::fs::read_link("/proc/self").ok()?;
+    let path = format!("/proc/{}/fd/{}{}", process.display(), "./".repeat(kept), file.as_raw_fd());
+    let (named, opened) = (std::fs::metadata(&path).ok()?, file.metadata().ok()?);
+    ((named.dev(), named.ino()) == (opened.dev(), opened.ino())).then_some(path)
+}
+
+/// Whether these are of a file as long as a mark, and without a name.
+fn is_mark(metadata: io::Result<Metadata>) -> bool {
+    metadata.is_ok_and(|metadata| metadata.nlink() == 0 && metadata.len() == MARK.len() as u64)
 }
 
 /// The same file under a number that programs hardly use, where the limit allows one.
