@@ -97,16 +97,15 @@ impl Map {
     fn judge(&self, collective: Collective, order: OperandOrder, class: SizeClass) -> Forced {
         *self.picks[collective as usize][order as usize][usize::from(class.0)].get_or_init(|| {
             let shape = shape(collective, order, class.longest());
-            let first = || rows_of(collective).next().map_or(0, |(row, _)| row);
+            let row = rows_of(collective).next().map_or(0, |(row, _)| row);
+            let flat = Forced { row, knobs: Knobs::UNSET };
             let found: Vec<Candidate> = candidates(&shape, &self.agreed, &self.scene).collect();
             let best = found.iter().min_by(|left, right| left.cost.0.total_cmp(&right.cost.0));
-            let is_flat = |candidate: &&Candidate| candidate.forced == Forced { row: first(), knobs: Knobs::UNSET };
-            let ties = |flat: &&Candidate| {
-                let more = |best: &Candidate| flat.cost.0 - best.cost.0 <= TIE.1.min(TIE.0 * best.cost.0);
-                self.agreed.ranks == 2 && !self.agreed.crowding.is_shared() && best.is_some_and(more)
-            };
-            let best = found.iter().find(is_flat).filter(ties).or(best).map(|best| best.forced);
-            best.unwrap_or_else(|| Forced { row: first(), knobs: Knobs::UNSET })
+            let Some(best) = best else { return flat };
+            let ties = |one: &Candidate| one.cost.0 - best.cost.0 <= TIE.1.min(TIE.0 * best.cost.0);
+            let may_tie = self.agreed.ranks == 2 && !self.agreed.crowding.is_shared();
+            let wins = may_tie && found.iter().any(|one| one.forced == flat && ties(one));
+            if wins { flat } else { best.forced }
         })
     }
 }

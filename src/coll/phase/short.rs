@@ -254,10 +254,10 @@ macro_rules! scatter {
         }
         if me == root {
             $step!(expect_next $fabric, ticket, all);
-        }
-        if me == root && !$fabric.is_in_place() {
-            let own = $step!(at $fabric, Place::SendBuf.at(n * me.index()));
-            $step!($fabric.copy($step!(at $fabric, Place::RecvBuf.start()), own, n));
+            if !$fabric.is_in_place() {
+                let own = $step!(at $fabric, Place::SendBuf.at(n * me.index()));
+                $step!($fabric.copy($step!(at $fabric, Place::RecvBuf.start()), own, n));
+            }
         }
     };
 }

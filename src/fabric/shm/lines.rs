@@ -1,6 +1,7 @@
 //! Where the flag lines of a node's ranks lie.
 
-use super::context::{Context, Geometry, PAGE};
+use super::context::Context;
+use super::geometry::{Geometry, PAGE};
 use crate::fabric::Line;
 use crate::sync::{Control, FlagLine};
 use crate::types::{NodeRank, Ticket};

@@ -10,6 +10,7 @@ use super::context::Context;
 use super::writes::Course;
 use crate::fabric::words::Words;
 use crate::kernel::{self, Probed};
+use crate::sync::Passed;
 use crate::types::{Bytes, Ticket};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -50,10 +51,10 @@ impl Context {
     #[inline(always)]
     pub(super) fn expect_next(&self, ticket: Ticket, n: Bytes, reach: Bytes) {
         let claims = self.claims();
-        let here = self.my_piece(ticket, claims.home(ticket));
+        let here = self.piece(self.rank(), ticket, claims.home(ticket));
         // A cell that is passed comes back with its lines. Several readers would take lines from each other where the root is as far ahead as it
         // may be; how much that costs has not been measured.
-        if self.geometry().ranks == 2 && !self.is_passed(here) {
+        if Passed::is_for(self.geometry().ranks) && !self.is_passed(here) {
             self.expect_after(here, ticket, n, reach);
         }
     }
@@ -62,7 +63,7 @@ impl Context {
     fn expect_after(&self, here: *mut u8, ticket: Ticket, n: Bytes, reach: Bytes) {
         const LINE: usize = 64;
         let next = self.rhythm.ticket_after(ticket);
-        let there = self.my_piece(next, self.stretch(next, reach, self.claims().cursor()).home);
+        let there = self.piece(self.rank(), next, self.stretch(next, reach, self.claims().cursor()).home);
         // A write that is timed is to show what it takes without.
         if self.rhythm.foresee(here, there) && self.writes.course_of_next(n.0) == Course::Through {
             let length = n.min(Rhythm::MOST).0.min(Probed::in_use().caches.l1 / 3 * 2);

@@ -1,6 +1,6 @@
 //! Where in a rank's cells the pieces of a call lie.
 
-use super::context::Geometry;
+use super::geometry::Geometry;
 use crate::sync::{HOME_UNIT, Stretch};
 use crate::types::{Bytes, Ticket};
 

@@ -60,7 +60,7 @@ impl Walk {
         // Where `rhythm` foresees the next piece: nothing but this one is claimed meanwhile.
         let foreseen = room.has_cell().then(|| {
             let stretch = self.context.stretch(ticket, reach, self.context.claims.cursor());
-            self.context.my_piece(ticket, stretch.home)
+            self.context.piece(NodeRank(0), ticket, stretch.home)
         });
         while !self.context.take(ticket, room, reach, descriptor) {
             let missing = self.context.claims.missing();
@@ -74,7 +74,7 @@ impl Walk {
         if let Some(foreseen) = foreseen {
             let piece = self.context.cell(NodeRank(0), Line::Up, ticket, reach);
             assert!(piece == foreseen || self.context.is_passed(piece));
-            assert_eq!(piece, self.context.my_piece(ticket, self.context.claims.home(ticket)));
+            assert_eq!(piece, self.context.piece(NodeRank(0), ticket, self.context.claims.home(ticket)));
             self.look(ticket, reach);
         }
     }

@@ -1,0 +1,149 @@
+//! What lies where in a segment.
+
+use super::rotation::{self, ROTATED};
+use crate::fabric::Line;
+use crate::sync::{Control, Flag, FlagLine, Passed, Teller, Written};
+use crate::types::{Bytes, NodeRank};
+
+/// The dimensions of a segment, the same on all ranks of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Ranks of the communicator on this node.
+    pub ranks: usize,
+    /// Cells in each rank's ring, a power of two.
+    pub slots: usize,
+    /// Lines of each kind in each rank's ring, a power of two that is not smaller.
+    pub lines: usize,
+    /// Length of a cell, a multiple of 64.
+    pub cell: Bytes,
+    /// Bytes of each cell, from its start, that suffice for pieces to go round in that are many times shorter; at most its length.
+    pub round: Bytes,
+}
+
+pub(super) const PAGE: usize = 4096;
+
+impl Geometry {
+    /// Where in a page the first cell starts, and all do whose length is a multiple of a page. Programs' long buffers start at a
+    /// page or a few bytes behind; between addresses that are nearly alike in their low 12 bits a copy's loads seem to depend on its
+    /// stores just before (docs/PERFORMANCE.md, "Tried"). Pieces of a few pages start at a page all the same ([`rotation`]).
+    pub(super) const CELLS_IN_PAGE: usize = PAGE / 2;
+
+    /// Control lines of one rank: its [`Control`], its flags, and what its peers post to it.
+    pub(super) const fn control(&self) -> usize {
+        self.posts_start() + (self.ranks * size_of::<Flag>()).next_multiple_of(128)
+    }
+
+    pub(super) const fn posts_start(&self) -> usize {
+        size_of::<Control>() + Line::COUNT * self.lines * size_of::<FlagLine>()
+    }
+
+    pub(super) const fn written_start(&self) -> usize {
+        PAGE + self.ranks * self.control()
+    }
+
+    pub(super) const fn cells_start(&self) -> usize {
+        let before = self.written_start() + self.ranks * self.written();
+        (before - Self::CELLS_IN_PAGE).next_multiple_of(PAGE) + Self::CELLS_IN_PAGE
+    }
+
+    /// Where a cell of `rank` starts.
+    pub(super) const fn cell_start(&self, rank: usize, slot: usize) -> usize {
+        self.cells_start() + rank * self.ring() + slot * self.cell.0
+    }
+
+    /// How many cells each rank has to pass at first.
+    pub(super) const fn passed(&self) -> usize {
+        Passed::at_first(self.ranks, self.cell)
+    }
+
+    /// Where the first of these begins, in the page as all cells.
+    pub(super) const fn passed_start(&self) -> usize {
+        self.cell_start(self.ranks, 0)
+    }
+
+    /// From the first cell of one rank to that of the next.
+    pub(super) const fn ring(&self) -> usize {
+        self.slots * self.cell.0 + 2 * self.slack()
+    }
+
+    /// Memory behind a rank's last cell, for pieces that start at a page though cells start before it.
+    pub(super) const fn slack(&self) -> usize {
+        if self.cell.0.is_multiple_of(PAGE) { PAGE - Self::CELLS_IN_PAGE } else { 0 }
+    }
+
+    /// In so much of each cell pieces go round at most.
+    pub(super) const fn good_depth(&self) -> Bytes {
+        /// Of a ring, whatever the user's slots are: nobody's second-level cache is longer than half of it.
+        const ROUND: usize = 4 << 20;
+        let depth = ROUND >> self.slots.trailing_zeros();
+        if self.cell.0 < depth { self.cell } else { Bytes(depth) }
+    }
+
+    /// Whether pieces that would reach so far into cells may start at a page, and end so much later, where `reserved` bytes of each cell
+    /// are.
+    pub(super) fn may_shift(&self, reach: Bytes, reserved: Bytes) -> bool {
+        self.slack() > 0 && (reserved == self.cell || reach + Bytes(self.slack()) <= reserved)
+    }
+
+    /// How much of each cell to reserve for calls that need `needed` bytes: a power of two, so that cells grow seldom, and at least where
+    /// short pieces lie, or what is in the page in which a cell starts.
+    pub fn depth_for(&self, needed: Bytes) -> Bytes {
+        let of_short = match rotation::short_places(self) {
+            1 => PAGE - Self::CELLS_IN_PAGE,
+            places => places * ROTATED.0,
+        };
+        Bytes(needed.0.next_power_of_two().max(of_short)).min(self.cell)
+    }
+
+    /// Length of what is reserved with the segment: all but the cells.
+    pub const fn front(&self) -> usize {
+        self.cells_start()
+    }
+
+    /// Length of what one rank says of its own lines, on lines of its own.
+    pub(super) const fn written(&self) -> usize {
+        (self.lines * size_of::<Written>()).next_multiple_of(128)
+    }
+
+    /// Behind the number by which its leader marks a segment.
+    pub(super) const TELLER: usize = size_of::<Teller>();
+
+    /// Length of the segment: a page for the header, the ranks' control lines, the calls in which they wrote their slots,
+    /// the ranks' cells, and those that they pass to each other.
+    pub const fn length(&self) -> usize {
+        match self.ranks * self.passed() {
+            // The next rank's cells would begin half a page behind the slack.
+            0 => self.passed_start() - self.slack(),
+            cells => self.passed_start() + cells * self.cell.0,
+        }
+    }
+}
+
+/// Where things lie in a segment, from its start, and how far those of one rank are from those of the next: what follows from
+/// a [`Geometry`], worked out once, since a short call asks ten times.
+pub(super) struct Places {
+    pub(super) control: usize,
+    pub(super) cells: usize,
+    pub(super) ring: usize,
+    /// The cells that are passed, of both ranks: start and end.
+    pub(super) passed: [usize; 2],
+    pub(super) written: [usize; 2],
+    /// This rank's own control lines, and its book of the calls in which it wrote its lines.
+    pub(super) mine: [usize; 2],
+}
+
+impl Places {
+    pub(super) const fn new(geometry: &Geometry, me: NodeRank) -> Self {
+        Self {
+            control: geometry.control(),
+            cells: geometry.cells_start(),
+            ring: geometry.ring(),
+            passed: [
+                geometry.passed_start(),
+                geometry.passed_start() + geometry.ranks * geometry.passed() * geometry.cell.0,
+            ],
+            written: [geometry.written_start(), geometry.written()],
+            mine: [PAGE + me.index() * geometry.control(), geometry.written_start() + me.index() * geometry.written()],
+        }
+    }
+}
