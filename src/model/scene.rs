@@ -148,13 +148,17 @@ impl Scene {
         latency * ahead + work.fetching(transfer, overlap)
     }
 
-    /// What rates hold for a call that touches `bytes` of memory in all.
+    /// What rates hold for a call that touches `bytes` of memory in all: those of a core's own caches for as much as fits these, those beyond
+    /// them for the rest.
     pub fn rates(&self, bytes: f64) -> Rates {
         let Machine { local, copy, reduce, write, far, .. } = self.machine;
-        if bytes > far.beyond {
-            Rates { local, copy: far.copy, reduce: far.reduce, write: write.max(far.copy) }
-        } else {
-            Rates { local, copy, reduce, write }
+        let beyond = 1.0 - (far.beyond / bytes).min(1.0);
+        let graded = |near: f64, far: f64| near + beyond * (far - near);
+        Rates {
+            local,
+            copy: graded(copy, far.copy),
+            reduce: graded(reduce, far.reduce),
+            write: graded(write, write.max(far.copy)),
         }
     }
 

@@ -38,7 +38,8 @@ way.
 Where ranks share cores a phase takes the work of all ranks over the cores that they have, and what of its longest path does not
 fit beside that (Graham's bound); no more ranks read at a time than have cores. Each wait that follows from another takes a turn
 of all ranks of a core, a switch each; where all wait for all, half a turn more for each two ranks of a core beyond the second;
-where ranks run ahead, one for as many pieces as they have slots.
+where ranks run ahead, one for as many pieces as they have slots. The root of a Scatter waits for all others where its slots do not hold
+the blocks, and with single copies: that takes twelve waits.
 
 On a node of two ranks Bcasts and Reduces in more pieces than a rank has cells to pass take longer by what it takes to get the lines of slots
 back that the other rank has read. So messages beyond some 256 KiB move in few long pieces.
@@ -166,11 +167,11 @@ fn write_parameters(page: &mut String) -> fmt::Result {
     let (far, software) = (parameters.far, parameters.software);
     writeln!(
         page,
-        "A call whose data take more than {} KiB copies at {} and combines at {} ns/byte. Copies into slots, whose lines come \
+        "What of a call's data {} KiB do not hold it copies at {} and combines at {} ns/byte. Copies into slots, whose lines come \
          back from their readers, take {} ns/byte. Data behind a flag add {} of a line's latency: processors load ahead. \
          huddle's own instructions take {} ns in a call and {} ns for a piece in a phase, unless the call is flat and fits a slot. \
          Where a rank works on what it fetches, {} of the shorter of the two does not show of a copy, {} of a reduction. \
-         It takes {} ns to give a core to another rank. A single copy takes {} ns, and {} ns/byte more than one of a rank's own memory.",
+         It takes {} ns to give a core to another rank. A single copy takes {} ns, and {} ns/byte more than one of a rank's own memory, and nothing of it overlaps.",
         far.beyond / 1024.0,
         far.copy,
         far.reduce,

@@ -7,10 +7,10 @@ use crate::model::{Edge, Outline, SingleCopy, Work, in_cell};
 use crate::sync::FlagLine;
 use crate::types::Bytes;
 
-/// Waits of a phase of single copies. Others begin when the root has had its core, and it leaves when all of them have had theirs, which makes
-/// two; nobody runs ahead meanwhile. With two, the models take single copies for blocks from half the length on at which they are faster
-/// on 4 and 8 ranks of 2 cores (docs/PERFORMANCE.md, "Tried"): four fit.
-const FETCH_WAITS: f64 = 4.0;
+/// Waits of a Scatter whose root can't leave before all others have had their turns: its blocks don't fit its slots, or are copied out of its
+/// own memory. Nobody runs ahead meanwhile; so it is more than the two that single copies have in succession. Measured on 4, 5 and 8 ranks of
+/// 2 cores (docs/PERFORMANCE.md, "Tried").
+const ROOT_WAITS: f64 = 12.0;
 
 impl Node<'_> {
     /// The operands of all ranks come together at the root.
@@ -62,9 +62,8 @@ impl Node<'_> {
             let taken = self.step() + self.scene.line(0, 1) + self.scene.take(0, n, 1, self.copying(n));
             let path = (pieces - 1.0) * (written + own).max(taken) + written + taken.max(own);
             let work = pieces * (written + own + others * taken);
-            // Each receiver waits for a ticket of its own; the root goes on until all of its slots are full.
-            let waits = (pieces * others / self.scene.slots as f64).max(1.0);
-            return self.elapsed(Time { path, work, waits });
+            // Each receiver waits for a ticket of its own.
+            return self.elapsed(Time { path, work, waits: self.waits_of_root(pieces * others) });
         }
         if self.way == Way::Single {
             return self.fetch(block);
@@ -78,7 +77,14 @@ impl Node<'_> {
         let phase = self.descend(layout, taken, n);
         // The root copies its own block while the others read.
         let (own, busiest) = (self.rates.copy(n), phase.busiest.max(layout + self.rates.copy(n)));
-        self.elapsed(self.repeated(Phase { busiest, work: phase.work + own, ..phase }, pieces))
+        let time = self.repeated(Phase { busiest, work: phase.work + own, ..phase }, pieces);
+        self.elapsed(Time { waits: time.waits.max(self.waits_of_root(pieces)), ..time })
+    }
+
+    /// Of a Scatter whose root draws so many tickets: it goes on until all of its slots are full.
+    fn waits_of_root(&self, tickets: f64) -> f64 {
+        let rings = tickets / self.scene.slots as f64;
+        if rings > 1.0 { rings.max(ROOT_WAITS) } else { 1.0 }
     }
 
     /// Each rank fetches a block of the root, all at the same time, while that copies its own; then it looks at their answers.
@@ -88,18 +94,17 @@ impl Node<'_> {
             return own;
         }
         let SingleCopy { call, per_byte } = self.scene.machine.single_copy;
-        // The system's copy is slower than one of a rank's own in the caches, not from memory.
-        let in_caches = (self.scene.machine.copy + per_byte) * block;
-        let copied = Work::Copy(self.rates.copy(block).max(in_caches));
         let (mut longest, mut work, mut answers) = (own, own, 0.0);
         for edge in &self.down.edges {
-            let taken = call + self.scene.take(edge.level, in_cell(block), edge.sharing, copied);
+            // The system finds a few pages, copies them, and finds the next ones: nothing overlaps.
+            let transfer = self.scene.take(edge.level, in_cell(block), edge.sharing, Work::Copy(0.0));
+            let taken = call + per_byte * block + transfer + own;
             let all = self.step() + self.scene.line(edge.level, edge.sharing) + taken;
             longest = longest.max(all);
             work += all;
             answers += self.step() + self.scene.line(edge.level, 1);
         }
-        self.elapsed(Time { path: longest + answers, work: work + answers, waits: FETCH_WAITS })
+        self.elapsed(Time { path: longest + answers, work: work + answers, waits: ROOT_WAITS })
     }
 
     /// A signal of each rank reaches the root.

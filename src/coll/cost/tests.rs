@@ -1,7 +1,8 @@
 use super::*;
 use crate::coll::{Knob, Knobs, REGISTRY, Row};
 use crate::fabric::simulated::{Placement, simulate};
-use crate::model::{Crossing, Level, Machine, Network};
+use crate::model::{Crossing, Far, Level, Machine, Network, Parameters};
+use crate::topo::Kind;
 use crate::types::{CommRank, Epoch, OperandOrder};
 
 const NETWORK: Network = Network { latency: 2000.0, overhead: 500.0, gap: 2000.0, per_byte: 1.0 };
@@ -117,4 +118,43 @@ fn two_ranks_move_long_messages_in_few_pieces() {
         assert_eq!(lines(1 << 20, 128 << 10), 0.0);
         assert_eq!(lines(1 << 20, 32 << 10) > 0.0, ranks == 2);
     }
+}
+
+/// Where a root's slots hold all blocks it lays them out and goes on. Where they don't it waits for all others in any case, and single copies
+/// move less.
+#[test]
+fn roots_that_share_cores_let_others_fetch_what_their_slots_do_not_hold() {
+    let (cell, slots) = (Bytes(256 << 10), 4);
+    for (ranks, ranks_per_core) in [(4, 2.0), (5, 2.5), (8, 4.0)] {
+        let mut machine = Parameters::default().machine([Some(Kind::L3)]);
+        // The last-level cache holds all.
+        machine.memory.beyond = f64::INFINITY;
+        let levels = vec![Level { fan: ranks, crossing: machine.crossings[0] }];
+        let scene = Scene::new((ranks, 1, ranks), levels, (cell, slots), machine).with_ranks_per_core(ranks_per_core);
+        let cost = |name, block| {
+            let row = &REGISTRY[crate::coll::find(Collective::Scatter, name).unwrap()];
+            let Some(Nanos(time)) = (row.cost)(&plan(row, block, 2), &scene) else {
+                unreachable!("both have a formula")
+            };
+            time
+        };
+        let held = cell.0 * slots / ranks / 64 * 64;
+        for (block, is_held) in [(held / 4, true), (held, true), (held + (held / 8), false), (4 * held, false)] {
+            let (flat, single) = (cost("flat", block), cost("single", block));
+            assert_eq!(flat < single, is_held, "{ranks} ranks, {block} bytes: {flat:.0} and {single:.0} ns");
+        }
+    }
+}
+
+/// As much as they hold is found in a core's own caches.
+#[test]
+fn rates_change_by_degrees_beyond_the_caches() {
+    let (near, far) = (0.02, Far { beyond: 1e6, copy: 0.06, reduce: 0.1 });
+    let machine = Machine { far, ..Machine::plain(0.0, Vec::new(), [near, near], NETWORK) };
+    let scene = Scene::new((1, 1, 1), Vec::new(), (Bytes(8192), 32), machine);
+    let copy = |touched| scene.rates(touched).copy(1.0);
+    assert_eq!([copy(0.0), copy(1e6)], [near; 2]);
+    assert!((copy(2e6) - 0.04).abs() < 1e-9 && (copy(4e6) - 0.05).abs() < 1e-9);
+    assert!((scene.rates(1e12).combine(1.0) - far.reduce).abs() < 1e-4);
+    assert!((scene.rates(2e6).write(1000.0) - 40.0).abs() < 1e-9);
 }

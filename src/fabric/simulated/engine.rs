@@ -271,9 +271,9 @@ impl World {
     /// Charges a single copy out of the memory of `rank`.
     fn fetch(&mut self, me: usize, rank: NodeRank, n: Bytes) {
         let SingleCopy { call, per_byte } = self.machine.single_copy;
-        let streamed = self.transfer(me, self.peer(me, rank), n.0.next_multiple_of(LINE), 1.0);
-        self.now[me] += call;
-        self.work(me, streamed, Work::Copy((self.machine.copy + per_byte) * n.0 as f64));
+        self.transfer(me, self.peer(me, rank), n.0.next_multiple_of(LINE), 1.0);
+        // Nothing of it overlaps, as in `coll::cost`.
+        self.now[me] += call + self.machine.local + (self.machine.copy + per_byte) * n.0 as f64;
     }
 
     /// Charges work on operands that were charged for `streamed` as fetched.
