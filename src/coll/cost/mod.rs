@@ -52,6 +52,8 @@ struct Node<'a> {
     plan: &'a Plan,
     scene: &'a Scene,
     rates: Rates,
+    /// These are those of memory.
+    is_from_memory: bool,
     /// The call is one of those of [`phase::short`].
     is_short: bool,
     up: Arc<Outline>,
@@ -86,13 +88,14 @@ impl<'a> Node<'a> {
         let ring = plan.knobs.set(Knob::Buffers).map_or(scene.slots, |buffers| scene.slots.min(buffers as usize));
         let touched = sent + received + slots.min((scene.cell.0 * ring) as f64);
         // A core's caches hold what all of its ranks touch.
-        let rates = match is_from_memory(collective, sent + received, scene) {
+        let is_from_memory = is_from_memory(collective, sent + received, scene);
+        let rates = match is_from_memory {
             true => scene.rates_of_memory(),
             false => scene.rates(touched * scene.ranks_per_core),
         };
         let fits_a_slot = scene.nodes == 1 && slots <= scene.cell.0 as f64;
         let is_short = way == Way::Flat && fits_a_slot && plan.knobs.set(Knob::Buffers).is_none();
-        Self { way, plan, scene, rates, is_short, up: scene.outline(up), down: scene.outline(down) }
+        Self { way, plan, scene, rates, is_from_memory, is_short, up: scene.outline(up), down: scene.outline(down) }
     }
 
     /// What huddle's own instructions take for a piece in a phase.
