@@ -18,6 +18,8 @@ pub trait PackedBuffer: Sync {
     /// # Safety
     /// The range lies within the buffer, whose memory is writable; `from` is readable for `n` bytes and overlaps none of it.
     unsafe fn write(&self, offset: usize, from: *const u8, n: usize);
+    /// How many bytes lie together in memory, on average.
+    fn block(&self) -> usize;
 }
 
 /// `repeat` blocks of `len` bytes, `stride` bytes apart, the first at `at`.
@@ -37,6 +39,8 @@ pub struct Segments {
     runs: Box<[Run]>,
     /// Packed bytes of an element.
     size: usize,
+    /// The mean length of a block.
+    block: usize,
     /// Distance between elements.
     extent: isize,
     /// The distance between blocks, if all blocks of any number of elements form one run.
@@ -52,6 +56,12 @@ impl Segments {
     #[inline]
     pub fn size(&self) -> usize {
         self.size
+    }
+
+    /// Bytes of a block, on average; adjacent elements count apart.
+    #[inline]
+    pub fn block(&self) -> usize {
+        self.block
     }
 
     /// Distance between elements.
@@ -111,7 +121,8 @@ impl Segments {
             [run] if (run.repeat as isize).checked_mul(run.stride) == Some(extent) => Some(run.stride),
             _ => None,
         };
-        Self { runs, size, extent, stride }
+        let block = size / runs.iter().fold(0_usize, |blocks, run| blocks.saturating_add(run.repeat)).max(1);
+        Self { runs, size, block, extent, stride }
     }
 
     /// Copies the packed bytes `offset .. offset + n` of the elements at `base` to `to`.
@@ -207,12 +218,6 @@ trait Move {
     /// The source is readable, the destination writable for `len` bytes; they do not overlap.
     unsafe fn one(memory: *mut u8, packed: *mut u8, len: usize);
 
-    /// Moves one value.
-    ///
-    /// # Safety
-    /// As for `one`, with the size of `T`.
-    unsafe fn value<T: Copy>(memory: *mut u8, packed: *mut u8);
-
     /// Moves `blocks` blocks of `len` bytes, `stride` apart in memory.
     ///
     /// # Safety
@@ -223,11 +228,19 @@ trait Move {
         unsafe {
             match len {
                 _ if blocks == 1 => Self::one(memory, packed, len),
-                1 => Self::values::<u8>(memory, stride, packed, blocks),
-                2 => Self::values::<u16>(memory, stride, packed, blocks),
-                4 => Self::values::<u32>(memory, stride, packed, blocks),
-                8 => Self::values::<u64>(memory, stride, packed, blocks),
-                16 => Self::values::<u128>(memory, stride, packed, blocks),
+                1 => Self::values::<1>(memory, stride, packed, blocks),
+                2 => Self::values::<2>(memory, stride, packed, blocks),
+                3 => Self::pairs::<2>(memory, stride, packed, len, blocks),
+                4 => Self::values::<4>(memory, stride, packed, blocks),
+                5..8 => Self::pairs::<4>(memory, stride, packed, len, blocks),
+                8 => Self::values::<8>(memory, stride, packed, blocks),
+                9..16 => Self::pairs::<8>(memory, stride, packed, len, blocks),
+                16 => Self::values::<16>(memory, stride, packed, blocks),
+                17..32 => Self::pairs::<16>(memory, stride, packed, len, blocks),
+                32 => Self::values::<32>(memory, stride, packed, blocks),
+                33..64 => Self::pairs::<32>(memory, stride, packed, len, blocks),
+                64 => Self::values::<64>(memory, stride, packed, blocks),
+                65..=128 => Self::pairs::<64>(memory, stride, packed, len, blocks),
                 _ => {
                     for block in 0..blocks {
                         let memory = memory.wrapping_offset(stride.wrapping_mul(block as isize));
@@ -238,17 +251,35 @@ trait Move {
         }
     }
 
-    /// Moves `blocks` values, `stride` apart in memory.
+    /// Moves `blocks` blocks of `N` bytes, `stride` apart in memory, without a call for each.
     ///
     /// # Safety
     /// As for `many`.
     #[inline(always)]
-    unsafe fn values<T: Copy>(memory: *mut u8, stride: isize, packed: *mut u8, blocks: usize) {
+    unsafe fn values<const N: usize>(memory: *mut u8, stride: isize, packed: *mut u8, blocks: usize) {
         for block in 0..blocks {
             // SAFETY: the caller's promise.
             unsafe {
                 let memory = memory.wrapping_offset(stride.wrapping_mul(block as isize));
-                Self::value::<T>(memory, packed.add(block * size_of::<T>()));
+                Self::one(memory, packed.add(block * N), N);
+            }
+        }
+    }
+
+    /// The same of `len` bytes, `N` at least and `2 * N` at most: the first `N` and the last, some of them twice.
+    ///
+    /// # Safety
+    /// As for `many`.
+    #[inline(always)]
+    unsafe fn pairs<const N: usize>(memory: *mut u8, stride: isize, packed: *mut u8, len: usize, blocks: usize) {
+        debug_assert!((N..=2 * N).contains(&len));
+        for block in 0..blocks {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let (memory, packed) =
+                    (memory.wrapping_offset(stride.wrapping_mul(block as isize)), packed.add(block * len));
+                Self::one(memory, packed, N);
+                Self::one(memory.wrapping_add(len - N), packed.add(len - N), N);
             }
         }
     }
@@ -263,12 +294,6 @@ impl Move for Gather {
         // SAFETY: the caller's promise.
         unsafe { packed.copy_from_nonoverlapping(memory, len) }
     }
-
-    #[inline(always)]
-    unsafe fn value<T: Copy>(memory: *mut u8, packed: *mut u8) {
-        // SAFETY: the caller's promise; nothing is assumed about alignment.
-        unsafe { packed.cast::<T>().write_unaligned(memory.cast::<T>().read_unaligned()) }
-    }
 }
 
 /// From packed bytes to memory.
@@ -279,12 +304,6 @@ impl Move for Scatter {
     unsafe fn one(memory: *mut u8, packed: *mut u8, len: usize) {
         // SAFETY: the caller's promise.
         unsafe { memory.copy_from_nonoverlapping(packed, len) }
-    }
-
-    #[inline(always)]
-    unsafe fn value<T: Copy>(memory: *mut u8, packed: *mut u8) {
-        // SAFETY: the caller's promise; nothing is assumed about alignment.
-        unsafe { memory.cast::<T>().write_unaligned(packed.cast::<T>().read_unaligned()) }
     }
 }
 

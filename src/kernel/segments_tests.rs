@@ -139,3 +139,35 @@ fn complex_layouts_are_refused() {
     let mut builder = Builder::new(1000);
     assert_eq!(builder.push_all(&block, 0, 8, usize::MAX / 4), Err(TooComplex));
 }
+
+#[test]
+fn blocks_of_all_lengths_move_whole() {
+    const GAP: usize = 5;
+    for len in 1..=200_usize {
+        let blocks: Vec<(isize, usize)> = (0..7).map(|i| ((i * (len + GAP)) as isize, len)).collect();
+        let segments = Pattern::Blocks(blocks).build((7 * (len + GAP)) as isize);
+        assert_eq!((segments.runs(), segments.block()), (1, len));
+        let memory: Vec<u8> = (0..7 * (len + GAP)).map(|at| (at * 31 % 251) as u8).collect();
+        let mut packed = vec![0_u8; 7 * len];
+        let mut copy = vec![0xee_u8; memory.len()];
+        // SAFETY: both have all blocks of one element, `packed` as many bytes as these.
+        unsafe {
+            segments.gather(memory.as_ptr(), 0, packed.as_mut_ptr(), packed.len());
+            segments.scatter(copy.as_mut_ptr(), 0, packed.as_ptr(), packed.len());
+        }
+        for (block, from) in memory.chunks(len + GAP).enumerate() {
+            let to = &copy[block * (len + GAP)..][..len + GAP];
+            assert!(packed[block * len..][..len] == from[..len] && to[..len] == from[..len], "{len} bytes");
+            assert_eq!(to[len..], [0xee; GAP], "{len} bytes");
+        }
+    }
+}
+
+#[test]
+fn the_length_of_a_block_is_their_mean() {
+    let block = |blocks: &[(isize, usize)]| Pattern::Blocks(blocks.to_vec()).build(1000).block();
+    assert_eq!(
+        [block(&[]), block(&[(3, 7)]), block(&[(0, 8), (16, 100)]), block(&[(0, 8), (8, 8), (64, 16)])],
+        [0, 7, 54, 16]
+    );
+}

@@ -56,6 +56,10 @@ impl PackedBuffer for Part {
         // SAFETY: as above.
         unsafe { self.view.write(self.offset + offset, from, n) }
     }
+
+    fn block(&self) -> usize {
+        self.view.block()
+    }
 }
 
 /// A call whose arguments are in order.

@@ -407,4 +407,14 @@ impl PackedBuffer for View {
             }
         }
     }
+
+    fn block(&self) -> usize {
+        match &self.memory {
+            Memory::Contiguous(_) | Memory::Opaque(_) => self.len,
+            Memory::Segments(_, layout) => match &layout.type_map {
+                TypeMap::Segments { segments, .. } => segments.block(),
+                _ => unreachable!("the layout of a segmented view has segments"),
+            },
+        }
+    }
 }

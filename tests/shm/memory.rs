@@ -95,4 +95,8 @@ impl PackedBuffer for WithHoles {
             unsafe { self.base.add(place(offset + index)).write(from.add(index).read()) };
         }
     }
+
+    fn block(&self) -> usize {
+        1
+    }
 }

@@ -248,6 +248,9 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Of a cache.
+const LINE: usize = 64;
+
 pub(super) enum Location<'a> {
     Memory(*mut u8),
     Packed(&'a dyn PackedBuffer, usize),
@@ -271,10 +274,12 @@ unsafe fn copy(
         match (to, from) {
             (Location::Memory(to), Location::Memory(from)) if to == from => {}
             (Location::Memory(to), Location::Memory(from)) => context.copy(call, places, to, from, n),
-            // Packing stores block by block, which fetches the lines of a slot from the peers that have read them. A short copy
-            // is not worth a second one.
+            // Packing stores block by block, which fetches the lines of a slot from the peers that have read them, few at a time. A short
+            // copy is not worth a second one, nor is one of long blocks to a cell that was passed, whose lines are closer.
             (Location::Memory(to), Location::Packed(from, offset))
-                if places[0] == Destination::Slot && SizeClass::of(n) != SizeClass::Short =>
+                if places[0] == Destination::Slot
+                    && SizeClass::of(n) != SizeClass::Short
+                    && !(from.block() >= LINE && context.is_passed(to)) =>
             {
                 in_pieces(n, Bytes(1), |at, piece, length| {
                     from.read(offset + at, piece, length);

@@ -1,6 +1,6 @@
 //! Copies between slots and data with holes; cells that are passed.
 
-use super::super::context::tests::two_ranks;
+use super::super::context::tests::{two_ranks, two_ranks_with};
 use super::*;
 use crate::coll::Knobs;
 use crate::types::{CommRank, Epoch, OperandOrder, SlotStores};
@@ -20,8 +20,8 @@ fn plan(epoch: u64) -> Plan {
     }
 }
 
-/// Every third byte.
-struct Sparse(*mut u8);
+/// Every third byte, as if these were blocks of that length.
+struct Sparse(*mut u8, usize);
 
 // SAFETY: the memory is that of one test.
 unsafe impl Sync for Sparse {}
@@ -35,6 +35,10 @@ impl PackedBuffer for Sparse {
     unsafe fn write(&self, offset: usize, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
         (offset..offset + n).for_each(|at| unsafe { *self.0.add(3 * at) = *from.add(at - offset) });
+    }
+
+    fn block(&self) -> usize {
+        self.1
     }
 }
 
@@ -50,8 +54,8 @@ fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
         let (offset, room) = (7, 3 * (n + 7));
         let mut from: Vec<u8> = (0..room).map(|at| (at / 3 * 31 % 251) as u8).collect();
         let expected: Vec<u8> = (offset..offset + n).map(|at| (at * 31 % 251) as u8).collect();
-        let (from, mut slot, mut sparse) = (Sparse(from.as_mut_ptr()), vec![0_u8; n], vec![0_u8; room]);
-        let to = Sparse(sparse.as_mut_ptr());
+        let (from, mut slot, mut sparse) = (Sparse(from.as_mut_ptr(), 1), vec![0_u8; n], vec![0_u8; room]);
+        let to = Sparse(sparse.as_mut_ptr(), 1);
         // SAFETY: all have `n` bytes from `offset` on, three apart, or `n` bytes.
         unsafe {
             let packed = Location::Packed(&from, offset);
@@ -69,6 +73,35 @@ fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
         assert_eq!(slot, expected);
         let written: Vec<u8> = sparse[3 * offset..].iter().step_by(3).copied().collect();
         assert_eq!(written[..n], expected);
+    }
+}
+
+/// Whatever the blocks' length, to a cell that is passed and to one that is not.
+#[test]
+fn data_with_holes_come_to_cells_whole() {
+    const N: usize = 3000;
+    let contexts @ [owner, _] = &two_ranks_with(Bytes(4096));
+    contexts.iter().for_each(|context| context.reserve_cells(Bytes(4096)).expect("memory"));
+    let mut from: Vec<u8> = (0..3 * N).map(|at| (at / 3 * 31 % 251) as u8).collect();
+    let expected: Vec<u8> = (0..N).map(|at| (at * 31 % 251) as u8).collect();
+    for (epoch, (room, block)) in
+        [(Room::Passed, 1), (Room::Passed, 64), (Room::Cell, 1), (Room::Cell, 64)].into_iter().enumerate()
+    {
+        let plan = Plan { bytes: Bytes(4096), reach: Bytes(4096), ..plan(epoch as u64 + 1) };
+        let call = Entered::new(Collective::Bcast, 0, &plan);
+        let ticket = Ticket::new(plan.epoch, 0);
+        assert!(owner.take(ticket, room, call.reach, call.descriptor));
+        let cell = owner.cell(NodeRank(0), Line::Down, ticket, call.reach);
+        assert_eq!(owner.is_passed(cell), room == Room::Passed);
+        let sparse = Sparse(from.as_mut_ptr(), block);
+        // SAFETY: the cell is longer than the `N` bytes that the other has, three apart.
+        let found = unsafe {
+            let places = [Destination::Slot, Destination::Private];
+            copy(owner, &call, places, Location::Memory(cell), Location::Packed(&sparse, 0), N);
+            std::slice::from_raw_parts(cell, N)
+        };
+        assert!(found == expected, "{room:?}, blocks of {block}");
+        contexts.iter().for_each(|context| Words::release(context, Ticket::last_of(plan.epoch)));
     }
 }
 

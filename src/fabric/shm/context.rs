@@ -377,7 +377,11 @@ pub(super) mod tests {
 
     /// Two ranks of one process, each with a mapping of its own.
     pub(in super::super) fn two_ranks() -> [Context; 2] {
-        let geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64), round: Bytes(64) };
+        two_ranks_with(Bytes(64))
+    }
+
+    pub(in super::super) fn two_ranks_with(cell: Bytes) -> [Context; 2] {
+        let geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell, round: cell };
         assert_eq!(geometry.cells_start() % PAGE, Geometry::CELLS_IN_PAGE);
         let (_, file) = Segment::create(geometry.length(), geometry.front()).expect("memfd");
         [0, 1].map(|me| {
