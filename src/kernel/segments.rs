@@ -6,6 +6,9 @@
 //! packed bytes can be moved: the first run is found by division and binary search, the rest is a loop over runs with a
 //! tight loop within each.
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// A user's buffer as the sequence of its packed bytes, whatever its layout in memory.
 pub trait PackedBuffer: Sync {
     /// Copies the packed bytes from `offset` on, `n` of them, to `to`.
@@ -18,8 +21,8 @@ pub trait PackedBuffer: Sync {
     /// # Safety
     /// The range lies within the buffer, whose memory is writable; `from` is readable for `n` bytes and overlaps none of it.
     unsafe fn write(&self, offset: usize, from: *const u8, n: usize);
-    /// How many bytes lie together in memory, on average.
-    fn block(&self) -> usize;
+    /// Whether nearly all bytes lie together with at least as many as a cache line has.
+    fn fills_lines(&self) -> bool;
 }
 
 /// `repeat` blocks of `len` bytes, `stride` bytes apart, the first at `at`.
@@ -39,8 +42,8 @@ pub struct Segments {
     runs: Box<[Run]>,
     /// Packed bytes of an element.
     size: usize,
-    /// The mean length of a block.
-    block: usize,
+    /// Nearly all of it lies in blocks of a cache line and more.
+    fills_lines: bool,
     /// Distance between elements.
     extent: isize,
     /// The distance between blocks, if all blocks of any number of elements form one run.
@@ -58,10 +61,10 @@ impl Segments {
         self.size
     }
 
-    /// Bytes of a block, on average; adjacent elements count apart.
+    /// Whether at most an eighth lies in blocks that are shorter than a cache line; adjacent elements count apart.
     #[inline]
-    pub fn block(&self) -> usize {
-        self.block
+    pub fn fills_lines(&self) -> bool {
+        self.fills_lines
     }
 
     /// Distance between elements.
@@ -121,8 +124,8 @@ impl Segments {
             [run] if (run.repeat as isize).checked_mul(run.stride) == Some(extent) => Some(run.stride),
             _ => None,
         };
-        let block = size / runs.iter().fold(0_usize, |blocks, run| blocks.saturating_add(run.repeat)).max(1);
-        Self { runs, size, block, extent, stride }
+        let short: usize = runs.iter().filter(|run| run.len < LINE).map(|run| run.len * run.repeat).sum();
+        Self { runs, size, fills_lines: short <= size / 8, extent, stride }
     }
 
     /// Copies the packed bytes `offset .. offset + n` of the elements at `base` to `to`.

@@ -44,10 +44,11 @@ impl Pattern {
 }
 
 fn patterns() -> impl Strategy<Value = Pattern> {
-    let block = (-60isize..60, prop_oneof![0usize..6, Just(8), Just(16), 0usize..40]);
-    let equal = (-60isize..60, 1usize..9, -20isize..20, 0usize..9).prop_map(|(at, len, gap, n)| {
-        (0..n as isize).map(|i| (at + i * (len as isize + gap), len)).collect::<Vec<_>>()
-    });
+    let block = (-60isize..60, prop_oneof![0usize..6, Just(8), Just(16), 0usize..40, 41usize..140]);
+    let equal =
+        (-60isize..60, prop_oneof![1usize..9, 9usize..140], -20isize..20, 0usize..9).prop_map(|(at, len, gap, n)| {
+            (0..n as isize).map(|i| (at + i * (len as isize + gap), len)).collect::<Vec<_>>()
+        });
     let leaf = prop_oneof![proptest::collection::vec(block, 0..6), equal].prop_map(Pattern::Blocks);
     leaf.prop_recursive(3, 40, 4, |inner| {
         prop_oneof![
@@ -146,15 +147,16 @@ fn blocks_of_all_lengths_move_whole() {
     for len in 1..=200_usize {
         let blocks: Vec<(isize, usize)> = (0..7).map(|i| ((i * (len + GAP)) as isize, len)).collect();
         let segments = Pattern::Blocks(blocks).build((7 * (len + GAP)) as isize);
-        assert_eq!((segments.runs(), segments.block()), (1, len));
+        assert_eq!((segments.runs(), segments.fills_lines()), (1, len >= LINE));
         let memory: Vec<u8> = (0..7 * (len + GAP)).map(|at| (at * 31 % 251) as u8).collect();
-        let mut packed = vec![0_u8; 7 * len];
+        let mut packed = vec![0xee_u8; 7 * len + 1];
         let mut copy = vec![0xee_u8; memory.len()];
         // SAFETY: both have all blocks of one element, `packed` as many bytes as these.
         unsafe {
-            segments.gather(memory.as_ptr(), 0, packed.as_mut_ptr(), packed.len());
-            segments.scatter(copy.as_mut_ptr(), 0, packed.as_ptr(), packed.len());
+            segments.gather(memory.as_ptr(), 0, packed.as_mut_ptr(), 7 * len);
+            segments.scatter(copy.as_mut_ptr(), 0, packed.as_ptr(), 7 * len);
         }
+        assert_eq!(packed[7 * len], 0xee, "{len} bytes");
         for (block, from) in memory.chunks(len + GAP).enumerate() {
             let to = &copy[block * (len + GAP)..][..len + GAP];
             assert!(packed[block * len..][..len] == from[..len] && to[..len] == from[..len], "{len} bytes");
@@ -164,10 +166,9 @@ fn blocks_of_all_lengths_move_whole() {
 }
 
 #[test]
-fn the_length_of_a_block_is_their_mean() {
-    let block = |blocks: &[(isize, usize)]| Pattern::Blocks(blocks.to_vec()).build(1000).block();
-    assert_eq!(
-        [block(&[]), block(&[(3, 7)]), block(&[(0, 8), (16, 100)]), block(&[(0, 8), (8, 8), (64, 16)])],
-        [0, 7, 54, 16]
-    );
+fn lines_are_filled_where_nearly_all_lies_in_long_blocks() {
+    let fills = |blocks: &[(isize, usize)]| Pattern::Blocks(blocks.to_vec()).build(1000).fills_lines();
+    assert_eq!([fills(&[(3, 63)]), fills(&[(3, 64)]), fills(&[(0, 8), (8, 56)])], [false, true, true]);
+    assert_eq!([fills(&[(0, 8), (16, 56)]), fills(&[(0, 8), (16, 57)])], [false; 2]);
+    assert_eq!([fills(&[(0, 8), (16, 64)]), fills(&[(0, 16), (24, 64)])], [true, false]);
 }

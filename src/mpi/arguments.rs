@@ -57,8 +57,8 @@ impl PackedBuffer for Part {
         unsafe { self.view.write(self.offset + offset, from, n) }
     }
 
-    fn block(&self) -> usize {
-        self.view.block()
+    fn fills_lines(&self) -> bool {
+        self.view.fills_lines()
     }
 }
 

@@ -408,11 +408,11 @@ impl PackedBuffer for View {
         }
     }
 
-    fn block(&self) -> usize {
+    fn fills_lines(&self) -> bool {
         match &self.memory {
-            Memory::Contiguous(_) | Memory::Opaque(_) => self.len,
+            Memory::Contiguous(_) | Memory::Opaque(_) => true,
             Memory::Segments(_, layout) => match &layout.type_map {
-                TypeMap::Segments { segments, .. } => segments.block(),
+                TypeMap::Segments { segments, .. } => segments.fills_lines(),
                 _ => unreachable!("the layout of a segmented view has segments"),
             },
         }

@@ -171,7 +171,8 @@ fn write_parameters(page: &mut String) -> fmt::Result {
          back from their readers, take {} ns/byte. Data behind a flag add {} of a line's latency: processors load ahead. \
          huddle's own instructions take {} ns in a call and {} ns for a piece in a phase, unless the call is flat and fits a slot. \
          Where a rank works on what it fetches, {} of the shorter of the two does not show of a copy, {} of a reduction. \
-         It takes {} ns to give a core to another rank. A single copy takes {} ns, and {} ns/byte more than one of a rank's own memory, and nothing of it overlaps.",
+         It takes {} ns to give a core to another rank. A single copy takes {} ns, and {} ns/byte more than one of a rank's own memory, and nothing of it overlaps; \
+         where all is copied from memory it takes the longer of the two.",
         far.beyond / 1024.0,
         far.copy,
         far.reduce,

@@ -96,7 +96,7 @@ impl PackedBuffer for WithHoles {
         }
     }
 
-    fn block(&self) -> usize {
-        1
+    fn fills_lines(&self) -> bool {
+        false
     }
 }

@@ -160,7 +160,7 @@ fn roots_that_share_cores_let_others_fetch_from_memory() {
             (8, [(64 << 10, false), (256 << 10, true), (4 << 20, true)]),
         ] {
             let levels = vec![Level { fan: ranks, crossing: machine.crossings[0] }];
-            let slots = (Bytes(64 << 10), 16);
+            let slots = (Bytes(256 << 10), 4);
             let scene =
                 Scene::new((ranks, 1, ranks), levels, slots, machine.clone()).with_ranks_per_core(ranks as f64 / 2.0);
             for (block, is_lent) in blocks {

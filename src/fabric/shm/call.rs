@@ -248,9 +248,6 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Of a cache.
-const LINE: usize = 64;
-
 pub(super) enum Location<'a> {
     Memory(*mut u8),
     Packed(&'a dyn PackedBuffer, usize),
@@ -279,7 +276,7 @@ unsafe fn copy(
             (Location::Memory(to), Location::Packed(from, offset))
                 if places[0] == Destination::Slot
                     && SizeClass::of(n) != SizeClass::Short
-                    && !(from.block() >= LINE && context.is_passed(to)) =>
+                    && !(from.fills_lines() && context.is_passed(to)) =>
             {
                 in_pieces(n, Bytes(1), |at, piece, length| {
                     from.read(offset + at, piece, length);

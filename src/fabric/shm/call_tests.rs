@@ -4,6 +4,7 @@ use super::super::context::tests::{two_ranks, two_ranks_with};
 use super::*;
 use crate::coll::Knobs;
 use crate::types::{CommRank, Epoch, OperandOrder, SlotStores};
+use std::sync::atomic::AtomicPtr;
 
 const STORES: [SlotStores; 3] = [SlotStores::Auto, SlotStores::Cached, SlotStores::Streaming];
 
@@ -20,25 +21,38 @@ fn plan(epoch: u64) -> Plan {
     }
 }
 
-/// Every third byte, as if these were blocks of that length.
-struct Sparse(*mut u8, usize);
+/// Every third byte.
+struct Sparse {
+    memory: *mut u8,
+    /// What it says of itself.
+    fills_lines: bool,
+    /// Where it was read to last.
+    read_to: AtomicPtr<u8>,
+}
+
+impl Sparse {
+    fn new(memory: &mut [u8], fills_lines: bool) -> Self {
+        Self { memory: memory.as_mut_ptr(), fills_lines, read_to: AtomicPtr::default() }
+    }
+}
 
 // SAFETY: the memory is that of one test.
 unsafe impl Sync for Sparse {}
 
 impl PackedBuffer for Sparse {
     unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
+        self.read_to.store(to, Ordering::Relaxed);
         // SAFETY: the caller's promise.
-        (offset..offset + n).for_each(|at| unsafe { *to.add(at - offset) = *self.0.add(3 * at) });
+        (offset..offset + n).for_each(|at| unsafe { *to.add(at - offset) = *self.memory.add(3 * at) });
     }
 
     unsafe fn write(&self, offset: usize, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
-        (offset..offset + n).for_each(|at| unsafe { *self.0.add(3 * at) = *from.add(at - offset) });
+        (offset..offset + n).for_each(|at| unsafe { *self.memory.add(3 * at) = *from.add(at - offset) });
     }
 
-    fn block(&self) -> usize {
-        self.1
+    fn fills_lines(&self) -> bool {
+        self.fills_lines
     }
 }
 
@@ -54,8 +68,8 @@ fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
         let (offset, room) = (7, 3 * (n + 7));
         let mut from: Vec<u8> = (0..room).map(|at| (at / 3 * 31 % 251) as u8).collect();
         let expected: Vec<u8> = (offset..offset + n).map(|at| (at * 31 % 251) as u8).collect();
-        let (from, mut slot, mut sparse) = (Sparse(from.as_mut_ptr(), 1), vec![0_u8; n], vec![0_u8; room]);
-        let to = Sparse(sparse.as_mut_ptr(), 1);
+        let (from, mut slot, mut sparse) = (Sparse::new(&mut from, false), vec![0_u8; n], vec![0_u8; room]);
+        let to = Sparse::new(&mut sparse, false);
         // SAFETY: all have `n` bytes from `offset` on, three apart, or `n` bytes.
         unsafe {
             let packed = Location::Packed(&from, offset);
@@ -76,7 +90,7 @@ fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
     }
 }
 
-/// Whatever the blocks' length, to a cell that is passed and to one that is not.
+/// Straight to a cell that is passed, where blocks are long, else by way of memory of the rank's own.
 #[test]
 fn data_with_holes_come_to_cells_whole() {
     const N: usize = 3000;
@@ -84,8 +98,8 @@ fn data_with_holes_come_to_cells_whole() {
     contexts.iter().for_each(|context| context.reserve_cells(Bytes(4096)).expect("memory"));
     let mut from: Vec<u8> = (0..3 * N).map(|at| (at / 3 * 31 % 251) as u8).collect();
     let expected: Vec<u8> = (0..N).map(|at| (at * 31 % 251) as u8).collect();
-    for (epoch, (room, block)) in
-        [(Room::Passed, 1), (Room::Passed, 64), (Room::Cell, 1), (Room::Cell, 64)].into_iter().enumerate()
+    for (epoch, (room, fills_lines)) in
+        [(Room::Passed, false), (Room::Passed, true), (Room::Cell, false), (Room::Cell, true)].into_iter().enumerate()
     {
         let plan = Plan { bytes: Bytes(4096), reach: Bytes(4096), ..plan(epoch as u64 + 1) };
         let call = Entered::new(Collective::Bcast, 0, &plan);
@@ -93,14 +107,16 @@ fn data_with_holes_come_to_cells_whole() {
         assert!(owner.take(ticket, room, call.reach, call.descriptor));
         let cell = owner.cell(NodeRank(0), Line::Down, ticket, call.reach);
         assert_eq!(owner.is_passed(cell), room == Room::Passed);
-        let sparse = Sparse(from.as_mut_ptr(), block);
+        let sparse = Sparse::new(&mut from, fills_lines);
         // SAFETY: the cell is longer than the `N` bytes that the other has, three apart.
         let found = unsafe {
             let places = [Destination::Slot, Destination::Private];
             copy(owner, &call, places, Location::Memory(cell), Location::Packed(&sparse, 0), N);
             std::slice::from_raw_parts(cell, N)
         };
-        assert!(found == expected, "{room:?}, blocks of {block}");
+        assert!(found == expected, "{room:?}, {fills_lines}");
+        let is_straight = sparse.read_to.load(Ordering::Relaxed) == cell;
+        assert_eq!(is_straight, room == Room::Passed && fills_lines, "{room:?}, {fills_lines}");
         contexts.iter().for_each(|context| Words::release(context, Ticket::last_of(plan.epoch)));
     }
 }

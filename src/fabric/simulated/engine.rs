@@ -272,7 +272,7 @@ impl World {
     fn fetch(&mut self, me: usize, rank: NodeRank, n: Bytes) {
         let SingleCopy { call, per_byte } = self.machine.single_copy;
         self.transfer(me, self.peer(me, rank), n.0.next_multiple_of(LINE), 1.0);
-        // Nothing of it overlaps, as in `coll::cost`.
+        // Nothing of it overlaps, as in `coll::cost`; all data are in caches here.
         self.now[me] += call + self.machine.local + (self.machine.copy + per_byte) * n.0 as f64;
     }
 
