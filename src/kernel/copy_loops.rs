@@ -7,7 +7,7 @@ use super::copy::ends;
 use super::reduce::{half_of_pair, keep_loop};
 
 /// What a cache moves.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// By libc's `memcpy`.
 ///

@@ -6,8 +6,7 @@
 //! packed bytes can be moved: the first run is found by division and binary search, the rest is a loop over runs with a
 //! tight loop within each.
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
+use super::copy_loops::LINE;
 
 /// A user's buffer as the sequence of its packed bytes, whatever its layout in memory.
 pub trait PackedBuffer: Sync {
@@ -231,40 +230,35 @@ trait Move {
         unsafe {
             match len {
                 _ if blocks == 1 => Self::one(memory, packed, len),
-                1 => Self::values::<1>(memory, stride, packed, blocks),
-                2 => Self::values::<2>(memory, stride, packed, blocks),
+                1 => Self::each(memory, stride, packed, 1, blocks),
+                2 => Self::each(memory, stride, packed, 2, blocks),
                 3 => Self::pairs::<2>(memory, stride, packed, len, blocks),
-                4 => Self::values::<4>(memory, stride, packed, blocks),
+                4 => Self::each(memory, stride, packed, 4, blocks),
                 5..8 => Self::pairs::<4>(memory, stride, packed, len, blocks),
-                8 => Self::values::<8>(memory, stride, packed, blocks),
+                8 => Self::each(memory, stride, packed, 8, blocks),
                 9..16 => Self::pairs::<8>(memory, stride, packed, len, blocks),
-                16 => Self::values::<16>(memory, stride, packed, blocks),
+                16 => Self::each(memory, stride, packed, 16, blocks),
                 17..32 => Self::pairs::<16>(memory, stride, packed, len, blocks),
-                32 => Self::values::<32>(memory, stride, packed, blocks),
+                32 => Self::each(memory, stride, packed, 32, blocks),
                 33..64 => Self::pairs::<32>(memory, stride, packed, len, blocks),
-                64 => Self::values::<64>(memory, stride, packed, blocks),
+                64 => Self::each(memory, stride, packed, 64, blocks),
                 65..=128 => Self::pairs::<64>(memory, stride, packed, len, blocks),
-                _ => {
-                    for block in 0..blocks {
-                        let memory = memory.wrapping_offset(stride.wrapping_mul(block as isize));
-                        Self::one(memory, packed.add(block * len), len);
-                    }
-                }
+                _ => Self::each(memory, stride, packed, len, blocks),
             }
         }
     }
 
-    /// Moves `blocks` blocks of `N` bytes, `stride` apart in memory, without a call for each.
+    /// The same one by one; where the compiler knows a short length, without a call for each.
     ///
     /// # Safety
     /// As for `many`.
     #[inline(always)]
-    unsafe fn values<const N: usize>(memory: *mut u8, stride: isize, packed: *mut u8, blocks: usize) {
+    unsafe fn each(memory: *mut u8, stride: isize, packed: *mut u8, len: usize, blocks: usize) {
         for block in 0..blocks {
             // SAFETY: the caller's promise.
             unsafe {
                 let memory = memory.wrapping_offset(stride.wrapping_mul(block as isize));
-                Self::one(memory, packed.add(block * N), N);
+                Self::one(memory, packed.add(block * len), len);
             }
         }
     }

@@ -348,10 +348,9 @@ impl View {
         match &self.memory {
             Memory::Contiguous(at) => each(*at, self.len),
             Memory::Segments(base, layout) => {
-                if let TypeMap::Segments { segments, .. } = &layout.type_map {
-                    let blocks = segments.blocks(self.len / segments.size().max(1));
-                    blocks.for_each(|(at, n)| each(base.wrapping_offset(at), n));
-                }
+                let segments = segments_of(layout);
+                let blocks = segments.blocks(self.len / segments.size().max(1));
+                blocks.for_each(|(at, n)| each(base.wrapping_offset(at), n));
             }
             Memory::Opaque(_) => {}
         }
@@ -373,6 +372,15 @@ impl View {
     }
 }
 
+/// Those of a segmented view.
+#[inline]
+fn segments_of(layout: &TypeLayout) -> &Segments {
+    match &layout.type_map {
+        TypeMap::Segments { segments, .. } => segments,
+        _ => unreachable!("the layout of a segmented view has segments"),
+    }
+}
+
 impl PackedBuffer for View {
     #[inline]
     unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
@@ -381,10 +389,7 @@ impl PackedBuffer for View {
         unsafe {
             match &self.memory {
                 Memory::Contiguous(at) => to.copy_from_nonoverlapping(at.wrapping_add(offset), n),
-                Memory::Segments(base, layout) => match &layout.type_map {
-                    TypeMap::Segments { segments, .. } => segments.gather(*base, offset, to, n),
-                    _ => unreachable!("the layout of a segmented view has segments"),
-                },
+                Memory::Segments(base, layout) => segments_of(layout).gather(*base, offset, to, n),
                 Memory::Opaque(whole) => to.copy_from_nonoverlapping(whole.packed().wrapping_add(offset), n),
             }
         }
@@ -397,10 +402,7 @@ impl PackedBuffer for View {
         unsafe {
             match &self.memory {
                 Memory::Contiguous(at) => at.wrapping_add(offset).copy_from_nonoverlapping(from, n),
-                Memory::Segments(base, layout) => match &layout.type_map {
-                    TypeMap::Segments { segments, .. } => segments.scatter(*base, offset, from, n),
-                    _ => unreachable!("the layout of a segmented view has segments"),
-                },
+                Memory::Segments(base, layout) => segments_of(layout).scatter(*base, offset, from, n),
                 Memory::Opaque(whole) => {
                     whole.changed().wrapping_add(offset).copy_from_nonoverlapping(from, n);
                 }
@@ -411,10 +413,7 @@ impl PackedBuffer for View {
     fn fills_lines(&self) -> bool {
         match &self.memory {
             Memory::Contiguous(_) | Memory::Opaque(_) => true,
-            Memory::Segments(_, layout) => match &layout.type_map {
-                TypeMap::Segments { segments, .. } => segments.fills_lines(),
-                _ => unreachable!("the layout of a segmented view has segments"),
-            },
+            Memory::Segments(_, layout) => segments_of(layout).fills_lines(),
         }
     }
 }

@@ -120,27 +120,34 @@ fn two_ranks_move_long_messages_in_few_pieces() {
     }
 }
 
+/// The slots of a rank that shares its core.
+const SHARED_SLOTS: (Bytes, usize) = (Bytes(256 << 10), 4);
+
+/// As many ranks on two cores.
+fn two_cores(ranks: usize, machine: Machine) -> Scene {
+    let levels = vec![Level { fan: ranks, crossing: machine.crossings[0] }];
+    Scene::new((ranks, 1, ranks), levels, SHARED_SLOTS, machine).with_ranks_per_core(ranks as f64 / 2.0)
+}
+
+/// What a Scatter takes there by that algorithm.
+fn scattered(scene: &Scene, name: &str, block: usize) -> f64 {
+    let row = &REGISTRY[crate::coll::find(Collective::Scatter, name).unwrap()];
+    (row.cost)(&plan(row, block, 2), scene).expect("a formula").0
+}
+
 /// Where a root's slots hold all blocks it lays them out and goes on. Where they don't it waits for all others in any case, and single copies
 /// move less.
 #[test]
 fn roots_that_share_cores_let_others_fetch_what_their_slots_do_not_hold() {
-    let (cell, slots) = (Bytes(256 << 10), 4);
-    for (ranks, ranks_per_core) in [(4, 2.0), (5, 2.5), (8, 4.0)] {
+    let (cell, slots) = SHARED_SLOTS;
+    for ranks in [4, 5, 8] {
         let mut machine = Parameters::default().machine([Some(Kind::L3)]);
         // The last-level cache holds all.
         machine.memory.beyond = f64::INFINITY;
-        let levels = vec![Level { fan: ranks, crossing: machine.crossings[0] }];
-        let scene = Scene::new((ranks, 1, ranks), levels, (cell, slots), machine).with_ranks_per_core(ranks_per_core);
-        let cost = |name, block| {
-            let row = &REGISTRY[crate::coll::find(Collective::Scatter, name).unwrap()];
-            let Some(Nanos(time)) = (row.cost)(&plan(row, block, 2), &scene) else {
-                unreachable!("both have a formula")
-            };
-            time
-        };
+        let scene = two_cores(ranks, machine);
         let held = cell.0 * slots / ranks / 64 * 64;
         for (block, is_held) in [(held / 4, true), (held, true), (held + (held / 8), false), (4 * held, false)] {
-            let (flat, single) = (cost("flat", block), cost("single", block));
+            let (flat, single) = (scattered(&scene, "flat", block), scattered(&scene, "single", block));
             assert_eq!(flat < single, is_held, "{ranks} ranks, {block} bytes: {flat:.0} and {single:.0} ns");
         }
     }
@@ -159,15 +166,9 @@ fn roots_that_share_cores_let_others_fetch_from_memory() {
             (4, [(512 << 10, false), (1 << 20, true), (4 << 20, true)]),
             (8, [(64 << 10, false), (256 << 10, true), (4 << 20, true)]),
         ] {
-            let levels = vec![Level { fan: ranks, crossing: machine.crossings[0] }];
-            let slots = (Bytes(256 << 10), 4);
-            let scene =
-                Scene::new((ranks, 1, ranks), levels, slots, machine.clone()).with_ranks_per_core(ranks as f64 / 2.0);
+            let scene = two_cores(ranks, machine.clone());
             for (block, is_lent) in blocks {
-                let cost = |name| {
-                    let row = &REGISTRY[crate::coll::find(Collective::Scatter, name).unwrap()];
-                    (row.cost)(&plan(row, block, 2), &scene).map(|cost| cost.0).unwrap()
-                };
+                let cost = |name| scattered(&scene, name, block);
                 let (single, slots) = (cost("single"), f64::min(cost("flat"), cost("tiled")));
                 assert_eq!(
                     single < slots,
