@@ -198,7 +198,9 @@ impl Node<'_> {
         let collected = Time { path: collect, work: collect, waits: self.turns() };
         // The result grows in the slots, but for the root's part.
         let stored = self.rates.returns(n / self.parts(n));
-        pieces * (self.all(self.combine_part(n, stored), self.turns()) + self.elapsed(collected))
+        let each = self.all(self.combine_part(n, stored), self.turns()) + self.elapsed(collected);
+        // No cell is passed: results grow in those of the operands.
+        pieces * each + self.lines_back(n, pieces)
     }
 
     /// Bytes that take one ticket of a tiled reduction.

@@ -120,6 +120,32 @@ fn two_ranks_move_long_messages_in_few_pieces() {
     }
 }
 
+/// On two ranks a long message goes in pieces as long as cells, and comes together at the root: in shorter pieces more find no cell that was
+/// passed, in halves none does. As measured on a Zen 5 (docs/PERFORMANCE.md, "Tried"), whose rates these are.
+#[test]
+fn long_messages_of_two_ranks_go_as_they_are() {
+    let mut machine = Parameters::default().machine([Some(Kind::L3)]);
+    (machine.copy, machine.reduce, machine.write) = (0.0083, 0.0178, 0.02);
+    machine.far = Far { beyond: 1e6, copy: 0.02, reduce: 0.0225 };
+    let levels = vec![Level { fan: 2, crossing: machine.crossings[0] }];
+    let scene = Scene::new((2, 1, 2), levels, (Bytes(128 << 10), 16), machine);
+    for (collective, bytes) in
+        [Collective::Reduce, Collective::Bcast].into_iter().flat_map(|one| (20..27).map(move |power| (one, 1 << power)))
+    {
+        let cost = |name, knob| {
+            let row = &REGISTRY[crate::coll::find(collective, name).unwrap()];
+            let mut plan = plan(row, bytes, 2);
+            plan.knobs = plan.knobs.with(knob, 32 << 10);
+            (row.cost)(&plan, &scene).expect("a formula").0
+        };
+        let [flat, tree, tiled] =
+            [("flat", Knob::Tile), ("tree", Knob::Segment), ("tiled", Knob::Tile)].map(|(name, knob)| cost(name, knob));
+        let name = collective.name();
+        assert!(flat < tree, "{name} of {bytes} bytes: {flat:.0} and {tree:.0} ns");
+        assert!(flat < tiled, "{name} of {bytes} bytes: {flat:.0} and {tiled:.0} ns");
+    }
+}
+
 /// The slots of a rank that shares its core.
 const SHARED_SLOTS: (Bytes, usize) = (Bytes(256 << 10), 4);
 
