@@ -11,7 +11,7 @@
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 use huddle::kernel::reduce::kernel_at;
-use huddle::kernel::{Combine, CopyKernel, Element, Level, Op};
+use huddle::kernel::{Combine, CopyKernel, Element, Level, Op, Streams};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -268,6 +268,13 @@ fn reductions(c: &mut Criterion) {
                 sized(&mut group, n).bench_function(BenchmarkId::new("plain loop", n), |b| {
                     // SAFETY: both have `n` bytes.
                     b.iter(|| unsafe { plain_sum(black_box(to), black_box(right), black_box(n)) });
+                });
+            }
+            if (op, element) == (Op::Sum, Element::F64) {
+                let kernel = kernel_at(Level::widest(), op, element).expect("a kernel");
+                sized(&mut group, n).bench_function(BenchmarkId::new("one stream", n), |b| {
+                    // SAFETY: both have `n` bytes.
+                    b.iter(|| unsafe { kernel.combine_in(Streams::One, black_box(to), to, black_box(right), n) });
                 });
             }
             for level in Level::available() {

@@ -24,7 +24,7 @@ pub use copy::{
 pub use fetch::{SingleCopy, fetch, withhold_single_copies};
 pub use level::Level;
 pub use probe::Probed;
-pub use reduce::{Kernel, kernel};
+pub use reduce::{Kernel, Streams, kernel};
 pub use segments::{PackedBuffer, Segments};
 
 /// A predefined reduction operation that has kernels.
@@ -160,4 +160,9 @@ pub trait Combine: Sync {
     /// `left` or `right`; otherwise it overlaps neither. No pointer needs an alignment. Nobody writes the operands or touches
     /// `to` meanwhile.
     unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize);
+
+    /// The kernel that does the same, if one does.
+    fn kernel(&self) -> Option<Kernel> {
+        None
+    }
 }

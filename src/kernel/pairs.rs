@@ -3,6 +3,7 @@
 //! Most of these calls are of a few elements. As in the native libraries, the right operand stays where neither value is
 //! beyond the other's (a NaN); of equal values the right one stays, with the smaller index.
 
+use super::reduce::Streams;
 use super::{Kernel, Op};
 
 /// A pair as it lies in packed memory.
@@ -51,7 +52,13 @@ fn apply<T: Copy + PartialOrd, L: Location>(left: Pair<T>, right: Pair<T>) -> Pa
 ///
 /// # Safety
 /// As for [`Combine::combine`](super::Combine::combine).
-unsafe fn run<T: Copy + PartialOrd, L: Location>(to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
+unsafe fn run<T: Copy + PartialOrd, L: Location>(
+    to: *mut u8,
+    left: *const u8,
+    right: *const u8,
+    bytes: usize,
+    _: Streams,
+) {
     debug_assert_eq!(bytes % size_of::<Pair<T>>(), 0);
     for at in (0..bytes).step_by(size_of::<Pair<T>>()) {
         // SAFETY: the caller's promise; a packed struct has no alignment, and a pair is read before its place is written.

@@ -7,10 +7,11 @@
 //! than a block goes in halves of a block, a quarter, and so on: no element is stored twice there, since a load that spans two
 //! recent stores has to wait for both to reach the cache.
 //!
-//! Levels yield the same bits: nothing is reassociated, products and sums are not fused, `MPI_MAX` and `MPI_MIN` are
+//! Levels and [`Streams`] yield the same bits: nothing is reassociated, products and sums are not fused, `MPI_MAX` and `MPI_MIN` are
 //! `left > right ? left : right` and its mirror image, logical operations yield 1 or 0, and integers wrap, as in the native
 //! libraries. One thing is open, as in the languages and in IEEE 754: which payload survives where both operands of a sum or
-//! product are NaNs. Within a level it depends on the length and the position alone, and the ranks of a node use one level.
+//! product are NaNs. Within a level it depends on the length, the position and the streams alone; the ranks of a node use one level, and where
+//! several combine the same elements, one kind of streams.
 
 use super::{Combine, Element, Level, Op, pairs};
 use std::sync::OnceLock;
@@ -19,14 +20,41 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// Combines packed operands of one element by one operation. See [`Combine`] for the contracts.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    pub(super) run: unsafe fn(to: *mut u8, left: *const u8, right: *const u8, bytes: usize),
+    pub(super) run: unsafe fn(to: *mut u8, left: *const u8, right: *const u8, bytes: usize, streams: Streams),
+}
+
+/// How a kernel goes through long operands, if it has a choice: pairs go as one stream. The result is the same, but for payloads of NaNs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Streams {
+    /// From beginning to end.
+    One,
+    /// Two pages in turn.
+    Pages,
+}
+
+impl Kernel {
+    /// As [`Combine::combine`], in such streams.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub unsafe fn combine_in(&self, streams: Streams, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
+        // SAFETY: the contract of `combine` is that of the function.
+        unsafe { (self.run)(to, left, right, bytes, streams) }
+    }
 }
 
 impl Combine for Kernel {
     #[inline]
     unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
-        // SAFETY: the contract of `combine` is that of the function.
-        unsafe { (self.run)(to, left, right, bytes) }
+        // SAFETY: the contract of both is the same.
+        unsafe { self.combine_in(Streams::Pages, to, left, right, bytes) }
+    }
+
+    #[inline]
+    fn kernel(&self) -> Option<Kernel> {
+        Some(*self)
     }
 }
 
@@ -136,13 +164,16 @@ unsafe fn blocks<T: Copy, O: Apply<T>, const BLOCK: usize>(
     left: *const u8,
     right: *const u8,
     bytes: usize,
+    streams: Streams,
 ) {
     let last = bytes - BLOCK;
     // SAFETY: all blocks end within `bytes`; the caller's promise.
     unsafe {
         let tail = block::<T, O, BLOCK>(left.add(last), right.add(last));
         let mut at = 0;
-        while let Some(half) = half_of_pair::<BLOCK>(last - at) {
+        while streams == Streams::Pages
+            && let Some(half) = half_of_pair::<BLOCK>(last - at)
+        {
             for first in (at..at + half).step_by(BLOCK) {
                 let second = first + half;
                 // Both before any store, whose address would look like that of the other's load: they differ by a page.
@@ -202,6 +233,7 @@ unsafe fn combine<T: Copy, O: Apply<T>, const BLOCK: usize>(
     left: *const u8,
     right: *const u8,
     bytes: usize,
+    streams: Streams,
 ) {
     debug_assert_eq!(bytes % size_of::<T>(), 0);
     // SAFETY: the caller's promise.
@@ -210,7 +242,7 @@ unsafe fn combine<T: Copy, O: Apply<T>, const BLOCK: usize>(
             let operands = (left.cast::<T>().read_unaligned(), right.cast::<T>().read_unaligned());
             to.cast::<T>().write_unaligned(O::apply(operands.0, operands.1));
         } else if bytes >= BLOCK {
-            blocks::<T, O, BLOCK>(to, left, right, bytes);
+            blocks::<T, O, BLOCK>(to, left, right, bytes, streams);
         } else {
             short::<T, O, BLOCK>(to, left, right, bytes);
         }
@@ -236,9 +268,10 @@ macro_rules! compile {
                         left: *const u8,
                         right: *const u8,
                         bytes: usize,
+                        streams: Streams,
                     ) {
                         // SAFETY: the caller's promise.
-                        unsafe { combine::<T, O, $block>(to, left, right, bytes) }
+                        unsafe { combine::<T, O, $block>(to, left, right, bytes, streams) }
                     }
 
                     Kernel { run: run::<T, O> }

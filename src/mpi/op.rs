@@ -116,15 +116,6 @@ impl Operator {
     pub fn predefined(&self) -> Option<PredefinedOp> {
         self.op
     }
-
-    /// The kernel, if one does the work.
-    #[inline]
-    pub fn kernel(&self) -> Option<Kernel> {
-        match self.way {
-            Way::Kernel(kernel) => Some(kernel),
-            Way::Library(_) => None,
-        }
-    }
 }
 
 impl Combine for Operator {
@@ -136,6 +127,14 @@ impl Combine for Operator {
                 Way::Kernel(kernel) => kernel.combine(to, left, right, bytes),
                 Way::Library(library) => library.combine(to, left, right, bytes),
             }
+        }
+    }
+
+    #[inline]
+    fn kernel(&self) -> Option<Kernel> {
+        match self.way {
+            Way::Kernel(kernel) => Some(kernel),
+            Way::Library(_) => None,
         }
     }
 }

@@ -399,7 +399,9 @@ impl Fabric for Call<'_> {
         if let Some(combine) = self.buffers.combine {
             let operands = [to, left, right].map(|span| self.memory(span));
             // SAFETY: as in `copy`.
-            unsafe { self.context().combine(combine, to.place.destination(), operands, n.0, self.granule) };
+            unsafe {
+                self.context().combine(&self.entered, combine, to.place.destination(), operands, n.0, self.granule)
+            };
         }
         ready(())
     }

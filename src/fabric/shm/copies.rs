@@ -2,10 +2,10 @@
 //! [`ways`](super::ways).
 
 use super::context::Context;
-use super::ways::{Parts, Way, Ways};
+use super::ways::{Parts, Source, Way, Ways};
 use super::writes::{Course, Took, Writes, clock_reading};
 use crate::fabric::words::Entered;
-use crate::kernel::{self, Combine, Destination, SizeClass};
+use crate::kernel::{self, Combine, Destination, Kernel, SizeClass, Streams};
 
 use crate::types::{Bytes, Collective};
 use std::mem::MaybeUninit;
@@ -22,15 +22,19 @@ const SHORTEST_PIECE: usize = 1 << 10;
 #[repr(align(64))]
 struct PieceMemory(#[expect(dead_code, reason = "used by its address")] [u8; PIECE + SHORTEST_PIECE]);
 
+/// Data that are combined are cut at multiples of this: whole blocks of each level of kernels and whole elements, of 6 and 12 bytes too; anywhere
+/// where no kernel has such elements.
+fn unit_of(granule: Bytes) -> Bytes {
+    Bytes(if (3 * SHORTEST_PIECE).is_multiple_of(granule.0) { 3 * SHORTEST_PIECE } else { 1 })
+}
+
 /// Calls `each` for pieces of `n` bytes, of whole elements: with where a piece begins, memory of this rank for it, and its length. Apart,
-/// so that who copies data without holes has no frame of its size. Pieces start where the blocks of kernels do that combine all at once
-/// (`kernel::reduce`), and none is too short for these: which payload stays of two NaNs depends on that.
+/// so that who copies data without holes has no frame of its size. Pieces are whole blocks of kernels (`kernel::reduce`), and the last one is no
+/// shorter than one, which would be slow.
 #[inline(never)]
 pub(super) fn in_pieces(n: usize, granule: Bytes, mut each: impl FnMut(usize, *mut u8, usize)) {
     let mut piece = MaybeUninit::<PieceMemory>::uninit();
-    // Elements of 6 and 12 bytes take a multiple of three.
-    let unit = if (3 * SHORTEST_PIECE).is_multiple_of(granule.0) { 3 * SHORTEST_PIECE } else { 1 };
-    let longest = Bytes(PIECE).round_down_to(Bytes(unit)).round_down_to(granule).0;
+    let longest = Bytes(PIECE).round_down_to(unit_of(granule)).round_down_to(granule).0;
     let mut at = 0;
     while at < n {
         let length = if n - at < longest + SHORTEST_PIECE { n - at } else { longest };
@@ -56,18 +60,20 @@ impl Context {
                     kernel::copy_fetching(to, from, n);
                 }
                 [Private, _] if n < Ways::SHORTEST => kernel::copy(to, from, n),
-                [Private, source] => self.copy_long(call, source, to, from, n),
+                [Private, Private] => self.copy_long(call, Source::Own, to, from, n),
+                [Private, Slot] => self.copy_long(call, Source::Slot, to, from, n),
             }
         }
     }
 
-    /// Combines `n` bytes of packed elements of `granule` bytes: to such a destination, the left and the right operand.
+    /// Combines `n` bytes of packed elements of `granule` bytes for that call: to such a destination, the left and the right operand.
     ///
     /// # Safety
     /// As for [`Combine::combine`].
     #[inline(always)]
     pub(super) unsafe fn combine(
         &self,
+        call: &Entered,
         combine: &dyn Combine,
         destination: Destination,
         [to, left, right]: [*mut u8; 3],
@@ -78,6 +84,9 @@ impl Context {
         unsafe {
             match destination {
                 Destination::Slot => self.write_combined(combine, [to, left, right], n, granule),
+                Destination::Private if n >= Ways::SHORTEST && call.collective == Collective::Reduce => {
+                    self.combine_long(call, combine, [to, left, right], n, granule);
+                }
                 Destination::Private => combine.combine(to, left, right, n),
             }
         }
@@ -108,7 +117,7 @@ impl Context {
     /// # Safety
     /// As for [`kernel::copy()`].
     #[inline(never)]
-    unsafe fn copy_long(&self, call: &Entered, source: Destination, to: *mut u8, from: *const u8, n: usize) {
+    unsafe fn copy_long(&self, call: &Entered, source: Source, to: *mut u8, from: *const u8, n: usize) {
         let times = if call.collective == Collective::Allgather { self.layout().size() } else { 1 };
         let choice = self.ways.of(call.collective, source, call.bytes * times);
         // SAFETY: the caller's promise.
@@ -116,6 +125,34 @@ impl Context {
             match choice.parts() {
                 Parts::Whole(way) => copy_by(way, SizeClass::of(n), to, from, n),
                 Parts::Halves(ways) => choice.judge(ways, copy_halves(ways, to, from, n)),
+            }
+        }
+    }
+
+    /// Combines `n` bytes, at least [`Ways::SHORTEST`], to memory of this rank alone, which nobody else combines: streams differ in which payload
+    /// stays of two NaNs.
+    ///
+    /// # Safety
+    /// As for [`Combine::combine`].
+    #[inline(never)]
+    unsafe fn combine_long(
+        &self,
+        call: &Entered,
+        combine: &dyn Combine,
+        memory: [*mut u8; 3],
+        n: usize,
+        granule: Bytes,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let Some(kernel) = combine.kernel() else {
+                let [to, left, right] = memory;
+                return combine.combine(to, left, right, n);
+            };
+            let choice = self.ways.of(call.collective, Source::Operands, call.bytes);
+            match choice.parts() {
+                Parts::Whole(way) => combine_by(way, kernel, memory, n),
+                Parts::Halves(ways) => choice.judge(ways, combine_halves(ways, kernel, memory, n, granule)),
             }
         }
     }
@@ -204,14 +241,52 @@ unsafe fn copy_halves(ways: [Way; 2], to: *mut u8, from: *const u8, n: usize) ->
     }
 }
 
+/// Combines `n` bytes of packed elements of `granule` bytes, half of them each way. -> what the halves took
+///
+/// # Safety
+/// As for [`Combine::combine`]; `n` is at least [`Ways::SHORTEST`].
+#[cold]
+unsafe fn combine_halves(
+    ways: [Way; 2],
+    kernel: Kernel,
+    memory: [*mut u8; 3],
+    n: usize,
+    granule: Bytes,
+) -> [Duration; 2] {
+    debug_assert!(n >= Ways::SHORTEST);
+    // What is left is no shorter than a block of a kernel: see `in_pieces`.
+    let half = Bytes((n - SHORTEST_PIECE) / 2).round_down_to(unit_of(granule)).round_down_to(granule).0;
+    let from = |at: usize| memory.map(|memory| memory.wrapping_add(at));
+    // SAFETY: the caller's promise; both halves and what is left lie within `n` bytes, and are whole elements.
+    unsafe {
+        let started = Instant::now();
+        combine_by(ways[0], kernel, memory, half);
+        let midway = Instant::now();
+        combine_by(ways[1], kernel, from(half), half);
+        let took = [midway - started, midway.elapsed()];
+        let [to, left, right] = from(2 * half);
+        kernel.combine(to, left, right, n - 2 * half);
+        took
+    }
+}
+
+/// Combines `n` bytes. Nothing goes around the caches: what is combined is often read again at once.
+///
+/// # Safety
+/// As for [`Combine::combine`].
+unsafe fn combine_by(way: Way, kernel: Kernel, [to, left, right]: [*mut u8; 3], n: usize) {
+    let streams = if way == Way::Pages { Streams::Pages } else { Streams::One };
+    // SAFETY: the caller's promise.
+    unsafe { kernel.combine_in(streams, to, left, right, n) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn halves_are_copied_whole_by_all_ways() {
-        let ways = [Way::One, Way::Pages, Way::Around];
-        for pair in ways.into_iter().flat_map(|first| ways.map(|second| [first, second])) {
+        for pair in Way::ALL.into_iter().flat_map(|first| Way::ALL.map(|second| [first, second])) {
             for (n, shift) in [(16 << 10, 0), ((16 << 10) + 1, 1), (40_007, 63), ((1 << 20) + 127, 16)] {
                 let from: Vec<u8> = (0..n).map(|byte| (byte * 31 % 251) as u8).collect();
                 let mut to = vec![0_u8; n + 128];
@@ -224,35 +299,53 @@ mod tests {
         }
     }
 
-    /// Which payload stays of two NaNs depends on where the blocks of a kernel begin and end; ranks of a node must not differ in it.
     #[test]
-    fn pieces_combine_to_the_same_bits_as_the_whole() {
+    fn pieces_and_halves_combine_to_the_same_as_the_whole() {
         use crate::kernel::reduce::kernel_at;
         use crate::kernel::{Element, Level, Op};
-        for (element, level) in [Element::F32, Element::F64, Element::C64, Element::PairF64]
-            .into_iter()
-            .flat_map(|element| Level::available().map(move |level| (element, level)))
-        {
+        let kernels = [Op::Sum, Op::Prod, Op::Maxloc].into_iter().flat_map(|op| {
+            let elements = [Element::F32, Element::F64, Element::C32, Element::C64, Element::PairF64];
+            elements.into_iter().flat_map(move |element| Level::available().map(move |level| (op, element, level)))
+        });
+        for (op, element, level) in kernels {
             let size = element.bytes();
-            let op = if element == Element::PairF64 { Op::Maxloc } else { Op::Sum };
             let Some(kernel) = kernel_at(level, op, element) else { continue };
-            for n in (14_000..36_000).step_by(4 * 13).map(|n: usize| n / size * size) {
-                let nans = |sign: u32| -> Vec<u8> {
-                    (0..n / 4).flat_map(|word| (sign | (0x7ff8_0001 + word as u32 % 5)).to_le_bytes()).collect()
+            for n in (Ways::SHORTEST..36_000).step_by(4 * 131).map(|n: usize| n.next_multiple_of(size)) {
+                // No NaNs, whatever is made of the words.
+                let words = |sign: u32| -> Vec<u8> {
+                    (0..n / 4).flat_map(|word| (sign | (0x3f80_0001 + word as u32 * 7 % 1000)).to_le_bytes()).collect()
                 };
-                let (left, right) = (nans(0), nans(1 << 31));
-                let (mut whole, mut cut) = (vec![0_u8; n], vec![0_u8; n]);
+                let (left, right) = (words(0), words(1 << 31));
+                let mut whole = vec![0_u8; n];
                 // SAFETY: all have `n` bytes, a multiple of the element.
                 unsafe { kernel.combine(whole.as_mut_ptr(), left.as_ptr(), right.as_ptr(), n) };
-                in_pieces(n, Bytes(size), |at, piece, length| {
-                    assert!((SHORTEST_PIECE..=PIECE + SHORTEST_PIECE).contains(&length));
-                    // SAFETY: the piece has room for its length, a multiple of the element.
-                    unsafe {
-                        kernel.combine(piece, left.as_ptr().add(at), right.as_ptr().add(at), length);
-                        cut.as_mut_ptr().add(at).copy_from_nonoverlapping(piece, length);
-                    }
+                let check = |way: &str, run: &dyn Fn([*mut u8; 3])| {
+                    let right = right.as_ptr().cast_mut();
+                    let mut result = vec![0_u8; n];
+                    run([result.as_mut_ptr(), left.as_ptr().cast_mut(), right]);
+                    assert!(whole == result, "{op:?} of {element:?} at {level:?}, {n} bytes, {way}");
+                    result.copy_from_slice(&left);
+                    run([result.as_mut_ptr(), result.as_mut_ptr(), right]);
+                    assert!(whole == result, "{op:?} of {element:?} at {level:?}, {n} bytes in place, {way}");
+                };
+                check("pieces", &|[to, left, right]| {
+                    in_pieces(n, Bytes(size), |at, piece, length| {
+                        assert!((SHORTEST_PIECE..=PIECE + SHORTEST_PIECE).contains(&length));
+                        // SAFETY: the piece has room for its length, a multiple of the element; all others have `n` bytes.
+                        unsafe {
+                            kernel.combine(piece, left.add(at), right.add(at), length);
+                            to.add(at).copy_from_nonoverlapping(piece, length);
+                        }
+                    });
                 });
-                assert!(whole == cut, "{element:?} at {level:?}, {n} bytes");
+                // SAFETY: all have `n` bytes, a multiple of the element.
+                check("one stream", &|memory| unsafe { combine_by(Way::One, kernel, memory, n) });
+                for ways in [[Way::One, Way::Pages], [Way::Pages, Way::One]] {
+                    check("halves", &|memory| {
+                        // SAFETY: as above.
+                        unsafe { combine_halves(ways, kernel, memory, n, Bytes(size)) };
+                    });
+                }
             }
         }
     }

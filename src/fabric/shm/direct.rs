@@ -287,7 +287,10 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
             unsafe {
                 match IN_LINES {
                     true => combine.combine(to, left, right, n.0),
-                    false => self.base.context.combine(combine, destination, [to, left, right], n.0, self.granule),
+                    false => {
+                        let (context, like) = (self.base.context, self.base.like);
+                        context.combine(like, combine, destination, [to, left, right], n.0, self.granule);
+                    }
                 }
             }
         }

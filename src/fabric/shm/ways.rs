@@ -1,20 +1,23 @@
-//! By which way a rank copies long pieces to its own memory: as one stream or as several, through the caches or around them.
+//! By which way a rank copies long pieces to its own memory, or combines them there: as one stream or as several, through the caches or
+//! around them.
 //!
 //! Processors fetch ahead within a page of memory, and of each stream only so many lines. Where a line takes long from the peer's
 //! cache (150 ns between cores of one large die) eight pages at a time have more lines on their way and take a fifth less time; a core
-//! alone is as fast either way. A result that the caches can't hold is fetched from memory before it is overwritten, by stores that go
+//! alone copies as fast either way. What combines two operands reads two streams already: on some processors two pages of each are faster
+//! still, on others a fifth slower. A result that the caches can't hold is fetched from memory before it is overwritten, by stores that go
 //! through them; streaming stores leave that out, and are up to 1.6 times as fast there, but take up to 2.2 times as long where the
-//! caches hold it (docs/PERFORMANCE.md, "Tried"), whatever size these claim to have: those of virtual machines and of shared nodes hold less. So a rank now and
-//! then copies one half of a piece its usual way and one another, and goes by that, for each collective and size apart. It
-//! is each rank's own affair.
+//! caches hold it (docs/PERFORMANCE.md, "Tried"), whatever size these claim to have: those of virtual machines and of shared nodes hold
+//! less. So a rank now and then takes one half of a piece its usual way and one another, and goes by that, for each collective and size
+//! apart. It is each rank's own affair.
 
 use super::writes::clock_reading;
-use crate::kernel::Destination;
+#[cfg(doc)]
+use crate::kernel::Streams;
 use crate::types::{Bytes, Collective};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// A way to copy.
+/// A way to copy or to combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Way {
@@ -27,13 +30,29 @@ pub(super) enum Way {
 }
 
 impl Way {
-    const ALL: [Self; 3] = [Self::One, Self::Pages, Self::Around];
+    pub const ALL: [Self; 3] = [Self::One, Self::Pages, Self::Around];
 
     /// Its time counts so many times when ways are compared: what went around the caches has to be fetched by those who read it. Assumed,
     /// not measured.
     fn price(self) -> f64 {
         if self == Self::Around { 1.2 } else { 1.0 }
     }
+}
+
+/// What a piece is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Source {
+    /// Data in memory of this rank alone.
+    Own,
+    /// Data in a slot.
+    Slot,
+    /// Two operands of a Reduce that are combined by a kernel, wherever they are.
+    Operands,
+}
+
+impl Source {
+    const ALL: [Self; 3] = [Self::Own, Self::Slot, Self::Operands];
 }
 
 /// What to do with a piece.
@@ -47,18 +66,18 @@ pub(super) enum Parts {
 /// The ways of one rank in one context.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    /// By collective, where the pieces come from, and size.
-    habits: [[[Habit; Ways::SIZES]; Destination::ALL.len()]; Collective::ALL.len()],
+    /// By collective, what the pieces are made of, and size.
+    habits: [[[Habit; Ways::SIZES]; Source::ALL.len()]; Collective::ALL.len()],
 }
 
 impl Ways {
-    /// Shorter pieces have no two halves of two pages each, and go as one stream.
+    /// Shorter pieces have no two halves of two pages each: they are copied as one stream, and combined as [`Streams::Pages`].
     pub const SHORTEST: usize = 16 << 10;
     const SIZES: usize = 4;
 
-    /// For pieces of such memory, in calls of that collective with results of that length, wherever these end up. Results below 2 MiB may well
+    /// For such pieces, in calls of that collective with results of that length, wherever these end up. Results below 2 MiB may well
     /// stay in caches, and are not tried around them. What a rank has itself takes a third longer by several streams than by one.
-    pub fn of(&self, collective: Collective, source: Destination, received: Bytes) -> Choice<'_> {
+    pub fn of(&self, collective: Collective, source: Source, received: Bytes) -> Choice<'_> {
         let size = match received.0 >> 20 {
             0..2 => 0,
             2..8 => 1,
@@ -67,10 +86,10 @@ impl Ways {
         };
         let may_go_around = size > 0 && cfg!(target_arch = "x86_64");
         let tried: &[Way] = match (source, may_go_around) {
-            (Destination::Slot, false) => &[Way::One, Way::Pages],
-            (Destination::Slot, true) => &Way::ALL,
-            (Destination::Private, false) => &[Way::One],
-            (Destination::Private, true) => &[Way::One, Way::Around],
+            (Source::Slot, false) | (Source::Operands, _) => &[Way::One, Way::Pages],
+            (Source::Slot, true) => &Way::ALL,
+            (Source::Own, false) => &[Way::One],
+            (Source::Own, true) => &[Way::One, Way::Around],
         };
         Choice { tried, habit: &self.habits[collective as usize][source as usize][size] }
     }
@@ -174,7 +193,7 @@ mod tests {
     const LONG: Bytes = Bytes(4 << 20);
 
     fn choice(ways: &Ways, received: Bytes) -> Choice<'_> {
-        ways.of(Collective::Bcast, Destination::Slot, received)
+        ways.of(Collective::Bcast, Source::Slot, received)
     }
 
     /// So many pieces, half of which takes so many nanoseconds by each way: how many were compared.
@@ -217,7 +236,7 @@ mod tests {
     #[test]
     fn what_a_rank_has_itself_goes_as_one_stream_or_around_the_caches() {
         let ways = Ways::default();
-        let choice = |received| ways.of(Collective::Allgather, Destination::Private, received);
+        let choice = |received| ways.of(Collective::Allgather, Source::Own, received);
         assert_eq!(copy(choice(SHORT), 3000, |_| 100), 0, "there is one way");
         assert_eq!(choice(SHORT).parts(), Parts::Whole(Way::One));
         let _ = becomes(choice(LONG), [100, 10, 100], Way::One)
@@ -272,7 +291,7 @@ mod tests {
     fn collectives_and_sizes_are_apart() {
         let ways = Ways::default();
         let at = |collective, mebibytes: usize| {
-            std::ptr::from_ref(ways.of(collective, Destination::Slot, Bytes(mebibytes << 20)).habit)
+            std::ptr::from_ref(ways.of(collective, Source::Slot, Bytes(mebibytes << 20)).habit)
         };
         assert_eq!(at(Collective::Bcast, 0), at(Collective::Bcast, 1));
         assert_ne!(at(Collective::Bcast, 1), at(Collective::Bcast, 2));
