@@ -269,8 +269,6 @@ fn reductions(c: &mut Criterion) {
                     // SAFETY: both have `n` bytes.
                     b.iter(|| unsafe { plain_sum(black_box(to), black_box(right), black_box(n)) });
                 });
-            }
-            if (op, element) == (Op::Sum, Element::F64) {
                 let kernel = kernel_at(Level::widest(), op, element).expect("a kernel");
                 sized(&mut group, n).bench_function(BenchmarkId::new("one stream", n), |b| {
                     // SAFETY: both have `n` bytes.

@@ -158,16 +158,20 @@ impl<'a> Node<'a> {
     /// A message that a root sends, or gets combined, in so many pieces of `n` bytes. On a node of two ranks, of which each is the root now and
     /// then, the writer has a cell for as many as are passed; for the others it gets lines of its slots back.
     fn with_lines_back(&self, time: Time, n: f64, pieces: f64) -> Time {
-        let passed = Passed::at_first(self.scene.local_ranks, self.cell()) as f64;
-        let lines = self.lines_back(n, (pieces - passed).max(0.0));
+        let lines = self.lines_back(n, (pieces - self.passed()).max(0.0));
         Time { path: time.path + lines, work: time.work + lines, ..time }
     }
 
     /// For so many pieces of `n` bytes lines come back that a peer has read. The models charge that on nodes of two ranks alone, whose cells may
     /// be passed.
     fn lines_back(&self, n: f64, pieces: f64) -> f64 {
-        let may_pass = Passed::at_first(self.scene.local_ranks, self.cell()) > 0;
-        if may_pass && n > FlagLine::PAYLOAD as f64 { pieces * self.scene.take(0, n, 1, Work::Copy(0.0)) } else { 0.0 }
+        let is_charged = self.passed() > 0.0 && n > FlagLine::PAYLOAD as f64;
+        if is_charged { pieces * self.scene.take(0, n, 1, Work::Copy(0.0)) } else { 0.0 }
+    }
+
+    /// How many cells each rank has to pass at first.
+    fn passed(&self) -> f64 {
+        Passed::at_first(self.scene.local_ranks, self.cell()) as f64
     }
 
     /// So many waits that follow from each other.

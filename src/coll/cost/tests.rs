@@ -120,6 +120,14 @@ fn two_ranks_move_long_messages_in_few_pieces() {
     }
 }
 
+/// What a call takes by that algorithm, in tiles and segments of so many bytes.
+fn predicted(scene: &Scene, collective: Collective, name: &str, bytes: usize, piece: u32) -> f64 {
+    let row = &REGISTRY[crate::coll::find(collective, name).unwrap()];
+    let mut plan = plan(row, bytes, 2);
+    plan.knobs = plan.knobs.with(Knob::Tile, piece).with(Knob::Segment, piece);
+    (row.cost)(&plan, scene).expect("a formula").0
+}
+
 /// On two ranks a long message goes in pieces as long as cells, and comes together at the root: in shorter pieces more find no cell that was
 /// passed, in halves none does. As measured on a Zen 5 (docs/PERFORMANCE.md, "Tried"), whose rates these are.
 #[test]
@@ -132,14 +140,8 @@ fn long_messages_of_two_ranks_go_as_they_are() {
     for (collective, bytes) in
         [Collective::Reduce, Collective::Bcast].into_iter().flat_map(|one| (20..27).map(move |power| (one, 1 << power)))
     {
-        let cost = |name, knob| {
-            let row = &REGISTRY[crate::coll::find(collective, name).unwrap()];
-            let mut plan = plan(row, bytes, 2);
-            plan.knobs = plan.knobs.with(knob, 32 << 10);
-            (row.cost)(&plan, &scene).expect("a formula").0
-        };
         let [flat, tree, tiled] =
-            [("flat", Knob::Tile), ("tree", Knob::Segment), ("tiled", Knob::Tile)].map(|(name, knob)| cost(name, knob));
+            ["flat", "tree", "tiled"].map(|name| predicted(&scene, collective, name, bytes, 32 << 10));
         let name = collective.name();
         assert!(flat < tree, "{name} of {bytes} bytes: {flat:.0} and {tree:.0} ns");
         assert!(flat < tiled, "{name} of {bytes} bytes: {flat:.0} and {tiled:.0} ns");
@@ -157,8 +159,7 @@ fn two_cores(ranks: usize, machine: Machine) -> Scene {
 
 /// What a Scatter takes there by that algorithm.
 fn scattered(scene: &Scene, name: &str, block: usize) -> f64 {
-    let row = &REGISTRY[crate::coll::find(Collective::Scatter, name).unwrap()];
-    (row.cost)(&plan(row, block, 2), scene).expect("a formula").0
+    predicted(scene, Collective::Scatter, name, block, 4096)
 }
 
 /// Where a root's slots hold all blocks it lays them out and goes on. Where they don't it waits for all others in any case, and single copies

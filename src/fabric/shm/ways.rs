@@ -11,8 +11,6 @@
 //! apart. It is each rank's own affair.
 
 use super::writes::clock_reading;
-#[cfg(doc)]
-use crate::kernel::Streams;
 use crate::types::{Bytes, Collective};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -71,7 +69,8 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Shorter pieces have no two halves of two pages each: they are copied as one stream, and combined as [`Streams::Pages`].
+    /// Shorter pieces have no two halves of two pages each: they are copied as one stream, and combined as
+    /// [`Streams::Pages`](crate::kernel::Streams::Pages).
     pub const SHORTEST: usize = 16 << 10;
     const SIZES: usize = 4;
 
