@@ -3,7 +3,7 @@
 //   limits overhead          8-byte Allreduce and Barrier, entry to exit, beside the bare exchange of two lines
 //   limits loops             1 and 4 MiB beside hand-written loops (loops.c); 2 ranks
 //   limits kernel            64 KiB to 4 MiB beside single copies by the kernel (kernel.c); 2 ranks
-//   limits declined          calls that huddle leaves to the native library, beside the same call by PMPI; run it with
+//   limits declined          calls that huddle leaves to the native library, and empty ones, beside the same call by PMPI; run it with
 //                            HUDDLE_ALLREDUCE='<=1K:native' HUDDLE_BARRIER=native
 //   limits threads           the same on MPI_THREAD_MULTIPLE
 //   limits init              MPI_Init; run it bare and preloaded
@@ -65,7 +65,7 @@ static int forward(const void *in, void *out, int count, MPI_Datatype datatype, 
     return result;
 }
 
-// Calls that are left to the native library: on these communicators in turn, of these counts in turn.
+// Calls that are declined: on these communicators in turn, of these counts in turn.
 typedef struct {
     MPI_Datatype datatype;
     MPI_Op op;

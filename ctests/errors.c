@@ -38,12 +38,15 @@ static void add(void *in, void *inout, int *n, MPI_Datatype *type) {
     X(bcast_uncommitted, ALL, bcast(a, 1, uncommitted, 0, c)) \
     X(allgather_uncommitted, ALL, allgather(a, 1, uncommitted, b, 1, uncommitted, c)) \
     X(allreduce_uncommitted, ALL, allreduce(a, b, 1, uncommitted, user_op, c)) \
+    X(allreduce_empty_uncommitted, ALL, allreduce(a, b, 0, uncommitted, user_op, c)) \
+    X(allreduce_empty_null_type, ALL, allreduce(a, b, 0, MPI_DATATYPE_NULL, user_op, c)) \
     X(scatter_uncommitted, ALL, scatter(b, 1, uncommitted, a, 1, uncommitted, 0, c)) \
     /* Roots */ \
     X(bcast_root_low, ALL, bcast(a, 1, MPI_INT, -5, c)) \
     X(bcast_root_high, ALL, bcast(a, 1, MPI_INT, size, c)) \
     X(bcast_root_null, ALL, bcast(a, 1, MPI_INT, MPI_PROC_NULL, c)) \
     X(bcast_empty_root_high, ALL, bcast(a, 0, MPI_INT, size + 3, c)) \
+    X(scatter_empty_root_low, ALL, scatter(b, 0, MPI_INT, a, 0, MPI_INT, -7, c)) \
     X(reduce_root_high, ALL, reduce(a, b, 1, MPI_INT, MPI_SUM, size, c)) \
     X(scatter_root_low, ALL, scatter(b, 1, MPI_INT, a, 1, MPI_INT, -7, c)) \
     /* Operations */ \
@@ -54,10 +57,14 @@ static void add(void *in, void *inout, int *n, MPI_Datatype *type) {
     X(allreduce_sum_byte, ALL, allreduce(a, b, 1, MPI_BYTE, MPI_SUM, c)) \
     X(allreduce_sum_derived, ALL, allreduce(a, b, 1, pair, MPI_SUM, c)) \
     X(reduce_max_complex, ALL, reduce(a, b, 1, MPI_C_DOUBLE_COMPLEX, MPI_MAX, 0, c)) \
+    X(allreduce_empty_null_op, ALL, allreduce(a, b, 0, MPI_INT, MPI_OP_NULL, c)) \
+    X(allreduce_empty_band_double, ALL, allreduce(a, b, 0, MPI_DOUBLE, MPI_BAND, c)) \
+    X(reduce_empty_sum_derived, ALL, reduce(a, b, 0, pair, MPI_SUM, 0, c)) \
     X(allreduce_replace, ALL, allreduce(a, b, 1, MPI_INT, MPI_REPLACE, c)) \
     X(allreduce_no_op, ALL, allreduce(a, b, 1, MPI_INT, MPI_NO_OP, c)) \
     /* Buffers */ \
     X(allreduce_receive_in_place, ALL, allreduce(a, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, c)) \
+    X(allreduce_empty_receive_in_place, ALL, allreduce(a, MPI_IN_PLACE, 0, MPI_INT, MPI_SUM, c)) \
     X(allgather_receive_in_place, ALL, allgather(a, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, c)) \
     X(allreduce_aliased, ALL, allreduce(a, a, 1, MPI_INT, MPI_SUM, c)) \
     /* Communicators */ \
@@ -72,7 +79,8 @@ static void add(void *in, void *inout, int *n, MPI_Datatype *type) {
 #ifdef OPEN_MPI  // MPICH 4.0 crashes natively in these
 #define MORE_CASES(X) \
     X(allreduce_negative, ALL, allreduce(a, b, -1, MPI_INT, MPI_SUM, c)) \
-    X(reduce_negative, ALL, reduce(a, b, -1, MPI_INT, MPI_SUM, 0, c))
+    X(reduce_negative, ALL, reduce(a, b, -1, MPI_INT, MPI_SUM, 0, c)) \
+    X(bcast_empty_null_type, ALL, bcast(a, 0, MPI_DATATYPE_NULL, 0, c))
 #else  // and Open MPI 4.1 in these
 #define MORE_CASES(X) \
     X(allreduce_null_buffers, ALL, allreduce(NULL, NULL, 1, MPI_INT, MPI_SUM, c)) \

@@ -1,5 +1,7 @@
 // Nothing to do, done properly: count 0 with null buffers, datatypes of size 0 with a count, arguments that are
 // not significant on a rank and hold rubbish. A call of nothing still counts as a call for its peers.
+//   zero_counts ROUNDS apart        rank 0 makes calls of nothing before any other rank does, which it does not wait for;
+//                                   some libraries do
 #include "check.h"
 
 static void normal(int salt) {
@@ -51,6 +53,37 @@ static void rubbish(int root) {
     CHECK(value == world_rank);
 }
 
+static void take_first(void *in, void *inout, int *n, MPI_Datatype *datatype) {
+    (void)in, (void)inout, (void)n, (void)datatype;
+}
+
+// Operations and datatypes of the program's own, for which libraries have no short way.
+static void nothing_of_ones_own(int root) {
+    MPI_Op own;
+    MPI_Datatype pair;
+    MPI_Op_create(take_first, 0, &own);
+    MPI_Type_contiguous(2, MPI_INT, &pair);
+    MPI_Type_commit(&pair);
+    for (int again = 0; again < 3; again++) {
+        CHECK(MPI_Allreduce(NULL, NULL, 0, MPI_INT, own, MPI_COMM_WORLD) == MPI_SUCCESS);
+        CHECK(MPI_Allreduce(NULL, NULL, 0, pair, own, MPI_COMM_WORLD) == MPI_SUCCESS);
+        CHECK(MPI_Reduce(NULL, NULL, 0, pair, own, root, MPI_COMM_WORLD) == MPI_SUCCESS);
+        CHECK(MPI_Allgather(NULL, 0, pair, NULL, 0, MPI_INT, MPI_COMM_WORLD) == MPI_SUCCESS);
+        CHECK(MPI_Scatter(NULL, 0, MPI_INT, NULL, 0, pair, root, MPI_COMM_WORLD) == MPI_SUCCESS);
+    }
+    MPI_Type_free(&pair);
+    MPI_Op_free(&own);
+}
+
+static void nothing_apart(int root) {
+    char token = 0;
+    if (world_rank > 0) MPI_Recv(&token, 1, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    nothing(root, MPI_COMM_WORLD);
+    nothing_of_ones_own(root);
+    empty_types(root);
+    for (int rank = 1; world_rank == 0 && rank < world_size; rank++) MPI_Send(&token, 1, MPI_CHAR, rank, 0, MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     look_around();
@@ -64,6 +97,9 @@ int main(int argc, char **argv) {
         normal(round + 1);
         rubbish(root);
         normal(round + 2);
+        if (argc > 2) nothing_apart(root);
+        nothing_of_ones_own(root);
+        normal(round + 3);
     }
     MPI_Finalize();
     say_ok("zero_counts");

@@ -207,14 +207,12 @@ impl Site<'_> {
             return served;
         }
         let (root, addresses) = find();
-        if let Some(key) = &key
-            && self.is_declined_again(key, root, addresses)
-        {
-            return Served::Native;
+        if let Some(served) = key.as_ref().and_then(|key| self.declined_again(key, root, addresses)) {
+            return served;
         }
-        apart(move || match &key {
-            Some(key) if self.is_declined(key, root, addresses) => Served::Native,
-            _ => self.serve(prepare(&self), key),
+        apart(move || match key.as_ref().and_then(|key| self.declined(key, root, addresses)) {
+            Some(served) => served,
+            None => self.serve(prepare(&self), key),
         })
     }
 }

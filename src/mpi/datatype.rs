@@ -19,7 +19,7 @@ use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The native call is to answer: MPI rejects these arguments, or they exceed the address space.
@@ -228,8 +228,18 @@ unsafe extern "C" fn no_copy(
     constants().success
 }
 
+/// How many datatypes were freed that had a layout. While it is the same, the handles of those with one are theirs.
+static FREED: AtomicU64 = AtomicU64::new(0);
+
+/// See [`FREED`]. Whoever uses a handle again that another thread has freed has come after it.
+#[inline(always)]
+pub(super) fn freed() -> u64 {
+    FREED.load(Ordering::Relaxed)
+}
+
 /// Attribute callback of freeing: gives back what the attribute owned.
 unsafe extern "C" fn delete(_datatype: MPI_Datatype, _keyval: c_int, value: *mut c_void, _extra: *mut c_void) -> c_int {
+    FREED.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the value is the pointer that `keep` stored, deleted once.
     drop(unsafe { Arc::from_raw(value.cast_const().cast::<TypeLayout>()) });
     constants().success

@@ -1,16 +1,16 @@
-//! The short way of a call that is left to the native library.
+//! The short way of a call that is empty or left to the native library.
 //!
 //! Where a communicator's calls of a collective are declined whatever their arguments, they are counted and that is all. Else
 //! the choice declines what is empty, and where the user asked for it or nodes hold no contiguous ranks some more: that needs
 //! nothing but the length of the message and who defined the operation, so operands, operation and plan are not made.
 //! Whether a rank takes this way is its own affair: on the long way it comes to the same verdict.
 
-use super::datatype::TypeLayout;
+use super::datatype::{TypeLayout, freed};
 use super::lane::Key;
 use super::op::is_defined;
-use super::serve::Site;
+use super::serve::{Served, Site};
 use crate::mpi::handles::{constants, predefined, predefined_op};
-use crate::report::{Counter, Outcome, Reason, counters};
+use crate::report::{Counter, Outcome, Reason};
 use crate::tune::{LAST_EPOCH, OperatorClass, Prospect, Shape, early_reason};
 use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 use std::ffi::c_void;
@@ -24,11 +24,13 @@ pub(super) struct Addresses {
     pub recv: Option<*const c_void>,
 }
 
-/// A call that was declined. It is empty or its datatype is predefined, so calls with the same key are left to the native library as
-/// well: of the operation counts who defined it, and no handle of a user's ever becomes a predefined one. Of an empty call MPI may
-/// reject the datatype, where its handle was freed and is another one's now: it is counted as empty all the same.
+/// A call that was declined. Calls with the same key are declined as well: of the operation counts who defined it, and no handle
+/// of a user's ever becomes a predefined one.
 pub(super) struct Declined {
     key: Key,
+    reason: Reason,
+    /// Of a datatype of the user's: [`freed`] at that time. Its handle may be another one's later on, which MPI might reject.
+    freed: Option<u64>,
     /// Where it was counted.
     counter: Counter,
     bytes: Bytes,
@@ -58,26 +60,20 @@ pub(super) fn unless_in_place(address: *const c_void) -> Option<*const c_void> {
 }
 
 impl Site<'_> {
-    /// Whether the call is one of the last again that were declined, and is counted as such.
+    /// What becomes of the call if it is one of the last again that were declined; it is counted as such.
     #[inline(always)]
-    pub(super) fn is_declined_again(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> bool {
+    pub(super) fn declined_again(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> Option<Served> {
         if !self.may_be_declined(key) {
-            return false;
+            return None;
         }
-        let last = self.shared.declined(self.collective).place(key);
-        match last {
-            // Only with elements does it matter whether the datatype is predefined.
-            Some(last)
-                if last.key == *key
-                    && self.epoch < LAST_EPOCH
-                    && root.is_some()
-                    && !is_doubtful(key, addresses, true) =>
-            {
-                counters().record_at(last.counter, last.bytes);
-                true
-            }
-            _ => false,
-        }
+        let last = self.shared.declined(self.collective).place(key).as_ref()?;
+        let is_again = last.key == *key
+            && last.freed.is_none_or(|then| then == freed())
+            && self.epoch < LAST_EPOCH
+            && root.is_some()
+            // With elements the datatype is predefined, without it does not matter.
+            && !is_doubtful(key, addresses, true);
+        is_again.then(|| self.decline(last.reason, last.counter, last.bytes))
     }
 
     #[inline(always)]
@@ -85,18 +81,20 @@ impl Site<'_> {
         key.count == 0 || self.shared.prospect(self.collective) == Prospect::Mixed
     }
 
-    /// Whether the call is declined, and counted as such. `false` says nothing: the long way knows.
-    pub(super) fn is_declined(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> bool {
+    /// What becomes of the call if it is declined, and counted as such. `None` says nothing: the long way knows.
+    pub(super) fn declined(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> Option<Served> {
         if !self.may_be_declined(key) {
-            return false;
+            return None;
         }
-        match root.and_then(|root| self.verdict(key, root, addresses)) {
-            Some((reason, bytes)) => {
-                counters().record(Outcome::Declined(self.collective, reason), bytes);
-                true
-            }
-            None => false,
+        let (reason, bytes) = self.verdict(key, root?, addresses)?;
+        let counter = Counter::of(Outcome::Declined(self.collective, reason), bytes);
+        let is_predefined = predefined(key.datatype).is_some();
+        if (is_predefined || key.count == 0) && self.epoch < LAST_EPOCH {
+            let freed = (!is_predefined).then(freed);
+            let declined = Declined { key: *key, reason, freed, counter, bytes };
+            *self.shared.declined(self.collective).place(key) = Some(declined);
         }
+        Some(self.decline(reason, counter, bytes))
     }
 
     /// Why the call is declined, and its length; `None` where MPI might reject it, or that is not known here.
@@ -130,12 +128,7 @@ impl Site<'_> {
         let granule = Bytes(if is_reduction { size.max(1) } else { 1 });
         let (collective, bytes, order) = (self.collective, Bytes(bytes), OperandOrder::Any);
         let shape = Shape { collective, bytes, granule, root, operator, order };
-        let reason = early_reason(&self.job.config, &shape, &self.shared.agreed, self.epoch)?;
-        if (known.is_some() || key.count == 0) && self.epoch < LAST_EPOCH {
-            let counter = Counter::of(Outcome::Declined(self.collective, reason), bytes);
-            *self.shared.declined(self.collective).place(key) = Some(Declined { key: *key, counter, bytes });
-        }
-        Some((reason, bytes))
+        Some((early_reason(&self.job.config, &shape, &self.shared.agreed, self.epoch)?, bytes))
     }
 }
 

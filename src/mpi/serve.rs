@@ -123,8 +123,8 @@ impl Site<'_> {
         };
         let shape = prepared.shape(self.collective);
         let decline = |reason| {
-            counters().record(Outcome::Declined(self.collective, reason), prepared.bytes);
-            Served::Native
+            let counter = Counter::of(Outcome::Declined(self.collective, reason), prepared.bytes);
+            self.decline(reason, counter, prepared.bytes)
         };
         let (row, plan) = match choose(&self.job.config, &shape, &self.shared.agreed, &self.shared.map, self.epoch) {
             Choice::Run { row, plan } => (row, plan),
@@ -277,10 +277,25 @@ impl Site<'_> {
         if let Err(fault) = result {
             return self.fault(fault);
         }
+        counters().record_at(counter, bytes);
+        self.done()
+    }
+
+    /// What becomes of a call of `bytes` that is declined for `reason`; it is counted at `counter`. An empty one is done with that,
+    /// since its arguments are in order and no rank has anything for another: some libraries exchange messages all the same. The
+    /// reason is the same on all ranks, so none waits natively for one that does not come.
+    #[inline(always)]
+    pub(super) fn decline(&self, reason: Reason, counter: Counter, bytes: Bytes) -> Served {
+        counters().record_at(counter, bytes);
+        if reason == Reason::Empty { self.done() } else { Served::Native }
+    }
+
+    /// A call that huddle has ended.
+    #[inline(always)]
+    fn done(&self) -> Served {
         if self.job.pace.is_due() {
             make_progress(self.job);
         }
-        counters().record_at(counter, bytes);
         Served::Done(constants().success)
     }
 

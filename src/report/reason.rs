@@ -1,6 +1,6 @@
 //! Why a call was not accelerated.
 
-/// Why a call, or all calls on a communicator, or all calls of a job, went to the native library.
+/// Why a call, or all calls on a communicator, or all calls of a job, went to the native library; what is empty went nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
@@ -87,7 +87,7 @@ const TABLE: [Entry; Reason::COUNT] = [
         "device-pointer",
         "A rank has loaded a library of CUDA, HIP or HSA that huddle can't copy with: buffers may be in memory of its devices.",
     ),
-    entry(Reason::Empty, "empty", "There is nothing to move."),
+    entry(Reason::Empty, "empty", "There is nothing to move: the call ends at once, and no rank waits for another."),
     entry(Reason::ElementLargerThanSlot, "element-larger-than-slot", "One element exceeds HUDDLE_SLOT_BYTES."),
     entry(
         Reason::BlocksLargerThanSlot,
