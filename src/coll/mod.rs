@@ -7,7 +7,7 @@
 
 use crate::fabric::{Fabric, Room};
 use crate::model::{Nanos, Scene};
-use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder, Ticket};
+use crate::types::{Bytes, Collective, CommRank, Epoch, LINE, NodeRank, OperandOrder, Ticket};
 use std::future::Future;
 use std::ops::Range;
 
@@ -271,7 +271,6 @@ pub fn pieces(total: Bytes, most: Bytes, granule: Bytes) -> impl Iterator<Item =
 /// `granule` and, where that leaves work for all, of a cache line.
 #[inline]
 pub fn part(n: Bytes, granule: Bytes, rank: NodeRank, size: usize) -> Range<usize> {
-    const LINE: usize = 64;
     let granule = granule.0.max(1);
     let unit = if LINE.is_multiple_of(granule) && n.0 >= LINE * size { LINE } else { granule };
     let units = n.0.div_ceil(unit);

@@ -1,7 +1,7 @@
 //! The table of environment variables.
 
 use super::{Cache, Config, NodeOrder, Selection, value};
-use crate::types::{Bytes, Collective, SlotStores};
+use crate::types::{Bytes, Collective, LINE, SlotStores};
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
@@ -16,8 +16,6 @@ const SLOTS: std::ops::RangeInclusive<usize> = 2..=256;
 const SHORTEST_CELL: Bytes = Bytes(1 << 10);
 /// The longest cell.
 const LONGEST_CELL: Bytes = Bytes(1 << 30);
-/// Cells are cut at cache lines.
-const CACHE_LINE: usize = 64;
 
 /// One environment variable.
 pub struct Opt {
@@ -144,8 +142,7 @@ pub static OPTIONS: &[Opt] = &[
             if text == "auto" {
                 return store(Some(None), &mut config.slot_bytes);
             }
-            let fits =
-                |size: &Bytes| (SHORTEST_CELL..=LONGEST_CELL).contains(size) && size.0.is_multiple_of(CACHE_LINE);
+            let fits = |size: &Bytes| (SHORTEST_CELL..=LONGEST_CELL).contains(size) && size.0.is_multiple_of(LINE);
             store(value::size(text).filter(fits).map(Some), &mut config.slot_bytes)
         }),
     },

@@ -5,9 +5,7 @@
 
 use super::copy::ends;
 use super::reduce::{half_of_pair, keep_loop};
-
-/// What a cache moves.
-pub(super) const LINE: usize = 64;
+use crate::types::LINE;
 
 /// By libc's `memcpy`.
 ///
@@ -155,7 +153,8 @@ pub use x86::*;
 mod x86 {
     use super::super::copy::small;
     use super::super::reduce::half_of_pair;
-    use super::{LINE, PAGE, blocks, pages, to_next_line};
+    use super::{PAGE, blocks, pages, to_next_line};
+    use crate::types::LINE;
     use std::arch::asm;
     use std::arch::x86_64::*;
 

@@ -6,7 +6,7 @@
 //! packed bytes can be moved: the first run is found by division and binary search, the rest is a loop over runs with a
 //! tight loop within each.
 
-use super::copy_loops::LINE;
+use crate::types::LINE;
 
 /// A user's buffer as the sequence of its packed bytes, whatever its layout in memory.
 pub trait PackedBuffer: Sync {

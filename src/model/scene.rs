@@ -3,11 +3,8 @@
 use super::{Crossing, Machine, Outline, Work};
 use crate::sync::FlagLine;
 use crate::topo::{Levels, TreeClass};
-use crate::types::{Bytes, NodeRank};
+use crate::types::{Bytes, LINE, NodeRank};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// Data move between caches in lines of this many bytes.
-const LINE: f64 = 64.0;
 
 /// A level of a node's hierarchy, as far as costs depend on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,7 +121,8 @@ impl Scene {
     /// A flag is fetched, with what its line carries, while `readers` fetch flags out of the same group.
     pub fn line(&self, level: usize, readers: usize) -> f64 {
         let Crossing { latency, stream, shared } = self.levels[level].crossing;
-        latency + (stream * LINE).max(shared * LINE * self.at_once(readers))
+        let line = LINE as f64;
+        latency + (stream * line).max(shared * line * self.at_once(readers))
     }
 
     /// Cores that the ranks of a node have, at least 1.

@@ -2,7 +2,7 @@
 
 use super::atomic::{AtomicU64, Ordering};
 use super::{Descriptor, Flag, FlagLine};
-use crate::types::{Bytes, Epoch, Ticket};
+use crate::types::{Bytes, Epoch, LINE, Ticket};
 use std::ops::Range;
 
 /// What of a slot a rank is going to write.
@@ -56,7 +56,7 @@ impl Written {
 }
 
 /// Where a cell begins, its *home*, is told in units of so many bytes, from the first of its owner's cells.
-pub const HOME_UNIT: usize = 64;
+pub const HOME_UNIT: usize = LINE;
 
 /// For a ticket without a home of its own.
 const NO_HOME: u64 = u64::MAX;

@@ -7,7 +7,7 @@ use super::writes::{Course, Took, Writes, clock_reading};
 use crate::fabric::words::Entered;
 use crate::kernel::{self, Combine, Destination, Kernel, SizeClass, Streams};
 
-use crate::types::{Bytes, Collective};
+use crate::types::{Bytes, Collective, LINE};
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
@@ -225,7 +225,6 @@ unsafe fn copy_by(way: Way, class: SizeClass, to: *mut u8, from: *const u8, n: u
 /// As for [`kernel::copy()`].
 #[cold]
 unsafe fn copy_halves(ways: [Way; 2], to: *mut u8, from: *const u8, n: usize) -> [Duration; 2] {
-    const LINE: usize = 64;
     // Of whole lines; what is left goes first.
     let half = n / (2 * LINE) * LINE;
     let rest = n - 2 * half;

@@ -11,7 +11,7 @@ use super::writes::Course;
 use crate::fabric::words::Words;
 use crate::kernel::{self, Probed};
 use crate::sync::Passed;
-use crate::types::{Bytes, Ticket};
+use crate::types::{Bytes, LINE, Ticket};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// When and where a rank writes pieces to its own cells. Relaxed throughout: only this rank uses it, one call at a time; these are
@@ -61,7 +61,6 @@ impl Context {
 
     #[inline(never)]
     fn expect_after(&self, here: *mut u8, ticket: Ticket, n: Bytes, reach: Bytes) {
-        const LINE: usize = 64;
         let next = self.rhythm.ticket_after(ticket);
         let there = self.piece(self.rank(), next, self.stretch(next, reach, self.claims().cursor()).home);
         // A write that is timed is to show what it takes without.

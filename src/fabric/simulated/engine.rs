@@ -7,16 +7,13 @@ use crate::fabric::checked::{Operation, operations_by_step};
 use crate::fabric::{BridgeStep, Exposed, Fabric, Line, Place, Room, Span};
 use crate::model::{Machine, Nanos, SingleCopy, Work};
 use crate::topo::{Layout, Levels};
-use crate::types::{Bytes, CommRank, NodeIndex, NodeRank, Ticket};
+use crate::types::{Bytes, CommRank, LINE, NodeIndex, NodeRank, Ticket};
 use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-
-/// Data move in lines of this many bytes.
-const LINE: usize = 64;
 
 /// A call of one rank, under way.
 pub(super) type Running<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
