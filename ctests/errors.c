@@ -159,6 +159,26 @@ static void try_handler(MPI_Comm comm) {
     MPI_Errhandler_free(&own);
 }
 
+// A datatype of calls without elements is freed, and its handle that of another one, which was not committed.
+static void try_handle_again(MPI_Comm comm) {
+    enum { MOST = 64 };
+    MPI_Datatype committed, others[MOST];
+    MPI_Type_contiguous(3, MPI_INT, &committed);
+    MPI_Type_commit(&committed);
+    for (int i = 0; i < 3; i++) CHECK(MPI_Allreduce(a, b, 0, committed, user_op, comm) == MPI_SUCCESS);
+    MPI_Datatype handle = committed;
+    MPI_Type_free(&committed);
+    int n = 0;
+    do MPI_Type_contiguous(3, MPI_INT, &others[n]);
+    while (others[n++] != handle && n < MOST);
+    CHECK(others[n - 1] == handle);
+    int expected = class_of(PMPI_Allreduce(a, b, 0, handle, user_op, comm));
+    CHECK(expected != MPI_SUCCESS);
+    CHECK(class_of(MPI_Allreduce(a, b, 0, handle, user_op, comm)) == expected);
+    while (n > 0) MPI_Type_free(&others[--n]);
+    check_normal(comm, 1);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     look_around();
@@ -178,6 +198,7 @@ int main(int argc, char **argv) {
     try_cases(alone, true, argc > 1 ? argv[1] : NULL);
     size = world_size;
     try_handler(comm);
+    try_handle_again(comm);
     MPI_Op_free(&user_op);
     MPI_Type_free(&uncommitted);
     MPI_Type_free(&pair);

@@ -55,6 +55,13 @@ static void try_size(MPI_Comm comm, int n, int salt) {
     check_normal(comm, salt + 7);
 }
 
+// Nobody needs anything from rank 0.
+static void try_nothing(MPI_Comm comm) {
+    int code = MPI_Allreduce(in, out, 0, MPI_INT, world_rank == 0 ? MPI_OP_NULL : MPI_SUM, comm);
+    CHECK((code != MPI_SUCCESS) == (world_rank == 0));
+    check_normal(comm, 40);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     look_around();
@@ -68,6 +75,7 @@ int main(int argc, char **argv) {
     try_size(comm, 1, 10);
     try_size(comm, 300, 20);
     try_size(comm, N, 30);
+    try_nothing(comm);
     MPI_Comm_free(&comm);
     free(in), free(out), free(all);
     MPI_Finalize();

@@ -216,8 +216,7 @@ typedef struct {
     bool packed;           // MPI_PACKED inside a derived datatype is unpacked without its holes
 } Quirks;
 void quirks_look(void);
-// Those to be heeded on this communicator: with --bold only those of empty calls, which are always native, unless it has
-// one rank, whose calls may all be.
+// Those to be heeded on this communicator: with --bold none, unless it has one rank, whose calls may all be native.
 const Quirks *quirks_of(const Communicator *comm);
 
 #endif

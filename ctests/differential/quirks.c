@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static Quirks quirks, native_ones; // the latter of calls that are never accelerated, so of bold ones too
+static Quirks quirks;
+static const Quirks none;
 
 void quirks_look(void) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -26,9 +27,8 @@ void quirks_look(void) {
         quirks.wide_limit = 1024;
         quirks.derived = openmpi[strlen("Open MPI v")] == '5'; // Scatter of DOUBLE_COMPLEX in two layouts, 62464 bytes
     }
-    native_ones.empty_bottom = quirks.empty_bottom;
 }
 
 const Quirks *quirks_of(const Communicator *comm) {
-    return settings.bold && comm->size > 1 ? &native_ones : &quirks;
+    return settings.bold && comm->size > 1 ? &none : &quirks;
 }

@@ -30,7 +30,7 @@ for Allreduce, Bcast and Reduce, of one rank's block for Allgather and Scatter, 
 const REASONS: &str = "\
 ## Reasons
 
-Why a call was left to the native library, as the report (`HUDDLE_REPORT`, [REPORT.md](REPORT.md)) and the C API name it.
+Why a call was not accelerated but left to the native library, or, where it is empty, ended at once; as the report (`HUDDLE_REPORT`, [REPORT.md](REPORT.md)) and the C API name it.
 ";
 
 /// As Markdown: `docs/ENVIRONMENT.md`.

@@ -190,6 +190,19 @@ fn too_large() -> ! {
     abort()
 }
 
+/// Elements of the blocks of all ranks, of so many each.
+fn count_of_all(site: &Site<'_>, count: MPI_Count, datatype: MPI_Datatype) -> Result<MPI_Count, Refused> {
+    match count.checked_mul(site.shared.agreed.ranks as MPI_Count) {
+        Some(all) => Ok(all),
+        None if count < 0 => Err(Refused::ByLibrary),
+        // What has no data is as long as one block of it; anything else is too large as that already.
+        None => match view(site, std::ptr::null_mut(), count, datatype)?.is_empty() {
+            true => Ok(count),
+            false => too_large(),
+        },
+    }
+}
+
 fn is_root(site: &Site<'_>, root: c_int) -> Result<bool, Refused> {
     if root < 0 || root as usize >= site.shared.agreed.ranks {
         return Err(Refused::ByLibrary);
@@ -331,7 +344,7 @@ pub unsafe fn allgather(site: &Site<'_>, send: Input, recv: Output) -> Result<Pr
         return Err(Refused::ByLibrary);
     }
     let ranks = site.shared.agreed.ranks;
-    let count = recv.1.checked_mul(ranks as MPI_Count).ok_or(Refused::ByLibrary)?;
+    let count = count_of_all(site, recv.1, recv.2)?;
     let is_in_place = send.0 == in_place.cast_const();
     let role = if is_in_place { Role::InPlace } else { Role::Output };
     let (buffer, total) = operand(site, role, recv.0, count, recv.2)?;
@@ -385,7 +398,7 @@ pub unsafe fn scatter(site: &Site<'_>, send: Input, recv: Output, root: c_int) -
         return Err(Refused::ByLibrary);
     }
     let ranks = site.shared.agreed.ranks;
-    let count = send.1.checked_mul(ranks as MPI_Count).ok_or(Refused::ByLibrary)?;
+    let count = count_of_all(site, send.1, send.2)?;
     let (blocks, total) = operand(site, Role::Input, send.0.cast_mut(), count, send.2)?;
     let bytes = Bytes(total.0 / ranks);
     if recv.0 == in_place {

@@ -298,6 +298,8 @@ impl View {
                 Some(at) => Memory::Contiguous(base.wrapping_offset(at)),
                 None => Memory::Segments(base, layout),
             },
+            // The library is not asked to pack no elements.
+            TypeMap::Opaque if len == 0 => Memory::Contiguous(base),
             TypeMap::Opaque if layout.size > MOST_PACKED && native().pack_c.is_none() => {
                 return Err(Rejected::TooLarge);
             }

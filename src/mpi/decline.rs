@@ -86,11 +86,13 @@ impl Site<'_> {
         if !self.may_be_declined(key) {
             return None;
         }
+        // Read before MPI is asked for what is then remembered.
+        let freed = freed();
         let (reason, bytes) = self.verdict(key, root?, addresses)?;
         let counter = Counter::of(Outcome::Declined(self.collective, reason), bytes);
         let is_predefined = predefined(key.datatype).is_some();
         if (is_predefined || key.count == 0) && self.epoch < LAST_EPOCH {
-            let freed = (!is_predefined).then(freed);
+            let freed = (!is_predefined).then_some(freed);
             let declined = Declined { key: *key, reason, freed, counter, bytes };
             *self.shared.declined(self.collective).place(key) = Some(declined);
         }

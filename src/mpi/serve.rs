@@ -282,8 +282,8 @@ impl Site<'_> {
     }
 
     /// What becomes of a call of `bytes` that is declined for `reason`; it is counted at `counter`. An empty one is done with that,
-    /// since its arguments are in order and no rank has anything for another: some libraries exchange messages all the same. The
-    /// reason is the same on all ranks, so none waits natively for one that does not come.
+    /// since no rank has anything for another: some libraries exchange messages all the same. The reason is the same on all ranks whose
+    /// arguments are in order, so none of these waits natively for one that does not come.
     #[inline(always)]
     pub(super) fn decline(&self, reason: Reason, counter: Counter, bytes: Bytes) -> Served {
         counters().record_at(counter, bytes);

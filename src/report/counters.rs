@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub enum Outcome {
     /// The algorithm of this index in [`REGISTRY`] served it.
     Accelerated(usize),
-    /// The native library served it.
+    /// It was left to the native library, or was empty.
     Declined(Collective, Reason),
 }
 

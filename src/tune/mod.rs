@@ -130,6 +130,6 @@ pub enum Choice {
         /// What that row needs and the call does not offer.
         need: Need,
     },
-    /// The native library.
+    /// The native library, or nobody where the call is empty.
     Decline(Reason),
 }
