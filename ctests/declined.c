@@ -181,7 +181,7 @@ static void without_context(Work *work) {
     expect(work, "Barrier.declined.intercommunicator", 0);
 }
 
-static void one_call(Work *work, MPI_Comm comm, int kind, int root) {
+static void one_call(Work *work, MPI_Comm comm, int kind, int root, int form) {
     switch (kind) {
     case 0: allreduce(work, comm, 1); break;
     case 1: allreduce(work, comm, 128); break;
@@ -201,8 +201,8 @@ static void one_call(Work *work, MPI_Comm comm, int kind, int root) {
     case 15: bcast(work, comm, 2, strided, root); break;
     case 16: bcast(work, comm, 0, MPI_INT, root); break;
     case 17: barrier(work, comm); break;
-    case 18: empty(work, comm, root % 5); break;
-    case 19: rejected(work, comm, root % 4); break;
+    case 18: empty(work, comm, form % 5); break;
+    case 19: rejected(work, comm, form % 4); break;
     default: without_context(work);
     }
 }
@@ -214,7 +214,10 @@ static void *run(void *state) {
         // Often the same communicator, and often the same kind, again.
         MPI_Comm comm = next_number(&random) % 3 ? work->world : work->comms[next_number(&random) % COMMS];
         int kind = (int)(next_number(&random) % KINDS), times = 1 + (int)(next_number(&random) % 3);
-        for (int k = 0; k < times; k++) one_call(work, comm, kind, (int)(next_number(&random) % (unsigned)world_size));
+        for (int k = 0; k < times; k++) {
+            int root = (int)(next_number(&random) % (unsigned)world_size), form = (int)(next_number(&random) % 20);
+            one_call(work, comm, kind, root, form);
+        }
         if (next_number(&random) % 8 == 0) {
             int at = (int)(next_number(&random) % COMMS);
             MPI_Comm_free(&work->comms[at]);

@@ -159,7 +159,8 @@ static void try_handler(MPI_Comm comm) {
     MPI_Errhandler_free(&own);
 }
 
-// A datatype of calls without elements is freed, and its handle that of another one, which was not committed.
+// The handle of a freed datatype comes back as that of one that was not committed, where the library gives it again: empty calls that
+// were remembered must not answer for it.
 static void try_handle_again(MPI_Comm comm) {
     enum { MOST = 64 };
     MPI_Datatype committed, others[MOST];
@@ -171,7 +172,8 @@ static void try_handle_again(MPI_Comm comm) {
     int n = 0;
     do MPI_Type_contiguous(3, MPI_INT, &others[n]);
     while (others[n++] != handle && n < MOST);
-    CHECK(others[n - 1] == handle);
+    if (others[n - 1] != handle && world_rank == 0) printf("errors: the library gave no handle again\n");
+    handle = others[n - 1];
     int expected = class_of(PMPI_Allreduce(a, b, 0, handle, user_op, comm));
     CHECK(expected != MPI_SUCCESS);
     CHECK(class_of(MPI_Allreduce(a, b, 0, handle, user_op, comm)) == expected);

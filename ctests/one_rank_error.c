@@ -31,6 +31,13 @@ static void check_code(int code, bool needs_rank_0) {
     }
 }
 
+static void code_of_truncated(MPI_Comm comm, int n) {
+    int class, code = MPI_Allgather(in, world_rank == 0 ? n - 1 : n, MPI_INT, all, n, MPI_INT, comm);
+    CHECK(code != MPI_SUCCESS);
+    MPI_Error_class(code, &class);
+    CHECK((class == MPI_ERR_TRUNCATE) == (world_rank == 0));
+}
+
 static void try_size(MPI_Comm comm, int n, int salt) {
     int count = world_rank == 0 ? -1 : n, last = world_size - 1;
     check_code(MPI_Bcast(in, count, MPI_INT, 0, comm), true);
@@ -49,6 +56,9 @@ static void try_size(MPI_Comm comm, int n, int salt) {
     check_code(MPI_Reduce(in, out, count, MPI_INT, MPI_SUM, last, comm), world_rank == last);
     check_normal(comm, salt + 6);
 #endif
+    // One of rank 0's own buffers is shorter than the other.
+    code_of_truncated(comm, n);
+    check_normal(comm, salt + 8);
     int op_is_wrong = world_rank == 0;
     int code = MPI_Allreduce(in, out, n, MPI_INT, op_is_wrong ? MPI_OP_NULL : MPI_SUM, comm);
     CHECK(code != MPI_SUCCESS);

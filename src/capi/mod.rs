@@ -47,8 +47,8 @@ pub unsafe extern "C" fn huddle_counters(values: *mut u64, capacity: usize) -> u
 ///
 /// The part before the last is a range of sizes, in packed bytes as in HUDDLE_ALLREDUCE and its like, or "unread" for calls
 /// that were left to the MPI library before their size was known: because MPI may reject the arguments, or with a datatype
-/// that is not predefined early on a communicator or where nothing (HUDDLE_DISABLE) or nothing of the collective
-/// (HUDDLE_BCAST=native and its like) is served. Their bytes are not counted.
+/// that is not predefined early on a communicator, on one that stays native, or where nothing (HUDDLE_DISABLE) or nothing of
+/// the collective (HUDDLE_BCAST=native and its like) is served. Their bytes are not counted.
 ///
 /// Where the length is not less than `capacity` the name was cut to fit. With `capacity` 0 `name` may be NULL.
 ///

@@ -30,7 +30,10 @@ for Allreduce, Bcast and Reduce, of one rank's block for Allgather and Scatter, 
 const REASONS: &str = "\
 ## Reasons
 
-Why a call was not accelerated but left to the native library, or, where it is empty, ended at once; as the report (`HUDDLE_REPORT`, [REPORT.md](REPORT.md)) and the C API name it.
+Why a call was not accelerated, as the report (`HUDDLE_REPORT`, [REPORT.md](REPORT.md)) and the C API name it. It went to the native
+library, or, where it is `empty`, huddle ended it. What holds for all calls of a communicator, or of a collective on it, comes first,
+and arguments are not looked at then: on a communicator of one rank a call without data is a `single-rank` one, and before
+`HUDDLE_WARMUP` a `warm-up` one. Calls without data are native for no size, only with the whole collective (`HUDDLE_BCAST=native`).
 ";
 
 /// As Markdown: `docs/ENVIRONMENT.md`.

@@ -1,7 +1,7 @@
 //! The engine's entry points: what the loader's table points at.
 //!
-//! Each entry asks [`crate::mpi::serve`] and, where the call is left to the native library, ends in its function with the very same
-//! arguments. Nothing remembers across that jump: a native call may run callbacks that enter here again.
+//! Each entry asks [`crate::mpi::collectives`] and, where the call is left to the native library, ends in the native function with the
+//! very same arguments. Nothing remembers across that jump: a native call may run callbacks that enter here again.
 
 mod entries;
 

@@ -1,7 +1,8 @@
 //! From the arguments of a collective to what the choice may see of it and what the call needs.
 //!
-//! Arguments that MPI rejects are left to the native call, whose handler and error class then answer. Where the standard
-//! leaves room, the library itself is asked, on a communicator of this process alone.
+//! Arguments that MPI rejects are left to the native call, whose handler and error class then answer; but where it might wait for peers
+//! instead, since input and output of this rank differ in length, the handler is called from here. Where the standard leaves room, the
+//! library itself is asked, on a communicator of this process alone.
 
 use super::datatype::{Rejected, View};
 use super::device::{self, Role, Staged};
@@ -195,7 +196,7 @@ fn count_of_all(site: &Site<'_>, count: MPI_Count, datatype: MPI_Datatype) -> Re
     match count.checked_mul(site.shared.agreed.ranks as MPI_Count) {
         Some(all) => Ok(all),
         None if count < 0 => Err(Refused::ByLibrary),
-        // What has no data is as long as one block of it; anything else is too large as that already.
+        // The count overflows. Without data one block is as long as all; with data no address space holds them.
         None => match view(site, std::ptr::null_mut(), count, datatype)?.is_empty() {
             true => Ok(count),
             false => too_large(),

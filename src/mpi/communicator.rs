@@ -126,7 +126,7 @@ impl Shared {
     /// The last calls of `collective` that were declined, for the call that is under way.
     #[inline]
     #[allow(clippy::mut_from_ref)]
-    pub(super) fn declined(&self, collective: Collective) -> &mut LastDeclined {
+    pub(super) fn last_declined(&self, collective: Collective) -> &mut LastDeclined {
         // SAFETY: one call at a time (MPI's rule), which asks again only after it is done with what it got.
         unsafe { &mut *self.declined[collective as usize].get() }
     }

@@ -144,20 +144,27 @@ impl TypeLayout {
         layout
     }
 
-    /// The attribute of `datatype`.
+    /// The attribute of `datatype`: a pointer that `keep` got from an Arc, alive while the datatype is.
+    ///
+    /// # Safety
+    /// As for `of`.
+    #[inline]
+    unsafe fn attribute(datatype: MPI_Datatype) -> Option<*const Self> {
+        let keyval = keyval()?;
+        let (mut value, mut found): (*const Self, c_int) = (std::ptr::null(), 0);
+        // SAFETY: the caller's promise.
+        let code = unsafe { native().type_get_attr(datatype, keyval, (&raw mut value).cast(), &mut found) };
+        (code == constants().success && found != 0).then_some(value)
+    }
+
+    /// The layout that is kept of `datatype`.
     ///
     /// # Safety
     /// As for `of`.
     #[inline]
     unsafe fn cached(datatype: MPI_Datatype) -> Option<Arc<Self>> {
-        let keyval = keyval()?;
-        let (mut value, mut found): (*const Self, c_int) = (std::ptr::null(), 0);
-        // SAFETY: a valid datatype; the value of our keyval is a pointer that `keep` got from an Arc, alive while the
-        // datatype is.
-        unsafe {
-            let code = native().type_get_attr(datatype, keyval, (&raw mut value).cast(), &mut found);
-            (code == constants().success && found != 0).then(|| Arc::clone(&ManuallyDrop::new(Arc::from_raw(value))))
-        }
+        // SAFETY: the caller's promise; the attribute keeps its count of the Arc.
+        unsafe { Self::attribute(datatype).map(|kept| Arc::clone(&ManuallyDrop::new(Arc::from_raw(kept)))) }
     }
 
     /// Packed bytes of an element of `datatype`, where a call has used it before and the library accepts it.
@@ -165,14 +172,9 @@ impl TypeLayout {
     /// # Safety
     /// As for `of`.
     pub(super) unsafe fn known_size(datatype: MPI_Datatype) -> Option<usize> {
-        let keyval = keyval()?;
-        let (mut value, mut found): (*const Self, c_int) = (std::ptr::null(), 0);
-        // SAFETY: as in `cached`; the attribute keeps the layout alive.
-        unsafe {
-            let code = native().type_get_attr(datatype, keyval, (&raw mut value).cast(), &mut found);
-            let layout = value.as_ref().filter(|_| code == constants().success && found != 0)?;
-            layout.is_committed.load(Ordering::Relaxed).then_some(layout.size)
-        }
+        // SAFETY: the caller's promise; the attribute keeps the layout alive.
+        let layout = unsafe { Self::attribute(datatype)?.as_ref() }?;
+        layout.is_committed.load(Ordering::Relaxed).then_some(layout.size)
     }
 
     /// Reads the layout of `datatype` and makes it an attribute. Two threads may do so at once; one of them wins.
@@ -228,7 +230,7 @@ unsafe extern "C" fn no_copy(
     constants().success
 }
 
-/// How many datatypes were freed that had a layout. While it is the same, the handles of those with one are theirs.
+/// How many datatypes with a layout were freed. As long as it is the same, the handle of one that was looked at is still its own.
 static FREED: AtomicU64 = AtomicU64::new(0);
 
 /// See [`FREED`]. Whoever uses a handle again that another thread has freed has come after it.

@@ -1,7 +1,7 @@
 //! The short way of a call that is empty or left to the native library.
 //!
-//! Where a communicator's calls of a collective are declined whatever their arguments, they are counted and that is all. Else
-//! the choice declines what is empty, and where the user asked for it or nodes hold no contiguous ranks some more: that needs
+//! Where a communicator's calls of a collective are declined whatever their arguments, they are counted and go to the library without
+//! any of this ([`Site::enter`]). Else the choice declines what is empty, and where the user asked for it or nodes hold no contiguous ranks some more: that needs
 //! nothing but the length of the message and who defined the operation, so operands, operation and plan are not made.
 //! Whether a rank takes this way is its own affair: on the long way it comes to the same verdict.
 
@@ -28,9 +28,9 @@ pub(super) struct Addresses {
 /// of a user's ever becomes a predefined one.
 pub(super) struct Declined {
     key: Key,
-    reason: Reason,
     /// Of a datatype of the user's: [`freed`] at that time. Its handle may be another one's later on, which MPI might reject.
     freed: Option<u64>,
+    reason: Reason,
     /// Where it was counted.
     counter: Counter,
     bytes: Bytes,
@@ -62,18 +62,18 @@ pub(super) fn unless_in_place(address: *const c_void) -> Option<*const c_void> {
 impl Site<'_> {
     /// What becomes of the call if it is one of the last again that were declined; it is counted as such.
     #[inline(always)]
-    pub(super) fn declined_again(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> Option<Served> {
+    pub(super) fn try_decline_again(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> Option<Served> {
         if !self.may_be_declined(key) {
             return None;
         }
-        let last = self.shared.declined(self.collective).place(key).as_ref()?;
+        let last = self.shared.last_declined(self.collective).place(key).as_ref()?;
         let is_again = last.key == *key
             && last.freed.is_none_or(|then| then == freed())
             && self.epoch < LAST_EPOCH
             && root.is_some()
-            // With elements the datatype is predefined, without it does not matter.
+            // What is remembered has a predefined datatype or a count of 0, where that does not matter.
             && !is_doubtful(key, addresses, true);
-        is_again.then(|| self.decline(last.reason, last.counter, last.bytes))
+        is_again.then(|| self.end_declined(last.reason, last.counter, last.bytes))
     }
 
     #[inline(always)]
@@ -82,7 +82,7 @@ impl Site<'_> {
     }
 
     /// What becomes of the call if it is declined, and counted as such. `None` says nothing: the long way knows.
-    pub(super) fn declined(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> Option<Served> {
+    pub(super) fn try_decline(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> Option<Served> {
         if !self.may_be_declined(key) {
             return None;
         }
@@ -94,9 +94,9 @@ impl Site<'_> {
         if (is_predefined || key.count == 0) && self.epoch < LAST_EPOCH {
             let freed = (!is_predefined).then_some(freed);
             let declined = Declined { key: *key, reason, freed, counter, bytes };
-            *self.shared.declined(self.collective).place(key) = Some(declined);
+            *self.shared.last_declined(self.collective).place(key) = Some(declined);
         }
-        Some(self.decline(reason, counter, bytes))
+        Some(self.end_declined(reason, counter, bytes))
     }
 
     /// Why the call is declined, and its length; `None` where MPI might reject it, or that is not known here.
@@ -114,6 +114,7 @@ impl Site<'_> {
             None => unsafe { TypeLayout::known_size(key.datatype) }?,
         };
         let bytes = usize::try_from(key.count).ok()?.checked_mul(size)?;
+        // The long way ends the job where the blocks of all ranks exceed the address space.
         bytes.checked_mul(self.shared.agreed.ranks)?;
         // 3. The operation.
         let is_reduction = matches!(self.collective, Collective::Allreduce | Collective::Reduce);
@@ -138,8 +139,8 @@ impl Site<'_> {
 #[inline(always)]
 fn is_doubtful(key: &Key, Addresses { send, recv }: Addresses, is_predefined: bool) -> bool {
     let in_place = constants().in_place.cast_const();
-    let is_doubtful =
+    let may_be_rejected =
         |address: *const c_void| address == in_place || address.is_null() && is_predefined && key.count > 0;
     let is_aliased = send.is_some() && send == recv && key.count > 0;
-    is_aliased || send.is_some_and(is_doubtful) || recv.is_some_and(is_doubtful)
+    is_aliased || send.is_some_and(may_be_rejected) || recv.is_some_and(may_be_rejected)
 }

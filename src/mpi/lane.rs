@@ -124,7 +124,7 @@ fn pair(send: *const c_void, recv: *const c_void, own: usize) -> Option<Ends> {
     Some(ends(send, recv))
 }
 
-/// As the functions of the same names in [`serve`](super::serve), where the short way is open; else nothing has happened.
+/// As the functions of [`collectives`](super::collectives), where the short way is open; else nothing has happened.
 impl Site<'_> {
     #[inline(always)]
     pub(super) fn repeat_allreduce(&self, key: &Key, send: *const c_void, recv: *mut c_void) -> Option<Served> {

@@ -91,8 +91,8 @@ pub struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Counts the call, whatever becomes of it: its ordinal is agreed even where its arguments are not. `size` as far as it
-    /// is known without asking MPI, which might reject the question.
+    /// Gives the call its ordinal, whatever becomes of it: that is agreed even where its arguments are not. `None` where it is native
+    /// whatever its arguments, and counted so; `size` as far as it is known without asking MPI, which might reject the question.
     #[inline(always)]
     pub(super) fn enter(collective: Collective, comm: MPI_Comm, size: impl FnOnce() -> Option<Bytes>) -> Option<Self> {
         let reason = 'reason: {
@@ -124,7 +124,7 @@ impl Site<'_> {
         let shape = prepared.shape(self.collective);
         let decline = |reason| {
             let counter = Counter::of(Outcome::Declined(self.collective, reason), prepared.bytes);
-            self.decline(reason, counter, prepared.bytes)
+            self.end_declined(reason, counter, prepared.bytes)
         };
         let (row, plan) = match choose(&self.job.config, &shape, &self.shared.agreed, &self.shared.map, self.epoch) {
             Choice::Run { row, plan } => (row, plan),
@@ -285,7 +285,7 @@ impl Site<'_> {
     /// since no rank has anything for another: some libraries exchange messages all the same. The reason is the same on all ranks whose
     /// arguments are in order, so none of these waits natively for one that does not come.
     #[inline(always)]
-    pub(super) fn decline(&self, reason: Reason, counter: Counter, bytes: Bytes) -> Served {
+    pub(super) fn end_declined(&self, reason: Reason, counter: Counter, bytes: Bytes) -> Served {
         counters().record_at(counter, bytes);
         if reason == Reason::Empty { self.done() } else { Served::Native }
     }

@@ -81,13 +81,22 @@ const TABLE: [Entry; Reason::COUNT] = [
         "Some ranks run without huddle, with another build of it, or with another HUDDLE_PMPI.",
     ),
     entry(Reason::NotRunning, "not-running", "The call came before MPI_Init or after huddle ended in MPI_Finalize."),
-    entry(Reason::RejectedArguments, "rejected-arguments", "The MPI library rejects the arguments and reports it."),
+    entry(
+        Reason::RejectedArguments,
+        "rejected-arguments",
+        "The MPI library rejects the arguments and reports it; where it might wait instead, since a rank's own buffers differ in length, \
+         huddle reports MPI_ERR_TRUNCATE.",
+    ),
     entry(
         Reason::DevicePointer,
         "device-pointer",
         "A rank has loaded a library of CUDA, HIP or HSA that huddle can't copy with: buffers may be in memory of its devices.",
     ),
-    entry(Reason::Empty, "empty", "There is nothing to move: the call ends at once, and no rank waits for another."),
+    entry(
+        Reason::Empty,
+        "empty",
+        "There are no data: the count is 0, or elements have no bytes. huddle ends the call at once, without waiting for other ranks.",
+    ),
     entry(Reason::ElementLargerThanSlot, "element-larger-than-slot", "One element exceeds HUDDLE_SLOT_BYTES."),
     entry(
         Reason::BlocksLargerThanSlot,
