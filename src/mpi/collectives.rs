@@ -207,12 +207,18 @@ impl Site<'_> {
             return served;
         }
         let (root, addresses) = find();
-        if let Some(served) = key.as_ref().and_then(|key| self.try_decline_again(key, root, addresses)) {
+        if let Some(key) = &key
+            && let Some(served) = self.try_decline_again(key, root, addresses)
+        {
             return served;
         }
-        apart(move || match key.as_ref().and_then(|key| self.try_decline(key, root, addresses)) {
-            Some(served) => served,
-            None => self.serve(prepare(&self), key),
+        apart(move || {
+            if let Some(key) = &key
+                && let Some(served) = self.try_decline(key, root, addresses)
+            {
+                return served;
+            }
+            self.serve(prepare(&self), key)
         })
     }
 }

@@ -1,9 +1,9 @@
 //! The short way of a call that is empty or left to the native library.
 //!
 //! Where a communicator's calls of a collective are declined whatever their arguments, they are counted and go to the library without
-//! any of this ([`Site::enter`]). Else the choice declines what is empty, and where the user asked for it or nodes hold no contiguous ranks some more: that needs
-//! nothing but the length of the message and who defined the operation, so operands, operation and plan are not made.
-//! Whether a rank takes this way is its own affair: on the long way it comes to the same verdict.
+//! any of this ([`Site::enter`]). Else the choice declines what is empty, and where the user asked for it or nodes hold no contiguous
+//! ranks some more: that needs nothing but the length of the message and who defined the operation, so operands, operation and
+//! plan are not made. Whether a rank takes this way is its own affair: on the long way it comes to the same verdict.
 
 use super::datatype::{TypeLayout, freed};
 use super::lane::Key;
