@@ -103,8 +103,8 @@ def limit_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     found = list(targets.limits(store, mpis))
     yield "## Costs that have no native counterpart\n"
     yield "Nanoseconds: 8-byte Allreduce and Barrier, entry to exit, less the bare exchange of two cache lines in the same round; calls\n" \
-          "left to the native library or empty (\"no elements\"), less the same call made by PMPI; \"forwarding\" is what a function takes there that only counts\n" \
-          "and calls on (bench/limits.c), more than some nanoseconds where the native call exchanges messages.\n"
+          "left to the native library or empty (\"no elements\"), less the same call made by PMPI; \"forwarding\" is what a function takes\n" \
+          "there that only counts and calls on (bench/limits.c), more than some nanoseconds where the native call exchanges messages.\n"
     rows: dict[str, list[str]] = {}
     for _, results in found:
         for case in results.cases:

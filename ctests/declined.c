@@ -1,5 +1,5 @@
-// Calls that huddle leaves to the MPI library or that are empty, of several kinds, in turn with calls that it serves: results are right, and
-// each call is counted once, with its reason and its size.
+// Calls that huddle leaves to the MPI library or that are empty, of several kinds, in turn with calls that it serves: results
+// are right, and each call is counted once, with its reason and its size.
 //
 //   declined ROUNDS [cyclic|threads]    cyclic: nodes hold no contiguous ranks; threads: on MPI_THREAD_MULTIPLE, two of them
 //

@@ -1,6 +1,6 @@
-// Beyond 2^31: offsets, element counts, with --uneven such that only one rank has, and, with --big, bytes. Without --big the memory is tiny:
-// address space is reserved, and only a few pages of it are touched. --big needs about 3 GiB per rank, and is left out, with a
-// line, where a node has less.
+// Beyond 2^31: offsets, element counts (with --uneven also some that only one rank has) and, with --big, bytes. Without --big the
+// memory is tiny: address space is reserved, and only a few pages of it are touched. --big needs about 3 GiB per rank, and is
+// left out, with a line, where a node has less.
 #include "check.h"
 
 #include <limits.h>
