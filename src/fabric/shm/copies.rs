@@ -11,9 +11,12 @@ use crate::types::{Bytes, Collective, LINE};
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-/// The longest piece of [`SizeClass::Medium`](kernel::SizeClass), whose copies fetch no lines of slots; it fits the first-level cache
-/// beside its source.
+/// A piece that fits the first-level cache beside its source.
 const PIECE: usize = 16 << 10;
+
+/// So many bytes out of a slot, and more, are copied as long pieces are, for which loops are chosen whose source is in no first-level cache: theirs is
+/// in that of a peer.
+const FETCHED: usize = 4 << 10;
 
 /// Beyond a piece, so that no last one is shorter than this.
 const SHORTEST_PIECE: usize = 1 << 10;
@@ -58,6 +61,9 @@ impl Context {
                 // Who writes around the caches is likely to have peers that do.
                 [Private, Slot] if self.writes.is_around() && !self.is_passed(from) => {
                     kernel::copy_fetching(to, from, n);
+                }
+                [Private, Slot] if (FETCHED..Ways::SHORTEST).contains(&n) => {
+                    kernel::copy_of(SizeClass::Long, to, from, n);
                 }
                 [Private, _] if n < Ways::SHORTEST => kernel::copy(to, from, n),
                 [Private, Private] => self.copy_long(call, Source::Own, to, from, n),
