@@ -197,6 +197,45 @@ is_found!(buffer_overrun: bcast, Bcast, One, TooLong => Breach::OutOfBounds { ..
 is_found!(ticket_drawn_too_few: bcast, Bcast, One, SkippedTicket => Breach::ReadAfterRelease | Breach::OutOfOrder { .. });
 is_found!(slot_of_another: bcast, Bcast, One, OthersSlot => Breach::NotOwner | Breach::Unwritten { .. });
 is_found!(cell_read_after_it_was_passed: bcast, Bcast, One, ReadsPassed => Breach::TouchedAfterPassing);
+
+/// The same in halves that share a cell: the flag of a second ticket tells of the other one.
+async fn bcast_in_runs<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
+    if !Room::of(plan.bytes).has_cell() {
+        return bcast(fabric, plan, Mistake::None).await;
+    }
+    let root = NodeRank(plan.root.0);
+    let mut tickets = Tickets::of(plan);
+    for (offset, n) in pieces(plan.bytes, fabric.cell_bytes(), Bytes(1)) {
+        let halves = [tickets.draw(), tickets.draw()];
+        let cell = Place::Cell { rank: root, line: Line::Down, ticket: halves[0] };
+        let half = Bytes(n.0 / 2);
+        for (ticket, at, n) in [(halves[0], Bytes::ZERO, half), (halves[1], half, n - half)] {
+            let (is_first, buffer) = (ticket == halves[0], Place::RecvBuf.at(offset + at));
+            if fabric.rank() == root {
+                fabric.claim(ticket, if is_first { Room::Passed } else { Room::Lines }).await;
+                fabric.copy(cell.at(at), buffer, n).await;
+                fabric.publish(Line::Down, ticket).await;
+                continue;
+            }
+            if is_first || mistake != Mistake::NoWait {
+                fabric.wait(root, Line::Down, ticket).await;
+            }
+            fabric.copy(buffer, cell.at(at), n).await;
+            if is_first && mistake == Mistake::EarlyRelease {
+                fabric.release(ticket).await;
+            }
+        }
+        fabric.release(halves[1]).await;
+    }
+}
+
+#[test]
+fn bcast_in_runs_is_right() {
+    is_right(Collective::Bcast, Nodes::One, start!(bcast_in_runs, None));
+}
+
+is_found!(flag_of_the_rest_not_awaited: bcast_in_runs, Bcast, One, NoWait => Breach::ReadRace { .. } | Breach::Unwritten { .. });
+is_found!(shared_cell_read_after_release: bcast_in_runs, Bcast, One, EarlyRelease => Breach::ReadAfterRelease);
 is_found!(cell_passed_to_nobody: bcast, Bcast, One, PassesToNobody => Breach::NeverTold);
 is_found!(rewritten_after_publication: bcast, Bcast, One, RewritesPublished => Breach::WriteRace { .. });
 

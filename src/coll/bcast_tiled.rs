@@ -5,6 +5,8 @@
 //! 1. The root copies tile i + 1 into the ring while
 //! 2. everyone else copies tile i out.
 //!
+//! Between two ranks tiles lie one behind the other in a cell, so that one claim serves several; the first is half as long.
+//!
 //! p = 5: `0→1 0→2 0→3 0→4`, once per tile.
 //! Cost: max(copy in, copy out) + one tile.
 //! Flags: Down by the root, read by all.
@@ -31,7 +33,7 @@ impl Algorithm for BcastTiled {
 tile 1  0->1  0->2  0->3  0->4
 tile 2  0->1  0->2  0->3  0->4   while the root writes tile 3";
     const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Buffers, Knob::Chunk, Knob::Leaders];
-    const REACH: Reach = Reach::StagedTiles;
+    const REACH: Reach = Reach::StagedRuns;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)

@@ -7,6 +7,7 @@
 
 use crate::fabric::{Fabric, Room};
 use crate::model::{Nanos, Scene};
+use crate::sync::Passed;
 use crate::types::{Bytes, Collective, CommRank, Epoch, LINE, NodeRank, OperandOrder, Ticket};
 use std::future::Future;
 use std::ops::Range;
@@ -146,6 +147,8 @@ pub enum Reach {
     StagedOthersBlocks,
     /// As far as staged pieces that are no longer than a tile.
     StagedTiles,
+    /// The same, but on two ranks as far as the message is long, whose tiles share cells.
+    StagedRuns,
     /// As far as staged pieces that are no longer than a segment, where there are segments.
     StagedSegments,
     /// As far as a tile for each rank is long, or the message.
@@ -165,7 +168,8 @@ impl Reach {
             Self::Staged => staged(plan.bytes),
             Self::StagedBlocks => staged(plan.bytes * measures.ranks),
             Self::StagedOthersBlocks => staged(plan.bytes * (measures.ranks - 1)),
-            Self::StagedTiles => staged(plan.bytes.min(tile)),
+            Self::StagedRuns if Passed::is_for(measures.ranks) => staged(plan.bytes),
+            Self::StagedTiles | Self::StagedRuns => staged(plan.bytes.min(tile)),
             Self::StagedSegments if plan.knobs.segment() == Bytes::ZERO => staged(plan.bytes),
             Self::StagedSegments => staged(plan.bytes.min(plan.knobs.segment())),
             Self::Tiles => plan.bytes.min(tile * measures.ranks),
@@ -234,9 +238,15 @@ impl Tickets {
     /// The next one.
     #[inline]
     pub fn draw(&mut self) -> Ticket {
-        let ticket = Ticket::new(self.epoch, self.next);
+        let ticket = self.peek();
         self.next += 1;
         ticket
+    }
+
+    /// The one that is drawn next.
+    #[inline]
+    pub fn peek(&self) -> Ticket {
+        Ticket::new(self.epoch, self.next)
     }
 
     /// Draws so many, at least one, of which nothing is read; the last of them.

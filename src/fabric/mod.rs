@@ -14,11 +14,13 @@
 //! 4. `wait(rank, line, t)` for peers, and reads their slots: what lies beside that flag, and the cell that was told with it;
 //!    Or it copies out of memory of the peer's own, with no slot between: who `expose`s that beside a flag waits for the `answer`s of
 //!    all that `fetch` from there, beside flags of theirs, before it writes that memory or ends the call;
+//!    And the flag of a later ticket of the call, which claimed its lines alone, may tell of more in the cell of `t`, whose owner writes on there
+//!    (a *run*): who reads that releases none of these tickets before it has waited for the last one;
 //! 5. `release(t)`: promises to read no slot of any ticket up to `t` again. Tickets are released in order. The driver
 //!    releases the whole call when it ends, so an algorithm releases only within calls longer than the ring.
 //!
 //! A cell that is claimed as [`Room::Passed`] goes to the peer that reads it: on a node of two ranks it is that one's to write, in later calls or
-//! tickets, once it has released the ticket. So it has to wait for the last flag that the owner publishes for the ticket before it does, and the
+//! tickets, once it has released the ticket. So it has to wait for the last flag by which the owner tells of the cell before it does, and the
 //! owner does not touch the cell after that flag. With more ranks nothing is passed.
 //!
 //! A claim of a cell needs the ticket released by all for which this rank claimed one `slots()` claims or tickets before, and of earlier
@@ -261,6 +263,8 @@ pub trait Fabric: Sync {
     fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send;
     /// Ready when `rank` has published `line` for `ticket` or a later one.
     fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send;
+    /// A hint: this rank will wait for that flag when it has done what it does now, and may well find it published.
+    fn expect(&self, _rank: NodeRank, _line: Line, _ticket: Ticket) {}
     /// Ready when all peers have released what this rank claimed a cell for so many claims ago, at most [`slots`](Fabric::slots): as a
     /// claim, but nothing is taken.
     fn drain(&self, cells: usize) -> impl Future<Output = ()> + Send;

@@ -2,8 +2,9 @@
 
 use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape};
 use crate::coll::phase::{bridge_block, longest_step};
-use crate::coll::{Knob, Plan, REGISTRY};
+use crate::coll::{Knob, Plan, REGISTRY, Reach};
 use crate::config::{Config, Forced, Pick};
+use crate::sync::Passed;
 use crate::topo::Fit;
 use crate::types::{Bytes, Collective, Epoch, OperandOrder, Ticket};
 
@@ -11,6 +12,8 @@ use crate::types::{Bytes, Collective, Epoch, OperandOrder, Ticket};
 const RADIX: u32 = 4;
 /// Tiles of a message, at least: while one is written the one before is read.
 const TILES: usize = 4;
+/// The same where they share cells.
+const TILES_IN_RUNS: usize = 32;
 /// Phases of a call that may pass over all of its data, at most: before and after the step between nodes, each with a
 /// detour over a leader that is not the root.
 const PASSES: usize = 4;
@@ -127,7 +130,7 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
         knobs: forced
             .knobs
             .or(Knob::Radix, RADIX)
-            .with(Knob::Tile, size(Knob::Tile, usual_tile(shape, agreed)))
+            .with(Knob::Tile, size(Knob::Tile, usual_tile(shape, agreed, forced.row)))
             .with(Knob::Segment, size(Knob::Segment, usual_segment(agreed))),
         scratch: Bytes::ZERO,
         reach: Bytes::ZERO,
@@ -138,11 +141,24 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
 /// Bytes per tile, where the user does not say: a part of the message that fits the first-level cache of a short one, the
 /// second-level cache of a long one. Whole pages: copies of tiles that begin anywhere in the user's buffer take two to three times as
 /// long (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells: each tile costs them a switch.
-fn usual_tile(shape: &Shape, agreed: &Agreed) -> Bytes {
+fn usual_tile(shape: &Shape, agreed: &Agreed, row: usize) -> Bytes {
     const PAGE: usize = 4096;
     let Fit { l1, l2 } = agreed.fit;
-    let part = Bytes((shape.bytes.0 / TILES).next_multiple_of(PAGE));
-    if agreed.crowding.is_shared() { agreed.cell_bytes } else { part.min(l2).max(l1) }
+    let part = |tiles: usize| Bytes((shape.bytes.0 / tiles).next_multiple_of(PAGE));
+    if agreed.crowding.is_shared() {
+        agreed.cell_bytes
+    } else if moves_in_runs(row, agreed) {
+        part(TILES_IN_RUNS).max(l1 * 3)
+    } else {
+        part(TILES).min(l2).max(l1)
+    }
+}
+
+/// Whether tiles of that row share cells: each takes a flag, and little else. 24 KiB are 3 to 8 % better than 16 and 32 where cores are far apart, and
+/// no worse where they are close (docs/PERFORMANCE.md, "Tried"); the models can't tell. The longest messages take longer in short tiles.
+pub(super) fn moves_in_runs(row: usize, agreed: &Agreed) -> bool {
+    let may_share = REGISTRY[row].reach == Reach::StagedRuns && Passed::is_for(agreed.largest_node);
+    may_share && !agreed.crowding.is_shared()
 }
 
 /// Bytes that one step of a tree moves, where the user does not say: what fits the second-level cache, or a cell.

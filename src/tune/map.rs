@@ -3,7 +3,7 @@
 //! Sizes fall into classes, two for each power of two; a class is judged at its upper end, when the first call of it comes. All
 //! ranks judge by what they agreed on alone, with operations that give the same bits everywhere.
 
-use super::choose::plan;
+use super::choose::{moves_in_runs, plan};
 use super::{Agreed, OperatorClass, Shape};
 use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, rows_of};
 use crate::config::Forced;
@@ -67,7 +67,8 @@ pub struct Map {
 
 /// On two ranks flat algorithms, which wait the least there, are chosen where the models find others faster by no more than this: a part, and so
 /// many nanoseconds. What a line takes is assumed, and where it takes longer each wait does. A tiled Allreduce of 24 KiB took 4.5 us on two ranks of
-/// such a machine, a flat one 2.6, and the models saw 20 ns between them. Where ranks share cores waits are something else.
+/// such a machine, a flat one 2.6, and the models saw 20 ns between them. Tiles that share cells cost less than
+/// that, and nobody answers. Where ranks share cores waits are something else.
 const TIE: (f64, f64) = (0.05, 250.0);
 
 /// By class.
@@ -103,7 +104,9 @@ impl Map {
             let best = found.iter().min_by(|left, right| left.cost.0.total_cmp(&right.cost.0));
             let Some(best) = best else { return flat };
             let ties = |one: &Candidate| one.cost.0 - best.cost.0 <= TIE.1.min(TIE.0 * best.cost.0);
-            let may_tie = self.agreed.ranks == 2 && !self.agreed.crowding.is_shared();
+            let may_tie = self.agreed.ranks == 2
+                && !self.agreed.crowding.is_shared()
+                && !moves_in_runs(best.forced.row, &self.agreed);
             let wins = may_tie && found.iter().any(|one| one.forced == flat && ties(one));
             if wins { flat } else { best.forced }
         })
@@ -154,8 +157,8 @@ fn shape(collective: Collective, order: OperandOrder, bytes: Bytes) -> Shape {
 
 fn candidates<'a>(shape: &'a Shape, agreed: &'a Agreed, scene: &'a Scene) -> impl Iterator<Item = Candidate> + 'a {
     let rows = rows_of(shape.collective).filter(|(_, row)| row.lacks(agreed.means(shape.order)).is_none());
-    rows.flat_map(move |(row, found)| {
-        settings(found.knobs, shape, agreed).into_iter().filter_map(move |knobs| {
+    rows.flat_map(move |(row, _)| {
+        settings(row, shape, agreed).into_iter().filter_map(move |knobs| {
             let forced = Forced { row, knobs };
             let cost = (REGISTRY[row].cost)(&plan(shape, agreed, Epoch(1), &forced), scene)?;
             Some(Candidate { forced, cost })
@@ -165,10 +168,10 @@ fn candidates<'a>(shape: &'a Shape, agreed: &'a Agreed, scene: &'a Scene) -> imp
 
 /// The settings of an algorithm that are compared: all combinations of a few values for each knob that it has, of leaders
 /// those that have communicators.
-fn settings(knobs: &[Knob], shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
+fn settings(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
     let most = agreed.largest_node.saturating_sub(1).max(2) as u32;
     let tile = agreed.fit.l1.0 as u32;
-    knobs.iter().fold(vec![Knobs::UNSET], |settings, knob| {
+    REGISTRY[row].knobs.iter().fold(vec![Knobs::UNSET], |settings, knob| {
         let values = match knob {
             // Where ranks share cores each layer of a tree waits for another turn: one layer with all ranks is among them.
             Knob::Radix if agreed.crowding.is_shared() && most < 256 => vec![2, 3, 4, 8, 16, most],
@@ -177,6 +180,7 @@ fn settings(knobs: &[Knob], shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
             Knob::Stages => vec![0, 1, 2],
             Knob::Up | Knob::Down => vec![0, PUSH],
             // A quarter of the first-level cache (`Fit::l1`), half of it, and all.
+            Knob::Tile if moves_in_runs(row, agreed) => vec![0],
             Knob::Tile | Knob::Segment => vec![0, tile, 2 * tile, 4 * tile],
             Knob::Chunk if agreed.nodes > 1 => vec![0, SHORT_CHUNK],
             Knob::Leaders if agreed.nodes > 1 => (0..=agreed.leaders as u32).filter(|leaders| *leaders != 1).collect(),

@@ -6,7 +6,7 @@ use huddle::fabric::explored::{Buffers, Driver, Node, Rank};
 use huddle::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder};
 use std::sync::Arc;
 
-/// Slots of each rank.
+/// Slots of each rank, usually.
 const SLOTS: usize = 2;
 /// Shortest tile.
 const TILE: u32 = 8;
@@ -69,6 +69,7 @@ fn input(epoch: u64, rank: u32, n: usize) -> impl Iterator<Item = u8> {
 pub struct Program {
     pub ranks: u32,
     pub lines: usize,
+    pub slots: usize,
     pub cell: usize,
     pub calls: Vec<Call>,
     pub driver: Driver,
@@ -84,7 +85,7 @@ impl Program {
     pub fn of(calls: impl Into<Vec<Call>>) -> Self {
         let (cell, calls) = (64, calls.into());
         let (driver, may_fetch, mutation) = (Driver::Trusting, true, None);
-        Self { ranks: 2, lines: SLOTS, cell, calls, driver, may_fetch, mutation, preemptions: Some(2) }
+        Self { ranks: 2, lines: SLOTS, slots: SLOTS, cell, calls, driver, may_fetch, mutation, preemptions: Some(2) }
     }
 
     /// Runs it in every order.
@@ -100,7 +101,7 @@ impl Program {
     }
 
     fn run(self: &Arc<Self>) {
-        let node = Arc::new(Node::new(self.ranks as usize, self.lines, SLOTS, Bytes(self.cell)));
+        let node = Arc::new(Node::new(self.ranks as usize, self.lines, self.slots, Bytes(self.cell)));
         let start = |me| {
             let (program, node) = (Arc::clone(self), Arc::clone(&node));
             loom::thread::spawn(move || program.run_as(me, node))

@@ -83,6 +83,16 @@ fn lines_reach_further_than_cells() {
     }
 }
 
+/// Between two ranks a broadcast's tiles lie one behind the other in a cell, of which each tells with a flag of its own.
+#[test]
+fn tiles_share_a_cell() {
+    let tiled = Call { knobs: KNOBS.with(Knob::Tile, 16), ..Call::new(Bcast, "tiled", 64) };
+    let preemptions = Some(1);
+    for calls in [vec![tiled; 2], vec![tiled, tiled.rooted(1)]] {
+        Program { slots: 4, lines: 4, preemptions, ..Program::of(calls) }.explore();
+    }
+}
+
 /// Longer than a tile, and than what a line holds.
 #[test]
 fn blocks_move_in_halves() {

@@ -3,8 +3,9 @@
 use super::{Node, Phase, Time, Way, cut};
 use crate::coll::Knob;
 use crate::coll::knobs::PUSH;
+use crate::coll::phase::tiled::longest_run;
 use crate::model::{Edge, Outline, SingleCopy, Work, in_cell};
-use crate::sync::FlagLine;
+use crate::sync::{FlagLine, Passed};
 use crate::types::Bytes;
 
 /// Waits of a Scatter whose root can't leave before all others have had their turns: its blocks don't fit its slots, or are copied out of its
@@ -32,7 +33,13 @@ impl Node<'_> {
         let buffers = self.plan.knobs.set(Knob::Buffers).filter(|buffers| f64::from(*buffers) < pieces);
         let Some(buffers) = buffers else {
             let phase = self.descend(self.rates.write(n), |_| n, n);
-            return self.elapsed(self.with_lines_back(self.repeated(phase, pieces), n, pieces));
+            let time = self.repeated(phase, pieces);
+            if let Some((cells, run)) = self.runs(total) {
+                // The first tile is half as long.
+                let path = time.path - self.rates.write(n) / 2.0;
+                return self.elapsed(self.with_lines_back(Time { path, ..time }, run, cells));
+            }
+            return self.elapsed(self.with_lines_back(time, n, pieces));
         };
         // Lines that a peer has just read have to come back before they are written, and first that peer's word that it has
         // read them: the root waits as often as its readers do. With one buffer nothing overlaps.
@@ -41,6 +48,13 @@ impl Node<'_> {
         let time = self.repeated(phase, pieces);
         let path = if buffers > 1 { time.path } else { pieces * phase.whole };
         self.elapsed(Time { path, waits: time.waits + pieces, ..time })
+    }
+
+    /// In how many cells the tiles of a broadcast lie that share cells, and how many bytes in each.
+    fn runs(&self, total: f64) -> Option<(f64, f64)> {
+        let run = longest_run(self.tile(), self.scene.slots, self.cell());
+        let has_runs = self.way == Way::Tiled && Passed::is_for(self.scene.local_ranks);
+        (has_runs && run > self.tile() && total > self.tile().0 as f64).then(|| cut(total, run))
     }
 
     /// A block of each rank goes to the root.

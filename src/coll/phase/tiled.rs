@@ -6,6 +6,7 @@ use super::flat::{bcast_in_pieces, copy_unless_same, gather_in_pieces};
 use super::{Blocks, Dealing, Flat, Form, Local, composed, ranks};
 use crate::coll::{Knob, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
+use crate::sync::Passed;
 use crate::types::{Bytes, NodeRank};
 
 /// Tiles of `tile` bytes, or the length of a cell where that is less.
@@ -54,8 +55,11 @@ impl Form for Tiled {
     }
 
     async fn bcast_from<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, from: Span, to: Span, n: Bytes) {
-        let piece = self.piece(local);
-        bcast_in_pieces(local, root, from, to, n, piece).await;
+        let tile = self.piece(local);
+        match run_of(local, tile, n) {
+            Some(run) => bcast_in_runs(local, root, from, to, n, (tile, run)).await,
+            None => bcast_in_pieces(local, root, from, to, n, tile).await,
+        }
     }
 
     async fn gather_to<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, to: Span, from: Span, n: Bytes) {
@@ -83,6 +87,60 @@ impl Dealing for Tiled {
     ) {
         let piece = self.piece(local);
         deal_in_tiles(local, root, from, to, n, piece, |_| true).await;
+    }
+}
+
+/// How many bytes of a message of `n` lie one behind the other in a cell, if more than a tile do: on a node of two ranks, unless the plan says
+/// how many cells the root has. Where more ranks read them, cells are not passed, and tiles that each take one go round in less memory.
+fn run_of<F: Fabric>(local: &Local<'_, F>, tile: Bytes, n: Bytes) -> Option<Bytes> {
+    let fabric = local.fabric;
+    let may_share = Passed::is_for(fabric.size()) && local.plan.knobs.set(Knob::Buffers).is_none();
+    let run = longest_run(tile, fabric.slots(), fabric.cell_bytes());
+    (may_share && run > tile && n > tile && Room::of(n).has_cell()).then_some(run)
+}
+
+/// Tiles that share a cell: none of their tickets is released before the last one, so there are no more than slots, and one is shorter.
+pub fn longest_run(tile: Bytes, slots: usize, cell: Bytes) -> Bytes {
+    (tile * (slots - 1)).min(cell)
+}
+
+/// One ticket per tile, of which the first of a run claims a cell and the others their lines alone: their flags tell of more in that cell. To take
+/// a cell for each tile costs more than a flag does, and who reads pages that follow each other reads faster. The very first tile is half
+/// as long as the others, since the reader has nothing else to do meanwhile.
+async fn bcast_in_runs<F: Fabric>(
+    local: &mut Local<'_, F>,
+    root: NodeRank,
+    from: Span,
+    to: Span,
+    n: Bytes,
+    (tile, run): (Bytes, Bytes),
+) {
+    let fabric = local.fabric;
+    for (start, length) in pieces(n, run, Bytes(1)) {
+        let mut ticket = local.tickets.draw();
+        let cell = Place::Cell { rank: root, line: Line::Down, ticket };
+        let (mut at, mut room) = (Bytes::ZERO, Room::Passed);
+        let mut most = if start == Bytes::ZERO { Bytes(tile.0.div_ceil(2)) } else { tile };
+        while at < length {
+            if at > Bytes::ZERO {
+                ticket = local.tickets.draw();
+            }
+            let (offset, part) = (start + at, most.min(length - at));
+            if fabric.rank() == root {
+                fabric.claim(ticket, room).await;
+                fabric.copy(cell.at(at), from.plus(offset), part).await;
+                fabric.publish(Line::Down, ticket).await;
+            } else {
+                fabric.wait(root, Line::Down, ticket).await;
+                if offset + part < n {
+                    fabric.expect(root, Line::Down, local.tickets.peek());
+                }
+                fabric.copy(to.plus(offset), cell.at(at), part).await;
+            }
+            at += part;
+            (room, most) = (Room::Lines, tile);
+        }
+        fabric.release(ticket).await;
     }
 }
 

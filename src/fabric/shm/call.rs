@@ -7,7 +7,7 @@ use super::drive::Waiting;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Exposed, Fabric, INLINE, Line, Place, Room, Span};
-use crate::kernel::{Combine, Destination, PackedBuffer, SizeClass};
+use crate::kernel::{self, Combine, Destination, PackedBuffer, SizeClass};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::{Future, poll_fn, ready};
@@ -358,6 +358,11 @@ impl Fabric for Call<'_> {
         self.until(Awaited::Flag { rank, line, ticket }, move || {
             self.found(self.context().has_come_of(&self.entered, rank, flag, ticket))
         })
+    }
+
+    #[inline]
+    fn expect(&self, rank: NodeRank, line: Line, ticket: Ticket) {
+        kernel::copy::expect_read(std::ptr::from_ref(self.context().line(rank, line, ticket)).cast());
     }
 
     #[inline]
