@@ -7,6 +7,9 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 /// Bytes that caches move at once. On processors with longer lines ranks may take some from each other that neither wants, no more.
 pub const LINE: usize = 64;
 
+/// The shortest page of memory: processors fetch ahead within one.
+pub const PAGE: usize = 4 << 10;
+
 /// A rank in a user's communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommRank(pub u32);

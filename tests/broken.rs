@@ -199,7 +199,7 @@ is_found!(slot_of_another: bcast, Bcast, One, OthersSlot => Breach::NotOwner | B
 is_found!(cell_read_after_it_was_passed: bcast, Bcast, One, ReadsPassed => Breach::TouchedAfterPassing);
 
 /// The same in halves that share a cell: the flag of a second ticket tells of the other one.
-async fn bcast_in_runs<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
+async fn bcast_in_trains<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     if !Room::of(plan.bytes).has_cell() {
         return bcast(fabric, plan, Mistake::None).await;
     }
@@ -230,12 +230,12 @@ async fn bcast_in_runs<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
 }
 
 #[test]
-fn bcast_in_runs_is_right() {
-    is_right(Collective::Bcast, Nodes::One, start!(bcast_in_runs, None));
+fn bcast_in_trains_is_right() {
+    is_right(Collective::Bcast, Nodes::One, start!(bcast_in_trains, None));
 }
 
-is_found!(flag_of_the_rest_not_awaited: bcast_in_runs, Bcast, One, NoWait => Breach::ReadRace { .. } | Breach::Unwritten { .. });
-is_found!(shared_cell_read_after_release: bcast_in_runs, Bcast, One, EarlyRelease => Breach::ReadAfterRelease);
+is_found!(flag_of_the_rest_not_awaited: bcast_in_trains, Bcast, One, NoWait => Breach::ReadRace { .. } | Breach::Unwritten { .. });
+is_found!(shared_cell_read_after_release: bcast_in_trains, Bcast, One, EarlyRelease => Breach::ReadAfterRelease);
 is_found!(cell_passed_to_nobody: bcast, Bcast, One, PassesToNobody => Breach::NeverTold);
 is_found!(rewritten_after_publication: bcast, Bcast, One, RewritesPublished => Breach::WriteRace { .. });
 

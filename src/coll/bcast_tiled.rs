@@ -33,7 +33,7 @@ impl Algorithm for BcastTiled {
 tile 1  0->1  0->2  0->3  0->4
 tile 2  0->1  0->2  0->3  0->4   while the root writes tile 3";
     const KNOBS: &'static [Knob] = &[Knob::Tile, Knob::Buffers, Knob::Chunk, Knob::Leaders];
-    const REACH: Reach = Reach::StagedRuns;
+    const REACH: Reach = Reach::StagedTrains;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tiled, Self::COLLECTIVE, plan, scene)

@@ -5,9 +5,9 @@
 
 #![forbid(unsafe_code)]
 
+use self::phase::tiled::train_of;
 use crate::fabric::{Fabric, Room};
 use crate::model::{Nanos, Scene};
-use crate::sync::Passed;
 use crate::types::{Bytes, Collective, CommRank, Epoch, LINE, NodeRank, OperandOrder, Ticket};
 use std::future::Future;
 use std::ops::Range;
@@ -122,6 +122,8 @@ pub struct Measures {
     pub nodes: usize,
     /// Length of a cell.
     pub cell: Bytes,
+    /// Cells in each rank's ring.
+    pub slots: usize,
 }
 
 impl Measures {
@@ -129,7 +131,7 @@ impl Measures {
     #[inline]
     pub fn of<F: Fabric>(fabric: &F) -> Self {
         let layout = fabric.layout();
-        Self { ranks: layout.size(), nodes: layout.nodes(), cell: fabric.cell_bytes() }
+        Self { ranks: layout.size(), nodes: layout.nodes(), cell: fabric.cell_bytes(), slots: fabric.slots() }
     }
 }
 
@@ -147,8 +149,8 @@ pub enum Reach {
     StagedOthersBlocks,
     /// As far as staged pieces that are no longer than a tile.
     StagedTiles,
-    /// The same, but on two ranks as far as the message is long, whose tiles share cells.
-    StagedRuns,
+    /// The same, but as far as the tiles of a broadcast that share a cell, where they do.
+    StagedTrains,
     /// As far as staged pieces that are no longer than a segment, where there are segments.
     StagedSegments,
     /// As far as a tile for each rank is long, or the message.
@@ -168,8 +170,11 @@ impl Reach {
             Self::Staged => staged(plan.bytes),
             Self::StagedBlocks => staged(plan.bytes * measures.ranks),
             Self::StagedOthersBlocks => staged(plan.bytes * (measures.ranks - 1)),
-            Self::StagedRuns if Passed::is_for(measures.ranks) => staged(plan.bytes),
-            Self::StagedTiles | Self::StagedRuns => staged(plan.bytes.min(tile)),
+            Self::StagedTiles => staged(plan.bytes.min(tile)),
+            Self::StagedTrains => {
+                let train = train_of(plan, plan.bytes, measures.ranks, measures.slots, measures.cell);
+                staged(plan.bytes.min(train.unwrap_or(tile)))
+            }
             Self::StagedSegments if plan.knobs.segment() == Bytes::ZERO => staged(plan.bytes),
             Self::StagedSegments => staged(plan.bytes.min(plan.knobs.segment())),
             Self::Tiles => plan.bytes.min(tile * measures.ranks),

@@ -15,7 +15,7 @@
 //!    Or it copies out of memory of the peer's own, with no slot between: who `expose`s that beside a flag waits for the `answer`s of
 //!    all that `fetch` from there, beside flags of theirs, before it writes that memory or ends the call;
 //!    And the flag of a later ticket of the call, which claimed its lines alone, may tell of more in the cell of `t`, whose owner writes on there
-//!    (a *run*): who reads that releases none of these tickets before it has waited for the last one;
+//!    (a *train*): who reads that releases none of these tickets before it has waited for the last one;
 //! 5. `release(t)`: promises to read no slot of any ticket up to `t` again. Tickets are released in order. The driver
 //!    releases the whole call when it ends, so an algorithm releases only within calls longer than the ring.
 //!
@@ -264,7 +264,7 @@ pub trait Fabric: Sync {
     /// Ready when `rank` has published `line` for `ticket` or a later one.
     fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send;
     /// A hint: this rank will wait for that flag when it has done what it does now, and may well find it published.
-    fn expect(&self, _rank: NodeRank, _line: Line, _ticket: Ticket) {}
+    fn expect_flag(&self, _rank: NodeRank, _line: Line, _ticket: Ticket) {}
     /// Ready when all peers have released what this rank claimed a cell for so many claims ago, at most [`slots`](Fabric::slots): as a
     /// claim, but nothing is taken.
     fn drain(&self, cells: usize) -> impl Future<Output = ()> + Send;

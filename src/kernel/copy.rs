@@ -120,7 +120,7 @@ impl CopyKernel {
 pub enum SizeClass {
     /// Up to 512 bytes
     Short,
-    /// Up to 8 KiB
+    /// Up to 16 KiB
     Medium,
     /// Up to 512 KiB
     Long,
@@ -137,7 +137,7 @@ impl SizeClass {
     pub const fn of(n: usize) -> Self {
         if n <= 512 {
             Self::Short
-        } else if n <= 8 << 10 {
+        } else if n <= 16 << 10 {
             Self::Medium
         } else if n <= 512 << 10 {
             Self::Long

@@ -5,7 +5,7 @@
 
 use super::copy::ends;
 use super::reduce::{half_of_pair, keep_loop};
-use crate::types::LINE;
+use crate::types::{LINE, PAGE};
 
 /// By libc's `memcpy`.
 ///
@@ -56,9 +56,6 @@ unsafe fn blocks<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
         to.add(last).cast::<[u8; BLOCK]>().write(tail);
     }
 }
-
-/// What processors fetch ahead within.
-const PAGE: usize = 4 << 10;
 
 /// Copies in blocks of `BLOCK` bytes, of up to eight pages in turn: processors fetch ahead within a page, and so have as many more lines
 /// on their way.

@@ -14,6 +14,7 @@
 //! several combine the same elements, one kind of streams.
 
 use super::{Combine, Element, Level, Op, pairs};
+use crate::types::PAGE;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -150,7 +151,6 @@ pub(super) fn keep_loop() {
 /// matters where these come from another core (group `fetch` of benches/kernels.rs).
 #[inline(always)]
 pub(super) fn half_of_pair<const BLOCK: usize>(rest: usize) -> Option<usize> {
-    const PAGE: usize = 4 << 10;
     (rest >= PAGE).then(|| (rest / (2 * BLOCK) * BLOCK).min(PAGE))
 }
 

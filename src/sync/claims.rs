@@ -12,7 +12,7 @@ pub enum Room {
     Lines,
     /// A cell, or anything.
     Cell,
-    /// A cell that the rank does not touch after the last flag that tells of it, and for which a peer waits before it releases the ticket: on a
+    /// A cell that the rank does not touch after the last flag that tells of it. A peer waits for that flag before it releases the ticket: on a
     /// node of two ranks the cell is the peer's then ([`Passed`](super::Passed)).
     Passed,
 }

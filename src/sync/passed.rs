@@ -48,7 +48,7 @@ pub struct Passed {
 impl Passed {
     /// What each of two ranks has at first takes so much memory at most.
     pub const BYTES: usize = 1 << 20;
-    /// As many as the tiles of a message of 256 KiB.
+    /// As many as the pieces of 32 KiB of a message of 256 KiB.
     const MOST: usize = 8;
     /// Pieces of this length and more are long: their lines do not stay in the first-level cache.
     const LONG: Bytes = Bytes(16 << 10);

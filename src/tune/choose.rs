@@ -6,14 +6,14 @@ use crate::coll::{Knob, Plan, REGISTRY, Reach};
 use crate::config::{Config, Forced, Pick};
 use crate::sync::Passed;
 use crate::topo::Fit;
-use crate::types::{Bytes, Collective, Epoch, OperandOrder, Ticket};
+use crate::types::{Bytes, Collective, Epoch, OperandOrder, PAGE, Ticket};
 
 /// Children per group and level of a tree, where the user does not say.
 const RADIX: u32 = 4;
 /// Tiles of a message, at least: while one is written the one before is read.
 const TILES: usize = 4;
-/// The same where they share cells.
-const TILES_IN_RUNS: usize = 32;
+/// Tiles of a long message, at most, where they share cells.
+const TILES_IN_TRAINS: usize = 32;
 /// Phases of a call that may pass over all of its data, at most: before and after the step between nodes, each with a
 /// detour over a leader that is not the root.
 const PASSES: usize = 4;
@@ -130,7 +130,7 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
         knobs: forced
             .knobs
             .or(Knob::Radix, RADIX)
-            .with(Knob::Tile, size(Knob::Tile, usual_tile(shape, agreed, forced.row)))
+            .with(Knob::Tile, size(Knob::Tile, usual_tile(shape, agreed, forced)))
             .with(Knob::Segment, size(Knob::Segment, usual_segment(agreed))),
         scratch: Bytes::ZERO,
         reach: Bytes::ZERO,
@@ -140,25 +140,26 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
 
 /// Bytes per tile, where the user does not say: a part of the message that fits the first-level cache of a short one, the
 /// second-level cache of a long one. Whole pages: copies of tiles that begin anywhere in the user's buffer take two to three times as
-/// long (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells: each tile costs them a switch.
-fn usual_tile(shape: &Shape, agreed: &Agreed, row: usize) -> Bytes {
-    const PAGE: usize = 4096;
+/// long (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells: each tile costs them a switch. Tiles that share cells are shorter: three
+/// quarters of a first-level cache, if a cell holds four, and longer in the longest messages alone.
+fn usual_tile(shape: &Shape, agreed: &Agreed, forced: &Forced) -> Bytes {
     let Fit { l1, l2 } = agreed.fit;
-    let part = |tiles: usize| Bytes((shape.bytes.0 / tiles).next_multiple_of(PAGE));
+    let part = |tiles: usize| Bytes((shape.bytes.0 / tiles).next_multiple_of(PAGE)).min(l2);
     if agreed.crowding.is_shared() {
         agreed.cell_bytes
-    } else if moves_in_runs(row, agreed) {
-        part(TILES_IN_RUNS).max(l1 * 3)
+    } else if moves_in_trains(forced, agreed) {
+        part(TILES_IN_TRAINS).max((l1 * 3).min(Bytes(agreed.cell_bytes.0 / 4)))
     } else {
-        part(TILES).min(l2).max(l1)
+        part(TILES).max(l1)
     }
 }
 
-/// Whether tiles of that row share cells: each takes a flag, and little else. 24 KiB are 3 to 8 % better than 16 and 32 where cores are far apart, and
-/// no worse where they are close (docs/PERFORMANCE.md, "Tried"); the models can't tell. The longest messages take longer in short tiles.
-pub(super) fn moves_in_runs(row: usize, agreed: &Agreed) -> bool {
-    let may_share = REGISTRY[row].reach == Reach::StagedRuns && Passed::is_for(agreed.largest_node);
-    may_share && !agreed.crowding.is_shared()
+/// Whether tiles may share cells, on two ranks: each takes a flag then, and little else. 24 KiB are up to 8 % better than 16 and 32 where cores are far
+/// apart, and no worse where they are close (docs/PERFORMANCE.md, "Tried"); the models can't tell.
+pub(super) fn moves_in_trains(forced: &Forced, agreed: &Agreed) -> bool {
+    let is_pair = agreed.nodes == 1 && Passed::is_for(agreed.ranks) && !agreed.crowding.is_shared();
+    let has_trains = REGISTRY[forced.row].reach == Reach::StagedTrains && forced.knobs.set(Knob::Buffers).is_none();
+    is_pair && has_trains && agreed.slots > 2
 }
 
 /// Bytes that one step of a tree moves, where the user does not say: what fits the second-level cache, or a cell.
@@ -179,7 +180,7 @@ fn has_too_many_steps(plan: &Plan, collective: Collective, agreed: &Agreed) -> b
         return false;
     }
     // A ticket moves a tile or more (a cell is no shorter than a tile) or, for each rank, its share of a cell, of which
-    // rounding loses less than half; only at the end of a block or of a step between nodes it moves less.
+    // rounding loses less than half; only at the end of a block, of a train or of a step between nodes, and at the start of a message, it moves less.
     let block = if is_gathering && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { LONGEST_STEP };
     let piece = plan.knobs.tile().min(plan.knobs.segment());
     exceeds(plan.bytes.0 / piece.min(block).min(longest_step(plan)).0.max(1))

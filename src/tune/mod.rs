@@ -88,7 +88,7 @@ impl Agreed {
     /// What an algorithm may know of it before a call.
     #[inline]
     pub const fn measures(&self) -> Measures {
-        Measures { ranks: self.ranks, nodes: self.nodes, cell: self.cell_bytes }
+        Measures { ranks: self.ranks, nodes: self.nodes, cell: self.cell_bytes, slots: self.slots }
     }
 
     /// A communicator of `ranks` ranks that have a node and its cores for themselves, in cells of 8 KiB, and may read each other's memory.

@@ -60,7 +60,7 @@ fn every_mistake_is_found() {
     let whole = Call { knobs: KNOBS.with(Knob::Tile, 64), ..bcast };
     let piece_by_piece = Call::new(Bcast, "tiled", 24);
     // Two tiles and two halves of one in one cell.
-    let run = Call { knobs: KNOBS.with(Knob::Tile, 16), ..Call::new(Bcast, "tiled", 48) };
+    let train = Call { knobs: KNOBS.with(Knob::Tile, 16), ..Call::new(Bcast, "tiled", 48) };
     let allreduce = Call::new(Allreduce, "flat", 8);
     let parts = Call::new(Allreduce, "tiled", 16);
     let reduce = Call::new(Reduce, "tree", 8);
@@ -69,8 +69,8 @@ fn every_mistake_is_found() {
         (Change::Drop(Kind::Claim), bcast),
         (Change::Drop(Kind::Claim), piece_by_piece),
         (Change::Drop(Kind::Claim), reduce),
-        (Change::Drop(Kind::Wait(Line::Down)), run),
-        (Change::Postpone(Kind::CopyIn), run),
+        (Change::Drop(Kind::Wait(Line::Down)), train),
+        (Change::Postpone(Kind::CopyIn), train),
         (Change::ClaimLines, bcast),
         (Change::ClaimLines, whole),
         (Change::ReleaseBefore(Kind::CopyOut), bcast),
@@ -98,7 +98,7 @@ fn every_mistake_is_found() {
         let mutation = Some(Mutation { change: *change, rank: None, period: 1 });
         // With as many lines as cells it makes no difference which of the two a claim waits for.
         let lines = if *change == Change::ClaimLines { 4 } else { 2 };
-        let slots = if call.bytes == run.bytes { 4 } else { 2 };
+        let slots = if call.knobs == train.knobs { 4 } else { 2 };
         let program = Program { mutation, lines: lines.max(slots), slots, ..Program::of([*call; 3]) };
         is_found(move || program.explore())
     };

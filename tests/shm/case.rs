@@ -41,7 +41,7 @@ pub enum Way {
 
 fn measures(world: &World) -> Measures {
     let nodes = world.layout(CommRank(0)).nodes();
-    Measures { ranks: world.size(), nodes, cell: Bytes(world.cell) }
+    Measures { ranks: world.size(), nodes, cell: Bytes(world.cell), slots: world.slots }
 }
 
 /// A call on all ranks.

@@ -183,7 +183,7 @@ impl<'a> Node<'a> {
     /// Phases on each node around a step between nodes, piece by piece.
     fn composed(&self, collective: Collective) -> f64 {
         let Scene { ranks, nodes, .. } = *self.scene;
-        let measures = Measures { ranks, nodes, cell: self.scene.cell };
+        let measures = Measures { ranks, nodes, cell: self.scene.cell, slots: self.scene.slots };
         let scratch = phase::bridge_piece(self.plan, collective, &measures);
         let block = phase::bridge_block(self.plan, ranks);
         let all = ranks as f64;

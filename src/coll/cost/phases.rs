@@ -3,9 +3,9 @@
 use super::{Node, Phase, Time, Way, cut};
 use crate::coll::Knob;
 use crate::coll::knobs::PUSH;
-use crate::coll::phase::tiled::longest_run;
-use crate::model::{Edge, Outline, SingleCopy, Work, in_cell};
-use crate::sync::{FlagLine, Passed};
+use crate::coll::phase::tiled::train_of;
+use crate::model::{Edge, Outline, Scene, SingleCopy, Work, in_cell};
+use crate::sync::FlagLine;
 use crate::types::Bytes;
 
 /// Waits of a Scatter whose root can't leave before all others have had their turns: its blocks don't fit its slots, or are copied out of its
@@ -34,10 +34,10 @@ impl Node<'_> {
         let Some(buffers) = buffers else {
             let phase = self.descend(self.rates.write(n), |_| n, n);
             let time = self.repeated(phase, pieces);
-            if let Some((cells, run)) = self.runs(total) {
+            if let Some((cells, train)) = self.trains(total) {
                 // The first tile is half as long.
                 let path = time.path - self.rates.write(n) / 2.0;
-                return self.elapsed(self.with_lines_back(Time { path, ..time }, run, cells));
+                return self.elapsed(self.with_lines_back(Time { path, ..time }, train, cells));
             }
             return self.elapsed(self.with_lines_back(time, n, pieces));
         };
@@ -51,10 +51,13 @@ impl Node<'_> {
     }
 
     /// In how many cells the tiles of a broadcast lie that share cells, and how many bytes in each.
-    fn runs(&self, total: f64) -> Option<(f64, f64)> {
-        let run = longest_run(self.tile(), self.scene.slots, self.cell());
-        let has_runs = self.way == Way::Tiled && Passed::is_for(self.scene.local_ranks);
-        (has_runs && run > self.tile() && total > self.tile().0 as f64).then(|| cut(total, run))
+    fn trains(&self, total: f64) -> Option<(f64, f64)> {
+        let Scene { local_ranks, slots, cell, .. } = *self.scene;
+        let train = match self.way {
+            Way::Tiled | Way::Hierarchical => train_of(self.plan, Bytes(total as usize), local_ranks, slots, cell),
+            _ => None,
+        };
+        train.map(|train| cut(total, train))
     }
 
     /// A block of each rank goes to the root.

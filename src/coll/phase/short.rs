@@ -357,7 +357,7 @@ mod tests {
         for row in REGISTRY {
             for (ranks, bytes) in (2..=8).flat_map(|ranks| (0..=200).map(move |bytes| (ranks, bytes))) {
                 let bytes = if row.collective == Collective::Barrier { 0 } else { bytes };
-                let (plan, measures) = (plan(bytes, 1), Measures { ranks, nodes: 1, cell: Bytes(4096) });
+                let (plan, measures) = (plan(bytes, 1), Measures { ranks, nodes: 1, cell: Bytes(4096), slots: 4 });
                 let Some(short) = (row.short)(&plan, &measures) else { continue };
                 let (is_in_lines, reach) = (matches!(short, Short::InLines { .. }), row.reach.depth(&plan, &measures));
                 assert_eq!(is_in_lines, reach == Bytes::ZERO, "{} {bytes} bytes on {ranks}", row.name);
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn payloads_go_beyond_the_flags_cache_line() {
-        let measures = Measures { ranks: 2, nodes: 1, cell: Bytes(4096) };
+        let measures = Measures { ranks: 2, nodes: 1, cell: Bytes(4096), slots: 4 };
         let takes = |bytes| match Short::new(&plan(bytes, 1), &measures, Bytes(bytes)) {
             Some(Short::InLines { goes_beyond_flag }) => Some(goes_beyond_flag),
             _ => None,
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn a_bcast_with_few_buffers_is_not_short() {
         let row = REGISTRY.iter().find(|row| row.collective == Collective::Bcast && row.name == "flat").unwrap();
-        let measures = Measures { ranks: 2, nodes: 1, cell: Bytes(4096) };
+        let measures = Measures { ranks: 2, nodes: 1, cell: Bytes(4096), slots: 4 };
         let (free, bound) = (plan(8, 1), Plan { knobs: Knobs::UNSET.with(Knob::Buffers, 1), ..plan(8, 1) });
         assert!((row.short)(&free, &measures).is_some() && (row.short)(&bound, &measures).is_none());
     }

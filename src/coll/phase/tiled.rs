@@ -7,7 +7,7 @@ use super::{Blocks, Dealing, Flat, Form, Local, composed, ranks};
 use crate::coll::{Knob, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::sync::Passed;
-use crate::types::{Bytes, NodeRank};
+use crate::types::{Bytes, NodeRank, PAGE};
 
 /// Tiles of `tile` bytes, or the length of a cell where that is less.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +55,9 @@ impl Form for Tiled {
     }
 
     async fn bcast_from<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, from: Span, to: Span, n: Bytes) {
-        let tile = self.piece(local);
-        match run_of(local, tile, n) {
-            Some(run) => bcast_in_runs(local, root, from, to, n, (tile, run)).await,
+        let (fabric, tile) = (local.fabric, self.piece(local));
+        match train_of(local.plan, n, fabric.size(), fabric.slots(), fabric.cell_bytes()) {
+            Some(train) => bcast_in_trains(local, root, from, to, n, (tile, train)).await,
             None => bcast_in_pieces(local, root, from, to, n, tile).await,
         }
     }
@@ -90,37 +90,37 @@ impl Dealing for Tiled {
     }
 }
 
-/// How many bytes of a message of `n` lie one behind the other in a cell, if more than a tile do: on a node of two ranks, unless the plan says
-/// how many cells the root has. Where more ranks read them, cells are not passed, and tiles that each take one go round in less memory.
-fn run_of<F: Fabric>(local: &Local<'_, F>, tile: Bytes, n: Bytes) -> Option<Bytes> {
-    let fabric = local.fabric;
-    let may_share = Passed::is_for(fabric.size()) && local.plan.knobs.set(Knob::Buffers).is_none();
-    let run = longest_run(tile, fabric.slots(), fabric.cell_bytes());
-    (may_share && run > tile && n > tile && Room::of(n).has_cell()).then_some(run)
+/// How many bytes of a broadcast's message of `n` lie one behind the other in a cell, if more than a tile do: on a node of two ranks, unless the plan
+/// says how many cells the root has. Where more ranks read them, cells are not passed, and tiles that each take one go round in less memory.
+pub(in crate::coll) fn train_of(plan: &Plan, n: Bytes, ranks: usize, slots: usize, cell: Bytes) -> Option<Bytes> {
+    let tile = Bytes(plan.knobs.tile().0.max(plan.granule.0)).min(cell);
+    // None of its tickets is released before the last one, so there are no more of them than slots. One of its tiles may be shorter.
+    let train = (tile * (slots - 1)).min(cell);
+    let may_share = Passed::is_for(ranks) && plan.knobs.set(Knob::Buffers).is_none();
+    (may_share && train > tile && n > tile && Room::of(n).has_cell()).then_some(train)
 }
 
-/// Tiles that share a cell: none of their tickets is released before the last one, so there are no more than slots, and one is shorter.
-pub fn longest_run(tile: Bytes, slots: usize, cell: Bytes) -> Bytes {
-    (tile * (slots - 1)).min(cell)
-}
-
-/// One ticket per tile, of which the first of a run claims a cell and the others their lines alone: their flags tell of more in that cell. To take
-/// a cell for each tile costs more than a flag does, and who reads pages that follow each other reads faster. The very first tile is half
-/// as long as the others, since the reader has nothing else to do meanwhile.
-async fn bcast_in_runs<F: Fabric>(
+/// One ticket per tile, of which the first of a train claims a cell and the others their lines alone: their flags tell of more in that cell. To
+/// take a cell for each tile costs more than a flag does, and who reads pages that follow each other reads faster. The very first tile is half as long
+/// as the others, in whole pages where it has some, since the reader has nothing else to do meanwhile.
+async fn bcast_in_trains<F: Fabric>(
     local: &mut Local<'_, F>,
     root: NodeRank,
     from: Span,
     to: Span,
     n: Bytes,
-    (tile, run): (Bytes, Bytes),
+    (tile, train): (Bytes, Bytes),
 ) {
     let fabric = local.fabric;
-    for (start, length) in pieces(n, run, Bytes(1)) {
+    let half = match Bytes(tile.0.div_ceil(2)) {
+        long if long.0 > PAGE => Bytes(long.0.next_multiple_of(PAGE)),
+        short => short,
+    };
+    for (start, length) in pieces(n, train, Bytes(1)) {
         let mut ticket = local.tickets.draw();
         let cell = Place::Cell { rank: root, line: Line::Down, ticket };
         let (mut at, mut room) = (Bytes::ZERO, Room::Passed);
-        let mut most = if start == Bytes::ZERO { Bytes(tile.0.div_ceil(2)) } else { tile };
+        let mut most = if start == Bytes::ZERO { half } else { tile };
         while at < length {
             if at > Bytes::ZERO {
                 ticket = local.tickets.draw();
@@ -133,7 +133,7 @@ async fn bcast_in_runs<F: Fabric>(
             } else {
                 fabric.wait(root, Line::Down, ticket).await;
                 if offset + part < n {
-                    fabric.expect(root, Line::Down, local.tickets.peek());
+                    fabric.expect_flag(root, Line::Down, local.tickets.peek());
                 }
                 fabric.copy(to.plus(offset), cell.at(at), part).await;
             }

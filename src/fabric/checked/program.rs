@@ -164,7 +164,8 @@ impl Program {
         if !matches!(algorithm.collective, Collective::Bcast | Collective::Reduce | Collective::Scatter) {
             plan.root = CommRank(0);
         }
-        let plan = plan.measured(algorithm, &Measures { ranks, nodes: layout.nodes(), cell: self.cell });
+        let plan =
+            plan.measured(algorithm, &Measures { ranks, nodes: layout.nodes(), cell: self.cell, slots: self.slots });
         let in_place = match random.below(3) {
             0 => vec![false; ranks],
             1 => vec![true; ranks],

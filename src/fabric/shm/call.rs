@@ -361,7 +361,7 @@ impl Fabric for Call<'_> {
     }
 
     #[inline]
-    fn expect(&self, rank: NodeRank, line: Line, ticket: Ticket) {
+    fn expect_flag(&self, rank: NodeRank, line: Line, ticket: Ticket) {
         kernel::copy::expect_read(std::ptr::from_ref(self.context().line(rank, line, ticket)).cast());
     }
 

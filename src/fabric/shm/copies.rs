@@ -11,12 +11,24 @@ use crate::types::{Bytes, Collective, LINE};
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-/// A piece that fits the first-level cache beside its source.
+/// The longest piece of [`SizeClass::Medium`](kernel::SizeClass), whose copies fetch no lines of slots; it fits the first-level cache
+/// beside its source.
 const PIECE: usize = 16 << 10;
 
-/// So many bytes out of a slot, and more, are copied as long pieces are, for which loops are chosen whose source is in no first-level cache: theirs is
-/// in that of a peer.
+/// So many bytes out of a slot, and more, are copied as long pieces are: by a loop that is chosen for sources in no first-level cache. Theirs is in a
+/// peer's.
 const FETCHED: usize = 4 << 10;
+
+/// More bytes than this to a cell that was passed are written as long pieces are, since such cells rest, and have left the first-level cache.
+const RESTED: usize = 8 << 10;
+
+/// The class of a piece of `n` bytes, at least of long ones.
+fn at_least_long(n: usize) -> SizeClass {
+    match SizeClass::of(n) {
+        SizeClass::Short | SizeClass::Medium => SizeClass::Long,
+        longer => longer,
+    }
+}
 
 /// Beyond a piece, so that no last one is shorter than this.
 const SHORTEST_PIECE: usize = 1 << 10;
@@ -108,7 +120,10 @@ impl Context {
         unsafe {
             // No peer has its lines, so it is as a rank's own memory. Shorter writes go through the caches anyhow.
             if n >= Writes::SHORTEST && self.is_passed(to) {
-                return kernel::copy_to(Destination::Private, to, from, n);
+                return match n > RESTED {
+                    true => kernel::copy_of(at_least_long(n), to, from, n),
+                    false => kernel::copy_to(Destination::Private, to, from, n),
+                };
             }
             match self.writes.course(n) {
                 Course::Through => kernel::copy_to(Destination::Slot, to, from, n),
@@ -126,11 +141,12 @@ impl Context {
     unsafe fn copy_long(&self, call: &Entered, source: Source, to: *mut u8, from: *const u8, n: usize) {
         let times = if call.collective == Collective::Allgather { self.layout().size() } else { 1 };
         let choice = self.ways.of(call.collective, source, call.bytes * times);
+        let class = if source == Source::Slot { at_least_long(n) } else { SizeClass::of(n) };
         // SAFETY: the caller's promise.
         unsafe {
             match choice.parts() {
-                Parts::Whole(way) => copy_by(way, SizeClass::of(n), to, from, n),
-                Parts::Halves(ways) => choice.judge(ways, copy_halves(ways, to, from, n)),
+                Parts::Whole(way) => copy_by(way, class, to, from, n),
+                Parts::Halves(ways) => choice.judge(ways, copy_halves(ways, class, to, from, n)),
             }
         }
     }
@@ -225,16 +241,15 @@ unsafe fn copy_by(way: Way, class: SizeClass, to: *mut u8, from: *const u8, n: u
     }
 }
 
-/// Copies `n` bytes, half of them each way. -> what the halves took
+/// Copies `n` bytes of a piece of that class, half of them each way. -> what the halves took
 ///
 /// # Safety
 /// As for [`kernel::copy()`].
 #[cold]
-unsafe fn copy_halves(ways: [Way; 2], to: *mut u8, from: *const u8, n: usize) -> [Duration; 2] {
+unsafe fn copy_halves(ways: [Way; 2], class: SizeClass, to: *mut u8, from: *const u8, n: usize) -> [Duration; 2] {
     // Of whole lines; what is left goes first.
     let half = n / (2 * LINE) * LINE;
     let rest = n - 2 * half;
-    let class = SizeClass::of(n);
     // SAFETY: the caller's promise; rest and halves lie within `n` bytes.
     unsafe {
         kernel::copy(to, from, rest);
@@ -297,7 +312,7 @@ mod tests {
                 let mut to = vec![0_u8; n + 128];
                 let start = to.as_ptr().align_offset(64) + shift;
                 // SAFETY: both have `n` bytes there.
-                unsafe { copy_halves(pair, to.as_mut_ptr().add(start), from.as_ptr(), n) };
+                unsafe { copy_halves(pair, SizeClass::of(n), to.as_mut_ptr().add(start), from.as_ptr(), n) };
                 assert!(to[start..start + n] == from, "{pair:?}, {n} bytes");
                 assert!(to[..start].iter().chain(&to[start + n..]).all(|byte| *byte == 0), "{pair:?}, {n} bytes");
             }

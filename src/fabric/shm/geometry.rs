@@ -20,7 +20,7 @@ pub struct Geometry {
     pub round: Bytes,
 }
 
-pub(super) const PAGE: usize = 4096;
+pub(super) use crate::types::PAGE;
 
 impl Geometry {
     /// Where in a page the first cell starts, and all do whose length is a multiple of a page. Programs' long buffers start at a

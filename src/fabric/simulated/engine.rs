@@ -75,7 +75,7 @@ struct World {
 /// If the algorithm deadlocks; the checking scheduler says why.
 pub fn simulate(row: &Row, plan: &Plan, machine: &Machine, placement: &Placement) -> Vec<Nanos> {
     let nodes = Layout::new(&placement.labels, CommRank(0)).nodes();
-    let measures = Measures { ranks: placement.labels.len(), nodes, cell: placement.cell };
+    let measures = Measures { ranks: placement.labels.len(), nodes, cell: placement.cell, slots: placement.slots };
     let plan = plan.measured(row, &measures);
     let ranks = Rank::all(machine, placement);
     drive(&ranks, ranks.iter().map(|rank| (row.simulated)(rank, &plan)).collect())
