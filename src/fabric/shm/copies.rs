@@ -19,8 +19,9 @@ const PIECE: usize = 16 << 10;
 /// peer's.
 const FETCHED: usize = 4 << 10;
 
-/// More bytes than this to a cell that was passed are written as long pieces are, since such cells rest, and have left the first-level cache.
-const RESTED: usize = 8 << 10;
+/// More bytes than this of the rank's own are copied as long pieces are too, also to cells that were passed, which have rested: by the time they are
+/// copied they have left the first-level cache.
+const NEAR: usize = 8 << 10;
 
 /// The class of a piece of `n` bytes, at least of long ones.
 fn at_least_long(n: usize) -> SizeClass {
@@ -74,10 +75,13 @@ impl Context {
                 [Private, Slot] if self.writes.is_around() && !self.is_passed(from) => {
                     kernel::copy_fetching(to, from, n);
                 }
-                [Private, Slot] if (FETCHED..Ways::SHORTEST).contains(&n) => {
-                    kernel::copy_of(SizeClass::Long, to, from, n);
+                [Private, source] if n < Ways::SHORTEST => {
+                    let is_near = if source == Slot { n < FETCHED } else { n <= NEAR };
+                    match is_near {
+                        true => kernel::copy(to, from, n),
+                        false => kernel::copy_of(at_least_long(n), to, from, n),
+                    }
                 }
-                [Private, _] if n < Ways::SHORTEST => kernel::copy(to, from, n),
                 [Private, Private] => self.copy_long(call, Source::Own, to, from, n),
                 [Private, Slot] => self.copy_long(call, Source::Slot, to, from, n),
             }
@@ -120,7 +124,7 @@ impl Context {
         unsafe {
             // No peer has its lines, so it is as a rank's own memory. Shorter writes go through the caches anyhow.
             if n >= Writes::SHORTEST && self.is_passed(to) {
-                return match n > RESTED {
+                return match n > NEAR {
                     true => kernel::copy_of(at_least_long(n), to, from, n),
                     false => kernel::copy_to(Destination::Private, to, from, n),
                 };
@@ -141,7 +145,7 @@ impl Context {
     unsafe fn copy_long(&self, call: &Entered, source: Source, to: *mut u8, from: *const u8, n: usize) {
         let times = if call.collective == Collective::Allgather { self.layout().size() } else { 1 };
         let choice = self.ways.of(call.collective, source, call.bytes * times);
-        let class = if source == Source::Slot { at_least_long(n) } else { SizeClass::of(n) };
+        let class = at_least_long(n);
         // SAFETY: the caller's promise.
         unsafe {
             match choice.parts() {
