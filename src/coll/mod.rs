@@ -172,8 +172,11 @@ impl Reach {
             Self::StagedOthersBlocks => staged(plan.bytes * (measures.ranks - 1)),
             Self::StagedTiles => staged(plan.bytes.min(tile)),
             Self::StagedTrains => {
-                let train = train_of(plan, plan.bytes, measures.ranks, measures.slots, measures.cell);
-                staged(plan.bytes.min(train.unwrap_or(tile)))
+                // A train lies in a cell, however short.
+                match train_of(plan, plan.bytes, measures.ranks, measures.slots, measures.cell) {
+                    Some(train) => plan.bytes.min(train),
+                    None => staged(plan.bytes.min(tile)),
+                }
             }
             Self::StagedSegments if plan.knobs.segment() == Bytes::ZERO => staged(plan.bytes),
             Self::StagedSegments => staged(plan.bytes.min(plan.knobs.segment())),

@@ -14,8 +14,8 @@
 //! 4. `wait(rank, line, t)` for peers, and reads their slots: what lies beside that flag, and the cell that was told with it;
 //!    Or it copies out of memory of the peer's own, with no slot between: who `expose`s that beside a flag waits for the `answer`s of
 //!    all that `fetch` from there, beside flags of theirs, before it writes that memory or ends the call;
-//!    And the flag of a later ticket of the call, which claimed its lines alone, may tell of more in the cell of `t`, whose owner writes on there
-//!    (a *train*): who reads that releases none of these tickets before it has waited for the last one;
+//!    And the flag of a later ticket of the call, which claimed its lines alone, may tell of more in the cell of `t`, whose
+//!    owner writes on there (a *train*): who reads that releases none of these tickets before it has waited for the last one;
 //! 5. `release(t)`: promises to read no slot of any ticket up to `t` again. Tickets are released in order. The driver
 //!    releases the whole call when it ends, so an algorithm releases only within calls longer than the ring.
 //!

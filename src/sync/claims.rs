@@ -12,8 +12,8 @@ pub enum Room {
     Lines,
     /// A cell, or anything.
     Cell,
-    /// A cell that the rank does not touch after the last flag that tells of it. A peer waits for that flag before it releases the ticket: on a
-    /// node of two ranks the cell is the peer's then ([`Passed`](super::Passed)).
+    /// A cell that the rank does not touch after the last flag that tells of it. A peer waits for that flag before it releases the ticket:
+    /// on a node of two ranks the cell is the peer's then ([`Passed`](super::Passed)).
     Passed,
 }
 

@@ -138,10 +138,10 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
     plan.measured(&REGISTRY[forced.row], &agreed.measures())
 }
 
-/// Bytes per tile, where the user does not say: a part of the message that fits the first-level cache of a short one, the
-/// second-level cache of a long one. Whole pages: copies of tiles that begin anywhere in the user's buffer take two to three times as
-/// long (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells: each tile costs them a switch. Tiles that share cells are shorter: three
-/// quarters of a first-level cache, if a cell holds four, and longer in the longest messages alone.
+/// Bytes per tile, where the user does not say: a part of the message that fits the first-level cache of a short one, the second-level
+/// cache of a long one. Whole pages: copies of tiles that begin anywhere in the user's buffer take two to three times as long
+/// (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells: each tile costs them a switch. Tiles that share cells are
+/// shorter: three quarters of a first-level cache, if a cell holds four, and longer in the longest messages alone.
 fn usual_tile(shape: &Shape, agreed: &Agreed, forced: &Forced) -> Bytes {
     let Fit { l1, l2 } = agreed.fit;
     let part = |tiles: usize| Bytes((shape.bytes.0 / tiles).next_multiple_of(PAGE)).min(l2);
@@ -154,8 +154,8 @@ fn usual_tile(shape: &Shape, agreed: &Agreed, forced: &Forced) -> Bytes {
     }
 }
 
-/// Whether tiles may share cells, on two ranks: each takes a flag then, and little else. 24 KiB are up to 8 % better than 16 and 32 where cores are far
-/// apart, and no worse where they are close (docs/PERFORMANCE.md, "Tried"); the models can't tell.
+/// Whether tiles may share cells, on two ranks: each takes a flag then, and little else. 24 KiB are up to 8 % better than 16 and 32 where
+/// cores are far apart, and no worse where they are close (docs/PERFORMANCE.md, "Tried"); the models can't tell.
 pub(super) fn moves_in_trains(forced: &Forced, agreed: &Agreed) -> bool {
     let is_pair = agreed.nodes == 1 && Passed::is_for(agreed.ranks) && !agreed.crowding.is_shared();
     let has_trains = REGISTRY[forced.row].reach == Reach::StagedTrains && forced.knobs.set(Knob::Buffers).is_none();
@@ -179,8 +179,8 @@ fn has_too_many_steps(plan: &Plan, collective: Collective, agreed: &Agreed) -> b
     if !exceeds(plan.bytes.0) {
         return false;
     }
-    // A ticket moves a tile or more (a cell is no shorter than a tile) or, for each rank, its share of a cell, of which
-    // rounding loses less than half; only at the end of a block, of a train or of a step between nodes, and at the start of a message, it moves less.
+    // A ticket moves a tile or more (a cell is no shorter than a tile) or, for each rank, its share of a cell, of which rounding loses less
+    // than half; only at the end of a block, of a train or of a step between nodes, and at the start of a message, it moves less.
     let block = if is_gathering && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { LONGEST_STEP };
     let piece = plan.knobs.tile().min(plan.knobs.segment());
     exceeds(plan.bytes.0 / piece.min(block).min(longest_step(plan)).0.max(1))

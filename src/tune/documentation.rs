@@ -42,12 +42,13 @@ where ranks run ahead, one for as many pieces as they have slots. The root of a 
 the blocks, and with single copies: that takes twelve waits.
 
 On a node of two ranks Bcasts and Reduces in more pieces than a rank has cells to pass take longer by what it takes to get the lines of slots
-back that the other rank has read. So messages beyond some 256 KiB move in few long pieces, or, tiled Bcasts, in tiles of which several share a cell and
-its lines: their length is not compared, since the models can't tell.
+back that the other rank has read. So messages beyond some 256 KiB move in few long pieces or, as tiled Bcasts, in tiles of
+which several share a cell: the models can't tell how long these are best, so no lengths are compared.
 
 Where nobody says otherwise a tile is a quarter of the message, but no shorter than a quarter of the first-level cache and no
-longer than one of the second-level cache; of a Bcast between two ranks, whose tiles share cells, three quarters of the first-level cache where a cell
-holds four of them, and more only from 32 such tiles on; a segment is as long as the latter permits; and a rank's slots take twice the
+longer than one of the second-level cache. Of a Bcast between two ranks, whose tiles share cells, it is three quarters of the
+first-level cache, or a quarter of a cell where that is less, and longer where the message has more than 32 of them. A segment is
+as long as a tile may be at most; and a rank's slots take twice the
 second-level cache together, or the whole of it where ranks share cores. The smallest caches of the job count, 32 KiB and 1 MiB where the machine does not tell: `huddle
 info` says which.
 

@@ -128,8 +128,9 @@ fn predicted(scene: &Scene, collective: Collective, name: &str, bytes: usize, pi
     (row.cost)(&plan, scene).expect("a formula").0
 }
 
-/// On two ranks a long message goes in pieces as long as cells, or in tiles that share cells, and comes together at the root: in shorter pieces more
-/// find no cell that was passed, in halves none does. As measured on a Zen 5 (docs/PERFORMANCE.md, "Tried"), whose rates these are.
+/// On two ranks a long message goes in pieces as long as cells, or in tiles that share cells, and comes together at the root: in shorter
+/// pieces more find no cell that was passed, in halves none does. As measured on a Zen 5 (docs/PERFORMANCE.md, "Tried"), whose rates these
+/// are.
 #[test]
 fn long_messages_of_two_ranks_go_as_they_are() {
     let mut machine = Parameters::default().machine([Some(Kind::L3)]);

@@ -90,8 +90,9 @@ impl Dealing for Tiled {
     }
 }
 
-/// How many bytes of a broadcast's message of `n` lie one behind the other in a cell, if more than a tile do: on a node of two ranks, unless the plan
-/// says how many cells the root has. Where more ranks read them, cells are not passed, and tiles that each take one go round in less memory.
+/// How many bytes of a broadcast's message of `n` lie one behind the other in a cell, if more than a tile do: on a node of two ranks,
+/// unless the plan says how many cells the root has. Where more ranks read them, cells are not passed, and tiles that each take one go
+/// round in less memory.
 pub(in crate::coll) fn train_of(plan: &Plan, n: Bytes, ranks: usize, slots: usize, cell: Bytes) -> Option<Bytes> {
     let tile = Bytes(plan.knobs.tile().0.max(plan.granule.0)).min(cell);
     // None of its tickets is released before the last one, so there are no more of them than slots. One of its tiles may be shorter.
@@ -100,9 +101,9 @@ pub(in crate::coll) fn train_of(plan: &Plan, n: Bytes, ranks: usize, slots: usiz
     (may_share && train > tile && n > tile && Room::of(n).has_cell()).then_some(train)
 }
 
-/// One ticket per tile, of which the first of a train claims a cell and the others their lines alone: their flags tell of more in that cell. To
-/// take a cell for each tile costs more than a flag does, and who reads pages that follow each other reads faster. The very first tile is half as long
-/// as the others, in whole pages where it has some, since the reader has nothing else to do meanwhile.
+/// One ticket per tile, of which the first of a train claims a cell and the others their lines alone: their flags tell of more in that
+/// cell. To take a cell for each tile costs more than a flag does, and who reads pages that follow each other reads faster. The very first
+/// tile is half as long as the others, in whole pages where it has some, since the reader has nothing else to do meanwhile.
 async fn bcast_in_trains<F: Fabric>(
     local: &mut Local<'_, F>,
     root: NodeRank,

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 /// beside its source.
 const PIECE: usize = 16 << 10;
 
-/// So many bytes out of a slot, and more, are copied as long pieces are: by a loop that is chosen for sources in no first-level cache. Theirs is in a
-/// peer's.
+/// So many bytes out of a slot, and more, are copied as long pieces are: by a loop that is chosen for sources in no first-level cache.
+/// Theirs is in a peer's.
 const FETCHED: usize = 4 << 10;
 
-/// More bytes than this of the rank's own are copied as long pieces are too, also to cells that were passed, which have rested: by the time they are
-/// copied they have left the first-level cache.
+/// More bytes than this of the rank's own are copied as long pieces are too, also to cells that were passed, which have rested: by the time
+/// they are copied they have left the first-level cache.
 const NEAR: usize = 8 << 10;
 
 /// The class of a piece of `n` bytes, at least of long ones.
