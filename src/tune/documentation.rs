@@ -19,6 +19,14 @@ What huddle can run for each collective: the rows of its registry. `HUDDLE_ALLRE
 Drawings are for five ranks: `a->b` means that b reads what a has put into its slot. In costs, p ranks lie on a node, q of them
 in a group; a line takes `a`, a byte of one stream `b`, of all streams over a link together `B`; m is the length, k the radix;
 radix 1 makes a chain of a tree and counts as 2 in a dissemination.
+
+Each rank has a ring of *slots*, each of a flag's line and a *cell*; only it writes them, all others read
+([ARCHITECTURE.md](../ARCHITECTURE.md) has all terms). What one step moves is a piece: in tiled algorithms a tile, in trees a
+segment, else what a cell holds. Between nodes a message goes in chunks, each of which one of a node's leaders takes. Knobs:
+`radix`, children in a tree, partners in a dissemination; `class` and `stages`, which tree; `tile`, `segment` and `chunk`,
+bytes of each; `buffers`, how many pieces a broadcast's root may be ahead of its slowest reader (its whole ring, where nobody
+says); `leaders`, how many ranks of a node take chunks in turn; `up` and `down`, whether a barrier's signals are on a line of
+who sends or of who awaits them. They are for experiments: a tile of 64 bytes is legal, and slow.
 ";
 
 const MODEL: &str = "\
