@@ -41,8 +41,8 @@ tile 2  the same, published while tile 1 is copied";
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         if fabric.layout().nodes() > 1 {
-            return composed::allgather(fabric, plan, Tiled::of(plan, Sharing::Naive)).await;
+            return composed::allgather(fabric, plan, Tiled::new(Sharing::Naive)).await;
         }
-        exchange::allgather(fabric, plan, plan.knobs.tile().min(fabric.cell_bytes())).await;
+        exchange::allgather(fabric, plan, plan.tile(fabric.cell_bytes())).await;
     }
 }

@@ -42,6 +42,6 @@ all   each rank copies a from 0, b from 1, c from 2, d from 3, e from 4";
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        tiled::allreduce(fabric, plan, Tiled::of(plan, Sharing::Cyclic)).await;
+        tiled::allreduce(fabric, plan, Tiled::new(Sharing::Cyclic)).await;
     }
 }

@@ -44,6 +44,6 @@ all   each rank copies a from 0, b from 1; with stages=2 3 and 4 pass them on in
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        tiled::allreduce(fabric, plan, Tiled::of(plan, Sharing::Hierarchical)).await;
+        tiled::allreduce(fabric, plan, Tiled::new(Sharing::Hierarchical)).await;
     }
 }

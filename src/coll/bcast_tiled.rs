@@ -40,6 +40,6 @@ tile 2  0->1  0->2  0->3  0->4   while the root writes tile 3";
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::bcast(fabric, plan, Tiled::of(plan, Sharing::Naive)).await;
+        composed::bcast(fabric, plan, Tiled::new(Sharing::Naive)).await;
     }
 }

@@ -111,6 +111,12 @@ impl Plan {
     pub fn measured(self, row: &Row, measures: &Measures) -> Self {
         Self { scratch: (row.scratch)(&self, measures), reach: row.reach.depth(&self, measures), ..self }
     }
+
+    /// Bytes of a tile: at least an element, and no more than a cell of that length holds.
+    #[inline]
+    pub fn tile(&self, cell: Bytes) -> Bytes {
+        self.knobs.tile().max(self.granule).min(cell)
+    }
 }
 
 /// What the scratch memory of a call depends on.
@@ -163,7 +169,7 @@ impl Reach {
         if measures.nodes > 1 {
             return measures.cell;
         }
-        let tile = plan.knobs.tile().max(plan.granule);
+        let tile = plan.tile(measures.cell);
         let staged = |longest| if Room::of(longest) == Room::Lines { Bytes::ZERO } else { longest };
         let depth = match self {
             Self::Cells => measures.cell,
@@ -171,13 +177,11 @@ impl Reach {
             Self::StagedBlocks => staged(plan.bytes * measures.ranks),
             Self::StagedOthersBlocks => staged(plan.bytes * (measures.ranks - 1)),
             Self::StagedTiles => staged(plan.bytes.min(tile)),
-            Self::StagedTrains => {
-                // A train lies in a cell, however short.
-                match train_of(plan, plan.bytes, measures.ranks, measures.slots, measures.cell) {
-                    Some(train) => plan.bytes.min(train),
-                    None => staged(plan.bytes.min(tile)),
-                }
-            }
+            Self::StagedTrains => match train_of(plan, plan.bytes, measures.ranks, measures.slots, measures.cell) {
+                // It lies in a cell, however short.
+                Some(train) => plan.bytes.min(train),
+                None => staged(plan.bytes.min(tile)),
+            },
             Self::StagedSegments if plan.knobs.segment() == Bytes::ZERO => staged(plan.bytes),
             Self::StagedSegments => staged(plan.bytes.min(plan.knobs.segment())),
             Self::Tiles => plan.bytes.min(tile * measures.ranks),

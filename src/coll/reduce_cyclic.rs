@@ -43,6 +43,6 @@ up    the root copies a from 0, b from 1, c from 2, d from 3, e from 4";
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::reduce(fabric, plan, Tiled::of(plan, Sharing::Cyclic)).await;
+        composed::reduce(fabric, plan, Tiled::new(Sharing::Cyclic)).await;
     }
 }

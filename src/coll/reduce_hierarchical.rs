@@ -46,6 +46,6 @@ up    the root copies a from 0, b from 1";
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::reduce(fabric, plan, Tiled::of(plan, Sharing::Hierarchical)).await;
+        composed::reduce(fabric, plan, Tiled::new(Sharing::Hierarchical)).await;
     }
 }

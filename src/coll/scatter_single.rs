@@ -46,6 +46,6 @@ up    1 2 3 4 -> whether they could; the others get tiles";
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::scatter(fabric, plan, Single::of(plan)).await;
+        composed::scatter(fabric, plan, Single).await;
     }
 }

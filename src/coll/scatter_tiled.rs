@@ -38,6 +38,6 @@ tile 2  0->1  0->2  0->3  0->4";
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::scatter(fabric, plan, Tiled::of(plan, Sharing::Naive)).await;
+        composed::scatter(fabric, plan, Tiled::new(Sharing::Naive)).await;
     }
 }

@@ -228,7 +228,7 @@ impl<'a> Node<'a> {
 
     /// The piece of a tiled phase.
     fn tile(&self) -> Bytes {
-        Bytes(self.plan.knobs.tile().0.max(self.plan.granule.0)).min(self.cell())
+        self.plan.tile(self.cell())
     }
 
     /// In how many pieces of at most `most` bytes `total` bytes move between a root and the others, and how long one is.

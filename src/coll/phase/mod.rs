@@ -103,6 +103,11 @@ impl<'a, F: Fabric> Local<'a, F> {
         Self { fabric, plan, tickets: Tickets::of(plan) }
     }
 
+    /// Bytes of a tile in this rank's cells.
+    pub fn tile(&self) -> Bytes {
+        self.plan.tile(self.fabric.cell_bytes())
+    }
+
     /// Claims the slot of `ticket`, copies `n` bytes to where the readers of `line` look for them, and publishes.
     pub async fn publish_copy(&self, line: Line, ticket: Ticket, from: Span, n: Bytes) {
         self.publish_copy_in(Room::passing(n), line, ticket, from, n).await;

@@ -1,23 +1,13 @@
 //! Single copy: who needs data takes them out of the memory of the rank that has them, with no slot between.
 
 use super::tiled::{deal_in_tiles, tiles_dealt};
-use super::{Blocks, Dealing, Local, Tiled, others};
-use crate::coll::Plan;
+use super::{Blocks, Dealing, Local, others};
 use crate::fabric::{Exposed, Fabric, Line, Room, Span};
 use crate::types::{Bytes, NodeRank};
 
 /// Ranks fetch from the root. For those that can't, which only shows when they try, it writes tiles.
 #[derive(Clone, Copy, Debug)]
-pub struct Single {
-    otherwise: Tiled,
-}
-
-impl Single {
-    /// As the knobs of the plan say.
-    pub fn of(plan: &Plan) -> Self {
-        Self { otherwise: Tiled::of(plan, super::Sharing::Naive) }
-    }
-}
+pub struct Single;
 
 impl Dealing for Single {
     async fn scatter_from<F: Fabric>(
@@ -43,7 +33,7 @@ impl Dealing for Single {
             false => vec![me],
         };
         // 3. Tiles for these. The root and a receiver both know whether it needs them; the tickets are there in any case.
-        let piece = self.otherwise.piece(local);
+        let piece = local.tile();
         if without.is_empty() {
             let last = local.tickets.skip(tiles_dealt(n, piece, fabric.size()));
             return fabric.release(last).await;

@@ -9,26 +9,21 @@ use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::sync::Passed;
 use crate::types::{Bytes, NodeRank, PAGE};
 
-/// Tiles of `tile` bytes, or the length of a cell where that is less.
+/// Tiles as long as [`Plan::tile`] says.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiled {
-    tile: Bytes,
     sharing: Sharing,
 }
 
 impl Tiled {
-    /// As the knobs of the plan say; `sharing` counts for reductions only.
-    pub fn of(plan: &Plan, sharing: Sharing) -> Self {
-        Self { tile: plan.knobs.tile(), sharing }
-    }
-
-    pub(super) fn piece<F: Fabric>(&self, local: &Local<'_, F>) -> Bytes {
-        Bytes(self.tile.0.max(local.plan.granule.0)).min(local.fabric.cell_bytes())
+    /// `sharing` counts for reductions only.
+    pub fn new(sharing: Sharing) -> Self {
+        Self { sharing }
     }
 
     /// Bytes that take one ticket of a tiled reduction: a tile for each worker of a group, as far as a cell reaches.
     fn reduction_piece<F: Fabric>(&self, local: &Local<'_, F>, crew: &Crew<'_>) -> Bytes {
-        (self.piece(local) * crew.parts()).min(local.fabric.cell_bytes())
+        (local.tile() * crew.parts()).min(local.fabric.cell_bytes())
     }
 }
 
@@ -55,7 +50,7 @@ impl Form for Tiled {
     }
 
     async fn bcast_from<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, from: Span, to: Span, n: Bytes) {
-        let (fabric, tile) = (local.fabric, self.piece(local));
+        let (fabric, tile) = (local.fabric, local.tile());
         match train_of(local.plan, n, fabric.size(), fabric.slots(), fabric.cell_bytes()) {
             Some(train) => bcast_in_trains(local, root, from, to, n, (tile, train)).await,
             None => bcast_in_pieces(local, root, from, to, n, tile).await,
@@ -63,7 +58,7 @@ impl Form for Tiled {
     }
 
     async fn gather_to<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, to: Span, from: Span, n: Bytes) {
-        let piece = self.piece(local);
+        let piece = local.tile();
         gather_in_pieces(local, root, to, from, n, piece).await;
     }
 
@@ -85,7 +80,7 @@ impl Dealing for Tiled {
         to: Option<Span>,
         n: Bytes,
     ) {
-        let piece = self.piece(local);
+        let piece = local.tile();
         deal_in_tiles(local, root, from, to, n, piece, |_| true).await;
     }
 }
@@ -94,7 +89,7 @@ impl Dealing for Tiled {
 /// unless the plan says how many cells the root has. Where more ranks read them, cells are not passed, and tiles that each take one go
 /// round in less memory.
 pub(in crate::coll) fn train_of(plan: &Plan, n: Bytes, ranks: usize, slots: usize, cell: Bytes) -> Option<Bytes> {
-    let tile = Bytes(plan.knobs.tile().0.max(plan.granule.0)).min(cell);
+    let tile = plan.tile(cell);
     // None of its tickets is released before the last one, so there are no more of them than slots. One of its tiles may be shorter.
     let train = (tile * (slots - 1)).min(cell);
     let may_share = Passed::is_for(ranks) && plan.knobs.set(Knob::Buffers).is_none();
@@ -121,12 +116,12 @@ async fn bcast_in_trains<F: Fabric>(
         let mut ticket = local.tickets.draw();
         let cell = Place::Cell { rank: root, line: Line::Down, ticket };
         let (mut at, mut room) = (Bytes::ZERO, Room::Passed);
-        let mut most = if start == Bytes::ZERO { half } else { tile };
         while at < length {
-            if at > Bytes::ZERO {
+            if room == Room::Lines {
                 ticket = local.tickets.draw();
             }
-            let (offset, part) = (start + at, most.min(length - at));
+            let offset = start + at;
+            let part = if offset == Bytes::ZERO { half } else { tile }.min(length - at);
             if fabric.rank() == root {
                 fabric.claim(ticket, room).await;
                 fabric.copy(cell.at(at), from.plus(offset), part).await;
@@ -139,7 +134,7 @@ async fn bcast_in_trains<F: Fabric>(
                 fabric.copy(to.plus(offset), cell.at(at), part).await;
             }
             at += part;
-            (room, most) = (Room::Lines, tile);
+            room = Room::Lines;
         }
         fabric.release(ticket).await;
     }
