@@ -3,8 +3,8 @@
 //! It runs as the delete callback of an attribute of `MPI_COMM_SELF`. MPI deletes those first, the last one set first, so it
 //! comes after all callbacks of the program, which may still run collectives.
 
+use super::agree::minimum;
 use super::communicator::do_not_copy;
-use super::init::minimum;
 use super::job::{self, Job};
 use crate::log;
 use crate::mpi::handles::constants;

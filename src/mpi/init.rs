@@ -1,5 +1,6 @@
 //! What happens in `MPI_Init`: the ranks find each other, agree on the environment, and learn where everyone lies.
 
+use super::agree::{allgather, allgather_u32, bcast_bytes, duplicate, meet, minimum};
 use super::communicator::{create_keyval, keep_native};
 use super::device;
 use super::job::{self, Job};
@@ -15,10 +16,10 @@ use crate::mpi::handles::{self, constants};
 use crate::mpi::native::native;
 use crate::sync::FlagLine;
 use crate::topo::place::{self, Containers, CpuMask, Kind};
-use crate::topo::{Caches, Crowding, found};
+use crate::topo::{Caches, Crowding, found, host};
 use crate::tune::{Reason, measured};
-use mpi_sys::{MPI_Comm, MPI_Datatype};
-use std::ffi::{c_int, c_void};
+use mpi_sys::MPI_Comm;
+use std::ffi::c_int;
 use std::hash::{Hash, Hasher};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +30,7 @@ use std::time::{Duration, Instant};
 pub(super) fn protocol() -> c_int {
     /// Raised with every change to what ranks exchange, to the layout of segments, or to defaults. As a text that is read at run
     /// time, scripts/test-partial finds it in an engine, and makes another build of it by changing it.
-    const REVISION: &str = "huddle's revision 20";
+    const REVISION: &str = "huddle's revision 21";
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), black_box(REVISION), size_of::<FlagLine>()).hash(&mut hash);
     REGISTRY.iter().for_each(|row| (row.collective, row.name).hash(&mut hash));
@@ -37,11 +38,8 @@ pub(super) fn protocol() -> c_int {
 }
 
 /// What people can do about ranks without huddle.
-const REMEDY: &str = "LD_PRELOAD must reach every host and program of the job (Open MPI: mpiexec -x LD_PRELOAD; static \
+pub(super) const REMEDY: &str = "LD_PRELOAD must reach every host and program of the job (Open MPI: mpiexec -x LD_PRELOAD; static \
      binaries can't be served: run without huddle)";
-
-/// A wait for other ranks this long is explained.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Sets the job up. Collective over `MPI_COMM_WORLD`, right after the native `MPI_Init`; failures leave the job native.
 ///
@@ -62,21 +60,21 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     meet();
     // SAFETY: MPI is initialised.
     let keyval = unsafe { create_keyval() };
-    let (config, misfit) = agree_on_environment(constants().comm_world, rank, keyval);
+    let Agreed { config, misfit, is_one_host } = agree_on_environment(constants().comm_world, rank, keyval);
     match inactive_reason(&config, misfit, size) {
         Some(reason) => stay_native(config, rank, size as usize, reason),
-        None => accelerate(config, rank, size, keyval.unwrap_or(constants().keyval_invalid)),
+        None => accelerate(config, rank, size, is_one_host, keyval.unwrap_or(constants().keyval_invalid)),
     }
     super::finish::at_finalize();
     announce();
 }
 
-fn accelerate(config: Config, rank: u32, size: c_int, keyval: c_int) {
+fn accelerate(config: Config, rank: u32, size: c_int, is_one_host: bool, keyval: c_int) {
     if !config.may_copy_singly {
         kernel::withhold_single_copies();
     }
-    // With a communicator of its own, gone before the next are made: of MPICH's kin the third that there is takes milliseconds.
-    let node = Node::find(constants().comm_world, &config, rank, size);
+    // Whatever communicator that makes is gone before the next are made: of MPICH's kin the third that there is takes milliseconds.
+    let node = Node::find(constants().comm_world, &config, is_one_host);
     let (world, self_comm) = (duplicate(constants().comm_world), duplicate(constants().comm_self));
     let parameters = agree_on_parameters(world, rank, &config, &node);
     for comm in [world, self_comm] {
@@ -173,43 +171,6 @@ fn is_left(announcement: Option<Announcement>, size: c_int) -> bool {
     true
 }
 
-/// Waits for all ranks by a nonblocking barrier: where some lack huddle, this does not end, and says so. Blocking collectives of
-/// such ranks do not meet it in MPICH and Open MPI; a nonblocking one as their first collective might.
-fn meet() {
-    let c = constants();
-    let mut request = c.request_null;
-    let started = Instant::now();
-    let mut is_explained = false;
-    // SAFETY: valid communicator, request and places.
-    unsafe {
-        native().ibarrier(c.comm_world, &mut request);
-        loop {
-            let mut done = 0;
-            native().test(&mut request, &mut done, c.status_ignore);
-            if done != 0 {
-                return;
-            }
-            if started.elapsed() > PATIENCE && !is_explained {
-                is_explained = true;
-                log::warning(format_args!(
-                    "waiting in MPI_Init for ranks that do not answer: is huddle loaded on all of them? {REMEDY}"
-                ));
-            }
-            std::thread::yield_now();
-        }
-    }
-}
-
-fn duplicate(comm: MPI_Comm) -> MPI_Comm {
-    let mut new = constants().comm_null;
-    // SAFETY: valid communicator and place.
-    unsafe {
-        native().comm_dup(comm, &mut new);
-        native().comm_set_errhandler(new, constants().errors_return);
-    }
-    new
-}
-
 pub(super) fn rank_and_size(comm: MPI_Comm) -> (u32, c_int) {
     let (mut rank, mut size) = (0, 0);
     // SAFETY: valid communicator and places.
@@ -227,33 +188,17 @@ fn is_threaded() -> bool {
     provided == constants().thread_multiple
 }
 
-/// Rank 0's bytes, on all ranks.
-fn bcast_bytes(comm: MPI_Comm, mut bytes: Vec<u8>) -> Vec<u8> {
-    let c = constants();
-    let mut length = bytes.len() as c_int;
-    // SAFETY: buffers of one int and of `length` bytes.
-    unsafe {
-        native().bcast((&raw mut length).cast(), 1, c.int, 0, comm);
-        bytes.resize(length as usize, 0);
-        // Memory of no bytes has an address that Open MPI takes for MPI_IN_PLACE, and rejects.
-        if length > 0 {
-            native().bcast(bytes.as_mut_ptr().cast(), length, c.byte, 0, comm);
-        }
-    }
-    bytes
+/// What the ranks have agreed on before anyone looks at the machine.
+struct Agreed {
+    /// Rank 0's environment, parsed.
+    config: Config,
+    /// Set where not all ranks run the same build of huddle, serve the same names, and have an attribute for communicators.
+    misfit: Option<Reason>,
+    /// Whether all ranks run on one system and see each other's processes.
+    is_one_host: bool,
 }
 
-/// The smallest of each number over all ranks.
-pub(super) fn minimum<const N: usize>(comm: MPI_Comm, mut values: [c_int; N]) -> [c_int; N] {
-    let c = constants();
-    // SAFETY: a buffer of N ints, in place.
-    unsafe { native().allreduce(c.in_place, values.as_mut_ptr().cast(), N as c_int, c.int, c.min, comm) };
-    values
-}
-
-/// Rank 0's environment, parsed; and what is wrong where not all ranks run the same build of huddle, serve the same names, and
-/// have an attribute for communicators.
-fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> (Config, Option<Reason>) {
+fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Agreed {
     let own = RawEnvironment::from_process();
     let agreed = RawEnvironment::from_bytes(&bcast_bytes(world, own.to_bytes())).unwrap_or_default();
     let difference = own.differs_from(&agreed);
@@ -262,8 +207,9 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> (C
     let served_names = |raw: &RawEnvironment| Config::parse(raw).0.serves_pmpi;
     let same_names = c_int::from(served_names(&own) == served_names(&agreed));
     let has_keyval = c_int::from(keyval.is_some());
-    let [first, least, most, same_names, has_keyval] =
-        minimum(world, [differs, protocol(), -protocol(), same_names, has_keyval]);
+    let [host, negative_host] = host_numbers();
+    let [first, least, most, same_names, has_keyval, least_host, most_host] =
+        minimum(world, [differs, protocol(), -protocol(), same_names, has_keyval, host, negative_host]);
     if let (Some(difference), true) = (difference, first == differs) {
         log::warning(format_args!("the environment differs from rank 0's, which all ranks use: {difference}"));
     }
@@ -274,7 +220,17 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> (C
         }
     }
     let is_fit = least == -most && same_names == 1 && has_keyval == 1;
-    (config, (!is_fit).then_some(Reason::HuddleMissing))
+    let misfit = (!is_fit).then_some(Reason::HuddleMissing);
+    Agreed { config, misfit, is_one_host: least_host == -most_host }
+}
+
+/// Of this host, whose least ones over all ranks are each other's negatives only if all run on it.
+fn host_numbers() -> [c_int; 2] {
+    // Of a host that does not tell they never are.
+    host::identity().map_or([0, -1], |identity| {
+        let number = (identity >> 33) as c_int;
+        [number, -number]
+    })
 }
 
 /// What rank 0 knows of the machine, and of the network where there are several nodes.
@@ -345,18 +301,22 @@ struct Node {
 }
 
 impl Node {
-    fn find(world: MPI_Comm, config: &Config, rank: u32, size: c_int) -> Self {
+    /// Where all ranks are on one host, `world` is the communicator of a node: there is no nonblocking way to make one.
+    fn find(world: MPI_Comm, config: &Config, is_one_host: bool) -> Self {
         let c = constants();
-        let mut physical = c.comm_null;
-        // SAFETY: valid communicator and place.
-        unsafe { native().comm_split_type(world, c.comm_type_shared, 0, c.info_null, &mut physical) };
+        let (rank, size) = rank_and_size(world);
+        let mut physical = world;
+        if !is_one_host {
+            // SAFETY: valid communicator and place.
+            unsafe { native().comm_split_type(world, c.comm_type_shared, 0, c.info_null, &mut physical) };
+        }
         let (node_rank, node_size) = rank_and_size(physical);
         let world_ranks = allgather_u32(physical, rank, node_size as usize);
 
         let mask = CpuMask::of_this_process();
         let own = [&Sample::of_this_process().to_bytes()[..], &mask.to_bytes()].concat();
-        let (samples, masks): (Vec<Sample>, Vec<CpuMask>) = allgather_bytes(physical, &own, node_size as usize)
-            .iter()
+        let (samples, masks): (Vec<Sample>, Vec<CpuMask>) = allgather(physical, &own, node_size as usize)
+            .chunks(own.len())
             .map(|bytes| bytes.split_first_chunk().expect("as long as this rank's own"))
             .map(|(sample, mask)| (Sample::from_bytes(sample), CpuMask::from_bytes(mask)))
             .unzip();
@@ -384,8 +344,10 @@ impl Node {
         let [most, single, l1, l2, l3] = minimum(world, numbers);
         let found = |bytes: c_int| if bytes == c_int::MAX { 0 } else { bytes as u32 };
         let caches = Caches { line, l1: found(l1), l2: found(l2), l3: found(l3) };
-        // SAFETY: a communicator of our own.
-        unsafe { native().comm_free(&mut physical) };
+        if !is_one_host {
+            // SAFETY: a communicator of our own.
+            unsafe { native().comm_free(&mut physical) };
+        }
         let (kinds, trunk) = (containers.kinds().to_vec(), containers.trunk());
         let crowding = Crowding::from_number(most.unsigned_abs());
         Self { labels, paths, kinds, trunk, caches, crowding, patience, has_single_copy: single == 1 }
@@ -415,23 +377,4 @@ impl Node {
         }
         Containers::from_bytes(&bcast_bytes(physical, bytes))
     }
-}
-
-fn allgather_u32(comm: MPI_Comm, value: u32, size: usize) -> Vec<u32> {
-    let mut all = vec![0; size];
-    allgather(comm, (&raw const value).cast(), 4, constants().byte, all.as_mut_ptr().cast());
-    all
-}
-
-fn allgather_bytes(comm: MPI_Comm, bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
-    let mut all = vec![0_u8; bytes.len() * size];
-    allgather(comm, bytes.as_ptr().cast(), bytes.len(), constants().byte, all.as_mut_ptr().cast());
-    all.chunks(bytes.len().max(1)).map(<[u8]>::to_vec).collect()
-}
-
-/// `to` holds `n` elements per rank.
-fn allgather(comm: MPI_Comm, from: *const c_void, n: usize, datatype: MPI_Datatype, to: *mut c_void) {
-    let n = n as c_int;
-    // SAFETY: the callers' buffers have these lengths.
-    unsafe { native().allgather(from, n, datatype, to, n, datatype, comm) };
 }

@@ -1,5 +1,6 @@
 //! The only code that names MPI.
 
+mod agree;
 mod arguments;
 mod bridge;
 mod build;

@@ -1,10 +1,9 @@
 //! What was found of this machine, kept until it starts again: hwloc opens its plugins and looks around for milliseconds
 //! (`bench/limits.c init`, with and without `HUDDLE_CACHE=off`).
 
-use super::Containers;
+use super::{Containers, host};
 use crate::kept;
 use std::ffi::OsStr;
-use std::fs;
 use std::path::Path;
 
 /// The containers of this machine: from the file in `directory` if there is a good one, else as `find` finds them, and kept
@@ -27,7 +26,7 @@ fn look_up(
     find: impl FnOnce() -> Result<Containers, String>,
 ) -> Result<Containers, String> {
     // A machine that starts again has the file that it had.
-    let file = kept::file_in(directory, "containers", &host_name().unwrap_or_default());
+    let file = kept::file_in(directory, "containers", &host::name().unwrap_or_default());
     if let Some(containers) = kept::read(&file, description).and_then(|text| from_text(text.trim_end())) {
         return Ok(containers);
     }
@@ -47,16 +46,11 @@ fn is_for_hwloc(name: &OsStr) -> bool {
 fn description() -> Option<String> {
     /// Raised when containers, or how they are found, change.
     const REVISION: u32 = 1;
-    let line = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned());
-    let boot = line("/proc/sys/kernel/random/boot_id")?;
-    let processors = line("/sys/devices/system/cpu/online")?;
-    let memories = line("/sys/devices/system/node/online").unwrap_or_default();
+    let boot = host::boot_id()?;
+    let processors = host::line("/sys/devices/system/cpu/online")?;
+    let memories = host::line("/sys/devices/system/node/online").unwrap_or_default();
     let version = env!("CARGO_PKG_VERSION");
     Some(format!("huddle {version} {REVISION}: start {boot}, processors {processors}, memories {memories}"))
-}
-
-fn host_name() -> Option<String> {
-    fs::read_to_string("/proc/sys/kernel/hostname").ok()
 }
 
 /// Two digits for each byte of the wire format.
@@ -74,6 +68,7 @@ fn from_text(text: &str) -> Option<Containers> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::path::PathBuf;
 
     /// A machine that has something of everything.

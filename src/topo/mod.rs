@@ -7,6 +7,7 @@ mod crowding;
 mod exchange;
 pub mod found;
 mod hierarchy;
+pub mod host;
 #[cfg(feature = "hwloc")]
 pub mod hwloc;
 mod layout;
