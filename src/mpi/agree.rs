@@ -1,11 +1,13 @@
-//! What ranks tell each other when a job begins and ends, by nonblocking collectives of the native library.
+//! What ranks tell each other when a job begins, by nonblocking collectives of the native library.
 //!
 //! A blocking one would keep the core while it waits. When a job begins its ranks often share a core for some milliseconds although another
-//! one is idle, until the system has spread them, and each step would then take a time slice: under Open MPI 5 a third of all starts took 3
-//! to 30 ms longer on two cores (docs/PERFORMANCE.md, "Tried"). So this waits as ranks do that share cores anyway: it lets others
-//! have the core.
+//! one is idle, until the system has spread them, and each step would then take a time slice (docs/PERFORMANCE.md, "Tried"). So this waits
+//! as ranks do that share cores anyway: it lets others have the core.
+//!
+//! Where MPI fails here the job ends: ranks that do not know what they have agreed on would hang later.
 
 use super::init::REMEDY;
+use super::job;
 use crate::log;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
@@ -14,22 +16,14 @@ use std::ffi::c_int;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Waits for all ranks: where some lack huddle, this does not end, and says so. Blocking collectives of such ranks do not meet it in MPICH
-/// and Open MPI; a nonblocking one as their first collective might.
-pub(super) fn meet() {
-    /// A wait this long is explained.
-    const PATIENCE: Duration = Duration::from_secs(10);
-    let mut is_explained = false;
-    // SAFETY: a valid communicator and, from `complete`, a valid place.
-    let begin = |request: *mut MPI_Request| unsafe { native().ibarrier(constants().comm_world, request) };
-    complete(begin, |waited| {
-        if waited > PATIENCE && !is_explained {
-            is_explained = true;
-            log::warning(format_args!(
-                "waiting in MPI_Init for ranks that do not answer: is huddle loaded on all of them? {REMEDY}"
-            ));
-        }
-    });
+/// Waits for all ranks. Whether all of them have the same number.
+///
+/// This comes first, and its form must never change: so builds of huddle find out that they differ before they do anything else that may
+/// differ. Where some ranks lack huddle, it does not end, and says so. Blocking collectives of such ranks do not meet it in MPICH and Open
+/// MPI; a nonblocking one as their first collective might.
+pub(super) fn meet(comm: MPI_Comm, number: c_int) -> bool {
+    let [least, most] = minimum(comm, [number, -number]);
+    least == -most
 }
 
 /// A duplicate, whose errors are returned.
@@ -37,7 +31,7 @@ pub(super) fn duplicate(comm: MPI_Comm) -> MPI_Comm {
     let mut new = constants().comm_null;
     // SAFETY: a valid communicator and valid places; the new one is not used before the operation has ended.
     unsafe {
-        complete(|request| native().comm_idup(comm, &mut new, request), |_| ());
+        complete(|request| native().comm_idup(comm, &mut new, request));
         native().comm_set_errhandler(new, constants().errors_return);
     }
     new
@@ -45,27 +39,24 @@ pub(super) fn duplicate(comm: MPI_Comm) -> MPI_Comm {
 
 /// Rank 0's bytes, on all ranks.
 pub(super) fn bcast_bytes(comm: MPI_Comm, mut bytes: Vec<u8>) -> Vec<u8> {
-    let c = constants();
-    let mut length = bytes.len() as c_int;
-    // SAFETY: buffers of one int and of `length` bytes, which stay until each operation has ended.
-    unsafe {
-        complete(|request| native().ibcast((&raw mut length).cast(), 1, c.int, 0, comm, request), |_| ());
-        bytes.resize(length as usize, 0);
-        // Memory of no bytes has an address that Open MPI takes for MPI_IN_PLACE, and rejects.
-        if length > 0 {
-            complete(|request| native().ibcast(bytes.as_mut_ptr().cast(), length, c.byte, 0, comm, request), |_| ());
-        }
+    let mut length = (bytes.len() as c_int).to_ne_bytes();
+    bcast(comm, &mut length);
+    bytes.resize(c_int::from_ne_bytes(length) as usize, 0);
+    // Memory of no bytes has an address that Open MPI takes for MPI_IN_PLACE, and rejects.
+    if !bytes.is_empty() {
+        bcast(comm, &mut bytes);
     }
     bytes
 }
 
 /// The smallest of each number over all ranks.
-pub(super) fn minimum<const N: usize>(comm: MPI_Comm, mut values: [c_int; N]) -> [c_int; N] {
-    let (c, n) = (constants(), N as c_int);
-    let at = values.as_mut_ptr().cast();
-    // SAFETY: a buffer of N ints, in place, which stays until the operation has ended.
-    complete(|request| unsafe { native().iallreduce(c.in_place, at, n, c.int, c.min, comm, request) }, |_| ());
-    values
+pub(super) fn minimum<const N: usize>(comm: MPI_Comm, values: [c_int; N]) -> [c_int; N] {
+    let (c, n, mut least) = (constants(), N as c_int, values);
+    // Not in place: that was wrong in some of Open MPI's algorithms.
+    let (from, to) = (values.as_ptr().cast(), least.as_mut_ptr().cast());
+    // SAFETY: buffers of N ints, which stay until the operation has ended.
+    complete(|request| unsafe { native().iallreduce(from, to, n, c.int, c.min, comm, request) });
+    least
 }
 
 /// The numbers of all `size` ranks.
@@ -75,34 +66,59 @@ pub(super) fn allgather_u32(comm: MPI_Comm, value: u32, size: usize) -> Vec<u32>
 }
 
 /// The bytes of all `size` ranks one behind the other, as many of each.
+///
+/// By way of rank 0: in a nonblocking Allgather of Open MPI each rank sends to each.
 pub(super) fn allgather(comm: MPI_Comm, bytes: &[u8], size: usize) -> Vec<u8> {
     let (n, byte) = (bytes.len() as c_int, constants().byte);
     let mut all = vec![0_u8; bytes.len() * size];
     let (from, to) = (bytes.as_ptr().cast(), all.as_mut_ptr().cast());
     // SAFETY: buffers of `n` bytes, and of `n` for each rank, which stay until the operation has ended.
-    complete(|request| unsafe { native().iallgather(from, n, byte, to, n, byte, comm, request) }, |_| ());
+    complete(|request| unsafe { native().igather(from, n, byte, to, n, byte, 0, comm, request) });
+    bcast(comm, &mut all);
     all
 }
 
-/// Begins an operation and waits for its end. `each` is told for how long, now and then.
-fn complete(begin: impl FnOnce(*mut MPI_Request) -> c_int, mut each: impl FnMut(Duration)) {
-    /// Most operations take less. Who only yields may get the core back at once while what it waits for lies idle.
+fn bcast(comm: MPI_Comm, bytes: &mut [u8]) {
+    let (at, n, byte) = (bytes.as_mut_ptr().cast(), bytes.len() as c_int, constants().byte);
+    // SAFETY: a buffer of `n` bytes, which stays until the operation has ended.
+    complete(|request| unsafe { native().ibcast(at, n, byte, 0, comm, request) });
+}
+
+/// Begins an operation and waits for its end. A wait for long is explained.
+fn complete(begin: impl FnOnce(*mut MPI_Request) -> c_int) {
+    /// Most operations take less.
     const YIELDING: Duration = Duration::from_micros(200);
+    /// Who only yields may get the core back at once while what it waits for lies idle.
     const NAP: Duration = Duration::from_micros(20);
+    /// After a nap: where all ranks have cores naps would add up over the steps of an operation.
+    const YIELDING_AGAIN: Duration = Duration::from_micros(50);
+    const PATIENCE: Duration = Duration::from_secs(10);
     let c = constants();
     let mut request = c.request_null;
-    // Where that fails, the request stays null and has ended.
-    begin(&mut request);
+    let mut code = begin(&mut request);
     let started = Instant::now();
-    loop {
+    let (mut yielding, mut is_explained) = (YIELDING, false);
+    while code == c.success {
         let mut done = 0;
         // SAFETY: a request of this rank and valid places.
-        let code = unsafe { native().test(&mut request, &mut done, c.status_ignore) };
-        if done != 0 || code != c.success {
+        code = unsafe { native().test(&mut request, &mut done, c.status_ignore) };
+        if done != 0 && code == c.success {
             return;
         }
         let waited = started.elapsed();
-        each(waited);
-        if waited < YIELDING { thread::yield_now() } else { thread::sleep(NAP) }
+        if waited > PATIENCE && !is_explained {
+            is_explained = true;
+            log::warning(format_args!(
+                "waiting in MPI_Init for ranks that do not answer: is huddle loaded on all of them? {REMEDY}"
+            ));
+        }
+        if waited < yielding {
+            thread::yield_now();
+        } else {
+            thread::sleep(NAP);
+            yielding = started.elapsed() + YIELDING_AGAIN;
+        }
     }
+    log::error(format_args!("MPI fails while ranks agree in MPI_Init (code {code}); the job ends"));
+    job::abort();
 }

@@ -3,13 +3,13 @@
 //! It runs as the delete callback of an attribute of `MPI_COMM_SELF`. MPI deletes those first, the last one set first, so it
 //! comes after all callbacks of the program, which may still run collectives.
 
-use super::agree::minimum;
 use super::communicator::do_not_copy;
 use super::job::{self, Job};
 use crate::log;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::report::{Report, Tally, counters};
+use crate::tune::Reason;
 use mpi_sys::MPI_Comm;
 use once_cell::sync::OnceCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -80,13 +80,14 @@ fn report(job: &Job, path: &std::path::Path) {
     report.write(path);
 }
 
-/// On rank 0 the sums over all ranks; its own numbers where other ranks run a build of huddle that counts other things.
+/// On rank 0 the sums over all ranks; its own numbers where the ranks have agreed on nothing but that they differ.
 fn summed(job: &Job, mine: Vec<u64>) -> Option<Vec<u64>> {
     let (c, n) = (constants(), mine.len() as c_int);
-    let [least, most] = minimum(job.world, [n, -n]);
-    if least != -most {
+    if job.inactive == Some(Reason::HuddleMissing) {
         let mine = (job.rank == 0).then_some(mine)?;
-        log::warning(format_args!("the report tells of rank 0 alone: other ranks run another build of huddle"));
+        log::warning(format_args!(
+            "the report tells of rank 0 alone: other ranks run another build of huddle, or do not serve the same"
+        ));
         return Some(mine);
     }
     let mut all = vec![0; mine.len()];
@@ -104,7 +105,7 @@ fn called(names: &[&CStr], calls: Vec<u64>) -> Vec<(String, u64)> {
     named.zip(calls).filter(|(_, calls)| *calls > 0).collect()
 }
 
-fn unserved_names() -> Vec<&'static CStr> {
+pub(super) fn unserved_names() -> Vec<&'static CStr> {
     let Some(loader) = LOADER.get() else {
         return Vec::new();
     };

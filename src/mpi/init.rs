@@ -33,6 +33,7 @@ pub(super) fn protocol() -> c_int {
     const REVISION: &str = "huddle's revision 21";
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), black_box(REVISION), size_of::<FlagLine>()).hash(&mut hash);
+    super::finish::unserved_names().hash(&mut hash);
     REGISTRY.iter().for_each(|row| (row.collective, row.name).hash(&mut hash));
     (hash.finish() >> 33) as c_int
 }
@@ -57,25 +58,28 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     if is_left(announcement, size) {
         return;
     }
-    meet();
+    let is_one_build = meet(constants().comm_world, protocol());
     // SAFETY: MPI is initialised.
     let keyval = unsafe { create_keyval() };
-    let Agreed { config, misfit, is_one_host } = agree_on_environment(constants().comm_world, rank, keyval);
+    let Agreement { config, misfit, hosts } = match is_one_build {
+        true => agree_on_environment(constants().comm_world, rank, keyval),
+        false => Agreement::of_none(),
+    };
     match inactive_reason(&config, misfit, size) {
         Some(reason) => stay_native(config, rank, size as usize, reason),
-        None => accelerate(config, rank, size, is_one_host, keyval.unwrap_or(constants().keyval_invalid)),
+        None => accelerate(config, hosts, rank, size, keyval.unwrap_or(constants().keyval_invalid)),
     }
     super::finish::at_finalize();
     announce();
 }
 
-fn accelerate(config: Config, rank: u32, size: c_int, is_one_host: bool, keyval: c_int) {
+fn accelerate(config: Config, hosts: Hosts, rank: u32, size: c_int, keyval: c_int) {
     if !config.may_copy_singly {
         kernel::withhold_single_copies();
     }
     // Whatever communicator that makes is gone before the next are made: of MPICH's kin the third that there is takes milliseconds.
-    let node = Node::find(constants().comm_world, &config, is_one_host);
-    let (world, self_comm) = (duplicate(constants().comm_world), duplicate(constants().comm_self));
+    let node = Node::find(constants().comm_world, &config, hosts);
+    let (world, self_comm) = (duplicate(constants().comm_world), duplicate_of_self());
     let parameters = agree_on_parameters(world, rank, &config, &node);
     for comm in [world, self_comm] {
         keep_native(keyval, comm, Reason::NoContext);
@@ -129,10 +133,9 @@ fn stay_native(config: Config, rank: u32, size: usize, reason: Reason) {
 
 /// `misfit` is why the ranks can't work together.
 fn inactive_reason(config: &Config, misfit: Option<Reason>, size: c_int) -> Option<Reason> {
-    if config.is_disabled {
-        return Some(Reason::Disabled);
-    }
-    misfit.or((size == 1).then_some(Reason::SingleRank))
+    // A misfit first: it is all that ranks of several builds have agreed on.
+    let disabled = config.is_disabled.then_some(Reason::Disabled);
+    misfit.or(disabled).or((size == 1).then_some(Reason::SingleRank))
 }
 
 fn announce() {
@@ -171,6 +174,17 @@ fn is_left(announcement: Option<Announcement>, size: c_int) -> bool {
     true
 }
 
+/// A duplicate of `MPI_COMM_SELF`, whose errors are returned.
+fn duplicate_of_self() -> MPI_Comm {
+    let mut new = constants().comm_null;
+    // SAFETY: valid communicators and a valid place; nobody else takes part.
+    unsafe {
+        native().comm_dup(constants().comm_self, &mut new);
+        native().comm_set_errhandler(new, constants().errors_return);
+    }
+    new
+}
+
 pub(super) fn rank_and_size(comm: MPI_Comm) -> (u32, c_int) {
     let (mut rank, mut size) = (0, 0);
     // SAFETY: valid communicator and places.
@@ -189,16 +203,48 @@ fn is_threaded() -> bool {
 }
 
 /// What the ranks have agreed on before anyone looks at the machine.
-struct Agreed {
+struct Agreement {
     /// Rank 0's environment, parsed.
     config: Config,
-    /// Set where not all ranks run the same build of huddle, serve the same names, and have an attribute for communicators.
+    /// Set, on all ranks, where not all run the same build of huddle, serve the same names, and have an attribute for communicators.
     misfit: Option<Reason>,
-    /// Whether all ranks run on one system and see each other's processes.
-    is_one_host: bool,
+    hosts: Hosts,
 }
 
-fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Agreed {
+impl Agreement {
+    /// That of ranks of several builds: nothing but that they differ. Each has its own environment.
+    fn of_none() -> Self {
+        let (config, _) = Config::parse(&RawEnvironment::from_process());
+        Self { config, misfit: Some(Reason::HuddleMissing), hosts: Hosts::Several }
+    }
+}
+
+/// Where the ranks of the job run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hosts {
+    /// All on one system, where they see each other's processes.
+    One,
+    /// On several; or on one, but they don't know it.
+    Several,
+}
+
+impl Hosts {
+    /// Two numbers for the host of a rank, if it tells its identity. Ranks are on one host if the least ones over all of them are opposites.
+    fn numbers(identity: Option<u64>) -> [c_int; 2] {
+        // Of a host that does not tell they never are.
+        identity.map_or([0, -1], |identity| {
+            let number = (identity >> 33) as c_int;
+            [number, -number]
+        })
+    }
+
+    /// By the least of these numbers over all ranks.
+    fn of(least: c_int, opposite: c_int) -> Self {
+        if least == -opposite { Self::One } else { Self::Several }
+    }
+}
+
+fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Agreement {
     let own = RawEnvironment::from_process();
     let agreed = RawEnvironment::from_bytes(&bcast_bytes(world, own.to_bytes())).unwrap_or_default();
     let difference = own.differs_from(&agreed);
@@ -207,9 +253,9 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Ag
     let served_names = |raw: &RawEnvironment| Config::parse(raw).0.serves_pmpi;
     let same_names = c_int::from(served_names(&own) == served_names(&agreed));
     let has_keyval = c_int::from(keyval.is_some());
-    let [host, negative_host] = host_numbers();
-    let [first, least, most, same_names, has_keyval, least_host, most_host] =
-        minimum(world, [differs, protocol(), -protocol(), same_names, has_keyval, host, negative_host]);
+    let [host, opposite] = Hosts::numbers(host::identity());
+    let [first, same_names, has_keyval, host, opposite] =
+        minimum(world, [differs, same_names, has_keyval, host, opposite]);
     if let (Some(difference), true) = (difference, first == differs) {
         log::warning(format_args!("the environment differs from rank 0's, which all ranks use: {difference}"));
     }
@@ -219,18 +265,8 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Ag
             log::warning(format_args!("{complaint}"));
         }
     }
-    let is_fit = least == -most && same_names == 1 && has_keyval == 1;
-    let misfit = (!is_fit).then_some(Reason::HuddleMissing);
-    Agreed { config, misfit, is_one_host: least_host == -most_host }
-}
-
-/// Of this host, whose least ones over all ranks are each other's negatives only if all run on it.
-fn host_numbers() -> [c_int; 2] {
-    // Of a host that does not tell they never are.
-    host::identity().map_or([0, -1], |identity| {
-        let number = (identity >> 33) as c_int;
-        [number, -number]
-    })
+    let misfit = (same_names != 1 || has_keyval != 1).then_some(Reason::HuddleMissing);
+    Agreement { config, misfit, hosts: Hosts::of(host, opposite) }
 }
 
 /// What rank 0 knows of the machine, and of the network where there are several nodes.
@@ -302,16 +338,19 @@ struct Node {
 
 impl Node {
     /// Where all ranks are on one host, `world` is the communicator of a node: there is no nonblocking way to make one.
-    fn find(world: MPI_Comm, config: &Config, is_one_host: bool) -> Self {
+    fn find(world: MPI_Comm, config: &Config, hosts: Hosts) -> Self {
         let c = constants();
         let (rank, size) = rank_and_size(world);
         let mut physical = world;
-        if !is_one_host {
+        if hosts == Hosts::Several {
             // SAFETY: valid communicator and place.
             unsafe { native().comm_split_type(world, c.comm_type_shared, 0, c.info_null, &mut physical) };
         }
         let (node_rank, node_size) = rank_and_size(physical);
-        let world_ranks = allgather_u32(physical, rank, node_size as usize);
+        let world_ranks = match hosts {
+            Hosts::One => (0..size as u32).collect(),
+            Hosts::Several => allgather_u32(physical, rank, node_size as usize),
+        };
 
         let mask = CpuMask::of_this_process();
         let own = [&Sample::of_this_process().to_bytes()[..], &mask.to_bytes()].concat();
@@ -328,10 +367,15 @@ impl Node {
             paths[*rank as usize] = path;
         }
 
-        let virtual_node = config.virtual_nodes(node_size as usize);
-        let leader = virtual_node
-            .map_or(0, |nodes| nodes.iter().position(|node| *node == nodes[node_rank as usize]).unwrap_or(0));
-        let labels = allgather_u32(world, world_ranks[leader], size as usize);
+        let virtual_nodes = config.virtual_nodes(node_size as usize);
+        let leader_of = |member: usize| {
+            let leader = virtual_nodes.as_ref().and_then(|nodes| nodes.iter().position(|node| *node == nodes[member]));
+            world_ranks[leader.unwrap_or(0)]
+        };
+        let labels = match hosts {
+            Hosts::One => (0..size as usize).map(leader_of).collect(),
+            Hosts::Several => allgather_labels(world, leader_of(node_rank as usize), size as usize),
+        };
 
         let crowding = Crowding::of(&masks, crate::topo::cgroup_quota());
         // Where they share no more than the time that a cgroup has, each yield returns at once and takes of that time.
@@ -344,7 +388,7 @@ impl Node {
         let [most, single, l1, l2, l3] = minimum(world, numbers);
         let found = |bytes: c_int| if bytes == c_int::MAX { 0 } else { bytes as u32 };
         let caches = Caches { line, l1: found(l1), l2: found(l2), l3: found(l3) };
-        if !is_one_host {
+        if hosts == Hosts::Several {
             // SAFETY: a communicator of our own.
             unsafe { native().comm_free(&mut physical) };
         }
@@ -376,5 +420,33 @@ impl Node {
             }
         }
         Containers::from_bytes(&bcast_bytes(physical, bytes))
+    }
+}
+
+/// The labels of all `size` ranks. Over several hosts a blocking call takes fewest messages.
+fn allgather_labels(world: MPI_Comm, label: u32, size: usize) -> Vec<u32> {
+    let (n, byte, mut labels) = (size_of::<u32>() as c_int, constants().byte, vec![0_u32; size]);
+    let (from, to) = ((&raw const label).cast(), labels.as_mut_ptr().cast());
+    // SAFETY: buffers of one number, and of one for each rank.
+    unsafe { native().allgather(from, n, byte, to, n, byte, world) };
+    labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_on_one_host_if_all_tell_the_same() {
+        fn hosts(identities: &[Option<u64>]) -> Hosts {
+            let numbers: Vec<_> = identities.iter().map(|identity| Hosts::numbers(*identity)).collect();
+            let least = |index: usize| numbers.iter().map(|pair| pair[index]).min().expect("a rank");
+            Hosts::of(least(0), least(1))
+        }
+        let (here, there) = (Some(1 << 40), Some(u64::MAX));
+        assert_eq!(hosts(&[here, here]), Hosts::One);
+        assert_eq!(hosts(&[there, there, there]), Hosts::One);
+        let several = [[here, there], [there, here], [None, here], [here, None], [None, None], [None, Some(0)]];
+        assert!(several.iter().all(|identities| hosts(identities) == Hosts::Several));
     }
 }

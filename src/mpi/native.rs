@@ -115,6 +115,7 @@ table! {
         ireduce PMPI_Ireduce(sendbuf: In, recvbuf: Out, count: c_int, datatype: MPI_Datatype, op: MPI_Op, root: c_int, comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
         ibcast PMPI_Ibcast(buffer: Out, count: c_int, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
         iallgather PMPI_Iallgather(sendbuf: In, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: Out, recvcount: c_int, recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
+        igather PMPI_Igather(sendbuf: In, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: Out, recvcount: c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
         iallgatherv PMPI_Iallgatherv(sendbuf: In, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: Out, recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
         iscatterv PMPI_Iscatterv(sendbuf: In, sendcounts: *const c_int, displs: *const c_int, sendtype: MPI_Datatype, recvbuf: Out, recvcount: c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
 
@@ -128,6 +129,7 @@ table! {
         isend PMPI_Isend(buf: In, count: c_int, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
         irecv PMPI_Irecv(buf: Out, count: c_int, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
 
+        comm_dup PMPI_Comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> c_int;
         comm_idup PMPI_Comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> c_int;
         comm_split PMPI_Comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: *mut MPI_Comm) -> c_int;
         comm_split_type PMPI_Comm_split_type(comm: MPI_Comm, split_type: c_int, key: c_int, info: MPI_Info, newcomm: *mut MPI_Comm) -> c_int;

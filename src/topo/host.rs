@@ -26,9 +26,10 @@ pub(super) fn name() -> Option<String> {
     line("/proc/sys/kernel/hostname")
 }
 
-/// The text of a file of one line.
+/// The text of a file of one line, if there is some.
 pub(super) fn line(path: &str) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned())
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim_end().to_owned()).filter(|line| !line.is_empty())
 }
 
 #[cfg(test)]
