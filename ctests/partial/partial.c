@@ -1,6 +1,6 @@
 // A job in which perhaps not all ranks have huddle: collectives of all kinds in an order in which one that was inserted by
 // only some ranks would be noticed. With "threads" as its argument it asks for them; with "blocking" no nonblocking one comes
-// first, which an MPI may take for the Ibarrier with which huddle waits for all ranks. With "build ENGINE" it opens that engine,
+// first, which an MPI may take for the Iallreduce with which huddle waits for all ranks. With "build ENGINE" it opens that engine,
 // as a loader would that counts no calls; then huddle must not be loaded here.
 #include "../../loader/tests/fake/loader.h"
 #include "../check.h"

@@ -18,12 +18,21 @@ use std::time::{Duration, Instant};
 
 /// Waits for all ranks. Whether all of them have the same number.
 ///
-/// This comes first, and its form must never change: so builds of huddle find out that they differ before they do anything else that may
+/// This comes first, and its form must never change (a nonblocking Allreduce, MIN of two ints): so builds of huddle find out that they differ before they do anything else that may
 /// differ. Where some ranks lack huddle, it does not end, and says so. Blocking collectives of such ranks do not meet it in MPICH and Open
 /// MPI; a nonblocking one as their first collective might.
 pub(super) fn meet(comm: MPI_Comm, number: c_int) -> bool {
-    let [least, most] = minimum(comm, [number, -number]);
-    least == -most
+    let hint = format!(": is huddle loaded on all of them? {REMEDY}");
+    let [least, opposite] = minimum_or(comm, [number, -number], &hint);
+    least == -opposite
+}
+
+/// Ends the job where a call of MPI that ranks agree by has failed.
+pub(super) fn expect(code: c_int) {
+    if code != constants().success {
+        log::error(format_args!("MPI fails while ranks agree in MPI_Init (code {code}); the job ends"));
+        job::abort();
+    }
 }
 
 /// A duplicate, whose errors are returned.
@@ -31,7 +40,7 @@ pub(super) fn duplicate(comm: MPI_Comm) -> MPI_Comm {
     let mut new = constants().comm_null;
     // SAFETY: a valid communicator and valid places; the new one is not used before the operation has ended.
     unsafe {
-        complete(|request| native().comm_idup(comm, &mut new, request));
+        complete(|request| native().comm_idup(comm, &mut new, request), "");
         native().comm_set_errhandler(new, constants().errors_return);
     }
     new
@@ -51,11 +60,16 @@ pub(super) fn bcast_bytes(comm: MPI_Comm, mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// The smallest of each number over all ranks.
 pub(super) fn minimum<const N: usize>(comm: MPI_Comm, values: [c_int; N]) -> [c_int; N] {
+    minimum_or(comm, values, "")
+}
+
+/// The same; a wait for long gets this hint. For two numbers it is the exchange of [`meet`].
+fn minimum_or<const N: usize>(comm: MPI_Comm, values: [c_int; N], hint: &str) -> [c_int; N] {
     let (c, n, mut least) = (constants(), N as c_int, values);
     // Not in place: that was wrong in some of Open MPI's algorithms.
     let (from, to) = (values.as_ptr().cast(), least.as_mut_ptr().cast());
     // SAFETY: buffers of N ints, which stay until the operation has ended.
-    complete(|request| unsafe { native().iallreduce(from, to, n, c.int, c.min, comm, request) });
+    complete(|request| unsafe { native().iallreduce(from, to, n, c.int, c.min, comm, request) }, hint);
     least
 }
 
@@ -73,7 +87,7 @@ pub(super) fn allgather(comm: MPI_Comm, bytes: &[u8], size: usize) -> Vec<u8> {
     let mut all = vec![0_u8; bytes.len() * size];
     let (from, to) = (bytes.as_ptr().cast(), all.as_mut_ptr().cast());
     // SAFETY: buffers of `n` bytes, and of `n` for each rank, which stay until the operation has ended.
-    complete(|request| unsafe { native().igather(from, n, byte, to, n, byte, 0, comm, request) });
+    complete(|request| unsafe { native().igather(from, n, byte, to, n, byte, 0, comm, request) }, "");
     bcast(comm, &mut all);
     all
 }
@@ -81,17 +95,18 @@ pub(super) fn allgather(comm: MPI_Comm, bytes: &[u8], size: usize) -> Vec<u8> {
 fn bcast(comm: MPI_Comm, bytes: &mut [u8]) {
     let (at, n, byte) = (bytes.as_mut_ptr().cast(), bytes.len() as c_int, constants().byte);
     // SAFETY: a buffer of `n` bytes, which stays until the operation has ended.
-    complete(|request| unsafe { native().ibcast(at, n, byte, 0, comm, request) });
+    complete(|request| unsafe { native().ibcast(at, n, byte, 0, comm, request) }, "");
 }
 
-/// Begins an operation and waits for its end. A wait for long is explained.
-fn complete(begin: impl FnOnce(*mut MPI_Request) -> c_int) {
-    /// Most operations take less.
+/// Begins an operation and waits for its end. A wait for long is told once, with this hint.
+fn complete(begin: impl FnOnce(*mut MPI_Request) -> c_int, hint: &str) {
+    /// How long it only yields at first: most operations take less.
     const YIELDING: Duration = Duration::from_micros(200);
-    /// Who only yields may get the core back at once while what it waits for lies idle.
+    /// A sleep, to which Linux adds some 50 µs: a yield may return at once while what it waits for lies idle.
     const NAP: Duration = Duration::from_micros(20);
-    /// After a nap: where all ranks have cores naps would add up over the steps of an operation.
+    /// How long it yields after each sleep: where all ranks have cores sleeps would add up over the steps of an operation.
     const YIELDING_AGAIN: Duration = Duration::from_micros(50);
+    /// A wait this long is told.
     const PATIENCE: Duration = Duration::from_secs(10);
     let c = constants();
     let mut request = c.request_null;
@@ -108,9 +123,7 @@ fn complete(begin: impl FnOnce(*mut MPI_Request) -> c_int) {
         let waited = started.elapsed();
         if waited > PATIENCE && !is_explained {
             is_explained = true;
-            log::warning(format_args!(
-                "waiting in MPI_Init for ranks that do not answer: is huddle loaded on all of them? {REMEDY}"
-            ));
+            log::warning(format_args!("waiting in MPI_Init for ranks that do not answer{hint}"));
         }
         if waited < yielding {
             thread::yield_now();
@@ -119,6 +132,5 @@ fn complete(begin: impl FnOnce(*mut MPI_Request) -> c_int) {
             yielding = started.elapsed() + YIELDING_AGAIN;
         }
     }
-    log::error(format_args!("MPI fails while ranks agree in MPI_Init (code {code}); the job ends"));
-    job::abort();
+    expect(code);
 }

@@ -9,7 +9,6 @@ use crate::log;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::report::{Report, Tally, counters};
-use crate::tune::Reason;
 use mpi_sys::MPI_Comm;
 use once_cell::sync::OnceCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -80,14 +79,12 @@ fn report(job: &Job, path: &std::path::Path) {
     report.write(path);
 }
 
-/// On rank 0 the sums over all ranks; its own numbers where the ranks have agreed on nothing but that they differ.
+/// On rank 0 the sums over all ranks; its own numbers where other ranks run another build of huddle.
 fn summed(job: &Job, mine: Vec<u64>) -> Option<Vec<u64>> {
     let (c, n) = (constants(), mine.len() as c_int);
-    if job.inactive == Some(Reason::HuddleMissing) {
+    if !job.is_one_build {
         let mine = (job.rank == 0).then_some(mine)?;
-        log::warning(format_args!(
-            "the report tells of rank 0 alone: other ranks run another build of huddle, or do not serve the same"
-        ));
+        log::warning(format_args!("the report tells of rank 0 alone: other ranks run another build of huddle"));
         return Some(mine);
     }
     let mut all = vec![0; mine.len()];
@@ -105,7 +102,7 @@ fn called(names: &[&CStr], calls: Vec<u64>) -> Vec<(String, u64)> {
     named.zip(calls).filter(|(_, calls)| *calls > 0).collect()
 }
 
-pub(super) fn unserved_names() -> Vec<&'static CStr> {
+fn unserved_names() -> Vec<&'static CStr> {
     let Some(loader) = LOADER.get() else {
         return Vec::new();
     };

@@ -1,6 +1,6 @@
 //! What happens in `MPI_Init`: the ranks find each other, agree on the environment, and learn where everyone lies.
 
-use super::agree::{allgather, allgather_u32, bcast_bytes, duplicate, meet, minimum};
+use super::agree::{allgather, allgather_u32, bcast_bytes, duplicate, expect, meet, minimum};
 use super::communicator::{create_keyval, keep_native};
 use super::device;
 use super::job::{self, Job};
@@ -33,7 +33,8 @@ pub(super) fn protocol() -> c_int {
     const REVISION: &str = "huddle's revision 21";
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), black_box(REVISION), size_of::<FlagLine>()).hash(&mut hash);
-    super::finish::unserved_names().hash(&mut hash);
+    // MPI_Finalize sums counters by their position.
+    crate::report::counters().tally().as_slice().len().hash(&mut hash);
     REGISTRY.iter().for_each(|row| (row.collective, row.name).hash(&mut hash));
     (hash.finish() >> 33) as c_int
 }
@@ -42,7 +43,8 @@ pub(super) fn protocol() -> c_int {
 pub(super) const REMEDY: &str = "LD_PRELOAD must reach every host and program of the job (Open MPI: mpiexec -x LD_PRELOAD; static \
      binaries can't be served: run without huddle)";
 
-/// Sets the job up. Collective over `MPI_COMM_WORLD`, right after the native `MPI_Init`; failures leave the job native.
+/// Sets the job up. Collective over `MPI_COMM_WORLD`, right after the native `MPI_Init`. What huddle lacks leaves the job native; an MPI
+/// that fails ends it.
 ///
 /// # Safety
 /// MPI has just been initialised.
@@ -58,16 +60,17 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     if is_left(announcement, size) {
         return;
     }
-    let is_one_build = meet(constants().comm_world, protocol());
-    // SAFETY: MPI is initialised.
-    let keyval = unsafe { create_keyval() };
-    let Agreement { config, misfit, hosts } = match is_one_build {
-        true => agree_on_environment(constants().comm_world, rank, keyval),
-        false => Agreement::of_none(),
-    };
-    match inactive_reason(&config, misfit, size) {
-        Some(reason) => stay_native(config, rank, size as usize, reason),
-        None => accelerate(config, hosts, rank, size, keyval.unwrap_or(constants().keyval_invalid)),
+    if meet(constants().comm_world, protocol()) {
+        // SAFETY: MPI is initialised.
+        let keyval = unsafe { create_keyval() };
+        let Agreement { config, misfit, hosts } = agree_on_environment(constants().comm_world, rank, keyval);
+        match inactive_reason(&config, misfit, size) {
+            Some(reason) => stay_native(Job::idle(config, rank, size as usize), reason),
+            None => accelerate(config, hosts, rank, size, keyval.unwrap_or(constants().keyval_invalid)),
+        }
+    } else {
+        let (config, _) = Config::parse(&RawEnvironment::from_process());
+        stay_native(Job { is_one_build: false, ..Job::idle(config, rank, size as usize) }, Reason::HuddleMissing);
     }
     super::finish::at_finalize();
     announce();
@@ -120,22 +123,24 @@ fn accelerate(config: Config, hosts: Hosts, rank: u32, size: c_int, keyval: c_in
 }
 
 /// Nothing is accelerated, on all ranks alike: what they have agreed on so far is enough to say why and to write the report,
-/// and nobody looks at the machine or makes a communicator. Ranks whose own environments differ come here together.
-fn stay_native(config: Config, rank: u32, size: usize, reason: Reason) {
+/// and nobody looks at the machine or makes a communicator. Ranks whose own environments differ come here together, those of several builds
+/// too.
+fn stay_native(job: Job, reason: Reason) {
     if !is_threaded() {
         crate::report::counters().assume_one_thread_at_a_time();
     }
-    if rank == 0 && reason == Reason::HuddleMissing {
+    if job.rank == 0 && reason == Reason::HuddleMissing {
         log::warning(format_args!("all collectives of the job stay native: {}", reason.meaning()));
     }
-    job::publish(Job { inactive: Some(reason), ..Job::idle(config, rank, size) });
+    job::publish(Job { inactive: Some(reason), ..job });
 }
 
 /// `misfit` is why the ranks can't work together.
 fn inactive_reason(config: &Config, misfit: Option<Reason>, size: c_int) -> Option<Reason> {
-    // A misfit first: it is all that ranks of several builds have agreed on.
-    let disabled = config.is_disabled.then_some(Reason::Disabled);
-    misfit.or(disabled).or((size == 1).then_some(Reason::SingleRank))
+    if config.is_disabled {
+        return Some(Reason::Disabled);
+    }
+    misfit.or((size == 1).then_some(Reason::SingleRank))
 }
 
 fn announce() {
@@ -206,17 +211,9 @@ fn is_threaded() -> bool {
 struct Agreement {
     /// Rank 0's environment, parsed.
     config: Config,
-    /// Set, on all ranks, where not all run the same build of huddle, serve the same names, and have an attribute for communicators.
+    /// Set, on all ranks, where not all serve the same names and have an attribute for communicators.
     misfit: Option<Reason>,
     hosts: Hosts,
-}
-
-impl Agreement {
-    /// That of ranks of several builds: nothing but that they differ. Each has its own environment.
-    fn of_none() -> Self {
-        let (config, _) = Config::parse(&RawEnvironment::from_process());
-        Self { config, misfit: Some(Reason::HuddleMissing), hosts: Hosts::Several }
-    }
 }
 
 /// Where the ranks of the job run.
@@ -244,6 +241,7 @@ impl Hosts {
     }
 }
 
+/// All ranks come here, of one build.
 fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Agreement {
     let own = RawEnvironment::from_process();
     let agreed = RawEnvironment::from_bytes(&bcast_bytes(world, own.to_bytes())).unwrap_or_default();
@@ -344,7 +342,7 @@ impl Node {
         let mut physical = world;
         if hosts == Hosts::Several {
             // SAFETY: valid communicator and place.
-            unsafe { native().comm_split_type(world, c.comm_type_shared, 0, c.info_null, &mut physical) };
+            expect(unsafe { native().comm_split_type(world, c.comm_type_shared, 0, c.info_null, &mut physical) });
         }
         let (node_rank, node_size) = rank_and_size(physical);
         let world_ranks = match hosts {
@@ -389,7 +387,7 @@ impl Node {
         let found = |bytes: c_int| if bytes == c_int::MAX { 0 } else { bytes as u32 };
         let caches = Caches { line, l1: found(l1), l2: found(l2), l3: found(l3) };
         if hosts == Hosts::Several {
-            // SAFETY: a communicator of our own.
+            // SAFETY: a communicator of huddle's own.
             unsafe { native().comm_free(&mut physical) };
         }
         let (kinds, trunk) = (containers.kinds().to_vec(), containers.trunk());
@@ -428,7 +426,7 @@ fn allgather_labels(world: MPI_Comm, label: u32, size: usize) -> Vec<u32> {
     let (n, byte, mut labels) = (size_of::<u32>() as c_int, constants().byte, vec![0_u32; size]);
     let (from, to) = ((&raw const label).cast(), labels.as_mut_ptr().cast());
     // SAFETY: buffers of one number, and of one for each rank.
-    unsafe { native().allgather(from, n, byte, to, n, byte, world) };
+    expect(unsafe { native().allgather(from, n, byte, to, n, byte, world) });
     labels
 }
 

@@ -63,6 +63,8 @@ pub struct Job {
     pub sequence: AtomicU32,
     /// Why nothing is accelerated, if so.
     pub inactive: Option<Reason>,
+    /// Whether all ranks run the same build of huddle; else they have agreed on nothing, and the environment is this rank's own.
+    pub is_one_build: bool,
 }
 
 // SAFETY: the handles are numbers or addresses that any thread may pass to MPI.
@@ -106,6 +108,7 @@ impl Job {
             bridges: AtomicU32::new(0),
             sequence: AtomicU32::new(0),
             inactive: None,
+            is_one_build: true,
         }
     }
 

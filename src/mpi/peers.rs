@@ -10,7 +10,7 @@
 //! and brings everything, and all look at the same ranks, so they find the same. Where the exchange is another one
 //! (asynchronous, or on demand: [`Pmix::brings_everything`]) an absent key means nothing and there is no verdict. A rank that
 //! can't tell, for whatever reason, waits like one that misses nobody: a job in which all ranks have huddle is served in
-//! any case, and in all others a rank that waits in vain says so ([`super::init`]).
+//! any case, and in all others a rank that waits in vain says so ([`super::agree`]).
 //!
 //! The library must be the one that this MPI uses, before it has loaded it: a second one would be a second client in the
 //! name of the same rank. So it is looked up in MPI's own plugin. Only Open MPI 4 is known to bear a PMIx that was
@@ -25,7 +25,7 @@ use std::mem::{offset_of, transmute};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The key; its value is a number that grows with what the ranks do in `MPI_Init` ([`super::init`]).
+/// The key; its value stands for the build (`protocol` in [`super::init`]).
 const KEY: &CStr = c"huddle.protocol";
 
 /// Larger jobs look at this many ranks, evenly spread: a host that lacks huddle and holds that part of the ranks is found.

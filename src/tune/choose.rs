@@ -141,14 +141,16 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
 /// Bytes per tile, where the user does not say: a part of the message that fits the first-level cache of a short one, the second-level
 /// cache of a long one. Whole pages: copies of tiles that begin anywhere in the user's buffer take two to three times as long
 /// (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells: each tile costs them a switch. Tiles that share cells are
-/// shorter: three quarters of a first-level cache, if a cell holds four, and longer in the longest messages alone.
+/// shorter: three quarters of a first-level cache, if a cell holds four, and longer in the longest messages alone; in messages of no more
+/// than that a quarter of that cache.
 fn usual_tile(shape: &Shape, agreed: &Agreed, forced: &Forced) -> Bytes {
     let Fit { l1, l2 } = agreed.fit;
     let part = |tiles: usize| Bytes((shape.bytes.0 / tiles).next_multiple_of(PAGE)).min(l2);
     if agreed.crowding.is_shared() {
         agreed.cell_bytes
     } else if moves_in_trains(forced, agreed) {
-        part(TILES_IN_TRAINS).max((l1 * 3).min(Bytes(agreed.cell_bytes.0 / 4)))
+        let usual = (l1 * 3).min(Bytes(agreed.cell_bytes.0 / 4));
+        if shape.bytes <= usual { l1.min(usual) } else { part(TILES_IN_TRAINS).max(usual) }
     } else {
         part(TILES).max(l1)
     }
