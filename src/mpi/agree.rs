@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Waits for all ranks. Whether all of them have the same number.
 ///
-/// This comes first, and its form must never change (a nonblocking Allreduce, MIN of two ints): so builds of huddle find out that they differ before they do anything else that may
-/// differ. Where some ranks lack huddle, it does not end, and says so. Blocking collectives of such ranks do not meet it in MPICH and Open
-/// MPI; a nonblocking one as their first collective might.
+/// This comes first, and its form must never change (a nonblocking Allreduce, MIN of two ints): so builds of huddle find out that they
+/// differ before they do anything else that may differ. Where some ranks lack huddle, it does not end, and says so. Blocking collectives
+/// of such ranks do not meet it in MPICH and Open MPI; a nonblocking one as their first collective might.
 pub(super) fn meet(comm: MPI_Comm, number: c_int) -> bool {
     let hint = format!(": is huddle loaded on all of them? {REMEDY}");
     let [least, opposite] = minimum_or(comm, [number, -number], &hint);

@@ -82,7 +82,7 @@ fn report(job: &Job, path: &std::path::Path) {
 /// On rank 0 the sums over all ranks; its own numbers where other ranks run another build of huddle.
 fn summed(job: &Job, mine: Vec<u64>) -> Option<Vec<u64>> {
     let (c, n) = (constants(), mine.len() as c_int);
-    if !job.is_one_build {
+    if !(job.is_one_build && is_common(job, n)) {
         let mine = (job.rank == 0).then_some(mine)?;
         log::warning(format_args!("the report tells of rank 0 alone: other ranks run another build of huddle"));
         return Some(mine);
@@ -94,6 +94,14 @@ fn summed(job: &Job, mine: Vec<u64>) -> Option<Vec<u64>> {
         native().reduce(from, to, n, c.uint64, c.sum, 0, job.world)
     };
     (job.rank == 0 && code == c.success).then_some(all)
+}
+
+/// Whether all ranks have that number: loaders of several builds may count other names.
+fn is_common(job: &Job, n: c_int) -> bool {
+    let (c, own, mut least) = (constants(), [n, -n], [0; 2]);
+    // SAFETY: buffers of two ints.
+    unsafe { native().allreduce(own.as_ptr().cast(), least.as_mut_ptr().cast(), 2, c.int, c.min, job.world) };
+    least[0] == -least[1]
 }
 
 /// The names that were called, with how often.

@@ -179,7 +179,7 @@ fn is_left(announcement: Option<Announcement>, size: c_int) -> bool {
     true
 }
 
-/// A duplicate of `MPI_COMM_SELF`, whose errors are returned.
+/// A duplicate of `MPI_COMM_SELF`, whose errors are returned. By a blocking call: there is nobody to wait for.
 fn duplicate_of_self() -> MPI_Comm {
     let mut new = constants().comm_null;
     // SAFETY: valid communicators and a valid place; nobody else takes part.
