@@ -27,11 +27,11 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
-def compared(case: Case) -> str:
+def compared(case: Case, subject: str = "huddle") -> str:
     """native → huddle, ratio (its interval); in bold where the interval lies below 1"""
-    ratio = case.ratio
+    ratio = case.ratio_of("native", subject)
     text = f"×{ratio.value:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
-    return f"{microseconds(case.time('native').value)} → {microseconds(case.time('huddle').value)} " + (f"**{text}**" if ratio.high < 1 else text)
+    return f"{microseconds(case.time('native').value)} → {microseconds(case.time(subject).value)} " + (f"**{text}**" if ratio.high < 1 else text)
 
 
 def grids(store: Store, mpis: dict[str, Mpi], ranks: int) -> dict[str, Results]:
@@ -198,13 +198,18 @@ def imb_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
               f"{mpis[name].title} " + ", ".join(f"{collective} {calls}" for collective, calls in
                                                   {case['collective']: case['calls'] for case in results.cases}.items())
               for name, results in found.items()) + ".\n"
-    rows: dict[tuple[str, int], dict[str, str]] = {}
-    for name, results in found.items():
+    yield "IMB takes a call's time from where its rank left the barrier before it, and has that untimed. Natively ranks leave it further\n" \
+          "apart than huddle's, so that a receiver comes when its data are there. In the second column of each library the preloaded program\n" \
+          "has native barriers too (`HUDDLE_BARRIER=native`): both measured from the same start.\n"
+    rows: dict[tuple[str, int], list[str]] = {}
+    for place, results in enumerate(found.values()):
         for case in results.cases:
-            rows.setdefault((case["collective"], case["bytes"]), {})[name] = compared(case)
-    yield from table(["", *(mpis[name].title for name in found)],
-                     [[f"{collective} {size_text(size) if size else ''}".strip(), *(cells.get(name, "") for name in found)]
-                      for (collective, size), cells in rows.items()])
+            cells = rows.setdefault((case["collective"], case["bytes"]), [""] * (2 * len(found)))
+            cells[2 * place] = compared(case)
+            if case["collective"] != "Barrier":
+                cells[2 * place + 1] = compared(case, imb.BARRIERS_NATIVE)
+    yield from table(["", *(title for name in found for title in (mpis[name].title, "barriers native"))],
+                     [[f"{collective} {size_text(size) if size else ''}".strip(), *cells] for (collective, size), cells in rows.items()])
 
 
 def scaling_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:

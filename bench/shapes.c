@@ -1,10 +1,10 @@
 // Shapes outside the grid of collectives.c, huddle against the native library: odd sizes, other types, strided data, one
-// hot root, skewed arrival, many communicators.
+// hot root, calls after barriers, skewed arrival, many communicators.
 //
 //   shapes [--only odd,…] [--rounds R] [--block MS]
 //
 // A call's time is from its entry on the slowest rank to its exit; where arrival is skewed, from the last rank's entry to
-// the last rank's exit.
+// the last rank's exit; after a barrier, from the barrier's entry, so that none gains by how far apart it lets ranks go.
 #include "calls.h"
 
 #include <stdio.h>
@@ -14,6 +14,7 @@
 enum { SHORT = 512, MANY = 32, KEPT_CALLS = 20000, DELAY = 10000 };
 
 typedef enum { BYTES, INTS, FLOATS, DOUBLES, LONG_DOUBLES, PAIRS } Fill;
+typedef enum { NOTHING, DELAYED, A_BARRIER } Before; // what ranks do before a call
 typedef struct {
     double value;
     int index;
@@ -26,7 +27,7 @@ typedef struct {
     MPI_Op op;
     Fill fill;
     int root;   // -1: it rotates
-    bool skewed;
+    Before before;
     int comms;
 } Shape;
 typedef struct {
@@ -62,6 +63,7 @@ static void user_sum(void *from, void *to, int *n, MPI_Datatype *type) {
 static void call(const Shape *s, bool native, int k) {
     int root = s->root >= 0 ? s->root : k % size;
     MPI_Comm comm = comms[k % s->comms];
+    if (s->before == A_BARRIER) (native ? PMPI_Barrier : MPI_Barrier)(comm);
     switch (s->collective) {
     case ALLREDUCE: (native ? PMPI_Allreduce : MPI_Allreduce)(in, out, s->count, s->type, s->op, comm); break;
     case BCAST: (native ? PMPI_Bcast : MPI_Bcast)(in, s->count, s->type, root, comm); break;
@@ -102,20 +104,20 @@ static double block(const void *state, int calls) {
     const Shape *s = way->shape;
     size_t bytes = spanned(s);
     double sum = 0, start = now();
-    if (bytes <= SHORT && !s->skewed) {
+    if (bytes <= SHORT && s->before != DELAYED) {
         for (int k = 0; k < calls; k++) memcpy(in, images[k % 2], bytes), call(s, way->native, k);
         return now() - start;
     }
     if (calls > KEPT_CALLS + size) fail("too many calls");
     for (int k = 0; k < calls; k++) {
         memcpy(in, images[k % 2], bytes);
-        if (s->skewed) delay(k);
+        if (s->before == DELAYED) delay(k);
         entries[k] = now();
         call(s, way->native, k);
         exits[k] = now();
         sum += exits[k] - entries[k];
     }
-    return s->skewed ? skewed_time(calls) : sum;
+    return s->before == DELAYED ? skewed_time(calls) : sum;
 }
 
 static void compare(const Shape *s) {
@@ -152,37 +154,42 @@ static void compare_all(const char *only) {
     MPI_Op_create(user_sum, 1, &sum);
     const MPI_Op none = MPI_OP_NULL;
     const Shape shapes[] = {
-        {"odd sizes", "1 INT SUM", ALLREDUCE, 1, MPI_INT, MPI_SUM, INTS, -1, false, 1},
-        {"odd sizes", "1001 SIGNED_CHAR MAX", ALLREDUCE, 1001, MPI_SIGNED_CHAR, MPI_MAX, BYTES, -1, false, 1},
-        {"odd sizes", "12347 DOUBLE SUM", ALLREDUCE, 12347, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, false, 1},
-        {"odd sizes", "333 FLOAT SUM", REDUCE, 333, MPI_FLOAT, MPI_SUM, FLOATS, -1, false, 1},
-        {"odd sizes", "77777 BYTE", BCAST, 77777, MPI_BYTE, none, BYTES, -1, false, 1},
-        {"odd sizes", "5003 BYTE", ALLGATHER, 5003, MPI_BYTE, none, BYTES, -1, false, 1},
-        {"odd sizes", "100003 BYTE", SCATTER, 100003, MPI_BYTE, none, BYTES, -1, false, 1},
-        {"other types", "4096 FLOAT MIN", ALLREDUCE, 4096, MPI_FLOAT, MPI_MIN, FLOATS, -1, false, 1},
-        {"other types", "65536 INT BXOR", ALLREDUCE, 65536, MPI_INT, MPI_BXOR, INTS, -1, false, 1},
-        {"other types", "1 DOUBLE_INT MAXLOC", ALLREDUCE, 1, MPI_DOUBLE_INT, MPI_MAXLOC, PAIRS, -1, false, 1},
-        {"other types", "64 DOUBLE_INT MINLOC", ALLREDUCE, 64, MPI_DOUBLE_INT, MPI_MINLOC, PAIRS, -1, false, 1},
-        {"other types", "2048 C_DOUBLE_COMPLEX PROD", REDUCE, 2048, MPI_C_DOUBLE_COMPLEX, MPI_PROD, DOUBLES, -1, false, 1},
-        {"other types", "100 LONG_DOUBLE SUM", ALLREDUCE, 100, MPI_LONG_DOUBLE, MPI_SUM, LONG_DOUBLES, -1, false, 1},
-        {"other types", "1000 DOUBLE, user-defined", ALLREDUCE, 1000, MPI_DOUBLE, sum, DOUBLES, -1, false, 1},
-        {"strided data", "2048 DOUBLE, every 4th", BCAST, 1, vector(2048, 1, 4), none, DOUBLES, -1, false, 1},
-        {"strided data", "16384 DOUBLE in blocks of 8", BCAST, 1, vector(2048, 8, 16), none, DOUBLES, -1, false, 1},
-        {"strided data", "512 DOUBLE, every 2nd", ALLGATHER, 1, vector(512, 1, 2), none, DOUBLES, -1, false, 1},
-        {"strided data", "8 columns of 256 DOUBLE", SCATTER, 8, column(256, 64), none, DOUBLES, -1, false, 1},
-        {"one hot root", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, 0, false, 1},
-        {"one hot root", "32 KiB", BCAST, 4096, MPI_DOUBLE, none, DOUBLES, 0, false, 1},
-        {"one hot root", "8 B", REDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, 0, false, 1},
-        {"one hot root", "32 KiB", REDUCE, 4096, MPI_DOUBLE, MPI_SUM, DOUBLES, 0, false, 1},
-        {"one hot root", "8 B", SCATTER, 1, MPI_DOUBLE, none, DOUBLES, 0, false, 1},
-        {"one hot root", "32 KiB", SCATTER, 4096, MPI_DOUBLE, none, DOUBLES, 0, false, 1},
-        {"skewed arrival", "8 B", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, true, 1},
-        {"skewed arrival", "4 KiB", ALLREDUCE, 512, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, true, 1},
-        {"skewed arrival", "32 KiB", BCAST, 4096, MPI_DOUBLE, none, DOUBLES, -1, true, 1},
-        {"skewed arrival", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, true, 1},
-        {"many communicators", "8 B", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, false, MANY},
-        {"many communicators", "4 KiB", BCAST, 512, MPI_DOUBLE, none, DOUBLES, -1, false, MANY},
-        {"many communicators", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, false, MANY},
+        {"odd sizes", "1 INT SUM", ALLREDUCE, 1, MPI_INT, MPI_SUM, INTS, -1, NOTHING, 1},
+        {"odd sizes", "1001 SIGNED_CHAR MAX", ALLREDUCE, 1001, MPI_SIGNED_CHAR, MPI_MAX, BYTES, -1, NOTHING, 1},
+        {"odd sizes", "12347 DOUBLE SUM", ALLREDUCE, 12347, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, NOTHING, 1},
+        {"odd sizes", "333 FLOAT SUM", REDUCE, 333, MPI_FLOAT, MPI_SUM, FLOATS, -1, NOTHING, 1},
+        {"odd sizes", "77777 BYTE", BCAST, 77777, MPI_BYTE, none, BYTES, -1, NOTHING, 1},
+        {"odd sizes", "5003 BYTE", ALLGATHER, 5003, MPI_BYTE, none, BYTES, -1, NOTHING, 1},
+        {"odd sizes", "100003 BYTE", SCATTER, 100003, MPI_BYTE, none, BYTES, -1, NOTHING, 1},
+        {"other types", "4096 FLOAT MIN", ALLREDUCE, 4096, MPI_FLOAT, MPI_MIN, FLOATS, -1, NOTHING, 1},
+        {"other types", "65536 INT BXOR", ALLREDUCE, 65536, MPI_INT, MPI_BXOR, INTS, -1, NOTHING, 1},
+        {"other types", "1 DOUBLE_INT MAXLOC", ALLREDUCE, 1, MPI_DOUBLE_INT, MPI_MAXLOC, PAIRS, -1, NOTHING, 1},
+        {"other types", "64 DOUBLE_INT MINLOC", ALLREDUCE, 64, MPI_DOUBLE_INT, MPI_MINLOC, PAIRS, -1, NOTHING, 1},
+        {"other types", "2048 C_DOUBLE_COMPLEX PROD", REDUCE, 2048, MPI_C_DOUBLE_COMPLEX, MPI_PROD, DOUBLES, -1, NOTHING, 1},
+        {"other types", "100 LONG_DOUBLE SUM", ALLREDUCE, 100, MPI_LONG_DOUBLE, MPI_SUM, LONG_DOUBLES, -1, NOTHING, 1},
+        {"other types", "1000 DOUBLE, user-defined", ALLREDUCE, 1000, MPI_DOUBLE, sum, DOUBLES, -1, NOTHING, 1},
+        {"strided data", "2048 DOUBLE, every 4th", BCAST, 1, vector(2048, 1, 4), none, DOUBLES, -1, NOTHING, 1},
+        {"strided data", "16384 DOUBLE in blocks of 8", BCAST, 1, vector(2048, 8, 16), none, DOUBLES, -1, NOTHING, 1},
+        {"strided data", "512 DOUBLE, every 2nd", ALLGATHER, 1, vector(512, 1, 2), none, DOUBLES, -1, NOTHING, 1},
+        {"strided data", "8 columns of 256 DOUBLE", SCATTER, 8, column(256, 64), none, DOUBLES, -1, NOTHING, 1},
+        {"one hot root", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
+        {"one hot root", "32 KiB", BCAST, 4096, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
+        {"one hot root", "8 B", REDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, 0, NOTHING, 1},
+        {"one hot root", "32 KiB", REDUCE, 4096, MPI_DOUBLE, MPI_SUM, DOUBLES, 0, NOTHING, 1},
+        {"one hot root", "8 B", SCATTER, 1, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
+        {"one hot root", "32 KiB", SCATTER, 4096, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
+        {"after a barrier", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, 0, A_BARRIER, 1},
+        {"after a barrier", "4 KiB", BCAST, 512, MPI_DOUBLE, none, DOUBLES, 0, A_BARRIER, 1},
+        {"after a barrier", "32 KiB", BCAST, 4096, MPI_DOUBLE, none, DOUBLES, 0, A_BARRIER, 1},
+        {"after a barrier", "8 B", SCATTER, 1, MPI_DOUBLE, none, DOUBLES, 0, A_BARRIER, 1},
+        {"after a barrier", "4 KiB", SCATTER, 512, MPI_DOUBLE, none, DOUBLES, 0, A_BARRIER, 1},
+        {"skewed arrival", "8 B", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, DELAYED, 1},
+        {"skewed arrival", "4 KiB", ALLREDUCE, 512, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, DELAYED, 1},
+        {"skewed arrival", "32 KiB", BCAST, 4096, MPI_DOUBLE, none, DOUBLES, -1, DELAYED, 1},
+        {"skewed arrival", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, DELAYED, 1},
+        {"many communicators", "8 B", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, NOTHING, MANY},
+        {"many communicators", "4 KiB", BCAST, 512, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, MANY},
+        {"many communicators", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, MANY},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         MPI_Datatype type = shapes[i].type;
