@@ -154,7 +154,7 @@ void measure(const char *members, const Subject *subjects, int n) {
     if (calls[n] > 2000) calls[n] = 2000;
     for (int r = 0; r < rounds; r++)
         for (int k = 0; k <= n; k++) {
-            int i = (k + r) % (n + 1);
+            int i = ((r % 2 ? n - k : k) + r) % (n + 1); // to and fro: each comes as often after each other one
             times[i][r] = per_call(&all[i], calls[i]);
         }
     print(members, all, n + 1, times);
