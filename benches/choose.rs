@@ -41,7 +41,7 @@ fn choices(c: &mut Criterion) {
     group.bench_function("look-up in the map", |b| {
         b.iter(|| {
             let shape = black_box(calls.next().expect("endless"));
-            map.pick(shape.collective, shape.order, shape.bytes)
+            map.pick(shape.collective, shape.operator, shape.order, shape.bytes)
         });
     });
 }
@@ -54,13 +54,13 @@ fn maps(c: &mut Criterion) {
         let new = || Map::new(&agreed, &Parameters::default());
         group.bench_function(format!("{sockets}x{cores}"), |b| b.iter(new));
         for collective in [Collective::Allreduce, Collective::Bcast] {
-            let first = |map: Map| map.pick(collective, OperandOrder::Any, Bytes(8));
+            let first = |map: Map| map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, Bytes(8));
             let name = format!("{sockets}x{cores}, first {}", collective.name());
             group.bench_function(name, |b| b.iter_batched(new, first, BatchSize::PerIteration));
-            let other = |map: Map| map.pick(collective, OperandOrder::Any, Bytes(64 << 10));
+            let other = |map: Map| map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, Bytes(64 << 10));
             let used = || {
                 let map = new();
-                map.pick(collective, OperandOrder::Any, Bytes(8));
+                map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, Bytes(8));
                 map
             };
             let name = format!("{sockets}x{cores}, {} of another size", collective.name());

@@ -92,10 +92,9 @@ impl Prepared {
     pub fn shape(&self, collective: Collective) -> Shape {
         let (operator, order) = match &self.operator {
             None => (OperatorClass::None, OperandOrder::Any),
-            Some(operator) => (
-                if operator.is_predefined() { OperatorClass::Predefined } else { OperatorClass::User },
-                if operator.is_commutative() { OperandOrder::Any } else { OperandOrder::Rank },
-            ),
+            Some(operator) => {
+                (operator.class(), if operator.is_commutative() { OperandOrder::Any } else { OperandOrder::Rank })
+            }
         };
         Shape { collective, bytes: self.bytes, granule: self.granule, root: self.root, operator, order }
     }
@@ -305,7 +304,7 @@ unsafe fn reduction(
     let recv_operand = take(if send.is_some() { Role::Output } else { Role::InPlace }, recv)?;
     // SAFETY: the program's arguments.
     let operator = unsafe { Operator::resolve(op, datatype, site.job.self_comm) }.map_err(|_| Refused::ByLibrary)?;
-    let is_native = operator.is_predefined() && predefined(datatype).is_some_and(|known| known.is_contiguous());
+    let is_native = operator.predefined().is_some() && predefined(datatype).is_some_and(|known| known.is_contiguous());
     Ok(Prepared {
         bytes,
         granule: Bytes(operator.granule()),

@@ -17,6 +17,7 @@ use super::whole::{pack_elements, unpack_elements};
 use crate::kernel::{Combine, Kernel};
 use crate::mpi::handles::{Legality, PREDEFINED_MOST, Predefined, PredefinedOp, constants, predefined, predefined_op};
 use crate::mpi::native::native;
+use crate::tune::OperatorClass;
 use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Op};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -26,6 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Operator {
     way: Way,
     op: Option<PredefinedOp>,
+    class: OperatorClass,
     is_commutative: bool,
     granule: usize,
 }
@@ -50,7 +52,8 @@ impl Operator {
         if let (Some(op), Some(known)) = (predefined_op(op), predefined(datatype))
             && let Some(kernel) = known.kernel(op)
         {
-            return Ok(Self { way: Way::Kernel(kernel), op: Some(op), is_commutative: true, granule: known.size });
+            let (way, class) = (Way::Kernel(kernel), OperatorClass::Predefined);
+            return Ok(Self { way, op: Some(op), class, is_commutative: true, granule: known.size });
         }
         // SAFETY: the caller's promise.
         unsafe { Self::by_library(op, datatype, self_comm) }
@@ -89,7 +92,14 @@ impl Operator {
             let granule = layout.as_ref().map_or_else(|| known.map_or(0, |known| known.size), |layout| layout.size);
             let scratch = Mutex::new([Vec::new(), Vec::new()]);
             let library = Library { op, datatype, self_comm, granule: granule.max(1), layout, scratch };
-            Ok(Self { way: Way::Library(Box::new(library)), op: known_op, is_commutative, granule: granule.max(1) })
+            let class = match (known_op, known) {
+                (None, _) => OperatorClass::User,
+                (Some(_), Some(_)) => OperatorClass::Library,
+                // One of MPI_Type_create_f90_*, which peers might take for the datatype that it is made of.
+                (Some(_), None) => OperatorClass::Predefined,
+            };
+            let way = Way::Library(Box::new(library));
+            Ok(Self { way, op: known_op, class, is_commutative, granule: granule.max(1) })
         }
     }
 
@@ -105,10 +115,10 @@ impl Operator {
         self.granule
     }
 
-    /// Whether the operation is one of MPI's.
+    /// Who defined the operation, and who computes it: the same on all ranks.
     #[inline]
-    pub fn is_predefined(&self) -> bool {
-        self.op.is_some()
+    pub fn class(&self) -> OperatorClass {
+        self.class
     }
 
     /// Which of MPI's operations it is.

@@ -74,7 +74,7 @@ fn wanted(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Resu
 
 /// What huddle takes where the user does not say, or asks for what a call does not permit.
 fn usual(shape: &Shape, map: &Map) -> Forced {
-    map.pick(shape.collective, order_of(shape), shape.bytes)
+    map.pick(shape.collective, shape.operator, shape.order, shape.bytes)
 }
 
 /// What keeps every algorithm from serving a call.
@@ -110,7 +110,7 @@ pub(super) fn mixes_order(agreed: &Agreed) -> bool {
 fn order_of(shape: &Shape) -> OperandOrder {
     match shape.operator {
         OperatorClass::User => OperandOrder::Rank,
-        OperatorClass::None | OperatorClass::Predefined => shape.order,
+        OperatorClass::None | OperatorClass::Predefined | OperatorClass::Library => shape.order,
     }
 }
 

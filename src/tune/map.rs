@@ -1,4 +1,4 @@
-//! What the models choose on a communicator: by collective, order of operands and size.
+//! What the models choose on a communicator: by collective, how operands are combined, and size.
 //!
 //! Sizes fall into classes, two for each power of two; a class is judged at its upper end, when the first call of it comes. All
 //! ranks judge by what they agreed on alone, with operations that give the same bits everywhere.
@@ -7,7 +7,7 @@ use super::choose::{moves_in_trains, plan};
 use super::{Agreed, OperatorClass, Shape};
 use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, rows_of};
 use crate::config::Forced;
-use crate::model::{Level, Nanos, Parameters, Scene};
+use crate::model::{Far, Level, Nanos, Parameters, Scene};
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 use std::sync::OnceLock;
 
@@ -61,8 +61,10 @@ pub struct Candidate {
 pub struct Map {
     agreed: Agreed,
     scene: Scene,
-    /// By collective, order of operands (any, rank) and class.
-    picks: Box<[[Picks; 2]; Collective::ALL.len()]>,
+    /// The same where the library combines operands.
+    scene_of_library: Scene,
+    /// By collective, how operands are combined, and class.
+    picks: Box<[[Picks; Combining::COUNT]; Collective::ALL.len()]>,
 }
 
 /// On two ranks flat algorithms, which wait the least there, are chosen where the models find others faster by no more than this: a part, and so
@@ -70,6 +72,54 @@ pub struct Map {
 /// such a machine, a flat one 2.6, and the models saw 20 ns between them. Tiles that share cells are
 /// excepted: they gain more where a line takes longer. Where ranks share cores waits are something else.
 const TIE: (f64, f64) = (0.05, 250.0);
+
+/// Nanoseconds per byte, assumed, by which the library is slower than huddle's kernels, where it combines elements that have none: what long
+/// doubles take (docs/PERFORMANCE.md, "Tried"). So these are better combined once than on all ranks, sooner than others. Functions
+/// of the user's may be as slow, but sums of doubles are not, and nothing tells before they are called.
+const LIBRARY: f64 = 0.25;
+
+/// How the operands of a call are combined, as far as the map tells it apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Combining {
+    /// By kernels, or not at all.
+    Kernel,
+    /// By the library, in any order.
+    Library,
+    /// In the order of ranks: by functions of the user's.
+    Ordered,
+}
+
+impl Combining {
+    const COUNT: usize = 3;
+
+    #[inline]
+    fn of(operator: OperatorClass, order: OperandOrder) -> Self {
+        match (order, operator) {
+            (OperandOrder::Rank, _) | (_, OperatorClass::User) => Self::Ordered,
+            (OperandOrder::Any, OperatorClass::Library) => Self::Library,
+            (OperandOrder::Any, OperatorClass::None | OperatorClass::Predefined) => Self::Kernel,
+        }
+    }
+
+    /// The call that is judged for all like it.
+    fn shape(self, collective: Collective, bytes: Bytes) -> Shape {
+        let (operator, order) = match self {
+            Self::Kernel => (OperatorClass::Predefined, OperandOrder::Any),
+            Self::Library => (OperatorClass::Library, OperandOrder::Any),
+            Self::Ordered => (OperatorClass::User, OperandOrder::Rank),
+        };
+        let (is_reduction, is_barrier) =
+            (matches!(collective, Collective::Allreduce | Collective::Reduce), collective == Collective::Barrier);
+        Shape {
+            collective,
+            bytes: if is_barrier { Bytes::ZERO } else { bytes },
+            granule: if is_reduction { bytes.min(Bytes(8)) } else { Bytes(1) },
+            root: CommRank(0),
+            operator: if is_reduction { operator } else { OperatorClass::None },
+            order,
+        }
+    }
+}
 
 /// By class.
 type Picks = [OnceLock<Forced>; SizeClass::COUNT];
@@ -79,28 +129,30 @@ impl Map {
     pub fn new(agreed: &Agreed, parameters: &Parameters) -> Self {
         let picks = || std::array::from_fn(|_| OnceLock::new());
         let picks = Box::new(std::array::from_fn(|_| std::array::from_fn(|_| picks())));
-        Self { agreed: *agreed, scene: scene(agreed, parameters), picks }
+        let scene_of_library = scene(agreed, &in_library(parameters));
+        Self { agreed: *agreed, scene: scene(agreed, parameters), scene_of_library, picks }
     }
 
-    /// The first choice for a call whose operands may be combined in `order`.
+    /// The first choice for a call whose operands `operator` combines, in `order`.
     #[inline]
-    pub fn pick(&self, collective: Collective, order: OperandOrder, bytes: Bytes) -> Forced {
-        let class = SizeClass::of(bytes);
-        match self.picks[collective as usize][order as usize][usize::from(class.0)].get() {
+    pub fn pick(&self, collective: Collective, operator: OperatorClass, order: OperandOrder, bytes: Bytes) -> Forced {
+        let (class, combining) = (SizeClass::of(bytes), Combining::of(operator, order));
+        match self.picks[collective as usize][combining as usize][usize::from(class.0)].get() {
             Some(pick) => *pick,
-            None => self.judge(collective, order, class),
+            None => self.judge(collective, combining, class),
         }
     }
 
     /// Asks the models, once for all calls of a class: some microseconds on few ranks, more on many (`cargo bench --package huddle-benches --bench choose`).
     #[cold]
     #[inline(never)]
-    fn judge(&self, collective: Collective, order: OperandOrder, class: SizeClass) -> Forced {
-        *self.picks[collective as usize][order as usize][usize::from(class.0)].get_or_init(|| {
-            let shape = shape(collective, order, class.longest());
+    fn judge(&self, collective: Collective, combining: Combining, class: SizeClass) -> Forced {
+        *self.picks[collective as usize][combining as usize][usize::from(class.0)].get_or_init(|| {
+            let shape = combining.shape(collective, class.longest());
+            let scene = if combining == Combining::Library { &self.scene_of_library } else { &self.scene };
             let row = rows_of(collective).next().map_or(0, |(row, _)| row);
             let flat = Forced { row, knobs: Knobs::UNSET };
-            let found: Vec<Candidate> = candidates(&shape, &self.agreed, &self.scene).collect();
+            let found: Vec<Candidate> = candidates(&shape, &self.agreed, scene).collect();
             let best = found.iter().min_by(|left, right| left.cost.0.total_cmp(&right.cost.0));
             let Some(best) = best else { return flat };
             let ties = |one: &Candidate| one.cost.0 - best.cost.0 <= TIE.1.min(TIE.0 * best.cost.0);
@@ -115,7 +167,7 @@ impl Map {
 
 /// All ways to serve a call that the models can judge, best first.
 pub fn rank(collective: Collective, bytes: Bytes, agreed: &Agreed, parameters: &Parameters) -> Vec<Candidate> {
-    let shape = shape(collective, OperandOrder::Any, bytes);
+    let shape = Combining::Kernel.shape(collective, bytes);
     let mut found: Vec<Candidate> = candidates(&shape, agreed, &scene(agreed, parameters)).collect();
     found.sort_by(|left, right| left.cost.0.total_cmp(&right.cost.0));
     found
@@ -142,17 +194,11 @@ pub fn scene(agreed: &Agreed, parameters: &Parameters) -> Scene {
         .with_ranks_per_core(agreed.crowding.ranks_per_core())
 }
 
-fn shape(collective: Collective, order: OperandOrder, bytes: Bytes) -> Shape {
-    let (is_reduction, is_barrier) =
-        (matches!(collective, Collective::Allreduce | Collective::Reduce), collective == Collective::Barrier);
-    Shape {
-        collective,
-        bytes: if is_barrier { Bytes::ZERO } else { bytes },
-        granule: if is_reduction { bytes.min(Bytes(8)) } else { Bytes(1) },
-        root: CommRank(0),
-        operator: if is_reduction { OperatorClass::Predefined } else { OperatorClass::None },
-        order,
-    }
+/// The same machine where the library combines operands.
+fn in_library(parameters: &Parameters) -> Parameters {
+    let slower = |far: Far| Far { reduce: far.reduce + LIBRARY, ..far };
+    let Parameters { reduce, far, memory, .. } = *parameters;
+    Parameters { reduce: reduce + LIBRARY, far: slower(far), memory: slower(memory), ..*parameters }
 }
 
 fn candidates<'a>(shape: &'a Shape, agreed: &'a Agreed, scene: &'a Scene) -> impl Iterator<Item = Candidate> + 'a {
@@ -212,7 +258,7 @@ const SHORT_CHUNK: u32 = 64 << 10;
 mod tests {
     use super::*;
     use crate::coll::Reach;
-    use crate::model::{Crossing, Far};
+    use crate::model::Crossing;
     use crate::topo::{Crowding, Hierarchy, Kind, Step};
 
     fn agreed(sockets: u16, cores: u16) -> Agreed {
@@ -222,7 +268,7 @@ mod tests {
     }
 
     fn name(map: &Map, collective: Collective, bytes: usize) -> &'static str {
-        REGISTRY[map.pick(collective, OperandOrder::Any, Bytes(bytes)).row].name
+        REGISTRY[map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, Bytes(bytes)).row].name
     }
 
     #[test]
@@ -282,22 +328,65 @@ mod tests {
                 assert_eq!(name(&map, collective, 8), "flat", "{} on {ranks}", collective.name());
             }
             for bytes in SizeClass::all().map(SizeClass::longest) {
-                let pick = map.pick(Collective::Allreduce, OperandOrder::Any, bytes);
+                let pick = map.pick(Collective::Allreduce, OperatorClass::Predefined, OperandOrder::Any, bytes);
                 let is_short = bytes <= Bytes(8 << 10);
                 let is_one_layer = pick.knobs.set(Knob::Radix).is_none_or(|radix| radix as usize + 1 >= ranks);
                 assert!(is_one_layer || !is_short, "{pick} of {bytes:?} on {ranks}");
                 // A tile is a whole cell, where nobody says otherwise.
-                let pick = map.pick(Collective::Bcast, OperandOrder::Any, bytes);
+                let pick = map.pick(Collective::Bcast, OperatorClass::Predefined, OperandOrder::Any, bytes);
                 assert!(pick.knobs.set(Knob::Tile).is_none(), "{pick} of {bytes:?} on {ranks}");
             }
         }
+    }
+
+    /// What is as fast as any of those measured on 8 and 5 ranks of 2 cores of a Zen 5 (docs/PERFORMANCE.md, "Tried").
+    #[test]
+    fn messages_of_medium_length_are_combined_in_trees_where_ranks_share_cores() {
+        let far = Far { copy: 0.023, reduce: 0.024, ..Parameters::default().far };
+        let parameters = Parameters { copy: 0.008, reduce: 0.018, write: 0.02, far, ..Parameters::default() };
+        let pair_of =
+            |fan| Hierarchy::new([Step { fan: 2, shares: Some(Kind::L3) }, Step { fan, shares: Some(Kind::L2) }]);
+        for (ranks, hierarchy, sizes) in [
+            (8, pair_of(4), &[("flat", 8), ("tree", 16), ("tree", 32), ("tree", 64), ("tiled", 1024)][..]),
+            (
+                8,
+                Hierarchy::flat(8, Some(Kind::L3)),
+                &[("flat", 1), ("tree", 16), ("tree", 32), ("tree", 64), ("tiled", 1024)],
+            ),
+            (5, Hierarchy::flat(5, Some(Kind::L3)), &[("flat", 8), ("tree", 32), ("tree", 64), ("tiled", 1024)]),
+        ] {
+            let crowding = Crowding::new(ranks, 2.0);
+            let agreed =
+                Agreed { crowding, slots: 4, cell_bytes: Bytes(256 << 10), ..Agreed::on_one_node(ranks, hierarchy) };
+            let map = Map::new(&agreed, &parameters);
+            for (expected, kib) in sizes {
+                assert_eq!(name(&map, Collective::Allreduce, kib << 10), *expected, "{kib} KiB on {ranks}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_library_combines_is_combined_once_where_ranks_share_cores() {
+        let agreed = Agreed { crowding: Crowding::new(5, 2.0), ..Agreed::on_one_node(5, Hierarchy::flat(5, None)) };
+        let map = Map::new(&agreed, &Parameters::default());
+        let name = |operator, bytes| {
+            REGISTRY[map.pick(Collective::Allreduce, operator, OperandOrder::Any, Bytes(bytes)).row].name
+        };
+        // One and a hundred long doubles.
+        assert_eq!([16, 1600].map(|bytes| name(OperatorClass::Predefined, bytes)), ["flat", "flat"]);
+        assert_eq!([16, 1600].map(|bytes| name(OperatorClass::Library, bytes)), ["flat", "tree"]);
     }
 
     #[test]
     fn leaders_take_long_messages_where_there_are_several() {
         let picked = |leaders, bytes| {
             let agreed = Agreed { nodes: 4, ranks: 48, leaders, ..agreed(2, 6) };
-            let pick = Map::new(&agreed, &Parameters::default()).pick(Collective::Allreduce, OperandOrder::Any, bytes);
+            let pick = Map::new(&agreed, &Parameters::default()).pick(
+                Collective::Allreduce,
+                OperatorClass::Predefined,
+                OperandOrder::Any,
+                bytes,
+            );
             pick.knobs.get(Knob::Leaders)
         };
         assert_eq!([picked(1, Bytes(1 << 20)), picked(4, Bytes(64))], [0, 0]);
@@ -326,7 +415,8 @@ mod tests {
         let (agreed, parameters) = (agreed(2, 6), Parameters::default());
         let [one, other] = [(); 2].map(|()| Map::new(&agreed, &parameters));
         let ask = |map: &Map, class: SizeClass| {
-            Collective::ALL.map(|collective| map.pick(collective, OperandOrder::Any, class.longest()))
+            Collective::ALL
+                .map(|collective| map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, class.longest()))
         };
         let mut forwards: Vec<_> = SizeClass::all().map(|class| ask(&one, class)).collect();
         forwards.reverse();
@@ -340,7 +430,7 @@ mod tests {
         let map = Map::new(&agreed(4, 8), &Parameters::default());
         for collective in Collective::ALL {
             for class in SizeClass::all() {
-                let pick = map.pick(collective, OperandOrder::Rank, class.longest());
+                let pick = map.pick(collective, OperatorClass::User, OperandOrder::Rank, class.longest());
                 let row = &REGISTRY[pick.row];
                 assert_eq!((row.collective, row.lacks(map.agreed.means(OperandOrder::Rank))), (collective, None));
             }
@@ -354,7 +444,12 @@ mod tests {
         for collective in Collective::ALL {
             let bytes = Bytes(1024);
             let best = rank(collective, bytes, &agreed, &parameters)[0];
-            assert_eq!(map.pick(collective, OperandOrder::Any, bytes), best.forced, "{}", collective.name());
+            assert_eq!(
+                map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, bytes),
+                best.forced,
+                "{}",
+                collective.name()
+            );
         }
     }
 
@@ -377,7 +472,11 @@ mod tests {
                 let is_tie = !is_excepted && more.is_some_and(|more| more <= 250.0 && more <= 0.05 * ranking[0].cost.0);
                 let expected = if is_tie && !agreed.crowding.is_shared() { flat } else { ranking[0].forced };
                 ties += usize::from(expected != ranking[0].forced);
-                assert_eq!(map.pick(collective, OperandOrder::Any, bytes), expected, "{collective:?} of {bytes:?}");
+                assert_eq!(
+                    map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, bytes),
+                    expected,
+                    "{collective:?} of {bytes:?}"
+                );
             }
         }
         assert!(ties > 0, "nothing was tested");

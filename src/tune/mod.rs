@@ -34,19 +34,21 @@ pub struct Shape {
     pub granule: Bytes,
     /// Root of the rooted collectives, else rank 0.
     pub root: CommRank,
-    /// Who defined the operation.
+    /// Who defined the operation, and who computes it.
     pub operator: OperatorClass,
     /// How the operation allows operands to be combined.
     pub order: OperandOrder,
 }
 
-/// Who defined the operation of a call.
+/// Who defined the operation of a call, and who computes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperatorClass {
     /// The call has none.
     None,
-    /// MPI.
+    /// MPI; a kernel of huddle's.
     Predefined,
+    /// MPI; the library, since huddle has no kernel for it on such elements (`MPI_LONG_DOUBLE`). MPI wants these equal on all ranks.
+    Library,
     /// The program. Ranks may pass different functions; their results follow rank order even where they commute.
     User,
 }

@@ -12,9 +12,9 @@ impl Node<'_> {
         (0.5 + self.scene.ranks_per_core / 4.0).max(1.0)
     }
 
-    /// All ranks are at work that long, and wait so many times for others.
+    /// All ranks are at work that long, and wait so many times for others. Those of the fullest core decide.
     pub(super) fn all(&self, path: f64, waits: f64) -> f64 {
-        path * self.ranks() / self.scene.cores() + self.waited(waits)
+        path * self.scene.ranks_per_core.min(self.ranks()).ceil() + self.waited(waits)
     }
 
     /// Every rank signals to every other.
@@ -53,6 +53,8 @@ impl Node<'_> {
         let work = self.combine_part(n, stored) + self.collect_parts(n);
         let is_behind = self.scene.slots > 2 && !(self.crew().0 > 1 && self.plan.knobs.get(Knob::Stages) > 1);
         let waits = if is_behind { pieces + 1.0 } else { 2.0 * pieces };
+        // Who combined its part before others had a turn comes back for theirs in one of its own (docs/PERFORMANCE.md, "Tried").
+        let waits = waits + 1.0 + pieces * self.waits_over_groups();
         self.all(work * pieces, waits * self.turns())
     }
 
@@ -68,6 +70,16 @@ impl Node<'_> {
         let in_group = self.read_within(1, scene.width(0) as f64, in_cell(part), self.combining(part));
         let step = scene.line(0, workers) + scene.take(0, in_cell(part), workers, self.combining(part));
         published + in_group + f64::from(ceil_log(2, groups)) * step
+    }
+
+    /// Waits for other groups, for each piece: to combine what theirs combined, and to collect in two stages.
+    fn waits_over_groups(&self) -> f64 {
+        let (groups, _) = self.crew();
+        if groups == 1 {
+            return 0.0;
+        }
+        let stages = self.plan.knobs.get(Knob::Stages).clamp(1, 2);
+        f64::from(ceil_log(2, groups)) + f64::from(stages - 1)
     }
 
     /// A rank collects all parts of `n` bytes, in one group all but its own.
