@@ -124,7 +124,7 @@ impl<'a> Node<'a> {
                 (self.reduce(piece) + self.bcast(piece)) * pieces
             }
             (Collective::Bcast, _) => self.bcast(n),
-            (Collective::Reduce, _) => self.reduce(n),
+            (Collective::Reduce, _) => self.reduce(n) + self.held_up(n),
             (Collective::Allgather, Way::Flat | Way::Tiled | Way::Hierarchical | Way::Single) => self.gather_all(n),
             (Collective::Allgather, Way::Dissemination) => self.disseminate_blocks(n),
             (Collective::Allgather, Way::Tree) => self.gather(n) + self.bcast(n * self.ranks()),

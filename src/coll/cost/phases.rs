@@ -24,6 +24,21 @@ impl Node<'_> {
         self.elapsed(self.with_lines_back(self.repeated(phase, pieces), n, pieces))
     }
 
+    /// In a Reduce none but the root has to wait, who has passed its operand on goes its way. Where ranks share cores others that wait do so while
+    /// those of their core are at work between calls, of which each at least writes its operand. Of operands beyond a core's caches that was
+    /// not found to matter (docs/PERFORMANCE.md, "Tried").
+    pub(super) fn held_up(&self, total: f64) -> f64 {
+        let Scene { ranks_per_core, ref machine, .. } = *self.scene;
+        if ranks_per_core <= 1.0 {
+            return 0.0;
+        }
+        let waits = match self.way {
+            Way::Tiled | Way::Hierarchical => 1.0,
+            _ => self.up.depth as f64 - 1.0,
+        };
+        waits.max(0.0) * ranks_per_core * self.rates.write(total.min(machine.far.beyond / ranks_per_core))
+    }
+
     /// A message of the root goes to all ranks.
     pub(super) fn bcast(&self, total: f64) -> f64 {
         let (pieces, n) = self.rooted(total, self.piece());
