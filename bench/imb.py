@@ -42,29 +42,33 @@ def turn(mpi: Mpi, ranks: int, collectives: list[str], preload: Path | None,
     return {(name, size): time for name, size, time in rows(Job(mpi, ranks, command, variables, preload).lines())}
 
 
-def accelerated(report: Path) -> dict[str, int]:
-    collectives = json.loads(report.read_text())["collectives"]
-    return {name: found["accelerated"] for name, found in collectives.items()}
+def accelerated(report: Path, collectives: list[str]) -> dict[str, int]:
+    """-> calls by collective, of a run in which all of `collectives` must have been accelerated"""
+    found = json.loads(report.read_text())["collectives"]
+    calls = {name: counts["accelerated"] for name, counts in found.items()}
+    if missing := [name for name in collectives if calls.get(name, 0) == 0]:
+        raise Failed(f"IMB-MPI1: the report shows no accelerated call of {', '.join(missing)}")
+    return calls
 
 
 def measure(bench: Bench, mpi: Mpi, ranks: int, turns: int, only: str | None) -> list[dict]:
     collectives = [name for name in COLLECTIVES if only is None or name in only.split(",")]
-    report = bench.work / f"imb-{mpi.name}.json"
+    report, with_native = (bench.work / f"imb-{mpi.name}{which}.json" for which in ("", "-barriers"))
     library = bench.prefix / "lib/libhuddle.so"
     runs: dict[str, list[dict[tuple[str, int], float]]] = {"native": [], "huddle": [], BARRIERS_NATIVE: []}
     for number in range(turns):
         say(f"  IMB-MPI1 {' '.join(collectives)}, turn {number + 1}, bare, preloaded, and preloaded with native barriers")
         runs["native"].append(turn(mpi, ranks, collectives, None, {}))
         runs["huddle"].append(turn(mpi, ranks, collectives, library, {"HUDDLE_REPORT": str(report)}))
-        runs[BARRIERS_NATIVE].append(turn(mpi, ranks, collectives, library, {"HUDDLE_BARRIER": "native"}))
-    calls = accelerated(report)
-    missing = [name for name in collectives if calls.get(name, 0) == 0]
-    if missing:
-        raise Failed(f"IMB-MPI1: the report shows no accelerated call of {', '.join(missing)}")
+        runs[BARRIERS_NATIVE].append(turn(mpi, ranks, collectives, library,
+                                          {"HUDDLE_BARRIER": "native", "HUDDLE_REPORT": str(with_native)}))
+    calls = accelerated(report, collectives)
+    if accelerated(with_native, [name for name in collectives if name != "Barrier"]).get("Barrier", 0) > 0:
+        raise Failed("IMB-MPI1: barriers that should be native were not")
     lines = []
     for collective, size in runs["huddle"][0]:
         times = {subject: [run[collective, size] for run in found] for subject, found in runs.items()}
-        if size == 0 and collective != "Barrier" or 0 in times["huddle"]:
+        if size == 0 and collective != "Barrier" or any(0 in found for found in times.values()):
             continue
         lines.append({"what": "IMB", "collective": collective, "bytes": size, "calls": calls[collective], "ns": times})
     for line in lines:

@@ -144,19 +144,32 @@ static void print(const char *members, const Subject *subjects, int n, double ti
     fflush(stdout);
 }
 
+// The next round's order of n subjects, the same on all ranks. What one leaves behind, the next one finds: so each comes as often after
+// each other one, and none after itself.
+static void shuffle(int *order, int n) {
+    static unsigned state = 1;
+    int last = order[n - 1];
+    do {
+        for (int k = n - 1; k > 0; k--) {
+            state = state * 1664525 + 1013904223;
+            int other = (int)((state >> 16) % (unsigned)(k + 1)), kept = order[k];
+            order[k] = order[other], order[other] = kept;
+        }
+    } while (n > 1 && order[0] == last);
+}
+
 void measure(const char *members, const Subject *subjects, int n) {
     static double times[MOST_SUBJECTS + 1][MOST_ROUNDS];
     Subject all[MOST_SUBJECTS + 1];
-    int calls[MOST_SUBJECTS + 1];
+    int calls[MOST_SUBJECTS + 1], order[MOST_SUBJECTS + 1];
     memcpy(all, subjects, (size_t)n * sizeof *subjects);
     all[n] = (Subject){"bare", exchange_block, NULL};
-    for (int i = 0; i <= n; i++) calls[i] = calls_of(&all[i]);
+    for (int i = 0; i <= n; i++) calls[i] = calls_of(&all[i]), order[i] = i;
     if (calls[n] > 2000) calls[n] = 2000;
-    for (int r = 0; r < rounds; r++)
-        for (int k = 0; k <= n; k++) {
-            int i = ((r % 2 ? n - k : k) + r) % (n + 1); // to and fro: each comes as often after each other one
-            times[i][r] = per_call(&all[i], calls[i]);
-        }
+    for (int r = 0; r < rounds; r++) {
+        shuffle(order, n + 1);
+        for (int k = 0; k <= n; k++) times[order[k]][r] = per_call(&all[order[k]], calls[order[k]]);
+    }
     print(members, all, n + 1, times);
 }
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import imb
 import scaling
 import targets
 from jobs import ROOT, run, say
@@ -76,13 +77,31 @@ def means(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
             by = [[case.ratio.value for case in found.cases if case["collective"] == collective] for collective in COLLECTIVES]
             rows.append([str(ranks), targets.title_at(mpis[name], ranks), f"{found.mean:.2f}", *(f"{geometric_mean(values):.2f}" for values in by)])
     yield from table(["ranks", "MPI", "all", *COLLECTIVES], rows)
+    yield from extremes(store, mpis)
+
+
+EXTREME = 50  # native/huddle
+
+
+def extremes(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
+    """Of which cases a mean tells more than of all others."""
+    for ranks in (2, 4, 8):
+        for name, found in grids(store, mpis, ranks).items():
+            cases = [case for case in found.cases if case.ratio.value > EXTREME]
+            title = targets.title_at(mpis[name], ranks)
+            if cases and title == mpis[name].title:
+                listed = ", ".join(f"{targets.case_name(case)} ({case.ratio.value:.0f})" for case in cases)
+                others = geometric_mean([case.ratio.value for case in found.cases if case.ratio.value <= EXTREME])
+                yield f"Under {title} on {ranks} ranks huddle is more than {EXTREME} times as fast in {listed}, since the native calls take\n" \
+                      f"milliseconds. Without these cases the mean is {others:.2f}.\n"
 
 
 def collective_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     yield "## Collectives\n"
-    yield "Each cell is native → huddle in microseconds, then native/huddle: medians over the rounds of the slowest rank's time, with the 95 %\n" \
-          "interval of the median ratio; bold where the whole interval is below 1. Data are modified between calls, roots rotate. Sizes are\n" \
-          "bytes of the message, or of one rank's block for Allgather and Scatter.\n"
+    yield "Each cell is native → huddle in microseconds, medians over the rounds of the slowest rank's time; then\n" \
+          "native/huddle, the median of the rounds' ratios (not the ratio of the medians), with its 95 % interval; bold where the whole interval\n" \
+          "is below 1. Data are modified between calls, roots rotate. Sizes are bytes of the message, or of one rank's block for Allgather\n" \
+          "and Scatter.\n"
     for collective in COLLECTIVES:
         yield f"### MPI_{collective}\n"
         if collective != "Barrier":
@@ -176,7 +195,7 @@ def memory_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
 
 def shape_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     yield "## Other shapes\n"
-    yield "Ratios as above.\n"
+    yield "Ratios as above; \"after a barrier\" of a Barrier and the call after it together.\n"
     columns = [(ranks, name, found) for ranks in SHAPE_RANKS for name in mpis if (found := store.read("shapes", name, ranks))]
     rows: dict[tuple[str, str], dict[int, str]] = {}
     for index, (_, _, found) in enumerate(columns):
@@ -206,7 +225,7 @@ def imb_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
         for case in results.cases:
             cells = rows.setdefault((case["collective"], case["bytes"]), [""] * (2 * len(found)))
             cells[2 * place] = compared(case)
-            if case["collective"] != "Barrier":
+            if case["collective"] != "Barrier" and imb.BARRIERS_NATIVE in case["ns"]:
                 cells[2 * place + 1] = compared(case, imb.BARRIERS_NATIVE)
     yield from table(["", *(title for name in found for title in (mpis[name].title, "barriers native"))],
                      [[f"{collective} {size_text(size) if size else ''}".strip(), *cells] for (collective, size), cells in rows.items()])

@@ -108,6 +108,8 @@ def pooled(before: list[dict], after: list[dict]) -> list[dict]:
     found = {name(line): line for line in before}
     for line in after:
         old = found.get(name(line), {}).get("ns", {})
+        if old.keys() != line["ns"].keys():
+            old = {}  # of a program that had other subjects
         times = {subject: old.get(subject, []) + new for subject, new in line["ns"].items()}
         found[name(line)] = {**line, "ns": times}
     return list(found.values())

@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn what_is_wrong_with_an_algorithm_is_a_short_line() {
         let (_, complaints) = parse(&[("HUDDLE_SCATTER", "<=8K:flat,tee")]);
-        let valid = "valid: auto, native, flat, tree, tiled, single; using auto; see docs/ENVIRONMENT.md";
+        let valid = "valid: auto, native, flat, tree, tiled, single; using auto; see share/doc/huddle/ENVIRONMENT.md";
         assert_eq!(complaints, [format!(r#"HUDDLE_SCATTER="<=8K:flat,tee": no algorithm "tee"; {valid}"#)]);
         for collective in Collective::ALL {
             let name = format!("HUDDLE_{}", collective.name().to_uppercase());

@@ -91,6 +91,7 @@ fn datatypes_and_operations_agree_with_the_library() {
     views::unknown_constructors_work(&make, comm);
     views::large_counts_work(&make, comm);
     views::many_pieces_work(&make, comm);
+    ops::numbers_of_fortran_are_as_others(&make, comm);
     ops::predefined_operations_agree(comm);
     ops::user_operations_keep_their_order(&make, comm);
     ops::illegal_operations_are_rejected(&make, comm);

@@ -9,7 +9,7 @@ pub fn of(report: &Value) -> String {
     // Writing to a string does not fail.
     let _ = machine(&mut page, &report["machine"])
         .and_then(|()| ranks(&mut page, &report["ranks"]))
-        .and_then(|()| parameters(&mut page, &report["parameters"]))
+        .and_then(|()| parameters(&mut page, &report["parameters"], report["machine"]["pretended"] == true))
         .and_then(|()| kernels(&mut page, &report["kernels"], report["machine"]["pretended"] == true))
         .and_then(|()| mpi(&mut page, &report["mpi"]))
         .and_then(|()| settings(&mut page, &report["settings"]))
@@ -110,8 +110,13 @@ fn ranks(page: &mut String, ranks: &Value) -> Written {
     Ok(())
 }
 
-fn parameters(page: &mut String, parameters: &Value) -> Written {
-    writeln!(page, "\nSpeed ({})", text(&parameters["origin"]))?;
+fn parameters(page: &mut String, parameters: &Value, is_pretended: bool) -> Written {
+    let (copies, here) = if is_pretended { ("assumed", " here") } else { ("as probed, below", "") };
+    let between = match text(&parameters["origin"]) {
+        "measured" => "measured where this machine has such, else assumed",
+        origin => origin,
+    };
+    writeln!(page, "\nSpeed (of copies and sums: {copies}; between ranks: {between})")?;
     let per_byte = |value: &Value| 1.0 / value.as_f64().unwrap_or(f64::INFINITY);
     let [copy, reduce, write] =
         ["copy", "reduce", "write"].map(|name| per_byte(&parameters[format!("{name}_ns_per_byte")]));
@@ -136,7 +141,8 @@ fn parameters(page: &mut String, parameters: &Value) -> Written {
     )?;
     between_nodes(page, "between nodes, assumed", &parameters["network"])?;
     for measured in each(&parameters["networks"]) {
-        between_nodes(page, &format!("measured between nodes: {}", text(&measured["between"])), &measured["network"])?;
+        let between: Vec<&str> = text(&measured["between"]).split_whitespace().collect();
+        between_nodes(page, &format!("measured{here} between nodes: {}", between.join(" ")), &measured["network"])?;
     }
     Ok(())
 }

@@ -77,7 +77,8 @@ fn open_object(path: &Path) -> Result<*mut c_void, String> {
     };
     let path = path.display().to_string();
     let reason = reason.strip_prefix(&format!("{path}: ")).unwrap_or(&reason);
-    Err(format!("{path} does not open: {reason}"))
+    let remedy = if Path::new(&path).exists() { "" } else { " (scripts/install --mpicc builds engines)" };
+    Err(format!("{path} does not open: {reason}{remedy}"))
 }
 
 /// `Loader::calls`.

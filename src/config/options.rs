@@ -288,7 +288,9 @@ pub(super) fn apply(config: &mut Config, name: &str, value: &OsStr) -> Result<()
                 }
                 Takes::Text(valid) => format!("{name}={value:?}: {problem}; valid: {valid}; using {default}"),
                 // With all knobs of all algorithms the line would be hard to read: the problem names those that matter.
-                Takes::Algorithm(_) => format!("{name}={value:?}: {problem}; using {default}; see docs/ENVIRONMENT.md"),
+                Takes::Algorithm(_) => {
+                    format!("{name}={value:?}: {problem}; using {default}; see share/doc/huddle/ENVIRONMENT.md")
+                }
             },
         }
     })

@@ -5,7 +5,7 @@
 //! types made by `MPI_Type_create_f90_*` count as predefined.
 
 use crate::kernel::segments::{Builder, Segments, TooComplex};
-use crate::mpi::handles::{constants, predefined};
+use crate::mpi::handles::{Class, constants, predefined};
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Aint, MPI_Count, MPI_Datatype};
 use std::ffi::c_int;
@@ -180,6 +180,22 @@ unsafe fn is_basic(datatype: MPI_Datatype) -> bool {
     ];
     // SAFETY: the caller's promise. What can't be examined is better left alone.
     unsafe { envelope(datatype) }.is_none_or(|(combiner, _)| basic.contains(&combiner))
+}
+
+/// What numbers are the elements of a datatype of `MPI_Type_create_f90_*`.
+///
+/// # Safety
+/// As for [`flatten`].
+pub unsafe fn class_of_f90(datatype: MPI_Datatype) -> Option<Class> {
+    let constants = constants();
+    let classes = [
+        (constants.combiner_f90_real, Class::Float),
+        (constants.combiner_f90_complex, Class::Complex),
+        (constants.combiner_f90_integer, Class::FortranInteger),
+    ];
+    // SAFETY: the caller's promise.
+    let (combiner, _) = unsafe { envelope(datatype) }?;
+    classes.iter().find(|(known, _)| *known == combiner).map(|(_, class)| *class)
 }
 
 /// How `datatype` was made.

@@ -186,6 +186,12 @@ impl Class {
         }
     }
 
+    /// Whether numbers of this class, of `size` bytes, have more digits than those of a kernel. That they do shows on all ranks of a
+    /// call, under whatever names these know the datatype.
+    pub fn is_extended(self, size: usize) -> bool {
+        matches!((self, size), (Self::Float, 9..) | (Self::Complex, 17..))
+    }
+
     /// The element that the kernels know, for pairs of a value of this class and an index of class `second`, together `size`
     /// bytes.
     fn pair_with(self, second: Self, size: usize) -> Option<Element> {

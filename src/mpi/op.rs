@@ -13,6 +13,7 @@
 //! point pass and aborts when it has to compute.
 
 use super::datatype::{Rejected, TypeLayout, TypeMap};
+use super::flatten::class_of_f90;
 use super::whole::{pack_elements, unpack_elements};
 use crate::kernel::{Combine, Kernel};
 use crate::mpi::handles::{Legality, PREDEFINED_MOST, Predefined, PredefinedOp, constants, predefined, predefined_op};
@@ -92,11 +93,11 @@ impl Operator {
             let granule = layout.as_ref().map_or_else(|| known.map_or(0, |known| known.size), |layout| layout.size);
             let scratch = Mutex::new([Vec::new(), Vec::new()]);
             let library = Library { op, datatype, self_comm, granule: granule.max(1), layout, scratch };
-            let class = match (known_op, known) {
+            let numbers = known.map_or_else(|| class_of_f90(datatype), |known| Some(known.class));
+            let class = match (known_op, numbers) {
                 (None, _) => OperatorClass::User,
-                (Some(_), Some(_)) => OperatorClass::Library,
-                // One of MPI_Type_create_f90_*, which peers might take for the datatype that it is made of.
-                (Some(_), None) => OperatorClass::Predefined,
+                (Some(_), Some(numbers)) if numbers.is_extended(granule) => OperatorClass::Library,
+                (Some(_), _) => OperatorClass::Predefined,
             };
             let way = Way::Library(Box::new(library));
             Ok(Self { way, op: known_op, class, is_commutative, granule: granule.max(1) })

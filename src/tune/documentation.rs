@@ -48,11 +48,11 @@ fit beside that (Graham's bound); no more ranks read at a time than have cores. 
 of all ranks of a core, a switch each; where all wait for all, half a turn more for each two ranks of a core beyond the second;
 where ranks run ahead, one for as many pieces as they have slots. The root of a Scatter waits for all others where its slots do not hold
 the blocks, and with single copies: that takes twelve waits. The fullest core decides how long all ranks are at work. A tiled Allreduce
-waits once more than its parts do; a hierarchical one for other groups too, with each piece. In a Reduce that is not flat ranks wait that
-are not its root, while those of their core write their next operands.
+waits once more than its parts do; a hierarchical one for other groups too, with each piece. In a Reduce on one node that is not flat
+ranks wait that are not its root, while those of their core write their next operands.
 
-Operations that the MPI library computes, since huddle has no kernel for the elements (long doubles), are charged 0.25 ns/byte more
-than others, assumed. So they are sooner done once for all ranks than by each. A user's are charged as kernels: nothing tells before.
+Sums and the like of long doubles, which huddle leaves to the MPI library, are charged 0.25 ns/byte more than others, assumed. So they
+are sooner done once for all ranks than by each. A user's operations are charged as kernels: nothing tells before they are called.
 
 On a node of two ranks Bcasts and Reduces in more pieces than a rank has cells to pass take longer by what it takes to get the lines of slots
 back that the other rank has read. So messages beyond some 256 KiB move in few long pieces or, as tiled Bcasts, in tiles of

@@ -73,9 +73,9 @@ pub struct Map {
 /// excepted: they gain more where a line takes longer. Where ranks share cores waits are something else.
 const TIE: (f64, f64) = (0.05, 250.0);
 
-/// Nanoseconds per byte, assumed, by which the library is slower than huddle's kernels, where it combines elements that have none: what long
-/// doubles take (docs/PERFORMANCE.md, "Tried"). So these are better combined once than on all ranks, sooner than others. Functions
-/// of the user's may be as slow, but sums of doubles are not, and nothing tells before they are called.
+/// Nanoseconds per byte, assumed, by which the library is slower than huddle's kernels, where it combines numbers that have none: what long
+/// doubles take on a Zen 5 (docs/PERFORMANCE.md, "Tried"). So these are better combined once than on all ranks, sooner than others.
+/// Functions of the user's may be as slow, but sums of doubles are not, and nothing tells before they are called.
 const LIBRARY: f64 = 0.25;
 
 /// How the operands of a call are combined, as far as the map tells it apart.

@@ -45,9 +45,9 @@ pub struct Shape {
 pub enum OperatorClass {
     /// The call has none.
     None,
-    /// MPI; a kernel of huddle's.
+    /// MPI; a kernel of huddle's, or the library where that takes about as long.
     Predefined,
-    /// MPI; the library, since huddle has no kernel for it on such elements (`MPI_LONG_DOUBLE`). MPI wants these equal on all ranks.
+    /// MPI; the library, on numbers that have more digits than those of a kernel (`MPI_LONG_DOUBLE`), on all ranks.
     Library,
     /// The program. Ranks may pass different functions; their results follow rank order even where they commute.
     User,

@@ -75,7 +75,11 @@ mod tests {
         let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
         let sizes: &[usize] = if collective == Collective::Barrier { &[0] } else { &[0, 8, 1 << 10, 8 << 10, 1 << 20] };
         let operators: &[_] = match is_reduction {
-            true => &[(8, OperatorClass::Predefined, OperandOrder::Any), (8, OperatorClass::User, OperandOrder::Any)],
+            true => &[
+                (8, OperatorClass::Predefined, OperandOrder::Any),
+                (8, OperatorClass::Library, OperandOrder::Any),
+                (8, OperatorClass::User, OperandOrder::Any),
+            ],
             false => &[(1, OperatorClass::None, OperandOrder::Any)],
         };
         let of = |bytes| {

@@ -12,9 +12,11 @@ impl Node<'_> {
         (0.5 + self.scene.ranks_per_core / 4.0).max(1.0)
     }
 
-    /// All ranks are at work that long, and wait so many times for others. Those of the fullest core decide.
+    /// All ranks are at work that long, and wait so many times for others. Those of the fullest core decide: of 3 ranks on 2 cores two share
+    /// one. A little more than a whole number is left as it is, since a quota of processor time that falls short has no fullest core.
     pub(super) fn all(&self, path: f64, waits: f64) -> f64 {
-        path * self.scene.ranks_per_core.min(self.ranks()).ceil() + self.waited(waits)
+        let ranks_per_core = self.scene.ranks_per_core.min(self.ranks());
+        path * ranks_per_core.round().max(ranks_per_core) + self.waited(waits)
     }
 
     /// Every rank signals to every other.

@@ -215,6 +215,44 @@ fn roots_that_share_cores_let_others_fetch_from_memory() {
     }
 }
 
+/// In a Reduce others than its root don't wait if it is flat. As measured on 4 and 8 ranks of a Zen 5 (docs/PERFORMANCE.md, "Tried"), whose
+/// rates these are; of messages beyond the caches trees are better.
+#[test]
+fn who_waits_in_a_reduce_is_held_up_where_ranks_share_cores() {
+    let mut machine = Parameters::default().machine([Some(Kind::L3)]);
+    (machine.copy, machine.reduce, machine.write) = (0.008, 0.018, 0.02);
+    machine.far = Far { beyond: (1 << 20) as f64, copy: 0.023, reduce: 0.024 };
+    let piece = SHARED_SLOTS.0.0 as u32;
+    for ranks in [4, 8] {
+        let scene = two_cores(ranks, machine.clone());
+        let cost = |name, bytes| predicted(&scene, Collective::Reduce, name, bytes, piece);
+        for (bytes, is_flat) in [(128 << 10, true), (256 << 10, true), (1 << 20, false), (4 << 20, false)] {
+            let (flat, others) = (cost("flat", bytes), f64::min(cost("tree", bytes), cost("tiled", bytes)));
+            assert_eq!(flat < others, is_flat, "{ranks} ranks, {bytes} bytes: {flat:.0} and {others:.0} ns");
+        }
+    }
+}
+
+/// Where ranks share cores each wait takes a turn of all of them: for other groups, and again where results are collected in two stages. As
+/// measured on 8 ranks of a Zen 5 (docs/PERFORMANCE.md, "Tried").
+#[test]
+fn groups_wait_for_each_other_where_ranks_share_cores() {
+    let machine = Parameters::default().machine([Some(Kind::L3), Some(Kind::L2)]);
+    let level = |fan, crossing: usize| Level { fan, crossing: machine.crossings[crossing] };
+    let scene = Scene::new((8, 1, 8), vec![level(2, 0), level(4, 1)], SHARED_SLOTS, machine.clone());
+    let hierarchical = |stages: u32, scene: &Scene| {
+        let row = &REGISTRY[crate::coll::find(Collective::Allreduce, "hierarchical").unwrap()];
+        let mut plan = plan(row, 8 << 10, 2);
+        plan.knobs = plan.knobs.with(Knob::Tile, SHARED_SLOTS.0.0 as u32).with(Knob::Stages, stages);
+        (row.cost)(&plan, scene).expect("a formula").0
+    };
+    let shared = scene.with_ranks_per_core(4.0);
+    let turn = 4.0 * machine.switch;
+    let tiled = predicted(&shared, Collective::Allreduce, "tiled", 8 << 10, SHARED_SLOTS.0.0 as u32);
+    let (one, two) = (hierarchical(1, &shared), hierarchical(2, &shared));
+    assert!(one > tiled + turn && two > one + turn, "{tiled:.0}, {one:.0} and {two:.0} ns");
+}
+
 /// As much as they hold is found in a core's own caches.
 #[test]
 fn rates_change_by_degrees_beyond_the_caches() {
