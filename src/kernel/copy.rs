@@ -199,6 +199,8 @@ const STREAMING_EVERYWHERE: CopyFn = loops::libc;
 /// The function of [`copy_fetching`].
 static FETCHING: AtomicPtr<()> = place(loops::libc);
 
+/// The function of [`copy_in_vectors`].
+static IN_VECTORS: AtomicPtr<()> = place(loops::baseline);
 /// The functions of [`copy_in_pages`] and [`copy_streaming_in_pages`].
 static IN_PAGES: [AtomicPtr<()>; 2] = [place(loops::pages_baseline), place(STREAMING_IN_PAGES_EVERYWHERE)];
 #[cfg(target_arch = "x86_64")]
@@ -221,8 +223,11 @@ pub fn choose_fetching(kernel: &'static CopyKernel) {
     choose_for(&FETCHING, kernel);
 }
 
-/// From here on [`copy_in_pages`] and [`copy_streaming_in_pages`] use vectors of `level`.
-pub fn choose_in_pages(level: Level) {
+/// From here on [`copy_in_vectors`], [`copy_in_pages`] and [`copy_streaming_in_pages`] use vectors of `level`.
+pub fn choose_vectors(level: Level) {
+    for kernel in CopyKernel::available().filter(|kernel| kernel.name == level.name()) {
+        choose_for(&IN_VECTORS, kernel);
+    }
     for kernel in CopyKernel::available().filter(|kernel| kernel.is_in_pages() && kernel.level == level) {
         choose_for(&IN_PAGES[usize::from(kernel.stores == Stores::Streaming)], kernel);
     }
@@ -323,6 +328,23 @@ pub unsafe fn copy_in_pages(to: *mut u8, from: *const u8, n: usize) {
             small(to, from, n);
         } else {
             call(&IN_PAGES[0], to, from, n);
+        }
+    }
+}
+
+/// As [`copy`], by a plain loop of vectors: for lines that this core has already, at whose start the processor's own loop and libc, which takes
+/// that, lose as much time as two kilobytes take.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline]
+pub unsafe fn copy_in_vectors(to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if n <= SMALL {
+            small(to, from, n);
+        } else {
+            call(&IN_VECTORS, to, from, n);
         }
     }
 }

@@ -71,7 +71,7 @@ fn what_is_chosen_copies() {
 #[test]
 fn pages_of_every_level_copy() {
     for level in Level::available() {
-        choose_in_pages(level);
+        choose_vectors(level);
         let chosen = IN_PAGES.each_ref().map(|place| place.load(Ordering::Relaxed));
         let are_of_level =
             |name: &str, chosen| CopyKernel::from_name(name).is_none_or(|kernel| kernel.run as *mut () == chosen);
@@ -80,6 +80,8 @@ fn pages_of_every_level_copy() {
         for n in [0, 1, 64, 65, 4096, 4160, 8192, 8193, 20_000, 70_001] {
             // SAFETY: as above.
             check("copy_in_pages", n, (3, 40), |to, from, n| unsafe { copy_in_pages(to, from, n) });
+            // SAFETY: as above.
+            check("copy_in_vectors", n, (3, 40), |to, from, n| unsafe { copy_in_vectors(to, from, n) });
             // SAFETY: as above.
             check("copy_streaming_in_pages", n, (3, 40), |to, from, n| unsafe { copy_streaming_in_pages(to, from, n) });
         }

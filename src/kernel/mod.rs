@@ -18,7 +18,7 @@ pub mod segments;
 pub mod switch;
 
 pub use copy::{
-    CopyKernel, Destination, SizeClass, copy, copy_fetching, copy_in_pages, copy_of, copy_streaming,
+    CopyKernel, Destination, SizeClass, copy, copy_fetching, copy_in_pages, copy_in_vectors, copy_of, copy_streaming,
     copy_streaming_in_pages, copy_to,
 };
 pub use fetch::{SingleCopy, fetch, withhold_single_copies};

@@ -115,7 +115,7 @@ impl Probed {
         }
         copy::choose_streaming(probed.streaming);
         copy::choose_fetching(probed.fetching);
-        copy::choose_in_pages(probed.level);
+        copy::choose_vectors(probed.level);
     }
 
     /// As one line of JSON.

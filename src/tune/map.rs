@@ -155,7 +155,9 @@ impl Map {
             let found: Vec<Candidate> = candidates(&shape, &self.agreed, scene).collect();
             let best = found.iter().min_by(|left, right| left.cost.0.total_cmp(&right.cost.0));
             let Some(best) = best else { return flat };
-            let ties = |one: &Candidate| one.cost.0 - best.cost.0 <= TIE.1.min(TIE.0 * best.cost.0);
+            // What the library takes is assumed too, and much of such a call: of that any part.
+            let tie = if combining == Combining::Library { TIE.1 } else { TIE.1.min(TIE.0 * best.cost.0) };
+            let ties = |one: &Candidate| one.cost.0 - best.cost.0 <= tie;
             let may_tie = self.agreed.ranks == 2
                 && !self.agreed.crowding.is_shared()
                 && !moves_in_trains(&best.forced, &self.agreed);
@@ -375,6 +377,12 @@ mod tests {
         // One and a hundred long doubles.
         assert_eq!([16, 1600].map(|bytes| name(OperatorClass::Predefined, bytes)), ["flat", "flat"]);
         assert_eq!([16, 1600].map(|bytes| name(OperatorClass::Library, bytes)), ["flat", "tree"]);
+        // On two ranks of their own cores in parts, where that gains more than a wait may take.
+        let map = Map::new(&Agreed { cell_bytes: Bytes(128 << 10), ..self::agreed(1, 2) }, &Parameters::default());
+        let name = |bytes| {
+            REGISTRY[map.pick(Collective::Allreduce, OperatorClass::Library, OperandOrder::Any, Bytes(bytes)).row].name
+        };
+        assert_eq!([16, 1600, 16_000].map(name), ["flat", "flat", "tiled"]);
     }
 
     #[test]

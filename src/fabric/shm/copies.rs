@@ -9,6 +9,7 @@ use crate::kernel::{self, Combine, Destination, Kernel, SizeClass, Streams};
 
 use crate::types::{Bytes, Collective, LINE};
 use std::mem::MaybeUninit;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 /// The longest piece of [`SizeClass::Medium`](kernel::SizeClass), whose copies fetch no lines of slots; it fits the first-level cache
@@ -22,6 +23,10 @@ const FETCHED: usize = 4 << 10;
 /// More bytes than this of the rank's own are copied as long pieces are too, also to cells that were passed, which have rested: by the time
 /// they are copied they have left the first-level cache.
 const NEAR: usize = 8 << 10;
+
+/// So many bytes are copied by vectors to lines that this rank has asked for: shorter copies are libc's affair, and of longer ones the processor's
+/// own loop makes good what it loses at the start.
+const ASKED: RangeInclusive<usize> = (2 << 10) + 1..=4 << 10;
 
 /// The class of a piece of `n` bytes, at least of long ones.
 fn at_least_long(n: usize) -> SizeClass {
@@ -130,6 +135,9 @@ impl Context {
                 };
             }
             match self.writes.course(n) {
+                Course::Through if ASKED.contains(&n) && self.rhythm.has_asked_for(to) => {
+                    kernel::copy_in_vectors(to, from, n);
+                }
                 Course::Through => kernel::copy_to(Destination::Slot, to, from, n),
                 Course::Around => kernel::copy_streaming(to, from, n),
                 Course::Timed => self.write_timed(to, from, n),

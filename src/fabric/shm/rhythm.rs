@@ -12,7 +12,7 @@ use crate::fabric::words::Words;
 use crate::kernel::{self, Probed};
 use crate::sync::Passed;
 use crate::types::{Bytes, LINE, Ticket};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// When and where a rank writes pieces to its own cells. Relaxed throughout: only this rank uses it, one call at a time; these are
 /// atomics so that a context may move between threads.
@@ -22,6 +22,8 @@ pub(super) struct Rhythm {
     last: AtomicU64,
     /// Where the next one lies.
     next: AtomicPtr<u8>,
+    /// Whether its lines were asked for.
+    has_asked: AtomicBool,
 }
 
 impl Rhythm {
@@ -42,7 +44,14 @@ impl Rhythm {
     fn foresee(&self, here: *mut u8, there: *mut u8) -> bool {
         let foreseen = self.next.load(Ordering::Relaxed);
         self.next.store(there, Ordering::Relaxed);
+        self.has_asked.store(false, Ordering::Relaxed);
         here == foreseen
+    }
+
+    /// Whether the lines of the piece that begins at `at` were asked for when the one before it was published, so that this core has them.
+    #[inline]
+    pub fn has_asked_for(&self, at: *mut u8) -> bool {
+        self.has_asked.load(Ordering::Relaxed) && at == self.next.load(Ordering::Relaxed)
     }
 }
 
@@ -67,6 +76,7 @@ impl Context {
         if self.rhythm.foresee(here, there) && self.writes.course_of_next(n.0) == Course::Through {
             let length = n.min(Rhythm::MOST).0.min(Probed::in_use().caches.l1 / 3 * 2);
             (0..length).step_by(LINE).for_each(|at| kernel::copy::expect_write(there.wrapping_add(at)));
+            self.rhythm.has_asked.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -95,5 +105,17 @@ mod tests {
         assert!(rhythm.foresee(at(64), at(128)));
         assert!(!rhythm.foresee(at(0), at(64)), "another place");
         assert!(rhythm.foresee(at(64), at(128)));
+    }
+
+    #[test]
+    fn only_what_was_asked_for_counts_as_such() {
+        let rhythm = Rhythm::default();
+        let at = |offset: usize| null_mut::<u8>().wrapping_add(4096 + offset);
+        rhythm.foresee(at(0), at(64));
+        assert!(!rhythm.has_asked_for(at(64)), "foreseen alone");
+        rhythm.has_asked.store(true, Ordering::Relaxed);
+        assert!(rhythm.has_asked_for(at(64)) && !rhythm.has_asked_for(at(128)));
+        rhythm.foresee(at(64), at(128));
+        assert!(!rhythm.has_asked_for(at(128)) && !rhythm.has_asked_for(at(64)));
     }
 }
