@@ -84,7 +84,7 @@ EXTREME = 50  # native/huddle
 
 
 def extremes(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
-    """Of which cases a mean tells more than of all others."""
+    """Cases so extreme that they dominate a mean, but for libraries that are throttled, whose calls all take that long."""
     for ranks in (2, 4, 8):
         for name, found in grids(store, mpis, ranks).items():
             cases = [case for case in found.cases if case.ratio.value > EXTREME]

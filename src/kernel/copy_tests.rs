@@ -69,12 +69,14 @@ fn what_is_chosen_copies() {
 }
 
 #[test]
-fn pages_of_every_level_copy() {
+fn vectors_of_every_level_copy() {
     for level in Level::available() {
         choose_vectors(level);
         let chosen = IN_PAGES.each_ref().map(|place| place.load(Ordering::Relaxed));
         let are_of_level =
             |name: &str, chosen| CopyKernel::from_name(name).is_none_or(|kernel| kernel.run as *mut () == chosen);
+        assert!(CopyKernel::from_name(level.name()).is_some(), "each level has a plain loop");
+        assert!(are_of_level(level.name(), IN_VECTORS.load(Ordering::Relaxed)));
         assert!(are_of_level(&format!("pages-{}", level.name()), chosen[0]));
         assert!(are_of_level(&format!("stream-pages-{}", level.name()), chosen[1]));
         for n in [0, 1, 64, 65, 4096, 4160, 8192, 8193, 20_000, 70_001] {

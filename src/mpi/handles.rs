@@ -186,8 +186,8 @@ impl Class {
         }
     }
 
-    /// Whether numbers of this class, of `size` bytes, have more digits than those of a kernel. That they do shows on all ranks of a
-    /// call, under whatever names these know the datatype.
+    /// Whether single numbers of this class, of `size` bytes, have more digits than those of a kernel; pairs with such numbers don't count. That
+    /// they do shows on all ranks of a call, under whatever names these know the datatype.
     pub fn is_extended(self, size: usize) -> bool {
         matches!((self, size), (Self::Float, 9..) | (Self::Complex, 17..))
     }

@@ -85,7 +85,7 @@ enum Combining {
     Kernel,
     /// By the library, in any order.
     Library,
-    /// In the order of ranks: by functions of the user's.
+    /// In the order of ranks: by functions of the user's, and by operations that do not commute.
     Ordered,
 }
 
@@ -155,7 +155,7 @@ impl Map {
             let found: Vec<Candidate> = candidates(&shape, &self.agreed, scene).collect();
             let best = found.iter().min_by(|left, right| left.cost.0.total_cmp(&right.cost.0));
             let Some(best) = best else { return flat };
-            // What the library takes is assumed too, and much of such a call: of that any part.
+            // The library's time is assumed and most of such a call: so no part of it tells, only what a wait may take.
             let tie = if combining == Combining::Library { TIE.1 } else { TIE.1.min(TIE.0 * best.cost.0) };
             let ties = |one: &Candidate| one.cost.0 - best.cost.0 <= tie;
             let may_tie = self.agreed.ranks == 2
@@ -269,8 +269,13 @@ mod tests {
         Agreed { cell_bytes: Bytes(16 << 10), ..Agreed::on_one_node(ranks, Hierarchy::new(steps)) }
     }
 
+    /// For what kernels combine, or nothing.
+    fn first(map: &Map, collective: Collective, bytes: Bytes) -> Forced {
+        map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, bytes)
+    }
+
     fn name(map: &Map, collective: Collective, bytes: usize) -> &'static str {
-        REGISTRY[map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, Bytes(bytes)).row].name
+        REGISTRY[first(map, collective, Bytes(bytes)).row].name
     }
 
     #[test]
@@ -330,12 +335,12 @@ mod tests {
                 assert_eq!(name(&map, collective, 8), "flat", "{} on {ranks}", collective.name());
             }
             for bytes in SizeClass::all().map(SizeClass::longest) {
-                let pick = map.pick(Collective::Allreduce, OperatorClass::Predefined, OperandOrder::Any, bytes);
+                let pick = first(&map, Collective::Allreduce, bytes);
                 let is_short = bytes <= Bytes(8 << 10);
                 let is_one_layer = pick.knobs.set(Knob::Radix).is_none_or(|radix| radix as usize + 1 >= ranks);
                 assert!(is_one_layer || !is_short, "{pick} of {bytes:?} on {ranks}");
                 // A tile is a whole cell, where nobody says otherwise.
-                let pick = map.pick(Collective::Bcast, OperatorClass::Predefined, OperandOrder::Any, bytes);
+                let pick = first(&map, Collective::Bcast, bytes);
                 assert!(pick.knobs.set(Knob::Tile).is_none(), "{pick} of {bytes:?} on {ranks}");
             }
         }
@@ -389,12 +394,7 @@ mod tests {
     fn leaders_take_long_messages_where_there_are_several() {
         let picked = |leaders, bytes| {
             let agreed = Agreed { nodes: 4, ranks: 48, leaders, ..agreed(2, 6) };
-            let pick = Map::new(&agreed, &Parameters::default()).pick(
-                Collective::Allreduce,
-                OperatorClass::Predefined,
-                OperandOrder::Any,
-                bytes,
-            );
+            let pick = first(&Map::new(&agreed, &Parameters::default()), Collective::Allreduce, bytes);
             pick.knobs.get(Knob::Leaders)
         };
         assert_eq!([picked(1, Bytes(1 << 20)), picked(4, Bytes(64))], [0, 0]);
@@ -422,10 +422,8 @@ mod tests {
     fn all_ranks_judge_alike_in_whatever_order_they_ask() {
         let (agreed, parameters) = (agreed(2, 6), Parameters::default());
         let [one, other] = [(); 2].map(|()| Map::new(&agreed, &parameters));
-        let ask = |map: &Map, class: SizeClass| {
-            Collective::ALL
-                .map(|collective| map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, class.longest()))
-        };
+        let ask =
+            |map: &Map, class: SizeClass| Collective::ALL.map(|collective| first(map, collective, class.longest()));
         let mut forwards: Vec<_> = SizeClass::all().map(|class| ask(&one, class)).collect();
         forwards.reverse();
         let classes: Vec<SizeClass> = SizeClass::all().collect();
@@ -452,12 +450,7 @@ mod tests {
         for collective in Collective::ALL {
             let bytes = Bytes(1024);
             let best = rank(collective, bytes, &agreed, &parameters)[0];
-            assert_eq!(
-                map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, bytes),
-                best.forced,
-                "{}",
-                collective.name()
-            );
+            assert_eq!(first(&map, collective, bytes), best.forced, "{}", collective.name());
         }
     }
 
@@ -480,11 +473,7 @@ mod tests {
                 let is_tie = !is_excepted && more.is_some_and(|more| more <= 250.0 && more <= 0.05 * ranking[0].cost.0);
                 let expected = if is_tie && !agreed.crowding.is_shared() { flat } else { ranking[0].forced };
                 ties += usize::from(expected != ranking[0].forced);
-                assert_eq!(
-                    map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, bytes),
-                    expected,
-                    "{collective:?} of {bytes:?}"
-                );
+                assert_eq!(first(&map, collective, bytes), expected, "{collective:?} of {bytes:?}");
             }
         }
         assert!(ties > 0, "nothing was tested");

@@ -12,8 +12,8 @@ impl Node<'_> {
         (0.5 + self.scene.ranks_per_core / 4.0).max(1.0)
     }
 
-    /// All ranks are at work that long, and wait so many times for others. Those of the fullest core decide: of 3 ranks on 2 cores two share
-    /// one. A little more than a whole number is left as it is, since a quota of processor time that falls short has no fullest core.
+    /// All ranks are at work that long, and wait so many times for others. Where half of the cores or more have one rank more than the others these
+    /// decide: of 3 ranks on 2 cores two share one. Less than a half is left as it is, since it may be a quota of processor time.
     pub(super) fn all(&self, path: f64, waits: f64) -> f64 {
         let ranks_per_core = self.scene.ranks_per_core.min(self.ranks());
         path * ranks_per_core.round().max(ranks_per_core) + self.waited(waits)
@@ -55,7 +55,7 @@ impl Node<'_> {
         let work = self.combine_part(n, stored) + self.collect_parts(n);
         let is_behind = self.scene.slots > 2 && !(self.crew().0 > 1 && self.plan.knobs.get(Knob::Stages) > 1);
         let waits = if is_behind { pieces + 1.0 } else { 2.0 * pieces };
-        // Who combined its part before others had a turn comes back for theirs in one of its own (docs/PERFORMANCE.md, "Tried").
+        // A rank that combined its part before others ran needs another turn to fetch theirs (docs/PERFORMANCE.md, "Tried").
         let waits = waits + 1.0 + pieces * self.waits_over_groups();
         self.all(work * pieces, waits * self.turns())
     }

@@ -24,9 +24,9 @@ impl Node<'_> {
         self.elapsed(self.with_lines_back(self.repeated(phase, pieces), n, pieces))
     }
 
-    /// In a Reduce none but the root has to wait, who has passed its operand on goes its way. Where ranks share cores others that wait do so while
-    /// those of their core are at work between calls, of which each at least writes its operand. Of operands beyond a core's caches that was
-    /// not found to matter (docs/PERFORMANCE.md, "Tried").
+    /// In a Reduce only the root must wait; the others leave once their operands are passed on, if no algorithm has them wait too. Where ranks share
+    /// cores such waits last while those of their core are at work between calls, of which each at least writes its operand. Of operands
+    /// beyond a core's caches that was not found to matter (docs/PERFORMANCE.md, "Tried").
     pub(super) fn held_up(&self, total: f64) -> f64 {
         let Scene { ranks_per_core, ref machine, .. } = *self.scene;
         if ranks_per_core <= 1.0 {

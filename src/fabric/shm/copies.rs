@@ -135,7 +135,7 @@ impl Context {
                 };
             }
             match self.writes.course(n) {
-                Course::Through if ASKED.contains(&n) && self.rhythm.has_asked_for(to) => {
+                Course::Through if ASKED.contains(&n) && self.rhythm.has_asked_for(to, n) => {
                     kernel::copy_in_vectors(to, from, n);
                 }
                 Course::Through => kernel::copy_to(Destination::Slot, to, from, n),

@@ -12,7 +12,7 @@ use crate::fabric::words::Words;
 use crate::kernel::{self, Probed};
 use crate::sync::Passed;
 use crate::types::{Bytes, LINE, Ticket};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// When and where a rank writes pieces to its own cells. Relaxed throughout: only this rank uses it, one call at a time; these are
 /// atomics so that a context may move between threads.
@@ -22,8 +22,8 @@ pub(super) struct Rhythm {
     last: AtomicU64,
     /// Where the next one lies.
     next: AtomicPtr<u8>,
-    /// Whether its lines were asked for.
-    has_asked: AtomicBool,
+    /// How many bytes of it were asked for.
+    asked: AtomicUsize,
 }
 
 impl Rhythm {
@@ -44,14 +44,14 @@ impl Rhythm {
     fn foresee(&self, here: *mut u8, there: *mut u8) -> bool {
         let foreseen = self.next.load(Ordering::Relaxed);
         self.next.store(there, Ordering::Relaxed);
-        self.has_asked.store(false, Ordering::Relaxed);
+        self.asked.store(0, Ordering::Relaxed);
         here == foreseen
     }
 
-    /// Whether the lines of the piece that begins at `at` were asked for when the one before it was published, so that this core has them.
+    /// Whether all lines of a piece of `n` bytes that begins at `at` were asked for when the one before it was published.
     #[inline]
-    pub fn has_asked_for(&self, at: *mut u8) -> bool {
-        self.has_asked.load(Ordering::Relaxed) && at == self.next.load(Ordering::Relaxed)
+    pub fn has_asked_for(&self, at: *mut u8, n: usize) -> bool {
+        self.asked.load(Ordering::Relaxed) >= n && at == self.next.load(Ordering::Relaxed)
     }
 }
 
@@ -76,7 +76,7 @@ impl Context {
         if self.rhythm.foresee(here, there) && self.writes.course_of_next(n.0) == Course::Through {
             let length = n.min(Rhythm::MOST).0.min(Probed::in_use().caches.l1 / 3 * 2);
             (0..length).step_by(LINE).for_each(|at| kernel::copy::expect_write(there.wrapping_add(at)));
-            self.rhythm.has_asked.store(true, Ordering::Relaxed);
+            self.rhythm.asked.store(length, Ordering::Relaxed);
         }
     }
 }
@@ -112,10 +112,11 @@ mod tests {
         let rhythm = Rhythm::default();
         let at = |offset: usize| null_mut::<u8>().wrapping_add(4096 + offset);
         rhythm.foresee(at(0), at(64));
-        assert!(!rhythm.has_asked_for(at(64)), "foreseen alone");
-        rhythm.has_asked.store(true, Ordering::Relaxed);
-        assert!(rhythm.has_asked_for(at(64)) && !rhythm.has_asked_for(at(128)));
+        assert!(!rhythm.has_asked_for(at(64), 8), "foreseen alone");
+        rhythm.asked.store(64, Ordering::Relaxed);
+        assert!(rhythm.has_asked_for(at(64), 64) && !rhythm.has_asked_for(at(128), 64));
+        assert!(!rhythm.has_asked_for(at(64), 65), "longer than the one before");
         rhythm.foresee(at(64), at(128));
-        assert!(!rhythm.has_asked_for(at(128)) && !rhythm.has_asked_for(at(64)));
+        assert!(!rhythm.has_asked_for(at(128), 8) && !rhythm.has_asked_for(at(64), 8));
     }
 }
