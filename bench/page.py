@@ -8,18 +8,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import imb
 import scaling
 import targets
+from imb import BARRIERS_NATIVE, COLLECTIVES
 from jobs import ROOT, run, say
 from mpis import Mpi
 from parts import PARTS, SHAPE_RANKS, microseconds, size_text
-from results import Case, Results, Store, geometric_mean
+from results import Case, Estimate, Results, Store, geometric_mean
 
 DOCS = ROOT / "docs"
 BEGIN, END = "<!-- measured by scripts/bench --all -->", "<!-- end -->"
 HEADLINE = ["mpich", "openmpi", "intel"]  # the MPIs that README.md names
-COLLECTIVES = ["Allreduce", "Bcast", "Reduce", "Allgather", "Scatter", "Barrier"]
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
@@ -28,11 +27,16 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
+def shown(ratio: Estimate, sign: str = "") -> str:
+    """ratio (its interval); in bold where the interval lies below 1"""
+    text = f"{sign}{ratio.value:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
+    return f"**{text}**" if ratio.high < 1 else text
+
+
 def compared(case: Case, subject: str = "huddle") -> str:
-    """native → huddle, ratio (its interval); in bold where the interval lies below 1"""
-    ratio = case.ratio_of("native", subject)
-    text = f"×{ratio.value:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
-    return f"{microseconds(case.time('native').value)} → {microseconds(case.time(subject).value)} " + (f"**{text}**" if ratio.high < 1 else text)
+    """native → huddle, ratio"""
+    times = [microseconds(case.time(name).value) for name in ("native", subject)]
+    return f"{' → '.join(times)} {shown(case.ratio_of('native', subject), '×')}"
 
 
 def grids(store: Store, mpis: dict[str, Mpi], ranks: int) -> dict[str, Results]:
@@ -200,9 +204,7 @@ def shape_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     rows: dict[tuple[str, str], dict[int, str]] = {}
     for index, (_, _, found) in enumerate(columns):
         for case in found.cases:
-            ratio = case.ratio
-            text = f"{ratio.value:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
-            rows.setdefault((case["group"], case["shape"]), {})[index] = f"**{text}**" if ratio.high < 1 else text
+            rows.setdefault((case["group"], case["shape"]), {})[index] = shown(case.ratio)
     head = ["", "", *(f"{mpis[name].title}, {ranks} ranks" for ranks, name, _ in columns)]
     yield from table(head, [[group, shape, *(cells.get(index, "") for index in range(len(columns)))] for (group, shape), cells in rows.items()])
 
@@ -225,8 +227,8 @@ def imb_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
         for case in results.cases:
             cells = rows.setdefault((case["collective"], case["bytes"]), [""] * (2 * len(found)))
             cells[2 * place] = compared(case)
-            if case["collective"] != "Barrier" and imb.BARRIERS_NATIVE in case["ns"]:
-                cells[2 * place + 1] = compared(case, imb.BARRIERS_NATIVE)
+            if case["collective"] != "Barrier" and BARRIERS_NATIVE in case["ns"]:
+                cells[2 * place + 1] = compared(case, BARRIERS_NATIVE)
     yield from table(["", *(title for name in found for title in (mpis[name].title, "barriers native"))],
                      [[f"{collective} {size_text(size) if size else ''}".strip(), *cells] for (collective, size), cells in rows.items()])
 

@@ -16,17 +16,20 @@ fn agreed(sockets: u16, cores: u16) -> Agreed {
     Agreed { cell_bytes: Bytes(16 << 10), ..Agreed::on_one_node(ranks, Hierarchy::new(steps)) }
 }
 
-/// Calls of all lengths, one after another.
-fn shapes() -> Vec<Shape> {
-    let of = |bytes| Shape {
-        collective: Collective::Allreduce,
+fn shape(collective: Collective, bytes: usize) -> Shape {
+    Shape {
+        collective,
         bytes: Bytes(bytes),
         granule: Bytes(8),
         root: CommRank(0),
         operator: OperatorClass::Predefined,
         order: OperandOrder::Any,
-    };
-    (3..22).map(|power| of(8 << power)).collect()
+    }
+}
+
+/// Calls of all lengths, one after another.
+fn shapes() -> Vec<Shape> {
+    (3..22).map(|power| shape(Collective::Allreduce, 8 << power)).collect()
 }
 
 fn choices(c: &mut Criterion) {
@@ -39,10 +42,7 @@ fn choices(c: &mut Criterion) {
     });
     let mut calls = shapes.iter().cycle();
     group.bench_function("look-up in the map", |b| {
-        b.iter(|| {
-            let shape = black_box(calls.next().expect("endless"));
-            map.pick(shape.collective, shape.operator, shape.order, shape.bytes)
-        });
+        b.iter(|| map.pick(black_box(calls.next().expect("endless"))));
     });
 }
 
@@ -54,13 +54,13 @@ fn maps(c: &mut Criterion) {
         let new = || Map::new(&agreed, &Parameters::default());
         group.bench_function(format!("{sockets}x{cores}"), |b| b.iter(new));
         for collective in [Collective::Allreduce, Collective::Bcast] {
-            let first = |map: Map| map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, Bytes(8));
+            let first = |map: Map| map.pick(&shape(collective, 8));
             let name = format!("{sockets}x{cores}, first {}", collective.name());
             group.bench_function(name, |b| b.iter_batched(new, first, BatchSize::PerIteration));
-            let other = |map: Map| map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, Bytes(64 << 10));
+            let other = |map: Map| map.pick(&shape(collective, 64 << 10));
             let used = || {
                 let map = new();
-                map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, Bytes(8));
+                map.pick(&shape(collective, 8));
                 map
             };
             let name = format!("{sockets}x{cores}, {} of another size", collective.name());

@@ -65,7 +65,7 @@ fn entry(
             let time = predict(row, &plan, agreed, parameters).map(|Nanos(time)| time);
             let forced = match config.selection(collective).pick(bytes) {
                 Pick::Row(forced) if forced.row == row => forced,
-                _ => map.pick(collective, shape.operator, shape.order, bytes),
+                _ => map.pick(&shape),
             };
             debug_assert_eq!(REGISTRY[row].collective, collective);
             let chosen = forced.to_string();

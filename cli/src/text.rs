@@ -6,11 +6,12 @@ use std::fmt::Write;
 /// All sections.
 pub fn of(report: &Value) -> String {
     let mut page = format!("huddle {}\n", text(&report["version"]));
+    let is_pretended = report["machine"]["pretended"] == true;
     // Writing to a string does not fail.
     let _ = machine(&mut page, &report["machine"])
         .and_then(|()| ranks(&mut page, &report["ranks"]))
-        .and_then(|()| parameters(&mut page, &report["parameters"], report["machine"]["pretended"] == true))
-        .and_then(|()| kernels(&mut page, &report["kernels"], report["machine"]["pretended"] == true))
+        .and_then(|()| parameters(&mut page, &report["parameters"], is_pretended))
+        .and_then(|()| kernels(&mut page, &report["kernels"], is_pretended))
         .and_then(|()| mpi(&mut page, &report["mpi"]))
         .and_then(|()| settings(&mut page, &report["settings"]))
         .and_then(|()| choice(&mut page, &report["choice"]));

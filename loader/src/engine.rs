@@ -75,9 +75,9 @@ fn open_object(path: &Path) -> Result<*mut c_void, String> {
         let reason = libc::dlerror();
         if reason.is_null() { c"no reason given" } else { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
     };
+    let remedy = if path.exists() { "" } else { " (scripts/install --mpicc builds engines)" };
     let path = path.display().to_string();
     let reason = reason.strip_prefix(&format!("{path}: ")).unwrap_or(&reason);
-    let remedy = if Path::new(&path).exists() { "" } else { " (scripts/install --mpicc builds engines)" };
     Err(format!("{path} does not open: {reason}{remedy}"))
 }
 

@@ -256,13 +256,7 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, n: usize) {
 #[inline(always)]
 pub unsafe fn copy_to(destination: Destination, to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if n <= SMALL {
-            small(to, from, n);
-        } else {
-            call(&CHOSEN[destination as usize][SizeClass::of(n) as usize], to, from, n);
-        }
-    }
+    unsafe { call(&CHOSEN[destination as usize][SizeClass::of(n) as usize], to, from, n) }
 }
 
 /// As [`copy`], to memory: around the caches of this core and of those that hold lines of the destination. The stores are ordered
@@ -273,13 +267,7 @@ pub unsafe fn copy_to(destination: Destination, to: *mut u8, from: *const u8, n:
 #[inline]
 pub unsafe fn copy_streaming(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if n <= SMALL {
-            small(to, from, n);
-        } else {
-            call(&STREAMING, to, from, n);
-        }
-    }
+    unsafe { call(&STREAMING, to, from, n) }
 }
 
 /// As [`copy`], from memory: what lies in no cache.
@@ -307,13 +295,7 @@ pub unsafe fn copy_fetching(to: *mut u8, from: *const u8, n: usize) {
 #[inline]
 pub unsafe fn copy_of(class: SizeClass, to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if n <= SMALL {
-            small(to, from, n);
-        } else {
-            call(&CHOSEN[Destination::Private as usize][class as usize], to, from, n);
-        }
-    }
+    unsafe { call(&CHOSEN[Destination::Private as usize][class as usize], to, from, n) }
 }
 
 /// As [`copy`], of several pages of memory in turn.
@@ -323,13 +305,7 @@ pub unsafe fn copy_of(class: SizeClass, to: *mut u8, from: *const u8, n: usize) 
 #[inline]
 pub unsafe fn copy_in_pages(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if n <= SMALL {
-            small(to, from, n);
-        } else {
-            call(&IN_PAGES[0], to, from, n);
-        }
-    }
+    unsafe { call(&IN_PAGES[0], to, from, n) }
 }
 
 /// As [`copy`], by a plain loop of vectors: for lines that this core has already, at whose start the processor's own loop and libc, which takes
@@ -340,13 +316,7 @@ pub unsafe fn copy_in_pages(to: *mut u8, from: *const u8, n: usize) {
 #[inline]
 pub unsafe fn copy_in_vectors(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if n <= SMALL {
-            small(to, from, n);
-        } else {
-            call(&IN_VECTORS, to, from, n);
-        }
-    }
+    unsafe { call(&IN_VECTORS, to, from, n) }
 }
 
 /// As [`copy_streaming`], of several pages of memory in turn.
@@ -356,16 +326,10 @@ pub unsafe fn copy_in_vectors(to: *mut u8, from: *const u8, n: usize) {
 #[inline]
 pub unsafe fn copy_streaming_in_pages(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if n <= SMALL {
-            small(to, from, n);
-        } else {
-            call(&IN_PAGES[1], to, from, n);
-        }
-    }
+    unsafe { call(&IN_PAGES[1], to, from, n) }
 }
 
-/// Calls the function in `place`.
+/// Copies by the function in `place` what is longer than [`SMALL`].
 ///
 /// # Safety
 /// As for [`CopyFn`].
@@ -373,6 +337,9 @@ pub unsafe fn copy_streaming_in_pages(to: *mut u8, from: *const u8, n: usize) {
 unsafe fn call(place: &AtomicPtr<()>, to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: only functions of this type are stored there, which this processor can run; the caller's promise.
     unsafe {
+        if n <= SMALL {
+            return small(to, from, n);
+        }
         let run: CopyFn = std::mem::transmute(place.load(Ordering::Relaxed));
         run(to, from, n);
     }

@@ -171,15 +171,9 @@ unsafe fn envelope(datatype: MPI_Datatype) -> Option<(c_int, [usize; 4])> {
 /// # Safety
 /// As for [`flatten`].
 unsafe fn is_basic(datatype: MPI_Datatype) -> bool {
-    let constants = constants();
-    let basic = [
-        constants.combiner_named,
-        constants.combiner_f90_real,
-        constants.combiner_f90_complex,
-        constants.combiner_f90_integer,
-    ];
+    let is_basic = |combiner| combiner == constants().combiner_named || class_by_f90(combiner).is_some();
     // SAFETY: the caller's promise. What can't be examined is better left alone.
-    unsafe { envelope(datatype) }.is_none_or(|(combiner, _)| basic.contains(&combiner))
+    unsafe { envelope(datatype) }.is_none_or(|(combiner, _)| is_basic(combiner))
 }
 
 /// What numbers are the elements of a datatype of `MPI_Type_create_f90_*`.
@@ -187,14 +181,18 @@ unsafe fn is_basic(datatype: MPI_Datatype) -> bool {
 /// # Safety
 /// As for [`flatten`].
 pub unsafe fn class_of_f90(datatype: MPI_Datatype) -> Option<Class> {
-    let constants = constants();
-    let classes = [
-        (constants.combiner_f90_real, Class::Float),
-        (constants.combiner_f90_complex, Class::Complex),
-        (constants.combiner_f90_integer, Class::FortranInteger),
-    ];
     // SAFETY: the caller's promise.
-    let (combiner, _) = unsafe { envelope(datatype) }?;
+    unsafe { envelope(datatype) }.and_then(|(combiner, _)| class_by_f90(combiner))
+}
+
+/// The same by what made the datatype.
+fn class_by_f90(combiner: c_int) -> Option<Class> {
+    let c = constants();
+    let classes = [
+        (c.combiner_f90_real, Class::Float),
+        (c.combiner_f90_complex, Class::Complex),
+        (c.combiner_f90_integer, Class::FortranInteger),
+    ];
     classes.iter().find(|(known, _)| *known == combiner).map(|(_, class)| *class)
 }
 

@@ -93,11 +93,11 @@ impl Operator {
             let granule = layout.as_ref().map_or_else(|| known.map_or(0, |known| known.size), |layout| layout.size);
             let scratch = Mutex::new([Vec::new(), Vec::new()]);
             let library = Library { op, datatype, self_comm, granule: granule.max(1), layout, scratch };
-            let numbers = known.map_or_else(|| class_of_f90(datatype), |known| Some(known.class));
-            let class = match (known_op, numbers) {
-                (None, _) => OperatorClass::User,
-                (Some(_), Some(numbers)) if numbers.is_extended(granule) => OperatorClass::Library,
-                (Some(_), _) => OperatorClass::Predefined,
+            let numbers = || known.map_or_else(|| class_of_f90(datatype), |known| Some(known.class));
+            let class = match known_op {
+                None => OperatorClass::User,
+                Some(_) if numbers().is_some_and(|numbers| numbers.is_extended(granule)) => OperatorClass::Library,
+                Some(_) => OperatorClass::Predefined,
             };
             let way = Way::Library(Box::new(library));
             Ok(Self { way, op: known_op, class, is_commutative, granule: granule.max(1) })

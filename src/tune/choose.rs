@@ -74,7 +74,7 @@ fn wanted(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Resu
 
 /// What huddle takes where the user does not say, or asks for what a call does not permit.
 fn usual(shape: &Shape, map: &Map) -> Forced {
-    map.pick(shape.collective, shape.operator, shape.order, shape.bytes)
+    map.pick(shape)
 }
 
 /// What keeps every algorithm from serving a call.
@@ -107,7 +107,7 @@ pub(super) fn mixes_order(agreed: &Agreed) -> bool {
 
 /// User-defined operations follow rank order whether they commute or not: their results then depend neither on the
 /// algorithm nor on the placement.
-fn order_of(shape: &Shape) -> OperandOrder {
+pub(super) fn order_of(shape: &Shape) -> OperandOrder {
     match shape.operator {
         OperatorClass::User => OperandOrder::Rank,
         OperatorClass::None | OperatorClass::Predefined | OperatorClass::Library => shape.order,

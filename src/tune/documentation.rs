@@ -47,9 +47,9 @@ Where ranks share cores a phase takes the work of all ranks over the cores that 
 fit beside that (Graham's bound); no more ranks read at a time than have cores. Each wait that follows from another takes a turn
 of all ranks of a core, a switch each; where all wait for all, half a turn more for each two ranks of a core beyond the second;
 where ranks run ahead, one for as many pieces as they have slots. The root of a Scatter waits for all others where its slots do not hold
-the blocks, and with single copies: that takes twelve waits. Where half of the cores have a rank more than the
-others, these decide how long all are at work. A tiled Allreduce waits once more than its parts do; a hierarchical one for other groups too, with each piece. In a Reduce on one node that is not flat
-ranks wait that are not its root, while those of their core write their next operands.
+the blocks, and with single copies: that takes twelve waits. Where half of the cores have a rank more than the others, these decide how
+long all are at work. A tiled Allreduce waits once more than its parts do; a hierarchical one for other groups too, with each piece. In
+a Reduce on one node that is not flat ranks wait that are not its root, while those of their core write their next operands.
 
 Sums and the like of long doubles, which huddle leaves to the MPI library, are charged 0.25 ns/byte more than others, assumed. So they
 are sooner done once for all ranks than by each. A user's operations are charged as kernels: nothing tells before they are called.

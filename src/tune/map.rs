@@ -3,7 +3,7 @@
 //! Sizes fall into classes, two for each power of two; a class is judged at its upper end, when the first call of it comes. All
 //! ranks judge by what they agreed on alone, with operations that give the same bits everywhere.
 
-use super::choose::{moves_in_trains, plan};
+use super::choose::{moves_in_trains, order_of, plan};
 use super::{Agreed, OperatorClass, Shape};
 use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, rows_of};
 use crate::config::Forced;
@@ -93,11 +93,11 @@ impl Combining {
     const COUNT: usize = 3;
 
     #[inline]
-    fn of(operator: OperatorClass, order: OperandOrder) -> Self {
-        match (order, operator) {
-            (OperandOrder::Rank, _) | (_, OperatorClass::User) => Self::Ordered,
+    fn of(shape: &Shape) -> Self {
+        match (order_of(shape), shape.operator) {
+            (OperandOrder::Rank, _) => Self::Ordered,
             (OperandOrder::Any, OperatorClass::Library) => Self::Library,
-            (OperandOrder::Any, OperatorClass::None | OperatorClass::Predefined) => Self::Kernel,
+            (OperandOrder::Any, _) => Self::Kernel,
         }
     }
 
@@ -133,13 +133,13 @@ impl Map {
         Self { agreed: *agreed, scene: scene(agreed, parameters), scene_of_library, picks }
     }
 
-    /// The first choice for a call whose operands `operator` combines, in `order`.
+    /// The first choice for such a call.
     #[inline]
-    pub fn pick(&self, collective: Collective, operator: OperatorClass, order: OperandOrder, bytes: Bytes) -> Forced {
-        let (class, combining) = (SizeClass::of(bytes), Combining::of(operator, order));
-        match self.picks[collective as usize][combining as usize][usize::from(class.0)].get() {
+    pub fn pick(&self, shape: &Shape) -> Forced {
+        let (class, combining) = (SizeClass::of(shape.bytes), Combining::of(shape));
+        match self.picks[shape.collective as usize][combining as usize][usize::from(class.0)].get() {
             Some(pick) => *pick,
-            None => self.judge(collective, combining, class),
+            None => self.judge(shape.collective, combining, class),
         }
     }
 
@@ -269,9 +269,12 @@ mod tests {
         Agreed { cell_bytes: Bytes(16 << 10), ..Agreed::on_one_node(ranks, Hierarchy::new(steps)) }
     }
 
-    /// For what kernels combine, or nothing.
+    fn first_of(combining: Combining, map: &Map, collective: Collective, bytes: Bytes) -> Forced {
+        map.pick(&Shape { bytes, ..combining.shape(collective, bytes) })
+    }
+
     fn first(map: &Map, collective: Collective, bytes: Bytes) -> Forced {
-        map.pick(collective, OperatorClass::Predefined, OperandOrder::Any, bytes)
+        first_of(Combining::Kernel, map, collective, bytes)
     }
 
     fn name(map: &Map, collective: Collective, bytes: usize) -> &'static str {
@@ -376,18 +379,15 @@ mod tests {
     fn what_the_library_combines_is_combined_once_where_ranks_share_cores() {
         let agreed = Agreed { crowding: Crowding::new(5, 2.0), ..Agreed::on_one_node(5, Hierarchy::flat(5, None)) };
         let map = Map::new(&agreed, &Parameters::default());
-        let name = |operator, bytes| {
-            REGISTRY[map.pick(Collective::Allreduce, operator, OperandOrder::Any, Bytes(bytes)).row].name
+        let name = |combining, map: &Map, bytes| {
+            REGISTRY[first_of(combining, map, Collective::Allreduce, Bytes(bytes)).row].name
         };
         // One and a hundred long doubles.
-        assert_eq!([16, 1600].map(|bytes| name(OperatorClass::Predefined, bytes)), ["flat", "flat"]);
-        assert_eq!([16, 1600].map(|bytes| name(OperatorClass::Library, bytes)), ["flat", "tree"]);
+        assert_eq!([16, 1600].map(|bytes| name(Combining::Kernel, &map, bytes)), ["flat", "flat"]);
+        assert_eq!([16, 1600].map(|bytes| name(Combining::Library, &map, bytes)), ["flat", "tree"]);
         // On two ranks of their own cores in parts, where that gains more than a wait may take.
         let map = Map::new(&Agreed { cell_bytes: Bytes(128 << 10), ..self::agreed(1, 2) }, &Parameters::default());
-        let name = |bytes| {
-            REGISTRY[map.pick(Collective::Allreduce, OperatorClass::Library, OperandOrder::Any, Bytes(bytes)).row].name
-        };
-        assert_eq!([16, 1600, 16_000].map(name), ["flat", "flat", "tiled"]);
+        assert_eq!([16, 1600, 16_000].map(|bytes| name(Combining::Library, &map, bytes)), ["flat", "flat", "tiled"]);
     }
 
     #[test]
@@ -436,7 +436,7 @@ mod tests {
         let map = Map::new(&agreed(4, 8), &Parameters::default());
         for collective in Collective::ALL {
             for class in SizeClass::all() {
-                let pick = map.pick(collective, OperatorClass::User, OperandOrder::Rank, class.longest());
+                let pick = first_of(Combining::Ordered, &map, collective, class.longest());
                 let row = &REGISTRY[pick.row];
                 assert_eq!((row.collective, row.lacks(map.agreed.means(OperandOrder::Rank))), (collective, None));
             }

@@ -122,9 +122,12 @@ fn two_ranks_move_long_messages_in_few_pieces() {
 
 /// What a call takes by that algorithm, in tiles and segments of so many bytes.
 fn predicted(scene: &Scene, collective: Collective, name: &str, bytes: usize, piece: u32) -> f64 {
+    predicted_with(scene, collective, name, bytes, Knobs::UNSET.with(Knob::Tile, piece).with(Knob::Segment, piece))
+}
+
+fn predicted_with(scene: &Scene, collective: Collective, name: &str, bytes: usize, knobs: Knobs) -> f64 {
     let row = &REGISTRY[crate::coll::find(collective, name).unwrap()];
-    let mut plan = plan(row, bytes, 2);
-    plan.knobs = plan.knobs.with(Knob::Tile, piece).with(Knob::Segment, piece);
+    let plan = Plan { knobs: knobs.with(Knob::Radix, 2), ..plan(row, bytes, 2) };
     (row.cost)(&plan, scene).expect("a formula").0
 }
 
@@ -240,16 +243,12 @@ fn groups_wait_for_each_other_where_ranks_share_cores() {
     let machine = Parameters::default().machine([Some(Kind::L3), Some(Kind::L2)]);
     let level = |fan, crossing: usize| Level { fan, crossing: machine.crossings[crossing] };
     let scene = Scene::new((8, 1, 8), vec![level(2, 0), level(4, 1)], SHARED_SLOTS, machine.clone());
-    let hierarchical = |stages: u32, scene: &Scene| {
-        let row = &REGISTRY[crate::coll::find(Collective::Allreduce, "hierarchical").unwrap()];
-        let mut plan = plan(row, 8 << 10, 2);
-        plan.knobs = plan.knobs.with(Knob::Tile, SHARED_SLOTS.0.0 as u32).with(Knob::Stages, stages);
-        (row.cost)(&plan, scene).expect("a formula").0
-    };
     let shared = scene.with_ranks_per_core(4.0);
     let turn = 4.0 * machine.switch;
-    let tiled = predicted(&shared, Collective::Allreduce, "tiled", 8 << 10, SHARED_SLOTS.0.0 as u32);
-    let (one, two) = (hierarchical(1, &shared), hierarchical(2, &shared));
+    let piece = Knobs::UNSET.with(Knob::Tile, SHARED_SLOTS.0.0 as u32);
+    let cost = |name, knobs| predicted_with(&shared, Collective::Allreduce, name, 8 << 10, knobs);
+    let tiled = cost("tiled", piece);
+    let [one, two] = [1, 2].map(|stages| cost("hierarchical", piece.with(Knob::Stages, stages)));
     assert!(one > tiled + turn && two > one + turn, "{tiled:.0}, {one:.0} and {two:.0} ns");
 }
 
