@@ -118,20 +118,45 @@ static void records(int n, int round) {
     }
 }
 
-// On a predefined datatype.
+static void take_left(void *in, void *inout, int *n, MPI_Datatype *type) {
+    note(*n, *type);
+    memcpy(inout, in, (size_t)*n * sizeof(int));
+}
+
+// On a predefined datatype, several calls alike after each other. A handle that was freed may come back for an operation that does not
+// commute, or does.
 static void predefined(int n) {
     static int mine[N], got[N];
-    MPI_Op op;
-    int commutes = -1;
     expected_type = MPI_INT;
-    for (int i = 0; i < n; i++) mine[i] = world_rank + i;
-    MPI_Op_create(add_ints, 1, &op);
-    MPI_Op_commutative(op, &commutes);
-    CHECK(commutes == 1);
-    MPI_Allreduce(mine, got, n, MPI_INT, op, MPI_COMM_WORLD);
-    for (int i = 0; i < n; i++) CHECK(got[i] == world_size * (world_size - 1) / 2 + world_size * i);
-    MPI_Op_free(&op);
-    CHECK(op == MPI_OP_NULL);
+    for (int k = 0; k < 6; k++) {
+        bool adds = k % 4 != 1;
+        MPI_Op op;
+        int commutes = -1;
+        MPI_Op_create(adds ? add_ints : take_left, adds, &op);
+        MPI_Op_commutative(op, &commutes);
+        CHECK(commutes == adds);
+        for (int call = 0; call < 3; call++) {
+            for (int i = 0; i < n; i++) mine[i] = world_rank + i + call + 1, got[i] = -1;
+            int sum = world_size * (world_size - 1) / 2, root = call % world_size;
+            MPI_Allreduce(mine, got, n, MPI_INT, op, MPI_COMM_WORLD);
+            for (int i = 0; i < n; i++) CHECK(got[i] == (adds ? sum + world_size * (i + call + 1) : i + call + 1));
+            MPI_Reduce(mine, got, n, MPI_INT, op, root, MPI_COMM_WORLD);
+            for (int i = 0; i < n && world_rank == root; i++) CHECK(got[i] == (adds ? sum + world_size * (i + call + 1) : i + call + 1));
+        }
+        MPI_Op_free(&op);
+        CHECK(op == MPI_OP_NULL);
+    }
+}
+
+// Sums that the library computes, in calls alike, in place and not.
+static void extended(int n) {
+    static long double mine[N], got[N];
+    for (int call = 0; call < 4; call++) {
+        for (int i = 0; i < n; i++) mine[i] = got[i] = (long double)(world_rank + 1) * (i + call) + 0.25L;
+        MPI_Allreduce(call % 2 ? MPI_IN_PLACE : mine, got, n, MPI_LONG_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        long double factor = world_size * (world_size + 1) / 2;
+        for (int i = 0; i < n; i++) CHECK(got[i] == factor * (i + call) + 0.25L * world_size);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -143,6 +168,7 @@ int main(int argc, char **argv) {
             matrices(counts[i], round);
             records(counts[i], round);
             predefined(counts[i]);
+            extended(counts[i]);
         }
     MPI_Allreduce(MPI_IN_PLACE, &elements, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     CHECK(world_size == 1 || elements > 0);

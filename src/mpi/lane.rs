@@ -1,20 +1,21 @@
 //! The short way of a call that is like the one before it.
 //!
 //! Programs repeat their calls. Where count, datatype and operation are those of the communicator's last call of the same
-//! collective that opened a lane, the datatype and the operation are predefined (their handles never mean anything else),
-//! all ranks are on one node and no address can be that of a device, then operands, operation and plan are known, and only
-//! addresses and the root are looked at. Elements with holes are packed and unpacked around it. Whether a rank takes this
-//! way is its own affair: peers see the same call.
+//! collective that opened a lane, the datatype is predefined (its handle never means anything else), all ranks are on one node and
+//! no address can be that of a device, then operands, operation and plan are known, and only addresses and the root are looked at.
+//! The handle of an operation of the program's may come to mean another one: the library is called with the handle, so it runs what is
+//! meant now, and the plan is the same for all such operations, which follow the order of ranks. Elements with holes are packed and
+//! unpacked around it, where a kernel combines them. Whether a rank takes this way is its own affair: peers see the same call.
 
 use super::communicator::{Purpose, Shared};
 use super::device;
 use super::holes::Holes;
-use super::op::Operator;
+use super::op::{Combiner, Operator};
 use super::serve::{Served, Site};
 use crate::coll::phase::short::{self, AtOnce};
 use crate::coll::{Plan, REGISTRY, Short};
 use crate::fabric::shm::{Buffer, Buffers, Direct, Ends, Entered};
-use crate::kernel::{Combine, Kernel};
+use crate::kernel::Combine;
 use crate::mpi::handles::{constants, predefined};
 use crate::report::{Counter, Outcome};
 use crate::tune::LAST_EPOCH;
@@ -67,7 +68,7 @@ pub struct Lane {
     /// Of some call; epoch and root are each call's own.
     plan: Plan,
     entered: Entered,
-    kernel: Option<Kernel>,
+    combiner: Option<Combiner>,
     short: Option<Short>,
     /// Of the elements of a short reduction, whose operands are packed before and unpacked after it.
     holes: Option<Holes>,
@@ -82,13 +83,11 @@ impl Lane {
         plan: Plan,
         operator: Option<&Operator>,
     ) -> Option<Self> {
-        let kernel = match operator {
-            Some(operator) => Some(operator.kernel()?),
-            None => None,
-        };
+        let combiner = operator.map(Operator::combiner);
         /// Of longer ones the general way is as fast.
         const LONGEST_WITH_HOLES: Bytes = Bytes(4096);
-        let holes = key.holes().filter(|_| plan.bytes <= LONGEST_WITH_HOLES);
+        let has_kernel = matches!(combiner, Some(Combiner::Kernel(_)));
+        let holes = key.holes().filter(|_| has_kernel && plan.bytes <= LONGEST_WITH_HOLES);
         let is_lasting = key.is_lasting() || holes.is_some();
         if shared.agreed.nodes > 1 || plan.scratch > Bytes::ZERO || !is_lasting {
             return None;
@@ -96,7 +95,7 @@ impl Lane {
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
         let short = (REGISTRY[row].short)(&plan, &shared.agreed.measures());
         let entered = Entered::new(collective, row, &plan);
-        Some(Self { key, row, counter, plan, entered, kernel, short, holes })
+        Some(Self { key, row, counter, plan, entered, combiner, short, holes })
     }
 }
 
@@ -289,7 +288,7 @@ impl Site<'_> {
 impl Lane {
     #[inline(always)]
     fn combine(&self) -> Option<&dyn Combine> {
-        self.kernel.as_ref().map(|kernel| kernel as &dyn Combine)
+        self.combiner.as_ref().map(Combiner::get)
     }
 
     fn buffers(&self, ends: Ends) -> Buffers<'_> {

@@ -26,17 +26,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// An operation on a datatype, for one call.
 pub struct Operator {
-    way: Way,
+    combiner: Combiner,
     op: Option<PredefinedOp>,
     class: OperatorClass,
     is_commutative: bool,
     granule: usize,
 }
 
-/// How operands are combined.
-enum Way {
+/// What combines operands.
+#[derive(Clone)]
+pub(super) enum Combiner {
     Kernel(Kernel),
-    Library(Box<Library>),
+    /// In calls alike its memory is used again.
+    Library(Arc<Library>),
+}
+
+impl Combiner {
+    /// What fabrics call.
+    #[inline(always)]
+    pub fn get(&self) -> &dyn Combine {
+        match self {
+            Self::Kernel(kernel) => kernel,
+            Self::Library(library) => &**library,
+        }
+    }
 }
 
 impl Operator {
@@ -53,8 +66,8 @@ impl Operator {
         if let (Some(op), Some(known)) = (predefined_op(op), predefined(datatype))
             && let Some(kernel) = known.kernel(op)
         {
-            let (way, class) = (Way::Kernel(kernel), OperatorClass::Predefined);
-            return Ok(Self { way, op: Some(op), class, is_commutative: true, granule: known.size });
+            let (combiner, class) = (Combiner::Kernel(kernel), OperatorClass::Predefined);
+            return Ok(Self { combiner, op: Some(op), class, is_commutative: true, granule: known.size });
         }
         // SAFETY: the caller's promise.
         unsafe { Self::by_library(op, datatype, self_comm) }
@@ -99,8 +112,8 @@ impl Operator {
                 Some(_) if numbers().is_some_and(|numbers| numbers.is_extended(granule)) => OperatorClass::Library,
                 Some(_) => OperatorClass::Predefined,
             };
-            let way = Way::Library(Box::new(library));
-            Ok(Self { way, op: known_op, class, is_commutative, granule: granule.max(1) })
+            let combiner = Combiner::Library(Arc::new(library));
+            Ok(Self { combiner, op: known_op, class, is_commutative, granule: granule.max(1) })
         }
     }
 
@@ -122,31 +135,22 @@ impl Operator {
         self.class
     }
 
+    /// What combines its operands.
+    #[inline]
+    pub fn combine(&self) -> &dyn Combine {
+        self.combiner.get()
+    }
+
+    /// The same, for later calls too.
+    #[inline]
+    pub(super) fn combiner(&self) -> Combiner {
+        self.combiner.clone()
+    }
+
     /// Which of MPI's operations it is.
     #[inline]
     pub fn predefined(&self) -> Option<PredefinedOp> {
         self.op
-    }
-}
-
-impl Combine for Operator {
-    #[inline]
-    unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
-        // SAFETY: the contract of `combine` is that of kernels and of `Library::combine`.
-        unsafe {
-            match &self.way {
-                Way::Kernel(kernel) => kernel.combine(to, left, right, bytes),
-                Way::Library(library) => library.combine(to, left, right, bytes),
-            }
-        }
-    }
-
-    #[inline]
-    fn kernel(&self) -> Option<Kernel> {
-        match self.way {
-            Way::Kernel(kernel) => Some(kernel),
-            Way::Library(_) => None,
-        }
     }
 }
 
@@ -190,7 +194,7 @@ unsafe fn accepts(op: MPI_Op, datatype: MPI_Datatype, self_comm: MPI_Comm) -> bo
 type Scratch = Vec<u128>;
 
 /// An operation in the library.
-struct Library {
+pub(super) struct Library {
     op: MPI_Op,
     datatype: MPI_Datatype,
     self_comm: MPI_Comm,
@@ -210,11 +214,7 @@ unsafe impl Sync for Library {}
 /// Bytes that one step keeps in each scratch memory, if elements are not larger: little enough for the caches.
 const PIECE: usize = 16 << 10;
 
-impl Library {
-    /// `to = left op right`.
-    ///
-    /// # Safety
-    /// As for [`Combine::combine`].
+impl Combine for Library {
     unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let span = self.layout.as_ref().map_or(self.granule, |layout| layout.extent.unsigned_abs().max(layout.size));
@@ -241,7 +241,9 @@ impl Library {
             done += n;
         }
     }
+}
 
+impl Library {
     /// Whether packed operands can be handed to the library as they are: they look like elements in memory, lie as such
     /// elements do, and the result doesn't replace the left one. Says by how much elements start after their address.
     fn direct(&self, to: *mut u8, left: *const u8, right: *const u8) -> Option<isize> {

@@ -5,10 +5,11 @@ use super::bridge::{NativeBridge, NativeOp};
 use super::communicator::{Cells, Purpose, Shared, find, while_freeing};
 use super::job::{self, Job, abort};
 use super::lane::{Key, Lane};
+use super::op::Operator;
 use super::peers::{self, Announcement};
 use crate::coll::{Need, Plan, REGISTRY};
 use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, ROTATED, Stall};
-use crate::kernel::{Combine, PackedBuffer};
+use crate::kernel::PackedBuffer;
 use crate::log::{self, Once};
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
@@ -236,7 +237,7 @@ impl Site<'_> {
     #[inline]
     fn run(&self, row: usize, plan: &Plan, prepared: &Prepared) -> Served {
         let buffers = if prepared.operator.is_some() { self.reduction(plan, prepared) } else { moves(prepared) };
-        let combine = prepared.operator.as_ref().map(|operator| operator as &dyn Combine);
+        let combine = prepared.operator.as_ref().map(Operator::combine);
         let native_op = prepared.native_op.map(|(datatype, op)| NativeOp { datatype, op });
         let layout = self.shared.context().layout();
         let bridge = self.shared.bridge.as_ref();
