@@ -74,6 +74,12 @@ impl Control {
         self.event.away.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether the rank is in a call of this communicator; a hint. Else it computes, or is in a call of another one.
+    pub fn is_in_call(&self) -> bool {
+        let entered = self.call.entered();
+        entered > Epoch(0) && self.released.peek() < Ticket::last_of(entered).0
+    }
+
     /// Tells peers that this rank takes no part in `epoch`: its arguments were rejected, or a peer's were. Peers that
     /// depend on this rank fail too; the others end the call. Later calls are not affected.
     pub fn fail(&self, epoch: Epoch) {
@@ -113,6 +119,11 @@ impl CallLine {
         self.bytes.store(bytes.0 as u64, Ordering::Relaxed);
         // Pairs with the acquires in `current`, `contradicts` and `has_left`.
         self.epoch.store(epoch.0, release(Pair::Call));
+    }
+
+    /// The call that its rank entered last, or enters; for hints.
+    fn entered(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::Relaxed) & !Self::BUSY)
     }
 
     /// The algorithm of the call that its rank entered last, as an index in the registry.
@@ -237,6 +248,22 @@ mod tests {
         assert!(!control.is_away());
         control.leave_core(|| assert!(control.is_away()));
         assert!(!control.is_away());
+    }
+
+    #[test]
+    fn a_rank_is_in_a_call_until_it_has_released_all_of_it() {
+        let control = Control::default();
+        assert!(!control.is_in_call());
+        control.call.enter(Epoch(3), descriptor(3, 8), Bytes(8));
+        assert!(control.is_in_call());
+        control.released.publish(Ticket::new(Epoch(3), 0));
+        assert!(control.is_in_call());
+        control.released.publish(Ticket::last_of(Epoch(3)));
+        assert!(!control.is_in_call());
+        control.call.enter(Epoch(5), descriptor(5, 8), Bytes(8));
+        assert!(control.is_in_call());
+        control.fail(Epoch(5));
+        assert!(!control.is_in_call());
     }
 
     #[test]

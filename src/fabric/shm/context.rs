@@ -1,6 +1,7 @@
 //! What a process holds for one communicator: its view of the segment, and how far it has come.
 
 use super::geometry::{Geometry, PAGE, Places};
+use super::hopes::Hopes;
 use super::lines::Lines;
 use super::rhythm::Rhythm;
 use super::rotation::{self, ROTATED, Rotation};
@@ -37,6 +38,7 @@ pub struct Context {
     pub(super) writes: Writes,
     pub(super) ways: Ways,
     pub(super) rhythm: Rhythm,
+    pub(super) hopes: Hopes,
 }
 
 impl Context {
@@ -52,8 +54,8 @@ impl Context {
         let claims = Claims::new(geometry.lines, geometry.slots, rotation::grains(&geometry));
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
-        let (process, writes, ways, rhythm) =
-            (std::process::id(), Writes::default(), Ways::default(), Rhythm::default());
+        let process = std::process::id();
+        let (writes, ways, rhythm, hopes) = Default::default();
         let passed = Passed::new(geometry.ranks * geometry.passed(), Bytes(Probed::in_use().caches.l2));
         let context = Self {
             segment,
@@ -70,6 +72,7 @@ impl Context {
             writes,
             ways,
             rhythm,
+            hopes,
         };
         if context.reserved.load(Ordering::Relaxed) > 0 {
             context.own_passed();

@@ -206,18 +206,25 @@ impl Call<'_> {
         yields.max(1)
     }
 
-    /// Looks for what `rank` is to do while it has a core of its own: to give this rank's core away and get it back takes longer
-    /// than most of what peers do. Whether it came.
+    /// Looks for what `rank` is to do while it has a core of its own, as far as can be seen here and there is hope: to give this rank's core
+    /// away and get it back takes longer than most of what peers do. Whether it came.
     fn has_come_from_work(&self, awaited: Awaited, rank: NodeRank) -> bool {
-        let context = self.context();
-        for _ in 0..LOOKS_AT_WORK {
+        let (context, peer) = (self.context(), self.context().control(rank));
+        let looks_on = context.hopes.are_due() || peer.is_in_call();
+        for look in 0..if looks_on { LOOKS_AT_WORK } else { 1 } {
             if context.has_come(awaited, rank) {
+                if look > 0 {
+                    context.hopes.rise();
+                }
                 return true;
             }
-            if context.control(rank).is_away() {
+            if peer.is_away() {
                 return false;
             }
             std::hint::spin_loop();
+        }
+        if looks_on && !peer.is_in_call() {
+            context.hopes.sink();
         }
         false
     }

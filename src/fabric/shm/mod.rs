@@ -12,6 +12,7 @@ mod copies;
 mod direct;
 mod drive;
 mod geometry;
+mod hopes;
 mod latest;
 mod lines;
 mod pace;

@@ -1,0 +1,84 @@
+//! Whether looks at a peer that seems to be at work are of use.
+//!
+//! Where ranks share cores a rank that waits looks on for a while before it gives its own core away, as long as the awaited peer has not
+//! done so. But a peer tells that where it waits: one in a call of another communicator seems to be at work, and looks at it are in
+//! vain, as at one that computes. They take as long as a change of ranks, so who has looked in vain for some time at peers that are in no
+//! call of this communicator looks at such peers now and then only, until that helps again. It is each rank's own affair.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What looks have come to in one context. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that a
+/// context may move between threads.
+#[derive(Debug, Default)]
+pub(super) struct Hopes {
+    /// Grows with each time in vain.
+    doubts: AtomicU32,
+    /// Waits since hope was lost that nobody looked on in.
+    missed: AtomicU32,
+}
+
+impl Hopes {
+    /// From so many doubts on looks are not taken for useful.
+    const LOST: u32 = 8;
+    /// Doubts grow no further, so that two successes restore hope.
+    const MOST: u32 = 12;
+    /// What a success takes off.
+    const SUCCESS: u32 = 4;
+    /// Without hope one wait in so many looks on.
+    const TRIED: u32 = 16;
+
+    /// Whether this wait shall look on at a peer wherever that is.
+    pub fn are_due(&self) -> bool {
+        if self.doubts.load(Ordering::Relaxed) < Self::LOST {
+            return true;
+        }
+        let missed = self.missed.load(Ordering::Relaxed) + 1;
+        self.missed.store(missed % Self::TRIED, Ordering::Relaxed);
+        missed == Self::TRIED
+    }
+
+    /// Looks were of use.
+    pub fn rise(&self) {
+        let doubts = self.doubts.load(Ordering::Relaxed);
+        self.doubts.store(doubts.saturating_sub(Self::SUCCESS), Ordering::Relaxed);
+    }
+
+    /// Looks were in vain to the last.
+    pub fn sink(&self) {
+        let doubts = self.doubts.load(Ordering::Relaxed);
+        self.doubts.store((doubts + 1).min(Self::MOST), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_looked_in_vain_tries_now_and_then_until_it_helps() {
+        let hopes = Hopes::default();
+        for _ in 0..Hopes::LOST {
+            assert!(hopes.are_due());
+            hopes.sink();
+        }
+        for _ in 0..3 {
+            let tried: Vec<bool> = (0..Hopes::TRIED).map(|_| hopes.are_due()).collect();
+            assert_eq!(tried.iter().position(|is_due| *is_due), Some(Hopes::TRIED as usize - 1));
+        }
+        (0..100).for_each(|_| hopes.sink());
+        hopes.rise();
+        assert!(!hopes.are_due());
+        hopes.rise();
+        assert!((0..Hopes::TRIED).all(|_| hopes.are_due()));
+    }
+
+    #[test]
+    fn looks_that_help_one_time_in_five_are_of_use() {
+        let hopes = Hopes::default();
+        for _ in 0..20 {
+            hopes.rise();
+            (0..4).for_each(|_| hopes.sink());
+            assert!(hopes.are_due());
+        }
+    }
+}
