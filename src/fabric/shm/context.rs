@@ -1,5 +1,6 @@
 //! What a process holds for one communicator: its view of the segment, and how far it has come.
 
+use super::company::Company;
 use super::geometry::{Geometry, PAGE, Places};
 use super::hopes::Hopes;
 use super::lines::Lines;
@@ -39,6 +40,7 @@ pub struct Context {
     pub(super) ways: Ways,
     pub(super) rhythm: Rhythm,
     pub(super) hopes: Hopes,
+    company: Company,
 }
 
 impl Context {
@@ -55,7 +57,7 @@ impl Context {
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let process = std::process::id();
-        let (writes, ways, rhythm, hopes) = Default::default();
+        let (writes, ways, rhythm, hopes, company) = Default::default();
         let passed = Passed::new(geometry.ranks * geometry.passed(), Bytes(Probed::in_use().caches.l2));
         let context = Self {
             segment,
@@ -73,6 +75,7 @@ impl Context {
             ways,
             rhythm,
             hopes,
+            company,
         };
         if context.reserved.load(Ordering::Relaxed) > 0 {
             context.own_passed();
@@ -150,7 +153,15 @@ impl Context {
     /// Whether this rank may write that much for `ticket`, in a call that reaches so far into cells; see [`Words::claim`].
     #[inline(always)]
     pub(super) fn take(&self, ticket: Ticket, room: Room, reach: Bytes, descriptor: Descriptor) -> bool {
-        self.claim(ticket, room, reach, descriptor, |cursor| self.stretch(ticket, reach, cursor))
+        let is_rotated = reach >= ROTATED && room.has_cell();
+        if is_rotated {
+            self.company.enter(ticket.epoch());
+        }
+        let is_taken = self.claim(ticket, room, reach, descriptor, |cursor| self.stretch(ticket, reach, cursor));
+        if is_rotated && is_taken {
+            self.company.note(reach);
+        }
+        is_taken
     }
 
     /// What a piece for `ticket` takes of this rank's own cells, after one that left that cursor.
@@ -160,7 +171,7 @@ impl Context {
             return rotation::stretch_of_short(&self.geometry, ticket, reach, cursor);
         }
         let reserved = Bytes(self.reserved.load(Ordering::Relaxed));
-        Rotation::new(&self.geometry, reach, reserved).next(cursor)
+        Rotation::new(&self.geometry, reach, reserved, self.company.halvings()).next(cursor)
     }
 
     /// Whether an address is in a cell that is passed.

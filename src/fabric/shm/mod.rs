@@ -7,6 +7,7 @@
 
 mod call;
 mod cells;
+mod company;
 mod context;
 mod copies;
 mod direct;

@@ -24,7 +24,8 @@ const APART: Bytes = Bytes(16 << 10);
 /// Pieces that are shorter than cells would use the same memory again after a few calls, while the peers that read it have its
 /// lines in their caches still: each write then has to take the lines from these, which takes three times as long as to copy, or
 /// more (docs/PERFORMANCE.md, "Tried"). So they go round in as much of the cells as the rank has reserved, or no more than suffices
-/// ([`Geometry::round`]) or 16 of them take. It is its own affair: it tells with the flag of a piece where that is.
+/// ([`Geometry::round`]) or 16 of them take, and in less where other communicators are used in between ([`Company`](super::company)). It is
+/// its own affair: it tells with the flag of a piece where that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rotation {
     /// Cells, as a power of two.
@@ -45,16 +46,19 @@ pub(super) struct Rotation {
 }
 
 impl Rotation {
-    /// For pieces of at most `reach` bytes in cells of each of which the rank has `reserved` bytes, at least as many.
+    /// For pieces of at most `reach` bytes in cells of each of which the rank has `reserved` bytes, at least as many. The way round is
+    /// halved so many times, if as many pieces still have room as may be in flight.
     #[inline]
-    pub fn new(geometry: &Geometry, reach: Bytes, reserved: Bytes) -> Self {
+    pub fn new(geometry: &Geometry, reach: Bytes, reserved: Bytes, halvings: u32) -> Self {
         let length = reach.0.div_ceil(HOME_UNIT).max(1);
         let stride = length.next_power_of_two().trailing_zeros();
         // As many pieces, where so much is reserved, as may be needed before peers that have no core have read them, and no more than go
         // round in the part that suffices.
         let in_flight = Bytes(((HOME_UNIT << stride) * PLACES) >> geometry.slots.trailing_zeros());
         let depth = reserved.min(geometry.good_depth()).min(geometry.round.max(in_flight));
-        let places = ((depth.0 / HOME_UNIT) >> stride).checked_ilog2().unwrap_or(0);
+        let places_in = |depth: Bytes| ((depth.0 / HOME_UNIT) >> stride).checked_ilog2().unwrap_or(0);
+        let most = places_in(depth);
+        let places = most.saturating_sub(halvings).max(places_in(in_flight).min(most));
         let is_apart = reach < APART;
         let end = Bytes(HOME_UNIT << (stride + places)).max(reach);
         Self {
@@ -140,7 +144,12 @@ mod tests {
 
     /// What pieces of one call, of `reach` bytes each, have for homes: in bytes, from the start of the rank's cells.
     fn homes(geometry: &Geometry, reach: usize, reserved: usize) -> Vec<usize> {
-        let rotation = Rotation::new(geometry, Bytes(reach), Bytes(reserved));
+        homes_in_company(geometry, reach, reserved, 0)
+    }
+
+    /// The same where the way round is halved so many times.
+    fn homes_in_company(geometry: &Geometry, reach: usize, reserved: usize, halvings: u32) -> Vec<usize> {
+        let rotation = Rotation::new(geometry, Bytes(reach), Bytes(reserved), halvings);
         let (cell, mut cursor, mut touched) = (geometry.cell.0, 0, vec![None; grains(geometry)]);
         let mut homes = Vec::new();
         for step in 0..4000 {
@@ -197,6 +206,17 @@ mod tests {
     }
 
     #[test]
+    fn in_company_the_way_round_is_shorter_but_not_too_short() {
+        let geometry = geometry(16, 128 << 10);
+        for (halvings, ways) in [(1, [256, 32, 16]), (3, [64, 16, 16]), (5, [16; 3]), (60, [16; 3])] {
+            for (reach, way) in [4 << 10, 32 << 10, 64 << 10].into_iter().zip(ways) {
+                let homes = homes_in_company(&geometry, reach, 128 << 10, halvings);
+                assert_eq!(way_round(&homes, reach), way, "pieces of {reach} bytes, halved {halvings} times");
+            }
+        }
+    }
+
+    #[test]
     fn long_pieces_follow_each_other_and_others_lie_apart_at_the_start_of_pages() {
         let geometry = geometry(16, 128 << 10);
         let long = homes(&geometry, 32 << 10, 128 << 10);
@@ -240,7 +260,9 @@ mod tests {
                         let geometry = Geometry { round: Bytes(round), ..geometry(slots, cell) };
                         let least = geometry.depth_for(Bytes(reach)).0;
                         for reserved in [least, 2 * least, cell].into_iter().filter(|reserved| *reserved <= cell) {
-                            homes(&geometry, reach, reserved);
+                            for halvings in [0, 1, 9] {
+                                homes_in_company(&geometry, reach, reserved, halvings);
+                            }
                         }
                     }
                 }
@@ -252,7 +274,7 @@ mod tests {
     fn the_grains_are_those_that_a_piece_touches() {
         let geometry = geometry(4, 8192);
         for reach in [5000, 8192] {
-            let rotation = Rotation::new(&geometry, Bytes(reach), Bytes(8192));
+            let rotation = Rotation::new(&geometry, Bytes(reach), Bytes(8192), 0);
             let mut cursor = 0;
             for start in homes(&geometry, reach, 8192) {
                 let stretch = rotation.next(cursor);
