@@ -5,7 +5,7 @@
 use super::bridge::BridgeComm;
 use super::decline::LastDeclined;
 use super::job::{Job, job};
-use super::lane::Lane;
+use super::lane::Lanes;
 use super::pool::{self, Pooled};
 use super::recent::{self, recent};
 use crate::fabric::shm::Context;
@@ -54,8 +54,8 @@ pub struct Shared {
     pub me: CommRank,
     /// Memory that calls reuse: scratch, packed input, packed output.
     memory: [UnsafeCell<Vec<u64>>; 3],
-    /// The last call of each collective.
-    lanes: [UnsafeCell<Option<Lane>>; Collective::ALL.len()],
+    /// The last calls of each collective.
+    lanes: [UnsafeCell<Lanes>; Collective::ALL.len()],
     /// The last calls of each collective that were declined for their length or their operation.
     declined: [UnsafeCell<LastDeclined>; Collective::ALL.len()],
 }
@@ -110,17 +110,12 @@ impl Shared {
         &self.pooled.context
     }
 
-    /// The lane of `collective`, for the call that is under way.
-    #[inline]
-    pub(super) fn lane(&self, collective: Collective) -> Option<&Lane> {
-        // SAFETY: one call at a time (MPI's rule), which opens another lane only where it goes by none.
-        unsafe { (*self.lanes[collective as usize].get()).as_ref() }
-    }
-
-    /// What later calls of `collective` go by, in a call that goes by no lane.
-    pub(super) fn open_lane(&self, collective: Collective, lane: Option<Lane>) {
-        // SAFETY: as in `lane`.
-        unsafe { *self.lanes[collective as usize].get() = lane };
+    /// The lanes of `collective`, for the call that is under way.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    pub(super) fn lanes(&self, collective: Collective) -> &mut Lanes {
+        // SAFETY: one call at a time (MPI's rule), which asks again only where it goes by none of them.
+        unsafe { &mut *self.lanes[collective as usize].get() }
     }
 
     /// The last calls of `collective` that were declined, for the call that is under way.

@@ -1,7 +1,7 @@
-//! The short way of a call that is like the one before it.
+//! The short way of a call that is like one of those before it.
 //!
-//! Programs repeat their calls. Where count, datatype and operation are those of the communicator's last call of the same
-//! collective that opened a lane, the datatype is predefined (its handle never means anything else), all ranks are on one node and
+//! Programs repeat their calls. Where count, datatype and operation are those of one of the communicator's last calls of the same
+//! collective that opened lanes, the datatype is predefined (its handle never means anything else), all ranks are on one node and
 //! no address can be that of a device, then operands, operation and plan are known, and only addresses and the root are looked at.
 //! The handle of an operation of the program's may come to mean another one: the library is called with the handle, so it runs what is
 //! meant now, and the plan is the same for all such operations, which follow the order of ranks. Elements with holes are packed and
@@ -24,7 +24,7 @@ use mpi_sys::{MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
 use std::ptr::null;
 
-/// What a call must share with the one before it.
+/// What a call must share with one before it.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Key {
     /// Elements: of each block where there are several.
@@ -96,6 +96,52 @@ impl Lane {
         let short = (REGISTRY[row].short)(&plan, &shared.agreed.measures());
         let entered = Entered::new(collective, row, &plan);
         Some(Self { key, row, counter, plan, entered, combiner, short, holes })
+    }
+}
+
+/// Programs call with a few counts in turn: of one number, of a few, of a row.
+const LANES: usize = 8;
+
+/// The last lanes of one collective.
+pub(super) struct Lanes {
+    /// The first is the one that was used last.
+    lanes: [Option<Box<Lane>>; LANES],
+    /// Which makes room for the next one; never the first.
+    oldest: usize,
+}
+
+impl Default for Lanes {
+    fn default() -> Self {
+        Self { lanes: Default::default(), oldest: 1 }
+    }
+}
+
+impl Lanes {
+    /// The lane with that key.
+    #[inline(always)]
+    fn find(&mut self, key: &Key) -> Option<&Lane> {
+        let is_first = self.lanes[0].as_ref().is_some_and(|lane| lane.key == *key);
+        if !is_first {
+            let at = self.position(key)?;
+            self.lanes.swap(0, at);
+        }
+        self.lanes[0].as_deref()
+    }
+
+    #[cold]
+    fn position(&self, key: &Key) -> Option<usize> {
+        self.lanes.iter().position(|lane| lane.as_ref().is_some_and(|lane| lane.key == *key))
+    }
+
+    /// A call with another key than all of them, or with one whose lane it did not go by, opens one.
+    pub fn open(&mut self, lane: Lane) {
+        let at = self.position(&lane.key).unwrap_or_else(|| {
+            let oldest = self.oldest;
+            self.oldest = if oldest + 1 < LANES { oldest + 1 } else { 1 };
+            oldest
+        });
+        self.lanes[at] = Some(Box::new(lane));
+        self.lanes.swap(0, at);
     }
 }
 
@@ -207,8 +253,8 @@ impl Site<'_> {
 
     #[inline(always)]
     fn lane(&self, key: &Key) -> Option<&Lane> {
-        let lane = self.shared.lane(self.collective)?;
-        let is_open = lane.key == *key && self.epoch < LAST_EPOCH && !device::may_be_used();
+        let lane = self.shared.lanes(self.collective).find(key)?;
+        let is_open = self.epoch < LAST_EPOCH && !device::may_be_used();
         is_open.then_some(lane)
     }
 

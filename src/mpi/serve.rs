@@ -140,11 +140,10 @@ impl Site<'_> {
             Ok(false) => return decline(Reason::NoSharedMemory),
             Err(fault) => return self.fault(fault),
         }
-        if let Some(key) = key {
-            self.shared.open_lane(
-                self.collective,
-                Lane::new(self.shared, key, (self.collective, row), plan, prepared.operator.as_ref()),
-            );
+        if let Some(key) = key
+            && let Some(lane) = Lane::new(self.shared, key, (self.collective, row), plan, prepared.operator.as_ref())
+        {
+            self.shared.lanes(self.collective).open(lane);
         }
         self.run(row, &plan, &prepared)
     }
