@@ -1,6 +1,7 @@
 //! The collectives: each finds its communicator, and tries the short ways before the long one.
 
 use super::arguments::{self, Prepared, Refused};
+use super::datatype::freed;
 use super::decline::{Addresses, unless_in_place};
 use super::lane::Key;
 use super::serve::{Served, Site};
@@ -218,7 +219,9 @@ impl Site<'_> {
             {
                 return served;
             }
-            self.serve(prepare(&self), key)
+            // Read before MPI is asked for what is then remembered.
+            let freed = freed();
+            self.serve(prepare(&self), key, freed)
         })
     }
 }

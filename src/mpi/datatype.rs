@@ -128,6 +128,15 @@ impl TypeLayout {
         Ok(layout)
     }
 
+    /// Its segments, where elements lie in such.
+    #[inline]
+    pub(super) fn segments(&self) -> &Segments {
+        match &self.type_map {
+            TypeMap::Segments { segments, .. } => segments,
+            _ => unreachable!("asked for where elements lie in segments"),
+        }
+    }
+
     /// The layout of a predefined datatype, a pair with a hole: read once per process.
     ///
     /// # Safety
@@ -362,7 +371,7 @@ impl View {
         match &self.memory {
             Memory::Contiguous(at) => each(*at, self.len),
             Memory::Segments(base, layout) => {
-                let segments = segments_of(layout);
+                let segments = layout.segments();
                 let blocks = segments.blocks(self.len / segments.size().max(1));
                 blocks.for_each(|(at, n)| each(base.wrapping_offset(at), n));
             }
@@ -386,15 +395,6 @@ impl View {
     }
 }
 
-/// Those of a segmented view.
-#[inline]
-fn segments_of(layout: &TypeLayout) -> &Segments {
-    match &layout.type_map {
-        TypeMap::Segments { segments, .. } => segments,
-        _ => unreachable!("the layout of a segmented view has segments"),
-    }
-}
-
 impl PackedBuffer for View {
     #[inline]
     unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
@@ -403,7 +403,7 @@ impl PackedBuffer for View {
         unsafe {
             match &self.memory {
                 Memory::Contiguous(at) => to.copy_from_nonoverlapping(at.wrapping_add(offset), n),
-                Memory::Segments(base, layout) => segments_of(layout).gather(*base, offset, to, n),
+                Memory::Segments(base, layout) => layout.segments().gather(*base, offset, to, n),
                 Memory::Opaque(whole) => to.copy_from_nonoverlapping(whole.packed().wrapping_add(offset), n),
             }
         }
@@ -416,7 +416,7 @@ impl PackedBuffer for View {
         unsafe {
             match &self.memory {
                 Memory::Contiguous(at) => at.wrapping_add(offset).copy_from_nonoverlapping(from, n),
-                Memory::Segments(base, layout) => segments_of(layout).scatter(*base, offset, from, n),
+                Memory::Segments(base, layout) => layout.segments().scatter(*base, offset, from, n),
                 Memory::Opaque(whole) => {
                     whole.changed().wrapping_add(offset).copy_from_nonoverlapping(from, n);
                 }
@@ -427,7 +427,7 @@ impl PackedBuffer for View {
     fn fills_lines(&self) -> bool {
         match &self.memory {
             Memory::Contiguous(_) | Memory::Opaque(_) => true,
-            Memory::Segments(_, layout) => segments_of(layout).fills_lines(),
+            Memory::Segments(_, layout) => layout.segments().fills_lines(),
         }
     }
 }

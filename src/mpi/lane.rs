@@ -1,15 +1,16 @@
 //! The short way of a call that is like one of those before it.
 //!
 //! Programs repeat their calls. Where count, datatype and operation are those of one of the communicator's last calls of the same
-//! collective that opened lanes, the datatype is predefined (its handle never means anything else), all ranks are on one node and
+//! collective that opened lanes, the datatype is the same still (predefined, or none was freed), all ranks are on one node and
 //! no address can be that of a device, then operands, operation and plan are known, and only addresses and the root are looked at.
 //! The handle of an operation of the program's may come to mean another one: the library is called with the handle, so it runs what is
-//! meant now, and the plan is the same for all such operations, which follow the order of ranks. Elements with holes are packed and
-//! unpacked around it, where a kernel combines them. Whether a rank takes this way is its own affair: peers see the same call.
+//! meant now, and the plan is the same for all such operations, which follow the order of ranks. A few elements with holes are packed
+//! before and unpacked after it. Whether a rank takes this way is its own affair: peers see the same call.
 
-use super::communicator::{Purpose, Shared};
+use super::communicator::Purpose;
+use super::datatype::freed;
 use super::device;
-use super::holes::Holes;
+use super::elements::Elements;
 use super::op::{Combiner, Operator};
 use super::serve::{Served, Site};
 use crate::coll::phase::short::{self, AtOnce};
@@ -22,7 +23,7 @@ use crate::tune::LAST_EPOCH;
 use crate::types::{Bytes, Collective, CommRank};
 use mpi_sys::{MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 
 /// What a call must share with one before it.
 #[derive(Clone, Copy, PartialEq)]
@@ -47,16 +48,24 @@ impl Key {
     pub fn barrier() -> Self {
         Self::moving(0, constants().datatype_null)
     }
+}
 
-    fn is_lasting(&self) -> bool {
-        let is_barrier = *self == Self::barrier();
-        is_barrier || predefined(self.datatype).is_some_and(|known| known.is_contiguous())
-    }
+/// Whether a datatype's handle may mean another one later on.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Lasting {
+    /// Never: it is predefined, or there is none.
+    Always,
+    /// Not as long as so many datatypes were [`freed`].
+    While(u64),
+}
 
-    /// Those of the elements of a reduction.
-    fn holes(&self) -> Option<Holes> {
-        let is_reduction = self.op != constants().op_null;
-        predefined(self.datatype).filter(|known| is_reduction && !known.is_contiguous()).and_then(Holes::of)
+impl Lasting {
+    #[inline(always)]
+    fn is_over(self) -> bool {
+        match self {
+            Self::Always => false,
+            Self::While(then) => then != freed(),
+        }
     }
 }
 
@@ -70,32 +79,39 @@ pub struct Lane {
     entered: Entered,
     combiner: Option<Combiner>,
     short: Option<Short>,
-    /// Of the elements of a short reduction, whose operands are packed before and unpacked after it.
-    holes: Option<Holes>,
+    /// Elements that do not lie as they are packed.
+    elements: Option<Elements>,
+    lasting: Lasting,
 }
 
 impl Lane {
-    /// A lane for calls like this one; none where the next call may mean something else by the same handles.
+    /// A lane for calls like this one; none where calls like it take the long way.
     pub fn new(
-        shared: &Shared,
-        key: Key,
-        (collective, row): (Collective, usize),
+        site: &Site<'_>,
+        (key, lasting): (Key, Lasting),
+        row: usize,
         plan: Plan,
         operator: Option<&Operator>,
     ) -> Option<Self> {
-        let combiner = operator.map(Operator::combiner);
-        /// Of longer ones the general way is as fast.
-        const LONGEST_WITH_HOLES: Bytes = Bytes(4096);
-        let has_kernel = matches!(combiner, Some(Combiner::Kernel(_)));
-        let holes = key.holes().filter(|_| has_kernel && plan.bytes <= LONGEST_WITH_HOLES);
-        let is_lasting = key.is_lasting() || holes.is_some();
-        if shared.agreed.nodes > 1 || plan.scratch > Bytes::ZERO || !is_lasting {
+        let Site { shared, collective, .. } = *site;
+        if shared.agreed.nodes > 1 || plan.scratch > Bytes::ZERO {
             return None;
         }
+        let combiner = operator.map(Operator::combiner);
+        let elements = if key == Key::barrier() {
+            None
+        } else {
+            let has_all_blocks = matches!(collective, Collective::Allgather | Collective::Scatter);
+            let blocks = if has_all_blocks { shared.agreed.ranks } else { 1 };
+            let count = usize::try_from(key.count).ok()?.checked_mul(blocks)?;
+            let has_kernel = matches!(combiner, Some(Combiner::Kernel(_)));
+            // SAFETY: the datatype of the call that is under way.
+            unsafe { Elements::of(key.datatype, count, plan.bytes * blocks, has_kernel, site.job.self_comm) }?
+        };
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
         let short = (REGISTRY[row].short)(&plan, &shared.agreed.measures());
         let entered = Entered::new(collective, row, &plan);
-        Some(Self { key, row, counter, plan, entered, combiner, short, holes })
+        Some(Self { key, row, counter, plan, entered, combiner, short, elements, lasting })
     }
 }
 
@@ -108,11 +124,13 @@ pub(super) struct Lanes {
     lanes: [Option<Box<Lane>>; LANES],
     /// Which makes room for the next one; never the first.
     oldest: usize,
+    /// How many datatypes were freed when the last call came with one of the program's.
+    freed: u64,
 }
 
 impl Default for Lanes {
     fn default() -> Self {
-        Self { lanes: Default::default(), oldest: 1 }
+        Self { lanes: Default::default(), oldest: 1, freed: u64::MAX }
     }
 }
 
@@ -125,12 +143,21 @@ impl Lanes {
             let at = self.position(key)?;
             self.lanes.swap(0, at);
         }
-        self.lanes[0].as_deref()
+        self.lanes[0].as_deref().filter(|lane| !lane.lasting.is_over())
     }
 
     #[cold]
     fn position(&self, key: &Key) -> Option<usize> {
         self.lanes.iter().position(|lane| lane.as_ref().is_some_and(|lane| lane.key == *key))
+    }
+
+    /// How long a lane for calls with this key would last, if that is of use: programs that make a datatype for each call free one with each.
+    pub fn lasting(&mut self, key: &Key, freed: u64) -> Option<Lasting> {
+        if *key == Key::barrier() || predefined(key.datatype).is_some() {
+            return Some(Lasting::Always);
+        }
+        let is_same = std::mem::replace(&mut self.freed, freed) == freed;
+        is_same.then_some(Lasting::While(freed))
     }
 
     /// A call with another key than all of them, or with one whose lane it did not go by, opens one.
@@ -143,6 +170,20 @@ impl Lanes {
         self.lanes[at] = Some(Box::new(lane));
         self.lanes.swap(0, at);
     }
+}
+
+/// Blocks of a call in a buffer of the program's.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Where they lie; null where the call has no such buffer.
+    lies: *mut u8,
+    /// Memory for them as they are packed.
+    packed: *mut u8,
+    blocks: usize,
+}
+
+impl Piece {
+    const NONE: Self = Self { lies: null_mut(), packed: null_mut(), blocks: 0 };
 }
 
 /// Neither null nor `MPI_IN_PLACE`: memory of the program.
@@ -174,7 +215,7 @@ impl Site<'_> {
     #[inline(always)]
     pub(super) fn repeat_allreduce(&self, key: &Key, send: *const c_void, recv: *mut c_void) -> Option<Served> {
         let lane = self.lane(key)?;
-        Some(self.repeat_reduction::<short::Allreduce>(lane, CommRank(0), pair(send, recv, 0)?))
+        Some(self.repeat_as_it_lies::<short::Allreduce>(lane, CommRank(0), pair(send, recv, 0)?))
     }
 
     #[inline(always)]
@@ -194,7 +235,7 @@ impl Site<'_> {
         } else {
             return None;
         };
-        Some(self.repeat_reduction::<short::Reduce>(lane, root, ends))
+        Some(self.repeat_as_it_lies::<short::Reduce>(lane, root, ends))
     }
 
     #[inline(always)]
@@ -204,14 +245,14 @@ impl Site<'_> {
         if !is_memory(buffer) {
             return None;
         }
-        Some(self.repeat::<short::Bcast>(lane, root, ends(null(), buffer)))
+        Some(self.repeat_as_it_lies::<short::Bcast>(lane, root, ends(null(), buffer)))
     }
 
     #[inline(always)]
     pub(super) fn repeat_allgather(&self, key: &Key, send: *const c_void, recv: *mut c_void) -> Option<Served> {
         let lane = self.lane(key)?;
         let own = lane.plan.bytes.0 * self.shared.me.index();
-        Some(self.repeat::<short::Allgather>(lane, CommRank(0), pair(send, recv, own)?))
+        Some(self.repeat_as_it_lies::<short::Allgather>(lane, CommRank(0), pair(send, recv, own)?))
     }
 
     #[inline(always)]
@@ -225,11 +266,13 @@ impl Site<'_> {
         let lane = self.lane(key)?;
         let root = self.root(root)?;
         let is_root = root == self.shared.me;
-        if !is_memory(recv) || is_root && (!is_memory(send) || send == recv.cast_const()) {
+        let is_in_place = is_root && recv == constants().in_place;
+        if !is_in_place && !is_memory(recv) || is_root && (!is_memory(send) || send == recv.cast_const()) {
             return None;
         }
-        let ends = ends(if is_root { send } else { null() }, recv);
-        Some(self.repeat::<short::Scatter>(lane, root, ends))
+        let recv = if is_in_place { null() } else { recv.cast_const() };
+        let ends = Ends { is_in_place, ..ends(if is_root { send } else { null() }, recv) };
+        Some(self.repeat_as_it_lies::<short::Scatter>(lane, root, ends))
     }
 
     #[inline(always)]
@@ -258,16 +301,17 @@ impl Site<'_> {
         is_open.then_some(lane)
     }
 
+    /// `ends` are the program's buffers.
     #[inline(always)]
-    fn repeat_reduction<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
-        match lane.holes {
+    fn repeat_as_it_lies<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
+        match lane.elements {
             None => self.repeat::<C>(lane, root, ends),
-            Some(holes) => self.repeat_packed::<C>(lane, root, ends.send, ends.recv, holes),
+            // Not as `Ends`, which would be in memory then, on the other way too.
+            Some(_) => self.repeat_packed::<C>(lane, root, ends.send, ends.recv, ends.is_in_place),
         }
     }
 
-    /// `input` and `output` are the program's buffers, the same where it reduces in place; not as [`Ends`], which would be in memory then, on
-    /// the way without holes too.
+    /// The same of elements that do not lie as they are packed.
     #[inline(never)]
     fn repeat_packed<C: AtOnce>(
         self,
@@ -275,20 +319,65 @@ impl Site<'_> {
         root: CommRank,
         input: *mut u8,
         output: *mut u8,
-        holes: Holes,
+        is_in_place: bool,
     ) -> Served {
-        let (n, bytes) = (lane.key.count as usize, lane.plan.bytes.0);
-        let (has_result, is_in_place) = (!output.is_null(), input == output);
-        let recv = if has_result { self.shared.memory(Purpose::Recv, bytes) } else { std::ptr::null_mut() };
-        let send = if is_in_place { recv } else { self.shared.memory(Purpose::Send, bytes) };
-        // SAFETY: MPI's contract on the program's buffers; the packed ones have room for `n` elements.
-        unsafe { holes.pack(send, input, n) };
-        let served = self.repeat::<C>(lane, root, Ends { send, recv, is_in_place });
-        if has_result && served == Served::Done(constants().success) {
+        let Some(elements) = &lane.elements else { unreachable!("asked where there are such elements") };
+        if let Elements::Shifted(at) = elements {
+            let shifted = |end: *mut u8| if end.is_null() { end } else { end.wrapping_offset(*at) };
+            return self.repeat::<C>(lane, root, Ends { send: shifted(input), recv: shifted(output), is_in_place });
+        }
+        let [read, written] = self.pieces(lane, elements, root, Ends { send: input, recv: output, is_in_place });
+        let (count, bytes) = (lane.key.count as usize, lane.plan.bytes);
+        if !read.lies.is_null() {
+            // SAFETY: MPI's contract on the program's buffer; the packed one has room for as many blocks.
+            unsafe { elements.pack(read.packed, read.lies, count * read.blocks, bytes * read.blocks) };
+        }
+        let (send, recv) = match self.collective {
+            Collective::Bcast if read.lies.is_null() => (null_mut(), written.packed),
+            Collective::Bcast => (null_mut(), read.packed),
+            _ => (read.packed, written.packed),
+        };
+        let ends = Ends { send, recv, is_in_place };
+        let served = self.repeat::<C>(lane, root, ends);
+        if !written.lies.is_null() && served == Served::Done(constants().success) {
             // SAFETY: as above.
-            unsafe { holes.unpack(output, recv, n) };
+            unsafe { elements.unpack(written.lies, written.packed, count * written.blocks, bytes * written.blocks) };
         }
         served
+    }
+
+    /// What a call whose buffers are `ends` reads and writes at this rank.
+    fn pieces(&self, lane: &Lane, elements: &Elements, root: CommRank, ends: Ends) -> [Piece; 2] {
+        let (me, ranks, bytes) = (self.shared.me, self.shared.agreed.ranks, lane.plan.bytes.0);
+        let piece = |lies: *mut u8, purpose, blocks| match lies.is_null() {
+            true => Piece::NONE,
+            false => Piece { lies, packed: self.shared.memory(purpose, bytes * blocks), blocks },
+        };
+        match self.collective {
+            Collective::Bcast => {
+                let buffer = piece(ends.recv, Purpose::Recv, 1);
+                if me == root { [buffer, Piece::NONE] } else { [Piece::NONE, buffer] }
+            }
+            Collective::Scatter => [piece(ends.send, Purpose::Send, ranks), piece(ends.recv, Purpose::Recv, 1)],
+            Collective::Allgather => {
+                let all = piece(ends.recv, Purpose::Recv, ranks);
+                let own = match ends.is_in_place {
+                    true => Piece {
+                        lies: ends
+                            .recv
+                            .wrapping_offset(elements.extent() * lane.key.count as isize * me.index() as isize),
+                        packed: all.packed.wrapping_add(bytes * me.index()),
+                        blocks: 1,
+                    },
+                    false => piece(ends.send, Purpose::Send, 1),
+                };
+                [own, all]
+            }
+            Collective::Allreduce | Collective::Reduce | Collective::Barrier => {
+                let result = piece(ends.recv, Purpose::Recv, 1);
+                [if ends.is_in_place { result } else { piece(ends.send, Purpose::Send, 1) }, result]
+            }
+        }
     }
 
     /// `C` is this collective.

@@ -9,6 +9,7 @@ mod communicator;
 pub mod datatype;
 mod decline;
 mod device;
+mod elements;
 pub mod finish;
 mod flatten;
 pub mod handles;

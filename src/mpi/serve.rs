@@ -116,8 +116,8 @@ impl Site<'_> {
         None
     }
 
-    /// `key` opens the short way for later calls like this one.
-    pub(super) fn serve(&self, prepared: Result<Prepared, Refused>, key: Option<Key>) -> Served {
+    /// `key` opens the short way for later calls like this one; before these arguments were prepared so many datatypes had been `freed`.
+    pub(super) fn serve(&self, prepared: Result<Prepared, Refused>, key: Option<Key>, freed: u64) -> Served {
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(refused) => return self.refuse(refused),
@@ -141,7 +141,8 @@ impl Site<'_> {
             Err(fault) => return self.fault(fault),
         }
         if let Some(key) = key
-            && let Some(lane) = Lane::new(self.shared, key, (self.collective, row), plan, prepared.operator.as_ref())
+            && let Some(lasting) = self.shared.lanes(self.collective).lasting(&key, freed)
+            && let Some(lane) = Lane::new(self, (key, lasting), row, plan, prepared.operator.as_ref())
         {
             self.shared.lanes(self.collective).open(lane);
         }

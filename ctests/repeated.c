@@ -1,0 +1,156 @@
+// Calls that repeat those before them, and calls that only look like it: a few counts in turn, datatypes of all kinds, one freed and
+// another one made under its handle, in place and not. Each result is that of the native library (HUDDLE_PMPI=0), to the
+// last byte of the buffer, so that what lies between elements stays as it was.
+#include "check.h"
+
+#include <stddef.h>
+
+enum { ROOM = 32768, MIDDLE = ROOM / 2, MOST = 12, REPEATS = 3 };
+
+typedef struct {
+    double x[3];
+    int id;
+} Point;
+
+// ---- datatypes
+
+typedef MPI_Datatype Maker(void);
+
+static MPI_Datatype of_points(void) {
+    int lengths[2] = {3, 1};
+    MPI_Aint at[2] = {0, offsetof(Point, id)};
+    MPI_Datatype types[2] = {MPI_DOUBLE, MPI_INT}, type;
+    MPI_Type_create_struct(2, lengths, at, types, &type);
+    return type;
+}
+static MPI_Datatype resized(MPI_Datatype old, MPI_Aint lb, MPI_Aint extent) {
+    MPI_Datatype type;
+    MPI_Type_create_resized(old, lb, extent, &type);
+    MPI_Type_free(&old);
+    return type;
+}
+static MPI_Datatype of_three(void) {
+    MPI_Datatype type;
+    MPI_Type_contiguous(3, MPI_DOUBLE, &type);
+    return type;
+}
+static MPI_Datatype padded(void) { return resized(of_points(), 0, sizeof(Point)); }
+static MPI_Datatype strided(void) {
+    MPI_Datatype type;
+    MPI_Type_vector(3, 2, 4, MPI_INT, &type);
+    return type;
+}
+static MPI_Datatype backwards(void) {
+    MPI_Datatype type;
+    MPI_Type_vector(3, 1, -2, MPI_INT, &type);
+    return resized(type, -16, 24);
+}
+static MPI_Datatype shifted(void) {
+    MPI_Datatype type;
+    int length = 4;
+    MPI_Aint at = 24;
+    MPI_Type_create_hindexed(1, &length, &at, MPI_INT, &type);
+    return type;
+}
+static MPI_Datatype turned(void) {
+    MPI_Datatype type;
+    int lengths[2] = {1, 2}, at[2] = {4, 0};
+    MPI_Type_indexed(2, lengths, at, MPI_INT, &type);
+    return type;
+}
+static MPI_Datatype sparse(void) {
+    MPI_Datatype type;
+    MPI_Type_dup(MPI_INT, &type);
+    return resized(type, 0, 12);
+}
+static Maker *const makers[] = {of_three, padded, strided, backwards, shifted, turned, sparse};
+enum { MADE = sizeof makers / sizeof *makers };
+
+// ---- two operations on any of them, which take turns under one handle
+
+static void combine(void *in, void *inout, int n, MPI_Datatype type, bool adds) {
+    static unsigned char left[64], right[64];
+    int size;
+    MPI_Aint lb, extent;
+    MPI_Type_size(type, &size);
+    MPI_Type_get_extent(type, &lb, &extent);
+    CHECK(size <= (int)sizeof left);
+    for (int i = 0; i < n; i++) {
+        char *to = (char *)inout + i * extent;
+        int ends[3] = {0};
+        MPI_Pack((char *)in + i * extent, 1, type, left, size, &ends[0], MPI_COMM_SELF);
+        MPI_Pack(to, 1, type, right, size, &ends[1], MPI_COMM_SELF);
+        for (int at = 0; at < size; at++) right[at] = (unsigned char)(adds ? left[at] + right[at] : left[at] ^ right[at]);
+        MPI_Unpack(right, size, &ends[2], to, 1, type, MPI_COMM_SELF);
+    }
+}
+static void add(void *in, void *inout, int *n, MPI_Datatype *type) { combine(in, inout, *n, *type, true); }
+static void differ(void *in, void *inout, int *n, MPI_Datatype *type) { combine(in, inout, *n, *type, false); }
+
+// ---- calls, each natively and with huddle on buffers alike
+
+static unsigned char in[ROOM], out[2][ROOM];
+
+static void fill(unsigned seed) {
+    for (int i = 0; i < ROOM; i++) in[i] = (unsigned char)(next_number(&seed) & 63);
+    for (int i = 0; i < ROOM; i++) out[0][i] = out[1][i] = (unsigned char)(next_number(&seed) & 63);
+}
+
+static void call(int collective, bool native, int n, MPI_Datatype type, MPI_Op op, int root, bool in_place) {
+    void *to = out[native] + MIDDLE, *at_root = in_place && world_rank == root ? MPI_IN_PLACE : in + MIDDLE;
+    const void *from = in_place ? MPI_IN_PLACE : in + MIDDLE;
+    switch (collective) {
+    case 0: (native ? PMPI_Bcast : MPI_Bcast)(to, n, type, root, MPI_COMM_WORLD); break;
+    case 1: (native ? PMPI_Allgather : MPI_Allgather)(from, n, type, to, n, type, MPI_COMM_WORLD); break;
+    case 2:
+        // In place the root's blocks are read from where others receive.
+        if (in_place && world_rank == root) (native ? PMPI_Scatter : MPI_Scatter)(to, n, type, MPI_IN_PLACE, n, type, root, MPI_COMM_WORLD);
+        else (native ? PMPI_Scatter : MPI_Scatter)(in + MIDDLE, n, type, to, n, type, root, MPI_COMM_WORLD);
+        break;
+    case 3: (native ? PMPI_Allreduce : MPI_Allreduce)(from, to, n, type, op, MPI_COMM_WORLD); break;
+    default: (native ? PMPI_Reduce : MPI_Reduce)(at_root, to, n, type, op, root, MPI_COMM_WORLD);
+    }
+}
+
+static void compare(MPI_Datatype type, MPI_Op op, int count, int turn) {
+    for (int collective = 0; collective < 5; collective++)
+        for (int repeat = 0; repeat < REPEATS; repeat++) {
+            bool in_place = (turn + collective) % 3 == 0;
+            int root = (turn + repeat) % world_size;
+            fill((unsigned)(turn * 1000 + collective * 100 + repeat * 10 + world_rank));
+            for (int native = 0; native < 2; native++) call(collective, native, count, type, op, root, in_place);
+            CHECK(!memcmp(out[0], out[1], ROOM));
+        }
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    look_around();
+    int turns = argument(argc, argv, 60);
+    for (int turn = 0; turn < turns; turn++) {
+        // Most of the time one datatype takes the place of another that was freed, sometimes two are there at a time.
+        MPI_Datatype first = makers[turn * 3 % MADE](), second = turn % 4 ? MPI_INT : makers[turn * 5 % MADE]();
+        MPI_Op op;
+        MPI_Type_commit(&first);
+        if (turn % 4 == 0) MPI_Type_commit(&second);
+        MPI_Op_create(turn % 2 ? add : differ, 1, &op);
+        for (int i = 0; i < 3; i++) {
+            int count = 1 + (turn * 5 + i * 7) % MOST;
+            compare(first, op, count, turn + i);
+            compare(second, op, count, turn + i);
+            compare(first, op, 1, turn + i + 1);
+        }
+        MPI_Op_free(&op);
+        MPI_Type_free(&first);
+        if (turn % 4 == 0) MPI_Type_free(&second);
+    }
+    // More counts in turn than are remembered, and a pair with a hole.
+    for (int turn = 0; turn < 3 * MOST; turn++) {
+        compare(MPI_BYTE, MPI_BXOR, 1 + turn % MOST, turn);
+        fill((unsigned)turn);
+        for (int native = 0; native < 2; native++) call(turn % 3, native, 1 + turn % 2, MPI_DOUBLE_INT, MPI_OP_NULL, turn % world_size, false);
+        CHECK(!memcmp(out[0], out[1], ROOM));
+    }
+    MPI_Finalize();
+    say_ok("repeated");
+}
