@@ -1,5 +1,5 @@
-// Shapes outside the grid of collectives.c, huddle against the native library: odd sizes, other types, strided data, one
-// hot root, calls after barriers, skewed arrival, many communicators.
+// Shapes outside the grid of collectives.c, huddle against the native library: odd sizes, other types, strided data, derived types, counts in
+// turn, one hot root, calls after barriers, skewed arrival, many communicators.
 //
 //   shapes [--only odd,…] [--rounds R] [--block MS]
 //
@@ -7,6 +7,7 @@
 // the last rank's exit; after a barrier, from the barrier's entry, so that none gains by how far apart it lets ranks go.
 #include "calls.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,10 @@ typedef struct {
     int index;
 } Pair; // as MPI_DOUBLE_INT
 typedef struct {
+    double at[3];
+    unsigned id;
+} Point;
+typedef struct {
     const char *group, *name;
     Collective collective;
     int count;
@@ -29,6 +34,7 @@ typedef struct {
     int root;   // -1: it rotates
     Before before;
     int comms;
+    int more; // counts in turn: so many beside the first one, each an element longer
 } Shape;
 typedef struct {
     const Shape *shape;
@@ -58,18 +64,27 @@ static void user_sum(void *from, void *to, int *n, MPI_Datatype *type) {
     for (int i = 0; i < *n; i++) ((double *)to)[i] += ((double *)from)[i];
 }
 
+static void sum_points(void *from, void *to, int *n, MPI_Datatype *type) {
+    (void)type;
+    for (int i = 0; i < *n; i++) {
+        Point *x = (Point *)from + i, *y = (Point *)to + i;
+        for (int j = 0; j < 3; j++) y->at[j] += x->at[j];
+        y->id += x->id;
+    }
+}
+
 // ---- one call
 
 static void call(const Shape *s, bool native, int k) {
-    int root = s->root >= 0 ? s->root : k % size;
+    int root = s->root >= 0 ? s->root : k % size, count = s->count + k % (1 + s->more);
     MPI_Comm comm = comms[k % s->comms];
     if (s->before == A_BARRIER) (native ? PMPI_Barrier : MPI_Barrier)(comm);
     switch (s->collective) {
-    case ALLREDUCE: (native ? PMPI_Allreduce : MPI_Allreduce)(in, out, s->count, s->type, s->op, comm); break;
-    case BCAST: (native ? PMPI_Bcast : MPI_Bcast)(in, s->count, s->type, root, comm); break;
-    case REDUCE: (native ? PMPI_Reduce : MPI_Reduce)(in, out, s->count, s->type, s->op, root, comm); break;
-    case ALLGATHER: (native ? PMPI_Allgather : MPI_Allgather)(in, s->count, s->type, out, s->count, s->type, comm); break;
-    case SCATTER: (native ? PMPI_Scatter : MPI_Scatter)(in, s->count, s->type, out, s->count, s->type, root, comm); break;
+    case ALLREDUCE: (native ? PMPI_Allreduce : MPI_Allreduce)(in, out, count, s->type, s->op, comm); break;
+    case BCAST: (native ? PMPI_Bcast : MPI_Bcast)(in, count, s->type, root, comm); break;
+    case REDUCE: (native ? PMPI_Reduce : MPI_Reduce)(in, out, count, s->type, s->op, root, comm); break;
+    case ALLGATHER: (native ? PMPI_Allgather : MPI_Allgather)(in, count, s->type, out, count, s->type, comm); break;
+    case SCATTER: (native ? PMPI_Scatter : MPI_Scatter)(in, count, s->type, out, count, s->type, root, comm); break;
     default: (native ? PMPI_Barrier : MPI_Barrier)(comm);
     }
 }
@@ -78,7 +93,7 @@ static size_t spanned(const Shape *s) {
     MPI_Aint lb, extent, span;
     PMPI_Type_get_extent(s->type, &lb, &extent);
     PMPI_Type_get_true_extent(s->type, &lb, &span);
-    int elements = s->count * (s->collective == SCATTER ? size : 1);
+    int elements = (s->count + s->more) * (s->collective == SCATTER ? size : 1);
     return elements == 0 ? 0 : (size_t)(span + (elements - 1) * extent);
 }
 
@@ -149,9 +164,34 @@ static MPI_Datatype column(int rows, int columns) {
     return resized;
 }
 
+static MPI_Datatype of_points(void) {
+    int lengths[2] = {3, 1};
+    MPI_Aint at[2] = {0, offsetof(Point, id)};
+    MPI_Datatype types[2] = {MPI_DOUBLE, MPI_UNSIGNED}, fields, resized;
+    MPI_Type_create_struct(2, lengths, at, types, &fields);
+    MPI_Type_create_resized(fields, 0, sizeof(Point), &resized);
+    MPI_Type_free(&fields);
+    MPI_Type_commit(&resized);
+    return resized;
+}
+
+static MPI_Datatype of_three(void) {
+    MPI_Datatype type;
+    MPI_Type_contiguous(3, MPI_DOUBLE, &type);
+    MPI_Type_commit(&type);
+    return type;
+}
+
+static void free_if_made(MPI_Datatype type) {
+    int numbers[3], combiner;
+    MPI_Type_get_envelope(type, &numbers[0], &numbers[1], &numbers[2], &combiner);
+    if (combiner != MPI_COMBINER_NAMED) MPI_Type_free(&type);
+}
+
 static void compare_all(const char *only) {
-    MPI_Op sum;
+    MPI_Op sum, points;
     MPI_Op_create(user_sum, 1, &sum);
+    MPI_Op_create(sum_points, 1, &points);
     const MPI_Op none = MPI_OP_NULL;
     const Shape shapes[] = {
         {"odd sizes", "1 INT SUM", ALLREDUCE, 1, MPI_INT, MPI_SUM, INTS, -1, NOTHING, 1},
@@ -172,6 +212,12 @@ static void compare_all(const char *only) {
         {"strided data", "16384 DOUBLE in blocks of 8", BCAST, 1, vector(2048, 8, 16), none, DOUBLES, -1, NOTHING, 1},
         {"strided data", "512 DOUBLE, every 2nd", ALLGATHER, 1, vector(512, 1, 2), none, DOUBLES, -1, NOTHING, 1},
         {"strided data", "8 columns of 256 DOUBLE", SCATTER, 8, column(256, 64), none, DOUBLES, -1, NOTHING, 1},
+        {"derived types", "1 struct", BCAST, 1, of_points(), none, DOUBLES, -1, NOTHING, 1},
+        {"derived types", "1 contiguous of 3 DOUBLE", ALLGATHER, 1, of_three(), none, DOUBLES, -1, NOTHING, 1},
+        {"derived types", "4 structs", SCATTER, 4, of_points(), none, DOUBLES, -1, NOTHING, 1},
+        {"derived types", "4 structs, user-defined", ALLREDUCE, 4, of_points(), points, DOUBLES, -1, NOTHING, 1},
+        {"counts in turn", "1 to 4 DOUBLE SUM", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, NOTHING, 1, 3},
+        {"counts in turn", "1 to 4 DOUBLE", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, 1, 3},
         {"one hot root", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
         {"one hot root", "32 KiB", BCAST, 4096, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
         {"one hot root", "8 B", REDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, 0, NOTHING, 1},
@@ -192,11 +238,11 @@ static void compare_all(const char *only) {
         {"many communicators", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, MANY},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        MPI_Datatype type = shapes[i].type;
         if (is_listed(only, shapes[i].group)) compare(&shapes[i]);
-        if (!strcmp(shapes[i].group, "strided data")) MPI_Type_free(&type);
+        free_if_made(shapes[i].type);
     }
     MPI_Op_free(&sum);
+    MPI_Op_free(&points);
 }
 
 int main(int argc, char **argv) {
