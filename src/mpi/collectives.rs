@@ -34,6 +34,7 @@ pub unsafe fn allreduce(
         || (Some(CommRank(0)), Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) }),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::allreduce(site, sendbuf, recvbuf, count, datatype, op) },
+        move |site| site.repeat_allreduce(&key, sendbuf, recvbuf),
     )
 }
 
@@ -65,6 +66,7 @@ pub unsafe fn reduce(
         || (site.root(root), addresses()),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::reduce(site, sendbuf, recvbuf, count, datatype, op, root) },
+        move |site| site.repeat_reduce(&key, sendbuf, recvbuf, root),
     )
 }
 
@@ -90,6 +92,7 @@ pub unsafe fn bcast(
         || (site.root(root), Addresses { send: None, recv: Some(buffer) }),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::bcast(site, buffer, count, datatype, root) },
+        move |site| site.repeat_bcast(&key, buffer, root),
     )
 }
 
@@ -126,6 +129,7 @@ pub unsafe fn allgather(
         move |site| unsafe {
             arguments::allgather(site, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype))
         },
+        move |site| site.repeat_allgather(&key?, sendbuf, recvbuf),
     )
 }
 
@@ -176,6 +180,7 @@ pub unsafe fn scatter(
         || (site.root(root), addresses()),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::scatter(site, send, recv, root) },
+        move |site| site.repeat_scatter(&key?, sendbuf, recvbuf, root),
     )
 }
 
@@ -190,12 +195,13 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
     };
     // No root: a barrier, which has no length, is not declined as empty.
     let nowhere = || (None, Addresses { send: None, recv: None });
-    site.answer(site.repeat_barrier(), Some(Key::barrier()), nowhere, |_| Ok(arguments::barrier()))
+    site.answer(site.repeat_barrier(), Some(Key::barrier()), nowhere, |_| Ok(arguments::barrier()), |_| None)
 }
 
 impl Site<'_> {
-    /// What the short way has `served`; else, where calls like `key` are declined, that; else the long way. What only the latter need, such
-    /// as the root and the buffers that `find` gives, is made, and in memory, only there.
+    /// What the short way has `served`; else, where calls like `key` are declined, that; else the long way, or, if that has opened the short
+    /// one, it with `repeat`. What only the latter need, such as the root and the buffers that `find` gives, is made, and in memory, only
+    /// there.
     #[inline(always)]
     fn answer(
         self,
@@ -203,6 +209,7 @@ impl Site<'_> {
         key: Option<Key>,
         find: impl FnOnce() -> (Option<CommRank>, Addresses),
         prepare: impl FnOnce(&Self) -> Result<Prepared, Refused>,
+        repeat: impl FnOnce(&Self) -> Option<Served>,
     ) -> Served {
         if let Some(served) = served {
             return served;
@@ -221,7 +228,7 @@ impl Site<'_> {
             }
             // Read before MPI is asked for what is then remembered.
             let freed = freed();
-            self.serve(prepare(&self), key, freed)
+            self.serve(prepare(&self), key, freed, || repeat(&self))
         })
     }
 }

@@ -116,8 +116,15 @@ impl Site<'_> {
         None
     }
 
-    /// `key` opens the short way for later calls like this one; before these arguments were prepared so many datatypes had been `freed`.
-    pub(super) fn serve(&self, prepared: Result<Prepared, Refused>, key: Option<Key>, freed: u64) -> Served {
+    /// `key` opens the short way for this call and later ones like it; before these arguments were prepared so many datatypes had been
+    /// `freed`. `repeat` takes that way.
+    pub(super) fn serve(
+        &self,
+        prepared: Result<Prepared, Refused>,
+        key: Option<Key>,
+        freed: u64,
+        repeat: impl FnOnce() -> Option<Served>,
+    ) -> Served {
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(refused) => return self.refuse(refused),
@@ -145,6 +152,9 @@ impl Site<'_> {
             && let Some(lane) = Lane::new(self, (key, lasting), row, plan, prepared.operator.as_ref())
         {
             self.shared.lanes(self.collective).open(lane);
+            if let Some(served) = repeat() {
+                return served;
+            }
         }
         self.run(row, &plan, &prepared)
     }
