@@ -76,7 +76,8 @@ static void sum_points(void *from, void *to, int *n, MPI_Datatype *type) {
 // ---- one call
 
 static void call(const Shape *s, bool native, int k) {
-    int root = s->root >= 0 ? s->root : k % size, count = s->count + k % (1 + s->more);
+    // Each count comes with each root.
+    int counts = 1 + s->more, count = s->count + k % counts, root = s->root >= 0 ? s->root : k / counts % size;
     MPI_Comm comm = comms[k % s->comms];
     if (s->before == A_BARRIER) (native ? PMPI_Barrier : MPI_Barrier)(comm);
     switch (s->collective) {

@@ -51,7 +51,7 @@ static void try_pair(const Pair *pair, int n, int salt) {
     CHECK(send != NULL && x != NULL && y != NULL);
     fill(pair, send, n * world_size, salt);
 
-    // The second and later calls are like the one before. MPICH 4.0 crashes natively in place at other roots than 0.
+    // The second and later calls are like the first one. MPICH 4.0 crashes natively in place at other roots than 0.
     for (int call = 0; call < 4; call++) {
         bool in_place = call == 2, at_root = in_place && world_rank == root && root == 0;
         memset(x, MARK, all), memset(y, MARK, all);

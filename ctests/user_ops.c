@@ -1,6 +1,6 @@
 // User-defined operations: created, used and freed at once (the handle comes back for another function), with
 // datatypes that are freed right after the call, commutative and not, on types with holes. The function must be
-// called with the caller's own datatype (no caching by user handles; rank order).
+// called with the caller's own datatype (what is remembered under a handle must not outlive its meaning; rank order).
 #include "check.h"
 
 #include <stdint.h>
@@ -140,6 +140,7 @@ static void predefined(int n) {
             int sum = world_size * (world_size - 1) / 2, root = call % world_size;
             MPI_Allreduce(mine, got, n, MPI_INT, op, MPI_COMM_WORLD);
             for (int i = 0; i < n; i++) CHECK(got[i] == (adds ? sum + world_size * (i + call + 1) : i + call + 1));
+            for (int i = 0; i < n; i++) got[i] = -1;
             MPI_Reduce(mine, got, n, MPI_INT, op, root, MPI_COMM_WORLD);
             for (int i = 0; i < n && world_rank == root; i++) CHECK(got[i] == (adds ? sum + world_size * (i + call + 1) : i + call + 1));
         }

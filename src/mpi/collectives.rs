@@ -1,9 +1,8 @@
 //! The collectives: each finds its communicator, and tries the short ways before the long one.
 
 use super::arguments::{self, Prepared, Refused};
-use super::datatype::freed;
 use super::decline::{Addresses, unless_in_place};
-use super::lane::Key;
+use super::lane::{Key, Opening};
 use super::serve::{Served, Site};
 use crate::codegen::apart;
 use crate::mpi::handles::{constants, predefined};
@@ -195,13 +194,14 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
     };
     // No root: a barrier, which has no length, is not declined as empty.
     let nowhere = || (None, Addresses { send: None, recv: None });
-    site.answer(site.repeat_barrier(), Some(Key::barrier()), nowhere, |_| Ok(arguments::barrier()), |_| None)
+    let prepare = |_: &Site<'_>| Ok(arguments::barrier());
+    site.answer(site.repeat_barrier(), Some(Key::barrier()), nowhere, prepare, |site| site.repeat_barrier())
 }
 
 impl Site<'_> {
-    /// What the short way has `served`; else, where calls like `key` are declined, that; else the long way, or, if that has opened the short
-    /// one, it with `repeat`. What only the latter need, such as the root and the buffers that `find` gives, is made, and in memory, only
-    /// there.
+    /// What the short way has `served`; else the verdict where calls like `key` are declined; else the long way, which may open the short one
+    /// and then takes it by `repeat`: `served` came of the same function, but part of it is in the entry, and this is apart. What only the
+    /// others need, such as the root and the buffers that `find` gives, is made, and in memory, only there.
     #[inline(always)]
     fn answer(
         self,
@@ -226,9 +226,8 @@ impl Site<'_> {
             {
                 return served;
             }
-            // Read before MPI is asked for what is then remembered.
-            let freed = freed();
-            self.serve(prepare(&self), key, freed, || repeat(&self))
+            let opening = key.map(Opening::new);
+            self.serve(prepare(&self), opening, || repeat(&self))
         })
     }
 }

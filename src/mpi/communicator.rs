@@ -5,7 +5,8 @@
 use super::bridge::BridgeComm;
 use super::decline::LastDeclined;
 use super::job::{Job, job};
-use super::lane::Lanes;
+use super::lane::Lane;
+use super::lanes::Lanes;
 use super::pool::{self, Pooled};
 use super::recent::{self, recent};
 use crate::fabric::shm::Context;
@@ -55,7 +56,7 @@ pub struct Shared {
     /// Memory that calls reuse: scratch, packed input, packed output.
     memory: [UnsafeCell<Vec<u64>>; 3],
     /// The last calls of each collective.
-    lanes: [UnsafeCell<Lanes>; Collective::ALL.len()],
+    lanes: [UnsafeCell<Lanes<Lane>>; Collective::ALL.len()],
     /// The last calls of each collective that were declined for their length or their operation.
     declined: [UnsafeCell<LastDeclined>; Collective::ALL.len()],
 }
@@ -113,8 +114,8 @@ impl Shared {
     /// The lanes of `collective`, for the call that is under way.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
-    pub(super) fn lanes(&self, collective: Collective) -> &mut Lanes {
-        // SAFETY: one call at a time (MPI's rule), which asks again only where it goes by none of them.
+    pub(super) fn lanes(&self, collective: Collective) -> &mut Lanes<Lane> {
+        // SAFETY: one call at a time (MPI's rule), which asks again only after it is done with what it got.
         unsafe { &mut *self.lanes[collective as usize].get() }
     }
 

@@ -176,6 +176,22 @@ impl TypeLayout {
         unsafe { Self::attribute(datatype).map(|kept| Arc::clone(&ManuallyDrop::new(Arc::from_raw(kept)))) }
     }
 
+    /// The layout of `datatype` that lasts as long as it does, or until [`freed`] tells: that of a predefined one, or an attribute of one that
+    /// a call has used before and the library accepts.
+    ///
+    /// # Safety
+    /// As for `of`.
+    pub(super) unsafe fn kept(datatype: MPI_Datatype) -> Option<Arc<Self>> {
+        // SAFETY: the caller's promise.
+        let layout = unsafe {
+            match predefined(datatype) {
+                Some(known) => Self::of_predefined(known),
+                None => Self::cached(datatype),
+            }
+        };
+        layout.filter(|layout| layout.is_committed.load(Ordering::Relaxed))
+    }
+
     /// Packed bytes of an element of `datatype`, where a call has used it before and the library accepts it.
     ///
     /// # Safety
@@ -239,7 +255,8 @@ unsafe extern "C" fn no_copy(
     constants().success
 }
 
-/// How many datatypes with a layout were freed. As long as it is the same, the handle of one that was looked at is still its own.
+/// How many datatypes were freed whose layout was an attribute. As long as it is the same, the handle of one of these is still its own; where
+/// the library took no attribute, nothing tells.
 static FREED: AtomicU64 = AtomicU64::new(0);
 
 /// See [`FREED`]. Whoever uses a handle again that another thread has freed has come after it.

@@ -1,94 +1,98 @@
-//! Elements that do not lie as they are packed, on the short way ([`lane`](super::lane)).
+//! How the elements of a call lie that takes the short way ([`lane`](super::lane)).
 
 use super::datatype::{TypeLayout, TypeMap};
 use super::holes::Holes;
 use crate::mpi::handles::predefined;
 use crate::types::Bytes;
-use mpi_sys::{MPI_Comm, MPI_Datatype};
+use mpi_sys::MPI_Datatype;
 use std::sync::Arc;
 
 /// How the elements of all buffers of a call lie.
 pub(super) enum Elements {
-    /// Packed, so many bytes after the address that the program gives.
-    Shifted(isize),
+    /// As they are packed, so many bytes after the address that the program gives.
+    Packed { at: isize },
+    /// With something between them.
+    Apart(Apart),
+}
+
+/// Elements with something between them: packed before a call and unpacked after it.
+pub(super) enum Apart {
     /// Pairs that a kernel combines.
     Pairs(Holes),
-    /// In segments; packed before the call and unpacked after it.
+    /// Any others, in segments.
     Segments(Arc<TypeLayout>),
 }
 
-impl Elements {
-    /// Of longer calls the long way is as fast, which moves elements to slots and out of them as they lie.
-    const LONGEST: Bytes = Bytes(4096);
+/// Longer calls with elements apart take the long way, which moves these to slots and out of them as they lie: there a second copy takes
+/// longer than to find out about the call.
+const LONGEST: Bytes = Bytes(4096);
 
-    /// Elements of `datatype`, which the library accepts; `count` of them, and so many bytes, in the longest buffer of the call at any rank.
-    /// The first is `None` where these take the long way, the second where they lie as they are packed.
+impl Elements {
+    /// Of a call that moves elements, or has the library combine them: `count` of them and so many bytes in the longest buffer that any rank
+    /// may have, since one lane serves a rank as root and as another. `None` where such calls take the long way.
     ///
     /// # Safety
     /// As for [`TypeLayout::of`].
-    pub unsafe fn of(
-        datatype: MPI_Datatype,
-        count: usize,
-        bytes: Bytes,
-        has_kernel: bool,
-        self_comm: MPI_Comm,
-    ) -> Option<Option<Self>> {
-        let known = predefined(datatype);
-        if known.is_some_and(|known| known.is_contiguous()) {
-            return Some(None);
-        }
-        if has_kernel {
-            let pairs = known.filter(|_| bytes <= Self::LONGEST).and_then(Holes::of)?;
-            return Some(Some(Self::Pairs(pairs)));
+    pub unsafe fn of(datatype: MPI_Datatype, count: usize, bytes: Bytes) -> Option<Self> {
+        if predefined(datatype).is_some_and(|known| known.is_contiguous()) {
+            return Some(Self::Packed { at: 0 });
         }
         // SAFETY: the caller's promise.
-        let layout = unsafe { TypeLayout::of(datatype, self_comm) }.ok()?;
+        let layout = unsafe { TypeLayout::kept(datatype) }?;
         let at = match &layout.type_map {
             TypeMap::Contiguous { at } => Some(*at),
             TypeMap::Segments { segments, times } => segments.contiguous_at(count.checked_mul(*times)?),
             TypeMap::Opaque => return None,
         };
         match at {
-            Some(0) => Some(None),
-            Some(at) => Some(Some(Self::Shifted(at))),
-            None => (bytes <= Self::LONGEST).then_some(Some(Self::Segments(layout))),
+            Some(at) => Some(Self::Packed { at }),
+            None => (bytes <= LONGEST).then_some(Self::Apart(Apart::Segments(layout))),
         }
     }
 
+    /// The same where a kernel combines elements of `bytes` in all: that knows predefined ones alone.
+    pub fn of_kernel(datatype: MPI_Datatype, bytes: Bytes) -> Option<Self> {
+        let known = predefined(datatype)?;
+        if known.is_contiguous() {
+            return Some(Self::Packed { at: 0 });
+        }
+        Holes::of(known).filter(|_| bytes <= LONGEST).map(|holes| Self::Apart(Apart::Pairs(holes)))
+    }
+}
+
+impl Apart {
     /// From one element to the next, in the program's buffers.
     pub fn extent(&self) -> isize {
         match self {
+            Self::Pairs(holes) => holes.extent() as isize,
             Self::Segments(layout) => layout.extent,
-            Self::Shifted(_) | Self::Pairs(_) => unreachable!("asked where blocks are in segments"),
         }
     }
 
-    /// Packs `n` elements of `bytes` in all.
+    /// Packs `n` elements.
     ///
     /// # Safety
     /// `from` has `n` elements, `to` room for as many packed ones, and they do not overlap.
-    pub unsafe fn pack(&self, to: *mut u8, from: *const u8, n: usize, bytes: Bytes) {
+    pub unsafe fn pack(&self, to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
         unsafe {
             match self {
                 Self::Pairs(holes) => holes.pack(to, from, n),
-                Self::Segments(layout) => layout.segments().gather(from, 0, to, bytes.0),
-                Self::Shifted(_) => unreachable!("shifted elements are packed"),
+                Self::Segments(layout) => layout.segments().gather(from, 0, to, n * layout.size),
             }
         }
     }
 
-    /// Unpacks `n` elements of `bytes` in all; what lies between them stays as it is.
+    /// Unpacks `n` elements; what lies between them stays as it is.
     ///
     /// # Safety
-    /// As for [`Elements::pack`], the other way round.
-    pub unsafe fn unpack(&self, to: *mut u8, from: *const u8, n: usize, bytes: Bytes) {
+    /// As for [`Apart::pack`], the other way round.
+    pub unsafe fn unpack(&self, to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
         unsafe {
             match self {
                 Self::Pairs(holes) => holes.unpack(to, from, n),
-                Self::Segments(layout) => layout.segments().scatter(to, 0, from, bytes.0),
-                Self::Shifted(_) => unreachable!("shifted elements are packed"),
+                Self::Segments(layout) => layout.segments().scatter(to, 0, from, n * layout.size),
             }
         }
     }

@@ -58,6 +58,11 @@ impl Holes {
         Some(Self { members, spacing: Spacing { second, extent: datatype.extent } })
     }
 
+    /// From one element to the next.
+    pub fn extent(&self) -> usize {
+        self.spacing.extent
+    }
+
     /// Packs `n` elements.
     ///
     /// # Safety

@@ -4,13 +4,15 @@
 //! collective that opened lanes, the datatype is the same still (predefined, or none was freed), all ranks are on one node and
 //! no address can be that of a device, then operands, operation and plan are known, and only addresses and the root are looked at.
 //! The handle of an operation of the program's may come to mean another one: the library is called with the handle, so it runs what is
-//! meant now, and the plan is the same for all such operations, which follow the order of ranks. A few elements with holes are packed
+//! meant now, and the plan is the same for all such operations, which follow the order of ranks whether they commute or not
+//! (`tune::choose::order_of`). A few elements with holes are packed
 //! before and unpacked after it. Whether a rank takes this way is its own affair: peers see the same call.
 
 use super::communicator::Purpose;
 use super::datatype::freed;
 use super::device;
-use super::elements::Elements;
+use super::elements::{Apart, Elements};
+use super::lanes::Keyed;
 use super::op::{Combiner, Operator};
 use super::serve::{Served, Site};
 use crate::coll::phase::short::{self, AtOnce};
@@ -50,23 +52,27 @@ impl Key {
     }
 }
 
-/// Whether a datatype's handle may mean another one later on.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Lasting {
-    /// Never: it is predefined, or there is none.
-    Always,
-    /// Not as long as so many datatypes were [`freed`].
-    While(u64),
+/// What later calls must share with one that opens a lane.
+pub(super) struct Opening {
+    key: Key,
+    /// How many datatypes had been freed before its arguments were looked at.
+    freed: u64,
 }
 
-impl Lasting {
-    #[inline(always)]
-    fn is_over(self) -> bool {
-        match self {
-            Self::Always => false,
-            Self::While(then) => then != freed(),
-        }
+impl Opening {
+    /// Before the arguments are looked at.
+    pub fn new(key: Key) -> Self {
+        Self { key, freed: freed() }
     }
+}
+
+/// How long a datatype's handle means the same.
+#[derive(Clone, Copy)]
+enum Lasting {
+    /// Always: it is predefined, or there is none.
+    Always,
+    /// As long as [`freed`] is still that.
+    While(u64),
 }
 
 /// A call of one collective that a communicator has served.
@@ -79,14 +85,13 @@ pub struct Lane {
     entered: Entered,
     combiner: Option<Combiner>,
     short: Option<Short>,
-    /// Elements that do not lie as they are packed.
-    elements: Option<Elements>,
+    elements: Elements,
     lasting: Lasting,
 }
 
 impl Lane {
     /// A lane for calls like this one; none where calls like it take the long way.
-    pub fn new(
+    fn new(
         site: &Site<'_>,
         (key, lasting): (Key, Lasting),
         row: usize,
@@ -97,16 +102,20 @@ impl Lane {
         if shared.agreed.nodes > 1 || plan.scratch > Bytes::ZERO {
             return None;
         }
-        let combiner = operator.map(Operator::combiner);
-        let elements = if key == Key::barrier() {
-            None
-        } else {
-            let has_all_blocks = matches!(collective, Collective::Allgather | Collective::Scatter);
-            let blocks = if has_all_blocks { shared.agreed.ranks } else { 1 };
-            let count = usize::try_from(key.count).ok()?.checked_mul(blocks)?;
-            let has_kernel = matches!(combiner, Some(Combiner::Kernel(_)));
-            // SAFETY: the datatype of the call that is under way.
-            unsafe { Elements::of(key.datatype, count, plan.bytes * blocks, has_kernel, site.job.self_comm) }?
+        let combiner = match operator {
+            Some(operator) => Some(operator.share_combiner()?),
+            None => None,
+        };
+        let elements = match combiner {
+            _ if key == Key::barrier() => Elements::Packed { at: 0 },
+            Some(Combiner::Kernel(_)) => Elements::of_kernel(key.datatype, plan.bytes)?,
+            Some(Combiner::Library(_)) | None => {
+                let has_all_blocks = matches!(collective, Collective::Allgather | Collective::Scatter);
+                let blocks = if has_all_blocks { shared.agreed.ranks } else { 1 };
+                let count = usize::try_from(key.count).ok()?.checked_mul(blocks)?;
+                // SAFETY: the datatype of the call that is under way.
+                unsafe { Elements::of(key.datatype, count, plan.bytes * blocks) }?
+            }
         };
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
         let short = (REGISTRY[row].short)(&plan, &shared.agreed.measures());
@@ -115,75 +124,56 @@ impl Lane {
     }
 }
 
-/// Programs call with a few counts in turn: of one number, of a few, of a row.
-const LANES: usize = 8;
+impl Keyed for Lane {
+    type Key = Key;
 
-/// The last lanes of one collective.
-pub(super) struct Lanes {
-    /// The first is the one that was used last.
-    lanes: [Option<Box<Lane>>; LANES],
-    /// Which makes room for the next one; never the first.
-    oldest: usize,
-    /// How many datatypes were freed when the last call came with one of the program's.
-    freed: u64,
-}
-
-impl Default for Lanes {
-    fn default() -> Self {
-        Self { lanes: Default::default(), oldest: 1, freed: u64::MAX }
-    }
-}
-
-impl Lanes {
-    /// The lane with that key.
     #[inline(always)]
-    fn find(&mut self, key: &Key) -> Option<&Lane> {
-        let is_first = self.lanes[0].as_ref().is_some_and(|lane| lane.key == *key);
-        if !is_first {
-            let at = self.position(key)?;
-            self.lanes.swap(0, at);
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    #[inline(always)]
+    fn is_over(&self) -> bool {
+        match self.lasting {
+            Lasting::Always => false,
+            Lasting::While(then) => then != freed(),
         }
-        self.lanes[0].as_deref().filter(|lane| !lane.lasting.is_over())
     }
+}
 
-    #[cold]
-    fn position(&self, key: &Key) -> Option<usize> {
-        self.lanes.iter().position(|lane| lane.as_ref().is_some_and(|lane| lane.key == *key))
-    }
-
-    /// How long a lane for calls with this key would last, if that is of use: programs that make a datatype for each call free one with each.
-    pub fn lasting(&mut self, key: &Key, freed: u64) -> Option<Lasting> {
-        if *key == Key::barrier() || predefined(key.datatype).is_some() {
-            return Some(Lasting::Always);
+impl Site<'_> {
+    /// Opens a lane for calls like this one, if that is of use: programs that make a datatype for each call free one with each. Whether there
+    /// is a new one.
+    pub(super) fn open_lane(&self, opening: &Opening, row: usize, plan: Plan, operator: Option<&Operator>) -> bool {
+        let (lanes, &Opening { key, freed }) = (self.shared.lanes(self.collective), opening);
+        let lasting = if key == Key::barrier() || predefined(key.datatype).is_some() {
+            Lasting::Always
+        } else if lanes.note_freed(freed) {
+            Lasting::While(freed)
+        } else {
+            return false;
+        };
+        if lanes.has(&key) {
+            return false;
         }
-        let is_same = std::mem::replace(&mut self.freed, freed) == freed;
-        is_same.then_some(Lasting::While(freed))
-    }
-
-    /// A call with another key than all of them, or with one whose lane it did not go by, opens one.
-    pub fn open(&mut self, lane: Lane) {
-        let at = self.position(&lane.key).unwrap_or_else(|| {
-            let oldest = self.oldest;
-            self.oldest = if oldest + 1 < LANES { oldest + 1 } else { 1 };
-            oldest
-        });
-        self.lanes[at] = Some(Box::new(lane));
-        self.lanes.swap(0, at);
+        let lane = Lane::new(self, (key, lasting), row, plan, operator);
+        lane.map(|lane| lanes.open(lane)).is_some()
     }
 }
 
 /// Blocks of a call in a buffer of the program's.
 #[derive(Clone, Copy)]
-struct Piece {
+struct Blocks {
     /// Where they lie; null where the call has no such buffer.
-    lies: *mut u8,
+    at: *mut u8,
     /// Memory for them as they are packed.
     packed: *mut u8,
-    blocks: usize,
+    /// How many.
+    number: usize,
 }
 
-impl Piece {
-    const NONE: Self = Self { lies: null_mut(), packed: null_mut(), blocks: 0 };
+impl Blocks {
+    const NONE: Self = Self { at: null_mut(), packed: null_mut(), number: 0 };
 }
 
 /// Neither null nor `MPI_IN_PLACE`: memory of the program.
@@ -215,7 +205,7 @@ impl Site<'_> {
     #[inline(always)]
     pub(super) fn repeat_allreduce(&self, key: &Key, send: *const c_void, recv: *mut c_void) -> Option<Served> {
         let lane = self.lane(key)?;
-        Some(self.repeat_as_it_lies::<short::Allreduce>(lane, CommRank(0), pair(send, recv, 0)?))
+        Some(self.repeat::<short::Allreduce>(lane, CommRank(0), pair(send, recv, 0)?))
     }
 
     #[inline(always)]
@@ -235,7 +225,7 @@ impl Site<'_> {
         } else {
             return None;
         };
-        Some(self.repeat_as_it_lies::<short::Reduce>(lane, root, ends))
+        Some(self.repeat::<short::Reduce>(lane, root, ends))
     }
 
     #[inline(always)]
@@ -245,14 +235,14 @@ impl Site<'_> {
         if !is_memory(buffer) {
             return None;
         }
-        Some(self.repeat_as_it_lies::<short::Bcast>(lane, root, ends(null(), buffer)))
+        Some(self.repeat::<short::Bcast>(lane, root, ends(null(), buffer)))
     }
 
     #[inline(always)]
     pub(super) fn repeat_allgather(&self, key: &Key, send: *const c_void, recv: *mut c_void) -> Option<Served> {
         let lane = self.lane(key)?;
         let own = lane.plan.bytes.0 * self.shared.me.index();
-        Some(self.repeat_as_it_lies::<short::Allgather>(lane, CommRank(0), pair(send, recv, own)?))
+        Some(self.repeat::<short::Allgather>(lane, CommRank(0), pair(send, recv, own)?))
     }
 
     #[inline(always)]
@@ -272,7 +262,7 @@ impl Site<'_> {
         }
         let recv = if is_in_place { null() } else { recv.cast_const() };
         let ends = Ends { is_in_place, ..ends(if is_root { send } else { null() }, recv) };
-        Some(self.repeat_as_it_lies::<short::Scatter>(lane, root, ends))
+        Some(self.repeat::<short::Scatter>(lane, root, ends))
     }
 
     #[inline(always)]
@@ -301,88 +291,95 @@ impl Site<'_> {
         is_open.then_some(lane)
     }
 
-    /// `ends` are the program's buffers.
+    /// `ends` are the program's buffers, and `C` is this collective.
     #[inline(always)]
-    fn repeat_as_it_lies<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
+    fn repeat<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
         match lane.elements {
-            None => self.repeat::<C>(lane, root, ends),
+            Elements::Packed { at: 0 } => self.repeat_packed::<C>(lane, root, ends),
             // Not as `Ends`, which would be in memory then, on the other way too.
-            Some(_) => self.repeat_packed::<C>(lane, root, ends.send, ends.recv, ends.is_in_place),
+            _ => self.repeat_unpacked::<C>(lane, root, ends.send, ends.recv, ends.is_in_place),
         }
     }
 
-    /// The same of elements that do not lie as they are packed.
+    /// The same of elements that lie elsewhere, or apart.
     #[inline(never)]
-    fn repeat_packed<C: AtOnce>(
+    fn repeat_unpacked<C: AtOnce>(
         self,
         lane: &Lane,
         root: CommRank,
-        input: *mut u8,
-        output: *mut u8,
+        send: *mut u8,
+        recv: *mut u8,
         is_in_place: bool,
     ) -> Served {
-        let Some(elements) = &lane.elements else { unreachable!("asked where there are such elements") };
-        if let Elements::Shifted(at) = elements {
-            let shifted = |end: *mut u8| if end.is_null() { end } else { end.wrapping_offset(*at) };
-            return self.repeat::<C>(lane, root, Ends { send: shifted(input), recv: shifted(output), is_in_place });
+        let ends = Ends { send, recv, is_in_place };
+        match &lane.elements {
+            Elements::Packed { at } => {
+                let shifted = |end: *mut u8| if end.is_null() { end } else { end.wrapping_offset(*at) };
+                self.repeat_packed::<C>(lane, root, Ends { send: shifted(send), recv: shifted(recv), is_in_place })
+            }
+            Elements::Apart(apart) => self.repeat_apart::<C>(lane, apart, root, ends),
         }
-        let [read, written] = self.pieces(lane, elements, root, Ends { send: input, recv: output, is_in_place });
-        let (count, bytes) = (lane.key.count as usize, lane.plan.bytes);
-        if !read.lies.is_null() {
-            // SAFETY: MPI's contract on the program's buffer; the packed one has room for as many blocks.
-            unsafe { elements.pack(read.packed, read.lies, count * read.blocks, bytes * read.blocks) };
+    }
+
+    /// The same of elements that lie apart.
+    fn repeat_apart<C: AtOnce>(self, lane: &Lane, apart: &Apart, root: CommRank, ends: Ends) -> Served {
+        let [read, written] = self.blocks(lane, apart, root, ends);
+        let count = lane.key.count as usize;
+        if !read.at.is_null() {
+            // SAFETY: MPI's contract on the program's buffer, whose datatype is that of the lane still; the packed one has room for as many blocks,
+            // and is huddle's own.
+            unsafe { apart.pack(read.packed, read.at, count * read.number) };
         }
         let (send, recv) = match self.collective {
-            Collective::Bcast if read.lies.is_null() => (null_mut(), written.packed),
-            Collective::Bcast => (null_mut(), read.packed),
+            // One buffer, which is read or written.
+            Collective::Bcast if written.at.is_null() => (null_mut(), read.packed),
+            Collective::Bcast => (null_mut(), written.packed),
             _ => (read.packed, written.packed),
         };
-        let ends = Ends { send, recv, is_in_place };
-        let served = self.repeat::<C>(lane, root, ends);
-        if !written.lies.is_null() && served == Served::Done(constants().success) {
+        let served = self.repeat_packed::<C>(lane, root, Ends { send, recv, ..ends });
+        if !written.at.is_null() && served == Served::Done(constants().success) {
             // SAFETY: as above.
-            unsafe { elements.unpack(written.lies, written.packed, count * written.blocks, bytes * written.blocks) };
+            unsafe { apart.unpack(written.at, written.packed, count * written.number) };
         }
         served
     }
 
     /// What a call whose buffers are `ends` reads and writes at this rank.
-    fn pieces(&self, lane: &Lane, elements: &Elements, root: CommRank, ends: Ends) -> [Piece; 2] {
+    fn blocks(&self, lane: &Lane, apart: &Apart, root: CommRank, ends: Ends) -> [Blocks; 2] {
         let (me, ranks, bytes) = (self.shared.me, self.shared.agreed.ranks, lane.plan.bytes.0);
-        let piece = |lies: *mut u8, purpose, blocks| match lies.is_null() {
-            true => Piece::NONE,
-            false => Piece { lies, packed: self.shared.memory(purpose, bytes * blocks), blocks },
+        let blocks = |at: *mut u8, purpose, number| match at.is_null() {
+            true => Blocks::NONE,
+            false => Blocks { at, packed: self.shared.memory(purpose, bytes * number), number },
         };
         match self.collective {
             Collective::Bcast => {
-                let buffer = piece(ends.recv, Purpose::Recv, 1);
-                if me == root { [buffer, Piece::NONE] } else { [Piece::NONE, buffer] }
+                let buffer = blocks(ends.recv, Purpose::Recv, 1);
+                if me == root { [buffer, Blocks::NONE] } else { [Blocks::NONE, buffer] }
             }
-            Collective::Scatter => [piece(ends.send, Purpose::Send, ranks), piece(ends.recv, Purpose::Recv, 1)],
+            Collective::Scatter => [blocks(ends.send, Purpose::Send, ranks), blocks(ends.recv, Purpose::Recv, 1)],
             Collective::Allgather => {
-                let all = piece(ends.recv, Purpose::Recv, ranks);
+                let all = blocks(ends.recv, Purpose::Recv, ranks);
+                let before = lane.key.count as isize * me.index() as isize;
                 let own = match ends.is_in_place {
-                    true => Piece {
-                        lies: ends
-                            .recv
-                            .wrapping_offset(elements.extent() * lane.key.count as isize * me.index() as isize),
+                    true => Blocks {
+                        at: ends.recv.wrapping_offset(apart.extent() * before),
                         packed: all.packed.wrapping_add(bytes * me.index()),
-                        blocks: 1,
+                        number: 1,
                     },
-                    false => piece(ends.send, Purpose::Send, 1),
+                    false => blocks(ends.send, Purpose::Send, 1),
                 };
                 [own, all]
             }
             Collective::Allreduce | Collective::Reduce | Collective::Barrier => {
-                let result = piece(ends.recv, Purpose::Recv, 1);
-                [if ends.is_in_place { result } else { piece(ends.send, Purpose::Send, 1) }, result]
+                let result = blocks(ends.recv, Purpose::Recv, 1);
+                [if ends.is_in_place { result } else { blocks(ends.send, Purpose::Send, 1) }, result]
             }
         }
     }
 
-    /// `C` is this collective.
+    /// The same of elements that lie at `ends` as they are packed.
     #[inline(always)]
-    fn repeat<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
+    fn repeat_packed<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
         let Some(Short::InLines { goes_beyond_flag }) = lane.short else {
             return self.repeat_otherwise::<C>(lane, root, ends.send, ends.recv, ends.is_in_place);
         };
@@ -396,7 +393,7 @@ impl Site<'_> {
     }
 
     /// The same of all other calls: short ones whose data take cells, and those that run as a future. The buffers come one by one as in
-    /// `repeat_packed`.
+    /// `repeat_unpacked`.
     #[inline(never)]
     fn repeat_otherwise<C: AtOnce>(
         self,
@@ -414,7 +411,7 @@ impl Site<'_> {
         };
         let entered = (&lane.entered, self.epoch, root);
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
-        // SAFETY: as in `repeat`.
+        // SAFETY: as in `repeat_packed`.
         let call = unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), false) };
         self.ended(lane.counter, plan.bytes, call.finish(C::in_cells(&call, &plan, in_halves)))
     }
@@ -423,7 +420,7 @@ impl Site<'_> {
 impl Lane {
     #[inline(always)]
     fn combine(&self) -> Option<&dyn Combine> {
-        self.combiner.as_ref().map(Combiner::get)
+        self.combiner.as_ref().map(Combiner::as_combine)
     }
 
     fn buffers(&self, ends: Ends) -> Buffers<'_> {

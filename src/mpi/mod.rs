@@ -17,6 +17,7 @@ mod holes;
 mod init;
 mod job;
 mod lane;
+mod lanes;
 pub mod native;
 mod network;
 pub mod op;

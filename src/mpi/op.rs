@@ -24,7 +24,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// An operation on a datatype, for one call.
+/// An operation on a datatype, for one call; what combines its operands may serve later ones.
 pub struct Operator {
     combiner: Combiner,
     op: Option<PredefinedOp>,
@@ -37,14 +37,13 @@ pub struct Operator {
 #[derive(Clone)]
 pub(super) enum Combiner {
     Kernel(Kernel),
-    /// In calls alike its memory is used again.
     Library(Arc<Library>),
 }
 
 impl Combiner {
     /// What fabrics call.
     #[inline(always)]
-    pub fn get(&self) -> &dyn Combine {
+    pub fn as_combine(&self) -> &dyn Combine {
         match self {
             Self::Kernel(kernel) => kernel,
             Self::Library(library) => &**library,
@@ -59,8 +58,8 @@ impl Operator {
     /// If the library rejects the pair.
     ///
     /// # Safety
-    /// MPI is initialised; `op` and `datatype` are valid or null and outlive the operator; `self_comm` is a private
-    /// communicator of this process alone whose errors return.
+    /// MPI is initialised; `op` and `datatype` are valid or null, and the datatype means the same, whenever operands are combined; `self_comm` is
+    /// a private communicator of this process alone whose errors return.
     #[inline]
     pub unsafe fn resolve(op: MPI_Op, datatype: MPI_Datatype, self_comm: MPI_Comm) -> Result<Self, Rejected> {
         if let (Some(op), Some(known)) = (predefined_op(op), predefined(datatype))
@@ -137,14 +136,16 @@ impl Operator {
 
     /// What combines its operands.
     #[inline]
-    pub fn combine(&self) -> &dyn Combine {
-        self.combiner.get()
+    pub fn as_combine(&self) -> &dyn Combine {
+        self.combiner.as_combine()
     }
 
-    /// The same, for later calls too.
-    #[inline]
-    pub(super) fn combiner(&self) -> Combiner {
-        self.combiner.clone()
+    /// The same, for later calls too; none where it may come to hold more memory than a communicator is to keep.
+    pub(super) fn share_combiner(&self) -> Option<Combiner> {
+        match &self.combiner {
+            Combiner::Library(library) if !library.is_small() => None,
+            combiner => Some(combiner.clone()),
+        }
     }
 
     /// Which of MPI's operations it is.
@@ -244,6 +245,12 @@ impl Combine for Library {
 }
 
 impl Library {
+    /// Whether an element takes no more of a scratch memory than a piece.
+    fn is_small(&self) -> bool {
+        self.layout.as_ref().is_none_or(|layout| layout.extent.unsigned_abs().max(layout.true_extent) <= PIECE)
+            && self.granule <= PIECE
+    }
+
     /// Whether packed operands can be handed to the library as they are: they look like elements in memory, lie as such
     /// elements do, and the result doesn't replace the left one. Says by how much elements start after their address.
     fn direct(&self, to: *mut u8, left: *const u8, right: *const u8) -> Option<isize> {

@@ -4,7 +4,7 @@ use super::arguments::{Operand, Prepared, Refused};
 use super::bridge::{NativeBridge, NativeOp};
 use super::communicator::{Cells, Purpose, Shared, find, while_freeing};
 use super::job::{self, Job, abort};
-use super::lane::{Key, Lane};
+use super::lane::Opening;
 use super::op::Operator;
 use super::peers::{self, Announcement};
 use crate::coll::{Need, Plan, REGISTRY};
@@ -116,13 +116,11 @@ impl Site<'_> {
         None
     }
 
-    /// `key` opens the short way for this call and later ones like it; before these arguments were prepared so many datatypes had been
-    /// `freed`. `repeat` takes that way.
+    /// `opening` is the short way for this call and later ones like it, which `repeat` takes.
     pub(super) fn serve(
         &self,
         prepared: Result<Prepared, Refused>,
-        key: Option<Key>,
-        freed: u64,
+        opening: Option<Opening>,
         repeat: impl FnOnce() -> Option<Served>,
     ) -> Served {
         let prepared = match prepared {
@@ -147,14 +145,11 @@ impl Site<'_> {
             Ok(false) => return decline(Reason::NoSharedMemory),
             Err(fault) => return self.fault(fault),
         }
-        if let Some(key) = key
-            && let Some(lasting) = self.shared.lanes(self.collective).lasting(&key, freed)
-            && let Some(lane) = Lane::new(self, (key, lasting), row, plan, prepared.operator.as_ref())
+        if let Some(opening) = opening
+            && self.open_lane(&opening, row, plan, prepared.operator.as_ref())
+            && let Some(served) = repeat()
         {
-            self.shared.lanes(self.collective).open(lane);
-            if let Some(served) = repeat() {
-                return served;
-            }
+            return served;
         }
         self.run(row, &plan, &prepared)
     }
@@ -247,7 +242,7 @@ impl Site<'_> {
     #[inline]
     fn run(&self, row: usize, plan: &Plan, prepared: &Prepared) -> Served {
         let buffers = if prepared.operator.is_some() { self.reduction(plan, prepared) } else { moves(prepared) };
-        let combine = prepared.operator.as_ref().map(Operator::combine);
+        let combine = prepared.operator.as_ref().map(Operator::as_combine);
         let native_op = prepared.native_op.map(|(datatype, op)| NativeOp { datatype, op });
         let layout = self.shared.context().layout();
         let bridge = self.shared.bridge.as_ref();

@@ -106,7 +106,7 @@ pub(super) fn mixes_order(agreed: &Agreed) -> bool {
 }
 
 /// User-defined operations follow rank order whether they commute or not: their results then depend neither on the
-/// algorithm nor on the placement.
+/// algorithm nor on the placement. Lanes rely on it too: a handle may come to mean an operation that does not commute (`mpi::lane`).
 pub(super) fn order_of(shape: &Shape) -> OperandOrder {
     match shape.operator {
         OperatorClass::User => OperandOrder::Rank,

@@ -72,7 +72,7 @@ fn compare(operator: &Operator, left: &[u8], right: &[u8], expected: &[u8], what
             };
             // SAFETY: all have `expected.len()` bytes.
             unsafe {
-                operator.combine().combine(to, left_at, right_at, expected.len());
+                operator.as_combine().combine(to, left_at, right_at, expected.len());
                 let result = std::slice::from_raw_parts(to, expected.len());
                 assert_eq!(result, expected, "{what}, result {target}, shifted by {shift}");
             }
@@ -113,7 +113,7 @@ pub fn predefined_operations_agree(comm: MPI_Comm) {
                 continue;
             };
             if !name.is_defined_on(known.class)
-                && operator.combine().kernel().is_none()
+                && operator.as_combine().kernel().is_none()
                 && matches!(name, PredefinedOp::Land | PredefinedOp::Lor | PredefinedOp::Lxor)
             {
                 continue; // MPICH 4.0.2 accepts these on floating point, and aborts when it computes them.
@@ -127,7 +127,7 @@ pub fn predefined_operations_agree(comm: MPI_Comm) {
                 let expected = expected(op, known.handle, &left, &right, count, comm);
                 compare(&operator, &left, &right, &expected, &format!("{name:?} on {count} of {known:?}"));
             }
-            *if operator.combine().kernel().is_some() { &mut kernels } else { &mut others } += 1;
+            *if operator.as_combine().kernel().is_some() { &mut kernels } else { &mut others } += 1;
         }
     }
     assert!(kernels > 200 && others > 20, "{kernels} pairs have kernels, {others} are the library's");

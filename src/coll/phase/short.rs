@@ -1,7 +1,7 @@
 //! Calls on one node whose data fit one slot of each rank, in the flat form: most calls of most programs.
 //!
 //! They do what [`Flat`](super::Flat) does, without the loop over pieces. Each stands here once, as a macro, and becomes a
-//! future on any fabric, which scheduler, loom and simulator run too, and for calls that repeat the one before plain functions on
+//! future on any fabric, which scheduler, loom and simulator run too, and for calls that repeat one before plain functions on
 //! [`Direct`], of data in lines and of data in cells ([`AtOnce`]). These follow from the collective alone, not from the row.
 
 use super::{block_in_slot, combine_in_rank_order, others_than};

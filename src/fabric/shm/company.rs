@@ -7,23 +7,32 @@
 use crate::types::{Bytes, Epoch};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Bytes that this process has written to rings of cells, of any communicator. Relaxed, and no one operation: where threads write at a time
-/// some bytes may be lost, which does no harm.
+/// Bytes of pieces of 4 KiB and more, at most, that this process has written to cells of any communicator, wherever these are: all of them
+/// take cache. Relaxed, and no one operation: where threads write at a time some bytes may be lost, which does no harm.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 /// What the process wrote between the calls of one context. Relaxed throughout: only this rank uses it, one call at a time; these are
 /// atomics so that a context may move between threads.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Company {
+    /// What all write.
+    all: &'static AtomicU64,
     /// The call that wrote last.
     epoch: AtomicU64,
     /// What had been written when it did, and how much of that was its own.
     written: AtomicU64,
     own: AtomicU64,
-    /// Means over some calls, times [`Company::CALLS`]: of what a call wrote, and of what others wrote before the next.
+    /// Means over some calls, times [`Company::CALLS`]: of what a call wrote, and of what others wrote before the next. In sixteenths of a byte,
+    /// so that what is rounded off does not matter.
     means: [AtomicU64; 2],
     /// How many times the way round is halved.
     halvings: AtomicU32,
+}
+
+impl Default for Company {
+    fn default() -> Self {
+        Self::in_all(&WRITTEN)
+    }
 }
 
 impl Company {
@@ -31,6 +40,11 @@ impl Company {
     const CALLS: u64 = 8;
     /// What others write counts as no more than so many times what a call writes: a communicator that was at rest is soon itself again.
     const MOST: u64 = 64;
+
+    pub(super) fn in_all(all: &'static AtomicU64) -> Self {
+        let [epoch, written, own] = Default::default();
+        Self { all, epoch, written, own, means: Default::default(), halvings: AtomicU32::new(0) }
+    }
 
     /// How many times the way round is to be halved, the same for all pieces of a call.
     #[inline]
@@ -41,49 +55,44 @@ impl Company {
     /// Before a piece in the call of `epoch`.
     #[inline]
     pub fn enter(&self, epoch: Epoch) {
-        self.enter_in(&WRITTEN, epoch);
-    }
-
-    /// This rank is about to write a piece of so many bytes.
-    #[inline]
-    pub fn note(&self, piece: Bytes) {
-        self.note_in(&WRITTEN, piece);
-    }
-
-    #[inline]
-    fn enter_in(&self, all: &AtomicU64, epoch: Epoch) {
         let before = self.epoch.load(Ordering::Relaxed);
         if before != epoch.0 {
             self.epoch.store(epoch.0, Ordering::Relaxed);
             if before > 0 {
-                self.judge(all.load(Ordering::Relaxed));
+                self.judge();
             }
         }
     }
 
-    /// After a call that wrote something, before the next one that does; by now the process has `written` so much.
-    fn judge(&self, written: u64) {
+    /// After a call that wrote something, before the next one that does. A way round is as long as before, of all that is written, if it is
+    /// halved as often as own bytes go into all.
+    fn judge(&self) {
         let own = self.own.load(Ordering::Relaxed);
         self.own.store(0, Ordering::Relaxed);
-        let others = written.wrapping_sub(self.written.load(Ordering::Relaxed));
+        let others = self.all.load(Ordering::Relaxed).wrapping_sub(self.written.load(Ordering::Relaxed));
+        // Where threads write at a time the sum may have gone back.
+        let others = if others.cast_signed() < 0 { 0 } else { others.min(Self::MOST * own) };
         let mean_of = |mean: &AtomicU64, bytes: u64| {
             let before = mean.load(Ordering::Relaxed);
-            let after = before - before / Self::CALLS + bytes;
+            let after = before - before / Self::CALLS + 16 * bytes;
             mean.store(after, Ordering::Relaxed);
             after
         };
         let [of_own, of_others] = &self.means;
-        let (own, others) = (mean_of(of_own, own), mean_of(of_others, others.min(Self::MOST * own)));
-        let halvings = (others + own).checked_div(own).map_or(0, u64::ilog2);
-        self.halvings.store(halvings, Ordering::Relaxed);
+        let (own, others) = (mean_of(of_own, own), mean_of(of_others, others));
+        // Times 8. What lies near the border between two numbers stays as it is: a way round that changes is a shorter one.
+        let times = (8 * (others + own)).checked_div(own).unwrap_or(8);
+        let [least, most] = [9, 12].map(|eighths| (times * eighths / 64).ilog2());
+        self.halvings.store(self.halvings().clamp(least, most), Ordering::Relaxed);
     }
 
+    /// This rank is about to write a piece of at most so many bytes.
     #[inline]
-    fn note_in(&self, all: &AtomicU64, piece: Bytes) {
-        let written = all.load(Ordering::Relaxed).wrapping_add(piece.0 as u64);
-        all.store(written, Ordering::Relaxed);
+    pub fn note(&self, reach: Bytes) {
+        let written = self.all.load(Ordering::Relaxed).wrapping_add(reach.0 as u64);
+        self.all.store(written, Ordering::Relaxed);
         self.written.store(written, Ordering::Relaxed);
-        self.own.store(self.own.load(Ordering::Relaxed) + piece.0 as u64, Ordering::Relaxed);
+        self.own.store(self.own.load(Ordering::Relaxed) + reach.0 as u64, Ordering::Relaxed);
     }
 }
 
@@ -93,50 +102,79 @@ mod tests {
 
     const PIECE: Bytes = Bytes(4096);
 
+    /// Apart from what other tests write.
+    fn of_own() -> &'static AtomicU64 {
+        Box::leak(Box::new(AtomicU64::new(u64::MAX - 100_000)))
+    }
+
     /// So many calls of each of some communicators in turn. -> how often their ways are halved
-    fn in_turn<const N: usize>(all: &AtomicU64, companies: &[Company; N], epochs: std::ops::Range<u64>) -> [u32; N] {
+    fn in_turn<const N: usize>(companies: &[Company; N], epochs: std::ops::Range<u64>) -> [u32; N] {
         for epoch in epochs {
             for company in companies {
-                company.enter_in(all, Epoch(epoch));
-                company.note_in(all, PIECE);
+                company.enter(Epoch(epoch));
+                company.note(PIECE);
             }
         }
         companies.each_ref().map(Company::halvings)
     }
 
+    fn some<const N: usize>() -> [Company; N] {
+        let all = of_own();
+        [(); N].map(|()| Company::in_all(all))
+    }
+
     #[test]
     fn ways_are_halved_as_others_write_meanwhile() {
-        let all = AtomicU64::new(u64::MAX - 100_000);
-        assert_eq!(in_turn(&all, &[Company::default()], 1..100), [0]);
-        let mut eight: [Company; 8] = Default::default();
-        assert_eq!(in_turn(&all, &eight, 1..100), [3; 8]);
-        let one = [std::mem::take(&mut eight[0])];
-        assert_eq!(in_turn(&all, &one, 100..140), [0], "it goes on alone");
+        assert_eq!(in_turn(&some::<1>(), 1..100), [0]);
+        assert_eq!(in_turn(&some::<2>(), 1..100), [1; 2]);
+        assert_eq!(in_turn(&some::<32>(), 1..100), [5; 32]);
+        let eight = some::<8>();
+        assert_eq!(in_turn(&eight, 1..100), [3; 8]);
+        let [one, ..] = eight;
+        let one = [one];
+        assert_eq!(in_turn(&one, 100..140), [0], "it goes on alone");
     }
 
     #[test]
     fn a_communicator_that_was_at_rest_is_soon_itself_again() {
-        let (all, one) = (AtomicU64::new(0), [Company::default()]);
-        in_turn(&all, &one, 1..100);
-        all.fetch_add(1 << 40, Ordering::Relaxed);
-        let [halvings] = in_turn(&all, &one, 100..101);
+        let one = some::<1>();
+        in_turn(&one, 1..100);
+        one[0].all.fetch_add(1 << 40, Ordering::Relaxed);
+        let [halvings] = in_turn(&one, 100..101);
         assert!((1..=4).contains(&halvings), "{halvings}");
-        assert_eq!(in_turn(&all, &one, 101..130), [0]);
+        assert_eq!(in_turn(&one, 101..130), [0]);
+        // Another thread has stored an older sum.
+        one[0].all.fetch_sub(1 << 30, Ordering::Relaxed);
+        assert_eq!(in_turn(&one, 130..131), [0]);
+    }
+
+    #[test]
+    fn sizes_that_vary_do_not_change_the_way_round() {
+        let [mine, other] = some::<2>();
+        let mut changes = 0;
+        for epoch in 1..2000 {
+            let before = mine.halvings();
+            mine.enter(Epoch(epoch));
+            changes += usize::from(mine.halvings() != before);
+            mine.note(PIECE);
+            other.note(Bytes(PIECE.0 + (epoch as usize * 37 % 101) * 8 - 400));
+        }
+        assert_eq!((mine.halvings(), changes), (1, 1));
     }
 
     #[test]
     fn nothing_changes_within_a_call() {
-        let (all, one) = (AtomicU64::new(0), Company::default());
+        let [one, other] = some::<2>();
         for epoch in 1..50 {
-            one.enter_in(&all, Epoch(epoch));
+            one.enter(Epoch(epoch));
             let halvings = one.halvings();
             for piece in 0..10 {
-                all.fetch_add(piece << 20, Ordering::Relaxed);
-                one.enter_in(&all, Epoch(epoch));
-                one.note_in(&all, PIECE);
+                other.note(Bytes(piece << 20));
+                one.enter(Epoch(epoch));
+                one.note(PIECE);
                 assert_eq!(one.halvings(), halvings);
             }
-            all.fetch_add(1 << 20, Ordering::Relaxed);
+            other.note(Bytes(1 << 20));
         }
         assert!(one.halvings() > 0);
     }

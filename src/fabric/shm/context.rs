@@ -150,15 +150,16 @@ impl Context {
         unsafe { self.segment.base().as_ptr().add(at) }
     }
 
-    /// Whether this rank may write that much for `ticket`, in a call that reaches so far into cells; see [`Words::claim`].
+    /// Whether this rank may write that much for `ticket`, in a call that reaches so far into cells; see [`Words::claim`]. If so, it is counted, and
+    /// the first of a call settles how long the way round is for all of it.
     #[inline(always)]
     pub(super) fn take(&self, ticket: Ticket, room: Room, reach: Bytes, descriptor: Descriptor) -> bool {
-        let is_rotated = reach >= ROTATED && room.has_cell();
-        if is_rotated {
+        let counts = reach >= ROTATED && room.has_cell();
+        if counts {
             self.company.enter(ticket.epoch());
         }
         let is_taken = self.claim(ticket, room, reach, descriptor, |cursor| self.stretch(ticket, reach, cursor));
-        if is_rotated && is_taken {
+        if counts && is_taken {
             self.company.note(reach);
         }
         is_taken

@@ -24,7 +24,7 @@ pub struct Ends {
     pub send: *mut u8,
     /// The output.
     pub recv: *mut u8,
-    /// Whether both are the same memory.
+    /// Whether the call is in place: what is this rank's own needs no copy.
     pub is_in_place: bool,
 }
 

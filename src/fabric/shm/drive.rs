@@ -210,11 +210,14 @@ impl Call<'_> {
     /// away and get it back takes longer than most of what peers do. Whether it came.
     fn has_come_from_work(&self, awaited: Awaited, rank: NodeRank) -> bool {
         let (context, peer) = (self.context(), self.context().control(rank));
-        let looks_on = context.hopes.are_due() || peer.is_in_call();
-        for look in 0..if looks_on { LOOKS_AT_WORK } else { 1 } {
+        let hopes = &context.hopes;
+        // To see where the peer is takes lines from it: not where nothing hangs on that.
+        let is_in_call = hopes.are_dimmed() && peer.is_in_call();
+        let looks = if is_in_call || hopes.take_chance() { LOOKS_AT_WORK } else { 1 };
+        for look in 0..looks {
             if context.has_come(awaited, rank) {
-                if look > 0 {
-                    context.hopes.rise();
+                if look > 0 && !is_in_call {
+                    hopes.rise();
                 }
                 return true;
             }
@@ -223,8 +226,8 @@ impl Call<'_> {
             }
             std::hint::spin_loop();
         }
-        if looks_on && !peer.is_in_call() {
-            context.hopes.sink();
+        if looks > 1 && !peer.is_in_call() {
+            hopes.sink();
         }
         false
     }
@@ -332,6 +335,21 @@ mod tests {
         assert!(pin!(theirs.publish(Line::Up, ticket)).poll(&mut task).is_ready());
         then(&peer);
         call.notice_trouble()
+    }
+
+    /// Who is in a call here is looked at as long as it has its core, others as long as there is hope.
+    #[test]
+    fn looks_at_peers_elsewhere_end_when_they_were_in_vain() {
+        let [me, _peer] = two_ranks();
+        let call = enter(&me, 1);
+        let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket: Ticket::new(Epoch(1), 0) };
+        assert!(!me.hopes.are_dimmed());
+        (0..40).for_each(|_| assert!(!call.has_come_from_work(awaited, NodeRank(1))));
+        assert!(!me.hopes.take_chance(), "in no call: in vain");
+        let [me, peer] = two_ranks();
+        let (call, _theirs) = (enter(&me, 1), enter(&peer, 1));
+        (0..40).for_each(|_| assert!(!call.has_come_from_work(awaited, NodeRank(1))));
+        assert!(!me.hopes.are_dimmed(), "in the call: no matter");
     }
 
     #[test]

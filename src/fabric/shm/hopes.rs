@@ -2,18 +2,19 @@
 //!
 //! Where ranks share cores a rank that waits looks on for a while before it gives its own core away, as long as the awaited peer has not
 //! done so. But a peer tells that where it waits: one in a call of another communicator seems to be at work, and looks at it are in
-//! vain, as at one that computes. They take as long as a change of ranks, so who has looked in vain for some time at peers that are in no
-//! call of this communicator looks at such peers now and then only, until that helps again. It is each rank's own affair.
+//! vain, as at one that computes. They take as long as a change of ranks (docs/PERFORMANCE.md, "Tried"), so who has looked in vain for some
+//! time at peers that are in no call of this communicator looks at such peers now and then only, until that helps again. It is each
+//! rank's own affair.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What looks have come to in one context. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that a
+/// What looks at peers in no call here have come to in one context. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that a
 /// context may move between threads.
 #[derive(Debug, Default)]
 pub(super) struct Hopes {
     /// Grows with each time in vain.
     doubts: AtomicU32,
-    /// Waits since hope was lost that nobody looked on in.
+    /// Chances to look on that were left out since hope was lost, or since one was taken.
     missed: AtomicU32,
 }
 
@@ -24,11 +25,16 @@ impl Hopes {
     const MOST: u32 = 12;
     /// What a success takes off.
     const SUCCESS: u32 = 4;
-    /// Without hope one wait in so many looks on.
+    /// Without hope one chance in so many is taken.
     const TRIED: u32 = 16;
 
-    /// Whether this wait shall look on at a peer wherever that is.
-    pub fn are_due(&self) -> bool {
+    /// Whether anything hangs on where the peer is.
+    pub fn are_dimmed(&self) -> bool {
+        self.doubts.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether to take this chance to look on at a peer in no call here.
+    pub fn take_chance(&self) -> bool {
         if self.doubts.load(Ordering::Relaxed) < Self::LOST {
             return true;
         }
@@ -58,18 +64,18 @@ mod tests {
     fn who_looked_in_vain_tries_now_and_then_until_it_helps() {
         let hopes = Hopes::default();
         for _ in 0..Hopes::LOST {
-            assert!(hopes.are_due());
+            assert!(hopes.take_chance());
             hopes.sink();
         }
         for _ in 0..3 {
-            let tried: Vec<bool> = (0..Hopes::TRIED).map(|_| hopes.are_due()).collect();
+            let tried: Vec<bool> = (0..Hopes::TRIED).map(|_| hopes.take_chance()).collect();
             assert_eq!(tried.iter().position(|is_due| *is_due), Some(Hopes::TRIED as usize - 1));
         }
         (0..100).for_each(|_| hopes.sink());
         hopes.rise();
-        assert!(!hopes.are_due());
+        assert!(!hopes.take_chance());
         hopes.rise();
-        assert!((0..Hopes::TRIED).all(|_| hopes.are_due()));
+        assert!((0..Hopes::TRIED).all(|_| hopes.take_chance()));
     }
 
     #[test]
@@ -78,7 +84,7 @@ mod tests {
         for _ in 0..20 {
             hopes.rise();
             (0..4).for_each(|_| hopes.sink());
-            assert!(hopes.are_due());
+            assert!(hopes.take_chance());
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A process holds one [`Context`] per communicator; each collective on it is a [`Call`], which implements
 //! [`Fabric`](super::Fabric). The futures of a call are ready at once, but for waits: the driver ([`Call::drive`]) polls
-//! them, keeps the MPI library's own traffic moving, and notices peers that failed or do something else. Short calls like the one
+//! them, keeps the MPI library's own traffic moving, and notices peers that failed or do something else. Short calls like one
 //! before go without futures ([`Direct`]).
 
 mod call;

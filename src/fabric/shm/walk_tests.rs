@@ -5,6 +5,7 @@ use super::*;
 use crate::fabric::checked::Random;
 use crate::types::Collective;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::AtomicU64;
 
 /// What a peer has not released, or not passed back.
 struct Unreleased {
@@ -18,6 +19,8 @@ struct Unreleased {
 /// Rank 0 of two, alone: the peer releases what a claim waits for, or more.
 struct Walk {
     context: Context,
+    /// What its process writes, to other communicators too.
+    written: &'static AtomicU64,
     unreleased: Vec<Unreleased>,
 }
 
@@ -32,8 +35,10 @@ impl Walk {
         let geometry = Geometry { ranks: 2, slots, lines, cell: Bytes(cell), round };
         let (_, file) = Segment::create(geometry.length(), geometry.front()).expect("memfd");
         let segment = Segment::open(std::process::id(), file.as_raw_fd(), geometry.length()).expect("mapping");
-        let context = Context::new(segment, geometry, NodeRank(0), Layout::single(2), Levels::flat(2, NodeRank(0)));
-        Self { context, unreleased: Vec::new() }
+        let mut context = Context::new(segment, geometry, NodeRank(0), Layout::single(2), Levels::flat(2, NodeRank(0)));
+        let written = Box::leak(Box::default());
+        context.company = Company::in_all(written);
+        Self { context, written, unreleased: Vec::new() }
     }
 
     fn release(&mut self, ticket: Ticket) {
@@ -57,6 +62,9 @@ impl Walk {
         let descriptor = Descriptor::new(ticket.epoch(), Collective::Bcast, 0, 0, reach);
         let slots = self.context.geometry.slots as u64;
         let mut tries = 0;
+        if reach >= ROTATED && room.has_cell() {
+            self.context.company.enter(ticket.epoch());
+        }
         // Where `rhythm` foresees the next piece: nothing but this one is claimed meanwhile.
         let foreseen = room.has_cell().then(|| {
             let stretch = self.context.stretch(ticket, reach, self.context.claims.cursor());
@@ -116,6 +124,7 @@ impl Walk {
         if random.one_in(20) {
             self.context.widen_cells();
         }
+        self.written.fetch_add(random.pick(&[0, 0, 5000, 50_000, 1 << 20]), Ordering::Relaxed);
         let others = random.pick(&[1, 1, 2, 5]);
         for step in 0..random.between(1, 3 * geometry.slots.min(40)) as u64 {
             let ticket = Ticket::new(epoch, step);
