@@ -18,6 +18,8 @@ const LANES: usize = 8;
 pub(super) struct Lanes<L> {
     /// The first is the one that was used last.
     lanes: [Option<Box<L>>; LANES],
+    /// How many places were taken so far, the first ones: calls that are declined look in vain.
+    taken: usize,
     /// Where the next one goes: round all places but the first.
     next: usize,
     /// How many datatypes had been freed when the last call came with one of the program's.
@@ -26,7 +28,7 @@ pub(super) struct Lanes<L> {
 
 impl<L> Default for Lanes<L> {
     fn default() -> Self {
-        Self { lanes: Default::default(), next: 1, freed: None }
+        Self { lanes: Default::default(), taken: 0, next: 0, freed: None }
     }
 }
 
@@ -36,6 +38,9 @@ impl<L: Keyed> Lanes<L> {
     pub fn find(&mut self, key: &L::Key) -> Option<&L> {
         let is_first = self.lanes[0].as_ref().is_some_and(|lane| lane.key() == key);
         if !is_first {
+            if self.taken < 2 {
+                return None;
+            }
             let at = self.position(key)?;
             self.lanes.swap(0, at);
         }
@@ -45,7 +50,7 @@ impl<L: Keyed> Lanes<L> {
     /// Apart, so that calls like the last one are short.
     #[inline(never)]
     fn position(&self, key: &L::Key) -> Option<usize> {
-        self.lanes.iter().position(|lane| lane.as_ref().is_some_and(|lane| lane.key() == key))
+        self.lanes[..self.taken].iter().position(|lane| lane.as_ref().is_some_and(|lane| lane.key() == key))
     }
 
     /// Whether calls with that key have a lane, though they may not go by it: their addresses may forbid it.
@@ -64,6 +69,7 @@ impl<L: Keyed> Lanes<L> {
         let at = self.position(lane.key()).unwrap_or_else(|| {
             let next = self.next;
             self.next = if next + 1 < LANES { next + 1 } else { 1 };
+            self.taken = self.taken.max(next + 1);
             next
         });
         self.lanes[at] = Some(Box::new(lane));
