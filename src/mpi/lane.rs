@@ -5,8 +5,8 @@
 //! no address can be that of a device, then operands, operation and plan are known, and only addresses and the root are looked at.
 //! The handle of an operation of the program's may come to mean another one: the library is called with the handle, so it runs what is
 //! meant now, and the plan is the same for all such operations, which follow the order of ranks whether they commute or not
-//! (`tune::choose::order_of`). A few elements with holes are packed
-//! before and unpacked after it. Whether a rank takes this way is its own affair: peers see the same call.
+//! (`tune::choose::order_of`). A few elements with holes are packed before and unpacked after it. Whether a rank takes this way is its
+//! own affair: peers see the same call.
 
 use super::communicator::Purpose;
 use super::datatype::freed;

@@ -77,7 +77,7 @@ const TIE: (f64, f64) = (0.05, 250.0);
 /// Allreduces of long doubles take longer than others on 5 ranks of a Zen 5 (docs/PERFORMANCE.md, "Tried"); the additions alone take two thirds
 /// of it. So these are better combined once than on all ranks, sooner than others.
 /// Functions of the user's may be as slow, but sums of doubles are not, and nothing tells before they are called.
-const LIBRARY: f64 = 0.35;
+pub(super) const LIBRARY: f64 = 0.35;
 
 /// How the operands of a call are combined, as far as the map tells it apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
