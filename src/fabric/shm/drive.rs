@@ -35,8 +35,9 @@ impl Waiting {
     #[inline]
     pub(super) fn looks(&self) -> u32 {
         const LOOKS: u32 = 1000;
-        /// The awaited rank may need this core.
-        const LOOKS_OVERSUBSCRIBED: u32 = 4;
+        /// The awaited rank may need this core, and where it has one each look takes the line from it. More of them are for peers at work
+        /// ([`LOOKS_AT_WORK`]).
+        const LOOKS_OVERSUBSCRIBED: u32 = 1;
         if self.is_oversubscribed { LOOKS_OVERSUBSCRIBED } else { LOOKS }
     }
 }
@@ -134,7 +135,8 @@ impl Call<'_> {
     #[cold]
     #[inline(never)]
     fn persevere(&self, patience: &mut Option<Patience>) -> bool {
-        if self.has_fault() || self.notice_trouble() {
+        // Trouble is in lines of the peer's, which take as long to come as many a wait: not before the first pause.
+        if self.has_fault() || patience.is_some() && self.notice_trouble() {
             return false;
         }
         let awaited = self.awaited();
