@@ -132,6 +132,10 @@ impl Keyed for Lane {
         &self.key
     }
 
+    fn number(key: &Key) -> u64 {
+        key.count as u64
+    }
+
     #[inline(always)]
     fn is_over(&self) -> bool {
         match self.lasting {
