@@ -179,7 +179,7 @@ int main(int argc, char **argv) {
     }
     MPI_Type_free(&lasting), MPI_Type_free(&absolute);
     // More counts in turn than are remembered, and a pair with a hole.
-    for (int turn = 0; turn < 2 * MANY; turn++) {
+    for (int turn = 0; turn < 3 * MANY; turn++) {
         compare(MPI_BYTE, MPI_BXOR, 1 + turn % MANY, turn);
         fill((unsigned)(turn * 100 + world_rank));
         for (int native = 0; native < 2; native++) call(turn % 3, native, 1 + turn % 2, MPI_DOUBLE_INT, MPI_OP_NULL, turn % world_size, false);

@@ -7,7 +7,6 @@
 
 use super::datatype::{TypeLayout, freed};
 use super::lane::Key;
-use super::lanes::spread;
 use super::op::is_defined;
 use super::serve::{Served, Site};
 use crate::mpi::handles::{constants, predefined, predefined_op};
@@ -48,7 +47,9 @@ impl LastDeclined {
     /// Where a call with this key is remembered.
     #[inline(always)]
     fn place(&mut self, key: &Key) -> &mut Option<Declined> {
-        &mut self.0[spread(key.count as u64, PLACES)]
+        /// 2^64 over the golden ratio: neighbours and powers of two lie apart.
+        const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+        &mut self.0[((key.count as u64).wrapping_mul(SPREAD) >> (64 - PLACES.ilog2())) as usize]
     }
 }
 

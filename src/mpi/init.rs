@@ -162,6 +162,19 @@ fn announce() {
     };
     let version = env!("CARGO_PKG_VERSION");
     log::info(format_args!("huddle {version} on {mpi}: {} ranks{nodes}{sharing}; {state}", job.size));
+    if let Some(started) = started(|name| std::env::var(name).ok())
+        && job.size == 1
+        && started > 1
+    {
+        log::info(format_args!(
+            "{started} processes were started together, but each is a job of its own: is this mpiexec that of the program's MPI?"
+        ));
+    }
+}
+
+/// How many processes the launcher started together, where it says so: with an `mpiexec` of another MPI each is alone.
+fn started(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
+    ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"].into_iter().find_map(|name| variable(name)?.parse().ok())
 }
 
 /// Whether everything stays native because some ranks run without huddle. Then all that have it know that.
@@ -433,6 +446,16 @@ fn allgather_labels(world: MPI_Comm, label: u32, size: usize) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn launchers_say_how_many_processes_they_start() {
+        let of = |set: &'static [(&str, &str)]| {
+            started(|name| set.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned()))
+        };
+        assert_eq!(of(&[("PMI_SIZE", "4"), ("PMI_RANK", "1")]), Some(4));
+        assert_eq!(of(&[("OMPI_COMM_WORLD_SIZE", "3")]), Some(3));
+        assert_eq!(of(&[("PMI_SIZE", "many")]).or(of(&[])), None);
+    }
 
     #[test]
     fn ranks_are_on_one_host_if_all_tell_the_same() {

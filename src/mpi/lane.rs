@@ -132,8 +132,8 @@ impl Keyed for Lane {
         &self.key
     }
 
-    fn number(key: &Key) -> u64 {
-        key.count as u64
+    fn tag(key: &Key) -> u32 {
+        key.count as u32
     }
 
     #[inline(always)]

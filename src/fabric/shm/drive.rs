@@ -31,7 +31,7 @@ impl Waiting {
     /// once where nobody else wants the core, and who sleeps is late for those who wait for it, which would sleep in their turn.
     pub const PATIENCE: Duration = Duration::from_micros(50);
 
-    /// How often a wait looks before the first thought of anything else.
+    /// How often a wait looks once more before the first thought of anything else.
     #[inline]
     pub(super) fn looks(&self) -> u32 {
         const LOOKS: u32 = 1000;
@@ -135,7 +135,7 @@ impl Call<'_> {
     #[cold]
     #[inline(never)]
     fn persevere(&self, patience: &mut Option<Patience>) -> bool {
-        // Trouble is in lines of the peer's, which take as long to come as many a wait: not before the first pause.
+        // Trouble is in lines of the peer's, which take as long to come as many a wait: not before the first pause of all.
         if self.has_fault() || patience.is_some() && self.notice_trouble() {
             return false;
         }
@@ -352,6 +352,32 @@ mod tests {
         let (call, _theirs) = (enter(&me, 1), enter(&peer, 1));
         (0..40).for_each(|_| assert!(!call.has_come_from_work(awaited, NodeRank(1))));
         assert!(!me.hopes.are_dimmed(), "in the call: no matter");
+    }
+
+    #[test]
+    fn waits_for_a_peer_that_has_gone_on_end() {
+        for is_oversubscribed in [false, true] {
+            let waiting = Waiting { is_oversubscribed, ..WAITING };
+            let [me, peer] = two_ranks();
+            let (plan, ticket) = (plan(1), Ticket::new(Epoch(1), 0));
+            drop(enter(&peer, 2));
+            let of_polls = {
+                // SAFETY: this call touches no buffers.
+                let call = unsafe { Call::enter(&me, &waiting, Collective::Reduce, 0, &plan, Buffers::NONE) };
+                call.drive(call.wait(NodeRank(1), Line::Up, ticket))
+            };
+            assert!(matches!(of_polls, Err(Fault::Mismatch { .. })), "{of_polls:?}");
+            // SAFETY: as above.
+            let call = unsafe { Call::enter(&me, &waiting, Collective::Reduce, 0, &plan, Buffers::NONE) };
+            let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket };
+            let looks = std::cell::Cell::new(0);
+            let of_looks = call.outlast(awaited, &|| {
+                looks.set(looks.get() + 1);
+                assert!(looks.get() < 1000, "nobody asks for trouble");
+                Ok(false)
+            });
+            assert!(matches!(of_looks, Err(Fault::Mismatch { .. })), "{of_looks:?}");
+        }
     }
 
     #[test]
