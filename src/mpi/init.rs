@@ -154,6 +154,12 @@ fn announce() {
     let mpi = super::finish::LOADER.get().map_or("", |loader| loader.mpi_version.as_str());
     let mpi = mpi.lines().next().unwrap_or_default().trim_end_matches(',');
     let state = job.inactive.map_or_else(|| "active".to_owned(), |reason| format!("inactive: {}", reason.meaning()));
+    let alone = match started(|name| std::env::var(name).ok()) {
+        Some(started) if job.size == 1 && started > 1 => format!(
+            " {started} processes were started together, but each is a job of its own: is this mpiexec that of the program's MPI?"
+        ),
+        _ => String::new(),
+    };
     let sharing = if job.waiting.is_oversubscribed { ", more ranks than cores" } else { "" };
     let nodes = match job.nodes {
         None => String::new(),
@@ -161,15 +167,7 @@ fn announce() {
         Some(nodes) => format!(" on {nodes} nodes"),
     };
     let version = env!("CARGO_PKG_VERSION");
-    log::info(format_args!("huddle {version} on {mpi}: {} ranks{nodes}{sharing}; {state}", job.size));
-    if let Some(started) = started(|name| std::env::var(name).ok())
-        && job.size == 1
-        && started > 1
-    {
-        log::info(format_args!(
-            "{started} processes were started together, but each is a job of its own: is this mpiexec that of the program's MPI?"
-        ));
-    }
+    log::info(format_args!("huddle {version} on {mpi}: {} ranks{nodes}{sharing}; {state}{alone}", job.size));
 }
 
 /// How many processes the launcher started together, where it says so: with an `mpiexec` of another MPI each is alone.

@@ -289,8 +289,12 @@ mod tests {
     }
 
     fn enter(context: &Context, epoch: u64) -> Call<'_> {
+        enter_to_wait(context, &WAITING, epoch)
+    }
+
+    fn enter_to_wait<'a>(context: &'a Context, waiting: &'a Waiting, epoch: u64) -> Call<'a> {
         // SAFETY: these calls touch no buffers.
-        unsafe { Call::enter(context, &WAITING, Collective::Reduce, 0, &plan(epoch), Buffers::NONE) }
+        unsafe { Call::enter(context, waiting, Collective::Reduce, 0, &plan(epoch), Buffers::NONE) }
     }
 
     /// Where ranks share cores a wait asks the library before it yields if it is time for that, and in any case before it sleeps, which it
@@ -305,9 +309,7 @@ mod tests {
             ..WAITING
         };
         let [me, peer] = two_ranks();
-        let plan = plan(1);
-        // SAFETY: this call touches no buffers.
-        let call = unsafe { Call::enter(&me, &SHARING, Collective::Reduce, 0, &plan, Buffers::NONE) };
+        let call = enter_to_wait(&me, &SHARING, 1);
         let ticket = Ticket::new(Epoch(1), 0);
         let started = Instant::now();
         let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket };
@@ -359,16 +361,13 @@ mod tests {
         for is_oversubscribed in [false, true] {
             let waiting = Waiting { is_oversubscribed, ..WAITING };
             let [me, peer] = two_ranks();
-            let (plan, ticket) = (plan(1), Ticket::new(Epoch(1), 0));
+            let ticket = Ticket::new(Epoch(1), 0);
             drop(enter(&peer, 2));
-            let of_polls = {
-                // SAFETY: this call touches no buffers.
-                let call = unsafe { Call::enter(&me, &waiting, Collective::Reduce, 0, &plan, Buffers::NONE) };
-                call.drive(call.wait(NodeRank(1), Line::Up, ticket))
-            };
+            let call = enter_to_wait(&me, &waiting, 1);
+            let of_polls = call.drive(call.wait(NodeRank(1), Line::Up, ticket));
             assert!(matches!(of_polls, Err(Fault::Mismatch { .. })), "{of_polls:?}");
-            // SAFETY: as above.
-            let call = unsafe { Call::enter(&me, &waiting, Collective::Reduce, 0, &plan, Buffers::NONE) };
+            drop(call);
+            let call = enter_to_wait(&me, &waiting, 1);
             let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket };
             let looks = std::cell::Cell::new(0);
             let of_looks = call.outlast(awaited, &|| {
