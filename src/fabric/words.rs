@@ -16,7 +16,8 @@ pub enum Fault {
         /// On this node.
         rank: NodeRank,
     },
-    /// `rank` is in another collective, or in the same with another root or size. The program is erroneous.
+    /// `rank` is in another collective, or in the same with another root or size. The program is erroneous. Peers that wait for the one
+    /// that notices learn nothing of it: else they would end the job because of that one's silence, maybe before it has told why.
     Mismatch {
         /// On this node.
         rank: NodeRank,
@@ -236,6 +237,14 @@ pub(crate) trait Words {
         self.mine().fail(epoch);
     }
 
+    /// Leaves `epoch`, which ended with `fault`: peers that wait for this rank learn it, unless the job is to end.
+    fn leave_with(&self, epoch: Epoch, fault: Fault) {
+        match fault {
+            Fault::PeerFailed { .. } => self.fail(epoch),
+            Fault::Mismatch { .. } => {}
+        }
+    }
+
     /// Whether `rank` has released all tickets that a claim of this rank waits for.
     fn has_released(&self, rank: NodeRank) -> bool {
         self.control(rank).released.reached(self.claims().missing()).is_some()
@@ -326,7 +335,7 @@ pub(crate) trait Words {
     /// leaves before all are in the call with arguments that are accepted, so all end with the same answer, or none has one.
     ///
     /// # Errors
-    /// If a peer failed or contradicts; then this rank has failed the call too.
+    /// If a peer failed, then this rank has failed the call too, or contradicts.
     fn agree_on_cells(
         &self,
         call: &Entered,
@@ -349,7 +358,7 @@ pub(crate) trait Words {
             match joined.and_then(|()| cells()) {
                 Ok(has_cells) => have_all &= has_cells == Some(true),
                 Err(fault) => {
-                    self.fail(call.epoch);
+                    self.leave_with(call.epoch, fault);
                     return Err(fault);
                 }
             }

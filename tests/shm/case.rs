@@ -314,7 +314,16 @@ impl Case {
         Buffers { send, recv: buffer(&memory.recv), scratch, is_in_place: memory.is_in_place, ..Buffers::NONE }
     }
 
+    /// In place of the end of the job, a rank that notices a mismatch fails the call.
     fn run(&self, rank: &Rank, waiting: &'static Waiting, buffers: Buffers<'static>) -> Result<(), Fault> {
+        let outcome = self.run_in_its_way(rank, waiting, buffers);
+        if matches!(outcome, Err(Fault::Mismatch { .. })) {
+            rank.context.fail(self.plan.epoch);
+        }
+        outcome
+    }
+
+    fn run_in_its_way(&self, rank: &Rank, waiting: &'static Waiting, buffers: Buffers<'static>) -> Result<(), Fault> {
         let (row, collective, plan) = (&REGISTRY[self.row], self.collective(), &self.plan);
         let way = self.styles[rank.me.index()].way;
         if let (Way::Short, Some(short), Some(ends)) = (way, self.short, ends(&buffers)) {

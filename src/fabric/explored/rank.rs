@@ -103,7 +103,7 @@ impl Rank {
     /// Runs row `row` of the registry; returns the output.
     ///
     /// # Errors
-    /// If a peer failed or contradicts; then this rank has failed the call too.
+    /// If a peer failed, then this rank has failed the call too, or contradicts.
     pub fn call(&self, row: usize, plan: &Plan, buffers: Buffers) -> Result<Vec<u8>, Fault> {
         let entered = Entered::new(REGISTRY[row].collective, row, plan);
         let mut state = self.state();
@@ -149,7 +149,7 @@ impl Rank {
                 _ => None,
             };
             if let Some(fault) = fault.or_else(trouble) {
-                Words::fail(self, entered.epoch);
+                self.leave_with(entered.epoch, fault);
                 return Err(fault);
             }
             if is_ready {

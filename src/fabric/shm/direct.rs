@@ -61,7 +61,7 @@ impl Base<'_> {
 
     #[cold]
     fn fail(&self, fault: Fault) -> Fault {
-        self.context.fail(self.epoch);
+        self.context.leave_with(self.epoch, fault);
         self.announce();
         fault
     }
@@ -116,7 +116,7 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
     /// Leaves the call, whose steps ended with `result`.
     ///
     /// # Errors
-    /// If a peer failed or contradicts; then this rank has failed the call too, as its peers can see.
+    /// If a peer failed, then this rank has failed the call too, as its peers can see, or contradicts.
     #[inline(always)]
     pub fn finish(&self, result: Result<(), Fault>) -> Result<(), Fault> {
         match result {

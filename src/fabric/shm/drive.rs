@@ -86,7 +86,7 @@ impl Call<'_> {
     /// Runs a call to its end.
     ///
     /// # Errors
-    /// If a peer failed or contradicts; then this rank has failed the call too, as its peers can see.
+    /// If a peer failed, then this rank has failed the call too, as its peers can see, or contradicts.
     #[inline]
     pub fn drive(&self, call: impl Future<Output = ()>) -> Result<(), Fault> {
         let mut call = pin!(call);
@@ -126,9 +126,10 @@ impl Call<'_> {
 
     #[cold]
     fn give_up(&self) -> Result<(), Fault> {
-        self.context().fail(self.entered.epoch);
+        let Some(&fault) = self.fault.get() else { return self.end() };
+        self.context().leave_with(self.entered.epoch, fault);
         self.announce();
-        self.fault.get().map_or(Ok(()), |fault| Err(*fault))
+        Err(fault)
     }
 
     /// After a poll in vain: waits a little, and says whether there is hope.
@@ -260,10 +261,11 @@ mod tests {
     use super::*;
     use crate::coll::{Knobs, Plan};
     use crate::fabric::shm::context::tests::two_ranks;
-    use crate::fabric::shm::{Buffers, Context};
+    use crate::fabric::shm::{Buffers, Context, Direct, Ends};
     use crate::fabric::{Fabric, Line};
     use crate::sync::Descriptor;
     use crate::types::{Bytes, OperandOrder};
+    use std::ptr::null_mut;
     use std::sync::Mutex;
 
     const WAITING: Waiting = Waiting {
@@ -408,6 +410,28 @@ mod tests {
         publish(Collective::Barrier, last);
         let verified = me.verify(&enter(&me, 257).entered, NodeRank(1), flag, next, last.0);
         assert!(matches!(verified, Err(Fault::Mismatch { .. })));
+    }
+
+    /// Peers that learnt of it would end the job themselves, before the one that knows why has told.
+    #[test]
+    fn peers_do_not_learn_of_a_mismatch_but_of_failures() {
+        let has_failed_after = |then: fn(&Context)| {
+            let [me, peer] = two_ranks();
+            then(&peer);
+            let (call, ticket) = (enter(&me, 1), Ticket::new(Epoch(1), 0));
+            let fault = call.drive(call.wait(NodeRank(1), Line::Up, ticket)).unwrap_err();
+            let ends = Ends { send: null_mut(), recv: null_mut(), is_in_place: false };
+            let again = (&call.entered, Epoch(2), CommRank(0));
+            // SAFETY: this call touches no buffers.
+            let plain = unsafe { Direct::<true>::enter(&me, &WAITING, again, Bytes(1), ends, None, false) };
+            assert_eq!(plain.finish(Err(fault)), Err(fault));
+            (
+                matches!(fault, Fault::Mismatch { .. }),
+                [1, 2].map(|epoch| peer.control(NodeRank(0)).call.has_failed(Epoch(epoch))),
+            )
+        };
+        assert_eq!(has_failed_after(|peer| drop(enter(peer, 2))), (true, [false; 2]));
+        assert_eq!(has_failed_after(|peer| peer.fail(Epoch(1))), (false, [true; 2]));
     }
 
     #[test]
