@@ -146,7 +146,7 @@ impl<'a> Call<'a> {
     #[inline]
     pub(super) fn announce(&self) {
         if self.waiting.is_oversubscribed {
-            self.context().event(self.context().rank()).announce();
+            self.context().event(self.context().rank()).nudge();
         }
     }
 

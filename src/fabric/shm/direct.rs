@@ -69,7 +69,7 @@ impl Base<'_> {
     #[inline(always)]
     fn announce(&self) {
         if self.waiting.is_oversubscribed {
-            self.context.event(self.context.rank()).announce();
+            self.context.event(self.context.rank()).nudge();
         }
     }
 }
