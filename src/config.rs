@@ -8,7 +8,7 @@
 
 use crate::sync::Passed;
 use crate::topo::{Caches, Crowding};
-use crate::types::{Bytes, Collective, SlotStores};
+use crate::types::{Bytes, Collective, SlotReads, SlotStores};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -51,6 +51,8 @@ pub struct Config {
     pub slot_bytes: Option<Bytes>,
     /// How this process writes its slots.
     pub slot_stores: SlotStores,
+    /// How this process reads its peers' slots.
+    pub slot_reads: SlotReads,
     /// Ranks of a node may read each other's memory.
     pub may_copy_singly: bool,
     /// Communicators of huddle's own between nodes, at most.
@@ -122,6 +124,7 @@ impl Default for Config {
             slots: None,
             slot_bytes: None,
             slot_stores: SlotStores::Auto,
+            slot_reads: SlotReads::Auto,
             may_copy_singly: true,
             bridges: 64,
             cache: Cache::Home,
@@ -261,6 +264,7 @@ mod tests {
             ("HUDDLE_SLOTS", "2"),
             ("HUDDLE_SLOT_BYTES", "64K"),
             ("HUDDLE_SLOT_STORES", "streaming"),
+            ("HUDDLE_SLOT_READS", "sharing"),
             ("HUDDLE_BRIDGES", "0"),
             ("HUDDLE_SINGLE_COPY", "0"),
             ("HUDDLE_CACHE", "/some/where"),
@@ -278,7 +282,7 @@ mod tests {
             (config.warmup, config.slots, config.slot_bytes, config.bridges),
             (1, Some(2), Some(Bytes(65536)), 0)
         );
-        assert_eq!(config.slot_stores, SlotStores::Streaming);
+        assert_eq!((config.slot_stores, config.slot_reads), (SlotStores::Streaming, SlotReads::Sharing));
         assert_eq!(config.cache, Cache::Directory(PathBuf::from("/some/where")));
         assert_eq!(config.cache.directory(), Some(PathBuf::from("/some/where")));
         assert_eq!(parse(&[("HUDDLE_CACHE", "off")]).0.cache.directory(), None);

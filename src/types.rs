@@ -167,6 +167,18 @@ pub enum SlotStores {
     Streaming,
 }
 
+/// How ranks read their peers' slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SlotReads {
+    /// Taking where few ranks on few processors read the same.
+    #[default]
+    Auto,
+    /// Leaving the lines to whoever has them, too.
+    Sharing,
+    /// Making the lines of longer pieces their own.
+    Taking,
+}
+
 /// One use of the ring of slots: a step of a call. Tickets only grow; all ranks of a node count them alike.
 ///
 /// The upper 40 bits hold the [`Epoch`], the lower 24 the step within the call.

@@ -1,7 +1,7 @@
 //! The table of environment variables.
 
 use super::{Cache, Config, NodeOrder, Selection, value};
-use crate::types::{Bytes, Collective, LINE, SlotStores};
+use crate::types::{Bytes, Collective, LINE, SlotReads, SlotStores};
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
@@ -161,6 +161,24 @@ pub static OPTIONS: &[Opt] = &[
                 _ => None,
             };
             store(stores, &mut config.slot_stores)
+        }),
+    },
+    Opt {
+        name: "HUDDLE_SLOT_READS",
+        takes: Takes::Text("auto, sharing or taking"),
+        default: "auto",
+        meaning: "How a rank reads pieces of its peers' slots, from 1K: sharing the cache lines with whoever has them, or taking them \
+                  over, so that who writes them next finds them in one cache, not in several that all have to give them up. `auto`: \
+                  taking, where the host has at most two processors and at most six ranks of the communicator. Lines of cells that two \
+                  ranks pass to each other are always shared.",
+        parse: Parse::Text(|text, config| {
+            let reads = match text {
+                "auto" => Some(SlotReads::Auto),
+                "sharing" => Some(SlotReads::Sharing),
+                "taking" => Some(SlotReads::Taking),
+                _ => None,
+            };
+            store(reads, &mut config.slot_reads)
         }),
     },
     Opt {

@@ -49,6 +49,20 @@ proptest! {
 }
 
 #[test]
+fn copies_that_take_lines_change_nothing_there() {
+    for (n, shift) in [(0, 0), (1, 63), (64, 0), (100, 30), (4096, 0), (4097, 1), (10_000, 40)] {
+        let mut from: Vec<u8> = (0..n + 128).map(|at| (at * 7 + at / 251 + 1) as u8).collect();
+        let before = from.clone();
+        let mut to = vec![GUARD; n + 64];
+        // SAFETY: both have `n` bytes there, which nobody else uses.
+        unsafe { copy_taking(to.as_mut_ptr(), from.as_mut_ptr().add(shift), n) };
+        assert_eq!(from, before);
+        assert_eq!(to[..n], before[shift..shift + n]);
+        assert!(to[n..].iter().all(|&byte| byte == GUARD), "{n} bytes");
+    }
+}
+
+#[test]
 fn what_is_chosen_copies() {
     for kernel in CopyKernel::available() {
         for (class, n) in SizeClass::ALL.into_iter().zip([100, 3000, 40_000, 600_000]) {

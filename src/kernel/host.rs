@@ -57,6 +57,12 @@ fn kibibytes(text: &str) -> Option<usize> {
     text.strip_suffix('K')?.parse::<usize>().ok()?.checked_mul(1 << 10)
 }
 
+/// How many processors this host has, whether or not this process may use them.
+pub fn processors() -> i64 {
+    // SAFETY: no preconditions.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }
+}
+
 /// A description of processor, caches and this build of huddle, in one line: equal where measurements can be shared. Those of
 /// kernels that no compiler has optimised are of no use to others.
 pub fn description() -> String {
@@ -65,8 +71,7 @@ pub fn description() -> String {
     const BUILD: &str = if cfg!(debug_assertions) { "debug " } else { "" };
     let caches = Caches::of_this_host();
     let levels: Vec<_> = Level::available().map(Level::name).collect();
-    // SAFETY: no preconditions.
-    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    let processors = processors();
     format!(
         "huddle {} {REVISION} {BUILD}{} {} {processors} processors {}/{}/{} {}",
         env!("CARGO_PKG_VERSION"),

@@ -19,7 +19,7 @@ pub mod switch;
 
 pub use copy::{
     CopyKernel, Destination, SizeClass, copy, copy_fetching, copy_in_pages, copy_in_vectors, copy_of, copy_streaming,
-    copy_streaming_in_pages, copy_to,
+    copy_streaming_in_pages, copy_taking, copy_to,
 };
 pub use fetch::{SingleCopy, fetch, withhold_single_copies};
 pub use level::Level;

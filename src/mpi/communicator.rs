@@ -96,6 +96,7 @@ impl Shared {
         let reserved = if has_cells { agreed.cell_bytes } else { Bytes::ZERO };
         let cells = Cell::new(Cells { reserved, refused: None, are_wide: has_cells });
         pooled.context.set_stores(job.config.slot_stores);
+        pooled.context.set_reads(job.config.slot_reads);
         Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, declined }
     }
 

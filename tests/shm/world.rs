@@ -3,7 +3,7 @@
 use crate::bridge::Switch;
 use huddle::fabric::shm::{Context, Geometry, Segment, Stall, Waiting};
 use huddle::topo::{Layout, Levels};
-use huddle::types::{Bytes, CommRank, NodeIndex, SlotStores};
+use huddle::types::{Bytes, CommRank, NodeIndex, SlotReads, SlotStores};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -126,6 +126,8 @@ impl World {
             // Readers must not care.
             let stores = [SlotStores::Auto, SlotStores::Streaming, SlotStores::Cached];
             context.set_stores(stores[me.index() % stores.len()]);
+            let reads = [SlotReads::Taking, SlotReads::Sharing];
+            context.set_reads(reads[me.index() / 2 % reads.len()]);
             Arc::new(context)
         });
         contexts.collect()

@@ -11,14 +11,14 @@ use super::ways::Ways;
 use super::writes::Writes;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
-use crate::kernel::Probed;
+use crate::kernel::{Probed, host};
 use crate::sync::{
     Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, Passed, Room, Stretch, Teller, Written,
 };
 use crate::topo::{Layout, Levels};
-use crate::types::{Bytes, CommRank, Epoch, NodeRank, SlotStores, Ticket};
+use crate::types::{Bytes, CommRank, Epoch, NodeRank, SlotReads, SlotStores, Ticket};
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// One communicator's shared memory, as one of its ranks sees it. At most one call runs on it at a time.
 pub struct Context {
@@ -37,6 +37,8 @@ pub struct Context {
     reserved_passed: AtomicUsize,
     passed: Passed,
     pub(super) writes: Writes,
+    /// Whether this rank takes over the lines of peers' slots that it reads.
+    takes_over: AtomicBool,
     pub(super) ways: Ways,
     pub(super) rhythm: Rhythm,
     pub(super) hopes: Hopes,
@@ -72,6 +74,7 @@ impl Context {
             reserved_passed,
             passed,
             writes,
+            takes_over: AtomicBool::default(),
             ways,
             rhythm,
             hopes,
@@ -246,6 +249,28 @@ impl Context {
     /// How this rank writes its slots from here on.
     pub fn set_stores(&self, stores: SlotStores) {
         self.writes.set(stores);
+    }
+
+    /// How this rank reads its peers' slots from here on: where few ranks on few processors read the same lines by taking these over, which
+    /// otherwise would go from one to the next.
+    pub fn set_reads(&self, reads: SlotReads) {
+        const PROCESSORS: i64 = 2;
+        /// 5 gain a little, 8 lose a little (docs/PERFORMANCE.md, "Tried").
+        const RANKS: usize = 6;
+        let takes_over = match reads {
+            SlotReads::Auto => host::processors() <= PROCESSORS && self.geometry.ranks <= RANKS,
+            SlotReads::Sharing => false,
+            SlotReads::Taking => true,
+        };
+        // Relaxed: only this rank uses it; it is an atomic so that a context may move between threads.
+        self.takes_over.store(takes_over, Ordering::Relaxed);
+    }
+
+    /// Whether to copy from there, a slot, by taking the lines over: not of a cell that is passed, which becomes this rank's own with the next
+    /// call. Where slots are written around the caches there is nothing to take.
+    #[inline]
+    pub(super) fn takes_over(&self, from: *const u8) -> bool {
+        self.takes_over.load(Ordering::Relaxed) && !self.writes.is_around() && !self.is_passed(from)
     }
 
     /// What `rank` announces its flags and releases with, where ranks share cores.

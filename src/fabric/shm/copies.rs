@@ -20,6 +20,9 @@ const PIECE: usize = 16 << 10;
 /// Theirs is in a peer's.
 const FETCHED: usize = 4 << 10;
 
+/// So many bytes out of a slot, and more, are taken over (`kernel::copy_taking`), where readers do that: shorter pieces have few lines.
+const TAKEN: usize = 1 << 10;
+
 /// More bytes than this of the rank's own are copied as long pieces are too, also to cells that were passed, which have rested: by the time
 /// they are copied they have left the first-level cache.
 const NEAR: usize = 8 << 10;
@@ -76,6 +79,7 @@ impl Context {
         unsafe {
             match places {
                 [Slot, _] => self.write(to, from, n),
+                [Private, Slot] if n >= TAKEN && self.takes_over(from) => kernel::copy_taking(to, from, n),
                 // Who writes around the caches is likely to have peers that do.
                 [Private, Slot] if self.writes.is_around() && !self.is_passed(from) => {
                     kernel::copy_fetching(to, from, n);
