@@ -8,7 +8,7 @@
 
 use crate::sync::Passed;
 use crate::topo::{Caches, Crowding};
-use crate::types::{Bytes, Collective, SlotReads, SlotStores};
+use crate::types::{Bytes, Collective, FirstLook, SlotReads, SlotStores};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -53,6 +53,8 @@ pub struct Config {
     pub slot_stores: SlotStores,
     /// How this process reads its peers' slots.
     pub slot_reads: SlotReads,
+    /// When ranks look for flags first.
+    pub first_look: FirstLook,
     /// Ranks of a node may read each other's memory.
     pub may_copy_singly: bool,
     /// Communicators of huddle's own between nodes, at most.
@@ -125,6 +127,7 @@ impl Default for Config {
             slot_bytes: None,
             slot_stores: SlotStores::Auto,
             slot_reads: SlotReads::Auto,
+            first_look: FirstLook::Auto,
             may_copy_singly: true,
             bridges: 64,
             cache: Cache::Home,
@@ -265,6 +268,7 @@ mod tests {
             ("HUDDLE_SLOT_BYTES", "64K"),
             ("HUDDLE_SLOT_STORES", "streaming"),
             ("HUDDLE_SLOT_READS", "sharing"),
+            ("HUDDLE_FIRST_LOOK", "late"),
             ("HUDDLE_BRIDGES", "0"),
             ("HUDDLE_SINGLE_COPY", "0"),
             ("HUDDLE_CACHE", "/some/where"),
@@ -283,6 +287,7 @@ mod tests {
             (1, Some(2), Some(Bytes(65536)), 0)
         );
         assert_eq!((config.slot_stores, config.slot_reads), (SlotStores::Streaming, SlotReads::Sharing));
+        assert_eq!(config.first_look, FirstLook::Late);
         assert_eq!(config.cache, Cache::Directory(PathBuf::from("/some/where")));
         assert_eq!(config.cache.directory(), Some(PathBuf::from("/some/where")));
         assert_eq!(parse(&[("HUDDLE_CACHE", "off")]).0.cache.directory(), None);

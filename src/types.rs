@@ -31,6 +31,12 @@ impl NodeRank {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
+
+    /// The other one, where there are two.
+    #[inline]
+    pub const fn other(self) -> Self {
+        Self(1 - self.0)
+    }
 }
 
 impl CommRank {
@@ -177,6 +183,18 @@ pub enum SlotReads {
     Sharing,
     /// Making the lines of longer pieces their own.
     Taking,
+}
+
+/// When a rank of a pair looks for a flag first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FirstLook {
+    /// As each rank finds to be faster while it runs.
+    #[default]
+    Auto,
+    /// At once.
+    Early,
+    /// When it is likely to have been written.
+    Late,
 }
 
 /// One use of the ring of slots: a step of a call. Tickets only grow; all ranks of a node count them alike.

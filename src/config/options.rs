@@ -1,7 +1,7 @@
 //! The table of environment variables.
 
 use super::{Cache, Config, NodeOrder, Selection, value};
-use crate::types::{Bytes, Collective, LINE, SlotReads, SlotStores};
+use crate::types::{Bytes, Collective, FirstLook, LINE, SlotReads, SlotStores};
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
@@ -179,6 +179,23 @@ pub static OPTIONS: &[Opt] = &[
                 _ => None,
             };
             store(reads, &mut config.slot_reads)
+        }),
+    },
+    Opt {
+        name: "HUDDLE_FIRST_LOOK",
+        takes: Takes::Text("auto, early or late"),
+        default: "auto",
+        meaning: "When one of two ranks that have a core each looks for its peer's flag first in short calls (up to 2K): at once, or when it is \
+                  likely to have been written, since a look before takes its cache line from the peer. `auto`: each rank tries both in a \
+                  few of its calls and goes by what these took.",
+        parse: Parse::Text(|text, config| {
+            let look = match text {
+                "auto" => Some(FirstLook::Auto),
+                "early" => Some(FirstLook::Early),
+                "late" => Some(FirstLook::Late),
+                _ => None,
+            };
+            store(look, &mut config.first_look)
         }),
     },
     Opt {

@@ -15,6 +15,7 @@ mod pairs;
 pub mod probe;
 pub mod reduce;
 pub mod segments;
+pub mod stores;
 pub mod switch;
 
 pub use copy::{

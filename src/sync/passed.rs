@@ -41,7 +41,14 @@ pub struct Passed {
     reading: AtomicUsize,
     /// Other cells that this rank has claimed.
     missed: AtomicUsize,
+    /// The cells that it gave last and before that, the one that it got last, and the one that it foresaw to get last.
+    gave: [AtomicU32; 2],
+    got: AtomicU32,
+    foreseen: AtomicU32,
 }
+
+/// No cell.
+const NONE: u32 = u32::MAX;
 
 // Relaxed throughout: only this rank uses these, one call at a time; they are atomics so that a context may move between threads. Under loom
 // too: they order nothing.
@@ -83,6 +90,9 @@ impl Passed {
             read: (0..cells).map(|_| (AtomicU64::new(0), AtomicU32::new(0))).collect(),
             reading: AtomicUsize::new(0),
             missed: AtomicUsize::new(0),
+            gave: [NONE; 2].map(AtomicU32::new),
+            got: AtomicU32::new(NONE),
+            foreseen: AtomicU32::new(NONE),
         }
     }
 
@@ -142,6 +152,18 @@ impl Passed {
             self.own[place].store(self.own[place + 1].load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.owned.store(owned, Ordering::Relaxed);
+        self.gave[1].store(self.gave[0].load(Ordering::Relaxed), Ordering::Relaxed);
+        self.gave[0].store(next.cell, Ordering::Relaxed);
+    }
+
+    /// The cell that the peer writes while this rank, which has just given one, waits for it, if that was rightly foreseen last: the peer takes
+    /// the one that it got last too, which this rank gave before.
+    #[inline]
+    pub fn foresee(&self) -> Option<u32> {
+        let foreseen = self.foreseen.load(Ordering::Relaxed);
+        let cell = self.gave[1].load(Ordering::Relaxed);
+        self.foreseen.store(cell, Ordering::Relaxed);
+        (cell != NONE && foreseen == self.got.load(Ordering::Relaxed)).then_some(cell)
     }
 
     /// A cell is this rank's from here on.
@@ -156,6 +178,7 @@ impl Passed {
     #[inline]
     pub fn await_release(&self, ticket: Ticket, cell: u32) {
         let reading = self.reading.load(Ordering::Relaxed);
+        self.got.store(cell, Ordering::Relaxed);
         let is_known = |(_, known): &(_, AtomicU32)| known.load(Ordering::Relaxed) == cell;
         // A ticket may have two flags.
         if self.read[..reading].iter().any(is_known) {
@@ -294,6 +317,40 @@ mod tests {
         assert_eq!(all(&passed), [2, 0]);
         passed.release(Ticket::last_of(Epoch(3)));
         assert_eq!(all(&passed), [3]);
+    }
+
+    /// Two ranks that both write in each call pass the same cells to and fro.
+    #[test]
+    fn where_the_peer_writes_is_foreseen_while_both_do() {
+        let ranks = [(); 2].map(|()| Passed::new(8, L2));
+        (0..8).for_each(|cell| ranks[cell as usize / 4].take(cell));
+        let give = |rank: &Passed| {
+            let next = rank.next(SHORT).expect("a cell");
+            rank.give(next);
+            next.cell
+        };
+        let get = |rank: &Passed, cell, call| {
+            rank.await_release(ticket(call), cell);
+            rank.release(ticket(call));
+        };
+        let exchange = |call| {
+            let cells = ranks.each_ref().map(give);
+            let foreseen = ranks.each_ref().map(Passed::foresee);
+            (0..2).for_each(|rank| get(&ranks[rank], cells[1 - rank], call));
+            (foreseen, [Some(cells[1]), Some(cells[0])])
+        };
+        assert_eq!(exchange(1).0, [None; 2], "nothing was given before");
+        assert_eq!(exchange(2).0, [None; 2], "nothing was foreseen before");
+        for call in 3..8 {
+            let (foreseen, cells) = exchange(call);
+            assert_eq!(foreseen, cells);
+        }
+        get(&ranks[1], give(&ranks[0]), 8);
+        let (foreseen, cells) = exchange(9);
+        assert_eq!(foreseen, [cells[0], None], "another piece came in between");
+        exchange(10);
+        let (foreseen, cells) = exchange(11);
+        assert_eq!(foreseen, cells);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::bridge::Switch;
 use huddle::fabric::shm::{Context, Geometry, Segment, Stall, Waiting};
 use huddle::topo::{Layout, Levels};
-use huddle::types::{Bytes, CommRank, NodeIndex, SlotReads, SlotStores};
+use huddle::types::{Bytes, CommRank, FirstLook, NodeIndex, SlotReads, SlotStores};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -128,6 +128,8 @@ impl World {
             context.set_stores(stores[me.index() % stores.len()]);
             let reads = [SlotReads::Taking, SlotReads::Sharing];
             context.set_reads(reads[me.index() / 2 % reads.len()]);
+            let looks = [FirstLook::Late, FirstLook::Auto];
+            context.set_first_looks(looks[me.index() % looks.len()], false);
             Arc::new(context)
         });
         contexts.collect()

@@ -90,8 +90,7 @@ macro_rules! later {
     (at $fabric:ident, $span:expr) => {
         $span
     };
-    (expect $fabric:ident, $line:expr, $ticket:ident) => {};
-    (expect_next $fabric:ident, $ticket:ident, $n:expr) => {};
+    (hint $fabric:ident.$name:ident($($argument:expr),*)) => {};
     ($step:expr) => {
         $step.await
     };
@@ -103,11 +102,8 @@ macro_rules! at_once {
     (at $fabric:ident, $span:expr) => {
         $fabric.at($span)
     };
-    (expect $fabric:ident, $line:expr, $ticket:ident) => {
-        $fabric.expect($line, $ticket)
-    };
-    (expect_next $fabric:ident, $ticket:ident, $n:expr) => {
-        $fabric.expect_next($ticket, $n)
+    (hint $fabric:ident.$name:ident($($argument:expr),*)) => {
+        $fabric.$name($($argument),*)
     };
     ($step:expr) => {
         $step?
@@ -119,7 +115,7 @@ macro_rules! allreduce {
     ($step:ident, $fabric:ident, $plan:ident) => {
         let (me, n) = ($fabric.rank(), $plan.bytes);
         let ticket = Tickets::of($plan).draw();
-        $step!(expect $fabric, Line::Up, ticket);
+        $step!(hint $fabric.expect(Line::Up, ticket));
         let slot = move |rank| $step!(at $fabric, Place::stage(rank, Line::Up, ticket, n).start());
         let from = $step!(at $fabric, Place::SendBuf.start());
         let to = $step!(at $fabric, Place::RecvBuf.start());
@@ -132,7 +128,9 @@ macro_rules! allreduce {
             // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
             let own = if me.0 >= 2 && $fabric.is_in_place() { slot(me) } else { from };
             let operand = move |rank| if rank == me { own } else { slot(rank) };
+            $step!(hint $fabric.settle(Line::Up, ticket, n));
             combine_in_rank_order!($step, $fabric, me, Line::Up, ticket, to, operand, n);
+            $step!(hint $fabric.end_exchange(Line::Up, n));
         }
     };
 }
@@ -146,7 +144,7 @@ macro_rules! reduce {
         // In place the first step overwrites the root's operand, unless it takes part in it.
         let needs_copy = me.0 >= 2 && $fabric.is_in_place();
         if me != root && $parts == 1 {
-            $step!(expect $fabric, Line::Up, ticket);
+            $step!(hint $fabric.expect(Line::Up, ticket));
         }
         if me != root || needs_copy {
             $step!($fabric.claim(ticket, if needs_copy { Room::of(n) } else { Room::passing(n) }));
@@ -169,7 +167,7 @@ macro_rules! reduce {
             }
         }
         if me != root {
-            $step!(expect_next $fabric, ticket, n);
+            $step!(hint $fabric.expect_next(ticket, n));
         }
     };
 }
@@ -181,7 +179,7 @@ macro_rules! bcast {
         let ticket = Tickets::of($plan).draw();
         if $fabric.rank() == root {
             if $parts == 1 {
-                $step!(expect $fabric, Line::Down, ticket);
+                $step!(hint $fabric.expect(Line::Down, ticket));
             }
             $step!($fabric.claim(ticket, Room::passing($plan.bytes)));
         }
@@ -197,7 +195,7 @@ macro_rules! bcast {
             }
         }
         if $fabric.rank() == root {
-            $step!(expect_next $fabric, ticket, $plan.bytes);
+            $step!(hint $fabric.expect_next(ticket, $plan.bytes));
         }
     };
 }
@@ -207,7 +205,7 @@ macro_rules! allgather {
     ($step:ident, $fabric:ident, $plan:ident) => {
         let (me, n) = ($fabric.rank(), $plan.bytes);
         let ticket = Tickets::of($plan).draw();
-        $step!(expect $fabric, Line::Up, ticket);
+        $step!(hint $fabric.expect(Line::Up, ticket));
         let slot = move |rank| $step!(at $fabric, Place::stage(rank, Line::Up, ticket, n).start());
         let from = $step!(at $fabric, Place::SendBuf.start());
         let block = move |rank: NodeRank| $step!(at $fabric, Place::RecvBuf.at(n * rank.index()));
@@ -217,10 +215,12 @@ macro_rules! allgather {
         if !$fabric.is_in_place() {
             $step!($fabric.copy(block(me), from, n));
         }
+        $step!(hint $fabric.settle(Line::Up, ticket, n));
         for rank in others_than(me, $fabric.size()) {
             $step!($fabric.wait(rank, Line::Up, ticket));
             $step!($fabric.copy(block(rank), slot(rank), n));
         }
+        $step!(hint $fabric.end_exchange(Line::Up, n));
     };
 }
 
@@ -234,7 +234,7 @@ macro_rules! scatter {
         let all = n * (size - 1);
         if me == root {
             if $parts == 1 {
-                $step!(expect $fabric, Line::Down, ticket);
+                $step!(hint $fabric.expect(Line::Down, ticket));
             }
             $step!($fabric.claim(ticket, Room::passing(all)));
         }
@@ -253,7 +253,7 @@ macro_rules! scatter {
             }
         }
         if me == root {
-            $step!(expect_next $fabric, ticket, all);
+            $step!(hint $fabric.expect_next(ticket, all));
             if !$fabric.is_in_place() {
                 let own = $step!(at $fabric, Place::SendBuf.at(n * me.index()));
                 $step!($fabric.copy($step!(at $fabric, Place::RecvBuf.start()), own, n));
@@ -266,11 +266,13 @@ macro_rules! scatter {
 macro_rules! barrier {
     ($step:ident, $fabric:ident, $plan:ident) => {
         let ticket = Tickets::of($plan).draw();
-        $step!(expect $fabric, Line::Up, ticket);
+        $step!(hint $fabric.expect(Line::Up, ticket));
         $step!($fabric.publish(Line::Up, ticket));
+        $step!(hint $fabric.settle(Line::Up, ticket, Bytes::ZERO));
         for rank in others_than($fabric.rank(), $fabric.size()) {
             $step!($fabric.wait(rank, Line::Up, ticket));
         }
+        $step!(hint $fabric.end_exchange(Line::Up, Bytes::ZERO));
     };
 }
 

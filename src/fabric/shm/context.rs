@@ -1,6 +1,7 @@
 //! What a process holds for one communicator: its view of the segment, and how far it has come.
 
 use super::company::Company;
+use super::first_looks::FirstLooks;
 use super::geometry::{Geometry, PAGE, Places};
 use super::hopes::Hopes;
 use super::lines::Lines;
@@ -16,7 +17,7 @@ use crate::sync::{
     Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, Passed, Room, Stretch, Teller, Written,
 };
 use crate::topo::{Layout, Levels};
-use crate::types::{Bytes, CommRank, Epoch, NodeRank, SlotReads, SlotStores, Ticket};
+use crate::types::{Bytes, CommRank, Epoch, FirstLook, NodeRank, SlotReads, SlotStores, Ticket};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -42,6 +43,7 @@ pub struct Context {
     pub(super) ways: Ways,
     pub(super) rhythm: Rhythm,
     pub(super) hopes: Hopes,
+    pub(super) first_looks: FirstLooks,
     company: Company,
 }
 
@@ -59,7 +61,7 @@ impl Context {
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let process = std::process::id();
-        let (writes, ways, rhythm, hopes, company) = Default::default();
+        let (writes, ways, rhythm, hopes, first_looks, company) = Default::default();
         let passed = Passed::new(geometry.ranks * geometry.passed(), Bytes(Probed::in_use().caches.l2));
         let context = Self {
             segment,
@@ -78,6 +80,7 @@ impl Context {
             ways,
             rhythm,
             hopes,
+            first_looks,
             company,
         };
         if context.reserved.load(Ordering::Relaxed) > 0 {
@@ -264,6 +267,11 @@ impl Context {
         };
         // Relaxed: only this rank uses it; it is an atomic so that a context may move between threads.
         self.takes_over.store(takes_over, Ordering::Relaxed);
+    }
+
+    /// When this rank looks for flags of its peer first from here on.
+    pub fn set_first_looks(&self, looks: FirstLook, is_oversubscribed: bool) {
+        self.first_looks.set(looks, Passed::is_for(self.geometry.ranks) && !is_oversubscribed);
     }
 
     /// Whether to copy from there, a slot, by taking the lines over: not of a cell that is passed, which becomes this rank's own with the next

@@ -8,6 +8,7 @@
 use super::call::Call;
 use super::context::Context;
 use super::drive::Waiting;
+use super::first_looks::FirstLooks;
 use super::lines::Lines;
 use crate::codegen::elsewhere;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
@@ -221,6 +222,30 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
         kernel::copy::expect_write(std::ptr::from_ref(line).cast());
         if self.goes_beyond_flag {
             kernel::copy::expect_write(line.beyond_flag());
+        }
+    }
+
+    /// This rank has published a piece of `n` bytes, and is about to look for one as long that its peers publish at the same time.
+    #[inline(always)]
+    pub fn settle(&self, line: Line, ticket: Ticket, n: Bytes) {
+        if n <= FirstLooks::LONGEST && self.base.context.first_looks.is_late_in(self.base.epoch) {
+            kernel::stores::settle();
+            if !IN_LINES {
+                self.base.context.expect_piece(line, ticket, n);
+            }
+        }
+    }
+
+    /// This rank has what it looked for. It is about to publish the flag of the call that comes next, if that is such a one, whose line no
+    /// peer that looks late takes again.
+    #[inline(always)]
+    pub fn end_exchange(&self, line: Line, n: Bytes) {
+        let Epoch(epoch) = self.base.epoch;
+        if n <= FirstLooks::LONGEST {
+            self.base.context.first_looks.note(Epoch(epoch));
+        }
+        if self.base.context.first_looks.are_late() {
+            self.expect(line, Ticket::new(Epoch(epoch + 1), 0));
         }
     }
 

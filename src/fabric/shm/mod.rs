@@ -12,6 +12,7 @@ mod context;
 mod copies;
 mod direct;
 mod drive;
+mod first_looks;
 mod geometry;
 mod hopes;
 mod latest;
