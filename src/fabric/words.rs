@@ -167,7 +167,7 @@ pub(crate) trait Words {
         };
         let is_taken = self.claims().claim_cell(ticket, || self.releases(), written, stretch);
         match passed {
-            Some(cell) if is_taken => self.passed().give(cell),
+            Some(cell) if is_taken => self.passed().give(cell, ticket),
             None if is_taken && !self.passed().is_empty() => self.passed().miss(),
             _ => {}
         }

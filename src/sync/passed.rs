@@ -41,8 +41,9 @@ pub struct Passed {
     reading: AtomicUsize,
     /// Other cells that this rank has claimed.
     missed: AtomicUsize,
-    /// The cells that it gave last and before that, the one that it got last, and the one that it foresaw to get last.
+    /// The cells that it gave last, for that ticket, and before that, the one that it got last, and the one that it foresaw to get last.
     gave: [AtomicU32; 2],
+    gave_for: AtomicU64,
     got: AtomicU32,
     foreseen: AtomicU32,
 }
@@ -91,6 +92,7 @@ impl Passed {
             reading: AtomicUsize::new(0),
             missed: AtomicUsize::new(0),
             gave: [NONE; 2].map(AtomicU32::new),
+            gave_for: AtomicU64::new(0),
             got: AtomicU32::new(NONE),
             foreseen: AtomicU32::new(NONE),
         }
@@ -139,9 +141,9 @@ impl Passed {
         rested.or_else(|| (0..owned).max_by_key(rest)).unwrap_or(0)
     }
 
-    /// That cell is claimed, and no longer its own: a peer will read it.
+    /// That cell is claimed for `ticket`, and no longer its own: a peer will read it.
     #[inline]
-    pub fn give(&self, next: Next) {
+    pub fn give(&self, next: Next, ticket: Ticket) {
         let owned = self.owned.load(Ordering::Relaxed) - 1;
         if next.length >= Self::LONG {
             let given = self.given.load(Ordering::Relaxed) + next.length.0 as u64;
@@ -154,10 +156,18 @@ impl Passed {
         self.owned.store(owned, Ordering::Relaxed);
         self.gave[1].store(self.gave[0].load(Ordering::Relaxed), Ordering::Relaxed);
         self.gave[0].store(next.cell, Ordering::Relaxed);
+        self.gave_for.store(ticket.0, Ordering::Relaxed);
     }
 
-    /// The cell that the peer writes while this rank, which has just given one, waits for it, if that was rightly foreseen last: the peer takes
-    /// the one that it got last too, which this rank gave before.
+    /// The cell that the peer writes for `ticket`, for which this rank gives none, if it takes the one that it got last, as for a short piece:
+    /// that is what this rank gave last.
+    #[inline]
+    pub fn likely(&self, ticket: Ticket) -> Option<u32> {
+        let cell = self.gave[0].load(Ordering::Relaxed);
+        (cell != NONE && self.gave_for.load(Ordering::Relaxed) != ticket.0).then_some(cell)
+    }
+
+    /// The same where this rank has just given one too, so that it is what it gave before; if that was right the last time.
     #[inline]
     pub fn foresee(&self) -> Option<u32> {
         let foreseen = self.foreseen.load(Ordering::Relaxed);
@@ -240,7 +250,7 @@ mod tests {
 
     fn all(passed: &Passed) -> Vec<u32> {
         let give = |next: Next| {
-            passed.give(next);
+            passed.give(next, ticket(1));
             next.cell
         };
         std::iter::from_fn(|| passed.next(SHORT).map(give)).collect()
@@ -253,7 +263,7 @@ mod tests {
         let mut given = Vec::new();
         for piece in 0..pieces {
             let next = passed.next(Bytes(length)).expect("a cell");
-            passed.give(next);
+            passed.give(next, ticket(1));
             given.push(next.cell);
             if piece + 1 >= back_after {
                 passed.take(given[piece + 1 - back_after]);
@@ -283,7 +293,7 @@ mod tests {
         (0..16).for_each(|cell| passed.take(cell));
         let cells = [(); 6].map(|()| {
             let next = passed.next(Bytes(16 << 10)).expect("a cell");
-            passed.give(next);
+            passed.give(next, ticket(1));
             passed.take(next.cell);
             next.cell
         });
@@ -324,9 +334,9 @@ mod tests {
     fn where_the_peer_writes_is_foreseen_while_both_do() {
         let ranks = [(); 2].map(|()| Passed::new(8, L2));
         (0..8).for_each(|cell| ranks[cell as usize / 4].take(cell));
-        let give = |rank: &Passed| {
+        let give = |rank: &Passed, call| {
             let next = rank.next(SHORT).expect("a cell");
-            rank.give(next);
+            rank.give(next, ticket(call));
             next.cell
         };
         let get = |rank: &Passed, cell, call| {
@@ -334,7 +344,8 @@ mod tests {
             rank.release(ticket(call));
         };
         let exchange = |call| {
-            let cells = ranks.each_ref().map(give);
+            let cells = ranks.each_ref().map(|rank| give(rank, call));
+            assert_eq!(ranks.each_ref().map(|rank| rank.likely(ticket(call))), [None; 2], "both give");
             let foreseen = ranks.each_ref().map(Passed::foresee);
             (0..2).for_each(|rank| get(&ranks[rank], cells[1 - rank], call));
             (foreseen, [Some(cells[1]), Some(cells[0])])
@@ -345,11 +356,17 @@ mod tests {
             let (foreseen, cells) = exchange(call);
             assert_eq!(foreseen, cells);
         }
-        get(&ranks[1], give(&ranks[0]), 8);
-        let (foreseen, cells) = exchange(9);
-        assert_eq!(foreseen, [cells[0], None], "another piece came in between");
-        exchange(10);
-        let (foreseen, cells) = exchange(11);
+        for call in 8..12 {
+            let root = call as usize % 2;
+            let likely = ranks[1 - root].likely(ticket(call));
+            let cell = give(&ranks[root], call);
+            assert_eq!(likely, Some(cell));
+            get(&ranks[1 - root], cell, call);
+        }
+        exchange(12);
+        let (foreseen, cells) = exchange(13);
+        assert!((0..2).all(|rank| [None, cells[rank]].contains(&foreseen[rank])), "wrong only once after other pieces");
+        let (foreseen, cells) = exchange(14);
         assert_eq!(foreseen, cells);
     }
 

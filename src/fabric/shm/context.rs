@@ -10,6 +10,7 @@ use super::rotation::{self, ROTATED, Rotation};
 use super::segment::{Segment, check_memory};
 use super::ways::Ways;
 use super::writes::Writes;
+use crate::codegen::elsewhere;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
 use crate::kernel::{Probed, host};
@@ -135,12 +136,22 @@ impl Context {
     #[inline(always)]
     pub(super) fn cell(&self, rank: NodeRank, line: Line, ticket: Ticket, reach: Bytes) -> *mut u8 {
         debug_assert!(rank.index() < self.geometry.ranks);
-        let home = match reach < ROTATED {
+        let told = match reach < ROTATED {
             true if self.passed.is_empty() => None,
             true => self.told_home(rank, line, ticket),
             false => Some(self.home(rank, line, ticket)),
         };
-        self.piece(rank, ticket, home)
+        if rank != self.me
+            && let Some(cell) = self.passed.likely(ticket)
+        {
+            let home = self.home_of_passed(rank, cell);
+            // The processor goes on here while the flag is still under way, to an address that does not depend on what comes with it.
+            let likely = elsewhere(self.piece(rank, ticket, Some(home)));
+            if told == Some(home) {
+                return likely;
+            }
+        }
+        self.piece(rank, ticket, told)
     }
 
     /// The first byte of that rank's piece for `ticket`, of which it tells that home, or, of a short one, none.
