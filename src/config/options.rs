@@ -169,7 +169,7 @@ pub static OPTIONS: &[Opt] = &[
         default: "auto",
         meaning: "How a rank reads pieces of its peers' slots, from 1K: sharing the cache lines with whoever has them, or taking them \
                   over, so that who writes them next finds them in one cache, not in several that all have to give them up. `auto`: \
-                  taking, where the host has at most two processors and at most six ranks of the communicator. Lines of cells that two \
+                  taking, where the host has at most two processors, of AMD's, and at most six ranks of the communicator. Lines of cells that two \
                   ranks pass to each other are always shared.",
         parse: Parse::Text(|text, config| {
             let reads = match text {

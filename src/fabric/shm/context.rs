@@ -265,14 +265,14 @@ impl Context {
         self.writes.set(stores);
     }
 
-    /// How this rank reads its peers' slots from here on: where few ranks on few processors read the same lines by taking these over, which
-    /// otherwise would go from one to the next.
+    /// How this rank reads its peers' slots from here on: where few ranks on few processors of AMD's read the same lines by taking these over,
+    /// which otherwise would go from one to the next. On Intel's that takes longer than it saves.
     pub fn set_reads(&self, reads: SlotReads) {
         const PROCESSORS: i64 = 2;
         /// 5 gain a little, 8 lose a little (docs/PERFORMANCE.md, "Tried").
         const RANKS: usize = 6;
         let takes_over = match reads {
-            SlotReads::Auto => host::processors() <= PROCESSORS && self.geometry.ranks <= RANKS,
+            SlotReads::Auto => self.geometry.ranks <= RANKS && host::processors() <= PROCESSORS && host::is_amd(),
             SlotReads::Sharing => false,
             SlotReads::Taking => true,
         };
