@@ -10,6 +10,12 @@ pub fn elsewhere<T: Copy>(value: T) -> T {
     black_box(value)
 }
 
+/// The same value, of which the compiler does not know that it is that of another expression too.
+#[inline(always)]
+pub fn opaque<T: Copy>(value: T) -> T {
+    black_box(value)
+}
+
 /// Calls `this` in a frame of its own: what it captures, with `move`, is in memory only there, and in registers of a caller that comes here
 /// seldom.
 #[inline(never)]

@@ -53,7 +53,7 @@ pub struct Config {
     pub slot_stores: SlotStores,
     /// How this process reads its peers' slots.
     pub slot_reads: SlotReads,
-    /// When ranks look for flags first.
+    /// When ranks of a pair take the first look of a wait.
     pub first_look: FirstLook,
     /// Ranks of a node may read each other's memory.
     pub may_copy_singly: bool,

@@ -32,9 +32,10 @@ impl NodeRank {
         self.0 as usize
     }
 
-    /// The other one, where there are two.
+    /// The other one of a pair.
     #[inline]
     pub const fn other(self) -> Self {
+        debug_assert!(self.0 < 2);
         Self(1 - self.0)
     }
 }
@@ -176,7 +177,7 @@ pub enum SlotStores {
 /// How ranks read their peers' slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SlotReads {
-    /// Taking where few ranks on few processors read the same.
+    /// Taking where few ranks on few processors of AMD's read the same.
     #[default]
     Auto,
     /// Leaving the lines to whoever has them, too.
@@ -185,7 +186,7 @@ pub enum SlotReads {
     Taking,
 }
 
-/// When a rank of a pair looks for a flag first.
+/// When a rank of a pair takes the first look of a wait for a flag that is published while its own is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FirstLook {
     /// As each rank finds to be faster while it runs.
@@ -193,7 +194,7 @@ pub enum FirstLook {
     Auto,
     /// At once.
     Early,
-    /// When it is likely to have been written.
+    /// When its own flag is in its cache.
     Late,
 }
 

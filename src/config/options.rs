@@ -169,7 +169,7 @@ pub static OPTIONS: &[Opt] = &[
         default: "auto",
         meaning: "How a rank reads pieces of its peers' slots, from 1K: sharing the cache lines with whoever has them, or taking them \
                   over, so that who writes them next finds them in one cache, not in several that all have to give them up. `auto`: \
-                  taking, where the host has at most two processors, of AMD's, and at most six ranks of the communicator. Lines of cells that two \
+                  taking, where the host has at most two processors, made by AMD, and the communicator at most six ranks there. Lines of cells that two \
                   ranks pass to each other are always shared.",
         parse: Parse::Text(|text, config| {
             let reads = match text {
@@ -185,9 +185,10 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_FIRST_LOOK",
         takes: Takes::Text("auto, early or late"),
         default: "auto",
-        meaning: "When one of two ranks that have a core each looks for its peer's flag first in short calls (up to 2K): at once, or when it is \
-                  likely to have been written, since a look before takes its cache line from the peer. `auto`: each rank tries both in a \
-                  few of its calls and goes by what these took.",
+        meaning: "In an Allreduce, Allgather or Barrier of up to 512 bytes between two ranks that have a core each: whether a rank looks for its \
+                  peer's flag at once (early), or when its own flag is in its cache (late). A look at a flag that is not yet written takes the \
+                  cache line from its writer. `auto`: late on processors of Intel's, early on others, until \
+                  calls in which the rank tried both show that the other way is faster.",
         parse: Parse::Text(|text, config| {
             let look = match text {
                 "auto" => Some(FirstLook::Auto),

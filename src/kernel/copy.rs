@@ -397,6 +397,20 @@ pub fn expect_read(at: *const u8) {
     let _ = at;
 }
 
+/// Returns when all that this core has stored is in its cache; loads that follow begin only then. For speed alone: what others see when is a
+/// matter of acquire and release. An atomic operation is not enough, since the processor tries later loads before it, which already takes
+/// their lines from peers (docs/PERFORMANCE.md, "Tried"). What other processors than x86 do has not been measured.
+#[inline(always)]
+pub fn await_own_stores() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: part of the baseline.
+    unsafe {
+        std::arch::x86_64::_mm_mfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
+
 /// Copies `n` bytes, at most [`SMALL`].
 ///
 /// # Safety

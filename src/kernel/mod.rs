@@ -15,7 +15,6 @@ mod pairs;
 pub mod probe;
 pub mod reduce;
 pub mod segments;
-pub mod stores;
 pub mod switch;
 
 pub use copy::{

@@ -97,7 +97,7 @@ impl Shared {
         let cells = Cell::new(Cells { reserved, refused: None, are_wide: has_cells });
         pooled.context.set_stores(job.config.slot_stores);
         pooled.context.set_reads(job.config.slot_reads);
-        pooled.context.set_first_looks(job.config.first_look, job.waiting.is_oversubscribed);
+        pooled.context.set_first_looks(job.config.first_look, &job.waiting);
         Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, declined }
     }
 

@@ -41,11 +41,10 @@ pub struct Passed {
     reading: AtomicUsize,
     /// Other cells that this rank has claimed.
     missed: AtomicUsize,
-    /// The cells that it gave last, for that ticket, and before that, the one that it got last, and the one that it foresaw to get last.
+    /// The cell that it gave last, and the one before that.
     gave: [AtomicU32; 2],
+    /// The ticket for which it gave the last one.
     gave_for: AtomicU64,
-    got: AtomicU32,
-    foreseen: AtomicU32,
 }
 
 /// No cell.
@@ -59,7 +58,7 @@ impl Passed {
     /// As many as the pieces of 32 KiB of a message of 256 KiB.
     const MOST: usize = 8;
     /// Pieces of this length and more are long: their lines do not stay in the first-level cache.
-    const LONG: Bytes = Bytes(16 << 10);
+    pub const LONG: Bytes = Bytes(16 << 10);
     /// A cell has rested when so much was given since, which its peer reads: or an eighth of a second-level cache, where that is less, which also
     /// holds the user's buffers.
     const REST: u64 = 192 << 10;
@@ -93,8 +92,6 @@ impl Passed {
             missed: AtomicUsize::new(0),
             gave: [NONE; 2].map(AtomicU32::new),
             gave_for: AtomicU64::new(0),
-            got: AtomicU32::new(NONE),
-            foreseen: AtomicU32::new(NONE),
         }
     }
 
@@ -159,21 +156,18 @@ impl Passed {
         self.gave_for.store(ticket.0, Ordering::Relaxed);
     }
 
-    /// The cell that the peer writes for `ticket`, for which this rank gives none, if it takes the one that it got last, as for a short piece:
-    /// that is what this rank gave last.
+    /// Whether this rank has given a cell for `ticket`, and none since.
     #[inline]
-    pub fn likely(&self, ticket: Ticket) -> Option<u32> {
-        let cell = self.gave[0].load(Ordering::Relaxed);
-        (cell != NONE && self.gave_for.load(Ordering::Relaxed) != ticket.0).then_some(cell)
+    pub fn gives_for(&self, ticket: Ticket) -> bool {
+        self.gave_for.load(Ordering::Relaxed) == ticket.0
     }
 
-    /// The same where this rank has just given one too, so that it is what it gave before; if that was right the last time.
+    /// The cell that the peer writes for `ticket`, if it takes the one that it got last, as for a short piece ([`Passed::next`]): the last one that
+    /// this rank gave before that ticket.
     #[inline]
-    pub fn foresee(&self) -> Option<u32> {
-        let foreseen = self.foreseen.load(Ordering::Relaxed);
-        let cell = self.gave[1].load(Ordering::Relaxed);
-        self.foreseen.store(cell, Ordering::Relaxed);
-        (cell != NONE && foreseen == self.got.load(Ordering::Relaxed)).then_some(cell)
+    pub fn likely(&self, ticket: Ticket) -> Option<u32> {
+        let cell = self.gave[usize::from(self.gives_for(ticket))].load(Ordering::Relaxed);
+        (cell != NONE).then_some(cell)
     }
 
     /// A cell is this rank's from here on.
@@ -188,7 +182,6 @@ impl Passed {
     #[inline]
     pub fn await_release(&self, ticket: Ticket, cell: u32) {
         let reading = self.reading.load(Ordering::Relaxed);
-        self.got.store(cell, Ordering::Relaxed);
         let is_known = |(_, known): &(_, AtomicU32)| known.load(Ordering::Relaxed) == cell;
         // A ticket may have two flags.
         if self.read[..reading].iter().any(is_known) {
@@ -329,45 +322,79 @@ mod tests {
         assert_eq!(all(&passed), [3]);
     }
 
-    /// Two ranks that both write in each call pass the same cells to and fro.
-    #[test]
-    fn where_the_peer_writes_is_foreseen_while_both_do() {
-        let ranks = [(); 2].map(|()| Passed::new(8, L2));
-        (0..8).for_each(|cell| ranks[cell as usize / 4].take(cell));
-        let give = |rank: &Passed, call| {
-            let next = rank.next(SHORT).expect("a cell");
-            rank.give(next, ticket(call));
+    /// Two ranks with cells to pass, and their calls.
+    struct Pair {
+        ranks: [Passed; 2],
+        call: u64,
+    }
+
+    impl Pair {
+        fn new() -> Self {
+            let ranks = [(); 2].map(|()| Passed::new(8, L2));
+            (0..8).for_each(|cell| ranks[cell as usize / 4].take(cell));
+            Self { ranks, call: 0 }
+        }
+
+        fn give(&self, rank: usize) -> u32 {
+            let next = self.ranks[rank].next(SHORT).expect("a cell");
+            self.ranks[rank].give(next, ticket(self.call));
             next.cell
-        };
-        let get = |rank: &Passed, cell, call| {
-            rank.await_release(ticket(call), cell);
-            rank.release(ticket(call));
-        };
-        let exchange = |call| {
-            let cells = ranks.each_ref().map(|rank| give(rank, call));
-            assert_eq!(ranks.each_ref().map(|rank| rank.likely(ticket(call))), [None; 2], "both give");
-            let foreseen = ranks.each_ref().map(Passed::foresee);
-            (0..2).for_each(|rank| get(&ranks[rank], cells[1 - rank], call));
-            (foreseen, [Some(cells[1]), Some(cells[0])])
-        };
-        assert_eq!(exchange(1).0, [None; 2], "nothing was given before");
-        assert_eq!(exchange(2).0, [None; 2], "nothing was foreseen before");
-        for call in 3..8 {
-            let (foreseen, cells) = exchange(call);
-            assert_eq!(foreseen, cells);
         }
-        for call in 8..12 {
-            let root = call as usize % 2;
-            let likely = ranks[1 - root].likely(ticket(call));
-            let cell = give(&ranks[root], call);
-            assert_eq!(likely, Some(cell));
-            get(&ranks[1 - root], cell, call);
+
+        fn get(&self, rank: usize, cell: u32) {
+            self.ranks[rank].await_release(ticket(self.call), cell);
+            self.ranks[rank].release(ticket(self.call));
         }
-        exchange(12);
-        let (foreseen, cells) = exchange(13);
-        assert!((0..2).all(|rank| [None, cells[rank]].contains(&foreseen[rank])), "wrong only once after other pieces");
-        let (foreseen, cells) = exchange(14);
-        assert_eq!(foreseen, cells);
+
+        /// Both write. -> what each expects of the other one, and what that wrote
+        fn exchange(&mut self) -> [[Option<u32>; 2]; 2] {
+            self.call += 1;
+            let cells = [0, 1].map(|rank| self.give(rank));
+            let expected = self.ranks.each_ref().map(|rank| rank.likely(ticket(self.call)));
+            (0..2).for_each(|rank| self.get(rank, cells[1 - rank]));
+            [expected, [Some(cells[1]), Some(cells[0])]]
+        }
+
+        /// One writes. -> what the other one expects, and what it gets
+        fn send(&mut self, root: usize) -> [Option<u32>; 2] {
+            self.call += 1;
+            let expected = self.ranks[1 - root].likely(ticket(self.call));
+            let cell = self.give(root);
+            self.get(1 - root, cell);
+            [expected, Some(cell)]
+        }
+    }
+
+    #[test]
+    fn in_exchanges_the_peers_cell_is_known_from_the_second_one_on() {
+        let mut pair = Pair::new();
+        let [expected, _] = pair.exchange();
+        assert_eq!(expected, [None; 2], "nothing was given before");
+        for _ in 0..5 {
+            let [expected, cells] = pair.exchange();
+            assert_eq!(expected, cells);
+        }
+    }
+
+    #[test]
+    fn with_roots_in_turn_the_reader_knows_the_cell() {
+        let mut pair = Pair::new();
+        pair.send(0);
+        for call in 1..6 {
+            let [expected, cell] = pair.send(call % 2);
+            assert_eq!(expected, cell);
+        }
+    }
+
+    #[test]
+    fn the_peers_cell_is_known_again_soon_after_other_pieces() {
+        let mut pair = Pair::new();
+        (0..3).for_each(|_| _ = pair.exchange());
+        (0..2).for_each(|_| _ = pair.send(0));
+        pair.exchange();
+        pair.exchange();
+        let [expected, cells] = pair.exchange();
+        assert_eq!(expected, cells);
     }
 
     #[test]

@@ -119,7 +119,10 @@ impl World {
             let file = files[node.index()].as_raw_fd();
             let segment = Segment::open(std::process::id(), file, geometry.length()).expect("a mapping");
             let context = Context::new(segment, geometry, rank, self.layout(me), self.levels(me));
-            // What a rank has reserved is its own affair.
+            // What a rank has reserved is its own affair. Cells that are passed are there with what the first calls need.
+            if self.size() == 2 {
+                context.reserve_cells(Bytes(self.cell)).expect("memory");
+            }
             if me.0.is_multiple_of(2) {
                 context.widen_cells();
             }
@@ -128,8 +131,8 @@ impl World {
             context.set_stores(stores[me.index() % stores.len()]);
             let reads = [SlotReads::Taking, SlotReads::Sharing];
             context.set_reads(reads[me.index() / 2 % reads.len()]);
-            let looks = [FirstLook::Late, FirstLook::Auto];
-            context.set_first_looks(looks[me.index() % looks.len()], false);
+            let looks = [FirstLook::Late, FirstLook::Early];
+            context.set_first_looks(looks[me.index() % looks.len()], &SPINNING);
             Arc::new(context)
         });
         contexts.collect()

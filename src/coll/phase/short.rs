@@ -85,7 +85,7 @@ fn parts<const PARTS: usize>(plan: &Plan, line: Line) -> [Part; PARTS] {
     })
 }
 
-/// Takes a step that is a future, at places that are named. Hints are for plain functions alone.
+/// Takes a step that is a future, at places that are named. Hints are for plain functions alone: futures are the first calls of their kind.
 macro_rules! later {
     (at $fabric:ident, $span:expr) => {
         $span
@@ -128,7 +128,7 @@ macro_rules! allreduce {
             // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
             let own = if me.0 >= 2 && $fabric.is_in_place() { slot(me) } else { from };
             let operand = move |rank| if rank == me { own } else { slot(rank) };
-            $step!(hint $fabric.settle(Line::Up, ticket, n));
+            $step!(hint $fabric.look_late(Line::Up, ticket, n));
             combine_in_rank_order!($step, $fabric, me, Line::Up, ticket, to, operand, n);
             $step!(hint $fabric.end_exchange(Line::Up, n));
         }
@@ -215,7 +215,7 @@ macro_rules! allgather {
         if !$fabric.is_in_place() {
             $step!($fabric.copy(block(me), from, n));
         }
-        $step!(hint $fabric.settle(Line::Up, ticket, n));
+        $step!(hint $fabric.look_late(Line::Up, ticket, n));
         for rank in others_than(me, $fabric.size()) {
             $step!($fabric.wait(rank, Line::Up, ticket));
             $step!($fabric.copy(block(rank), slot(rank), n));
@@ -268,7 +268,7 @@ macro_rules! barrier {
         let ticket = Tickets::of($plan).draw();
         $step!(hint $fabric.expect(Line::Up, ticket));
         $step!($fabric.publish(Line::Up, ticket));
-        $step!(hint $fabric.settle(Line::Up, ticket, Bytes::ZERO));
+        $step!(hint $fabric.look_late(Line::Up, ticket, Bytes::ZERO));
         for rank in others_than($fabric.rank(), $fabric.size()) {
             $step!($fabric.wait(rank, Line::Up, ticket));
         }

@@ -1,6 +1,7 @@
 //! What a process holds for one communicator: its view of the segment, and how far it has come.
 
 use super::company::Company;
+use super::drive::Waiting;
 use super::first_looks::FirstLooks;
 use super::geometry::{Geometry, PAGE, Places};
 use super::hopes::Hopes;
@@ -10,10 +11,11 @@ use super::rotation::{self, ROTATED, Rotation};
 use super::segment::{Segment, check_memory};
 use super::ways::Ways;
 use super::writes::Writes;
-use crate::codegen::elsewhere;
+use crate::codegen::opaque;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
-use crate::kernel::{Probed, host};
+use crate::kernel::Probed;
+use crate::kernel::host::{self, Maker};
 use crate::sync::{
     Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, Passed, Room, Stretch, Teller, Written,
 };
@@ -141,12 +143,16 @@ impl Context {
             true => self.told_home(rank, line, ticket),
             false => Some(self.home(rank, line, ticket)),
         };
+        // Where both ranks write the processor would be there before the peer has written. Longer pieces lie elsewhere.
         if rank != self.me
+            && reach < Passed::LONG
+            && !self.passed.gives_for(ticket)
             && let Some(cell) = self.passed.likely(ticket)
         {
             let home = self.home_of_passed(rank, cell);
-            // The processor goes on here while the flag is still under way, to an address that does not depend on what comes with it.
-            let likely = elsewhere(self.piece(rank, ticket, Some(home)));
+            // A branch, which the processor foresees: it goes on to that address, which does not depend on what comes with the flag, while the
+            // flag is still under way.
+            let likely = opaque(self.piece(rank, ticket, Some(home)));
             if told == Some(home) {
                 return likely;
             }
@@ -265,14 +271,17 @@ impl Context {
         self.writes.set(stores);
     }
 
-    /// How this rank reads its peers' slots from here on: where few ranks on few processors of AMD's read the same lines by taking these over,
-    /// which otherwise would go from one to the next. On Intel's that takes longer than it saves.
+    /// How this rank reads its peers' slots from here on: where few ranks on few processors read the same lines by taking these over, which
+    /// otherwise would go from one to the next. That was measured on AMD's processors; on the one of Intel's that was measured ranks lose a
+    /// tenth by it.
     pub fn set_reads(&self, reads: SlotReads) {
         const PROCESSORS: i64 = 2;
         /// 5 gain a little, 8 lose a little (docs/PERFORMANCE.md, "Tried").
         const RANKS: usize = 6;
         let takes_over = match reads {
-            SlotReads::Auto => self.geometry.ranks <= RANKS && host::processors() <= PROCESSORS && host::is_amd(),
+            SlotReads::Auto => {
+                self.geometry.ranks <= RANKS && host::processors() <= PROCESSORS && host::maker() == Maker::Amd
+            }
             SlotReads::Sharing => false,
             SlotReads::Taking => true,
         };
@@ -280,9 +289,11 @@ impl Context {
         self.takes_over.store(takes_over, Ordering::Relaxed);
     }
 
-    /// When this rank looks for flags of its peer first from here on.
-    pub fn set_first_looks(&self, looks: FirstLook, is_oversubscribed: bool) {
-        self.first_looks.set(looks, Passed::is_for(self.geometry.ranks) && !is_oversubscribed);
+    /// How this rank takes the first look of a wait from here on, in a job whose ranks wait so. Others than pairs with cores of their own look early:
+    /// on shared cores a look gives way to the awaited rank, and more ranks have not been measured.
+    pub fn set_first_looks(&self, look: FirstLook, waiting: &Waiting) {
+        let is_pair_with_cores = self.geometry.ranks == 2 && !waiting.is_oversubscribed;
+        self.first_looks.set(if is_pair_with_cores { look } else { FirstLook::Early }, host::maker());
     }
 
     /// Whether to copy from there, a slot, by taking the lines over: not of a cell that is passed, which becomes this rank's own with the next

@@ -8,7 +8,6 @@
 use super::call::Call;
 use super::context::Context;
 use super::drive::Waiting;
-use super::first_looks::FirstLooks;
 use super::lines::Lines;
 use crate::codegen::elsewhere;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
@@ -213,50 +212,6 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
         })
     }
 
-    /// This rank is about to publish that flag. Its line is with those who look at it, and comes from there meanwhile. Not any
-    /// sooner, as at the end of the call before: a peer that waits takes it again with its next look. After 4 KiB that are written
-    /// between it is with the peer again, which does no harm.
-    #[inline(always)]
-    pub fn expect(&self, line: Line, ticket: Ticket) {
-        let line = self.lines.mine(line, ticket);
-        kernel::copy::expect_write(std::ptr::from_ref(line).cast());
-        if self.goes_beyond_flag {
-            kernel::copy::expect_write(line.beyond_flag());
-        }
-    }
-
-    /// This rank has published a piece of `n` bytes, and is about to look for one as long that its peers publish at the same time.
-    #[inline(always)]
-    pub fn settle(&self, line: Line, ticket: Ticket, n: Bytes) {
-        if n <= FirstLooks::LONGEST && self.base.context.first_looks.is_late_in(self.base.epoch) {
-            kernel::stores::settle();
-            if !IN_LINES {
-                self.base.context.expect_piece(line, ticket, n);
-            }
-        }
-    }
-
-    /// This rank has what it looked for. It is about to publish the flag of the call that comes next, if that is such a one, whose line no
-    /// peer that looks late takes again.
-    #[inline(always)]
-    pub fn end_exchange(&self, line: Line, n: Bytes) {
-        let Epoch(epoch) = self.base.epoch;
-        if n <= FirstLooks::LONGEST {
-            self.base.context.first_looks.note(Epoch(epoch));
-        }
-        if self.base.context.first_looks.are_late() {
-            self.expect(line, Ticket::new(Epoch(epoch + 1), 0));
-        }
-    }
-
-    /// This rank has written `n` bytes for `ticket`, and may write as many again in a call to come.
-    #[inline(always)]
-    pub fn expect_next(&self, ticket: Ticket, n: Bytes) {
-        if !IN_LINES && !self.base.waiting.is_oversubscribed {
-            self.base.context.expect_next(ticket, n, self.base.like.reach);
-        }
-    }
-
     #[inline(always)]
     pub fn publish(&self, line: Line, ticket: Ticket) -> Result<(), Fault> {
         match IN_LINES {
@@ -320,5 +275,51 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
             }
         }
         Ok(())
+    }
+}
+
+/// Hints, which [`Fabric`](crate::fabric::Fabric) has not: they change when lines move, not what is found there.
+impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
+    /// This rank is about to publish that flag. Its line is with those who look at it, and comes from there meanwhile. Not any
+    /// sooner, as at the end of the call before, but where peers look late ([`Self::end_exchange`]): one that waits takes it again with its next look.
+    /// After 4 KiB that are written between it is with the peer again, which does no harm.
+    #[inline(always)]
+    pub fn expect(&self, line: Line, ticket: Ticket) {
+        let line = self.lines.mine(line, ticket);
+        kernel::copy::expect_write(std::ptr::from_ref(line).cast());
+        if self.goes_beyond_flag {
+            kernel::copy::expect_write(line.beyond_flag());
+        }
+    }
+
+    /// This rank has published a piece of `n` bytes, and is about to look for one as long that its peers publish at the same time. If it looks
+    /// late, its flag is in its cache afterwards, and the peer's is asked for, with the piece.
+    #[inline(always)]
+    pub fn look_late(&self, line: Line, ticket: Ticket, n: Bytes) {
+        if self.base.context.first_looks.is_late(self.base.epoch, n) {
+            kernel::copy::await_own_stores();
+            if !IN_LINES {
+                self.base.context.ask_for_piece(line, ticket, n);
+            }
+        }
+    }
+
+    /// This rank has the pieces of `n` bytes for which it looked. It is about to publish the next flag, if another such call comes next, and if that
+    /// looks late, no peer takes the line before.
+    #[inline(always)]
+    pub fn end_exchange(&self, line: Line, n: Bytes) {
+        let (looks, Epoch(epoch)) = (&self.base.context.first_looks, self.base.epoch);
+        looks.note(self.base.epoch, n);
+        if looks.is_late(Epoch(epoch + 1), n) {
+            self.expect(line, Ticket::new(Epoch(epoch + 1), 0));
+        }
+    }
+
+    /// This rank has written `n` bytes for `ticket`, and may write as many again in a call to come.
+    #[inline(always)]
+    pub fn expect_next(&self, ticket: Ticket, n: Bytes) {
+        if !IN_LINES && !self.base.waiting.is_oversubscribed {
+            self.base.context.expect_next(ticket, n, self.base.like.reach);
+        }
     }
 }

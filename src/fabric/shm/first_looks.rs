@@ -3,15 +3,21 @@
 //! A look at a line that its writer has yet to write takes it from the writer: it then lies in both caches, and has to be taken back before it
 //! can be written, so that the flag comes after two ways between the caches. Both ranks of an exchange publish at about the same
 //! time. Loads overtake stores, so both look before either flag is written, and both flags come late. Who looks *late* waits until its
-//! own flag is written ([`kernel::stores::settle`](crate::kernel::clock::settle_stores)); by then the peer's is too. On an Intel Xeon
-//! that saves a fifth to a third of calls of up to 512 bytes (docs/PERFORMANCE.md, "Tried").
+//! own flag is in its cache ([`await_own_stores`](crate::kernel::copy::await_own_stores)); if both came at the same time, the peer's then is too,
+//! and what it tells of can be asked for along with it. On an Intel Xeon most calls of up to 512 bytes take a fifth to a third less time so
+//! (docs/PERFORMANCE.md, "Tried"). One that waits for what the other alone publishes always looks early: when that will be it would have to
+//! learn, and two ranks that learn make each other wait.
 //!
-//! No processor tells whether that pays, nor do ranks know how far apart they arrive. So in a few of all calls both ways are tried in turn,
+//! No processor tells whether it pays, nor do ranks know how far apart they arrive. So in a few of all calls both ways are tried in turn,
 //! and the faster one becomes the habit. It is each rank's own affair: peers find the same flags. Which calls try which way follows from
 //! their epochs, so that both ranks try the same.
 
-use crate::types::{Bytes, Epoch, FirstLook};
-use std::sync::OnceLock;
+use super::context::Context;
+use super::writes::nanoseconds;
+use crate::fabric::Line;
+use crate::fabric::words::Words;
+use crate::kernel::{self, host::Maker};
+use crate::types::{Bytes, Epoch, FirstLook, LINE, Ticket};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -20,87 +26,106 @@ use std::time::Instant;
 #[derive(Debug, Default)]
 pub(super) struct FirstLooks {
     is_late: AtomicBool,
-    /// Whether both ways are tried in trials.
-    is_tried: AtomicBool,
-    /// Trials that late looks have won, less those that they have lost.
+    /// Whether there are trials.
+    tries_both: AtomicBool,
+    /// Trials that late looks have won, less those that they have lost; from 0 on they are the habit.
     evidence: AtomicI32,
-    /// The call with which the block under way of a trial began to count, and when that was, in nanoseconds.
-    started: [AtomicU64; 2],
-    /// Of the trial under way, early and late: the least picoseconds that the calls of a block took each, with all that lay between; 0 for
+    /// The call after which the block under way of a trial began to be timed; 0, which is in no trial, for none.
+    timed_from: AtomicU64,
+    /// When that was, in nanoseconds.
+    timed_since: AtomicU64,
+    /// The trial under way.
+    trial: AtomicU64,
+    /// Of its blocks that looked early, and late: the least that one took for a call, with all that lay between calls, in picoseconds; 0 for
     /// none.
     least: [AtomicU64; 2],
 }
 
 impl FirstLooks {
-    /// Longer pieces take so long to write and to read that nothing is gained.
-    pub const LONGEST: Bytes = Bytes(512);
-    /// A way is faster that takes so many times as long as the other one, or less.
+    /// Eight lines and that of the flag: a core has about ten on their way. Of longer pieces nothing is gained from one call to the next.
+    const LONGEST: Bytes = Bytes(512);
+    /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
     const GAIN: f64 = 0.98;
     /// How far evidence goes to either side: one trial does not undo what several have shown.
     const MOST: i32 = 2;
-    /// Calls that are farther apart, in picoseconds, have more to do than to wait.
+    /// Calls that are farther apart, in picoseconds, tell nothing of a hundred nanoseconds.
     const FAR_APART: u64 = 10_000_000;
 
-    /// Settles for one way, or for none where ranks are a pair that has a core each. Others look early: on shared cores a look gives way to
-    /// the awaited rank, and more ranks have not been measured.
-    pub fn set(&self, look: FirstLook, is_pair_with_cores: bool) {
-        self.is_tried.store(look == FirstLook::Auto && is_pair_with_cores, Ordering::Relaxed);
-        self.is_late.store(look != FirstLook::Early && is_pair_with_cores, Ordering::Relaxed);
+    /// From here on calls look that way; with `Auto` until trials say otherwise as was found to be faster with processors of that maker, early
+    /// where nothing was measured.
+    pub fn set(&self, look: FirstLook, maker: Maker) {
+        let is_late = look == FirstLook::Late || look == FirstLook::Auto && maker == Maker::Intel;
+        self.tries_both.store(look == FirstLook::Auto, Ordering::Relaxed);
+        self.is_late.store(is_late, Ordering::Relaxed);
+        self.evidence.store(if is_late { 0 } else { -1 }, Ordering::Relaxed);
     }
 
-    /// Whether late looks are the habit.
+    /// Whether the call of `epoch` looks late for pieces of `n` bytes.
     #[inline(always)]
-    pub fn are_late(&self) -> bool {
-        self.is_late.load(Ordering::Relaxed)
-    }
-
-    /// Whether the call of `epoch` looks late.
-    #[inline(always)]
-    pub fn is_late_in(&self, epoch: Epoch) -> bool {
-        if Trial::has(epoch) { self.is_late_in_trial(epoch) } else { self.are_late() }
+    pub fn is_late(&self, epoch: Epoch, n: Bytes) -> bool {
+        n <= Self::LONGEST
+            && if Trial::has(epoch) { self.is_late_in_trial(epoch) } else { self.is_late.load(Ordering::Relaxed) }
     }
 
     #[cold]
     fn is_late_in_trial(&self, Epoch(epoch): Epoch) -> bool {
-        if self.is_tried.load(Ordering::Relaxed) { Trial::is_late(epoch) } else { self.are_late() }
+        match self.tries_both.load(Ordering::Relaxed) {
+            true => Trial::is_late(epoch),
+            false => self.is_late.load(Ordering::Relaxed),
+        }
     }
 
-    /// The exchange in the call of `epoch` is over.
+    /// The exchange of pieces of `n` bytes in the call of `epoch` is over.
     #[inline(always)]
-    pub fn note(&self, epoch: Epoch) {
-        if Trial::has(epoch) {
-            self.note_in_trial(epoch, nanoseconds);
+    pub fn note(&self, epoch: Epoch, n: Bytes) {
+        if n <= Self::LONGEST && Trial::has(epoch) {
+            self.note_in_trial(epoch, || nanoseconds(Instant::now()));
         }
     }
 
     /// The same in a trial. The clock is read twice in a block, and not between a flag and a look: that alone makes an early look a late one.
     #[cold]
     fn note_in_trial(&self, Epoch(epoch): Epoch, clock: impl FnOnce() -> u64) {
-        let [first, started] = self.started.each_ref().map(|started| started.load(Ordering::Relaxed));
-        let is_counted = Trial::block(first) == Trial::block(epoch);
-        if !self.is_tried.load(Ordering::Relaxed) || is_counted != Trial::ends_block(epoch) {
+        if !self.tries_both.load(Ordering::Relaxed) {
             return;
         }
-        if !is_counted {
-            if Trial::begins_to_count(epoch) {
-                self.started[0].store(epoch, Ordering::Relaxed);
-                self.started[1].store(clock(), Ordering::Relaxed);
+        let from = self.timed_from.load(Ordering::Relaxed);
+        let is_timed = Trial::block(from) == Trial::block(epoch);
+        match Trial::stage(epoch) {
+            Stage::Begin if !is_timed => self.begin_to_time(epoch, clock()),
+            Stage::End if is_timed => {
+                let took = clock().saturating_sub(self.timed_since.load(Ordering::Relaxed));
+                self.note_block(epoch, took.saturating_mul(1000) / (epoch - from));
             }
-            return;
+            _ => {}
         }
-        self.started[0].store(0, Ordering::Relaxed);
+    }
+
+    fn begin_to_time(&self, epoch: u64, now: u64) {
+        let trial = Trial::number(epoch);
+        if self.trial.load(Ordering::Relaxed) != trial {
+            // The one before may have had no end.
+            self.trial.store(trial, Ordering::Relaxed);
+            self.least.iter().for_each(|least| least.store(0, Ordering::Relaxed));
+        }
+        self.timed_from.store(epoch, Ordering::Relaxed);
+        self.timed_since.store(now, Ordering::Relaxed);
+    }
+
+    /// The block of `epoch` took so many picoseconds for a call.
+    fn note_block(&self, epoch: u64, each: u64) {
+        self.timed_from.store(0, Ordering::Relaxed);
         let least = &self.least[usize::from(Trial::is_late(epoch))];
-        let took = 1000 * clock().saturating_sub(started) / (epoch - first);
         let before = least.load(Ordering::Relaxed);
-        if took < Self::FAR_APART && (before == 0 || took < before) {
-            least.store(took, Ordering::Relaxed);
+        if each < Self::FAR_APART && (before == 0 || each < before) {
+            least.store(each, Ordering::Relaxed);
         }
-        if Trial::ends(epoch) {
+        if Trial::is_last_block(epoch) {
             self.judge();
         }
     }
 
-    /// Takes the trial under way for ended.
+    /// Ends the trial: its verdict moves the evidence, and the habit follows that.
     fn judge(&self) {
         let [early, late] = self.least.each_ref().map(|least| least.swap(0, Ordering::Relaxed) as f64);
         if early == 0.0 || late == 0.0 {
@@ -113,47 +138,71 @@ impl FirstLooks {
     }
 }
 
-/// On a clock of this process.
-fn nanoseconds() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+impl Context {
+    /// The only peer has published a piece of `n` bytes for `ticket`, as this rank has, or is about to: asks for the line of its flag, and for the
+    /// piece where the peer most likely wrote it, if that is known.
+    #[inline(never)]
+    pub(super) fn ask_for_piece(&self, line: Line, ticket: Ticket, n: Bytes) {
+        let peer = self.rank().other();
+        kernel::copy::expect_read(std::ptr::from_ref(self.line(peer, line, ticket)).cast());
+        if let Some(cell) = self.passed().likely(ticket) {
+            let at = self.piece(peer, ticket, Some(self.home_of_passed(peer, cell)));
+            (0..n.0).step_by(LINE).for_each(|offset| kernel::copy::expect_read(at.wrapping_add(offset)));
+        }
+    }
+}
+
+/// Where a call of a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// One of those after the first of which the block is timed: programs make other calls between.
+    Begin,
+    /// One of those with the first of which that ends.
+    End,
+    Other,
 }
 
 /// Which calls are tried, and which way. Numbers are powers of two, so that a call finds with one comparison that it is none of these.
 struct Trial;
 
 impl Trial {
-    /// Calls of one.
-    const CALLS: u64 = 8 * Self::BLOCK;
-    /// From one to the next: 1.6 % of all calls are tried.
-    const EVERY: u64 = 64 * Self::CALLS;
-    /// Where the first one begins.
-    const FIRST: u64 = Self::CALLS;
     /// Calls that go one way before others go another. What a call leaves in the caches counts for those that come round to its lines: so the
-    /// first half is not counted, which is as long as the ring of these.
+    /// first half is not timed, which is as long as the ring of lines usually is.
     const BLOCK: u64 = 64;
-    /// Where so few calls of a block are left the first exchange ends what is counted.
-    const END: u64 = 8;
+    /// Four each way: the least of four is hardly ever one in which the system took the core.
+    const BLOCKS: u64 = 8;
+    const CALLS: u64 = Self::BLOCKS * Self::BLOCK;
+    /// From one trial to the next: 1.6 % of all calls are tried.
+    const EVERY: u64 = 64 * Self::CALLS;
+    /// Where the first one begins: most communicators of short-lived programs have none.
+    const FIRST: u64 = Self::CALLS;
+    /// Among so many calls are some exchanges, in most programs; most of a half is timed.
+    const WINDOW: u64 = 8;
 
     #[inline(always)]
     const fn has(Epoch(epoch): Epoch) -> bool {
         epoch & (Self::EVERY - Self::CALLS) == Self::FIRST
     }
 
+    const fn number(epoch: u64) -> u64 {
+        epoch / Self::EVERY
+    }
+
     const fn block(epoch: u64) -> u64 {
         epoch / Self::BLOCK
     }
 
-    const fn begins_to_count(epoch: u64) -> bool {
-        epoch % Self::BLOCK >= Self::BLOCK / 2 && epoch % Self::BLOCK < Self::BLOCK / 2 + Self::END
+    const fn is_last_block(epoch: u64) -> bool {
+        Self::block(epoch) % Self::BLOCKS == Self::BLOCKS - 1
     }
 
-    const fn ends_block(epoch: u64) -> bool {
-        epoch % Self::BLOCK >= Self::BLOCK - Self::END
-    }
-
-    const fn ends(epoch: u64) -> bool {
-        Self::block(epoch) % 8 == 7
+    const fn stage(epoch: u64) -> Stage {
+        const HALF: u64 = Trial::BLOCK / 2;
+        match (epoch % Self::BLOCK).checked_sub(HALF) {
+            Some(at) if at < Self::WINDOW => Stage::Begin,
+            Some(at) if at >= HALF - Self::WINDOW => Stage::End,
+            _ => Stage::Other,
+        }
     }
 
     /// Blocks take turns by the sequence of Thue and Morse, which keeps step with no rhythm of a program.
@@ -167,12 +216,14 @@ mod tests {
     use super::*;
     use std::ops::Range;
 
+    const SHORT: Bytes = Bytes(8);
+
     /// The ranks of a pair in so many calls, every so many of which is an exchange; `takes` tells the nanoseconds of a call that looks late, or
     /// early. -> how many looked late
     fn exchange(looks: &FirstLooks, epochs: Range<u64>, every: usize, takes: impl Fn(u64, bool) -> u64) -> usize {
         let mut now = 0;
         let is_late = |epoch: u64| {
-            let is_late = looks.is_late_in(Epoch(epoch));
+            let is_late = looks.is_late(Epoch(epoch), SHORT);
             now += takes(epoch, is_late);
             if Trial::has(Epoch(epoch)) {
                 looks.note_in_trial(Epoch(epoch), || now);
@@ -182,33 +233,45 @@ mod tests {
         epochs.step_by(every).map(is_late).filter(|is_late| *is_late).count()
     }
 
-    /// As [`exchange`], in each call of a trial with that number.
-    fn try_out(looks: &FirstLooks, number: u64, [early, late]: [u64; 2]) {
+    const fn trial(number: u64) -> Range<u64> {
         let first = number * Trial::EVERY + Trial::FIRST;
-        exchange(looks, first..first + Trial::CALLS, 1, |_, is_late| if is_late { late } else { early });
+        first..first + Trial::CALLS
+    }
+
+    /// Where calls take that long that look early, and late.
+    fn takes([early, late]: [u64; 2]) -> impl Fn(u64, bool) -> u64 {
+        move |_, is_late| if is_late { late } else { early }
+    }
+
+    fn try_out(looks: &FirstLooks, number: u64, nanoseconds: [u64; 2]) {
+        exchange(looks, trial(number), 1, takes(nanoseconds));
     }
 
     fn of_pair() -> FirstLooks {
         let looks = FirstLooks::default();
-        looks.set(FirstLook::Auto, true);
+        looks.set(FirstLook::Auto, Maker::Intel);
         looks
+    }
+
+    fn are_late(looks: &FirstLooks) -> bool {
+        looks.is_late(Epoch(1), SHORT)
     }
 
     #[test]
     fn the_faster_way_becomes_the_habit() {
         let looks = of_pair();
-        assert!(looks.are_late());
+        assert!(are_late(&looks));
         try_out(&looks, 0, [100, 101]);
-        assert!(looks.are_late(), "too little");
+        assert!(are_late(&looks), "too little");
         try_out(&looks, 1, [100, 110]);
-        assert!(!looks.are_late());
+        assert!(!are_late(&looks));
         try_out(&looks, 2, [101, 100]);
-        assert!(!looks.are_late(), "too little");
+        assert!(!are_late(&looks), "too little");
         try_out(&looks, 3, [150, 100]);
-        assert!(looks.are_late());
+        assert!(are_late(&looks));
         (4..9).for_each(|number| try_out(&looks, number, [150, 100]));
         try_out(&looks, 9, [100, 500]);
-        assert!(looks.are_late(), "one trial against many");
+        assert!(are_late(&looks), "one trial against many");
     }
 
     #[test]
@@ -217,7 +280,7 @@ mod tests {
         let all = 3 * Trial::EVERY;
         let tried = (0..all).filter(|epoch| Trial::has(Epoch(*epoch))).count() as u64;
         assert_eq!(tried, 3 * Trial::CALLS);
-        let late = exchange(&looks, 0..all, 1, |_, is_late| if is_late { 150 } else { 100 }) as u64;
+        let late = exchange(&looks, 0..all, 1, takes([100, 150])) as u64;
         assert_eq!(late, Trial::FIRST + 3 * Trial::CALLS / 2, "until the first verdict, then half of the trials");
     }
 
@@ -228,10 +291,16 @@ mod tests {
             [2, 8, 16, 48, 64, 128, 256].into_iter().flat_map(|period| [(period, true), (period, false)])
         {
             let looks = of_pair();
-            let takes =
-                |epoch, is_late| if epoch % period < period / 2 { 400 } else { 100 } + 30 * u64::from(is_late == loser);
-            exchange(&looks, Trial::FIRST..Trial::FIRST + Trial::CALLS, 1, takes);
-            assert_eq!(looks.are_late(), !loser, "a period of {period} calls");
+            if !loser {
+                try_out(&looks, 0, [100, 150]);
+            }
+            assert_eq!(are_late(&looks), loser);
+            let takes = |epoch, is_late| {
+                let usual = if epoch % period < period / 2 { 400 } else { 100 };
+                usual + if is_late == loser { 30 } else { 0 }
+            };
+            exchange(&looks, trial(1), 1, takes);
+            assert_eq!(are_late(&looks), !loser, "a period of {period} calls");
         }
     }
 
@@ -239,41 +308,79 @@ mod tests {
     fn calls_that_are_far_apart_say_nothing() {
         let looks = of_pair();
         try_out(&looks, 0, [20_000, 50_000]);
-        assert!(looks.are_late());
+        assert!(are_late(&looks));
     }
 
     #[test]
     fn one_call_in_three_suffices() {
         let looks = of_pair();
-        exchange(&looks, Trial::FIRST..Trial::FIRST + Trial::CALLS, 3, |_, is_late| if is_late { 300 } else { 100 });
-        assert!(!looks.are_late());
+        exchange(&looks, trial(0), 3, takes([100, 300]));
+        assert!(!are_late(&looks));
     }
 
-    /// The system takes the core for something else in half of all blocks.
+    /// The system takes the core for something else in most blocks that look early.
     #[test]
     fn interruptions_do_not_count() {
         let looks = of_pair();
-        let takes = |epoch, is_late| if epoch % 128 == 40 { 5000 } else { 100 } + if is_late { 20 } else { 0 };
-        exchange(&looks, Trial::FIRST..Trial::FIRST + Trial::CALLS, 1, takes);
-        assert!(!looks.are_late());
+        let interrupted = [9, 10, 12];
+        assert!(interrupted.iter().all(|block| !Trial::is_late(block * Trial::BLOCK)));
+        let takes = |epoch, is_late| {
+            let is_interrupted = interrupted.contains(&Trial::block(epoch)) && epoch % Trial::BLOCK == 45;
+            if is_interrupted {
+                5000
+            } else if is_late {
+                120
+            } else {
+                100
+            }
+        };
+        exchange(&looks, trial(0), 1, takes);
+        assert!(!are_late(&looks));
+    }
+
+    /// A program that calls something else from the middle of a trial on.
+    #[test]
+    fn a_trial_that_does_not_end_counts_for_nothing() {
+        let looks = of_pair();
+        let half = trial(0).start..trial(0).start + Trial::CALLS / 2;
+        exchange(&looks, half, 1, takes([100, 500]));
+        try_out(&looks, 1, [600, 500]);
+        assert!(are_late(&looks));
+    }
+
+    #[test]
+    fn long_pieces_are_looked_for_at_once() {
+        let looks = of_pair();
+        assert!(looks.is_late(Epoch(1), Bytes(512)) && !looks.is_late(Epoch(1), Bytes(513)));
+        assert!(trial(0).all(|epoch| !looks.is_late(Epoch(epoch), Bytes(513))));
     }
 
     #[test]
     fn nothing_is_tried_where_the_way_is_set_or_there_is_none() {
-        use FirstLook::{Auto, Early, Late};
         let is_late_always = |looks: &FirstLooks| {
             let calls = 3 * Trial::CALLS;
-            let late = exchange(looks, 0..calls, 1, |_, is_late| if is_late { 300 } else { 100 }) as u64;
+            let late = exchange(looks, 0..calls, 1, takes([100, 300])) as u64;
             assert!(late == 0 || late == calls, "{looks:?}");
             late == calls
         };
         assert!(!is_late_always(&FirstLooks::default()));
-        for (look, is_pair, is_late) in
-            [(Early, true, false), (Late, true, true), (Auto, false, false), (Late, false, false)]
-        {
-            let looks = FirstLooks::default();
-            looks.set(look, is_pair);
-            assert_eq!(is_late_always(&looks), is_late, "{look:?}, {is_pair}");
+        for maker in [Maker::Intel, Maker::Amd] {
+            for (look, is_late) in [(FirstLook::Early, false), (FirstLook::Late, true)] {
+                let looks = FirstLooks::default();
+                looks.set(look, maker);
+                assert_eq!(is_late_always(&looks), is_late, "{look:?}");
+            }
         }
+    }
+
+    #[test]
+    fn where_nothing_was_measured_looks_are_early_until_a_trial_is_won() {
+        let looks = FirstLooks::default();
+        looks.set(FirstLook::Auto, Maker::Amd);
+        assert!(!are_late(&looks));
+        try_out(&looks, 0, [100, 100]);
+        assert!(!are_late(&looks));
+        try_out(&looks, 1, [150, 100]);
+        assert!(are_late(&looks));
     }
 }

@@ -8,7 +8,6 @@
 
 use super::context::Context;
 use super::writes::Course;
-use crate::fabric::Line;
 use crate::fabric::words::Words;
 use crate::kernel::{self, Probed};
 use crate::sync::Passed;
@@ -66,18 +65,6 @@ impl Context {
         // may be; how much that costs has not been measured.
         if Passed::is_for(self.geometry().ranks) && !self.is_passed(here) {
             self.expect_after(here, ticket, n, reach);
-        }
-    }
-
-    /// The only peer has published, or is about to publish, a piece of `n` bytes for `ticket`, as this rank has: asks for its lines, maybe,
-    /// with that of its flag. Of more lines than a first look is for a core can't have all on their way.
-    #[inline(never)]
-    pub(super) fn expect_piece(&self, line: Line, ticket: Ticket, n: Bytes) {
-        let peer = self.rank().other();
-        if let Some(cell) = self.passed().foresee() {
-            let at = self.piece(peer, ticket, Some(self.home_of_passed(peer, cell)));
-            kernel::copy::expect_read(std::ptr::from_ref(self.line(peer, line, ticket)).cast());
-            (0..n.0).step_by(LINE).for_each(|offset| kernel::copy::expect_read(at.wrapping_add(offset)));
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::fabric::checked::Random;
+use crate::fabric::words::Entered;
 use crate::types::Collective;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicU64;
@@ -159,4 +160,41 @@ fn nothing_is_written_where_a_peer_may_still_read() {
             walk.call(random, Epoch(epoch));
         }
     }
+}
+
+/// Whatever a reader expects, it finds a piece where its writer has put it.
+#[test]
+fn pieces_are_read_where_they_were_written() {
+    let random = &mut Random::new(2);
+    let mut expected = 0;
+    for _ in 0..40 {
+        let cell = random.pick(&[64, 4096, 20480]);
+        let ranks = tests::two_ranks_with(Bytes(cell));
+        ranks.iter().for_each(|rank| rank.reserve_cells(Bytes(cell)).expect("memory"));
+        let at = |rank: &Context, piece: *mut u8| piece as usize - rank.segment.base().as_ptr() as usize;
+        let is_long_run = random.one_in(2);
+        for epoch in (1..200).map(Epoch) {
+            let (ticket, reach) = (Ticket::new(epoch, 0), Bytes(random.between(1, cell)));
+            let room = if is_long_run { Room::Passed } else { random.pick(&[Room::Passed, Room::Passed, Room::Cell]) };
+            let descriptor = Descriptor::new(epoch, Collective::Bcast, 0, 0, reach).telling(reach >= ROTATED);
+            let call = Entered { collective: Collective::Bcast, epoch, bytes: reach, descriptor, reach };
+            let root = if is_long_run { epoch.0 as usize % 2 } else { random.between(0, 1) };
+            let writers = if random.one_in(3) { 0..2 } else { root..root + 1 };
+            for writer in writers.clone() {
+                assert!(ranks[writer].take(ticket, room, reach, descriptor));
+                Words::publish(&ranks[writer], Line::Down, ticket, descriptor);
+            }
+            for (writer, reader) in writers.map(|writer| (&ranks[writer], &ranks[1 - writer])) {
+                let flag = reader.line(writer.me, Line::Down, ticket);
+                assert_eq!(reader.has_come_of(&call, writer.me, flag, ticket), Ok(true));
+                let [written, read] = [writer, reader].map(|rank| rank.cell(writer.me, Line::Down, ticket, reach));
+                assert_eq!(at(writer, written), at(reader, read));
+                let told = reader.told_home(writer.me, Line::Down, ticket);
+                let likely = reader.passed.likely(ticket).map(|cell| reader.home_of_passed(writer.me, cell));
+                expected += u32::from(told.is_some() && told == likely);
+            }
+            ranks.iter().for_each(|rank| Words::release(rank, Ticket::last_of(epoch)));
+        }
+    }
+    assert!((1000..10_000).contains(&expected), "{expected}: neither never nor always expected");
 }

@@ -201,7 +201,7 @@ pub(super) fn clock_reading() -> Duration {
 }
 
 /// On a clock of this process.
-fn nanoseconds(at: Instant) -> u64 {
+pub(super) fn nanoseconds(at: Instant) -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     at.saturating_duration_since(*START.get_or_init(|| at)).as_nanos() as u64
 }
