@@ -154,13 +154,11 @@ pub static OPTIONS: &[Opt] = &[
                   are far from its own. `auto`: each rank times some of its writes and goes by that. Short pieces (below 1K), and what lies in \
                   cells that two ranks pass to each other, are always cached.",
         parse: Parse::Text(|text, config| {
-            let stores = match text {
-                "auto" => Some(SlotStores::Auto),
-                "cached" => Some(SlotStores::Cached),
-                "streaming" => Some(SlotStores::Streaming),
-                _ => None,
-            };
-            store(stores, &mut config.slot_stores)
+            use SlotStores::{Auto, Cached, Streaming};
+            store(
+                value::word(text, &[("auto", Auto), ("cached", Cached), ("streaming", Streaming)]),
+                &mut config.slot_stores,
+            )
         }),
     },
     Opt {
@@ -172,13 +170,11 @@ pub static OPTIONS: &[Opt] = &[
                   taking, where the host has at most two processors, made by AMD, and the communicator at most six ranks there. Lines of cells that two \
                   ranks pass to each other are always shared.",
         parse: Parse::Text(|text, config| {
-            let reads = match text {
-                "auto" => Some(SlotReads::Auto),
-                "sharing" => Some(SlotReads::Sharing),
-                "taking" => Some(SlotReads::Taking),
-                _ => None,
-            };
-            store(reads, &mut config.slot_reads)
+            use SlotReads::{Auto, Sharing, Taking};
+            store(
+                value::word(text, &[("auto", Auto), ("sharing", Sharing), ("taking", Taking)]),
+                &mut config.slot_reads,
+            )
         }),
     },
     Opt {
@@ -190,13 +186,8 @@ pub static OPTIONS: &[Opt] = &[
                   cache line from its writer. `auto`: late on processors of Intel's, early on others, until \
                   calls in which the rank tried both show that the other way is faster.",
         parse: Parse::Text(|text, config| {
-            let look = match text {
-                "auto" => Some(FirstLook::Auto),
-                "early" => Some(FirstLook::Early),
-                "late" => Some(FirstLook::Late),
-                _ => None,
-            };
-            store(look, &mut config.first_look)
+            use FirstLook::{Auto, Early, Late};
+            store(value::word(text, &[("auto", Auto), ("early", Early), ("late", Late)]), &mut config.first_look)
         }),
     },
     Opt {
@@ -262,12 +253,8 @@ pub static OPTIONS: &[Opt] = &[
         default: "block",
         meaning: "Whether ranks fill virtual nodes one after the other or in turn.",
         parse: Parse::Text(|text, config| {
-            let order = match text {
-                "block" => Some(NodeOrder::Block),
-                "cyclic" => Some(NodeOrder::Cyclic),
-                _ => None,
-            };
-            store(order, &mut config.node_order)
+            use NodeOrder::{Block, Cyclic};
+            store(value::word(text, &[("block", Block), ("cyclic", Cyclic)]), &mut config.node_order)
         }),
     },
     Opt {

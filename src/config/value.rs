@@ -11,6 +11,11 @@ pub(super) fn switch(text: &str) -> Option<bool> {
     }
 }
 
+/// What that word stands for among these.
+pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Option<T> {
+    words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
+}
+
 /// Decimal digits, nothing else.
 pub(super) fn number<N: std::str::FromStr>(text: &str) -> Option<N> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
@@ -40,6 +45,13 @@ mod tests {
         for wrong in ["", "K", "8KB", "+8", "-8", "1.5K", "é", "18446744073709551615K"] {
             assert_eq!(size(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn words_are_whole_and_as_listed() {
+        let words = [("auto", 1), ("late", 2)];
+        assert_eq!(["auto", "late"].map(|text| word(text, &words)), [Some(1), Some(2)]);
+        assert_eq!(["Auto", "lat", "later", ""].map(|text| word(text, &words)), [None; 4]);
     }
 
     #[test]
