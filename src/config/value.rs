@@ -4,11 +4,7 @@ use crate::types::Bytes;
 
 /// `0` or `1`.
 pub(super) fn switch(text: &str) -> Option<bool> {
-    match text {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
-    }
+    word(text, &[("0", false), ("1", true)])
 }
 
 /// What that word stands for among these.

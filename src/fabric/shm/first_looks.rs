@@ -25,10 +25,9 @@ use std::time::Instant;
 /// at a time; these are atomics so that a context may move between threads.
 #[derive(Debug, Default)]
 pub(super) struct FirstLooks {
-    is_late: AtomicBool,
     /// Whether there are trials.
     tries_both: AtomicBool,
-    /// Trials that late looks have won, less those that they have lost; from 0 on they are the habit.
+    /// What speaks for late looks, less what speaks against them: trials, and what was known before. Above 0 they are the habit.
     evidence: AtomicI32,
     /// The call after which the block under way of a trial began to be timed; 0, which is in no trial, for none.
     timed_from: AtomicU64,
@@ -42,12 +41,12 @@ pub(super) struct FirstLooks {
 }
 
 impl FirstLooks {
-    /// Eight lines and that of the flag: a core has about ten on their way. Of longer pieces nothing is gained from one call to the next.
+    /// Eight lines and that of the flag: a core has ten to sixteen on their way. Of longer pieces nothing is gained from one call to the next.
     const LONGEST: Bytes = Bytes(512);
     /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
     const GAIN: f64 = 0.98;
-    /// How far evidence goes to either side: one trial does not undo what several have shown.
-    const MOST: i32 = 2;
+    /// How far evidence goes: one trial does not undo what several have shown.
+    const EVIDENCE: [i32; 2] = [-1, 3];
     /// Calls that are farther apart, in picoseconds, tell nothing of a hundred nanoseconds.
     const FAR_APART: u64 = 10_000_000;
 
@@ -56,23 +55,23 @@ impl FirstLooks {
     pub fn set(&self, look: FirstLook, maker: Maker) {
         let is_late = look == FirstLook::Late || look == FirstLook::Auto && maker == Maker::Intel;
         self.tries_both.store(look == FirstLook::Auto, Ordering::Relaxed);
-        self.is_late.store(is_late, Ordering::Relaxed);
-        self.evidence.store(if is_late { 0 } else { -1 }, Ordering::Relaxed);
+        self.evidence.store(i32::from(is_late), Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn is_habit_late(&self) -> bool {
+        self.evidence.load(Ordering::Relaxed) > 0
     }
 
     /// Whether the call of `epoch` looks late for pieces of `n` bytes.
     #[inline(always)]
     pub fn is_late(&self, epoch: Epoch, n: Bytes) -> bool {
-        n <= Self::LONGEST
-            && if Trial::has(epoch) { self.is_late_in_trial(epoch) } else { self.is_late.load(Ordering::Relaxed) }
+        n <= Self::LONGEST && if Trial::has(epoch) { self.is_late_in_trial(epoch) } else { self.is_habit_late() }
     }
 
     #[cold]
     fn is_late_in_trial(&self, Epoch(epoch): Epoch) -> bool {
-        match self.tries_both.load(Ordering::Relaxed) {
-            true => Trial::is_late(epoch),
-            false => self.is_late.load(Ordering::Relaxed),
-        }
+        if self.tries_both.load(Ordering::Relaxed) { Trial::is_late(epoch) } else { self.is_habit_late() }
     }
 
     /// The exchange of pieces of `n` bytes in the call of `epoch` is over.
@@ -125,16 +124,16 @@ impl FirstLooks {
         }
     }
 
-    /// Ends the trial: its verdict moves the evidence, and the habit follows that.
+    /// Ends the trial: its verdict moves the evidence.
     fn judge(&self) {
         let [early, late] = self.least.each_ref().map(|least| least.swap(0, Ordering::Relaxed) as f64);
         if early == 0.0 || late == 0.0 {
             return;
         }
         let verdict = i32::from(late < Self::GAIN * early) - i32::from(early < Self::GAIN * late);
-        let evidence = (self.evidence.load(Ordering::Relaxed) + verdict).clamp(-Self::MOST, Self::MOST);
+        let [least, most] = Self::EVIDENCE;
+        let evidence = (self.evidence.load(Ordering::Relaxed) + verdict).clamp(least, most);
         self.evidence.store(evidence, Ordering::Relaxed);
-        self.is_late.store(evidence >= 0, Ordering::Relaxed);
     }
 }
 
