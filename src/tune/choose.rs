@@ -12,6 +12,8 @@ use crate::types::{Bytes, Collective, Epoch, OperandOrder, PAGE, Ticket};
 const RADIX: u32 = 4;
 /// Tiles of a message, at least: while one is written the one before is read.
 const TILES: usize = 4;
+/// How many quarters of a first-level cache a message has at least whose tiles take all of it, where they share cells.
+const LONG_IN_QUARTERS: usize = 16;
 /// Tiles of a long message, at most, where they share cells.
 const TILES_IN_TRAINS: usize = 32;
 /// Phases of a call that may pass over all of its data, at most: before and after the step between nodes, each with a
@@ -141,23 +143,25 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
 /// Bytes per tile, where the user does not say: a part of the message that fits the first-level cache of a short one, the second-level
 /// cache of a long one. Whole pages: copies of tiles that begin anywhere in the user's buffer take two to three times as long
 /// (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells: each tile costs them a switch. Tiles that share cells are
-/// shorter: three quarters of a first-level cache, if a cell holds four, and longer in the longest messages alone; in messages of no more
-/// than that a quarter of that cache.
+/// shorter: three quarters of a first-level cache, and all of it in messages as long as four, if a cell holds four, and longer in the longest messages
+/// alone; in messages of no more than that a quarter of that cache.
 fn usual_tile(shape: &Shape, agreed: &Agreed, forced: &Forced) -> Bytes {
     let Fit { l1, l2 } = agreed.fit;
     let part = |tiles: usize| Bytes((shape.bytes.0 / tiles).next_multiple_of(PAGE)).min(l2);
     if agreed.crowding.is_shared() {
         agreed.cell_bytes
     } else if moves_in_trains(forced, agreed) {
-        let usual = (l1 * 3).min(Bytes(agreed.cell_bytes.0 / 4));
+        let quarters = if shape.bytes < l1 * LONG_IN_QUARTERS { 3 } else { 4 };
+        let usual = (l1 * quarters).min(Bytes(agreed.cell_bytes.0 / 4));
         if shape.bytes <= usual { l1.min(usual) } else { part(TILES_IN_TRAINS).max(usual) }
     } else {
         part(TILES).max(l1)
     }
 }
 
-/// Whether tiles may share cells, on two ranks: each takes a flag then, and little else. 24 KiB are up to 8 % better than 16 and 32 where
-/// cores are far apart, and no worse where they are close (docs/PERFORMANCE.md, "Tried"); the models can't tell.
+/// Whether tiles may share cells, on two ranks: each takes a flag then, and little else. Of less than 128 KiB, where cores are far apart, tiles of 24 KiB
+/// are up to 8 % better than of 16 and 32, and no worse where cores are close; of more, those of 32 KiB are up to 8 % better than of 24
+/// (docs/PERFORMANCE.md, "Tried"); the models can't tell.
 pub(super) fn moves_in_trains(forced: &Forced, agreed: &Agreed) -> bool {
     let is_pair = agreed.nodes == 1 && Passed::is_for(agreed.ranks) && !agreed.crowding.is_shared();
     let has_trains = REGISTRY[forced.row].reach == Reach::StagedTrains && forced.knobs.set(Knob::Buffers).is_none();
@@ -281,6 +285,21 @@ mod tests {
         assert_eq!(run(&Config::default(), &bytes, &agreed).1.knobs.tile(), Bytes(20 << 10));
         assert_eq!(sizes(1 << 20, &Agreed { crowding: Crowding::new(2, 1.0), ..agreed }), (64, 64));
         assert_eq!(sizes(1 << 20, &Agreed { fit: Fit::ASSUMED, ..agreed }), (64, 64));
+    }
+
+    #[test]
+    fn tiles_that_share_cells_take_a_part_of_the_first_cache_by_the_messages_length() {
+        let pair = Agreed { cell_bytes: Bytes(128 << 10), ..Agreed::on_one_node(2, Hierarchy::flat(2, None)) };
+        let config = config(&[("HUDDLE_BCAST", "tiled")]);
+        let tile = |kib: usize| {
+            let shape =
+                Shape { collective: Collective::Bcast, bytes: Bytes(kib << 10), granule: Bytes(1), ..REDUCTION };
+            run(&config, &shape, &pair).1.knobs.tile().0 >> 10
+        };
+        // Of a quarter that is 8 KiB.
+        assert_eq!(Fit::ASSUMED.l1, Bytes(8 << 10));
+        let tiles = [16, 24, 32, 127, 128, 512, 1 << 10, 2 << 10, 4 << 10].map(tile);
+        assert_eq!(tiles, [8, 8, 24, 24, 32, 32, 32, 64, 128]);
     }
 
     #[test]
