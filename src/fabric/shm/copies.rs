@@ -156,7 +156,7 @@ impl Context {
     #[inline(never)]
     unsafe fn copy_long(&self, call: &Entered, source: Source, to: *mut u8, from: *const u8, n: usize) {
         let times = if call.collective == Collective::Allgather { self.layout().size() } else { 1 };
-        let choice = self.ways.of(call.collective, source, call.bytes * times);
+        let choice = self.ways.of(call.collective, source, call.bytes * times, n);
         let class = at_least_long(n);
         // SAFETY: the caller's promise.
         unsafe {
@@ -187,7 +187,7 @@ impl Context {
                 let [to, left, right] = memory;
                 return combine.combine(to, left, right, n);
             };
-            let choice = self.ways.of(call.collective, Source::Operands, call.bytes);
+            let choice = self.ways.of(call.collective, Source::Operands, call.bytes, n);
             match choice.parts() {
                 Parts::Whole(way) => combine_by(way, kernel, memory, n),
                 Parts::Halves(ways) => choice.judge(ways, combine_halves(ways, kernel, memory, n, granule)),

@@ -11,7 +11,7 @@
 //! apart. It is each rank's own affair.
 
 use super::writes::clock_reading;
-use crate::types::{Bytes, Collective};
+use crate::types::{Bytes, Collective, PAGE};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ pub(super) enum Parts {
 /// The ways of one rank in one context.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    /// By collective, what the pieces are made of, and size.
+    /// By collective, what the pieces are made of, and size: of the piece, or of longer results.
     habits: [[[Habit; Ways::SIZES]; Source::ALL.len()]; Collective::ALL.len()],
 }
 
@@ -72,18 +72,21 @@ impl Ways {
     /// Shorter pieces have no two halves of two pages each: they are copied as one stream, and combined as
     /// [`Streams::Pages`](crate::kernel::Streams::Pages).
     pub const SHORTEST: usize = 16 << 10;
-    const SIZES: usize = 4;
+    /// As many pages as are taken in turn at most.
+    const ALL_PAGES: usize = 8 * PAGE;
+    const SIZES: usize = 5;
 
-    /// For such pieces, in calls of that collective with results of that length, wherever these end up. Results below 2 MiB may well
-    /// stay in caches, and are not tried around them. What a rank has itself takes a third longer by several streams than by one.
-    pub fn of(&self, collective: Collective, source: Source, received: Bytes) -> Choice<'_> {
+    /// For such pieces of `n` bytes, in calls of that collective with results of that length, wherever these end up. Results below 2 MiB may well
+    /// stay in caches, and are not tried around them; there pieces too short for eight pages are apart, to which one stream is as good, since what many calls
+    /// of theirs have shown is soon compared no more. What a rank has itself takes a third longer by several streams than by one.
+    pub fn of(&self, collective: Collective, source: Source, received: Bytes, n: usize) -> Choice<'_> {
         let size = match received.0 >> 20 {
-            0..2 => 0,
-            2..8 => 1,
-            8..32 => 2,
-            _ => 3,
+            0..2 => usize::from(n >= Self::ALL_PAGES),
+            2..8 => 2,
+            8..32 => 3,
+            _ => 4,
         };
-        let may_go_around = size > 0 && cfg!(target_arch = "x86_64");
+        let may_go_around = size > 1 && cfg!(target_arch = "x86_64");
         let tried: &[Way] = match (source, may_go_around) {
             (Source::Slot, false) | (Source::Operands, _) => &[Way::One, Way::Pages],
             (Source::Slot, true) => &Way::ALL,
@@ -190,9 +193,11 @@ mod tests {
 
     const SHORT: Bytes = Bytes(1 << 20);
     const LONG: Bytes = Bytes(4 << 20);
+    /// Of pieces.
+    const LENGTH: usize = 64 << 10;
 
     fn choice(ways: &Ways, received: Bytes) -> Choice<'_> {
-        ways.of(Collective::Bcast, Source::Slot, received)
+        ways.of(Collective::Bcast, Source::Slot, received, LENGTH)
     }
 
     /// So many pieces, half of which takes so many nanoseconds by each way: how many were compared.
@@ -235,7 +240,7 @@ mod tests {
     #[test]
     fn what_a_rank_has_itself_goes_as_one_stream_or_around_the_caches() {
         let ways = Ways::default();
-        let choice = |received| ways.of(Collective::Allgather, Source::Own, received);
+        let choice = |received| ways.of(Collective::Allgather, Source::Own, received, LENGTH);
         assert_eq!(copy(choice(SHORT), 3000, |_| 100), 0, "there is one way");
         assert_eq!(choice(SHORT).parts(), Parts::Whole(Way::One));
         let _ = becomes(choice(LONG), [100, 10, 100], Way::One)
@@ -286,15 +291,29 @@ mod tests {
         assert!(counts.as_flattened().iter().all(|count| *count * 4 <= compared.len() + 4), "{counts:?}");
     }
 
+    /// A program that goes from messages of 32 KiB to longer ones: shorter pieces have been compared so often that they hardly are any more.
+    #[test]
+    fn what_short_pieces_have_shown_delays_no_long_ones() {
+        let ways = Ways::default();
+        let of = |n| ways.of(Collective::Bcast, Source::Slot, SHORT, n);
+        let compared = copy(of(20 << 10), 30_000, |_| 1000);
+        let needed = Choice::INTERVAL as usize * usize::from(Choice::ENOUGH);
+        copy(of(32 << 10), needed, |way| if way == Way::Pages { 900 } else { 1000 });
+        assert!(compared == 0 || of(32 << 10).usual() == Way::Pages && of(20 << 10).usual() == Way::One);
+    }
+
     #[test]
     fn collectives_and_sizes_are_apart() {
         let ways = Ways::default();
-        let at = |collective, mebibytes: usize| {
-            std::ptr::from_ref(ways.of(collective, Source::Slot, Bytes(mebibytes << 20)).habit)
+        let at = |collective, mebibytes: usize, n| {
+            std::ptr::from_ref(ways.of(collective, Source::Slot, Bytes(mebibytes << 20), n).habit)
         };
-        assert_eq!(at(Collective::Bcast, 0), at(Collective::Bcast, 1));
-        assert_ne!(at(Collective::Bcast, 1), at(Collective::Bcast, 2));
-        assert_ne!(at(Collective::Bcast, 2), at(Collective::Reduce, 2));
-        assert_eq!(at(Collective::Bcast, 32), at(Collective::Bcast, 1000));
+        let of_long = |collective, mebibytes| at(collective, mebibytes, LENGTH);
+        assert_eq!(of_long(Collective::Bcast, 0), of_long(Collective::Bcast, 1));
+        assert_ne!(of_long(Collective::Bcast, 1), of_long(Collective::Bcast, 2));
+        assert_ne!(of_long(Collective::Bcast, 2), of_long(Collective::Reduce, 2));
+        assert_eq!(of_long(Collective::Bcast, 32), of_long(Collective::Bcast, 1000));
+        assert_ne!(at(Collective::Bcast, 1, (32 << 10) - 64), at(Collective::Bcast, 1, 32 << 10));
+        assert_eq!(at(Collective::Bcast, 2, Ways::SHORTEST), of_long(Collective::Bcast, 2));
     }
 }
