@@ -324,6 +324,9 @@ pub unsafe fn copy_of(class: SizeClass, to: *mut u8, from: *const u8, n: usize) 
     unsafe { call(&CHOSEN[Destination::Private as usize][class as usize], to, from, n) }
 }
 
+/// How many pages [`copy_in_pages`] and [`copy_streaming_in_pages`] take in turn while so many are left; two halves of what is left then.
+pub const PAGES_IN_TURN: [usize; 2] = [8, 4];
+
 /// As [`copy`], of several pages of memory in turn.
 ///
 /// # Safety

@@ -3,7 +3,7 @@
 //! The first block is stored where it belongs, the loop goes on from the next cache line of the destination, and the last
 //! block ends where the destination ends: no remainder is copied byte by byte. Streaming loops store each line once, whole.
 
-use super::copy::{copy_in_vectors, ends};
+use super::copy::{PAGES_IN_TURN, copy_in_vectors, ends};
 use super::reduce::{half_of_pair, keep_loop};
 use crate::types::{LINE, PAGE};
 
@@ -85,8 +85,8 @@ unsafe fn pages<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: all blocks, and what is left behind them, lie within `n` bytes; the caller's promise.
     unsafe {
         to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
-        at = in_turn::<8>(to, from, at, n);
-        at = in_turn::<4>(to, from, at, n);
+        at = in_turn::<{ PAGES_IN_TURN[0] }>(to, from, at, n);
+        at = in_turn::<{ PAGES_IN_TURN[1] }>(to, from, at, n);
         while let Some(half) = half_of_pair::<BLOCK>(n - at) {
             for first in (at..at + half).step_by(BLOCK) {
                 let second = first + half;
@@ -167,7 +167,7 @@ pub use x86::*;
 mod x86 {
     use super::super::copy::small;
     use super::super::reduce::half_of_pair;
-    use super::{PAGE, blocks, copy_in_vectors, pages, stalls_processors_loop, to_next_line};
+    use super::{PAGE, PAGES_IN_TURN, blocks, copy_in_vectors, pages, stalls_processors_loop, to_next_line};
     use crate::types::LINE;
     use std::arch::asm;
     use std::arch::x86_64::*;
@@ -254,7 +254,7 @@ mod x86 {
                         to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
                         at = to_next_line(to);
                     }
-                    for pages in [8, 4] {
+                    for pages in PAGES_IN_TURN {
                         while $in_pages && n - at >= pages * PAGE {
                             for first in (at..at + PAGE).step_by(LINE) {
                                 for place in (0..pages).map(|page| first + page * PAGE) {

@@ -11,6 +11,7 @@
 //! apart. It is each rank's own affair.
 
 use super::writes::clock_reading;
+use crate::kernel::copy::PAGES_IN_TURN;
 use crate::types::{Bytes, Collective, PAGE};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -72,13 +73,13 @@ impl Ways {
     /// Shorter pieces have no two halves of two pages each: they are copied as one stream, and combined as
     /// [`Streams::Pages`](crate::kernel::Streams::Pages).
     pub const SHORTEST: usize = 16 << 10;
-    /// As many pages as are taken in turn at most.
-    const ALL_PAGES: usize = 8 * PAGE;
+    /// As long as the pages that are taken in turn at most.
+    const ALL_PAGES: usize = PAGES_IN_TURN[0] * PAGE;
     const SIZES: usize = 5;
 
     /// For such pieces of `n` bytes, in calls of that collective with results of that length, wherever these end up. Results below 2 MiB may well
-    /// stay in caches, and are not tried around them; there pieces too short for eight pages are apart, to which one stream is as good, since what many calls
-    /// of theirs have shown is soon compared no more. What a rank has itself takes a third longer by several streams than by one.
+    /// stay in caches, and are not tried around them; there pieces too short for all pages in turn are apart: they may gain nothing by several streams, and what
+    /// many of them have shown is hardly compared any more. What a rank has itself takes a third longer by several streams than by one.
     pub fn of(&self, collective: Collective, source: Source, received: Bytes, n: usize) -> Choice<'_> {
         let size = match received.0 >> 20 {
             0..2 => usize::from(n >= Self::ALL_PAGES),
