@@ -353,7 +353,7 @@ async fn scatter<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
         fabric.publish(Line::Down, ticket).await;
     }
     if mistake != Mistake::ExposesNothing {
-        fabric.expose(Line::Down, ticket, Place::SendBuf.start()).await;
+        fabric.expose(Line::Down, ticket, Some(Place::SendBuf.start())).await;
     }
     if mistake != Mistake::PublishFirst {
         fabric.publish(Line::Down, ticket).await;

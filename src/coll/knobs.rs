@@ -27,6 +27,9 @@ pub enum Knob {
     Up,
     /// How a barrier's signals depart from the root: see [`SIGNALS`].
     Down,
+    /// Where data lie at first that others are to copy, before calls have shown what is faster: see [`SOURCES`]. Where the user does not say,
+    /// always in their owner's memory.
+    Begins,
 }
 
 /// Values of [`Knob::Class`], from 1 on.
@@ -39,6 +42,13 @@ pub const SIGNALS: [&str; 2] = ["pull", "push"];
 
 /// The value of [`Knob::Up`] and [`Knob::Down`] for signals on the receiver's lines.
 pub const PUSH: u32 = 2;
+
+/// Values of [`Knob::Begins`], from 1 on.
+pub const SOURCES: [&str; 2] = ["slots", "memory"];
+/// The value of [`Knob::Begins`] for data in the slots of their owner.
+pub const FROM_SLOTS: u32 = 1;
+/// The value of [`Knob::Begins`] for data in its memory.
+pub const FROM_MEMORY: u32 = 2;
 
 /// What a knob takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +63,7 @@ pub enum Takes {
 
 impl Knob {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Radix,
         Self::Tile,
         Self::Segment,
@@ -64,6 +74,7 @@ impl Knob {
         Self::Leaders,
         Self::Up,
         Self::Down,
+        Self::Begins,
     ];
 
     /// As written in the environment.
@@ -79,6 +90,7 @@ impl Knob {
             Self::Leaders => "leaders",
             Self::Up => "up",
             Self::Down => "down",
+            Self::Begins => "begins",
         }
     }
 
@@ -92,6 +104,7 @@ impl Knob {
             Self::Buffers => Takes::Number(64),
             Self::Leaders => Takes::Number(16),
             Self::Up | Self::Down => Takes::Word(&SIGNALS),
+            Self::Begins => Takes::Word(&SOURCES),
         }
     }
 }

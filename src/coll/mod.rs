@@ -19,6 +19,7 @@ mod registry;
 
 mod allgather_dissemination;
 mod allgather_flat;
+mod allgather_single;
 mod allgather_tiled;
 mod allgather_tree;
 mod allreduce_cyclic;
@@ -31,6 +32,7 @@ mod barrier_dissemination;
 mod barrier_flat;
 mod barrier_tree;
 mod bcast_flat;
+mod bcast_single;
 mod bcast_tiled;
 mod bcast_tree;
 mod reduce_cyclic;
@@ -43,7 +45,7 @@ mod scatter_single;
 mod scatter_tiled;
 mod scatter_tree;
 
-pub use knobs::{CLASSES, KNOMIAL, Knob, Knobs, PUSH, SIGNALS, Takes};
+pub use knobs::{CLASSES, FROM_MEMORY, FROM_SLOTS, KNOMIAL, Knob, Knobs, PUSH, SIGNALS, SOURCES, Takes};
 pub use phase::short::Short;
 pub use registry::{REGISTRY, Row, Running, find, rows_of};
 

@@ -33,7 +33,7 @@ pub use random::Random;
 pub use runner::Stats;
 pub use violation::{Breach, Violation};
 
-use crate::fabric::{BridgeStep, Exposed, Fabric, Line, Room, Span};
+use crate::fabric::{BridgeStep, Exposed, Fabric, Lending, Line, Room, Span};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, NodeRank, Ticket};
 use machine::Machine;
@@ -129,6 +129,10 @@ impl Fabric for Rank {
 
     fn is_in_place(&self) -> bool {
         self.is_in_place.load(Ordering::Relaxed)
+    }
+
+    fn lends(&self, from: Option<Span>, _: Bytes, lending: Lending) -> bool {
+        from.is_some() && (lending == Lending::Always || lock(&self.machine).draws_to_lend(self.me))
     }
 
     operations_by_step!();

@@ -165,6 +165,18 @@ pub struct Exposed {
     pub offset: Bytes,
 }
 
+/// Whether a rank that has data for others lends them its memory, out of which they copy, or lays the data out in slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lending {
+    /// It lends what it can.
+    Always,
+    /// It goes by what calls on this communicator took.
+    Tried {
+        /// Whether it lends until they have shown anything.
+        at_first: bool,
+    },
+}
+
 /// One direction of a message between two leaders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leg {
@@ -276,9 +288,15 @@ pub trait Fabric: Sync {
     fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send;
     /// `to = left op right` element by element. `to` may equal `left` or `right`, else the spans do not overlap.
     fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send;
+    /// Whether this rank lends its memory at `from`, where its data lie for others; `None` where it has none. Each rank asks once in a call that moves
+    /// `n` bytes so, whether it has data or not. Local: peers see what is exposed.
+    fn lends(&self, from: Option<Span>, n: Bytes, lending: Lending) -> bool;
     /// Tells beside a flag of this rank, which it has claimed and will publish, that peers may read its memory at `from`, and what
-    /// follows there. Until all that do have said so, the rank neither writes that memory nor ends the call.
-    fn expose(&self, line: Line, ticket: Ticket, from: Span) -> impl Future<Output = ()> + Send;
+    /// follows there, or, by `None`, that there is nothing to read but slots. Until all that read there have said so, the rank neither writes that
+    /// memory nor ends the call.
+    fn expose(&self, line: Line, ticket: Ticket, from: Option<Span>) -> impl Future<Output = ()> + Send;
+    /// Whether a peer, for whose flag this rank has waited, and which told one or the other beside it, exposed memory.
+    fn is_exposed(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = bool> + Send;
     /// Copies `n` bytes to `to`, a buffer of this rank, out of memory that a peer exposed with a flag that this rank has waited for.
     /// Whether that was possible; if not, the contents of `to` are undefined.
     fn fetch(&self, to: Span, from: Exposed, n: Bytes) -> impl Future<Output = bool> + Send;

@@ -2,7 +2,7 @@
 
 use super::map::LIBRARY;
 use super::orders::{Holds, Stage, machines, verdicts};
-use crate::coll::{CLASSES, Knobs, REGISTRY, Row, SIGNALS, Takes, rows_of};
+use crate::coll::{CLASSES, Knobs, REGISTRY, Row, SIGNALS, SOURCES, Takes, rows_of};
 use crate::model::Parameters;
 use crate::topo::Kind;
 use crate::types::Collective;
@@ -152,7 +152,7 @@ fn values(takes: Takes) -> String {
         Takes::Number(most) => format!("1 to {most}"),
         Takes::Size(least) => format!("a size, at least {least}"),
         Takes::Word(words) => {
-            debug_assert!(words == &CLASSES[..] || words == &SIGNALS[..]);
+            debug_assert!([&CLASSES[..], &SIGNALS[..], &SOURCES[..]].contains(&words));
             words.join(" or ")
         }
     }

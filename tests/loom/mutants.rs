@@ -64,7 +64,7 @@ fn every_mistake_is_found() {
     let allreduce = Call::new(Allreduce, "flat", 8);
     let parts = Call::new(Allreduce, "tiled", 16);
     let reduce = Call::new(Reduce, "tree", 8);
-    let single = Call::new(Scatter, "single", 8);
+    let single = Call { knobs: KNOBS.with(Knob::Tile, 64), ..Call::new(Scatter, "single", 56) };
     let mistakes = [
         (Change::Drop(Kind::Claim), bcast),
         (Change::Drop(Kind::Claim), piece_by_piece),

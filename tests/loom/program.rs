@@ -75,6 +75,8 @@ pub struct Program {
     pub driver: Driver,
     /// Whether ranks may read each other's memory; they only find out when they try.
     pub may_fetch: bool,
+    /// How many ranks lend their memory where it is left to them.
+    pub lenders: u32,
     pub mutation: Option<Mutation>,
     /// Most preemptions; all orders where there is none.
     pub preemptions: Option<usize>,
@@ -85,7 +87,8 @@ impl Program {
     pub fn of(calls: impl Into<Vec<Call>>) -> Self {
         let (cell, calls) = (64, calls.into());
         let (driver, may_fetch, mutation) = (Driver::Trusting, true, None);
-        Self { ranks: 2, lines: SLOTS, slots: SLOTS, cell, calls, driver, may_fetch, mutation, preemptions: Some(2) }
+        let (ranks, lenders, lines, slots) = (2, u32::MAX, SLOTS, SLOTS);
+        Self { ranks, lines, slots, cell, calls, driver, may_fetch, lenders, mutation, preemptions: Some(2) }
     }
 
     /// Runs it in every order.
@@ -114,6 +117,7 @@ impl Program {
     fn run_as(&self, me: u32, node: Arc<Node>) {
         let rank = Rank::new(node, NodeRank(me), self.driver, self.mutation);
         let rank = if self.may_fetch { rank } else { rank.without_fetching() };
+        let rank = if me < self.lenders { rank } else { rank.without_lending() };
         for (call, epoch) in self.calls.iter().zip(1..) {
             let result = rank.call(call.row, &call.plan(epoch), self.buffers(call, epoch, me));
             let found = result.unwrap_or_else(|fault| panic!("{fault:?} in {call:?} on rank {me}"));

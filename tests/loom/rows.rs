@@ -1,7 +1,7 @@
 //! Every algorithm of the registry in successive calls, where rings of two slots are used again.
 
 use crate::program::{Call, KNOBS, Program};
-use huddle::coll::{Knob, REGISTRY};
+use huddle::coll::{FROM_SLOTS, Knob, REGISTRY};
 use huddle::fabric::explored::Driver;
 use huddle::types::Collective::{Allgather, Allreduce, Barrier, Bcast, Reduce, Scatter};
 
@@ -22,7 +22,7 @@ fn payloads_survive_three_calls() {
 /// Three pieces of a cell, or four tiles.
 #[test]
 fn cells_survive_calls_of_several_pieces() {
-    let bytes = |name: &str| if name == "tiled" { 32 } else { 192 };
+    let bytes = |name: &str| if ["tiled", "single"].contains(&name) { 32 } else { 192 };
     each(1, bytes, |program| Program { preemptions: Some(1), ..program });
 }
 
@@ -109,11 +109,39 @@ fn signals_may_be_pushed() {
     Program::of([barrier, Call::new(Bcast, "flat", 8), barrier]).explore();
 }
 
+/// Single copies of more than a line holds: of a cell in one piece or in halves, and of two cells.
+fn singles() -> impl Iterator<Item = Program> {
+    let calls = [
+        (Scatter, 56, 64),
+        (Scatter, 56, 8),
+        (Bcast, 56, 64),
+        (Allgather, 56, 64),
+        (Bcast, 112, 64),
+        (Allgather, 112, 64),
+    ];
+    calls.into_iter().map(|(collective, bytes, tile)| {
+        let knobs = KNOBS.with(Knob::Tile, tile).with(Knob::Begins, FROM_SLOTS);
+        let call = Call { knobs, ..Call::new(collective, "single", bytes) };
+        let second = call.rooted(u32::from(collective != Allgather));
+        Program { preemptions: Some(1), ..Program::of([call, second]) }
+    })
+}
+
+#[test]
+fn memory_is_lent() {
+    singles().for_each(Program::explore);
+}
+
 /// Who can't fetch is served by slots.
 #[test]
 fn ranks_that_may_not_read_each_other_have_their_blocks_too() {
-    let scatter = Call::new(Scatter, "single", 8);
-    Program { may_fetch: false, ..Program::of([scatter, scatter.rooted(1), scatter]) }.explore();
-    let pieces = Call { bytes: 24, ..scatter };
-    Program { may_fetch: false, preemptions: Some(1), ..Program::of([pieces, pieces.rooted(1)]) }.explore();
+    singles().for_each(|program| Program { may_fetch: false, ..program }.explore());
+}
+
+/// Whether it lends is each rank's own affair.
+#[test]
+fn memory_is_lent_by_one_and_not_by_the_other() {
+    for lenders in [0, 1] {
+        singles().for_each(|program| Program { lenders, ..program }.explore());
+    }
 }

@@ -5,6 +5,7 @@ use crate::memory::Area;
 use crate::operation::Operation;
 use crate::world::{Rank, World};
 use huddle::coll::phase::short::{self, AtOnce};
+use huddle::coll::phase::single::fit_a_flag;
 use huddle::coll::{Knob, Means, Measures, Plan, REGISTRY, Short};
 use huddle::fabric::checked::{Random, random_knobs};
 use huddle::fabric::shm::{Buffer, Buffers, Call, Direct, Ends, Entered, Fault, Waiting};
@@ -237,6 +238,18 @@ impl Case {
                 Collective::Bcast | Collective::Scatter => self.is_root(other),
                 Collective::Reduce => self.is_root(rank),
             }
+    }
+
+    /// Whether the root of a single copy lends its memory, on ranks with such cells; `None` where it may.
+    pub fn is_lent(&self, cell: usize) -> Option<bool> {
+        let (root, others, n) = (self.plan.root.index(), self.styles.len() - 1, self.plan.bytes.0);
+        let first = match self.collective() {
+            Collective::Scatter if n * others > cell => cell / self.styles.len() * others,
+            Collective::Scatter => n * others,
+            _ => n.min(self.plan.tile(Bytes(cell)).0),
+        };
+        let may_lend = !self.styles[root].has_holes && !fit_a_flag(Bytes(first));
+        (!may_lend || self.plan.knobs.set(Knob::Begins).is_none()).then_some(may_lend)
     }
 
     /// Calls it as `rank` and checks what the buffers hold afterwards.

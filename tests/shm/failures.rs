@@ -44,8 +44,9 @@ fn must_fail(world: &World, case: &Case, rank: usize, failed: usize) -> Option<b
     match name {
         "flat" => Some(case.depends(rank, failed)),
         "tree" => Some(is_downstream(world, case, rank, failed)),
-        // The root waits for everyone's answer. What others fetch after it has failed does not count.
-        "single" if case.is_root(rank) || case.is_root(failed) => Some(true),
+        "single" if case.depends(rank, failed) => Some(true),
+        // A root that has lent its memory waits for everyone's answer. What others fetch after it has failed does not count.
+        "single" if case.is_root(rank) => case.is_lent(world.cell),
         "single" => None,
         _ if case.depends(rank, failed) => Some(true),
         _ if collective == Collective::Reduce => None,

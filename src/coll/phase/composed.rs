@@ -62,16 +62,16 @@ async fn take<F: Fabric>(local: &mut Local<'_, F>, most: Bytes, granule: Bytes, 
 
 /// Who is the root of a call, from this rank's point of view.
 #[derive(Clone, Copy)]
-struct Rooted {
+pub(super) struct Rooted {
     node: NodeIndex,
     /// The root's rank on its node.
-    rank: NodeRank,
+    pub(super) rank: NodeRank,
     is_here: bool,
-    is_me: bool,
+    pub(super) is_me: bool,
 }
 
 impl Rooted {
-    fn of<F: Fabric>(fabric: &F, plan: &Plan) -> Self {
+    pub(super) fn of<F: Fabric>(fabric: &F, plan: &Plan) -> Self {
         let (node, rank) = fabric.layout().place(plan.root);
         let is_here = fabric.layout().my_node() == node;
         Self { node, rank, is_here, is_me: is_here && fabric.rank() == rank }

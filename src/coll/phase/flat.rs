@@ -1,9 +1,10 @@
 //! The flat form: every rank deals with every other directly. Fewest steps; the root touches all slots.
 
 use super::{Blocks, Dealing, Form, Local, block_in_slot, combine_in_rank_order, later, others};
-use crate::coll::{Knob, pieces};
+use crate::coll::{Knob, part, pieces};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
+use std::ops::Range;
 
 /// No hierarchy, one piece per cell.
 #[derive(Clone, Copy, Debug)]
@@ -63,32 +64,81 @@ impl Dealing for Flat {
         to: Option<Span>,
         n: Bytes,
     ) {
-        let fabric = local.fabric;
-        let (me, size) = (fabric.rank(), fabric.size());
-        for (offset, length) in pieces(n, Bytes(fabric.cell_bytes().0 / size), Bytes(1)) {
-            let ticket = local.tickets.draw();
-            let all = length * (size - 1);
-            let stage = Place::stage(root, Line::Down, ticket, all);
-            let staged = |rank| stage.at(length * block_in_slot(root, rank, size));
+        let how = Pieces::of_cell(local.fabric.cell_bytes(), local.fabric.size());
+        deal_in_pieces(local, root, from, to, n, how).await;
+    }
+}
+
+/// How a root deals blocks through its slots.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pieces {
+    /// Bytes of each block that take one ticket.
+    pub most: Bytes,
+    /// Who reads works on the first half of a piece while the other is still written: that has a flag of its own, on the other line.
+    pub in_halves: bool,
+    /// Beside its first flag the root tells that it lends no memory.
+    pub tell_unlent: bool,
+}
+
+impl Pieces {
+    /// Whole ones, of which a cell holds one for each of so many ranks.
+    pub fn of_cell(cell: Bytes, ranks: usize) -> Self {
+        Self { most: Bytes(cell.0 / ranks), in_halves: false, tell_unlent: false }
+    }
+
+    /// The line of the first flag.
+    pub fn first_line(&self) -> Line {
+        if self.in_halves { Line::Up } else { Line::Down }
+    }
+
+    /// The flags of a piece of `n` bytes, and what of it comes with each.
+    fn parts(&self, n: Bytes, granule: Bytes) -> impl Iterator<Item = (Line, Range<usize>)> + Send + use<> {
+        let half = if self.in_halves { part(n, granule, NodeRank(0), 2).len() } else { 0 };
+        let parts = [(Line::Up, 0..half), (Line::Down, half..n.0)];
+        parts.into_iter().skip(usize::from(!self.in_halves))
+    }
+}
+
+/// A piece of every other rank's block in one slot, each of which copies its own.
+pub(super) async fn deal_in_pieces<F: Fabric>(
+    local: &mut Local<'_, F>,
+    root: NodeRank,
+    from: Blocks,
+    to: Option<Span>,
+    n: Bytes,
+    mut how: Pieces,
+) {
+    let fabric = local.fabric;
+    let (me, size) = (fabric.rank(), fabric.size());
+    for (offset, length) in pieces(n, how.most, Bytes(1)) {
+        let ticket = local.tickets.draw();
+        let all = length * (size - 1);
+        if me == root && size > 1 {
+            fabric.claim(ticket, Room::passing(all)).await;
+        }
+        for (line, part) in how.parts(length, local.plan.granule) {
+            let (at, part) = (Bytes(part.start), Bytes(part.len()));
+            let stage = Place::stage(root, line, ticket, all);
+            let staged = |rank| stage.at(length * block_in_slot(root, rank, size) + at);
             if me == root {
-                if size > 1 {
-                    fabric.claim(ticket, Room::passing(all)).await;
-                }
                 for rank in others(fabric) {
-                    fabric.copy(staged(rank), from.of(rank, offset), length).await;
+                    fabric.copy(staged(rank), from.of(rank, offset + at), part).await;
                 }
-                fabric.publish(Line::Down, ticket).await;
-                if let Some(to) = to {
-                    fabric.copy(to.plus(offset), from.of(me, offset), length).await;
+                if std::mem::take(&mut how.tell_unlent) {
+                    fabric.expose(line, ticket, None).await;
                 }
+                fabric.publish(line, ticket).await;
             } else {
-                fabric.wait(root, Line::Down, ticket).await;
+                fabric.wait(root, line, ticket).await;
                 if let Some(to) = to {
-                    fabric.copy(to.plus(offset), staged(me), length).await;
+                    fabric.copy(to.plus(offset + at), staged(me), part).await;
                 }
             }
-            fabric.release(ticket).await;
         }
+        if let (true, Some(to)) = (me == root, to) {
+            fabric.copy(to.plus(offset), from.of(me, offset), length).await;
+        }
+        fabric.release(ticket).await;
     }
 }
 

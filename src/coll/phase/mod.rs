@@ -16,7 +16,7 @@ pub mod dissemination;
 pub mod exchange;
 mod flat;
 pub mod short;
-mod single;
+pub mod single;
 pub mod tiled;
 mod tree;
 

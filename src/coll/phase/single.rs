@@ -1,13 +1,158 @@
 //! Single copy: who needs data takes them out of the memory of the rank that has them, with no slot between.
+//!
+//! Who has data either lends the memory in which they lie or fills slots, and tells which beside its first flag. So it alone decides, and
+//! need not decide alike in two calls. Lent memory has one ticket, data in slots have as many as they have pieces; all of these are drawn either
+//! way.
 
-use super::tiled::{deal_in_tiles, tiles_dealt};
-use super::{Blocks, Dealing, Local, others};
-use crate::fabric::{Exposed, Fabric, Line, Room, Span};
-use crate::types::{Bytes, NodeRank};
+use super::composed::{self, Rooted, block_of};
+use super::flat::{Pieces, copy_unless_same, deal_in_pieces};
+use super::short::is_halved;
+use super::tiled::{Trains, bcast_in_trains};
+use super::{Blocks, Dealing, Flat, Local, Sharing, Tiled, exchange, others};
+use crate::coll::{FROM_MEMORY, Knob, Plan, pieces};
+use crate::fabric::{Exposed, Fabric, Lending, Line, Place, Room, Span};
+use crate::types::{Bytes, CommRank, NodeRank, Ticket};
+use std::future::Future;
 
-/// Ranks fetch from the root. For those that can't, which only shows when they try, it writes tiles.
+/// Ranks fetch from the root what it lends. For those that can't, which only shows when they try, it fills slots.
 #[derive(Clone, Copy, Debug)]
-pub struct Single;
+pub struct Single {
+    lending: Lending,
+}
+
+impl Single {
+    /// As the plan says.
+    pub fn of(plan: &Plan) -> Self {
+        let lending = match plan.knobs.set(Knob::Begins) {
+            None => Lending::Always,
+            Some(source) => Lending::Tried { at_first: source == FROM_MEMORY },
+        };
+        Self { lending }
+    }
+}
+
+/// What a root has for the others of its node.
+#[derive(Clone, Copy)]
+struct Given {
+    root: NodeRank,
+    /// Where it lies.
+    from: Span,
+    /// Where this rank's part of it begins, from there on.
+    offset: Bytes,
+    /// Where that goes.
+    to: Option<Span>,
+    /// How long it is.
+    n: Bytes,
+}
+
+/// How that goes through slots.
+trait Slots: Sync {
+    /// The line of the first flag.
+    fn first_line(&self) -> Line;
+    /// How many tickets it takes.
+    fn tickets(&self) -> u64;
+    /// Moves it; the root tells beside its first flag that it lends nothing, if that is asked for.
+    fn give<F: Fabric>(
+        &self,
+        local: &mut Local<'_, F>,
+        given: Given,
+        tell_unlent: bool,
+    ) -> impl Future<Output = ()> + Send;
+}
+
+/// Moves it one way or the other, as the root says.
+async fn give<F: Fabric>(local: &mut Local<'_, F>, given: Given, lending: Lending, slots: impl Slots + Send) {
+    let fabric = local.fabric;
+    let Given { root, from, offset, n, .. } = given;
+    let is_root = fabric.rank() == root;
+    let lends = fabric.lends(is_root.then_some(from), n, lending);
+    let (line, ticket) = (slots.first_line(), local.tickets.peek());
+    let is_lent = if is_root {
+        lends
+    } else {
+        fabric.wait(root, line, ticket).await;
+        fabric.is_exposed(root, line, ticket).await
+    };
+    if !is_lent {
+        slots.give(local, given, true).await;
+        let last = local.tickets.draw();
+        return fabric.release(last).await;
+    }
+    let lent = Exposed { rank: root, line, ticket: local.tickets.draw(), offset };
+    let has_all = if is_root { lend(fabric, lent, given).await } else { borrow(fabric, lent, given).await };
+    if has_all {
+        let last = local.tickets.skip(slots.tickets());
+        return fabric.release(last).await;
+    }
+    fabric.release(ticket).await;
+    let to = if is_root { None } else { given.to };
+    slots.give(local, Given { to, ..given }, false).await;
+}
+
+/// The root tells where the data are, takes its own, and waits until all others have tried. -> whether none is without
+async fn lend<F: Fabric>(fabric: &F, Exposed { line, ticket, .. }: Exposed, given: Given) -> bool {
+    fabric.claim(ticket, Room::Lines).await;
+    fabric.expose(line, ticket, Some(given.from)).await;
+    fabric.publish(line, ticket).await;
+    if let Some(to) = given.to {
+        fabric.copy(to, given.from.plus(given.offset), given.n).await;
+    }
+    have_all(fabric, Line::Up, ticket).await
+}
+
+/// Whether all others answer on `line` that they have what this rank lent them.
+async fn have_all<F: Fabric>(fabric: &F, line: Line, ticket: Ticket) -> bool {
+    let mut have_all = true;
+    for rank in others(fabric) {
+        fabric.wait(rank, line, ticket).await;
+        have_all &= fabric.answered(rank, line, ticket).await;
+    }
+    have_all
+}
+
+/// Another rank takes its part, and tells the root whether it could. -> the same
+async fn borrow<F: Fabric>(fabric: &F, lent: Exposed, given: Given) -> bool {
+    let has_it = match given.to {
+        Some(to) => fabric.fetch(to, lent, given.n).await,
+        // The root of the call, in place, where another rank deals the blocks of its node.
+        None => true,
+    };
+    fabric.claim(lent.ticket, Room::Lines).await;
+    fabric.answer(Line::Up, lent.ticket, has_it).await;
+    fabric.publish(Line::Up, lent.ticket).await;
+    has_it
+}
+
+/// So many tickets take `n` bytes in pieces.
+fn count(n: Bytes, piece: Bytes) -> u64 {
+    n.0.div_ceil(piece.0) as u64
+}
+
+/// Whether `n` bytes go beside a flag. There is room for data or for what is told of them.
+pub fn fit_a_flag(n: Bytes) -> bool {
+    !Room::of(n).has_cell()
+}
+
+struct Dealt {
+    from: Blocks,
+    n: Bytes,
+    pieces: Pieces,
+}
+
+impl Slots for Dealt {
+    fn first_line(&self) -> Line {
+        self.pieces.first_line()
+    }
+
+    fn tickets(&self) -> u64 {
+        count(self.n, self.pieces.most)
+    }
+
+    async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given, tell_unlent: bool) {
+        let pieces = Pieces { tell_unlent, ..self.pieces };
+        deal_in_pieces(local, given.root, self.from, given.to, self.n, pieces).await;
+    }
+}
 
 impl Dealing for Single {
     async fn scatter_from<F: Fabric>(
@@ -18,64 +163,177 @@ impl Dealing for Single {
         to: Option<Span>,
         n: Bytes,
     ) {
-        let fabric = local.fabric;
-        let me = fabric.rank();
-        if fabric.size() == 1 {
-            if let Some(to) = to {
-                fabric.copy(to, from.of(me, Bytes::ZERO), n).await;
+        let (fabric, plan) = (local.fabric, local.plan);
+        let others = fabric.size() - 1;
+        let mut pieces = Pieces::of_cell(fabric.cell_bytes(), fabric.size());
+        // As short calls of `flat`.
+        if n * others <= fabric.cell_bytes() {
+            (pieces.most, pieces.in_halves) = (n, n == plan.bytes && is_halved(plan));
+        }
+        if fit_a_flag(n.min(pieces.most) * others) {
+            return Flat.scatter_from(local, root, from, to, n).await;
+        }
+        let given = Given { root, from: from.start, offset: from.stride * fabric.rank().index(), to, n };
+        give(local, given, self.lending, Dealt { from, n, pieces }).await;
+    }
+}
+
+struct Broadcast(Trains);
+
+impl Slots for Broadcast {
+    fn first_line(&self) -> Line {
+        Line::Down
+    }
+
+    fn tickets(&self) -> u64 {
+        self.0.count()
+    }
+
+    async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given, tell_unlent: bool) {
+        bcast_in_trains(local, given.root, given.from, given.to, self.0, tell_unlent).await;
+    }
+}
+
+/// Bcast, of which what fits a flag, or goes to other nodes, goes in tiles.
+pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan) {
+    let mut local = Local::new(fabric, plan);
+    let is_among_peers = fabric.layout().nodes() == 1 && fabric.size() > 1;
+    let Some(trains) = Trains::of(&local, plan.bytes).filter(|_| is_among_peers) else {
+        return composed::bcast(fabric, plan, Tiled::new(Sharing::Naive)).await;
+    };
+    let root = Rooted::of(fabric, plan);
+    let from = Place::RecvBuf.start();
+    let given = Given { root: root.rank, from, offset: Bytes::ZERO, to: (!root.is_me).then_some(from), n: plan.bytes };
+    give(&mut local, given, Single::of(plan).lending, Broadcast(trains)).await;
+}
+
+/// Allgather on one node, in which each rank lends its block or publishes it in pieces, one piece ahead of collecting. For those who can't fetch what
+/// is lent, which they answer to all, all who lend publish it afterwards.
+pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan) {
+    let piece = plan.tile(fabric.cell_bytes());
+    if fabric.size() == 1 || fit_a_flag(plan.bytes.min(piece)) {
+        return exchange::allgather(fabric, plan, piece).await;
+    }
+    let mut local = Local::new(fabric, plan);
+    let first = local.tickets.peek();
+    let lends = fabric.lends(Some(Place::SendBuf.start()), plan.bytes, Single::of(plan).lending);
+    let mut gathering =
+        Gathering { fabric, plan, first, lends, lenders: Vec::new(), has_missed: false, is_missed: false };
+    let mut ahead = None;
+    for (offset, n) in pieces(plan.bytes, piece, Bytes(1)) {
+        let ticket = local.tickets.draw();
+        gathering.publish(&local, ticket, offset, n).await;
+        if let Some((ticket, offset, n)) = ahead.replace((ticket, offset, n)) {
+            gathering.collect(&local, ticket, offset, n).await;
+        }
+    }
+    if let Some((ticket, offset, n)) = ahead {
+        gathering.collect(&local, ticket, offset, n).await;
+    }
+    gathering.make_up(&mut local, piece).await;
+}
+
+/// An Allgather, from the point of view of one rank.
+struct Gathering<'a, F> {
+    fabric: &'a F,
+    plan: &'a Plan,
+    /// The ticket with whose flags ranks tell whether they lend.
+    first: Ticket,
+    /// Whether this rank does.
+    lends: bool,
+    /// The others that do.
+    lenders: Vec<NodeRank>,
+    /// This rank could not fetch what others lent.
+    has_missed: bool,
+    /// Others could not fetch what this rank lent.
+    is_missed: bool,
+}
+
+impl<F: Fabric> Gathering<'_, F> {
+    fn block(&self, rank: NodeRank) -> Span {
+        block_of(self.plan, CommRank(rank.0))
+    }
+
+    /// Publishes a piece of this rank's block, or, with the first flag, where all of it lies.
+    async fn publish(&self, local: &Local<'_, F>, ticket: Ticket, offset: Bytes, n: Bytes) {
+        let (fabric, own) = (self.fabric, Place::SendBuf.at(offset));
+        if ticket > self.first {
+            if !self.lends {
+                local.publish_copy(Line::Up, ticket, own, n).await;
             }
             return;
         }
-        // 1 and 2. Who is without afterwards: the root learns it of all others, these know it of themselves. None takes no memory.
-        let without = match me == root {
-            true => expose(local, from, to, n).await,
-            false if fetch(local, root, from, to, n).await => Vec::new(),
-            false => vec![me],
-        };
-        // 3. Tiles for these. The root and a receiver both know whether it needs them; the tickets are there in any case.
-        let piece = local.tile();
-        if without.is_empty() {
-            let last = local.tickets.skip(tiles_dealt(n, piece, fabric.size()));
+        if self.lends {
+            fabric.claim(ticket, Room::Lines).await;
+        } else {
+            fabric.claim(ticket, Room::passing(n)).await;
+            fabric.copy(Place::stage(fabric.rank(), Line::Up, ticket, n).start(), own, n).await;
+        }
+        fabric.expose(Line::Up, ticket, self.lends.then_some(own)).await;
+        fabric.publish(Line::Up, ticket).await;
+    }
+
+    /// Takes a piece of every block that lies in slots, with the first one all of those that are lent.
+    async fn collect(&mut self, local: &Local<'_, F>, ticket: Ticket, offset: Bytes, n: Bytes) {
+        let fabric = self.fabric;
+        // Peers read all of what is lent, piece by piece what is in slots.
+        match (self.lends, ticket == self.first) {
+            (true, true) => self.take_own(Bytes::ZERO, self.plan.bytes).await,
+            (true, false) => {}
+            (false, _) => self.take_own(offset, n).await,
+        }
+        if ticket == self.first {
+            self.borrow().await;
+        }
+        for rank in others(fabric).filter(|rank| !self.lenders.contains(rank)) {
+            local.receive(rank, Line::Up, ticket, self.block(rank).plus(offset), n).await;
+        }
+        if ticket == self.first && self.lends {
+            self.is_missed = !have_all(fabric, Line::Down, ticket).await;
+        }
+        fabric.release(ticket).await;
+    }
+
+    async fn take_own(&self, offset: Bytes, n: Bytes) {
+        let to = self.block(self.fabric.rank()).plus(offset);
+        copy_unless_same(self.fabric, to, Place::SendBuf.at(offset), n).await;
+    }
+
+    /// Takes all blocks that are lent, and answers whether that was possible, beside the flag of the first ticket that this rank has claimed.
+    async fn borrow(&mut self) {
+        let (fabric, ticket, n) = (self.fabric, self.first, self.plan.bytes);
+        for rank in others(fabric) {
+            fabric.wait(rank, Line::Up, ticket).await;
+            if fabric.is_exposed(rank, Line::Up, ticket).await {
+                let from = Exposed { rank, line: Line::Up, ticket, offset: Bytes::ZERO };
+                self.has_missed |= !fabric.fetch(self.block(rank), from, n).await;
+                self.lenders.push(rank);
+            }
+        }
+        if !self.lenders.is_empty() {
+            fabric.answer(Line::Down, ticket, !self.has_missed).await;
+            fabric.publish(Line::Down, ticket).await;
+        }
+    }
+
+    /// What was lent and missed goes through slots.
+    async fn make_up(&self, local: &mut Local<'_, F>, piece: Bytes) {
+        let fabric = self.fabric;
+        if !self.has_missed && !self.is_missed {
+            let last = local.tickets.skip(count(self.plan.bytes, piece));
             return fabric.release(last).await;
         }
-        deal_in_tiles(local, root, from, to, n, piece, |rank| without.contains(&rank)).await;
-    }
-}
-
-/// The root tells where the blocks are, takes its own, and waits until all others have tried. -> who is without
-async fn expose<F: Fabric>(local: &mut Local<'_, F>, from: Blocks, to: Option<Span>, n: Bytes) -> Vec<NodeRank> {
-    let (fabric, ticket) = (local.fabric, local.tickets.draw());
-    fabric.claim(ticket, Room::Lines).await;
-    fabric.expose(Line::Down, ticket, from.start).await;
-    fabric.publish(Line::Down, ticket).await;
-    if let Some(to) = to {
-        fabric.copy(to, from.of(fabric.rank(), Bytes::ZERO), n).await;
-    }
-    let mut without = Vec::new();
-    for rank in others(fabric) {
-        fabric.wait(rank, Line::Up, ticket).await;
-        if !fabric.answered(rank, Line::Up, ticket).await {
-            without.push(rank);
+        for (offset, n) in pieces(self.plan.bytes, piece, Bytes(1)) {
+            let ticket = local.tickets.draw();
+            if self.is_missed {
+                local.publish_copy(Line::Up, ticket, Place::SendBuf.at(offset), n).await;
+            }
+            if self.has_missed {
+                for rank in &self.lenders {
+                    local.receive(*rank, Line::Up, ticket, self.block(*rank).plus(offset), n).await;
+                }
+            }
+            fabric.release(ticket).await;
         }
     }
-    without
-}
-
-/// Another rank takes its block, and tells the root whether it could. -> the same
-async fn fetch<F: Fabric>(local: &mut Local<'_, F>, root: NodeRank, from: Blocks, to: Option<Span>, n: Bytes) -> bool {
-    let (fabric, ticket) = (local.fabric, local.tickets.draw());
-    let me = fabric.rank();
-    fabric.wait(root, Line::Down, ticket).await;
-    let has_it = match to {
-        Some(to) => {
-            let exposed = Exposed { rank: root, line: Line::Down, ticket, offset: from.stride * me.index() };
-            fabric.fetch(to, exposed, n).await
-        }
-        // The root of the call, in place, where another rank deals the blocks of its node.
-        None => true,
-    };
-    fabric.claim(ticket, Room::Lines).await;
-    fabric.answer(Line::Up, ticket, has_it).await;
-    fabric.publish(Line::Up, ticket).await;
-    has_it
 }

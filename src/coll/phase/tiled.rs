@@ -52,7 +52,7 @@ impl Form for Tiled {
     async fn bcast_from<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, from: Span, to: Span, n: Bytes) {
         let (fabric, tile) = (local.fabric, local.tile());
         match train_of(local.plan, n, fabric.size(), fabric.slots(), fabric.cell_bytes()) {
-            Some(train) => bcast_in_trains(local, root, from, to, n, (tile, train)).await,
+            Some(train) => bcast_in_trains(local, root, from, Some(to), Trains { n, tile, train }, false).await,
             None => bcast_in_pieces(local, root, from, to, n, tile).await,
         }
     }
@@ -80,8 +80,7 @@ impl Dealing for Tiled {
         to: Option<Span>,
         n: Bytes,
     ) {
-        let piece = local.tile();
-        deal_in_tiles(local, root, from, to, n, piece, |_| true).await;
+        deal_in_tiles(local, root, from, to, n).await;
     }
 }
 
@@ -96,74 +95,108 @@ pub(in crate::coll) fn train_of(plan: &Plan, n: Bytes, ranks: usize, slots: usiz
     (may_share && train > tile && n > tile && Room::of(n).has_cell()).then_some(train)
 }
 
-/// One ticket per tile, of which the first of a train claims a cell and the others their lines alone: their flags tell of more in that
-/// cell. To take a cell for each tile costs more than a flag does, and who reads pages that follow each other reads faster. The very first
-/// tile is half as long as the others, in whole pages where it has some, since the reader has nothing else to do meanwhile.
-async fn bcast_in_trains<F: Fabric>(
-    local: &mut Local<'_, F>,
-    root: NodeRank,
-    from: Span,
-    to: Span,
+/// The tiles of a broadcast's message of `n` bytes, of which trains of so many bytes lie one behind the other in a cell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trains {
     n: Bytes,
-    (tile, train): (Bytes, Bytes),
-) {
-    let fabric = local.fabric;
-    let half = match Bytes(tile.0.div_ceil(2)) {
-        long if long.0 > PAGE => Bytes(long.0.next_multiple_of(PAGE)),
-        short => short,
-    };
-    for (start, length) in pieces(n, train, Bytes(1)) {
-        let mut ticket = local.tickets.draw();
-        let cell = Place::Cell { rank: root, line: Line::Down, ticket };
-        let (mut at, mut room) = (Bytes::ZERO, Room::Passed);
-        while at < length {
-            if room == Room::Lines {
-                ticket = local.tickets.draw();
-            }
-            let offset = start + at;
-            let part = if offset == Bytes::ZERO { half } else { tile }.min(length - at);
-            if fabric.rank() == root {
-                fabric.claim(ticket, room).await;
-                fabric.copy(cell.at(at), from.plus(offset), part).await;
-                fabric.publish(Line::Down, ticket).await;
-            } else {
-                fabric.wait(root, Line::Down, ticket).await;
-                if offset + part < n {
-                    fabric.expect_flag(root, Line::Down, local.tickets.peek());
-                }
-                fabric.copy(to.plus(offset), cell.at(at), part).await;
-            }
-            at += part;
-            room = Room::Lines;
-        }
-        fabric.release(ticket).await;
+    tile: Bytes,
+    train: Bytes,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+struct Tile {
+    /// Where it lies in the message.
+    offset: Bytes,
+    /// And in its cell, where it is the first one if this is 0.
+    at: Bytes,
+    length: Bytes,
+    is_last_of_cell: bool,
+}
+
+impl Trains {
+    /// Those of a call on `fabric`; each tile has a cell of its own where they share none. `None` where tiles go beside flags.
+    pub fn of<F: Fabric>(local: &Local<'_, F>, n: Bytes) -> Option<Self> {
+        let (fabric, tile) = (local.fabric, local.tile());
+        let train = train_of(local.plan, n, fabric.size(), fabric.slots(), fabric.cell_bytes());
+        let lone = Room::of(n.min(tile)).has_cell().then_some(tile);
+        train.or(lone).map(|train| Self { n, tile, train })
+    }
+
+    /// The very first tile is half as long as the others, in whole pages where it has some, since the reader has nothing else to do meanwhile.
+    fn tiles(self) -> impl Iterator<Item = Tile> + Send {
+        let half = match Bytes(self.tile.0.div_ceil(2)) {
+            long if long.0 > PAGE => Bytes(long.0.next_multiple_of(PAGE)),
+            short => short,
+        };
+        let (mut offset, mut at) = (Bytes::ZERO, Bytes::ZERO);
+        std::iter::from_fn(move || {
+            let room = (self.train - at).min(self.n - offset);
+            let length = if offset == Bytes::ZERO { half } else { self.tile }.min(room);
+            let tile = Tile { offset, at, length, is_last_of_cell: length == room };
+            offset += length;
+            at = if tile.is_last_of_cell { Bytes::ZERO } else { at + length };
+            (length > Bytes::ZERO).then_some(tile)
+        })
+    }
+
+    /// How many there are.
+    pub fn count(self) -> u64 {
+        self.tiles().count() as u64
     }
 }
 
-/// The tickets that [`deal_in_tiles`] draws on a node of `ranks` ranks.
-pub(super) fn tiles_dealt(n: Bytes, piece: Bytes, ranks: usize) -> u64 {
-    n.0.div_ceil(piece.0) as u64 * (ranks as u64 - 1)
-}
-
-/// One ticket per tile of `piece` bytes and receiver, so that the root writes the next while this one is read. All draw them and
-/// release each. `takes` says which ranks get their blocks so: the root asks it of every rank, a receiver of itself.
-pub(super) async fn deal_in_tiles<F: Fabric>(
+/// One ticket per tile, of which the first of a train claims a cell and the others their lines alone: their flags tell of more in that
+/// cell. To take a cell for each tile costs more than a flag does, and who reads pages that follow each other reads faster. Beside the first flag the
+/// root tells, if `tell_unlent`, that it lends no memory.
+pub(super) async fn bcast_in_trains<F: Fabric>(
     local: &mut Local<'_, F>,
     root: NodeRank,
-    from: Blocks,
+    from: Span,
     to: Option<Span>,
-    n: Bytes,
-    piece: Bytes,
-    takes: impl Fn(NodeRank) -> bool + Send,
+    trains: Trains,
+    tell_unlent: bool,
 ) {
     let fabric = local.fabric;
+    let mut cell = Place::Scratch;
+    for Tile { offset, at, length, is_last_of_cell } in trains.tiles() {
+        let ticket = local.tickets.draw();
+        let is_first_of_cell = at == Bytes::ZERO;
+        if is_first_of_cell {
+            cell = Place::Cell { rank: root, line: Line::Down, ticket };
+        }
+        if fabric.rank() == root {
+            fabric.claim(ticket, if is_first_of_cell { Room::Passed } else { Room::Lines }).await;
+            fabric.copy(cell.at(at), from.plus(offset), length).await;
+            if tell_unlent && offset == Bytes::ZERO {
+                fabric.expose(Line::Down, ticket, None).await;
+            }
+            fabric.publish(Line::Down, ticket).await;
+        } else {
+            fabric.wait(root, Line::Down, ticket).await;
+            if offset + length < trains.n {
+                fabric.expect_flag(root, Line::Down, local.tickets.peek());
+            }
+            if let Some(to) = to {
+                fabric.copy(to.plus(offset), cell.at(at), length).await;
+            }
+        }
+        if is_last_of_cell {
+            fabric.release(ticket).await;
+        }
+    }
+}
+
+/// One ticket per tile and receiver, so that the root writes the next while this one is read. All draw them and release each.
+async fn deal_in_tiles<F: Fabric>(local: &mut Local<'_, F>, root: NodeRank, from: Blocks, to: Option<Span>, n: Bytes) {
+    let fabric = local.fabric;
     let me = fabric.rank();
-    for (offset, length) in pieces(n, piece, Bytes(1)) {
+    for (offset, length) in pieces(n, local.tile(), Bytes(1)) {
         for rank in ranks(fabric).filter(|rank| *rank != root) {
             let ticket = local.tickets.draw();
-            if me == root && takes(rank) {
+            if me == root {
                 local.publish_copy(Line::Down, ticket, from.of(rank, offset), length).await;
-            } else if me == rank && takes(me) {
+            } else if me == rank {
                 fabric.wait(root, Line::Down, ticket).await;
                 if let Some(to) = to {
                     let stage = Place::stage(root, Line::Down, ticket, length).start();
@@ -172,7 +205,7 @@ pub(super) async fn deal_in_tiles<F: Fabric>(
             }
             fabric.release(ticket).await;
         }
-        if let (true, Some(to)) = (me == root && takes(me), to) {
+        if let (true, Some(to)) = (me == root, to) {
             fabric.copy(to.plus(offset), from.of(me, offset), length).await;
         }
     }

@@ -310,6 +310,9 @@ impl Machine {
             Operation::Copy { to, from, n } => self.copy(me, to, from, n)?,
             Operation::Reduce { to, left, right, n } => self.reduce(me, to, left, right, n)?,
             Operation::Expose(line, ticket, from) => self.expose(me, line, ticket, from)?,
+            Operation::IsExposed(rank, line, ticket) => {
+                self.members[me].found = self.is_exposed(me, rank, line, ticket)?
+            }
             Operation::Fetch { to, from, n } => self.members[me].found = self.fetch(me, to, from, n)?,
             Operation::Answer(line, ticket, answer) => self.answer(me, line, ticket, answer)?,
             Operation::Answered(rank, line, ticket) => {

@@ -217,6 +217,7 @@ fn ticket_of(operation: &Operation) -> Option<Ticket> {
         | Operation::Fetch { from: Exposed { ticket, .. }, .. }
         | Operation::Answer(_, ticket, _)
         | Operation::Answered(_, _, ticket)
+        | Operation::IsExposed(_, _, ticket)
         | Operation::Wait(_, _, ticket) => Some(*ticket),
         Operation::Copy { to, from, .. } => ticket_in(from).or(ticket_in(to)),
         Operation::Reduce { left, right, .. } => ticket_in(right).or(ticket_in(left)),
@@ -283,7 +284,8 @@ fn with_places(operation: Operation, change: impl Fn(Ticket, Place) -> (Ticket, 
         Operation::Reduce { to, left, right, n } => {
             Operation::Reduce { to: span(to), left: span(left), right: span(right), n }
         }
-        Operation::Expose(line, ticket, from) => Operation::Expose(line, ticket_only(ticket), span(from)),
+        Operation::Expose(line, ticket, from) => Operation::Expose(line, ticket_only(ticket), from.map(span)),
+        Operation::IsExposed(rank, line, ticket) => Operation::IsExposed(rank, line, ticket_only(ticket)),
         Operation::Fetch { to, from, n } => {
             Operation::Fetch { to: span(to), from: Exposed { ticket: ticket_only(from.ticket), ..from }, n }
         }

@@ -42,7 +42,9 @@ pub enum Operation {
         n: Bytes,
     },
     /// [`Fabric::expose`](crate::fabric::Fabric::expose)
-    Expose(Line, Ticket, Span),
+    Expose(Line, Ticket, Option<Span>),
+    /// [`Fabric::is_exposed`](crate::fabric::Fabric::is_exposed)
+    IsExposed(NodeRank, Line, Ticket),
     /// [`Fabric::fetch`](crate::fabric::Fabric::fetch)
     Fetch {
         /// Destination.
@@ -102,8 +104,12 @@ macro_rules! operations_by_step {
             self.step(Operation::Reduce { to, left, right, n }).await;
         }
 
-        async fn expose(&self, line: Line, ticket: Ticket, from: Span) {
+        async fn expose(&self, line: Line, ticket: Ticket, from: Option<Span>) {
             self.step(Operation::Expose(line, ticket, from)).await;
+        }
+
+        async fn is_exposed(&self, rank: NodeRank, line: Line, ticket: Ticket) -> bool {
+            self.step(Operation::IsExposed(rank, line, ticket)).await
         }
 
         async fn fetch(&self, to: Span, from: Exposed, n: Bytes) -> bool {
@@ -172,7 +178,13 @@ impl fmt::Display for Operation {
             Self::Reduce { to, left, right, n } => {
                 write!(f, "reduce {} B: {} = {} op {}", n.0, Show(to), Show(left), Show(right))
             }
-            Self::Expose(line, ticket, from) => write!(f, "expose {} beside {line:?} {}", Show(from), Show(ticket)),
+            Self::Expose(line, ticket, Some(from)) => {
+                write!(f, "expose {} beside {line:?} {}", Show(from), Show(ticket))
+            }
+            Self::Expose(line, ticket, None) => write!(f, "expose nothing beside {line:?} {}", Show(ticket)),
+            Self::IsExposed(rank, line, ticket) => {
+                write!(f, "whether {line:?}[{}]@{} exposed anything", rank.0, Show(ticket))
+            }
             Self::Fetch { to, from: Exposed { rank, line, ticket, offset }, n } => {
                 let (to, ticket) = (Show(to), Show(ticket));
                 write!(f, "fetch {} B: {to} = what {line:?}[{}]@{ticket} exposed+{}", n.0, rank.0, offset.0)

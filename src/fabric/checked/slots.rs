@@ -126,7 +126,7 @@ struct Lines {
     told: [Option<(Ticket, usize, Stamp)>; Line::COUNT],
     payloads: [Store; Line::COUNT],
     /// The memory that each payload was said to tell of last.
-    exposed: [Option<(Ticket, Span)>; Line::COUNT],
+    exposed: [Option<(Ticket, Option<Span>)>; Line::COUNT],
 }
 
 impl Rings {
@@ -215,13 +215,13 @@ impl Rings {
     }
 
     /// The payload of that line tells of memory at `from`.
-    pub(super) fn expose(&mut self, line: Line, ticket: Ticket, from: Span) {
+    pub(super) fn expose(&mut self, line: Line, ticket: Ticket, from: Option<Span>) {
         let index = self.line(ticket);
         self.lines[index].1.exposed[line as usize] = Some((ticket, from));
     }
 
-    /// The memory that the payload of that line tells of.
-    pub(super) fn exposed(&self, line: Line, ticket: Ticket) -> Option<Span> {
+    /// The memory that the payload of that line tells of, or that there is none; `None` where it tells neither.
+    pub(super) fn exposed(&self, line: Line, ticket: Ticket) -> Option<Option<Span>> {
         let (owner, from) = self.lines[self.line(ticket)].1.exposed[line as usize]?;
         (owner == ticket).then_some(from)
     }

@@ -157,8 +157,8 @@ impl Machine {
         self.locate(me, Place::Payload { rank, line, ticket }.start(), n)
     }
 
-    pub(super) fn expose(&mut self, me: usize, line: Line, ticket: Ticket, from: Span) -> Result<(), Breach> {
-        if matches!(from.place, Place::Cell { .. } | Place::Payload { .. }) {
+    pub(super) fn expose(&mut self, me: usize, line: Line, ticket: Ticket, from: Option<Span>) -> Result<(), Breach> {
+        if from.is_some_and(|from| matches!(from.place, Place::Cell { .. } | Place::Payload { .. })) {
             return Err(Breach::NotBuffer);
         }
         let rank = self.members[me].node_rank;
@@ -168,20 +168,28 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn fetch(&mut self, me: usize, to: Span, from: Exposed, n: Bytes) -> Result<bool, Breach> {
-        let Exposed { rank, line, ticket, offset } = from;
+    /// What a peer exposed beside that flag, or that it exposed nothing.
+    fn exposed(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<Option<Span>, Breach> {
         let beside = self.beside(me, rank, (line, ticket), EXPOSURE)?;
         self.read(me, &beside, &mut Vec::new())?;
+        let owner = self.peer(me, rank)?;
+        self.members[owner].rings.exposed(line, ticket).ok_or(Breach::Unexposed)
+    }
+
+    pub(super) fn is_exposed(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<bool, Breach> {
+        Ok(self.exposed(me, rank, line, ticket)?.is_some())
+    }
+
+    pub(super) fn fetch(&mut self, me: usize, to: Span, from: Exposed, n: Bytes) -> Result<bool, Breach> {
+        let Exposed { rank, line, ticket, offset } = from;
+        let from = self.exposed(me, rank, line, ticket)?.ok_or(Breach::Unexposed)?.plus(offset);
         let to = self.locate(me, to, n)?;
         let Location::Own(place, spot) = &to else { return Err(Breach::NotBuffer) };
         let owner = self.peer(me, rank)?;
-        let from = self.members[owner].rings.exposed(line, ticket).ok_or(Breach::Unexposed)?.plus(offset);
         if !self.members[owner].is_in_call || self.members[owner].epoch != ticket.epoch() {
             return Err(Breach::FetchedTooLate);
         }
-        // Alike in all turns.
-        let lot = (ticket.0 ^ (me as u64) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        if self.misses > 0 && lot.is_multiple_of(self.misses) {
+        if self.misses > 0 && lot(me, ticket.0).is_multiple_of(self.misses) {
             self.check_lent(me, &to)?;
             self.members[me].memory.undefine(*place, spot)?;
             return Ok(false);
@@ -193,6 +201,11 @@ impl Machine {
         self.members[owner].fetches.push((from, me, stamp));
         self.write(me, &to, &data)?;
         Ok(true)
+    }
+
+    /// Whether a rank lends its memory in the call that it is in.
+    pub(super) fn draws_to_lend(&self, me: usize) -> bool {
+        lot(me, !self.members[me].epoch.0).is_multiple_of(2)
     }
 
     pub(super) fn answer(&mut self, me: usize, line: Line, ticket: Ticket, answer: bool) -> Result<(), Breach> {
@@ -248,4 +261,9 @@ impl Machine {
         self.spare = [first, second, result];
         Ok(())
     }
+}
+
+/// What falls to a rank, alike in all turns.
+fn lot(me: usize, number: u64) -> u64 {
+    (number ^ (me as u64) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }

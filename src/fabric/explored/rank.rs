@@ -4,7 +4,7 @@ use super::memory::{Buffers, Homes, Node};
 use crate::coll::{Plan, REGISTRY, Running};
 use crate::fabric::checked::{Mutation, Mutator, Operation, operations_by_step};
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
-use crate::fabric::{BridgeStep, EXPOSURE, Exposed, Fabric, Line, Place, Room, Span};
+use crate::fabric::{BridgeStep, EXPOSURE, Exposed, Fabric, Lending, Line, Place, Room, Span};
 use crate::sync::{Claims, Control, Flag, FlagLine, Passed, Stretch, Written};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
@@ -14,6 +14,8 @@ use std::task::{Context, Poll, Waker};
 
 /// What stands beside the flag of a rank that exposes memory, in place of a process and an address.
 const EXPOSED: [u8; EXPOSURE.0] = [0xEE; EXPOSURE.0];
+/// The same of one that exposes none.
+const UNEXPOSED: [u8; EXPOSURE.0] = [0; EXPOSURE.0];
 
 /// How a rank waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub struct Rank {
     driver: Driver,
     /// Whether the system lets it read the memory of its peers.
     may_fetch: bool,
+    /// Whether it lends its memory.
+    may_lend: bool,
     levels: Levels,
     layout: Layout,
     claims: Claims,
@@ -72,6 +76,7 @@ impl Rank {
             me,
             driver,
             may_fetch: true,
+            may_lend: true,
             levels: Levels::flat(ranks, me),
             layout: Layout::new(&vec![0; ranks], CommRank(me.0)),
             claims: Claims::new(lines, slots, slots),
@@ -84,6 +89,12 @@ impl Rank {
     #[must_use]
     pub fn without_fetching(self) -> Self {
         Self { may_fetch: false, ..self }
+    }
+
+    /// The same, which does not lend its memory where its plan leaves that to it.
+    #[must_use]
+    pub fn without_lending(self) -> Self {
+        Self { may_lend: false, ..self }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -235,10 +246,19 @@ impl Rank {
             }
             Operation::Expose(line, ticket, from) => {
                 let state = &mut *self.state();
-                self.node.expose(&mut state.buffers, self.me, from);
-                state.has_exposed = true;
+                if let Some(from) = from {
+                    self.node.expose(&mut state.buffers, self.me, from);
+                    state.has_exposed = true;
+                }
                 let beside = Place::Payload { rank: self.me, line, ticket }.start();
-                self.node.store(&mut state.buffers, homes, beside, &EXPOSED);
+                let told = if from.is_some() { EXPOSED } else { UNEXPOSED };
+                self.node.store(&mut state.buffers, homes, beside, &told);
+            }
+            Operation::IsExposed(rank, line, ticket) => {
+                let beside = Place::Payload { rank, line, ticket }.start();
+                let told = self.node.load(&mut self.state().buffers, homes, beside, EXPOSURE);
+                assert!(told == EXPOSED || told == UNEXPOSED, "{told:?} was told");
+                return told == EXPOSED;
             }
             Operation::Fetch { to, from: Exposed { rank, line, ticket, offset }, n } => {
                 let buffers = &mut self.state().buffers;
@@ -333,6 +353,10 @@ impl Fabric for Rank {
 
     fn is_in_place(&self) -> bool {
         self.state().is_in_place
+    }
+
+    fn lends(&self, from: Option<Span>, _: Bytes, lending: Lending) -> bool {
+        from.is_some() && (lending == Lending::Always || self.may_lend)
     }
 
     operations_by_step!();

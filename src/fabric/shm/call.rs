@@ -6,7 +6,7 @@ use super::copies::in_pieces;
 use super::drive::Waiting;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
-use crate::fabric::{BridgeStep, Exposed, Fabric, INLINE, Line, Place, Room, Span};
+use crate::fabric::{BridgeStep, Exposed, Fabric, INLINE, Lending, Line, Place, Room, Span};
 use crate::kernel::{self, Combine, Destination, PackedBuffer, SizeClass};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
@@ -411,9 +411,21 @@ impl Fabric for Call<'_> {
         ready(())
     }
 
-    fn expose(&self, line: Line, ticket: Ticket, from: Span) -> impl Future<Output = ()> + Send {
+    fn lends(&self, from: Option<Span>, n: Bytes, lending: Lending) -> bool {
+        let is_wanted = match lending {
+            Lending::Always => true,
+            Lending::Tried { at_first } => self.context().loans.lends(self.entered.collective, n, at_first),
+        };
+        is_wanted && from.is_some_and(|from| self.is_memory(from))
+    }
+
+    fn expose(&self, line: Line, ticket: Ticket, from: Option<Span>) -> impl Future<Output = ()> + Send {
         self.tell_of_memory(line, ticket, from);
         ready(())
+    }
+
+    fn is_exposed(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = bool> + Send {
+        ready(self.was_told_of_memory(rank, line, ticket))
     }
 
     fn fetch(&self, to: Span, from: Exposed, n: Bytes) -> impl Future<Output = bool> + Send {

@@ -6,6 +6,7 @@ use super::first_looks::FirstLooks;
 use super::geometry::{Geometry, PAGE, Places};
 use super::hopes::Hopes;
 use super::lines::Lines;
+use super::loans::Loans;
 use super::rhythm::Rhythm;
 use super::rotation::{self, ROTATED, Rotation};
 use super::segment::{Segment, check_memory};
@@ -47,6 +48,7 @@ pub struct Context {
     pub(super) rhythm: Rhythm,
     pub(super) hopes: Hopes,
     pub(super) first_looks: FirstLooks,
+    pub(super) loans: Loans,
     company: Company,
 }
 
@@ -64,7 +66,7 @@ impl Context {
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let process = std::process::id();
-        let (writes, ways, rhythm, hopes, first_looks, company) = Default::default();
+        let (writes, ways, rhythm, hopes, first_looks, loans, company) = Default::default();
         let passed = Passed::new(geometry.ranks * geometry.passed(), Bytes(Probed::in_use().caches.l2));
         let context = Self {
             segment,
@@ -84,6 +86,7 @@ impl Context {
             rhythm,
             hopes,
             first_looks,
+            loans,
             company,
         };
         if context.reserved.load(Ordering::Relaxed) > 0 {

@@ -13,40 +13,27 @@
 //! their epochs, so that both ranks try the same.
 
 use super::context::Context;
+use super::trials::{Schedule, Trials};
 use super::writes::nanoseconds;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
 use crate::kernel::{self, host::Maker};
 use crate::types::{Bytes, Epoch, FirstLook, LINE, Ticket};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// When this rank looks first in calls on one context, and what it has seen of both ways. Relaxed throughout: only this rank uses it, one call
-/// at a time; these are atomics so that a context may move between threads.
+/// When this rank looks first in calls on one context. Relaxed throughout: as [`Trials`].
 #[derive(Debug, Default)]
 pub(super) struct FirstLooks {
     /// Whether there are trials.
     tries_both: AtomicBool,
-    /// What speaks for late looks, less what speaks against them: trials, and what was known before. Above 0 they are the habit.
-    evidence: AtomicI32,
-    /// The call after which the block under way of a trial began to be timed; 0, which is in no trial, for none.
-    timed_from: AtomicU64,
-    /// When that was, in nanoseconds.
-    timed_since: AtomicU64,
-    /// The trial under way.
-    trial: AtomicU64,
-    /// Of its blocks that looked early, and late: the least that one took for a call, with all that lay between calls, in picoseconds; 0 for
-    /// none.
-    least: [AtomicU64; 2],
+    /// The other way is late.
+    trials: Trials<Exchanges>,
 }
 
 impl FirstLooks {
     /// Eight lines and that of the flag: a core has ten to sixteen on their way. Of longer pieces nothing is gained from one call to the next.
     const LONGEST: Bytes = Bytes(512);
-    /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
-    const GAIN: f64 = 0.98;
-    /// How far evidence goes: one trial does not undo what several have shown.
-    const EVIDENCE: [i32; 2] = [-1, 3];
     /// Calls that are farther apart, in picoseconds, tell nothing of a hundred nanoseconds.
     const FAR_APART: u64 = 10_000_000;
 
@@ -55,86 +42,53 @@ impl FirstLooks {
     pub fn set(&self, look: FirstLook, maker: Maker) {
         let is_late = look == FirstLook::Late || look == FirstLook::Auto && maker == Maker::Intel;
         self.tries_both.store(look == FirstLook::Auto, Ordering::Relaxed);
-        self.evidence.store(i32::from(is_late), Ordering::Relaxed);
-    }
-
-    #[inline(always)]
-    fn is_habit_late(&self) -> bool {
-        self.evidence.load(Ordering::Relaxed) > 0
+        self.trials.begin(is_late);
     }
 
     /// Whether the call of `epoch` looks late for pieces of `n` bytes.
     #[inline(always)]
-    pub fn is_late(&self, epoch: Epoch, n: Bytes) -> bool {
-        n <= Self::LONGEST && if Trial::has(epoch) { self.is_late_in_trial(epoch) } else { self.is_habit_late() }
+    pub fn is_late(&self, Epoch(epoch): Epoch, n: Bytes) -> bool {
+        let is_late =
+            || if Exchanges::has(epoch) { self.is_late_in_trial(epoch) } else { self.trials.is_habit_other() };
+        n <= Self::LONGEST && is_late()
     }
 
     #[cold]
-    fn is_late_in_trial(&self, Epoch(epoch): Epoch) -> bool {
-        if self.tries_both.load(Ordering::Relaxed) { Trial::is_late(epoch) } else { self.is_habit_late() }
+    fn is_late_in_trial(&self, epoch: u64) -> bool {
+        if self.tries_both.load(Ordering::Relaxed) { Exchanges::is_other(epoch) } else { self.trials.is_habit_other() }
     }
 
     /// The exchange of pieces of `n` bytes in the call of `epoch` is over.
     #[inline(always)]
-    pub fn note(&self, epoch: Epoch, n: Bytes) {
-        if n <= Self::LONGEST && Trial::has(epoch) {
+    pub fn note(&self, Epoch(epoch): Epoch, n: Bytes) {
+        if n <= Self::LONGEST && Exchanges::has(epoch) {
             self.note_in_trial(epoch, || nanoseconds(Instant::now()));
         }
     }
 
-    /// The same in a trial. The clock is read twice in a block, and not between a flag and a look: that alone makes an early look a late one.
+    /// The same in a trial. The clock is not read between a flag and a look: that alone makes an early look a late one.
     #[cold]
-    fn note_in_trial(&self, Epoch(epoch): Epoch, clock: impl FnOnce() -> u64) {
-        if !self.tries_both.load(Ordering::Relaxed) {
-            return;
-        }
-        let from = self.timed_from.load(Ordering::Relaxed);
-        let is_timed = Trial::block(from) == Trial::block(epoch);
-        match Trial::stage(epoch) {
-            Stage::Begin if !is_timed => self.begin_to_time(epoch, clock()),
-            Stage::End if is_timed => {
-                let took = clock().saturating_sub(self.timed_since.load(Ordering::Relaxed));
-                self.note_block(epoch, took.saturating_mul(1000) / (epoch - from));
-            }
-            _ => {}
+    fn note_in_trial(&self, epoch: u64, clock: impl FnOnce() -> u64) {
+        if self.tries_both.load(Ordering::Relaxed) {
+            self.trials.note(epoch, Self::FAR_APART, clock);
         }
     }
+}
 
-    fn begin_to_time(&self, epoch: u64, now: u64) {
-        let trial = Trial::number(epoch);
-        if self.trial.load(Ordering::Relaxed) != trial {
-            // The one before may have had no end.
-            self.trial.store(trial, Ordering::Relaxed);
-            self.least.iter().for_each(|least| least.store(0, Ordering::Relaxed));
-        }
-        self.timed_from.store(epoch, Ordering::Relaxed);
-        self.timed_since.store(now, Ordering::Relaxed);
-    }
+/// Calls by their epochs, among which exchanges are noted.
+#[derive(Debug)]
+struct Exchanges;
 
-    /// The block of `epoch` took so many picoseconds for a call.
-    fn note_block(&self, epoch: u64, each: u64) {
-        self.timed_from.store(0, Ordering::Relaxed);
-        let least = &self.least[usize::from(Trial::is_late(epoch))];
-        let before = least.load(Ordering::Relaxed);
-        if each < Self::FAR_APART && (before == 0 || each < before) {
-            least.store(each, Ordering::Relaxed);
-        }
-        if Trial::is_last_block(epoch) {
-            self.judge();
-        }
-    }
-
-    /// Ends the trial: its verdict moves the evidence.
-    fn judge(&self) {
-        let [early, late] = self.least.each_ref().map(|least| least.swap(0, Ordering::Relaxed) as f64);
-        if early == 0.0 || late == 0.0 {
-            return;
-        }
-        let verdict = i32::from(late < Self::GAIN * early) - i32::from(early < Self::GAIN * late);
-        let [least, most] = Self::EVIDENCE;
-        let evidence = (self.evidence.load(Ordering::Relaxed) + verdict).clamp(least, most);
-        self.evidence.store(evidence, Ordering::Relaxed);
-    }
+impl Schedule for Exchanges {
+    const BLOCK: u64 = 64;
+    /// As long as the ring of lines usually is.
+    const UNTIMED: u64 = 32;
+    /// Among so many calls are some exchanges, in most programs; most of a half is timed.
+    const WINDOW: u64 = 8;
+    const BLOCKS: u64 = 8;
+    /// 1.6 % of all calls are tried.
+    const EVERY: u64 = 512;
+    const GAIN: f64 = 0.98;
 }
 
 impl Context {
@@ -148,65 +102,6 @@ impl Context {
             let at = self.piece(peer, ticket, Some(self.home_of_passed(peer, cell)));
             (0..n.0).step_by(LINE).for_each(|offset| kernel::copy::expect_read(at.wrapping_add(offset)));
         }
-    }
-}
-
-/// Where a call of a block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// One of those after the first of which the block is timed: programs make other calls between.
-    Begin,
-    /// One of those with the first of which that ends.
-    End,
-    Other,
-}
-
-/// Which calls are tried, and which way. Numbers are powers of two, so that a call finds with one comparison that it is none of these.
-struct Trial;
-
-impl Trial {
-    /// Calls that go one way before others go another. What a call leaves in the caches counts for those that come round to its lines: so the
-    /// first half is not timed, which is as long as the ring of lines usually is.
-    const BLOCK: u64 = 64;
-    /// Four each way: the least of four is hardly ever one in which the system took the core.
-    const BLOCKS: u64 = 8;
-    const CALLS: u64 = Self::BLOCKS * Self::BLOCK;
-    /// From one trial to the next: 1.6 % of all calls are tried.
-    const EVERY: u64 = 64 * Self::CALLS;
-    /// Where the first one begins: most communicators of short-lived programs have none.
-    const FIRST: u64 = Self::CALLS;
-    /// Among so many calls are some exchanges, in most programs; most of a half is timed.
-    const WINDOW: u64 = 8;
-
-    #[inline(always)]
-    const fn has(Epoch(epoch): Epoch) -> bool {
-        epoch & (Self::EVERY - Self::CALLS) == Self::FIRST
-    }
-
-    const fn number(epoch: u64) -> u64 {
-        epoch / Self::EVERY
-    }
-
-    const fn block(epoch: u64) -> u64 {
-        epoch / Self::BLOCK
-    }
-
-    const fn is_last_block(epoch: u64) -> bool {
-        Self::block(epoch) % Self::BLOCKS == Self::BLOCKS - 1
-    }
-
-    const fn stage(epoch: u64) -> Stage {
-        const HALF: u64 = Trial::BLOCK / 2;
-        match (epoch % Self::BLOCK).checked_sub(HALF) {
-            Some(at) if at < Self::WINDOW => Stage::Begin,
-            Some(at) if at >= HALF - Self::WINDOW => Stage::End,
-            _ => Stage::Other,
-        }
-    }
-
-    /// Blocks take turns by the sequence of Thue and Morse, which keeps step with no rhythm of a program.
-    const fn is_late(epoch: u64) -> bool {
-        Self::block(epoch).count_ones() % 2 == 1
     }
 }
 
@@ -224,8 +119,8 @@ mod tests {
         let is_late = |epoch: u64| {
             let is_late = looks.is_late(Epoch(epoch), SHORT);
             now += takes(epoch, is_late);
-            if Trial::has(Epoch(epoch)) {
-                looks.note_in_trial(Epoch(epoch), || now);
+            if Exchanges::has(epoch) {
+                looks.note_in_trial(epoch, || now);
             }
             is_late
         };
@@ -233,8 +128,8 @@ mod tests {
     }
 
     const fn trial(number: u64) -> Range<u64> {
-        let first = number * Trial::EVERY + Trial::FIRST;
-        first..first + Trial::CALLS
+        let first = number * Exchanges::PERIOD + Exchanges::CALLS;
+        first..first + Exchanges::CALLS
     }
 
     /// Where calls take that long that look early, and late.
@@ -276,11 +171,15 @@ mod tests {
     #[test]
     fn few_calls_are_tried_and_half_of_them_each_way() {
         let looks = of_pair();
-        let all = 3 * Trial::EVERY;
-        let tried = (0..all).filter(|epoch| Trial::has(Epoch(*epoch))).count() as u64;
-        assert_eq!(tried, 3 * Trial::CALLS);
+        let all = 3 * Exchanges::PERIOD;
+        let tried = (0..all).filter(|epoch| Exchanges::has(*epoch)).count() as u64;
+        assert_eq!(tried, 3 * Exchanges::CALLS);
         let late = exchange(&looks, 0..all, 1, takes([100, 150])) as u64;
-        assert_eq!(late, Trial::FIRST + 3 * Trial::CALLS / 2, "until the first verdict, then half of the trials");
+        assert_eq!(
+            late,
+            Exchanges::CALLS + 3 * Exchanges::CALLS / 2,
+            "until the first verdict, then half of the trials"
+        );
     }
 
     /// Programs that call in a rhythm of their own, long and short in turn, do not make a way look slow.
@@ -322,9 +221,9 @@ mod tests {
     fn interruptions_do_not_count() {
         let looks = of_pair();
         let interrupted = [9, 10, 12];
-        assert!(interrupted.iter().all(|block| !Trial::is_late(block * Trial::BLOCK)));
+        assert!(interrupted.iter().all(|block| !Exchanges::is_other(block * Exchanges::BLOCK)));
         let takes = |epoch, is_late| {
-            let is_interrupted = interrupted.contains(&Trial::block(epoch)) && epoch % Trial::BLOCK == 45;
+            let is_interrupted = interrupted.contains(&(epoch / Exchanges::BLOCK)) && epoch % Exchanges::BLOCK == 45;
             if is_interrupted {
                 5000
             } else if is_late {
@@ -341,7 +240,7 @@ mod tests {
     #[test]
     fn a_trial_that_does_not_end_counts_for_nothing() {
         let looks = of_pair();
-        let half = trial(0).start..trial(0).start + Trial::CALLS / 2;
+        let half = trial(0).start..trial(0).start + Exchanges::CALLS / 2;
         exchange(&looks, half, 1, takes([100, 500]));
         try_out(&looks, 1, [600, 500]);
         assert!(are_late(&looks));
@@ -357,7 +256,7 @@ mod tests {
     #[test]
     fn nothing_is_tried_where_the_way_is_set_or_there_is_none() {
         let is_late_always = |looks: &FirstLooks| {
-            let calls = 3 * Trial::CALLS;
+            let calls = 3 * Exchanges::CALLS;
             let late = exchange(looks, 0..calls, 1, takes([100, 300])) as u64;
             assert!(late == 0 || late == calls, "{looks:?}");
             late == calls

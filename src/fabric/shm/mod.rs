@@ -17,11 +17,13 @@ mod geometry;
 mod hopes;
 mod latest;
 mod lines;
+mod loans;
 mod pace;
 mod rhythm;
 mod rotation;
 mod segment;
 mod single;
+mod trials;
 mod ways;
 mod writes;
 

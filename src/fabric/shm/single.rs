@@ -21,14 +21,19 @@ struct Told {
 
 const _: () = assert!(size_of::<Told>() == EXPOSURE.0);
 
-/// In place of the address of data that have holes.
+/// In place of an address, where there is nothing but slots.
 const NOWHERE: u64 = 0;
 
 impl Call<'_> {
-    pub(super) fn tell_of_memory(&self, line: Line, ticket: Ticket, from: Span) {
-        let address = match self.locate(from) {
-            Location::Memory(at) => at as u64,
-            Location::Packed(..) => NOWHERE,
+    /// Whether the system can read what lies there.
+    pub(super) fn is_memory(&self, from: Span) -> bool {
+        matches!(self.locate(from), Location::Memory(_))
+    }
+
+    pub(super) fn tell_of_memory(&self, line: Line, ticket: Ticket, from: Option<Span>) {
+        let address = match from.map(|from| self.locate(from)) {
+            Some(Location::Memory(at)) => at as u64,
+            Some(Location::Packed(..)) | None => NOWHERE,
         };
         let context = self.context();
         let told = Told { process: u64::from(context.process()), address };
@@ -36,15 +41,20 @@ impl Call<'_> {
         unsafe { context.line(context.rank(), line, ticket).payload().cast::<Told>().write(told) };
     }
 
+    fn told(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Told {
+        // SAFETY: as in `tell_of_memory`; its owner wrote it in this call, whose row it shares, before it published the flag.
+        unsafe { self.context().line(rank, line, ticket).payload().cast::<Told>().read() }
+    }
+
+    pub(super) fn was_told_of_memory(&self, rank: NodeRank, line: Line, ticket: Ticket) -> bool {
+        self.told(rank, line, ticket).address != NOWHERE
+    }
+
     /// Whether all of it came.
     pub(super) fn fetch_exposed(&self, to: Span, from: Exposed, n: Bytes) -> bool {
         let Exposed { rank, line, ticket, offset } = from;
         let context = self.context();
-        // SAFETY: as in `tell_of_memory`; its owner wrote it in this call, whose row it shares, before it published the flag.
-        let Told { process, address } = unsafe { context.line(rank, line, ticket).payload().cast::<Told>().read() };
-        if address == NOWHERE {
-            return false;
-        }
+        let Told { process, address } = self.told(rank, line, ticket);
         // SAFETY: buffers are valid for the plan's lengths (`enter`), and the algorithm keeps within them.
         let fetched = unsafe { fetch(process as u32, address + offset.0 as u64, self.locate(to), n.0) };
         // A rank that exposes memory leaves a call before its peers have answered only if it has failed it: then the program may have

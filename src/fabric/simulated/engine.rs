@@ -4,7 +4,7 @@ use super::machine::{Placement, between};
 use super::turns::{Obstacle, Turns};
 use crate::coll::{Measures, Plan, Row};
 use crate::fabric::checked::{Operation, operations_by_step};
-use crate::fabric::{BridgeStep, Exposed, Fabric, Line, Place, Room, Span};
+use crate::fabric::{BridgeStep, Exposed, Fabric, Lending, Line, Place, Room, Span};
 use crate::model::{Machine, Nanos, SingleCopy, Work};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, LINE, NodeIndex, NodeRank, Ticket};
@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -27,6 +28,8 @@ pub struct Rank {
     layout: Layout,
     cell: Bytes,
     slots: usize,
+    /// What it said last of its memory; peers, who find the same in the plan, say the same.
+    lends: AtomicBool,
     world: Arc<Mutex<World>>,
 }
 
@@ -253,7 +256,7 @@ impl World {
                 self.work(me, streamed, Work::Combine((self.machine.reduce + write) * n.0 as f64));
             }
             // What is beside a flag comes with it.
-            Operation::Expose(..) | Operation::Answer(..) | Operation::Answered(..) => {
+            Operation::Expose(..) | Operation::IsExposed(..) | Operation::Answer(..) | Operation::Answered(..) => {
                 self.now[me] += self.machine.local
             }
             Operation::Fetch { from, n, .. } => self.fetch(me, from.rank, n),
@@ -371,7 +374,8 @@ impl Rank {
         let paths: Vec<Vec<u32>> = members.iter().map(|rank| placement.paths[rank.index()].clone()).collect();
         let node_rank = layout.place(CommRank(me as u32)).1;
         let levels = Levels::from_paths(&paths, node_rank);
-        Self { me, node_rank, levels, layout, cell: placement.cell, slots: placement.slots, world: Arc::clone(world) }
+        let (cell, slots, lends, world) = (placement.cell, placement.slots, AtomicBool::new(false), Arc::clone(world));
+        Self { me, node_rank, levels, layout, cell, slots, lends, world }
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
@@ -394,7 +398,7 @@ impl Rank {
             Poll::Pending
         })
         .await;
-        true
+        !matches!(operation, Operation::IsExposed(..)) || self.lends.load(Ordering::Relaxed)
     }
 }
 
@@ -425,6 +429,12 @@ impl Fabric for Rank {
 
     fn is_in_place(&self) -> bool {
         false
+    }
+
+    fn lends(&self, _: Option<Span>, _: Bytes, lending: Lending) -> bool {
+        let lends = !matches!(lending, Lending::Tried { at_first: false });
+        self.lends.store(lends, Ordering::Relaxed);
+        lends
     }
 
     operations_by_step!();

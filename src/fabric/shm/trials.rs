@@ -1,0 +1,155 @@
+//! Which of two ways is faster, where nothing else tells: in a few of all calls both are tried in turn, and the faster one becomes the habit.
+//!
+//! Calls are numbered; which of them try which way follows from their numbers, so that ranks which number them alike try alike, and
+//! peers' ways count for what a rank finds. Time is taken from call to call, with all that lies between: a rank that goes on early leaves
+//! what it saves to its next call, and what a way does to the program's own data is part of it.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+/// Which calls are tried, and which way. Numbers are powers of two, so that a call finds with one comparison that it is none of these.
+pub(super) trait Schedule {
+    /// Calls that go one way before others go another. What a call leaves in the caches counts for the next ones: so the first of a block are not timed.
+    const BLOCK: u64;
+    /// Blocks of a trial, half of them each way: the least of several is hardly ever one in which the system took the core.
+    const BLOCKS: u64;
+    /// Blocks from the beginning of one trial to that of the next.
+    const EVERY: u64;
+    /// Calls of a block of which the first that is noted begins to be timed, or, at the end of the block, ends it.
+    const WINDOW: u64;
+    /// Calls of a block before the first window.
+    const UNTIMED: u64;
+    /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
+    const GAIN: f64;
+
+    /// Calls of a trial, before the first of which there are as many: most communicators of short-lived programs have none.
+    const CALLS: u64 = Self::BLOCKS * Self::BLOCK;
+    /// Calls from one trial to the next.
+    const PERIOD: u64 = Self::EVERY * Self::BLOCK;
+
+    #[inline(always)]
+    fn has(number: u64) -> bool {
+        number & (Self::PERIOD - Self::CALLS) == Self::CALLS
+    }
+
+    /// Blocks take turns by the sequence of Thue and Morse, which keeps step with no rhythm of a program.
+    fn is_other(number: u64) -> bool {
+        (number / Self::BLOCK).count_ones() % 2 == 1
+    }
+
+    fn is_last_block(number: u64) -> bool {
+        number / Self::BLOCK % Self::BLOCKS == Self::BLOCKS - 1
+    }
+
+    fn stage(number: u64) -> Stage {
+        let at = number % Self::BLOCK;
+        if (Self::UNTIMED..Self::UNTIMED + Self::WINDOW).contains(&at) {
+            Stage::Begin
+        } else if at >= Self::BLOCK - Self::WINDOW {
+            Stage::End
+        } else {
+            Stage::Other
+        }
+    }
+}
+
+/// Where a call of a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// One of those after the first of which the block is timed: programs make other calls between.
+    Begin,
+    /// One of those with the first of which that ends.
+    End,
+    Other,
+}
+
+/// The habit of one rank in calls on one context, and what it has seen of both ways. Relaxed throughout: only this rank uses it, one call
+/// at a time; these are atomics so that a context may move between threads.
+#[derive(Debug)]
+pub(super) struct Trials<S> {
+    /// What speaks for the other way, less what speaks against it: trials, and what was known before. Above 0 it is the habit.
+    evidence: AtomicI32,
+    /// The call after which the block under way of a trial began to be timed; 0, which is in no trial, for none.
+    timed_from: AtomicU64,
+    /// When that was, in nanoseconds.
+    timed_since: AtomicU64,
+    /// The trial under way.
+    trial: AtomicU64,
+    /// Of its blocks that went the one way, and the other: the least that one took for a call, with all that lay between calls, in picoseconds; 0
+    /// for none.
+    least: [AtomicU64; 2],
+    schedule: PhantomData<S>,
+}
+
+impl<S> Default for Trials<S> {
+    fn default() -> Self {
+        let (evidence, [timed_from, timed_since, trial]) = (AtomicI32::new(0), [(); 3].map(|()| AtomicU64::new(0)));
+        Self { evidence, timed_from, timed_since, trial, least: Default::default(), schedule: PhantomData }
+    }
+}
+
+impl<S: Schedule> Trials<S> {
+    /// How far evidence goes: one trial does not undo what several have shown.
+    const EVIDENCE: [i32; 2] = [-1, 3];
+
+    /// What was known before.
+    pub fn begin(&self, with_other: bool) {
+        self.evidence.store(i32::from(with_other), Ordering::Relaxed);
+    }
+
+    /// Whether calls go the other way that try nothing.
+    #[inline(always)]
+    pub fn is_habit_other(&self) -> bool {
+        self.evidence.load(Ordering::Relaxed) > 0
+    }
+
+    /// That call of a trial takes notes; such as are farther apart than so many picoseconds tell nothing. The clock is read twice in a block.
+    pub fn note(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) {
+        let from = self.timed_from.load(Ordering::Relaxed);
+        let is_timed = from / S::BLOCK == number / S::BLOCK;
+        match S::stage(number) {
+            Stage::Begin if !is_timed => self.begin_to_time(number, clock()),
+            Stage::End if is_timed => {
+                let took = clock().saturating_sub(self.timed_since.load(Ordering::Relaxed));
+                self.note_block(number, took.saturating_mul(1000) / (number - from), far_apart);
+            }
+            _ => {}
+        }
+    }
+
+    fn begin_to_time(&self, number: u64, now: u64) {
+        let trial = number / S::PERIOD;
+        if self.trial.load(Ordering::Relaxed) != trial {
+            // The one before may have had no end.
+            self.trial.store(trial, Ordering::Relaxed);
+            self.least.iter().for_each(|least| least.store(0, Ordering::Relaxed));
+        }
+        self.timed_from.store(number, Ordering::Relaxed);
+        self.timed_since.store(now, Ordering::Relaxed);
+    }
+
+    /// The block of that call took so many picoseconds for each.
+    fn note_block(&self, number: u64, each: u64, far_apart: u64) {
+        self.timed_from.store(0, Ordering::Relaxed);
+        let least = &self.least[usize::from(S::is_other(number))];
+        let before = least.load(Ordering::Relaxed);
+        if each < far_apart && (before == 0 || each < before) {
+            least.store(each, Ordering::Relaxed);
+        }
+        if S::is_last_block(number) {
+            self.judge();
+        }
+    }
+
+    /// Ends the trial: its verdict moves the evidence.
+    fn judge(&self) {
+        let [one, other] = self.least.each_ref().map(|least| least.swap(0, Ordering::Relaxed) as f64);
+        if one == 0.0 || other == 0.0 {
+            return;
+        }
+        let verdict = i32::from(other < S::GAIN * one) - i32::from(one < S::GAIN * other);
+        let [least, most] = Self::EVIDENCE;
+        let evidence = (self.evidence.load(Ordering::Relaxed) + verdict).clamp(least, most);
+        self.evidence.store(evidence, Ordering::Relaxed);
+    }
+}
