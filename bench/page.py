@@ -173,7 +173,7 @@ def loop_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
 
 def kernel_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
     yield "### Beside single copies by the kernel\n"
-    yield "2 ranks; data cross once, by process_vm_readv out of the sender's buffer (bench/kernel.c), which huddle uses for Scatters alone, where its models find it faster: for long blocks where ranks share cores, or many ranks. Cells: their\n" \
+    yield "2 ranks; data cross once, by process_vm_readv out of the sender's buffer (bench/kernel.c), which huddle uses where it is faster: on two ranks by trials, else for Scatters alone, by its models. Cells: their\n" \
           "time over huddle's.\n"
     rows: dict[tuple[str, int], list[str]] = {}
     for _, results in found:

@@ -37,6 +37,19 @@ static void scatter(int n, int root) {
     for (int i = 0; i < n; i++) CHECK(out[i] == root + 3.0 * (world_rank * n + i));
 }
 
+static void bcast(int n, int root) {
+    for (int i = 0; i < n; i++) out[i] = world_rank == root ? root + 2.0 * i : -1;
+    MPI_Bcast(out, n, MPI_DOUBLE, root, MPI_COMM_WORLD);
+    for (int i = 0; i < n; i++) CHECK(out[i] == root + 2.0 * i);
+}
+
+static void allgather(int n) {
+    for (int i = 0; i < n; i++) in[i] = world_rank + 4.0 * i;
+    for (int i = 0; i < n * world_size; i++) blocks[i] = -1;
+    MPI_Allgather(in, n, MPI_DOUBLE, blocks, n, MPI_DOUBLE, MPI_COMM_WORLD);
+    for (int i = 0; i < n * world_size; i++) CHECK(blocks[i] == i / n + 4.0 * (i % n));
+}
+
 int main(int argc, char **argv) {
     static const int copies[] = {SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace}, memory[] = {SYS_memfd_create};
     CHECK(argc == 2);
@@ -49,11 +62,11 @@ int main(int argc, char **argv) {
     CHECK(world_size <= MOST_RANKS);
     for (int n = 1; n <= MOST; n *= 10) {
         if (is_later && n == 1000 && world_rank % 2 == 1) forbid(copies, 3, refuse);
-        for (int root = 0; root < world_size; root++) scatter(n, root);
+        for (int root = 0; root < world_size; root++) scatter(n, root), bcast(n, root);
+        allgather(n), allgather(n);
         for (int i = 0; i < n; i++) in[i] = world_rank + i;
         MPI_Allreduce(in, out, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
         for (int i = 0; i < n; i++) CHECK(out[i] == world_size * (world_size - 1) / 2 + (double)world_size * i);
-        MPI_Bcast(out, n, MPI_DOUBLE, world_size - 1, MPI_COMM_WORLD);
     }
     MPI_Finalize();
     say_ok("forbidden");

@@ -1,6 +1,6 @@
 //! What is chosen for each collective and size, with the predicted time and the reason.
 
-use huddle::coll::REGISTRY;
+use huddle::coll::{Knob, REGISTRY};
 use huddle::config::{Config, Pick};
 use huddle::model::{Nanos, Parameters};
 use huddle::tune::map::{SizeClass, predict, rank};
@@ -62,15 +62,19 @@ fn entry(
     let (chosen, why, time) = match choose(config, &shape, agreed, map, Epoch(1)) {
         Choice::Decline(reason) => ("native".to_owned(), reason.meaning().to_owned(), None),
         Choice::Run { row, plan } | Choice::RunInstead { row, plan, .. } => {
-            let time = predict(row, &plan, agreed, parameters).map(|Nanos(time)| time);
+            let predicted = predict(row, &plan, agreed, parameters).map(|Nanos(time)| time);
             let forced = match config.selection(collective).pick(bytes) {
                 Pick::Row(forced) if forced.row == row => forced,
                 _ => map.pick(&shape),
             };
             debug_assert_eq!(REGISTRY[row].collective, collective);
             let chosen = forced.to_string();
+            let is_tried = forced.knobs.set(Knob::Try).is_some();
+            // What is tried takes about as long as what the models prefer, or less.
+            let time = if is_tried && !is_forced { best.as_ref().map(|(_, time)| *time) } else { predicted };
             let why = match &best {
                 _ if is_forced => "forced by the environment",
+                _ if is_tried => "slots and memory are both tried, and what calls took decides",
                 Some((best, _)) if *best != chosen => "predicted to be about as fast, and waits the least",
                 _ => "predicted to be the fastest",
             };

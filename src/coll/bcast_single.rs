@@ -9,10 +9,10 @@
 //! p = 5: `0→1 0→2 0→3 0→4`, all at once.
 //! Cost: one copy of the message, what the system takes to find its pages, and p − 1 answers; out of slots that of `tiled`.
 //! Flags: Down by the root, with process and address beside the first one; Up by each receiver, with its answer, where memory was lent.
-//! Epochs: a root that lent memory leaves when all have answered; a receiver in e + 1 claims its line of the answer again only when the root has
-//! released it.
-//! Limits: those of the Scatter `single`. Several nodes: as `tiled`. No formula: copies out of memory that has changed take longer on all machines
-//! that were measured, so this only runs where it is forced or tried.
+//! Epochs: a root that lent memory leaves when all have answered; a receiver in e + 1 claims its line of the answer again only when the
+//! root has released it.
+//! Limits: those of the Scatter `single`. Several nodes: as `tiled`. No formula: copies out of memory that has changed take longer on all
+//! machines that were measured, so this only runs where it is forced or tried.
 
 use super::phase::single;
 use super::{Algorithm, Knob, Need, Plan, Reach};
@@ -25,15 +25,16 @@ pub struct BcastSingle;
 impl Algorithm for BcastSingle {
     const COLLECTIVE: Collective = Collective::Bcast;
     const NAME: &'static str = "single";
-    const SUMMARY: &'static str = "every rank copies the message out of the root's memory";
+    const SUMMARY: &'static str = "every rank copies the message out of the root's memory, or its slots";
     const SOURCE: &'static str = "Ma et al. 2011 (kernel assisted collectives)";
-    const COST: &'static str = "one copy of the message, what the system takes to find its pages, and p - 1 answers";
+    const COST: &'static str = "one copy of the message, what the system takes to find its pages, and p − 1 answers";
     const DRAWING: &'static str = "\
 down  0 -> where the message is
       1 2 3 4 each copy it out of the memory of 0
 up    1 2 3 4 -> whether they could; if not, the message goes through slots";
     const NEEDS: &'static [Need] = &[Need::SingleCopy];
-    const KNOBS: &'static [Knob] = &[Knob::Begins, Knob::Tile, Knob::Chunk, Knob::Leaders];
+    const KNOBS: &'static [Knob] = &[Knob::Try, Knob::Tile, Knob::Chunk, Knob::Leaders];
+    const TRIED_FOR: &'static [&'static str] = &["tiled", "flat"];
     const REACH: Reach = Reach::StagedTrains;
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

@@ -27,9 +27,9 @@ pub enum Knob {
     Up,
     /// How a barrier's signals depart from the root: see [`SIGNALS`].
     Down,
-    /// Where data lie at first that others are to copy, before calls have shown what is faster: see [`SOURCES`]. Where the user does not say,
-    /// always in their owner's memory.
-    Begins,
+    /// Slots and memory of the rank that has data are both tried, as what others copy these out of, and this one first: see [`SOURCES`]. Where
+    /// the user does not say, always memory.
+    Try,
 }
 
 /// Values of [`Knob::Class`], from 1 on.
@@ -43,12 +43,12 @@ pub const SIGNALS: [&str; 2] = ["pull", "push"];
 /// The value of [`Knob::Up`] and [`Knob::Down`] for signals on the receiver's lines.
 pub const PUSH: u32 = 2;
 
-/// Values of [`Knob::Begins`], from 1 on.
+/// Values of [`Knob::Try`], from 1 on: those of [`Source`](crate::fabric::Source).
 pub const SOURCES: [&str; 2] = ["slots", "memory"];
-/// The value of [`Knob::Begins`] for data in the slots of their owner.
-pub const FROM_SLOTS: u32 = 1;
-/// The value of [`Knob::Begins`] for data in its memory.
-pub const FROM_MEMORY: u32 = 2;
+/// The value of [`Knob::Try`] for slots first.
+pub const TRY_SLOTS: u32 = 1;
+/// The value of [`Knob::Try`] for memory first.
+pub const TRY_MEMORY: u32 = 2;
 
 /// What a knob takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Knob {
         Self::Leaders,
         Self::Up,
         Self::Down,
-        Self::Begins,
+        Self::Try,
     ];
 
     /// As written in the environment.
@@ -90,7 +90,7 @@ impl Knob {
             Self::Leaders => "leaders",
             Self::Up => "up",
             Self::Down => "down",
-            Self::Begins => "begins",
+            Self::Try => "try",
         }
     }
 
@@ -104,7 +104,7 @@ impl Knob {
             Self::Buffers => Takes::Number(64),
             Self::Leaders => Takes::Number(16),
             Self::Up | Self::Down => Takes::Word(&SIGNALS),
-            Self::Begins => Takes::Word(&SOURCES),
+            Self::Try => Takes::Word(&SOURCES),
         }
     }
 }

@@ -45,7 +45,7 @@ mod scatter_single;
 mod scatter_tiled;
 mod scatter_tree;
 
-pub use knobs::{CLASSES, FROM_MEMORY, FROM_SLOTS, KNOMIAL, Knob, Knobs, PUSH, SIGNALS, SOURCES, Takes};
+pub use knobs::{CLASSES, KNOMIAL, Knob, Knobs, PUSH, SIGNALS, SOURCES, TRY_MEMORY, TRY_SLOTS, Takes};
 pub use phase::short::Short;
 pub use registry::{REGISTRY, Row, Running, find, rows_of};
 
@@ -210,6 +210,8 @@ pub trait Algorithm: 'static {
     const NEEDS: &'static [Need] = &[];
     /// What users may set.
     const KNOBS: &'static [Knob] = &[];
+    /// The algorithms in whose place this one is tried, whose data lie in memory or in slots as theirs do.
+    const TRIED_FOR: &'static [&'static str] = &[];
 
     /// How far a call on one node reaches into cells.
     const REACH: Reach = Reach::Cells;
@@ -220,7 +222,7 @@ pub trait Algorithm: 'static {
     }
 
     /// How long a call takes from the last rank's entry to the last rank's exit, as a closed form; `None` where there is
-    /// no formula: then the algorithm runs only where it is forced.
+    /// no formula: then the algorithm runs only where it is forced, or tried ([`Algorithm::TRIED_FOR`]).
     fn cost(_plan: &Plan, _scene: &Scene) -> Option<Nanos> {
         None
     }

@@ -29,6 +29,8 @@ pub struct Row {
     pub needs: &'static [Need],
     /// What users may set.
     pub knobs: &'static [Knob],
+    /// In whose place it is tried.
+    pub tried_for: &'static [&'static str],
     /// Scratch memory of a call.
     pub scratch: fn(&Plan, &Measures) -> Bytes,
     /// How long a call takes.
@@ -68,6 +70,7 @@ const fn row<A: Algorithm>() -> Row {
         drawing: A::DRAWING,
         needs: A::NEEDS,
         knobs: A::KNOBS,
+        tried_for: A::TRIED_FOR,
         scratch: A::scratch,
         cost: A::cost,
         reach: A::REACH,

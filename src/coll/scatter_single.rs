@@ -10,8 +10,8 @@
 //! p = 5: `0→1 0→2 0→3 0→4`, all at once.
 //! Cost: one copy of a block, what the system takes to find its pages, and p − 1 answers; out of slots that of `flat`.
 //! Flags: Down by the root, with process and address beside the first one; Up by each receiver, with its answer, where memory was lent.
-//! Epochs: a root that lent memory leaves when all have answered; a receiver in e + 1 claims its line of the answer again only when the root has
-//! released it.
+//! Epochs: a root that lent memory leaves when all have answered; a receiver in e + 1 claims its line of the answer again only when the
+//! root has released it.
 //! Limits: ranks must be allowed to read each other's memory; a root whose data have holes, or lie in memory that the system does not
 //! read for others, uses slots, so memory for these is reserved, and their tickets are drawn, in any case; a receiver whose data have
 //! holes fetches 16 KiB at a time. A root that lent memory depends on all: it fails where one does.
@@ -29,19 +29,20 @@ pub struct ScatterSingle;
 impl Algorithm for ScatterSingle {
     const COLLECTIVE: Collective = Collective::Scatter;
     const NAME: &'static str = "single";
-    const SUMMARY: &'static str = "every rank copies its block out of the root's memory";
+    const SUMMARY: &'static str = "every rank copies its block out of the root's memory, or its slots";
     const SOURCE: &'static str = "Ma et al. 2011 (kernel assisted collectives)";
-    const COST: &'static str = "one copy of a block, what the system takes to find its pages, and p - 1 answers";
+    const COST: &'static str = "one copy of a block, what the system takes to find its pages, and p − 1 answers";
     const DRAWING: &'static str = "\
 down  0 -> where its blocks are
       1 2 3 4 each copy their own out of the memory of 0
 up    1 2 3 4 -> whether they could; if not, the blocks go through slots";
     const NEEDS: &'static [Need] = &[Need::SingleCopy];
-    const KNOBS: &'static [Knob] = &[Knob::Begins, Knob::Chunk, Knob::Leaders];
+    const KNOBS: &'static [Knob] = &[Knob::Try, Knob::Chunk, Knob::Leaders];
+    const TRIED_FOR: &'static [&'static str] = &["flat", "tiled", "single"];
     const REACH: Reach = Reach::StagedOthersBlocks;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
-        let way = if single::fit_a_flag(plan.bytes * (scene.local_ranks - 1)) { Way::Flat } else { Way::Single };
+        let way = if single::is_beside_flag(plan.bytes * (scene.local_ranks - 1)) { Way::Flat } else { Way::Single };
         cost::of(way, Self::COLLECTIVE, plan, scene)
     }
 

@@ -131,7 +131,7 @@ impl Fabric for Rank {
         self.is_in_place.load(Ordering::Relaxed)
     }
 
-    fn lends(&self, from: Option<Span>, _: Bytes, lending: Lending) -> bool {
+    fn decide_to_lend(&self, from: Option<Span>, _: Bytes, lending: Lending) -> bool {
         from.is_some() && (lending == Lending::Always || lock(&self.machine).draws_to_lend(self.me))
     }
 

@@ -13,7 +13,8 @@
 //! 3. `publish(line, t)`: makes all its writes so far visible to whoever waits for that flag;
 //! 4. `wait(rank, line, t)` for peers, and reads their slots: what lies beside that flag, and the cell that was told with it;
 //!    Or it copies out of memory of the peer's own, with no slot between: who `expose`s that beside a flag waits for the `answer`s of
-//!    all that `fetch` from there, beside flags of theirs, before it writes that memory or ends the call;
+//!    all that `fetch` from there, beside flags of theirs, before it writes that memory or ends the call. Who may expose memory or not tells
+//!    either beside that flag, and peers ask `is_exposed`;
 //!    And the flag of a later ticket of the call, which claimed its lines alone, may tell of more in the cell of `t`, whose
 //!    owner writes on there (a *train*): who reads that releases none of these tickets before it has waited for the last one;
 //! 5. `release(t)`: promises to read no slot of any ticket up to `t` again. Tickets are released in order. The driver
@@ -165,16 +166,22 @@ pub struct Exposed {
     pub offset: Bytes,
 }
 
-/// Whether a rank that has data for others lends them its memory, out of which they copy, or lays the data out in slots.
+/// Out of what peers copy data that a rank has for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Slots, in which the rank lays them out.
+    Slots,
+    /// Memory of its own, which it lends.
+    Memory,
+}
+
+/// Whether a rank that has data for others lends them the memory in which they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lending {
-    /// It lends what it can.
+    /// What can be lent is.
     Always,
-    /// It goes by what calls on this communicator took.
-    Tried {
-        /// Whether it lends until they have shown anything.
-        at_first: bool,
-    },
+    /// It goes by what calls on this shared memory took, or, before they have shown anything, begins so.
+    Tried(Source),
 }
 
 /// One direction of a message between two leaders.
@@ -288,9 +295,9 @@ pub trait Fabric: Sync {
     fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send;
     /// `to = left op right` element by element. `to` may equal `left` or `right`, else the spans do not overlap.
     fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send;
-    /// Whether this rank lends its memory at `from`, where its data lie for others; `None` where it has none. Each rank asks once in a call that moves
-    /// `n` bytes so, whether it has data or not. Local: peers see what is exposed.
-    fn lends(&self, from: Option<Span>, n: Bytes, lending: Lending) -> bool;
+    /// Decides whether this rank lends its memory at `from`, where its data lie for others; `None` where it has none. Each rank decides once in a call
+    /// that moves `n` bytes so, whether it has data or not, since calls are counted and timed by that. Local: peers see what is exposed.
+    fn decide_to_lend(&self, from: Option<Span>, n: Bytes, lending: Lending) -> bool;
     /// Tells beside a flag of this rank, which it has claimed and will publish, that peers may read its memory at `from`, and what
     /// follows there, or, by `None`, that there is nothing to read but slots. Until all that read there have said so, the rank neither writes that
     /// memory nor ends the call.

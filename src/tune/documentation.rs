@@ -27,22 +27,29 @@ segment, else what a cell holds. Between nodes a message goes in chunks, each of
 `radix`, children in a tree, partners in a dissemination; `class` and `stages`, which tree; `tile`, `segment` and `chunk`,
 bytes of each; `buffers`, how many pieces a broadcast's root may be ahead of its slowest reader (its whole ring, where nobody
 says); `leaders`, how many ranks of a node take chunks in turn; `up` and `down`, whether a barrier's signals are on a line of
-who sends or of who awaits them. They are for experiments: a tile of 64 bytes is legal, and slow.
+who sends or of who awaits them; `try`, that memory and slots of who has data are both tried, and which first (memory alone, where nobody
+says). They are for experiments: a tile of 64 bytes is legal, and slow.
 ";
 
 const MODEL: &str = "\
 ## Costs
 
-Each algorithm has a closed form, evaluated on the tree that it walks, for the hierarchy of the communicator's first node, with
+Each algorithm but the `single` ones of Bcast and Allgather has a closed form, evaluated on the tree that it walks, for the hierarchy of the communicator's first node, with
 the parameters of rank 0. It charges each flag's line, each read of a peer's slot by the level that it crosses, copies and
 combinations, streams that share a link (Li et al. 2014, equations 1 to 11; between nodes LogGP, as Nishtala 2009), and huddle's
 own instructions. The papers' own formulas, with their worked values as tests, are in `src/model`. What nobody forces runs with
-the algorithm and knobs of the least cost. That is found when the first call of a size comes, for sizes from one power of two to
+the algorithm and knobs of the least cost, or what is tried in its place (below). That is found when the first call of a size comes, for sizes from one power of two to
 the next half of it, and kept in a map of the communicator, shared by all communicators that lie alike: later calls look it up
 in some nanoseconds (`cargo bench --package huddle-benches --bench choose`). Compared are radix, class and stages of trees, tiles and segments that fit
 the first-level cache, one and two buffers and a ring, chunks between nodes, pulled and pushed signals, and as many leaders as
 `HUDDLE_LEADERS` permits: with several of them the phases of other chunks go on while a leader's step between nodes is under
 way.
+
+Between two ranks with cores of their own Bcasts, Allgathers and Scatters of more than 48 KiB run `single` with `try`, where ranks may read each other's
+memory: no model tells whether data are better copied twice, through slots, or once, out of memory by the system, since that depends on whether the program
+changes them between calls. Who has the data decides for each call, and tells beside its first flag. Of each collective, and of the lengths
+between two powers of two, the first eight calls go as the models choose, the next 32 are tried, in blocks of four that go one way, and after that 32 of
+4096; what took less time from call to call is the habit for the others (`src/fabric/shm/loans.rs`, `trials.rs`).
 
 Where ranks share cores a phase takes the work of all ranks over the cores that they have, and what of its longest path does not
 fit beside that (Graham's bound); no more ranks read at a time than have cores. Each wait that follows from another takes a turn

@@ -4,8 +4,9 @@
 //! ranks judge by what they agreed on alone, with operations that give the same bits everywhere.
 
 use super::choose::{moves_in_trains, order_of, plan};
+use super::tried::tried;
 use super::{Agreed, OperatorClass, Shape};
-use crate::coll::{self, FROM_MEMORY, FROM_SLOTS, KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, rows_of};
+use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, rows_of};
 use crate::config::Forced;
 use crate::model::{Far, Level, Nanos, Parameters, Scene};
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
@@ -72,11 +73,6 @@ pub struct Map {
 /// such a machine, a flat one 2.6, and the models saw 20 ns between them. Tiles that share cells are
 /// excepted: they gain more where a line takes longer. Where ranks share cores waits are something else.
 const TIE: (f64, f64) = (0.05, 250.0);
-
-/// The name of algorithms whose data come out of memory or slots.
-const SINGLE: &str = "single";
-/// Both are tried of data as long as this: what shorter ones take depends on the waits for a call more than on copies.
-const LEAST_TRIED: Bytes = Bytes(64 << 10);
 
 /// Nanoseconds per byte, assumed, by which the library is slower than huddle's kernels, where it combines numbers that have none: by how much
 /// Allreduces of long doubles take longer than others on 5 ranks of a Zen 5 (docs/PERFORMANCE.md, "Tried"); the additions alone take two thirds
@@ -169,27 +165,8 @@ impl Map {
                 && !moves_in_trains(&best.forced, &self.agreed);
             let wins = may_tie && found.iter().any(|one| one.forced == flat && ties(one));
             let pick = if wins { flat } else { best.forced };
-            self.tried(collective, class, &pick).unwrap_or(pick)
+            tried(&self.agreed, collective, class.longest(), &pick).unwrap_or(pick)
         })
-    }
-
-    /// What tries both slots and memory, of long data that a rank hands to its only peer, on cores of their own: the models only say with which
-    /// of these calls begin, and how long pieces are that lie in slots. More ranks have not been measured; where ranks share cores their turns
-    /// hide what is faster (docs/PERFORMANCE.md, "Tried").
-    fn tried(&self, collective: Collective, class: SizeClass, pick: &Forced) -> Option<Forced> {
-        let Agreed { nodes, ranks, crowding, cell_bytes, .. } = self.agreed;
-        let row = coll::find(collective, SINGLE)?;
-        let lacks = || REGISTRY[row].lacks(self.agreed.means(OperandOrder::Any)).is_some();
-        if nodes > 1 || ranks != 2 || crowding.is_shared() || class.longest() < LEAST_TRIED || lacks() {
-            return None;
-        }
-        let (knobs, source) = match (REGISTRY[pick.row].name, collective) {
-            (SINGLE, _) => (pick.knobs, FROM_MEMORY),
-            ("flat", Collective::Allgather) => (pick.knobs.with(Knob::Tile, cell_bytes.0 as u32), FROM_SLOTS),
-            ("flat" | "tiled", _) => (pick.knobs, FROM_SLOTS),
-            _ => return None,
-        };
-        Some(Forced { row, knobs: knobs.with(Knob::Begins, source) })
     }
 }
 
@@ -259,7 +236,7 @@ fn settings(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
             Knob::Chunk if agreed.nodes > 1 => vec![0, SHORT_CHUNK],
             Knob::Leaders if agreed.nodes > 1 => (0..=agreed.leaders as u32).filter(|leaders| *leaders != 1).collect(),
             Knob::Buffers => vec![0, 1, 2],
-            Knob::Chunk | Knob::Leaders | Knob::Begins => vec![0],
+            Knob::Chunk | Knob::Leaders | Knob::Try => vec![0],
         };
         let is_distinct = |value: &u32| match knob {
             Knob::Radix => *value <= most || *value == 2,
@@ -503,34 +480,6 @@ mod tests {
             }
         }
         assert!(ties > 0, "nothing was tested");
-    }
-
-    #[test]
-    fn long_data_between_two_ranks_are_tried_in_slots_and_memory() {
-        let pair = Agreed { cell_bytes: Bytes(128 << 10), slots: 4, ..agreed(1, 2) };
-        let begins = |agreed: Agreed, collective, kib: usize| {
-            let pick = first(&Map::new(&agreed, &Parameters::default()), collective, Bytes(kib << 10));
-            let is_single = REGISTRY[pick.row].name == SINGLE;
-            assert_eq!(is_single, pick.knobs.set(Knob::Begins).is_some(), "{pick} of {kib} KiB");
-            pick.knobs.set(Knob::Begins)
-        };
-        for collective in Collective::ALL {
-            let is_moved = matches!(collective, Collective::Bcast | Collective::Allgather | Collective::Scatter);
-            for (kib, is_long) in [(16, false), (64, true), (256, true), (4096, true)] {
-                assert_eq!(begins(pair, collective, kib).is_some(), is_moved && is_long, "{collective:?} of {kib} KiB");
-                let without = Agreed { has_single_copy: false, ..pair };
-                let shared = Agreed { crowding: Crowding::new(2, 1.0), ..pair };
-                let nodes = Agreed { nodes: 2, largest_node: 1, ..pair };
-                for other in [without, shared, nodes] {
-                    let pick = first(&Map::new(&other, &Parameters::default()), collective, Bytes(kib << 10));
-                    assert_eq!(pick.knobs.set(Knob::Begins), None, "{pick}");
-                }
-            }
-        }
-        // As long as the models find that faster.
-        assert_eq!(begins(pair, Collective::Scatter, 64), Some(FROM_SLOTS));
-        assert_eq!(begins(pair, Collective::Scatter, 4096), Some(FROM_MEMORY));
-        assert_eq!(begins(pair, Collective::Bcast, 4096), Some(FROM_SLOTS));
     }
 
     #[test]

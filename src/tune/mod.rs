@@ -13,6 +13,7 @@ pub mod measured;
 pub mod network;
 mod orders;
 mod prospect;
+mod tried;
 
 pub use crate::report::Reason;
 pub use choose::{LAST_EPOCH, choose, early_reason};

@@ -5,7 +5,7 @@ use crate::memory::Area;
 use crate::operation::Operation;
 use crate::world::{Rank, World};
 use huddle::coll::phase::short::{self, AtOnce};
-use huddle::coll::phase::single::fit_a_flag;
+use huddle::coll::phase::single::is_beside_flag;
 use huddle::coll::{Knob, Means, Measures, Plan, REGISTRY, Short};
 use huddle::fabric::checked::{Random, random_knobs};
 use huddle::fabric::shm::{Buffer, Buffers, Call, Direct, Ends, Entered, Fault, Waiting};
@@ -240,16 +240,20 @@ impl Case {
             }
     }
 
-    /// Whether the root of a single copy lends its memory, on ranks with such cells; `None` where it may.
+    /// Whether the root of a single copy lends its memory, on ranks with such cells; `None` where that is open.
     pub fn is_lent(&self, cell: usize) -> Option<bool> {
-        let (root, others, n) = (self.plan.root.index(), self.styles.len() - 1, self.plan.bytes.0);
+        let (root, ranks, n) = (self.plan.root.index(), self.styles.len(), self.plan.bytes.0);
         let first = match self.collective() {
-            Collective::Scatter if n * others > cell => cell / self.styles.len() * others,
-            Collective::Scatter => n * others,
-            _ => n.min(self.plan.tile(Bytes(cell)).0),
+            Collective::Scatter if n * (ranks - 1) > cell => cell / ranks * (ranks - 1),
+            Collective::Scatter => n * (ranks - 1),
+            _ => n,
         };
-        let may_lend = !self.styles[root].has_holes && !fit_a_flag(Bytes(first));
-        (!may_lend || self.plan.knobs.set(Knob::Begins).is_none()).then_some(may_lend)
+        if self.styles[root].has_holes || is_beside_flag(Bytes(first)) {
+            return Some(false);
+        }
+        // Short tiles share cells or not.
+        let is_open = self.collective() == Collective::Bcast && is_beside_flag(self.plan.tile(Bytes(cell)));
+        (!is_open && self.plan.knobs.set(Knob::Try).is_none()).then_some(true)
     }
 
     /// Calls it as `rank` and checks what the buffers hold afterwards.

@@ -65,7 +65,7 @@ impl Dealing for Flat {
         n: Bytes,
     ) {
         let how = Pieces::of_cell(local.fabric.cell_bytes(), local.fabric.size());
-        deal_in_pieces(local, root, from, to, n, how).await;
+        deal_in_pieces(local, root, from, to, n, (how, FirstFlag::Plain)).await;
     }
 }
 
@@ -76,14 +76,21 @@ pub(super) struct Pieces {
     pub most: Bytes,
     /// Who reads works on the first half of a piece while the other is still written: that has a flag of its own, on the other line.
     pub in_halves: bool,
-    /// Beside its first flag the root tells that it lends no memory.
-    pub tell_unlent: bool,
+}
+
+/// What a rank says with the first flag of a call in which peers ask whether it exposed memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FirstFlag {
+    /// Nothing: they don't ask.
+    Plain,
+    /// That it did not.
+    TellsUnexposed,
 }
 
 impl Pieces {
     /// Whole ones, of which a cell holds one for each of so many ranks.
     pub fn of_cell(cell: Bytes, ranks: usize) -> Self {
-        Self { most: Bytes(cell.0 / ranks), in_halves: false, tell_unlent: false }
+        Self { most: Bytes(cell.0 / ranks), in_halves: false }
     }
 
     /// The line of the first flag.
@@ -106,7 +113,7 @@ pub(super) async fn deal_in_pieces<F: Fabric>(
     from: Blocks,
     to: Option<Span>,
     n: Bytes,
-    mut how: Pieces,
+    (how, first_flag): (Pieces, FirstFlag),
 ) {
     let fabric = local.fabric;
     let (me, size) = (fabric.rank(), fabric.size());
@@ -124,7 +131,8 @@ pub(super) async fn deal_in_pieces<F: Fabric>(
                 for rank in others(fabric) {
                     fabric.copy(staged(rank), from.of(rank, offset + at), part).await;
                 }
-                if std::mem::take(&mut how.tell_unlent) {
+                let is_first = offset + at == Bytes::ZERO;
+                if is_first && first_flag == FirstFlag::TellsUnexposed {
                     fabric.expose(line, ticket, None).await;
                 }
                 fabric.publish(line, ticket).await;

@@ -1,5 +1,5 @@
 //! What the ranks of one node do together within a call: the phases from which collectives are composed, in three forms, and single copies
-//! for Scatter.
+//! of data that only move.
 //!
 //! On one node a collective is one phase or two. Between nodes it is phases around a step of the leaders
 //! ([`composed`]), the chaining of Tanase et al. §4: local reduce, leader reduce, leader broadcast, local broadcast.

@@ -1,16 +1,21 @@
 //! Single copy: who needs data takes them out of the memory of the rank that has them, with no slot between.
 //!
-//! Who has data either lends the memory in which they lie or fills slots, and tells which beside its first flag. So it alone decides, and
-//! need not decide alike in two calls. Lent memory has one ticket, data in slots have as many as they have pieces; all of these are drawn either
-//! way.
+//! Who has data either lends the memory in which they lie or lays them out in slots, and tells which beside its first flag. So it alone
+//! decides, and need not decide alike in two calls. As many tickets are drawn either way; of data that take k tickets in slots:
+//!
+//! ```text
+//! in slots        pieces 0 … k-1, then one unused
+//! lent            0 tells where, then k unused
+//! lent, missed    0 tells where, then pieces 1 … k
+//! ```
 
 use super::composed::{self, Rooted, block_of};
-use super::flat::{Pieces, copy_unless_same, deal_in_pieces};
+use super::flat::{FirstFlag, Pieces, copy_unless_same, deal_in_pieces};
 use super::short::is_halved;
-use super::tiled::{Trains, bcast_in_trains};
+use super::tiled::{Tiles, bcast_in_trains};
 use super::{Blocks, Dealing, Flat, Local, Sharing, Tiled, exchange, others};
-use crate::coll::{FROM_MEMORY, Knob, Plan, pieces};
-use crate::fabric::{Exposed, Fabric, Lending, Line, Place, Room, Span};
+use crate::coll::{Knob, Plan, TRY_SLOTS, pieces};
+use crate::fabric::{Exposed, Fabric, Lending, Line, Place, Room, Source, Span};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 use std::future::Future;
 
@@ -23,11 +28,15 @@ pub struct Single {
 impl Single {
     /// As the plan says.
     pub fn of(plan: &Plan) -> Self {
-        let lending = match plan.knobs.set(Knob::Begins) {
-            None => Lending::Always,
-            Some(source) => Lending::Tried { at_first: source == FROM_MEMORY },
-        };
-        Self { lending }
+        Self { lending: lending(plan) }
+    }
+}
+
+fn lending(plan: &Plan) -> Lending {
+    match plan.knobs.set(Knob::Try) {
+        None => Lending::Always,
+        Some(TRY_SLOTS) => Lending::Tried(Source::Slots),
+        Some(_) => Lending::Tried(Source::Memory),
     }
 }
 
@@ -39,79 +48,89 @@ struct Given {
     from: Span,
     /// Where this rank's part of it begins, from there on.
     offset: Bytes,
-    /// Where that goes.
+    /// Where that goes, if anywhere.
     to: Option<Span>,
-    /// How long it is.
+    /// How long that is.
     n: Bytes,
 }
 
-/// How that goes through slots.
-trait Slots: Sync {
+/// How a root gives the same through slots.
+trait ThroughSlots: Sync {
     /// The line of the first flag.
     fn first_line(&self) -> Line;
-    /// How many tickets it takes.
-    fn tickets(&self) -> u64;
-    /// Moves it; the root tells beside its first flag that it lends nothing, if that is asked for.
+    /// How many tickets `n` bytes of each rank take.
+    fn tickets(&self, n: Bytes) -> u64;
+    /// Moves it.
     fn give<F: Fabric>(
         &self,
         local: &mut Local<'_, F>,
         given: Given,
-        tell_unlent: bool,
+        first_flag: FirstFlag,
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// Moves it one way or the other, as the root says.
-async fn give<F: Fabric>(local: &mut Local<'_, F>, given: Given, lending: Lending, slots: impl Slots + Send) {
+/// Moves it out of memory or slots, as the root decides.
+async fn hand_over<F: Fabric>(
+    local: &mut Local<'_, F>,
+    given: Given,
+    lending: Lending,
+    slots: impl ThroughSlots + Send,
+) {
     let fabric = local.fabric;
     let Given { root, from, offset, n, .. } = given;
     let is_root = fabric.rank() == root;
-    let lends = fabric.lends(is_root.then_some(from), n, lending);
     let (line, ticket) = (slots.first_line(), local.tickets.peek());
+    // 1. The root decides, the others find out. All count the call.
+    let lends = fabric.decide_to_lend(is_root.then_some(from), n, lending);
     let is_lent = if is_root {
         lends
     } else {
         fabric.wait(root, line, ticket).await;
         fabric.is_exposed(root, line, ticket).await
     };
+    // 2. In slots, of which the flag that was found is the first.
     if !is_lent {
-        slots.give(local, given, true).await;
-        let last = local.tickets.draw();
-        return fabric.release(last).await;
+        slots.give(local, given, FirstFlag::TellsUnexposed).await;
+        let unused = local.tickets.draw();
+        return fabric.release(unused).await;
     }
+    // 3. Or out of memory.
     let lent = Exposed { rank: root, line, ticket: local.tickets.draw(), offset };
-    let has_all = if is_root { lend(fabric, lent, given).await } else { borrow(fabric, lent, given).await };
-    if has_all {
-        let last = local.tickets.skip(slots.tickets());
-        return fabric.release(last).await;
+    let is_complete = if is_root { lend(fabric, lent, given).await } else { fetch(fabric, lent, given).await };
+    if is_complete {
+        let unused = local.tickets.skip(slots.tickets(n));
+        return fabric.release(unused).await;
     }
+    // 4. What was missed goes through slots. The root has its own; so have those that missed nothing, and read none of them.
     fabric.release(ticket).await;
     let to = if is_root { None } else { given.to };
-    slots.give(local, Given { to, ..given }, false).await;
+    slots.give(local, Given { to, ..given }, FirstFlag::Plain).await;
 }
 
-/// The root tells where the data are, takes its own, and waits until all others have tried. -> whether none is without
-async fn lend<F: Fabric>(fabric: &F, Exposed { line, ticket, .. }: Exposed, given: Given) -> bool {
+/// The root tells where the data are, takes its own, and waits until all others have tried. -> whether none misses any
+async fn lend<F: Fabric>(fabric: &F, lent: Exposed, given: Given) -> bool {
+    let Exposed { line, ticket, offset, .. } = lent;
     fabric.claim(ticket, Room::Lines).await;
     fabric.expose(line, ticket, Some(given.from)).await;
     fabric.publish(line, ticket).await;
     if let Some(to) = given.to {
-        fabric.copy(to, given.from.plus(given.offset), given.n).await;
+        fabric.copy(to, given.from.plus(offset), given.n).await;
     }
-    have_all(fabric, Line::Up, ticket).await
+    await_answers(fabric, Line::Up, ticket).await
 }
 
-/// Whether all others answer on `line` that they have what this rank lent them.
-async fn have_all<F: Fabric>(fabric: &F, line: Line, ticket: Ticket) -> bool {
-    let mut have_all = true;
+/// -> whether all others answer on `line` that they have what this rank lent them
+async fn await_answers<F: Fabric>(fabric: &F, line: Line, ticket: Ticket) -> bool {
+    let mut is_complete = true;
     for rank in others(fabric) {
         fabric.wait(rank, line, ticket).await;
-        have_all &= fabric.answered(rank, line, ticket).await;
+        is_complete &= fabric.answered(rank, line, ticket).await;
     }
-    have_all
+    is_complete
 }
 
 /// Another rank takes its part, and tells the root whether it could. -> the same
-async fn borrow<F: Fabric>(fabric: &F, lent: Exposed, given: Given) -> bool {
+async fn fetch<F: Fabric>(fabric: &F, lent: Exposed, given: Given) -> bool {
     let has_it = match given.to {
         Some(to) => fabric.fetch(to, lent, given.n).await,
         // The root of the call, in place, where another rank deals the blocks of its node.
@@ -123,34 +142,34 @@ async fn borrow<F: Fabric>(fabric: &F, lent: Exposed, given: Given) -> bool {
     has_it
 }
 
-/// So many tickets take `n` bytes in pieces.
-fn count(n: Bytes, piece: Bytes) -> u64 {
-    n.0.div_ceil(piece.0) as u64
-}
-
-/// Whether `n` bytes go beside a flag. There is room for data or for what is told of them.
-pub fn fit_a_flag(n: Bytes) -> bool {
+/// Whether a first piece of `n` bytes lies beside its flag, where there is no room for what is told of memory.
+pub fn is_beside_flag(n: Bytes) -> bool {
     !Room::of(n).has_cell()
 }
 
+/// So many tickets take `n` bytes in pieces.
+fn count_pieces(n: Bytes, most: Bytes) -> u64 {
+    n.0.div_ceil(most.0) as u64
+}
+
+/// Blocks in slots as in the flat form.
 struct Dealt {
     from: Blocks,
-    n: Bytes,
     pieces: Pieces,
 }
 
-impl Slots for Dealt {
+impl ThroughSlots for Dealt {
     fn first_line(&self) -> Line {
         self.pieces.first_line()
     }
 
-    fn tickets(&self) -> u64 {
-        count(self.n, self.pieces.most)
+    fn tickets(&self, n: Bytes) -> u64 {
+        count_pieces(n, self.pieces.most)
     }
 
-    async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given, tell_unlent: bool) {
-        let pieces = Pieces { tell_unlent, ..self.pieces };
-        deal_in_pieces(local, given.root, self.from, given.to, self.n, pieces).await;
+    async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given, first_flag: FirstFlag) {
+        let Given { root, to, n, .. } = given;
+        deal_in_pieces(local, root, self.from, to, n, (self.pieces, first_flag)).await;
     }
 }
 
@@ -170,53 +189,54 @@ impl Dealing for Single {
         if n * others <= fabric.cell_bytes() {
             (pieces.most, pieces.in_halves) = (n, n == plan.bytes && is_halved(plan));
         }
-        if fit_a_flag(n.min(pieces.most) * others) {
+        if is_beside_flag(n.min(pieces.most) * others) {
             return Flat.scatter_from(local, root, from, to, n).await;
         }
         let given = Given { root, from: from.start, offset: from.stride * fabric.rank().index(), to, n };
-        give(local, given, self.lending, Dealt { from, n, pieces }).await;
+        hand_over(local, given, self.lending, Dealt { from, pieces }).await;
     }
 }
 
-struct Broadcast(Trains);
-
-impl Slots for Broadcast {
+impl ThroughSlots for Tiles {
     fn first_line(&self) -> Line {
         Line::Down
     }
 
-    fn tickets(&self) -> u64 {
-        self.0.count()
+    fn tickets(&self, _: Bytes) -> u64 {
+        self.count()
     }
 
-    async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given, tell_unlent: bool) {
-        bcast_in_trains(local, given.root, given.from, given.to, self.0, tell_unlent).await;
+    async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given, first_flag: FirstFlag) {
+        bcast_in_trains(local, given.root, given.from, given.to, (*self, first_flag)).await;
     }
 }
 
-/// Bcast, of which what fits a flag, or goes to other nodes, goes in tiles.
+/// Bcast; as the tiled one where tiles go beside flags, or to other nodes.
 pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan) {
     let mut local = Local::new(fabric, plan);
-    let is_among_peers = fabric.layout().nodes() == 1 && fabric.size() > 1;
-    let Some(trains) = Trains::of(&local, plan.bytes).filter(|_| is_among_peers) else {
+    let has_peers = fabric.layout().nodes() == 1 && fabric.size() > 1;
+    let Some(tiles) = Tiles::of(&local, plan.bytes).filter(|_| has_peers) else {
         return composed::bcast(fabric, plan, Tiled::new(Sharing::Naive)).await;
     };
-    let root = Rooted::of(fabric, plan);
-    let from = Place::RecvBuf.start();
-    let given = Given { root: root.rank, from, offset: Bytes::ZERO, to: (!root.is_me).then_some(from), n: plan.bytes };
-    give(&mut local, given, Single::of(plan).lending, Broadcast(trains)).await;
+    let (root, buffer) = (Rooted::of(fabric, plan), Place::RecvBuf.start());
+    let to = (!root.is_me).then_some(buffer);
+    let given = Given { root: root.rank, from: buffer, offset: Bytes::ZERO, to, n: plan.bytes };
+    hand_over(&mut local, given, lending(plan), tiles).await;
 }
 
-/// Allgather on one node, in which each rank lends its block or publishes it in pieces, one piece ahead of collecting. For those who can't fetch what
-/// is lent, which they answer to all, all who lend publish it afterwards.
+/// Allgather, in which each rank lends its block or publishes it in pieces, one piece ahead of collecting. For those who can't fetch what
+/// is lent, which they answer to all, all who lend publish it afterwards. As the flat one where pieces go beside flags, or to other nodes.
 pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan) {
+    if fabric.layout().nodes() > 1 {
+        return composed::allgather(fabric, plan, Flat).await;
+    }
     let piece = plan.tile(fabric.cell_bytes());
-    if fabric.size() == 1 || fit_a_flag(plan.bytes.min(piece)) {
+    if fabric.size() == 1 || is_beside_flag(plan.bytes.min(piece)) {
         return exchange::allgather(fabric, plan, piece).await;
     }
     let mut local = Local::new(fabric, plan);
     let first = local.tickets.peek();
-    let lends = fabric.lends(Some(Place::SendBuf.start()), plan.bytes, Single::of(plan).lending);
+    let lends = fabric.decide_to_lend(Some(Place::SendBuf.start()), plan.bytes, lending(plan));
     let mut gathering =
         Gathering { fabric, plan, first, lends, lenders: Vec::new(), has_missed: false, is_missed: false };
     let mut ahead = None;
@@ -283,13 +303,13 @@ impl<F: Fabric> Gathering<'_, F> {
             (false, _) => self.take_own(offset, n).await,
         }
         if ticket == self.first {
-            self.borrow().await;
+            self.fetch_lent().await;
         }
         for rank in others(fabric).filter(|rank| !self.lenders.contains(rank)) {
             local.receive(rank, Line::Up, ticket, self.block(rank).plus(offset), n).await;
         }
         if ticket == self.first && self.lends {
-            self.is_missed = !have_all(fabric, Line::Down, ticket).await;
+            self.is_missed = !await_answers(fabric, Line::Down, ticket).await;
         }
         fabric.release(ticket).await;
     }
@@ -299,8 +319,9 @@ impl<F: Fabric> Gathering<'_, F> {
         copy_unless_same(self.fabric, to, Place::SendBuf.at(offset), n).await;
     }
 
-    /// Takes all blocks that are lent, and answers whether that was possible, beside the flag of the first ticket that this rank has claimed.
-    async fn borrow(&mut self) {
+    /// Takes all blocks that are lent, and answers whether that was possible, beside the flag of the first ticket that this rank has
+    /// claimed.
+    async fn fetch_lent(&mut self) {
         let (fabric, ticket, n) = (self.fabric, self.first, self.plan.bytes);
         for rank in others(fabric) {
             fabric.wait(rank, Line::Up, ticket).await;
@@ -320,7 +341,7 @@ impl<F: Fabric> Gathering<'_, F> {
     async fn make_up(&self, local: &mut Local<'_, F>, piece: Bytes) {
         let fabric = self.fabric;
         if !self.has_missed && !self.is_missed {
-            let last = local.tickets.skip(count(self.plan.bytes, piece));
+            let last = local.tickets.skip(count_pieces(self.plan.bytes, piece));
             return fabric.release(last).await;
         }
         for (offset, n) in pieces(self.plan.bytes, piece, Bytes(1)) {

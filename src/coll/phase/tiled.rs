@@ -2,7 +2,7 @@
 //! rank combines its own part of all operands (tiled-reduce of Li et al. 2014, §2.4).
 
 use super::crew::{Crew, Piece, Sharing, collect_in_stages, collect_parts, combine_part, publish_operand};
-use super::flat::{bcast_in_pieces, copy_unless_same, gather_in_pieces};
+use super::flat::{FirstFlag, bcast_in_pieces, copy_unless_same, gather_in_pieces};
 use super::{Blocks, Dealing, Flat, Form, Local, composed, ranks};
 use crate::coll::{Knob, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
@@ -52,7 +52,10 @@ impl Form for Tiled {
     async fn bcast_from<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, from: Span, to: Span, n: Bytes) {
         let (fabric, tile) = (local.fabric, local.tile());
         match train_of(local.plan, n, fabric.size(), fabric.slots(), fabric.cell_bytes()) {
-            Some(train) => bcast_in_trains(local, root, from, Some(to), Trains { n, tile, train }, false).await,
+            Some(in_cell) => {
+                let tiles = Tiles { n, tile, in_cell };
+                bcast_in_trains(local, root, from, Some(to), (tiles, FirstFlag::Plain)).await;
+            }
             None => bcast_in_pieces(local, root, from, to, n, tile).await,
         }
     }
@@ -95,12 +98,15 @@ pub(in crate::coll) fn train_of(plan: &Plan, n: Bytes, ranks: usize, slots: usiz
     (may_share && train > tile && n > tile && Room::of(n).has_cell()).then_some(train)
 }
 
-/// The tiles of a broadcast's message of `n` bytes, of which trains of so many bytes lie one behind the other in a cell.
+/// A broadcast's message in tiles.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trains {
+pub(super) struct Tiles {
+    /// Its length.
     n: Bytes,
+    /// Bytes of a tile.
     tile: Bytes,
-    train: Bytes,
+    /// Bytes of it that lie one behind the other in a cell: a train, or a tile.
+    in_cell: Bytes,
 }
 
 /// One of them.
@@ -108,30 +114,30 @@ pub(super) struct Trains {
 struct Tile {
     /// Where it lies in the message.
     offset: Bytes,
-    /// And in its cell, where it is the first one if this is 0.
+    /// And in its cell, of which it is the first one if this is 0.
     at: Bytes,
     length: Bytes,
     is_last_of_cell: bool,
 }
 
-impl Trains {
-    /// Those of a call on `fabric`; each tile has a cell of its own where they share none. `None` where tiles go beside flags.
+impl Tiles {
+    /// Those of a message of `n` bytes, in trains where tiles may share cells. `None` where they go beside flags.
     pub fn of<F: Fabric>(local: &Local<'_, F>, n: Bytes) -> Option<Self> {
         let (fabric, tile) = (local.fabric, local.tile());
         let train = train_of(local.plan, n, fabric.size(), fabric.slots(), fabric.cell_bytes());
         let lone = Room::of(n.min(tile)).has_cell().then_some(tile);
-        train.or(lone).map(|train| Self { n, tile, train })
+        train.or(lone).map(|in_cell| Self { n, tile, in_cell })
     }
 
     /// The very first tile is half as long as the others, in whole pages where it has some, since the reader has nothing else to do meanwhile.
-    fn tiles(self) -> impl Iterator<Item = Tile> + Send {
+    fn each(self) -> impl Iterator<Item = Tile> + Send {
         let half = match Bytes(self.tile.0.div_ceil(2)) {
             long if long.0 > PAGE => Bytes(long.0.next_multiple_of(PAGE)),
             short => short,
         };
         let (mut offset, mut at) = (Bytes::ZERO, Bytes::ZERO);
         std::iter::from_fn(move || {
-            let room = (self.train - at).min(self.n - offset);
+            let room = (self.in_cell - at).min(self.n - offset);
             let length = if offset == Bytes::ZERO { half } else { self.tile }.min(room);
             let tile = Tile { offset, at, length, is_last_of_cell: length == room };
             offset += length;
@@ -142,39 +148,37 @@ impl Trains {
 
     /// How many there are.
     pub fn count(self) -> u64 {
-        self.tiles().count() as u64
+        self.each().count() as u64
     }
 }
 
-/// One ticket per tile, of which the first of a train claims a cell and the others their lines alone: their flags tell of more in that
-/// cell. To take a cell for each tile costs more than a flag does, and who reads pages that follow each other reads faster. Beside the first flag the
-/// root tells, if `tell_unlent`, that it lends no memory.
+/// One ticket per tile, of which the first of a cell claims it and the others their lines alone: their flags tell of more in that
+/// cell. To take a cell for each tile costs more than a flag does, and who reads pages that follow each other reads faster.
 pub(super) async fn bcast_in_trains<F: Fabric>(
     local: &mut Local<'_, F>,
     root: NodeRank,
     from: Span,
     to: Option<Span>,
-    trains: Trains,
-    tell_unlent: bool,
+    (tiles, first_flag): (Tiles, FirstFlag),
 ) {
     let fabric = local.fabric;
-    let mut cell = Place::Scratch;
-    for Tile { offset, at, length, is_last_of_cell } in trains.tiles() {
+    let mut first_of_cell = local.tickets.peek();
+    for Tile { offset, at, length, is_last_of_cell } in tiles.each() {
         let ticket = local.tickets.draw();
-        let is_first_of_cell = at == Bytes::ZERO;
-        if is_first_of_cell {
-            cell = Place::Cell { rank: root, line: Line::Down, ticket };
+        if at == Bytes::ZERO {
+            first_of_cell = ticket;
         }
+        let cell = Place::Cell { rank: root, line: Line::Down, ticket: first_of_cell };
         if fabric.rank() == root {
-            fabric.claim(ticket, if is_first_of_cell { Room::Passed } else { Room::Lines }).await;
+            fabric.claim(ticket, if ticket == first_of_cell { Room::Passed } else { Room::Lines }).await;
             fabric.copy(cell.at(at), from.plus(offset), length).await;
-            if tell_unlent && offset == Bytes::ZERO {
+            if offset == Bytes::ZERO && first_flag == FirstFlag::TellsUnexposed {
                 fabric.expose(Line::Down, ticket, None).await;
             }
             fabric.publish(Line::Down, ticket).await;
         } else {
             fabric.wait(root, Line::Down, ticket).await;
-            if offset + length < trains.n {
+            if offset + length < tiles.n {
                 fabric.expect_flag(root, Line::Down, local.tickets.peek());
             }
             if let Some(to) = to {

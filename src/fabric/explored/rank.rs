@@ -355,7 +355,7 @@ impl Fabric for Rank {
         self.state().is_in_place
     }
 
-    fn lends(&self, from: Option<Span>, _: Bytes, lending: Lending) -> bool {
+    fn decide_to_lend(&self, from: Option<Span>, _: Bytes, lending: Lending) -> bool {
         from.is_some() && (lending == Lending::Always || self.may_lend)
     }
 

@@ -6,7 +6,7 @@ use super::copies::in_pieces;
 use super::drive::Waiting;
 use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
-use crate::fabric::{BridgeStep, Exposed, Fabric, INLINE, Lending, Line, Place, Room, Span};
+use crate::fabric::{BridgeStep, Exposed, Fabric, INLINE, Lending, Line, Place, Room, Source, Span};
 use crate::kernel::{self, Combine, Destination, PackedBuffer, SizeClass};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
@@ -411,10 +411,10 @@ impl Fabric for Call<'_> {
         ready(())
     }
 
-    fn lends(&self, from: Option<Span>, n: Bytes, lending: Lending) -> bool {
+    fn decide_to_lend(&self, from: Option<Span>, n: Bytes, lending: Lending) -> bool {
         let is_wanted = match lending {
             Lending::Always => true,
-            Lending::Tried { at_first } => self.context().loans.lends(self.entered.collective, n, at_first),
+            Lending::Tried(first) => self.context().loans.decide(self.entered.collective, n, first) == Source::Memory,
         };
         is_wanted && from.is_some_and(|from| self.is_memory(from))
     }

@@ -13,7 +13,7 @@
 //! their epochs, so that both ranks try the same.
 
 use super::context::Context;
-use super::trials::{Schedule, Trials};
+use super::trials::{Schedule, Trials, Way};
 use super::writes::nanoseconds;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
@@ -42,20 +42,23 @@ impl FirstLooks {
     pub fn set(&self, look: FirstLook, maker: Maker) {
         let is_late = look == FirstLook::Late || look == FirstLook::Auto && maker == Maker::Intel;
         self.tries_both.store(look == FirstLook::Auto, Ordering::Relaxed);
-        self.trials.begin(is_late);
+        self.trials.begin(if is_late { Way::Other } else { Way::One });
     }
 
     /// Whether the call of `epoch` looks late for pieces of `n` bytes.
     #[inline(always)]
     pub fn is_late(&self, Epoch(epoch): Epoch, n: Bytes) -> bool {
-        let is_late =
-            || if Exchanges::has(epoch) { self.is_late_in_trial(epoch) } else { self.trials.is_habit_other() };
-        n <= Self::LONGEST && is_late()
+        n <= Self::LONGEST && if Exchanges::has(epoch) { self.is_late_in_trial(epoch) } else { self.is_habit_late() }
+    }
+
+    #[inline(always)]
+    fn is_habit_late(&self) -> bool {
+        self.trials.habit() == Way::Other
     }
 
     #[cold]
     fn is_late_in_trial(&self, epoch: u64) -> bool {
-        if self.tries_both.load(Ordering::Relaxed) { Exchanges::is_other(epoch) } else { self.trials.is_habit_other() }
+        if self.tries_both.load(Ordering::Relaxed) { Exchanges::way(epoch) == Way::Other } else { self.is_habit_late() }
     }
 
     /// The exchange of pieces of `n` bytes in the call of `epoch` is over.
@@ -221,7 +224,7 @@ mod tests {
     fn interruptions_do_not_count() {
         let looks = of_pair();
         let interrupted = [9, 10, 12];
-        assert!(interrupted.iter().all(|block| !Exchanges::is_other(block * Exchanges::BLOCK)));
+        assert!(interrupted.iter().all(|block| Exchanges::way(block * Exchanges::BLOCK) == Way::One));
         let takes = |epoch, is_late| {
             let is_interrupted = interrupted.contains(&(epoch / Exchanges::BLOCK)) && epoch % Exchanges::BLOCK == 45;
             if is_interrupted {

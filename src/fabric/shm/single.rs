@@ -74,8 +74,12 @@ impl Call<'_> {
     }
 
     pub(super) fn answer_of(&self, rank: NodeRank, line: Line, ticket: Ticket) -> bool {
-        // SAFETY: as in `fetch_exposed`.
-        unsafe { self.context().line(rank, line, ticket).payload().read() != 0 }
+        // SAFETY: as in `told`.
+        let answer = unsafe { self.context().line(rank, line, ticket).payload().read() != 0 };
+        if !answer {
+            self.context().loans.refuse();
+        }
+        answer
     }
 
     #[cold]

@@ -1,4 +1,5 @@
-//! Which of two ways is faster, where nothing else tells: in a few of all calls both are tried in turn, and the faster one becomes the habit.
+//! Which of two ways is faster, where nothing else tells: in a few of all calls both are tried in turn, and the faster one becomes the
+//! habit.
 //!
 //! Calls are numbered; which of them try which way follows from their numbers, so that ranks which number them alike try alike, and
 //! peers' ways count for what a rank finds. Time is taken from call to call, with all that lies between: a rank that goes on early leaves
@@ -7,40 +8,63 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// Which calls are tried, and which way. Numbers are powers of two, so that a call finds with one comparison that it is none of these.
+/// Which of both ways a call goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    One,
+    Other,
+}
+
+/// Which calls are tried, and which way. Calls and blocks are powers of two, so that a call finds with one comparison that it is none of
+/// these.
+///
+/// ```text
+/// a block of 64   32 untimed | 8 that begin | 16 timed | 8 that end
+/// a block of 4     1 untimed | 1 that begins | 1 timed | 1 that ends
+/// ```
+///
+/// Time is taken from the first call noted of those that begin to the first one of those that end: where other calls lie between, not
+/// every call of a block is noted.
 pub(super) trait Schedule {
-    /// Calls that go one way before others go another. What a call leaves in the caches counts for the next ones: so the first of a block are not timed.
+    /// Calls that go one way before others go the other.
     const BLOCK: u64;
+    /// The first calls of a block, whose time is that of what those before them have left in the caches.
+    const UNTIMED: u64;
+    /// Calls that begin, and that end.
+    const WINDOW: u64;
     /// Blocks of a trial, half of them each way: the least of several is hardly ever one in which the system took the core.
     const BLOCKS: u64;
     /// Blocks from the beginning of one trial to that of the next.
     const EVERY: u64;
-    /// Calls of a block of which the first that is noted begins to be timed, or, at the end of the block, ends it.
-    const WINDOW: u64;
-    /// Calls of a block before the first window.
-    const UNTIMED: u64;
     /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
     const GAIN: f64;
 
-    /// Calls of a trial, before the first of which there are as many: most communicators of short-lived programs have none.
+    /// Calls of a trial; the first one begins at the number that is as much.
     const CALLS: u64 = Self::BLOCKS * Self::BLOCK;
     /// Calls from one trial to the next.
-    const PERIOD: u64 = Self::EVERY * Self::BLOCK;
+    const PERIOD: u64 = {
+        let period = Self::EVERY * Self::BLOCK;
+        assert!(Self::BLOCK.is_power_of_two() && Self::BLOCKS.is_power_of_two() && period.is_power_of_two());
+        assert!(Self::BLOCKS > 1 && Self::UNTIMED + 2 * Self::WINDOW <= Self::BLOCK && 2 * Self::BLOCKS <= Self::EVERY);
+        period
+    };
 
+    /// Whether the call of that number is in a trial.
     #[inline(always)]
     fn has(number: u64) -> bool {
         number & (Self::PERIOD - Self::CALLS) == Self::CALLS
     }
 
     /// Blocks take turns by the sequence of Thue and Morse, which keeps step with no rhythm of a program.
-    fn is_other(number: u64) -> bool {
-        (number / Self::BLOCK).count_ones() % 2 == 1
+    fn way(number: u64) -> Way {
+        if (number / Self::BLOCK).count_ones() % 2 == 1 { Way::Other } else { Way::One }
     }
 
     fn is_last_block(number: u64) -> bool {
         number / Self::BLOCK % Self::BLOCKS == Self::BLOCKS - 1
     }
 
+    /// Where it is in its block.
     fn stage(number: u64) -> Stage {
         let at = number % Self::BLOCK;
         if (Self::UNTIMED..Self::UNTIMED + Self::WINDOW).contains(&at) {
@@ -75,8 +99,8 @@ pub(super) struct Trials<S> {
     timed_since: AtomicU64,
     /// The trial under way.
     trial: AtomicU64,
-    /// Of its blocks that went the one way, and the other: the least that one took for a call, with all that lay between calls, in picoseconds; 0
-    /// for none.
+    /// Of its blocks that went the one way, and the other: the least that one took for a call, with all that lay between calls, in
+    /// picoseconds; 0 for none.
     least: [AtomicU64; 2],
     schedule: PhantomData<S>,
 }
@@ -92,18 +116,19 @@ impl<S: Schedule> Trials<S> {
     /// How far evidence goes: one trial does not undo what several have shown.
     const EVIDENCE: [i32; 2] = [-1, 3];
 
-    /// What was known before.
-    pub fn begin(&self, with_other: bool) {
-        self.evidence.store(i32::from(with_other), Ordering::Relaxed);
+    /// From here on calls go that way, until a trial shows the other one to be faster.
+    pub fn begin(&self, way: Way) {
+        self.evidence.store(i32::from(way == Way::Other), Ordering::Relaxed);
     }
 
-    /// Whether calls go the other way that try nothing.
+    /// How calls go that try nothing.
     #[inline(always)]
-    pub fn is_habit_other(&self) -> bool {
-        self.evidence.load(Ordering::Relaxed) > 0
+    pub fn habit(&self) -> Way {
+        if self.evidence.load(Ordering::Relaxed) > 0 { Way::Other } else { Way::One }
     }
 
-    /// That call of a trial takes notes; such as are farther apart than so many picoseconds tell nothing. The clock is read twice in a block.
+    /// That call of a trial takes notes; such as are farther apart than so many picoseconds tell nothing. The clock is read twice in a
+    /// block.
     pub fn note(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) {
         let from = self.timed_from.load(Ordering::Relaxed);
         let is_timed = from / S::BLOCK == number / S::BLOCK;
@@ -131,7 +156,7 @@ impl<S: Schedule> Trials<S> {
     /// The block of that call took so many picoseconds for each.
     fn note_block(&self, number: u64, each: u64, far_apart: u64) {
         self.timed_from.store(0, Ordering::Relaxed);
-        let least = &self.least[usize::from(S::is_other(number))];
+        let least = &self.least[S::way(number) as usize];
         let before = least.load(Ordering::Relaxed);
         if each < far_apart && (before == 0 || each < before) {
             least.store(each, Ordering::Relaxed);

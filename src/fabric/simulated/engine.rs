@@ -4,7 +4,7 @@ use super::machine::{Placement, between};
 use super::turns::{Obstacle, Turns};
 use crate::coll::{Measures, Plan, Row};
 use crate::fabric::checked::{Operation, operations_by_step};
-use crate::fabric::{BridgeStep, Exposed, Fabric, Lending, Line, Place, Room, Span};
+use crate::fabric::{BridgeStep, Exposed, Fabric, Lending, Line, Place, Room, Source, Span};
 use crate::model::{Machine, Nanos, SingleCopy, Work};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, LINE, NodeIndex, NodeRank, Ticket};
@@ -28,8 +28,8 @@ pub struct Rank {
     layout: Layout,
     cell: Bytes,
     slots: usize,
-    /// What it said last of its memory; peers, who find the same in the plan, say the same.
-    lends: AtomicBool,
+    /// What it decided last of its memory, as all do, who find the same in the plan.
+    all_lend: AtomicBool,
     world: Arc<Mutex<World>>,
 }
 
@@ -374,8 +374,9 @@ impl Rank {
         let paths: Vec<Vec<u32>> = members.iter().map(|rank| placement.paths[rank.index()].clone()).collect();
         let node_rank = layout.place(CommRank(me as u32)).1;
         let levels = Levels::from_paths(&paths, node_rank);
-        let (cell, slots, lends, world) = (placement.cell, placement.slots, AtomicBool::new(false), Arc::clone(world));
-        Self { me, node_rank, levels, layout, cell, slots, lends, world }
+        let (cell, slots, all_lend, world) =
+            (placement.cell, placement.slots, AtomicBool::new(false), Arc::clone(world));
+        Self { me, node_rank, levels, layout, cell, slots, all_lend, world }
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
@@ -398,7 +399,7 @@ impl Rank {
             Poll::Pending
         })
         .await;
-        !matches!(operation, Operation::IsExposed(..)) || self.lends.load(Ordering::Relaxed)
+        !matches!(operation, Operation::IsExposed(..)) || self.all_lend.load(Ordering::Relaxed)
     }
 }
 
@@ -431,10 +432,10 @@ impl Fabric for Rank {
         false
     }
 
-    fn lends(&self, _: Option<Span>, _: Bytes, lending: Lending) -> bool {
-        let lends = !matches!(lending, Lending::Tried { at_first: false });
-        self.lends.store(lends, Ordering::Relaxed);
-        lends
+    fn decide_to_lend(&self, _: Option<Span>, _: Bytes, lending: Lending) -> bool {
+        let all_lend = lending != Lending::Tried(Source::Slots);
+        self.all_lend.store(all_lend, Ordering::Relaxed);
+        all_lend
     }
 
     operations_by_step!();
