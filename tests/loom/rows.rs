@@ -149,7 +149,7 @@ fn ranks_that_may_not_read_each_other_have_their_blocks_too() {
 /// Whether it lends is each rank's own affair.
 #[test]
 fn memory_is_lent_by_one_and_not_by_the_other() {
-    for lenders in [0, 1] {
-        singles().for_each(|program| Program { lenders, ..program }.explore());
+    for (lenders, may_fetch) in [(0, true), (1, true), (1, false)] {
+        singles().for_each(|program| Program { lenders, may_fetch, ..program }.explore());
     }
 }

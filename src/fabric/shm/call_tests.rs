@@ -148,3 +148,78 @@ fn a_cell_is_its_readers_unless_that_fails_the_call() {
     let [written, read] = written_after_reading(true);
     assert_ne!(written, read);
 }
+
+static WAITING: Waiting = Waiting {
+    is_oversubscribed: false,
+    stall: None,
+    progress: || {},
+    keep_pace: |_, _| {},
+    patience: Waiting::PATIENCE,
+    report: |stall| panic!("{stall:?}"),
+};
+
+/// A call that rank 0 has entered, as a root whose data lie there.
+fn scatter<'a>(context: &'a Context, epoch: u64, send: Buffer<'a>) -> Call<'a> {
+    let buffers = Buffers { send, ..Buffers::NONE };
+    // SAFETY: nothing is copied.
+    unsafe { Call::enter(context, &WAITING, Collective::Scatter, 0, &plan(epoch), buffers) }
+}
+
+#[test]
+fn memory_is_lent_by_who_has_data_without_holes_and_as_calls_have_shown() {
+    let mut memory = vec![0_u8; 64];
+    let start = memory.as_mut_ptr();
+    let sparse = Sparse::new(&mut memory, false);
+    let (n, from) = (Bytes(1 << 20), Some(Place::SendBuf.start()));
+    let [memory, slots] = [Source::Memory, Source::Slots].map(Lending::Tried);
+    for (lending, buffer, from, expected) in [
+        (Lending::Always, Buffer::Contiguous(start), from, true),
+        (memory, Buffer::Contiguous(start), from, true),
+        (slots, Buffer::Contiguous(start), from, false),
+        (Lending::Always, Buffer::Packed(&sparse), from, false),
+        (memory, Buffer::Packed(&sparse), from, false),
+        (memory, Buffer::Absent, None, false),
+    ] {
+        let [context, _] = two_ranks();
+        assert_eq!(scatter(&context, 1, buffer).decide_to_lend(from, n, lending), expected, "{lending:?}");
+    }
+    // Trials reach the fabric: all calls of the first one go like each other in blocks, and some go either way.
+    let [context, peer] = two_ranks();
+    let lends: Vec<bool> = (1..=24)
+        .map(|epoch| scatter(&context, epoch, Buffer::Contiguous(start)).decide_to_lend(from, n, slots))
+        .collect();
+    assert!(lends[..8].iter().all(|lends| !lends) && lends[8..15].iter().all(|lends| *lends), "{lends:?}");
+    assert!(lends[16..23].iter().all(|lends| !lends), "{lends:?}");
+    // What a peer could not fetch ends that.
+    let (line, ticket) = (Line::Up, Ticket::new(Epoch(25), 0));
+    let call = scatter(&context, 25, Buffer::Contiguous(start));
+    for (answer, lends) in [(true, true), (false, false)] {
+        // SAFETY: nothing else is in that line.
+        unsafe { peer.line(NodeRank(1), line, ticket).payload().write(u8::from(answer)) };
+        assert_eq!(call.answer_of(NodeRank(1), line, ticket), answer);
+        assert_eq!(call.decide_to_lend(from, Bytes(64 << 10), memory), lends);
+    }
+}
+
+#[test]
+fn what_is_told_of_memory_is_found_there() {
+    let [owner, reader] = &two_ranks();
+    let mut memory: Vec<u8> = (0..64).collect();
+    let start = memory.as_mut_ptr();
+    let mut to = vec![0_u8; 16];
+    for (epoch, from) in [(1, Some(Place::SendBuf.at(Bytes(8)))), (2, None)] {
+        let (line, ticket) = (Line::Down, Ticket::new(Epoch(epoch), 0));
+        scatter(owner, epoch, Buffer::Contiguous(start)).tell_of_memory(line, ticket, from);
+        let buffers = Buffers { recv: Buffer::Contiguous(to.as_mut_ptr()), ..Buffers::NONE };
+        // SAFETY: the buffer is as long as what is fetched.
+        let call = unsafe { Call::enter(reader, &WAITING, Collective::Scatter, 0, &plan(epoch), buffers) };
+        assert_eq!(call.was_told_of_memory(NodeRank(0), line, ticket), from.is_some());
+        if from.is_some() {
+            let lent = Exposed { rank: NodeRank(0), line, ticket, offset: Bytes(16) };
+            match call.fetch_exposed(Place::RecvBuf.start(), lent, Bytes(16)) {
+                true => assert_eq!(to, memory[24..40]),
+                false => println!("skipped: the system does not permit it"),
+            }
+        }
+    }
+}

@@ -58,7 +58,11 @@ impl FirstLooks {
 
     #[cold]
     fn is_late_in_trial(&self, epoch: u64) -> bool {
-        if self.tries_both.load(Ordering::Relaxed) { Exchanges::way(epoch) == Way::Other } else { self.is_habit_late() }
+        if self.tries_both.load(Ordering::Relaxed) {
+            self.trials.way(epoch) == Way::Other
+        } else {
+            self.is_habit_late()
+        }
     }
 
     /// The exchange of pieces of `n` bytes in the call of `epoch` is over.

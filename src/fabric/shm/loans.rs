@@ -70,7 +70,7 @@ impl Habit {
         let number = LongCalls::CALLS - Self::USUAL + before;
         let way = if LongCalls::has(number) {
             self.trials.note(number, Self::FAR_APART.saturating_mul(n.0 as u64), clock);
-            LongCalls::way(number)
+            self.trials.way(number)
         } else {
             self.trials.habit()
         };
@@ -83,14 +83,16 @@ impl Habit {
 struct LongCalls;
 
 impl Schedule for LongCalls {
-    /// The first of a block finds what those before have left in the caches; the two next ones are timed, from their beginnings.
-    const BLOCK: u64 = 4;
+    /// The first of a block finds what those before have left in the caches; the six next ones are timed, from their beginnings: programs
+    /// that have two, three or six long calls in a round have as many of each in all blocks.
+    const BLOCK: u64 = 8;
     const UNTIMED: u64 = 1;
     const WINDOW: u64 = 1;
     const BLOCKS: u64 = 8;
-    /// Of the first 40 calls 32 are tried, half of them the slower way, then as many of 4096.
-    const EVERY: u64 = 1024;
+    /// Of 4096 calls 64 are tried at most, half of them the slower way; where one way is clearly faster 16.
+    const EVERY: u64 = 512;
     const GAIN: f64 = 0.95;
+    const CLEAR: f64 = 0.8;
 }
 
 #[cfg(test)]
@@ -113,13 +115,15 @@ mod tests {
     }
 
     const TRIED: u64 = LongCalls::CALLS;
+    const PAIR: u64 = 2 * LongCalls::BLOCK;
 
     #[test]
     fn memory_is_lent_where_that_is_faster() {
         for first in BOTH {
             let habit = Habit::default();
             let before = if first == Source::Memory { Habit::USUAL } else { 0 };
-            assert_eq!(call(&habit, Habit::USUAL + TRIED, N, first, [20_000, 9000]), before + TRIED / 2);
+            // The last one knows the verdict.
+            assert_eq!(call(&habit, Habit::USUAL + PAIR, N, first, [20_000, 9000]), before + PAIR / 2 + 1);
             assert_eq!(call(&habit, 100, N, first, [20_000, 9000]), 100);
         }
     }
@@ -130,7 +134,50 @@ mod tests {
             let habit = Habit::default();
             call(&habit, Habit::USUAL + TRIED, N, first, [15_000, 26_000]);
             let lent = call(&habit, LongCalls::PERIOD, N, first, [15_000, 26_000]);
-            assert_eq!(lent, TRIED / 2, "once in a period");
+            assert_eq!(lent, PAIR / 2 - 1, "once in a period, and its last call knows the verdict");
+        }
+    }
+
+    #[test]
+    fn small_differences_take_the_whole_trial() {
+        let habit = Habit::default();
+        assert_eq!(call(&habit, Habit::USUAL + TRIED, N, Source::Slots, [10_000, 9_000]), TRIED / 2);
+        assert_eq!(call(&habit, 100, N, Source::Slots, [10_000, 9_000]), 100);
+    }
+
+    /// The system takes the core in the middle of the first block of either way.
+    #[test]
+    fn interruptions_are_no_clear_verdict() {
+        for interrupted in [Habit::USUAL + 3, Habit::USUAL + LongCalls::BLOCK + 3] {
+            for [slots, memory] in [[15_000, 26_000], [26_000, 15_000]] {
+                let (habit, mut now) = (Habit::default(), 0);
+                for at in 0..Habit::USUAL + TRIED {
+                    let source = habit.decide(N, Source::Slots, || now);
+                    now += if source == Source::Memory { memory } else { slots };
+                    now += if at == interrupted { 4_000_000 } else { 0 };
+                }
+                assert_eq!(habit.trials.habit() == Way::Other, memory < slots, "{interrupted}");
+            }
+        }
+    }
+
+    /// Programs with so many long calls in a round, after which they compute.
+    #[test]
+    fn rhythms_of_programs_do_not_count() {
+        for (period, [slots, memory]) in
+            [1, 2, 3, 6].into_iter().flat_map(|period| [(period, [15_000, 26_000]), (period, [26_000, 15_000])])
+        {
+            for phase in 0..period {
+                let (habit, mut now) = (Habit::default(), 0);
+                let faster = if memory < slots { Source::Memory } else { Source::Slots };
+                let other = if faster == Source::Memory { Source::Slots } else { Source::Memory };
+                for at in 0..6 * LongCalls::PERIOD {
+                    let source = habit.decide(N, other, || now);
+                    now += if source == Source::Memory { memory } else { slots };
+                    now += if at % period == phase { 30_000 * period } else { 0 };
+                }
+                assert_eq!(habit.trials.habit() == Way::Other, faster == Source::Memory, "{phase} of {period}");
+            }
         }
     }
 

@@ -19,8 +19,8 @@ pub(super) enum Way {
 /// these.
 ///
 /// ```text
-/// a block of 64   32 untimed | 8 that begin | 16 timed | 8 that end
-/// a block of 4     1 untimed | 1 that begins | 1 timed | 1 that ends
+/// a block of 64   32 untimed | 8 that begin | 16 others | 8 that end
+/// a block of 8     1 untimed | 1 that begins |  5 others | 1 that ends
 /// ```
 ///
 /// Time is taken from the first call noted of those that begin to the first one of those that end: where other calls lie between, not
@@ -38,6 +38,9 @@ pub(super) trait Schedule {
     const EVERY: u64;
     /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
     const GAIN: f64;
+    /// One that takes at most so many times as long, and not a quarter of that, which would be an interruption of the other one, ends the
+    /// trial, if both have been timed. Where it is 0 all trials last to their ends.
+    const CLEAR: f64 = 0.0;
 
     /// Calls of a trial; the first one begins at the number that is as much.
     const CALLS: u64 = Self::BLOCKS * Self::BLOCK;
@@ -58,6 +61,10 @@ pub(super) trait Schedule {
     /// Blocks take turns by the sequence of Thue and Morse, which keeps step with no rhythm of a program.
     fn way(number: u64) -> Way {
         if (number / Self::BLOCK).count_ones() % 2 == 1 { Way::Other } else { Way::One }
+    }
+
+    fn trial(number: u64) -> u64 {
+        number / Self::PERIOD
     }
 
     fn is_last_block(number: u64) -> bool {
@@ -99,6 +106,8 @@ pub(super) struct Trials<S> {
     timed_since: AtomicU64,
     /// The trial under way.
     trial: AtomicU64,
+    /// That after the last one that ended early.
+    next: AtomicU64,
     /// Of its blocks that went the one way, and the other: the least that one took for a call, with all that lay between calls, in
     /// picoseconds; 0 for none.
     least: [AtomicU64; 2],
@@ -107,8 +116,9 @@ pub(super) struct Trials<S> {
 
 impl<S> Default for Trials<S> {
     fn default() -> Self {
-        let (evidence, [timed_from, timed_since, trial]) = (AtomicI32::new(0), [(); 3].map(|()| AtomicU64::new(0)));
-        Self { evidence, timed_from, timed_since, trial, least: Default::default(), schedule: PhantomData }
+        let evidence = AtomicI32::new(0);
+        let [timed_from, timed_since, trial, next] = [(); 4].map(|()| AtomicU64::new(0));
+        Self { evidence, timed_from, timed_since, trial, next, least: Default::default(), schedule: PhantomData }
     }
 }
 
@@ -127,9 +137,22 @@ impl<S: Schedule> Trials<S> {
         if self.evidence.load(Ordering::Relaxed) > 0 { Way::Other } else { Way::One }
     }
 
+    /// How that call of a trial goes.
+    pub fn way(&self, number: u64) -> Way {
+        if self.is_over(number) { self.habit() } else { S::way(number) }
+    }
+
+    /// Whether the trial of that call has ended.
+    fn is_over(&self, number: u64) -> bool {
+        S::trial(number) < self.next.load(Ordering::Relaxed)
+    }
+
     /// That call of a trial takes notes; such as are farther apart than so many picoseconds tell nothing. The clock is read twice in a
     /// block.
     pub fn note(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) {
+        if self.is_over(number) {
+            return;
+        }
         let from = self.timed_from.load(Ordering::Relaxed);
         let is_timed = from / S::BLOCK == number / S::BLOCK;
         match S::stage(number) {
@@ -143,7 +166,7 @@ impl<S: Schedule> Trials<S> {
     }
 
     fn begin_to_time(&self, number: u64, now: u64) {
-        let trial = number / S::PERIOD;
+        let trial = S::trial(number);
         if self.trial.load(Ordering::Relaxed) != trial {
             // The one before may have had no end.
             self.trial.store(trial, Ordering::Relaxed);
@@ -161,14 +184,19 @@ impl<S: Schedule> Trials<S> {
         if each < far_apart && (before == 0 || each < before) {
             least.store(each, Ordering::Relaxed);
         }
-        if S::is_last_block(number) {
-            self.judge();
+        let [one, other] = self.least.each_ref().map(|least| least.load(Ordering::Relaxed) as f64);
+        let is_clear = (S::CLEAR / 4.0..=S::CLEAR).contains(&(one.min(other) / one.max(other)));
+        if S::is_last_block(number) || one.min(other) > 0.0 && is_clear {
+            self.judge(number, [one, other]);
         }
     }
 
-    /// Ends the trial: its verdict moves the evidence.
-    fn judge(&self) {
-        let [one, other] = self.least.each_ref().map(|least| least.swap(0, Ordering::Relaxed) as f64);
+    /// Ends the trial of that call: its verdict moves the evidence.
+    fn judge(&self, number: u64, [one, other]: [f64; 2]) {
+        if !S::is_last_block(number) {
+            self.next.store(S::trial(number) + 1, Ordering::Relaxed);
+        }
+        self.least.iter().for_each(|least| least.store(0, Ordering::Relaxed));
         if one == 0.0 || other == 0.0 {
             return;
         }
