@@ -58,11 +58,7 @@ impl FirstLooks {
 
     #[cold]
     fn is_late_in_trial(&self, epoch: u64) -> bool {
-        if self.tries_both.load(Ordering::Relaxed) {
-            self.trials.way(epoch) == Way::Other
-        } else {
-            self.is_habit_late()
-        }
+        if self.tries_both.load(Ordering::Relaxed) { Exchanges::way(epoch) == Way::Other } else { self.is_habit_late() }
     }
 
     /// The exchange of pieces of `n` bytes in the call of `epoch` is over.
@@ -92,6 +88,7 @@ impl Schedule for Exchanges {
     const UNTIMED: u64 = 32;
     /// Among so many calls are some exchanges, in most programs; most of a half is timed.
     const WINDOW: u64 = 8;
+    const STRETCH: u64 = 24;
     const BLOCKS: u64 = 8;
     /// 1.6 % of all calls are tried.
     const EVERY: u64 = 512;

@@ -19,28 +19,27 @@ pub(super) enum Way {
 /// these.
 ///
 /// ```text
-/// a block of 64   32 untimed | 8 that begin | 16 others | 8 that end
-/// a block of 8     1 untimed | 1 that begins |  5 others | 1 that ends
+/// a block of 64   32 untimed | a window of 8 | 16 | a window of 8
+/// a block of 8     1 untimed | one of 1 | 1 | one of 1 | 1 | one of 1 | 1 | one of 1
 /// ```
 ///
-/// Time is taken from the first call noted of those that begin to the first one of those that end: where other calls lie between, not
-/// every call of a block is noted.
+/// Time is taken from the first call noted in a window to the first one in the next: where other calls lie between, not every call of a
+/// block is noted. Each such stretch is as long as the others.
 pub(super) trait Schedule {
     /// Calls that go one way before others go the other.
     const BLOCK: u64;
     /// The first calls of a block, whose time is that of what those before them have left in the caches.
     const UNTIMED: u64;
-    /// Calls that begin, and that end.
+    /// Calls in which a stretch ends and the next one begins.
     const WINDOW: u64;
-    /// Blocks of a trial, half of them each way: the least of several is hardly ever one in which the system took the core.
+    /// Calls from the beginning of one window to that of the next.
+    const STRETCH: u64;
+    /// Blocks of a trial, half of them each way.
     const BLOCKS: u64;
     /// Blocks from the beginning of one trial to that of the next.
     const EVERY: u64;
     /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
     const GAIN: f64;
-    /// One that takes at most so many times as long, and not a quarter of that, which would be an interruption of the other one, ends the
-    /// trial, if both have been timed. Where it is 0 all trials last to their ends.
-    const CLEAR: f64 = 0.0;
 
     /// Calls of a trial; the first one begins at the number that is as much.
     const CALLS: u64 = Self::BLOCKS * Self::BLOCK;
@@ -48,9 +47,13 @@ pub(super) trait Schedule {
     const PERIOD: u64 = {
         let period = Self::EVERY * Self::BLOCK;
         assert!(Self::BLOCK.is_power_of_two() && Self::BLOCKS.is_power_of_two() && period.is_power_of_two());
-        assert!(Self::BLOCKS > 1 && Self::UNTIMED + 2 * Self::WINDOW <= Self::BLOCK && 2 * Self::BLOCKS <= Self::EVERY);
+        assert!(Self::BLOCKS > 1 && 2 * Self::BLOCKS <= Self::EVERY);
+        assert!(
+            Self::LAST_WINDOW > 0 && Self::UNTIMED + Self::LAST_WINDOW * Self::STRETCH + Self::WINDOW == Self::BLOCK
+        );
         period
     };
+    const LAST_WINDOW: u64 = (Self::BLOCK - Self::UNTIMED - Self::WINDOW) / Self::STRETCH;
 
     /// Whether the call of that number is in a trial.
     #[inline(always)]
@@ -58,40 +61,20 @@ pub(super) trait Schedule {
         number & (Self::PERIOD - Self::CALLS) == Self::CALLS
     }
 
-    /// Blocks take turns by the sequence of Thue and Morse, which keeps step with no rhythm of a program.
+    /// Blocks take turns by the sequence of Thue and Morse, which keeps step with few rhythms of programs.
     fn way(number: u64) -> Way {
         if (number / Self::BLOCK).count_ones() % 2 == 1 { Way::Other } else { Way::One }
-    }
-
-    fn trial(number: u64) -> u64 {
-        number / Self::PERIOD
     }
 
     fn is_last_block(number: u64) -> bool {
         number / Self::BLOCK % Self::BLOCKS == Self::BLOCKS - 1
     }
 
-    /// Where it is in its block.
-    fn stage(number: u64) -> Stage {
-        let at = number % Self::BLOCK;
-        if (Self::UNTIMED..Self::UNTIMED + Self::WINDOW).contains(&at) {
-            Stage::Begin
-        } else if at >= Self::BLOCK - Self::WINDOW {
-            Stage::End
-        } else {
-            Stage::Other
-        }
+    /// The window of its block that a call is in.
+    fn window(number: u64) -> Option<u64> {
+        let at = (number % Self::BLOCK).checked_sub(Self::UNTIMED)?;
+        (at % Self::STRETCH < Self::WINDOW).then_some(at / Self::STRETCH)
     }
-}
-
-/// Where a call of a block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// One of those after the first of which the block is timed: programs make other calls between.
-    Begin,
-    /// One of those with the first of which that ends.
-    End,
-    Other,
 }
 
 /// The habit of one rank in calls on one context, and what it has seen of both ways. Relaxed throughout: only this rank uses it, one call
@@ -100,25 +83,23 @@ pub(super) enum Stage {
 pub(super) struct Trials<S> {
     /// What speaks for the other way, less what speaks against it: trials, and what was known before. Above 0 it is the habit.
     evidence: AtomicI32,
-    /// The call after which the block under way of a trial began to be timed; 0, which is in no trial, for none.
+    /// The call after which the stretch under way of a trial began; 0, which is in no trial, for none.
     timed_from: AtomicU64,
     /// When that was, in nanoseconds.
     timed_since: AtomicU64,
     /// The trial under way.
     trial: AtomicU64,
-    /// That after the last one that ended early.
-    next: AtomicU64,
-    /// Of its blocks that went the one way, and the other: the least that one took for a call, with all that lay between calls, in
-    /// picoseconds; 0 for none.
+    /// Of its stretches that went the one way, and the other: the least that one took for a call, with all that lay between calls, in
+    /// picoseconds; 0 for none. The least of several is hardly ever one in which the system took the core, or the program did something
+    /// else.
     least: [AtomicU64; 2],
     schedule: PhantomData<S>,
 }
 
 impl<S> Default for Trials<S> {
     fn default() -> Self {
-        let evidence = AtomicI32::new(0);
-        let [timed_from, timed_since, trial, next] = [(); 4].map(|()| AtomicU64::new(0));
-        Self { evidence, timed_from, timed_since, trial, next, least: Default::default(), schedule: PhantomData }
+        let (evidence, [timed_from, timed_since, trial]) = (AtomicI32::new(0), [(); 3].map(|()| AtomicU64::new(0)));
+        Self { evidence, timed_from, timed_since, trial, least: Default::default(), schedule: PhantomData }
     }
 }
 
@@ -137,36 +118,31 @@ impl<S: Schedule> Trials<S> {
         if self.evidence.load(Ordering::Relaxed) > 0 { Way::Other } else { Way::One }
     }
 
-    /// How that call of a trial goes.
-    pub fn way(&self, number: u64) -> Way {
-        if self.is_over(number) { self.habit() } else { S::way(number) }
-    }
-
-    /// Whether the trial of that call has ended.
-    fn is_over(&self, number: u64) -> bool {
-        S::trial(number) < self.next.load(Ordering::Relaxed)
-    }
-
-    /// That call of a trial takes notes; such as are farther apart than so many picoseconds tell nothing. The clock is read twice in a
-    /// block.
+    /// That call of a trial takes notes; such as are farther apart than so many picoseconds tell nothing. The clock is read once in a
+    /// window.
     pub fn note(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) {
-        if self.is_over(number) {
+        let Some(window) = S::window(number) else { return };
+        let from = self.timed_from.load(Ordering::Relaxed);
+        let before = if from / S::BLOCK == number / S::BLOCK { S::window(from) } else { None };
+        if before == Some(window) || before.is_none() && window == S::LAST_WINDOW {
             return;
         }
-        let from = self.timed_from.load(Ordering::Relaxed);
-        let is_timed = from / S::BLOCK == number / S::BLOCK;
-        match S::stage(number) {
-            Stage::Begin if !is_timed => self.begin_to_time(number, clock()),
-            Stage::End if is_timed => {
-                let took = clock().saturating_sub(self.timed_since.load(Ordering::Relaxed));
-                self.note_block(number, took.saturating_mul(1000) / (number - from), far_apart);
+        let now = clock();
+        if before.is_some() {
+            let took = now.saturating_sub(self.timed_since.load(Ordering::Relaxed));
+            self.note_stretch(number, took.saturating_mul(1000) / (number - from), far_apart);
+        }
+        self.begin_to_time(number, now);
+        if window == S::LAST_WINDOW {
+            self.timed_from.store(0, Ordering::Relaxed);
+            if S::is_last_block(number) {
+                self.judge();
             }
-            _ => {}
         }
     }
 
     fn begin_to_time(&self, number: u64, now: u64) {
-        let trial = S::trial(number);
+        let trial = number / S::PERIOD;
         if self.trial.load(Ordering::Relaxed) != trial {
             // The one before may have had no end.
             self.trial.store(trial, Ordering::Relaxed);
@@ -176,27 +152,18 @@ impl<S: Schedule> Trials<S> {
         self.timed_since.store(now, Ordering::Relaxed);
     }
 
-    /// The block of that call took so many picoseconds for each.
-    fn note_block(&self, number: u64, each: u64, far_apart: u64) {
-        self.timed_from.store(0, Ordering::Relaxed);
+    /// The stretch that ends with that call took so many picoseconds for each.
+    fn note_stretch(&self, number: u64, each: u64, far_apart: u64) {
         let least = &self.least[S::way(number) as usize];
         let before = least.load(Ordering::Relaxed);
         if each < far_apart && (before == 0 || each < before) {
             least.store(each, Ordering::Relaxed);
         }
-        let [one, other] = self.least.each_ref().map(|least| least.load(Ordering::Relaxed) as f64);
-        let is_clear = (S::CLEAR / 4.0..=S::CLEAR).contains(&(one.min(other) / one.max(other)));
-        if S::is_last_block(number) || one.min(other) > 0.0 && is_clear {
-            self.judge(number, [one, other]);
-        }
     }
 
-    /// Ends the trial of that call: its verdict moves the evidence.
-    fn judge(&self, number: u64, [one, other]: [f64; 2]) {
-        if !S::is_last_block(number) {
-            self.next.store(S::trial(number) + 1, Ordering::Relaxed);
-        }
-        self.least.iter().for_each(|least| least.store(0, Ordering::Relaxed));
+    /// Ends the trial: its verdict moves the evidence.
+    fn judge(&self) {
+        let [one, other] = self.least.each_ref().map(|least| least.swap(0, Ordering::Relaxed) as f64);
         if one == 0.0 || other == 0.0 {
             return;
         }
