@@ -1,6 +1,7 @@
 //! Copies between slots and data with holes; cells that are passed.
 
 use super::super::context::tests::{two_ranks, two_ranks_with};
+use super::super::drive::tests::WAITING;
 use super::*;
 use crate::coll::Knobs;
 use crate::types::{CommRank, Epoch, OperandOrder, SlotStores};
@@ -148,15 +149,6 @@ fn a_cell_is_its_readers_unless_that_fails_the_call() {
     let [written, read] = written_after_reading(true);
     assert_ne!(written, read);
 }
-
-static WAITING: Waiting = Waiting {
-    is_oversubscribed: false,
-    stall: None,
-    progress: || {},
-    keep_pace: |_, _| {},
-    patience: Waiting::PATIENCE,
-    report: |stall| panic!("{stall:?}"),
-};
 
 /// A call that rank 0 has entered, as a root whose data lie there.
 fn scatter<'a>(context: &'a Context, epoch: u64, send: Buffer<'a>) -> Call<'a> {

@@ -279,7 +279,7 @@ impl Call<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::coll::{Knobs, Plan};
     use crate::fabric::shm::context::tests::two_ranks;
@@ -290,7 +290,8 @@ mod tests {
     use std::ptr::null_mut;
     use std::sync::Mutex;
 
-    const WAITING: Waiting = Waiting {
+    /// Of ranks that have their cores for themselves.
+    pub(in super::super) const WAITING: Waiting = Waiting {
         is_oversubscribed: false,
         stall: None,
         progress: || {},
