@@ -149,7 +149,7 @@ pub fn is_beside_flag(n: Bytes) -> bool {
 
 /// So many tickets take `n` bytes in pieces.
 fn count_pieces(n: Bytes, most: Bytes) -> u64 {
-    n.0.div_ceil(most.0) as u64
+    pieces(n, most, Bytes(1)).count() as u64
 }
 
 /// Blocks in slots as in the flat form.
@@ -234,29 +234,27 @@ pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan) {
     if fabric.size() == 1 || is_beside_flag(plan.bytes.min(piece)) {
         return exchange::allgather(fabric, plan, piece).await;
     }
-    let mut local = Local::new(fabric, plan);
-    let first = local.tickets.peek();
+    let local = Local::new(fabric, plan);
     let lends = fabric.decide_to_lend(Some(Place::SendBuf.start()), plan.bytes, lending(plan));
-    let mut gathering =
-        Gathering { fabric, plan, first, lends, lenders: Vec::new(), has_missed: false, is_missed: false };
+    let first = local.tickets.peek();
+    let mut gathering = Gathering { local, first, lends, lenders: Vec::new(), has_missed: false, is_missed: false };
     let mut ahead = None;
     for (offset, n) in pieces(plan.bytes, piece, Bytes(1)) {
-        let ticket = local.tickets.draw();
-        gathering.publish(&local, ticket, offset, n).await;
+        let ticket = gathering.local.tickets.draw();
+        gathering.publish(ticket, offset, n).await;
         if let Some((ticket, offset, n)) = ahead.replace((ticket, offset, n)) {
-            gathering.collect(&local, ticket, offset, n).await;
+            gathering.collect(ticket, offset, n).await;
         }
     }
     if let Some((ticket, offset, n)) = ahead {
-        gathering.collect(&local, ticket, offset, n).await;
+        gathering.collect(ticket, offset, n).await;
     }
-    gathering.make_up(&mut local, piece).await;
+    gathering.make_up(piece).await;
 }
 
 /// An Allgather, from the point of view of one rank.
 struct Gathering<'a, F> {
-    fabric: &'a F,
-    plan: &'a Plan,
+    local: Local<'a, F>,
     /// The ticket with whose flags ranks tell whether they lend.
     first: Ticket,
     /// Whether this rank does.
@@ -271,15 +269,15 @@ struct Gathering<'a, F> {
 
 impl<F: Fabric> Gathering<'_, F> {
     fn block(&self, rank: NodeRank) -> Span {
-        block_of(self.plan, CommRank(rank.0))
+        block_of(self.local.plan, CommRank(rank.0))
     }
 
     /// Publishes a piece of this rank's block, or, with the first flag, where all of it lies.
-    async fn publish(&self, local: &Local<'_, F>, ticket: Ticket, offset: Bytes, n: Bytes) {
-        let (fabric, own) = (self.fabric, Place::SendBuf.at(offset));
+    async fn publish(&self, ticket: Ticket, offset: Bytes, n: Bytes) {
+        let (fabric, own) = (self.local.fabric, Place::SendBuf.at(offset));
         if ticket > self.first {
             if !self.lends {
-                local.publish_copy(Line::Up, ticket, own, n).await;
+                self.local.publish_copy(Line::Up, ticket, own, n).await;
             }
             return;
         }
@@ -294,11 +292,11 @@ impl<F: Fabric> Gathering<'_, F> {
     }
 
     /// Takes a piece of every block that lies in slots, with the first one all of those that are lent.
-    async fn collect(&mut self, local: &Local<'_, F>, ticket: Ticket, offset: Bytes, n: Bytes) {
-        let fabric = self.fabric;
+    async fn collect(&mut self, ticket: Ticket, offset: Bytes, n: Bytes) {
+        let fabric = self.local.fabric;
         // Peers read all of what is lent, piece by piece what is in slots.
         match (self.lends, ticket == self.first) {
-            (true, true) => self.take_own(Bytes::ZERO, self.plan.bytes).await,
+            (true, true) => self.take_own(Bytes::ZERO, self.local.plan.bytes).await,
             (true, false) => {}
             (false, _) => self.take_own(offset, n).await,
         }
@@ -306,7 +304,7 @@ impl<F: Fabric> Gathering<'_, F> {
             self.fetch_lent().await;
         }
         for rank in others(fabric).filter(|rank| !self.lenders.contains(rank)) {
-            local.receive(rank, Line::Up, ticket, self.block(rank).plus(offset), n).await;
+            self.local.receive(rank, Line::Up, ticket, self.block(rank).plus(offset), n).await;
         }
         if ticket == self.first && self.lends {
             self.is_missed = !await_answers(fabric, Line::Down, ticket).await;
@@ -315,14 +313,14 @@ impl<F: Fabric> Gathering<'_, F> {
     }
 
     async fn take_own(&self, offset: Bytes, n: Bytes) {
-        let to = self.block(self.fabric.rank()).plus(offset);
-        copy_unless_same(self.fabric, to, Place::SendBuf.at(offset), n).await;
+        let to = self.block(self.local.fabric.rank()).plus(offset);
+        copy_unless_same(self.local.fabric, to, Place::SendBuf.at(offset), n).await;
     }
 
     /// Takes all blocks that are lent, and answers whether that was possible, beside the flag of the first ticket that this rank has
     /// claimed.
     async fn fetch_lent(&mut self) {
-        let (fabric, ticket, n) = (self.fabric, self.first, self.plan.bytes);
+        let (fabric, ticket, n) = (self.local.fabric, self.first, self.local.plan.bytes);
         for rank in others(fabric) {
             fabric.wait(rank, Line::Up, ticket).await;
             if fabric.is_exposed(rank, Line::Up, ticket).await {
@@ -338,20 +336,20 @@ impl<F: Fabric> Gathering<'_, F> {
     }
 
     /// What was lent and missed goes through slots.
-    async fn make_up(&self, local: &mut Local<'_, F>, piece: Bytes) {
-        let fabric = self.fabric;
+    async fn make_up(&mut self, piece: Bytes) {
+        let fabric = self.local.fabric;
         if !self.has_missed && !self.is_missed {
-            let last = local.tickets.skip(count_pieces(self.plan.bytes, piece));
-            return fabric.release(last).await;
+            let unused = self.local.tickets.skip(count_pieces(self.local.plan.bytes, piece));
+            return fabric.release(unused).await;
         }
-        for (offset, n) in pieces(self.plan.bytes, piece, Bytes(1)) {
-            let ticket = local.tickets.draw();
+        for (offset, n) in pieces(self.local.plan.bytes, piece, Bytes(1)) {
+            let ticket = self.local.tickets.draw();
             if self.is_missed {
-                local.publish_copy(Line::Up, ticket, Place::SendBuf.at(offset), n).await;
+                self.local.publish_copy(Line::Up, ticket, Place::SendBuf.at(offset), n).await;
             }
             if self.has_missed {
                 for rank in &self.lenders {
-                    local.receive(*rank, Line::Up, ticket, self.block(*rank).plus(offset), n).await;
+                    self.local.receive(*rank, Line::Up, ticket, self.block(*rank).plus(offset), n).await;
                 }
             }
             fabric.release(ticket).await;

@@ -75,6 +75,7 @@ impl Form for Tiled {
 }
 
 impl Dealing for Tiled {
+    /// One ticket per tile and receiver, so that the root writes the next while this one is read. All draw them and release each.
     async fn scatter_from<F: Fabric>(
         &self,
         local: &mut Local<'_, F>,
@@ -83,7 +84,26 @@ impl Dealing for Tiled {
         to: Option<Span>,
         n: Bytes,
     ) {
-        deal_in_tiles(local, root, from, to, n).await;
+        let fabric = local.fabric;
+        let me = fabric.rank();
+        for (offset, length) in pieces(n, local.tile(), Bytes(1)) {
+            for rank in ranks(fabric).filter(|rank| *rank != root) {
+                let ticket = local.tickets.draw();
+                if me == root {
+                    local.publish_copy(Line::Down, ticket, from.of(rank, offset), length).await;
+                } else if me == rank {
+                    fabric.wait(root, Line::Down, ticket).await;
+                    if let Some(to) = to {
+                        let stage = Place::stage(root, Line::Down, ticket, length).start();
+                        fabric.copy(to.plus(offset), stage, length).await;
+                    }
+                }
+                fabric.release(ticket).await;
+            }
+            if let (true, Some(to)) = (me == root, to) {
+                fabric.copy(to.plus(offset), from.of(me, offset), length).await;
+            }
+        }
     }
 }
 
@@ -187,30 +207,6 @@ pub(super) async fn bcast_in_trains<F: Fabric>(
         }
         if is_last_of_cell {
             fabric.release(ticket).await;
-        }
-    }
-}
-
-/// One ticket per tile and receiver, so that the root writes the next while this one is read. All draw them and release each.
-async fn deal_in_tiles<F: Fabric>(local: &mut Local<'_, F>, root: NodeRank, from: Blocks, to: Option<Span>, n: Bytes) {
-    let fabric = local.fabric;
-    let me = fabric.rank();
-    for (offset, length) in pieces(n, local.tile(), Bytes(1)) {
-        for rank in ranks(fabric).filter(|rank| *rank != root) {
-            let ticket = local.tickets.draw();
-            if me == root {
-                local.publish_copy(Line::Down, ticket, from.of(rank, offset), length).await;
-            } else if me == rank {
-                fabric.wait(root, Line::Down, ticket).await;
-                if let Some(to) = to {
-                    let stage = Place::stage(root, Line::Down, ticket, length).start();
-                    fabric.copy(to.plus(offset), stage, length).await;
-                }
-            }
-            fabric.release(ticket).await;
-        }
-        if let (true, Some(to)) = (me == root, to) {
-            fabric.copy(to.plus(offset), from.of(me, offset), length).await;
         }
     }
 }

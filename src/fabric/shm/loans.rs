@@ -4,10 +4,10 @@
 //! In slots data are copied twice, by loops that the processor knows well; out of memory once, by a system call that finds and pins each
 //! page. Which is faster depends on how long the data are and what the caches hold, on what the system call takes, and on the
 //! program: who fetched data that did not change since finds them in its own caches. On an Intel Xeon a Scatter of 256 KiB between two
-//! ranks takes 12 us through slots and 23 out of memory if data change, 21 and 6 if they do not (docs/PERFORMANCE.md, "Tried"). So both are
-//! tried, for each collective and length. Peers see what a rank lends, so it is its own affair. Ranks that count the calls of a
-//! communicator alike, as all do unless one of them left one out for its arguments, try the same at the same time; if they do not they
-//! find less.
+//! ranks takes 1.7 times as long out of memory as through slots if data change, and a third as long if they do not (docs/PERFORMANCE.md,
+//! "Tried"). So both are tried, for each collective and length. Peers see what a rank lends, so it is its own affair. Ranks that count the
+//! calls of a communicator alike, as all do unless one of them left one out for its arguments, try the same at the same time; if they do
+//! not they find less.
 
 use super::trials::{Schedule, Trials, Way};
 use super::writes::nanoseconds;
@@ -26,7 +26,7 @@ const CLASSES: usize = (EXPONENTS[1] - EXPONENTS[0] + 1) as usize;
 #[derive(Debug, Default)]
 pub(super) struct Loans {
     habits: [[Habit; CLASSES]; COLLECTIVES.len()],
-    /// A peer could not fetch what this rank lent: as it tries again only by itself, that would be in vain each time.
+    /// A peer could not fetch what this rank lent, and hardly could the next time.
     are_refused: AtomicBool,
 }
 

@@ -132,12 +132,12 @@ impl<S: Schedule> Trials<S> {
             let took = now.saturating_sub(self.timed_since.load(Ordering::Relaxed));
             self.note_stretch(number, took.saturating_mul(1000) / (number - from), far_apart);
         }
-        self.begin_to_time(number, now);
-        if window == S::LAST_WINDOW {
-            self.timed_from.store(0, Ordering::Relaxed);
-            if S::is_last_block(number) {
-                self.judge();
-            }
+        if window < S::LAST_WINDOW {
+            return self.begin_to_time(number, now);
+        }
+        self.timed_from.store(0, Ordering::Relaxed);
+        if S::is_last_block(number) {
+            self.judge();
         }
     }
 
