@@ -353,7 +353,7 @@ async fn scatter<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
         fabric.publish(Line::Down, ticket).await;
     }
     if mistake != Mistake::ExposesNothing {
-        fabric.expose(Line::Down, ticket, Some(Place::SendBuf.start())).await;
+        fabric.expose(Line::Down, ticket, Place::SendBuf.start()).await;
     }
     if mistake != Mistake::PublishFirst {
         fabric.publish(Line::Down, ticket).await;
@@ -373,7 +373,7 @@ fn scatter_is_right() {
 
 is_found!(memory_taken_back_too_early: "single", scatter, Scatter, One, LeavesEarly => Breach::StillFetched { .. } | Breach::FetchedTooLate);
 is_found!(memory_exposed_too_late: "single", scatter, Scatter, One, PublishFirst => Breach::ReadRace { .. } | Breach::Unwritten { .. });
-is_found!(nothing_exposed: "single", scatter, Scatter, One, ExposesNothing => Breach::Unwritten { .. } | Breach::WrongTicket { .. });
+is_found!(nothing_exposed: "single", scatter, Scatter, One, ExposesNothing => Breach::Unexposed);
 is_found!(fetched_too_early: "single", scatter, Scatter, One, NoWait => Breach::ReadRace { .. } | Breach::Unwritten { .. });
 
 /// Barrier: all ranks of a node report to its leader, the leaders meet, the leader lets all go.

@@ -17,7 +17,7 @@
 //! holes fetches 16 KiB at a time. A root that lent memory depends on all: it fails where one does.
 
 use super::cost::{self, Way};
-use super::phase::{Single, composed, single};
+use super::phase::single;
 use super::{Algorithm, Knob, Need, Plan, Reach};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
@@ -47,6 +47,6 @@ up    1 2 3 4 -> whether they could; if not, the blocks go through slots";
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
-        composed::scatter(fabric, plan, Single::of(plan)).await;
+        single::scatter(fabric, plan).await;
     }
 }

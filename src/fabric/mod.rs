@@ -13,8 +13,8 @@
 //! 3. `publish(line, t)`: makes all its writes so far visible to whoever waits for that flag;
 //! 4. `wait(rank, line, t)` for peers, and reads their slots: what lies beside that flag, and the cell that was told with it;
 //!    Or it copies out of memory of the peer's own, with no slot between: who `expose`s that beside a flag waits for the `answer`s of
-//!    all that `fetch` from there, beside flags of theirs, before it writes that memory or ends the call. Who may expose memory or not tells
-//!    either beside that flag, and peers ask `is_exposed`;
+//!    all that `fetch` from there, beside flags of theirs, before it writes that memory or ends the call. Where it may or may not, peers ask
+//!    `is_exposed`;
 //!    And the flag of a later ticket of the call, which claimed its lines alone, may tell of more in the cell of `t`, whose
 //!    owner writes on there (a *train*): who reads that releases none of these tickets before it has waited for the last one;
 //! 5. `release(t)`: promises to read no slot of any ticket up to `t` again. Tickets are released in order. The driver
@@ -298,11 +298,10 @@ pub trait Fabric: Sync {
     /// Decides whether this rank lends its memory at `from`, where its data lie for others; `None` where it has none. Each rank decides once in a call
     /// that moves `n` bytes so, whether it has data or not, since calls are counted and timed by that. Local: peers see what is exposed.
     fn decide_to_lend(&self, from: Option<Span>, n: Bytes, lending: Lending) -> bool;
-    /// Tells beside a flag of this rank, which it has claimed and will publish, that peers may read its memory at `from`, and what
-    /// follows there, or, by `None`, that there is nothing to read but slots. Until all that read there have said so, the rank neither writes that
-    /// memory nor ends the call.
-    fn expose(&self, line: Line, ticket: Ticket, from: Option<Span>) -> impl Future<Output = ()> + Send;
-    /// Whether a peer, for whose flag this rank has waited, and which told one or the other beside it, exposed memory.
+    /// Tells with a flag of this rank, whose lines alone it has claimed, and which it will publish, that peers may read its memory at `from`,
+    /// and what follows there. Until all that read there have said so, the rank neither writes that memory nor ends the call.
+    fn expose(&self, line: Line, ticket: Ticket, from: Span) -> impl Future<Output = ()> + Send;
+    /// Whether a peer exposed memory with that flag, for which this rank has waited.
     fn is_exposed(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = bool> + Send;
     /// Copies `n` bytes to `to`, a buffer of this rank, out of memory that a peer exposed with a flag that this rank has waited for.
     /// Whether that was possible; if not, the contents of `to` are undefined.

@@ -54,7 +54,7 @@ impl Default for Flag {
     }
 }
 
-/// A flag, a descriptor of the call, where the slot's cell is and for which ticket, and a payload, in a pair of cache lines of 64 bytes on a 128-byte boundary, so that
+/// A flag, a descriptor of the call, where the slot's cell is and for which ticket, or that the payload tells of memory in its place, and a payload, in a pair of cache lines of 64 bytes on a 128-byte boundary, so that
 /// prefetchers of line pairs do not join two writers. The first 32 bytes of a payload come with the flag's own line, the rest is
 /// next to it, where such prefetchers look.
 ///
@@ -65,6 +65,7 @@ pub struct FlagLine {
     flag: Flag,
     descriptor: AtomicU64,
     home: AtomicU64,
+    /// The ticket whose cell is there; or, with all bits turned, one whose payload tells of memory.
     home_of: AtomicU64,
     /// Aligned as user operations may expect of elements.
     payload: UnsafeCell<[u8; FlagLine::PAYLOAD]>,
@@ -123,6 +124,20 @@ impl FlagLine {
     pub fn home(&self, ticket: Ticket) -> Option<u64> {
         // Relaxed: what was told with that flag stays until the ticket is released.
         (self.home_of.load(Ordering::Relaxed) == ticket.0).then(|| self.home.load(Ordering::Relaxed))
+    }
+
+    /// Says that the payload of `ticket`, which has no cell and is announced next, tells of memory in its place.
+    #[inline]
+    pub fn tell_of_memory(&self, ticket: Ticket) {
+        // Relaxed: ordered before the flag by its release.
+        self.home_of.store(!ticket.0, Ordering::Relaxed);
+    }
+
+    /// Whether that was said of `ticket`, whose flag was reached.
+    #[inline]
+    pub fn tells_of_memory(&self, ticket: Ticket) -> bool {
+        // Relaxed: as in `home`.
+        self.home_of.load(Ordering::Relaxed) == !ticket.0
     }
 
     /// As [`Flag::reached`].
@@ -202,6 +217,19 @@ mod tests {
         let told = Ticket::new(Epoch(24), 24);
         line.tell_home(told, 5);
         assert_eq!(line.home(told), Some(5));
-        assert!(tickets.filter(|ticket| *ticket != told).all(|ticket| line.home(ticket).is_none()));
+        assert!(tickets.clone().filter(|ticket| *ticket != told).all(|ticket| line.home(ticket).is_none()));
+        assert!(tickets.chain([told]).all(|ticket| !line.tells_of_memory(ticket)));
+    }
+
+    #[test]
+    fn memory_is_told_of_one_ticket_which_has_no_home() {
+        let line = FlagLine::new();
+        let tickets = (0..5000).map(|epoch| Ticket::new(Epoch(epoch), epoch % 40));
+        assert!(tickets.clone().all(|ticket| !line.tells_of_memory(ticket)));
+        let told = Ticket::new(Epoch(24), 24);
+        line.tell_home(told, 5);
+        line.tell_of_memory(told);
+        assert!(line.tells_of_memory(told) && tickets.clone().all(|ticket| line.home(ticket).is_none()));
+        assert!(tickets.filter(|ticket| *ticket != told).all(|ticket| !line.tells_of_memory(ticket)));
     }
 }

@@ -47,7 +47,7 @@ way.
 
 Between two ranks with cores of their own Bcasts, Allgathers and Scatters of more than 48 KiB run `single` with `try`, where ranks may read each other's
 memory: no model tells whether data are better copied twice, through slots, or once, out of memory by the system, since that depends on whether the program
-changes them between calls. Who has the data decides for each call, and tells beside its first flag. Of each collective, and of the lengths
+changes them between calls. Who has the data decides for each call, and tells with its first flag. Of each collective, and of the lengths
 between two powers of two, the first eight calls go as the models choose, the next 32 are tried, in blocks of eight that go one way, and after that 32 of
 4096; what took less time from call to call is the habit for the others (`src/fabric/shm/loans.rs`, `trials.rs`).
 

@@ -1,10 +1,9 @@
 //! The flat form: every rank deals with every other directly. Fewest steps; the root touches all slots.
 
 use super::{Blocks, Dealing, Form, Local, block_in_slot, combine_in_rank_order, later, others};
-use crate::coll::{Knob, part, pieces};
+use crate::coll::{Knob, pieces};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
-use std::ops::Range;
 
 /// No hierarchy, one piece per cell.
 #[derive(Clone, Copy, Debug)]
@@ -64,90 +63,51 @@ impl Dealing for Flat {
         to: Option<Span>,
         n: Bytes,
     ) {
-        let how = Pieces::of_cell(local.fabric.cell_bytes(), local.fabric.size());
-        deal_in_pieces(local, root, from, to, n, (how, FirstFlag::Plain)).await;
+        let most = piece_of_block(local.fabric);
+        deal_in_pieces(local, root, from, to, n, most).await;
     }
 }
 
-/// How a root deals blocks through its slots.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pieces {
-    /// Bytes of each block that take one ticket.
-    pub most: Bytes,
-    /// Who reads works on the first half of a piece while the other is still written: that has a flag of its own, on the other line.
-    pub in_halves: bool,
-}
-
-/// What a rank says with the first flag of a call in which peers ask whether it exposed memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FirstFlag {
-    /// Nothing: they don't ask.
-    Plain,
-    /// That it did not.
-    TellsUnexposed,
-}
-
-impl Pieces {
-    /// Whole ones, of which a cell holds one for each of so many ranks.
-    pub fn of_cell(cell: Bytes, ranks: usize) -> Self {
-        Self { most: Bytes(cell.0 / ranks), in_halves: false }
-    }
-
-    /// The line of the first flag.
-    pub fn first_line(&self) -> Line {
-        if self.in_halves { Line::Up } else { Line::Down }
-    }
-
-    /// The flags of a piece of `n` bytes, and what of it comes with each.
-    fn parts(&self, n: Bytes, granule: Bytes) -> impl Iterator<Item = (Line, Range<usize>)> + Send + use<> {
-        let half = if self.in_halves { part(n, granule, NodeRank(0), 2).len() } else { 0 };
-        let parts = [(Line::Up, 0..half), (Line::Down, half..n.0)];
-        parts.into_iter().skip(usize::from(!self.in_halves))
-    }
-}
-
-/// A piece of every other rank's block in one slot, each of which copies its own.
+/// A piece of at most `most` bytes of every other rank's block in one slot, each of which copies its own.
 pub(super) async fn deal_in_pieces<F: Fabric>(
     local: &mut Local<'_, F>,
     root: NodeRank,
     from: Blocks,
     to: Option<Span>,
     n: Bytes,
-    (how, first_flag): (Pieces, FirstFlag),
+    most: Bytes,
 ) {
     let fabric = local.fabric;
     let (me, size) = (fabric.rank(), fabric.size());
-    for (offset, length) in pieces(n, how.most, Bytes(1)) {
+    for (offset, length) in pieces(n, most, Bytes(1)) {
         let ticket = local.tickets.draw();
         let all = length * (size - 1);
-        if me == root && size > 1 {
-            fabric.claim(ticket, Room::passing(all)).await;
-        }
-        for (line, part) in how.parts(length, local.plan.granule) {
-            let (at, part) = (Bytes(part.start), Bytes(part.len()));
-            let stage = Place::stage(root, line, ticket, all);
-            let staged = |rank| stage.at(length * block_in_slot(root, rank, size) + at);
-            if me == root {
-                for rank in others(fabric) {
-                    fabric.copy(staged(rank), from.of(rank, offset + at), part).await;
-                }
-                let is_first = offset + at == Bytes::ZERO;
-                if is_first && first_flag == FirstFlag::TellsUnexposed {
-                    fabric.expose(line, ticket, None).await;
-                }
-                fabric.publish(line, ticket).await;
-            } else {
-                fabric.wait(root, line, ticket).await;
-                if let Some(to) = to {
-                    fabric.copy(to.plus(offset + at), staged(me), part).await;
-                }
+        let stage = Place::stage(root, Line::Down, ticket, all);
+        let staged = |rank| stage.at(length * block_in_slot(root, rank, size));
+        if me != root {
+            fabric.wait(root, Line::Down, ticket).await;
+            if let Some(to) = to {
+                fabric.copy(to.plus(offset), staged(me), length).await;
             }
-        }
-        if let (true, Some(to)) = (me == root, to) {
-            fabric.copy(to.plus(offset), from.of(me, offset), length).await;
+        } else {
+            if size > 1 {
+                fabric.claim(ticket, Room::passing(all)).await;
+                for rank in others(fabric) {
+                    fabric.copy(staged(rank), from.of(rank, offset), length).await;
+                }
+                fabric.publish(Line::Down, ticket).await;
+            }
+            if let Some(to) = to {
+                fabric.copy(to.plus(offset), from.of(me, offset), length).await;
+            }
         }
         fabric.release(ticket).await;
     }
+}
+
+/// Bytes of each block that take one ticket, of which a cell holds one for each rank.
+pub(super) fn piece_of_block<F: Fabric>(fabric: &F) -> Bytes {
+    Bytes(fabric.cell_bytes().0 / fabric.size())
 }
 
 /// `to` = the operands of all ranks in rank order; those of the others as published, this rank's own at `from`.

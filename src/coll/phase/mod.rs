@@ -25,7 +25,6 @@ use flat::copy_unless_same;
 pub use between::Between;
 pub use crew::Sharing;
 pub use flat::Flat;
-pub use single::Single;
 pub use tiled::Tiled;
 pub use tree::Tree;
 

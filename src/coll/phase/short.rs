@@ -62,6 +62,11 @@ pub fn is_halved(plan: &Plan) -> bool {
     plan.bytes.0 > tile && Room::of(plan.bytes) == Room::Cell
 }
 
+/// The line of the first flag of such a call, whose last one is on `line`.
+pub fn first_line(line: Line, in_halves: bool) -> Line {
+    if in_halves { line.other() } else { line }
+}
+
 /// Data that follow a flag of their own.
 struct Part {
     line: Line,
@@ -80,7 +85,7 @@ fn parts<const PARTS: usize>(plan: &Plan, line: Line) -> [Part; PARTS] {
         if index + 1 == PARTS {
             Part { line, offset: first, length: n - first }
         } else {
-            Part { line: line.other(), offset: Bytes::ZERO, length: first }
+            Part { line: first_line(line, true), offset: Bytes::ZERO, length: first }
         }
     })
 }

@@ -1,6 +1,6 @@
 //! Single copy: who needs data takes them out of the memory of the rank that has them, with no slot between.
 //!
-//! Who has data either lends the memory in which they lie or lays them out in slots, and tells which beside its first flag. So it alone
+//! Who has data either lends the memory in which they lie or lays them out in slots, and tells which with its first flag. So it alone
 //! decides, and need not decide alike in two calls. As many tickets are drawn either way; of data that take k tickets in slots:
 //!
 //! ```text
@@ -10,26 +10,18 @@
 //! ```
 
 use super::composed::{self, Rooted, block_of};
-use super::flat::{FirstFlag, Pieces, copy_unless_same, deal_in_pieces};
-use super::short::is_halved;
+use super::flat::{copy_unless_same, deal_in_pieces, piece_of_block};
 use super::tiled::{Tiles, bcast_in_trains};
-use super::{Blocks, Dealing, Flat, Local, Sharing, Tiled, exchange, others};
-use crate::coll::{Knob, Plan, TRY_SLOTS, pieces};
+use super::{Blocks, Dealing, Flat, Local, Sharing, Tiled, exchange, others, short};
+use crate::coll::{Knob, Measures, Plan, Short, TRY_SLOTS, pieces};
 use crate::fabric::{Exposed, Fabric, Lending, Line, Place, Room, Source, Span};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 use std::future::Future;
 
 /// Ranks fetch from the root what it lends. For those that can't, which only shows when they try, it fills slots.
 #[derive(Clone, Copy, Debug)]
-pub struct Single {
+struct Single {
     lending: Lending,
-}
-
-impl Single {
-    /// As the plan says.
-    pub fn of(plan: &Plan) -> Self {
-        Self { lending: lending(plan) }
-    }
 }
 
 fn lending(plan: &Plan) -> Lending {
@@ -58,15 +50,14 @@ struct Given {
 trait ThroughSlots: Sync {
     /// The line of the first flag.
     fn first_line(&self) -> Line;
-    /// How many tickets `n` bytes of each rank take.
+    /// Moves it, from the first ticket of the call on, if nothing came before it.
+    fn give<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given) -> impl Future<Output = ()> + Send;
+    /// How many tickets `n` bytes of each rank take where they follow others.
     fn tickets(&self, n: Bytes) -> u64;
-    /// Moves it.
-    fn give<F: Fabric>(
-        &self,
-        local: &mut Local<'_, F>,
-        given: Given,
-        first_flag: FirstFlag,
-    ) -> impl Future<Output = ()> + Send;
+    /// Moves it with these.
+    fn give_again<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given) -> impl Future<Output = ()> + Send {
+        self.give(local, given)
+    }
 }
 
 /// Moves it out of memory or slots, as the root decides.
@@ -90,7 +81,7 @@ async fn hand_over<F: Fabric>(
     };
     // 2. In slots, of which the flag that was found is the first.
     if !is_lent {
-        slots.give(local, given, FirstFlag::TellsUnexposed).await;
+        slots.give(local, given).await;
         let unused = local.tickets.draw();
         return fabric.release(unused).await;
     }
@@ -104,14 +95,14 @@ async fn hand_over<F: Fabric>(
     // 4. What was missed goes through slots. The root has its own; so have those that missed nothing, and read none of them.
     fabric.release(ticket).await;
     let to = if is_root { None } else { given.to };
-    slots.give(local, Given { to, ..given }, FirstFlag::Plain).await;
+    slots.give_again(local, Given { to, ..given }).await;
 }
 
 /// The root tells where the data are, takes its own, and waits until all others have tried. -> whether none misses any
 async fn lend<F: Fabric>(fabric: &F, lent: Exposed, given: Given) -> bool {
     let Exposed { line, ticket, offset, .. } = lent;
     fabric.claim(ticket, Room::Lines).await;
-    fabric.expose(line, ticket, Some(given.from)).await;
+    fabric.expose(line, ticket, given.from).await;
     fabric.publish(line, ticket).await;
     if let Some(to) = given.to {
         fabric.copy(to, given.from.plus(offset), given.n).await;
@@ -142,7 +133,7 @@ async fn fetch<F: Fabric>(fabric: &F, lent: Exposed, given: Given) -> bool {
     has_it
 }
 
-/// Whether a first piece of `n` bytes lies beside its flag, where there is no room for what is told of memory.
+/// Whether `n` bytes lie beside their flag. What is as short is not lent.
 pub fn is_beside_flag(n: Bytes) -> bool {
     !Room::of(n).has_cell()
 }
@@ -152,24 +143,47 @@ fn count_pieces(n: Bytes, most: Bytes) -> u64 {
     pieces(n, most, Bytes(1)).count() as u64
 }
 
-/// Blocks in slots as in the flat form.
+/// Blocks in slots as in the flat form, in pieces of at most so many bytes.
 struct Dealt {
     from: Blocks,
-    pieces: Pieces,
+    most: Bytes,
 }
 
 impl ThroughSlots for Dealt {
     fn first_line(&self) -> Line {
-        self.pieces.first_line()
+        Line::Down
+    }
+
+    async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, Given { root, to, n, .. }: Given) {
+        deal_in_pieces(local, root, self.from, to, n, self.most).await;
     }
 
     fn tickets(&self, n: Bytes) -> u64 {
-        count_pieces(n, self.pieces.most)
+        count_pieces(n, self.most)
+    }
+}
+
+/// The blocks of a short call. These take one slot, as in calls that are not tried, but where other tickets come before.
+struct InOneSlot {
+    in_halves: bool,
+    again: Dealt,
+}
+
+impl ThroughSlots for InOneSlot {
+    fn first_line(&self) -> Line {
+        short::first_line(Line::Down, self.in_halves)
     }
 
-    async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given, first_flag: FirstFlag) {
-        let Given { root, to, n, .. } = given;
-        deal_in_pieces(local, root, self.from, to, n, (self.pieces, first_flag)).await;
+    async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, _: Given) {
+        short::scatter(local.fabric, local.plan).await;
+    }
+
+    fn tickets(&self, n: Bytes) -> u64 {
+        self.again.tickets(n)
+    }
+
+    async fn give_again<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given) {
+        self.again.give(local, given).await;
     }
 }
 
@@ -182,19 +196,30 @@ impl Dealing for Single {
         to: Option<Span>,
         n: Bytes,
     ) {
-        let (fabric, plan) = (local.fabric, local.plan);
-        let others = fabric.size() - 1;
-        let mut pieces = Pieces::of_cell(fabric.cell_bytes(), fabric.size());
-        // As short calls of `flat`.
-        if n * others <= fabric.cell_bytes() {
-            (pieces.most, pieces.in_halves) = (n, n == plan.bytes && is_halved(plan));
-        }
-        if is_beside_flag(n.min(pieces.most) * others) {
+        let fabric = local.fabric;
+        let most = piece_of_block(fabric);
+        if is_beside_flag(n.min(most) * (fabric.size() - 1)) {
             return Flat.scatter_from(local, root, from, to, n).await;
         }
         let given = Given { root, from: from.start, offset: from.stride * fabric.rank().index(), to, n };
-        hand_over(local, given, self.lending, Dealt { from, pieces }).await;
+        hand_over(local, given, self.lending, Dealt { from, most }).await;
     }
+}
+
+/// Scatter.
+pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan) {
+    let in_halves = match Short::new(plan, &Measures::of(fabric), plan.bytes * (fabric.layout().size() - 1)) {
+        None => return composed::scatter(fabric, plan, Single { lending: lending(plan) }).await,
+        Some(Short::InLines { .. }) => return short::scatter(fabric, plan).await,
+        Some(Short::InCells { in_halves }) => in_halves,
+    };
+    let (mut local, root) = (Local::new(fabric, plan), Rooted::of(fabric, plan));
+    let from = Blocks { start: Place::SendBuf.start(), stride: plan.bytes };
+    let to = (!(root.is_me && fabric.is_in_place())).then(|| Place::RecvBuf.start());
+    let (offset, n) = (plan.bytes * fabric.rank().index(), plan.bytes);
+    let given = Given { root: root.rank, from: from.start, offset, to, n };
+    let again = Dealt { from, most: piece_of_block(fabric) };
+    hand_over(&mut local, given, lending(plan), InOneSlot { in_halves, again }).await;
 }
 
 impl ThroughSlots for Tiles {
@@ -202,12 +227,12 @@ impl ThroughSlots for Tiles {
         Line::Down
     }
 
-    fn tickets(&self, _: Bytes) -> u64 {
-        self.count()
+    async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given) {
+        bcast_in_trains(local, given.root, given.from, given.to, *self).await;
     }
 
-    async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given, first_flag: FirstFlag) {
-        bcast_in_trains(local, given.root, given.from, given.to, (*self, first_flag)).await;
+    fn tickets(&self, _: Bytes) -> u64 {
+        self.count()
     }
 }
 
@@ -275,20 +300,13 @@ impl<F: Fabric> Gathering<'_, F> {
     /// Publishes a piece of this rank's block, or, with the first flag, where all of it lies.
     async fn publish(&self, ticket: Ticket, offset: Bytes, n: Bytes) {
         let (fabric, own) = (self.local.fabric, Place::SendBuf.at(offset));
-        if ticket > self.first {
-            if !self.lends {
-                self.local.publish_copy(Line::Up, ticket, own, n).await;
-            }
-            return;
-        }
-        if self.lends {
+        if !self.lends {
+            self.local.publish_copy(Line::Up, ticket, own, n).await;
+        } else if ticket == self.first {
             fabric.claim(ticket, Room::Lines).await;
-        } else {
-            fabric.claim(ticket, Room::passing(n)).await;
-            fabric.copy(Place::stage(fabric.rank(), Line::Up, ticket, n).start(), own, n).await;
+            fabric.expose(Line::Up, ticket, own).await;
+            fabric.publish(Line::Up, ticket).await;
         }
-        fabric.expose(Line::Up, ticket, self.lends.then_some(own)).await;
-        fabric.publish(Line::Up, ticket).await;
     }
 
     /// Takes a piece of every block that lies in slots, with the first one all of those that are lent.

@@ -2,7 +2,7 @@
 //! rank combines its own part of all operands (tiled-reduce of Li et al. 2014, §2.4).
 
 use super::crew::{Crew, Piece, Sharing, collect_in_stages, collect_parts, combine_part, publish_operand};
-use super::flat::{FirstFlag, bcast_in_pieces, copy_unless_same, gather_in_pieces};
+use super::flat::{bcast_in_pieces, copy_unless_same, gather_in_pieces};
 use super::{Blocks, Dealing, Flat, Form, Local, composed, ranks};
 use crate::coll::{Knob, Plan, pieces};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
@@ -54,7 +54,7 @@ impl Form for Tiled {
         match train_of(local.plan, n, fabric.size(), fabric.slots(), fabric.cell_bytes()) {
             Some(in_cell) => {
                 let tiles = Tiles { n, tile, in_cell };
-                bcast_in_trains(local, root, from, Some(to), (tiles, FirstFlag::Plain)).await;
+                bcast_in_trains(local, root, from, Some(to), tiles).await;
             }
             None => bcast_in_pieces(local, root, from, to, n, tile).await,
         }
@@ -179,7 +179,7 @@ pub(super) async fn bcast_in_trains<F: Fabric>(
     root: NodeRank,
     from: Span,
     to: Option<Span>,
-    (tiles, first_flag): (Tiles, FirstFlag),
+    tiles: Tiles,
 ) {
     let fabric = local.fabric;
     let mut first_of_cell = local.tickets.peek();
@@ -192,9 +192,6 @@ pub(super) async fn bcast_in_trains<F: Fabric>(
         if fabric.rank() == root {
             fabric.claim(ticket, if ticket == first_of_cell { Room::Passed } else { Room::Lines }).await;
             fabric.copy(cell.at(at), from.plus(offset), length).await;
-            if offset == Bytes::ZERO && first_flag == FirstFlag::TellsUnexposed {
-                fabric.expose(Line::Down, ticket, None).await;
-            }
             fabric.publish(Line::Down, ticket).await;
         } else {
             fabric.wait(root, Line::Down, ticket).await;

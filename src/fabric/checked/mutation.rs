@@ -284,7 +284,7 @@ fn with_places(operation: Operation, change: impl Fn(Ticket, Place) -> (Ticket, 
         Operation::Reduce { to, left, right, n } => {
             Operation::Reduce { to: span(to), left: span(left), right: span(right), n }
         }
-        Operation::Expose(line, ticket, from) => Operation::Expose(line, ticket_only(ticket), from.map(span)),
+        Operation::Expose(line, ticket, from) => Operation::Expose(line, ticket_only(ticket), span(from)),
         Operation::IsExposed(rank, line, ticket) => Operation::IsExposed(rank, line, ticket_only(ticket)),
         Operation::Fetch { to, from, n } => {
             Operation::Fetch { to: span(to), from: Exposed { ticket: ticket_only(from.ticket), ..from }, n }

@@ -42,7 +42,7 @@ pub enum Operation {
         n: Bytes,
     },
     /// [`Fabric::expose`](crate::fabric::Fabric::expose)
-    Expose(Line, Ticket, Option<Span>),
+    Expose(Line, Ticket, Span),
     /// [`Fabric::is_exposed`](crate::fabric::Fabric::is_exposed)
     IsExposed(NodeRank, Line, Ticket),
     /// [`Fabric::fetch`](crate::fabric::Fabric::fetch)
@@ -104,7 +104,7 @@ macro_rules! operations_by_step {
             self.step(Operation::Reduce { to, left, right, n }).await;
         }
 
-        async fn expose(&self, line: Line, ticket: Ticket, from: Option<Span>) {
+        async fn expose(&self, line: Line, ticket: Ticket, from: Span) {
             self.step(Operation::Expose(line, ticket, from)).await;
         }
 
@@ -178,10 +178,9 @@ impl fmt::Display for Operation {
             Self::Reduce { to, left, right, n } => {
                 write!(f, "reduce {} B: {} = {} op {}", n.0, Show(to), Show(left), Show(right))
             }
-            Self::Expose(line, ticket, Some(from)) => {
+            Self::Expose(line, ticket, from) => {
                 write!(f, "expose {} beside {line:?} {}", Show(from), Show(ticket))
             }
-            Self::Expose(line, ticket, None) => write!(f, "expose nothing beside {line:?} {}", Show(ticket)),
             Self::IsExposed(rank, line, ticket) => {
                 write!(f, "whether {line:?}[{}]@{} exposed anything", rank.0, Show(ticket))
             }

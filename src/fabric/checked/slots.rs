@@ -124,16 +124,18 @@ struct Lines {
     home: Option<(Ticket, usize)>,
     /// The same as each flag told it last, and when.
     told: [Option<(Ticket, usize, Stamp)>; Line::COUNT],
+    /// When each flag was announced last, and for which ticket.
+    announced: [Option<(Ticket, Stamp)>; Line::COUNT],
     payloads: [Store; Line::COUNT],
     /// The memory that each payload was said to tell of last.
-    exposed: [Option<(Ticket, Option<Span>)>; Line::COUNT],
+    exposed: [Option<(Ticket, Span)>; Line::COUNT],
 }
 
 impl Rings {
     pub(super) fn new(lines: usize, cells: usize, cell: Bytes) -> Self {
         let payloads = [Store::new(INLINE.0), Store::new(INLINE.0)];
-        let (told, exposed) = ([None; Line::COUNT], [None; Line::COUNT]);
-        let line = Lines { flags: Default::default(), home: None, told, payloads, exposed };
+        let (told, announced, exposed) = ([None; Line::COUNT], [None; Line::COUNT], [None; Line::COUNT]);
+        let line = Lines { flags: Default::default(), home: None, told, announced, payloads, exposed };
         Self {
             lines: vec![(Position::default(), line); lines],
             cells: vec![(Position::default(), Store::new(cell.0)); cells],
@@ -215,13 +217,13 @@ impl Rings {
     }
 
     /// The payload of that line tells of memory at `from`.
-    pub(super) fn expose(&mut self, line: Line, ticket: Ticket, from: Option<Span>) {
+    pub(super) fn expose(&mut self, line: Line, ticket: Ticket, from: Span) {
         let index = self.line(ticket);
         self.lines[index].1.exposed[line as usize] = Some((ticket, from));
     }
 
-    /// The memory that the payload of that line tells of, or that there is none; `None` where it tells neither.
-    pub(super) fn exposed(&self, line: Line, ticket: Ticket) -> Option<Option<Span>> {
+    /// The memory that the payload of that line tells of.
+    pub(super) fn exposed(&self, line: Line, ticket: Ticket) -> Option<Span> {
         let (owner, from) = self.lines[self.line(ticket)].1.exposed[line as usize]?;
         (owner == ticket).then_some(from)
     }
@@ -259,12 +261,19 @@ impl Rings {
         &self.lines[self.line(ticket)].1.flags[line as usize]
     }
 
+    /// When that flag was announced.
+    pub(super) fn announced(&self, line: Line, ticket: Ticket) -> Option<Stamp> {
+        let (owner, stamp) = self.lines[self.line(ticket)].1.announced[line as usize]?;
+        (owner == ticket).then_some(stamp)
+    }
+
     /// A flag is announced, by an owner whose clock shows `stamp`, and what belongs to it.
     pub(super) fn publish(&mut self, line: Line, ticket: Ticket, stamp: Stamp, snapshot: Snapshot) {
         let index = self.line(ticket);
         if let Some(cell) = self.home(ticket) {
             self.lines[index].1.told[line as usize] = Some((ticket, cell, stamp));
         }
+        self.lines[index].1.announced[line as usize] = Some((ticket, stamp));
         self.lines[index].1.flags[line as usize].push(ticket, snapshot);
     }
 

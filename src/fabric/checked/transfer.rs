@@ -157,9 +157,12 @@ impl Machine {
         self.locate(me, Place::Payload { rank, line, ticket }.start(), n)
     }
 
-    pub(super) fn expose(&mut self, me: usize, line: Line, ticket: Ticket, from: Option<Span>) -> Result<(), Breach> {
-        if from.is_some_and(|from| matches!(from.place, Place::Cell { .. } | Place::Payload { .. })) {
+    pub(super) fn expose(&mut self, me: usize, line: Line, ticket: Ticket, from: Span) -> Result<(), Breach> {
+        if matches!(from.place, Place::Cell { .. } | Place::Payload { .. }) {
             return Err(Breach::NotBuffer);
+        }
+        if self.members[me].rings.home(ticket).is_some() {
+            return Err(Breach::ExposedWithCell);
         }
         let rank = self.members[me].node_rank;
         let beside = self.beside(me, rank, (line, ticket), EXPOSURE)?;
@@ -168,21 +171,29 @@ impl Machine {
         Ok(())
     }
 
-    /// What a peer exposed beside that flag, or that it exposed nothing.
-    fn exposed(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<Option<Span>, Breach> {
+    /// What a peer exposed beside that flag.
+    fn exposed(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<Span, Breach> {
+        let owner = self.peer(me, rank)?;
+        let exposed = self.members[owner].rings.exposed(line, ticket).ok_or(Breach::Unexposed)?;
         let beside = self.beside(me, rank, (line, ticket), EXPOSURE)?;
         self.read(me, &beside, &mut Vec::new())?;
-        let owner = self.peer(me, rank)?;
-        self.members[owner].rings.exposed(line, ticket).ok_or(Breach::Unexposed)
+        Ok(exposed)
     }
 
+    /// Whether a peer exposed something with that flag, which has to have come.
     pub(super) fn is_exposed(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<bool, Breach> {
-        Ok(self.exposed(me, rank, line, ticket)?.is_some())
+        self.check_epoch(me, ticket)?;
+        let owner = self.peer(me, rank)?;
+        let announced = self.members[owner].rings.announced(line, ticket).ok_or(Breach::Untold)?;
+        if !self.clocks.knows(me, owner, announced) {
+            return Err(Breach::ReadRace { writer: CommRank(owner as u32) });
+        }
+        Ok(self.members[owner].rings.exposed(line, ticket).is_some())
     }
 
     pub(super) fn fetch(&mut self, me: usize, to: Span, from: Exposed, n: Bytes) -> Result<bool, Breach> {
         let Exposed { rank, line, ticket, offset } = from;
-        let from = self.exposed(me, rank, line, ticket)?.ok_or(Breach::Unexposed)?.plus(offset);
+        let from = self.exposed(me, rank, line, ticket)?.plus(offset);
         let to = self.locate(me, to, n)?;
         let Location::Own(place, spot) = &to else { return Err(Breach::NotBuffer) };
         let owner = self.peer(me, rank)?;

@@ -95,6 +95,8 @@ pub enum Breach {
     Lent,
     /// Looked beside a flag for memory that a peer exposes, where it exposed none for that ticket.
     Unexposed,
+    /// Exposed memory with a flag that tells of a cell.
+    ExposedWithCell,
     /// Left a call, or wrote memory that it had exposed, though a fetch from there did not happen before.
     StillFetched {
         /// Who fetched.

@@ -29,8 +29,8 @@ struct Member {
     written: Vec<Written>,
     /// By position, the units of a cell.
     cells: Vec<Vec<UnsafeCell<[u8; UNIT]>>>,
-    /// What it exposed last of its own memory.
-    exposed: UnsafeCell<Vec<u8>>,
+    /// What it exposed last of its own memory with each line.
+    exposed: [UnsafeCell<Vec<u8>>; Line::COUNT],
 }
 
 // SAFETY: cells are accessed through `with` and `with_mut` only, where loom ends the model at the first access that is not
@@ -53,7 +53,7 @@ impl Node {
             posts: (0..ranks).map(|_| Flag::new()).collect(),
             written: (0..lines).map(|_| Written::default()).collect(),
             cells: (0..slots).map(|_| units()).collect(),
-            exposed: UnsafeCell::new(Vec::new()),
+            exposed: [(); Line::COUNT].map(|()| UnsafeCell::new(Vec::new())),
         };
         let members = (0..ranks).map(member).collect();
         let passed = if Passed::is_for(ranks) { ranks } else { 0 };
@@ -141,23 +141,29 @@ impl Node {
         }
     }
 
-    /// `rank` exposes its memory from `span` on.
-    pub(super) fn expose(&self, own: &mut Buffers, rank: NodeRank, span: Span) {
+    /// A rank exposes its memory from `span` on, with that line.
+    pub(super) fn expose(&self, own: &mut Buffers, with: (NodeRank, Line), span: Span) {
         let bytes = own.own(span).to_vec();
         // SAFETY: the vector is alive, and loom has seen that no access races with this.
-        self.members[rank.index()].exposed.with_mut(|exposed| unsafe { *exposed = bytes });
+        self.exposed(with).with_mut(|exposed| unsafe { *exposed = bytes });
     }
 
-    /// The `n` bytes at `offset` of what `rank` exposed last.
-    pub(super) fn fetch(&self, rank: NodeRank, offset: Bytes, n: Bytes) -> Vec<u8> {
+    /// The `n` bytes at `offset` of what a rank exposed last with that line.
+    pub(super) fn fetch(&self, with: (NodeRank, Line), offset: Bytes, n: Bytes) -> Vec<u8> {
         // SAFETY: the vector is alive, and loom has seen that no write races with this.
-        self.members[rank.index()].exposed.with(|exposed| unsafe { (&*exposed)[offset.0..][..n.0].to_vec() })
+        self.exposed(with).with(|exposed| unsafe { (&*exposed)[offset.0..][..n.0].to_vec() })
+    }
+
+    fn exposed(&self, (rank, line): (NodeRank, Line)) -> &UnsafeCell<Vec<u8>> {
+        &self.members[rank.index()].exposed[line as usize]
     }
 
     /// `rank` leaves a call: its memory is the program's, which writes it.
     pub(super) fn take_back(&self, rank: NodeRank) {
-        // SAFETY: as in `expose`.
-        self.members[rank.index()].exposed.with_mut(|exposed| unsafe { (*exposed).clear() });
+        for exposed in &self.members[rank.index()].exposed {
+            // SAFETY: as in `expose`.
+            exposed.with_mut(|exposed| unsafe { (*exposed).clear() });
+        }
     }
 
     /// Puts `bytes` at `span`.

@@ -14,8 +14,6 @@ use std::task::{Context, Poll, Waker};
 
 /// What stands beside the flag of a rank that exposes memory, in place of a process and an address.
 const EXPOSED: [u8; EXPOSURE.0] = [0xEE; EXPOSURE.0];
-/// The same of one that exposes none.
-const UNEXPOSED: [u8; EXPOSURE.0] = [0; EXPOSURE.0];
 
 /// How a rank waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,26 +244,21 @@ impl Rank {
             }
             Operation::Expose(line, ticket, from) => {
                 let state = &mut *self.state();
-                if let Some(from) = from {
-                    self.node.expose(&mut state.buffers, self.me, from);
-                    state.has_exposed = true;
-                }
+                self.node.expose(&mut state.buffers, (self.me, line), from);
+                state.has_exposed = true;
                 let beside = Place::Payload { rank: self.me, line, ticket }.start();
-                let told = if from.is_some() { EXPOSED } else { UNEXPOSED };
-                self.node.store(&mut state.buffers, homes, beside, &told);
+                self.node.store(&mut state.buffers, homes, beside, &EXPOSED);
+                self.line(self.me, line, ticket).tell_of_memory(ticket);
             }
             Operation::IsExposed(rank, line, ticket) => {
-                let beside = Place::Payload { rank, line, ticket }.start();
-                let told = self.node.load(&mut self.state().buffers, homes, beside, EXPOSURE);
-                assert!(told == EXPOSED || told == UNEXPOSED, "{told:?} was told");
-                return told == EXPOSED;
+                return self.line(rank, line, ticket).tells_of_memory(ticket);
             }
             Operation::Fetch { to, from: Exposed { rank, line, ticket, offset }, n } => {
                 let buffers = &mut self.state().buffers;
                 let beside = Place::Payload { rank, line, ticket }.start();
                 assert_eq!(self.node.load(buffers, homes, beside, Bytes(EXPOSED.len())), EXPOSED);
                 if self.may_fetch {
-                    let bytes = self.node.fetch(rank, offset, n);
+                    let bytes = self.node.fetch((rank, line), offset, n);
                     self.node.store(buffers, homes, to, &bytes);
                 }
                 return self.may_fetch;

@@ -419,13 +419,13 @@ impl Fabric for Call<'_> {
         is_wanted && from.is_some_and(|from| self.is_memory(from))
     }
 
-    fn expose(&self, line: Line, ticket: Ticket, from: Option<Span>) -> impl Future<Output = ()> + Send {
+    fn expose(&self, line: Line, ticket: Ticket, from: Span) -> impl Future<Output = ()> + Send {
         self.tell_of_memory(line, ticket, from);
         ready(())
     }
 
     fn is_exposed(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = bool> + Send {
-        ready(self.was_told_of_memory(rank, line, ticket))
+        ready(self.context().line(rank, line, ticket).tells_of_memory(ticket))
     }
 
     fn fetch(&self, to: Span, from: Exposed, n: Bytes) -> impl Future<Output = bool> + Send {

@@ -199,14 +199,19 @@ fn what_is_told_of_memory_is_found_there() {
     let mut memory: Vec<u8> = (0..64).collect();
     let start = memory.as_mut_ptr();
     let mut to = vec![0_u8; 16];
-    for (epoch, from) in [(1, Some(Place::SendBuf.at(Bytes(8)))), (2, None)] {
+    for (epoch, is_exposed) in [(1, true), (2, false), (3, true)] {
         let (line, ticket) = (Line::Down, Ticket::new(Epoch(epoch), 0));
-        scatter(owner, epoch, Buffer::Contiguous(start)).tell_of_memory(line, ticket, from);
+        let call = scatter(owner, epoch, Buffer::Contiguous(start));
+        if is_exposed {
+            call.tell_of_memory(line, ticket, Place::SendBuf.at(Bytes(8)));
+        }
+        owner.publish(line, ticket, call.entered.descriptor);
         let buffers = Buffers { recv: Buffer::Contiguous(to.as_mut_ptr()), ..Buffers::NONE };
         // SAFETY: the buffer is as long as what is fetched.
         let call = unsafe { Call::enter(reader, &WAITING, Collective::Scatter, 0, &plan(epoch), buffers) };
-        assert_eq!(call.was_told_of_memory(NodeRank(0), line, ticket), from.is_some());
-        if from.is_some() {
+        let is_told = |line| reader.line(NodeRank(0), line, ticket).tells_of_memory(ticket);
+        assert_eq!([line, line.other()].map(is_told), [is_exposed, false]);
+        if is_exposed {
             let lent = Exposed { rank: NodeRank(0), line, ticket, offset: Bytes(16) };
             match call.fetch_exposed(Place::RecvBuf.start(), lent, Bytes(16)) {
                 true => assert_eq!(to, memory[24..40]),

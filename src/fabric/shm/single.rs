@@ -15,14 +15,10 @@ use std::io;
 #[repr(C)]
 struct Told {
     process: u64,
-    /// Or [`NOWHERE`].
     address: u64,
 }
 
 const _: () = assert!(size_of::<Told>() == EXPOSURE.0);
-
-/// In place of an address, where there is nothing but slots.
-const NOWHERE: u64 = 0;
 
 impl Call<'_> {
     /// Whether the system can read what lies there.
@@ -30,24 +26,21 @@ impl Call<'_> {
         matches!(self.locate(from), Location::Memory(_))
     }
 
-    pub(super) fn tell_of_memory(&self, line: Line, ticket: Ticket, from: Option<Span>) {
-        let address = match from.map(|from| self.locate(from)) {
-            Some(Location::Memory(at)) => at as u64,
-            Some(Location::Packed(..)) | None => NOWHERE,
-        };
+    pub(super) fn tell_of_memory(&self, line: Line, ticket: Ticket, from: Span) {
+        let Location::Memory(at) = self.locate(from) else { unreachable!("what has holes is not exposed") };
         let context = self.context();
-        let told = Told { process: u64::from(context.process()), address };
+        let (flag, told) = (
+            context.line(context.rank(), line, ticket),
+            Told { process: u64::from(context.process()), address: at as u64 },
+        );
         // SAFETY: payloads are longer and aligned to 16 bytes; this rank has claimed its own, so nobody else accesses it.
-        unsafe { context.line(context.rank(), line, ticket).payload().cast::<Told>().write(told) };
+        unsafe { flag.payload().cast::<Told>().write(told) };
+        flag.tell_of_memory(ticket);
     }
 
     fn told(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Told {
-        // SAFETY: as in `tell_of_memory`; its owner wrote it in this call, whose row it shares, before it published the flag.
+        // SAFETY: as in `tell_of_memory`; its owner wrote it before it published the flag, which tells of memory.
         unsafe { self.context().line(rank, line, ticket).payload().cast::<Told>().read() }
-    }
-
-    pub(super) fn was_told_of_memory(&self, rank: NodeRank, line: Line, ticket: Ticket) -> bool {
-        self.told(rank, line, ticket).address != NOWHERE
     }
 
     /// Whether all of it came.
