@@ -18,7 +18,7 @@
 
 use super::cost::{self, Way};
 use super::phase::single;
-use super::{Algorithm, Knob, Need, Plan, Reach};
+use super::{Algorithm, Knob, Measures, Need, Plan, Reach, Short};
 use crate::fabric::Fabric;
 use crate::model::{Nanos, Scene};
 use crate::types::Collective;
@@ -44,6 +44,11 @@ up    1 2 3 4 -> whether they could; if not, the blocks go through slots";
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         let way = if single::is_beside_flag(plan.bytes * (scene.local_ranks - 1)) { Way::Flat } else { Way::Single };
         cost::of(way, Self::COLLECTIVE, plan, scene)
+    }
+
+    /// Where the root uses slots: who runs such a call asks whether it does.
+    fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
+        plan.knobs.set(Knob::Try).and_then(|_| Short::new(plan, measures, plan.bytes * (measures.ranks - 1)))
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

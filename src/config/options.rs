@@ -195,7 +195,8 @@ pub static OPTIONS: &[Opt] = &[
         takes: Takes::Text("0 or 1"),
         default: "1",
         meaning: "0 keeps ranks from reading each other's memory (process_vm_readv), which `single` algorithms do: forced, of long \
-                  Scatters, and of Bcasts, Allgathers and Scatters of more than 48 KiB between two ranks, where that is faster. With 1 each \
+                  Scatters, and between two ranks of Bcasts and Scatters of more than 12 KiB, and Allgathers of more than 48, where that is \
+                  faster. With 1 each \
                   tries it in MPI_Init with all others on its host; where one may not (seccomp, kernel.yama.ptrace_scope above 0, another \
                   user), no rank of the job does.",
         parse: Parse::Text(|text, config| store(value::switch(text), &mut config.may_copy_singly)),

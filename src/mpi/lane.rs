@@ -16,8 +16,10 @@ use super::lanes::Keyed;
 use super::op::{Combiner, Operator};
 use super::serve::{Served, Site};
 use crate::coll::phase::short::{self, AtOnce};
-use crate::coll::{Plan, REGISTRY, Short};
+use crate::coll::phase::single;
+use crate::coll::{Knob, Plan, REGISTRY, Short};
 use crate::fabric::shm::{Buffer, Buffers, Direct, Ends, Entered};
+use crate::fabric::{Lending, Source};
 use crate::kernel::Combine;
 use crate::mpi::handles::{constants, predefined};
 use crate::report::{Counter, Outcome};
@@ -85,6 +87,8 @@ pub struct Lane {
     entered: Entered,
     combiner: Option<Combiner>,
     short: Option<Short>,
+    /// With what its trials begin, where slots and memory are tried.
+    tried: Option<Source>,
     elements: Elements,
     lasting: Lasting,
 }
@@ -120,7 +124,11 @@ impl Lane {
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
         let short = (REGISTRY[row].short)(&plan, &shared.agreed.measures());
         let entered = Entered::new(collective, row, &plan);
-        Some(Self { key, row, counter, plan, entered, combiner, short, elements, lasting })
+        let tried = match single::lending(&plan) {
+            Lending::Tried(first) if REGISTRY[row].knobs.contains(&Knob::Try) => Some(first),
+            _ => None,
+        };
+        Some(Self { key, row, counter, plan, entered, combiner, short, tried, elements, lasting })
     }
 }
 
@@ -146,8 +154,8 @@ impl Keyed for Lane {
 }
 
 impl Site<'_> {
-    /// Opens a lane for calls like this one, if that is of use: programs that make a datatype for each call free one with each. Whether there
-    /// is a new one.
+    /// Opens a lane for calls like this one, if that is of use: programs that make a datatype for each call free one with each. Whether
+    /// there is a new one.
     pub(super) fn open_lane(&self, opening: &Opening, row: usize, plan: Plan, operator: Option<&Operator>) -> bool {
         let (lanes, &Opening { key, freed }) = (self.shared.lanes(self.collective), opening);
         let lasting = if key == Key::barrier() || predefined(key.datatype).is_some() {
@@ -330,8 +338,8 @@ impl Site<'_> {
         let [read, written] = self.blocks(lane, apart, root, ends);
         let count = lane.key.count as usize;
         if !read.at.is_null() {
-            // SAFETY: MPI's contract on the program's buffer, whose datatype is that of the lane still; the packed one has room for as many blocks,
-            // and is huddle's own.
+            // SAFETY: MPI's contract on the program's buffer, whose datatype is that of the lane still; the packed one has room for as
+            // many blocks, and is huddle's own.
             unsafe { apart.pack(read.packed, read.at, count * read.number) };
         }
         let (send, recv) = match self.collective {
@@ -413,11 +421,31 @@ impl Site<'_> {
         let Some(Short::InCells { in_halves }) = lane.short else {
             return self.run_row(lane.row, &plan, lane.buffers(ends));
         };
+        let (context, waiting, is_root) = (self.shared.context(), &self.job.waiting, root == self.shared.me);
+        let source = lane.tried.map(|first| context.source_of(self.collective, plan.bytes, first));
+        if is_root && source == Some(Source::Memory) {
+            return self.run_lent(lane, root, send, recv, is_in_place);
+        }
         let entered = (&lane.entered, self.epoch, root);
-        let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: as in `repeat_packed`.
         let call = unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), false) };
+        if !is_root && source.is_some() {
+            match short::finds_lent(&call, &plan, in_halves) {
+                Ok(false) => {}
+                Ok(true) => return self.run_lent(lane, root, send, recv, is_in_place),
+                Err(fault) => return self.ended(lane.counter, plan.bytes, call.finish(Err(fault))),
+            }
+        }
         self.ended(lane.counter, plan.bytes, call.finish(C::in_cells(&call, &plan, in_halves)))
+    }
+
+    /// A short call in which the root lends its memory.
+    #[cold]
+    #[inline(never)]
+    fn run_lent(self, lane: &Lane, root: CommRank, send: *mut u8, recv: *mut u8, is_in_place: bool) -> Served {
+        let plan = Plan { epoch: self.epoch, root, ..lane.plan };
+        let lends = Some(root == self.shared.me);
+        self.run_row(lane.row, &plan, Buffers { lends, ..lane.buffers(Ends { send, recv, is_in_place }) })
     }
 }
 

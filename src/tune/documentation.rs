@@ -45,11 +45,11 @@ the first-level cache, one and two buffers and a ring, chunks between nodes, pul
 `HUDDLE_LEADERS` permits: with several of them the phases of other chunks go on while a leader's step between nodes is under
 way.
 
-Between two ranks with cores of their own Bcasts, Allgathers and Scatters of more than 48 KiB run `single` with `try`, where ranks may read each other's
-memory: no model tells whether data are better copied twice, through slots, or once, out of memory by the system, since that depends on whether the program
+Between two ranks with cores of their own Bcasts and Scatters of more than 12 KiB, and Allgathers of more than 48, run `single` with `try`, where ranks may
+read each other's memory: no model tells whether data are better copied twice, through slots, or once, out of memory by the system, since that depends on whether the program
 changes them between calls. Who has the data decides for each call, and tells with its first flag. Of each collective, and of the lengths
 between two powers of two, the first eight calls go as the models choose, the next 32 are tried, in blocks of eight that go one way, and after that 32 of
-4096; what took less time from call to call is the habit for the others (`src/fabric/shm/loans.rs`, `trials.rs`).
+4096, of shorter ones than 256 KiB 32 for each gigabyte; what took less time from call to call is the habit for the others (`src/fabric/shm/loans.rs`, `trials.rs`).
 
 Where ranks share cores a phase takes the work of all ranks over the cores that they have, and what of its longest path does not
 fit beside that (Graham's bound); no more ranks read at a time than have cores. Each wait that follows from another takes a turn

@@ -5,16 +5,22 @@ use crate::coll::{Knob, Knobs, REGISTRY, TRY_MEMORY, TRY_SLOTS, rows_of};
 use crate::config::Forced;
 use crate::types::{Bytes, Collective, OperandOrder};
 
-/// Of shorter data nothing is tried: what these take depends on waits as much as on copies, and an algorithm that tries both has no plain
-/// functions for its calls, which cost a tenth of a microsecond more (docs/PERFORMANCE.md, "Tried").
-const LONGER_THAN: Bytes = Bytes(48 << 10);
+/// Of shorter data nothing is tried: what these take depends on waits as much as on copies.
+const LONGER_THAN: Bytes = Bytes(12 << 10);
+/// An Allgather that tries both has no plain functions for its calls, which cost a tenth of a microsecond more (docs/PERFORMANCE.md,
+/// "Tried").
+const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
 
 /// What tries both slots and memory for data that a rank hands to its only peer, on cores of their own, where the models choose `pick`
 /// for a size class that reaches to `longest`: they only say with which of these calls begin, and how long pieces are that lie in slots.
 /// More ranks have not been measured; where ranks share cores, their turns hide what is faster ("Tried").
 pub(super) fn tried(agreed: &Agreed, collective: Collective, longest: Bytes, pick: &Forced) -> Option<Forced> {
     let is_pair = agreed.nodes == 1 && agreed.ranks == 2 && !agreed.crowding.is_shared();
-    if !is_pair || longest <= LONGER_THAN {
+    let is_long = match collective {
+        Collective::Allgather => longest > LONGER_THAN_OF_ALLGATHER,
+        _ => longest > LONGER_THAN,
+    };
+    if !is_pair || !is_long {
         return None;
     }
     let picked = &REGISTRY[pick.row];
@@ -61,7 +67,10 @@ mod tests {
     fn long_data_between_two_ranks_are_tried_in_slots_and_memory() {
         for collective in Collective::ALL {
             let is_moved = matches!(collective, Collective::Bcast | Collective::Allgather | Collective::Scatter);
-            for (kib, is_long) in [(16, false), (48, false), (49, true), (256, true), (4096, true)] {
+            let is_gather = collective == Collective::Allgather;
+            for (kib, is_long) in
+                [(12, false), (16, !is_gather), (48, !is_gather), (49, true), (256, true), (4096, true)]
+            {
                 let pick = pick(&PAIR, collective, kib);
                 assert_eq!(pick.knobs.set(Knob::Try).is_some(), is_moved && is_long, "{pick} of {kib} KiB");
             }

@@ -5,10 +5,11 @@ use crate::memory::Area;
 use crate::operation::Operation;
 use crate::world::{Rank, World};
 use huddle::coll::phase::short::{self, AtOnce};
-use huddle::coll::phase::single::is_beside_flag;
+use huddle::coll::phase::single::{self, is_beside_flag};
 use huddle::coll::{Knob, Means, Measures, Plan, REGISTRY, Short};
 use huddle::fabric::checked::{Random, random_knobs};
 use huddle::fabric::shm::{Buffer, Buffers, Call, Direct, Ends, Entered, Fault, Waiting};
+use huddle::fabric::{Lending, Source};
 use huddle::kernel::Combine;
 use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 use std::future::ready;
@@ -85,30 +86,35 @@ fn ends(buffers: &Buffers<'_>) -> Option<Ends> {
     Some(Ends { send: end(buffers.send)?, recv: end(buffers.recv)?, is_in_place: buffers.is_in_place })
 }
 
-/// Runs a call as a plain function.
+/// Runs a call as a plain function. -> whether its root was found to lend its memory: then it is still to be run
 fn at_once<C: AtOnce>(
     rank: &Rank,
     waiting: &'static Waiting,
     entered: Entered,
     plan: &Plan,
-    short: Short,
+    (short, may_be_lent): (Short, bool),
     ends: Ends,
     combine: Option<&dyn Combine>,
-) -> Result<(), Fault> {
+) -> Result<bool, Fault> {
     let like = (&entered, plan.epoch, plan.root);
     // SAFETY: the caller's buffers outlive the call; a rank is in one call at a time.
     unsafe {
         match short {
             Short::InLines { goes_beyond_flag } => {
                 let call = Direct::enter(&rank.context, waiting, like, plan.granule, ends, combine, goes_beyond_flag);
-                call.finish(C::in_lines(&call, plan))
+                call.finish(C::in_lines(&call, plan))?;
             }
             Short::InCells { in_halves } => {
                 let call = Direct::enter(&rank.context, waiting, like, plan.granule, ends, combine, false);
-                call.finish(C::in_cells(&call, plan, in_halves))
+                match if may_be_lent { short::finds_lent(&call, plan, in_halves) } else { Ok(false) } {
+                    Ok(true) => return Ok(true),
+                    Ok(false) => call.finish(C::in_cells(&call, plan, in_halves))?,
+                    Err(fault) => call.finish(Err(fault))?,
+                }
             }
         }
     }
+    Ok(false)
 }
 
 impl Case {
@@ -340,10 +346,23 @@ impl Case {
         outcome
     }
 
-    fn run_in_its_way(&self, rank: &Rank, waiting: &'static Waiting, buffers: Buffers<'static>) -> Result<(), Fault> {
+    fn run_in_its_way(
+        &self,
+        rank: &Rank,
+        waiting: &'static Waiting,
+        mut buffers: Buffers<'static>,
+    ) -> Result<(), Fault> {
         let (row, collective, plan) = (&REGISTRY[self.row], self.collective(), &self.plan);
         let way = self.styles[rank.me.index()].way;
         if let (Way::Short, Some(short), Some(ends)) = (way, self.short, ends(&buffers)) {
+            // As `mpi::lane` does. Knobs of other rows mean nothing.
+            let is_root = self.is_root(rank.me.index());
+            let lending = row.knobs.contains(&Knob::Try).then(|| single::lending(plan));
+            if let (Short::InCells { .. }, Some(Lending::Tried(first))) = (short, lending) {
+                let source = rank.context.source_of(collective, plan.bytes, first);
+                buffers.lends = Some(source == Source::Memory && is_root);
+            }
+            let short = (short, buffers.lends.is_some() && !is_root);
             let run = match collective {
                 Collective::Allgather => at_once::<short::Allgather>,
                 Collective::Allreduce => at_once::<short::Allreduce>,
@@ -353,7 +372,11 @@ impl Case {
                 Collective::Scatter => at_once::<short::Scatter>,
             };
             let entered = Entered::new(collective, self.row, plan);
-            return run(rank, waiting, entered, plan, short, ends, buffers.combine);
+            let is_lent =
+                buffers.lends == Some(true) || run(rank, waiting, entered, plan, short, ends, buffers.combine)?;
+            if !is_lent {
+                return Ok(());
+            }
         }
         let Way::Start(polls) = way else {
             // SAFETY: the buffers outlive the call; a rank is in one call at a time.

@@ -33,7 +33,7 @@ pub enum Way {
     Tiled,
     /// The same, with reductions tiled in each group of the outermost level and by a tree over the groups.
     Hierarchical,
-    /// As [`phase::Single`]; what has no such phase as `Tiled`.
+    /// As [`phase::single`]; what has no such phase as `Tiled`.
     Single,
     /// As [`phase::dissemination`] on one node, as [`phase::Tree`] between nodes.
     Dissemination,

@@ -67,6 +67,19 @@ pub fn first_line(line: Line, in_halves: bool) -> Line {
     if in_halves { line.other() } else { line }
 }
 
+/// Waits for the first flag of the root of a call whose root gives data to the others. -> whether it lends its memory, so that nothing is
+/// in its slots
+///
+/// # Errors
+/// If a peer failed or contradicts.
+#[inline]
+pub fn finds_lent(fabric: &Direct<'_, false>, plan: &Plan, in_halves: bool) -> Result<bool, Fault> {
+    let (root, ticket) = (fabric.layout().place(plan.root).1, Tickets::of(plan).draw());
+    let line = first_line(Line::Down, in_halves);
+    fabric.wait(root, line, ticket)?;
+    Ok(fabric.is_exposed(root, line, ticket))
+}
+
 /// Data that follow a flag of their own.
 struct Part {
     line: Line,

@@ -24,7 +24,8 @@ struct Single {
     lending: Lending,
 }
 
-fn lending(plan: &Plan) -> Lending {
+/// Whether ranks lend their memory.
+pub fn lending(plan: &Plan) -> Lending {
     match plan.knobs.set(Knob::Try) {
         None => Lending::Always,
         Some(TRY_SLOTS) => Lending::Tried(Source::Slots),
@@ -206,7 +207,7 @@ impl Dealing for Single {
     }
 }
 
-/// Scatter.
+/// Scatter. Where both ways are tried, short calls in which the root uses slots take the steps of [`short::scatter`].
 pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan) {
     let in_halves = match Short::new(plan, &Measures::of(fabric), plan.bytes * (fabric.layout().size() - 1)) {
         None => return composed::scatter(fabric, plan, Single { lending: lending(plan) }).await,

@@ -42,6 +42,8 @@ pub struct Buffers<'a> {
     pub combine: Option<&'a dyn Combine>,
     /// The way to other nodes, on leaders of communicators that span several.
     pub bridge: Option<&'a dyn Bridge>,
+    /// Whether this rank lends its memory, where that is decided: [`Context::source_of`] counts calls.
+    pub lends: Option<bool>,
 }
 
 impl Buffers<'_> {
@@ -53,6 +55,7 @@ impl Buffers<'_> {
         scratch: std::ptr::null_mut(),
         combine: None,
         bridge: None,
+        lends: None,
     };
 }
 
@@ -412,9 +415,12 @@ impl Fabric for Call<'_> {
     }
 
     fn decide_to_lend(&self, from: Option<Span>, n: Bytes, lending: Lending) -> bool {
-        let is_wanted = match lending {
-            Lending::Always => true,
-            Lending::Tried(first) => self.context().loans.decide(self.entered.collective, n, first) == Source::Memory,
+        let is_wanted = match (self.buffers.lends, lending) {
+            (Some(lends), _) => return lends,
+            (None, Lending::Always) => true,
+            (None, Lending::Tried(first)) => {
+                self.context().source_of(self.entered.collective, n, first) == Source::Memory
+            }
         };
         is_wanted && from.is_some_and(|from| self.is_memory(from))
     }

@@ -13,15 +13,15 @@ use super::segment::{Segment, check_memory};
 use super::ways::Ways;
 use super::writes::Writes;
 use crate::codegen::opaque;
-use crate::fabric::Line;
 use crate::fabric::words::Words;
+use crate::fabric::{Line, Source};
 use crate::kernel::Probed;
 use crate::kernel::host::{self, Maker};
 use crate::sync::{
     Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, Passed, Room, Stretch, Teller, Written,
 };
 use crate::topo::{Layout, Levels};
-use crate::types::{Bytes, CommRank, Epoch, FirstLook, NodeRank, SlotReads, SlotStores, Ticket};
+use crate::types::{Bytes, Collective, CommRank, Epoch, FirstLook, NodeRank, SlotReads, SlotStores, Ticket};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -153,8 +153,8 @@ impl Context {
             && let Some(cell) = self.passed.likely(ticket)
         {
             let home = self.home_of_passed(rank, cell);
-            // A branch, which the processor foresees: it goes on to that address, which does not depend on what comes with the flag, while the
-            // flag is still under way.
+            // A branch, which the processor foresees: it goes on to that address, which does not depend on what comes with the flag,
+            // while the flag is still under way.
             let likely = opaque(self.piece(rank, ticket, Some(home)));
             if told == Some(home) {
                 return likely;
@@ -176,8 +176,8 @@ impl Context {
         unsafe { self.segment.base().as_ptr().add(at) }
     }
 
-    /// Whether this rank may write that much for `ticket`, in a call that reaches so far into cells; see [`Words::claim`]. If so, it is counted, and
-    /// the first of a call settles how long the way round is for all of it.
+    /// Whether this rank may write that much for `ticket`, in a call that reaches so far into cells; see [`Words::claim`]. If so, it is
+    /// counted, and the first of a call settles how long the way round is for all of it.
     #[inline(always)]
     pub(super) fn take(&self, ticket: Ticket, room: Room, reach: Bytes, descriptor: Descriptor) -> bool {
         let counts = reach >= ROTATED && room.has_cell();
@@ -228,8 +228,8 @@ impl Context {
     }
 
     /// Makes sure that the first `depth` bytes of each of this rank's cells are memory that is really there, next to it where it is
-    /// the first to touch them, also of those that it passes. The other ranks of the node are about to do the same, which the rule about memory
-    /// that is left counts in.
+    /// the first to touch them, also of those that it passes. The other ranks of the node are about to do the same, which the rule about
+    /// memory that is left counts in.
     ///
     /// # Errors
     /// As for [`Segment::create`].
@@ -250,8 +250,8 @@ impl Context {
         self.reserve(&self.reserved, depth, (0..=slots).map(start)).map(|_| ())
     }
 
-    /// Makes sure of the first `depth` bytes of each of some cells of this rank, of which `reserved` are. `starts` says where each begins, and
-    /// where the last one ends. -> what was reserved before
+    /// Makes sure of the first `depth` bytes of each of some cells of this rank, of which `reserved` are. `starts` says where each
+    /// begins, and where the last one ends. -> what was reserved before
     fn reserve(&self, reserved: &AtomicUsize, depth: Bytes, starts: impl Iterator<Item = usize>) -> io::Result<Bytes> {
         let (depth, before) = (depth.min(self.geometry.cell), Bytes(reserved.load(Ordering::Relaxed)));
         if depth <= before || self.segment.is_whole() {
@@ -292,15 +292,22 @@ impl Context {
         self.takes_over.store(takes_over, Ordering::Relaxed);
     }
 
-    /// How this rank takes the first look of a wait from here on, in a job whose ranks wait so. Others than pairs with cores of their own look early:
-    /// on shared cores a look gives way to the awaited rank, and more ranks have not been measured.
+    /// How this rank takes the first look of a wait from here on, in a job whose ranks wait so. Others than pairs with cores of their own
+    /// look early: on shared cores a look gives way to the awaited rank, and more ranks have not been measured.
     pub fn set_first_looks(&self, look: FirstLook, waiting: &Waiting) {
         let is_pair_with_cores = self.geometry.ranks == 2 && !waiting.is_oversubscribed;
         self.first_looks.set(if is_pair_with_cores { look } else { FirstLook::Early }, host::maker());
     }
 
-    /// Whether to copy from there, a slot, by taking the lines over: not of a cell that is passed, which becomes this rank's own with the next
-    /// call. Where slots are written around the caches there is nothing to take.
+    /// Out of what peers copy data of `n` bytes of this rank in the call that begins, where both are tried; the first call of that length
+    /// says with what to begin. To be asked once in a call, whether this rank has data for others or not.
+    #[inline]
+    pub fn source_of(&self, collective: Collective, n: Bytes, first: Source) -> Source {
+        self.loans.decide(collective, n, first)
+    }
+
+    /// Whether to copy from there, a slot, by taking the lines over: not of a cell that is passed, which becomes this rank's own with the
+    /// next call. Where slots are written around the caches there is nothing to take.
     #[inline]
     pub(super) fn takes_over(&self, from: *const u8) -> bool {
         self.takes_over.load(Ordering::Relaxed) && !self.writes.is_around() && !self.is_passed(from)

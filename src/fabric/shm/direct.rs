@@ -239,6 +239,11 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     }
 
     #[inline(always)]
+    pub fn is_exposed(&self, rank: NodeRank, line: Line, ticket: Ticket) -> bool {
+        self.lines.at(rank, line, ticket).tells_of_memory(ticket)
+    }
+
+    #[inline(always)]
     pub fn copy(&self, to: At, from: At, n: Bytes) -> Result<(), Fault> {
         let touches_slot = [to.destination, from.destination].contains(&Destination::Slot);
         debug_assert!(!(IN_LINES && touches_slot && n > INLINE), "longer than a payload");
