@@ -20,9 +20,7 @@ use std::future::Future;
 
 /// Ranks fetch from the root what it lends. For those that can't, which only shows when they try, it fills slots.
 #[derive(Clone, Copy, Debug)]
-struct Single {
-    lending: Lending,
-}
+struct Single;
 
 /// Whether ranks lend their memory.
 pub fn lending(plan: &Plan) -> Lending {
@@ -203,14 +201,14 @@ impl Dealing for Single {
             return Flat.scatter_from(local, root, from, to, n).await;
         }
         let given = Given { root, from: from.start, offset: from.stride * fabric.rank().index(), to, n };
-        hand_over(local, given, self.lending, Dealt { from, most }).await;
+        hand_over(local, given, lending(local.plan), Dealt { from, most }).await;
     }
 }
 
 /// Scatter. Where both ways are tried, short calls in which the root uses slots take the steps of [`short::scatter`].
 pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan) {
     let in_halves = match Short::new(plan, &Measures::of(fabric), plan.bytes * (fabric.layout().size() - 1)) {
-        None => return composed::scatter(fabric, plan, Single { lending: lending(plan) }).await,
+        None => return composed::scatter(fabric, plan, Single).await,
         Some(Short::InLines { .. }) => return short::scatter(fabric, plan).await,
         Some(Short::InCells { in_halves }) => in_halves,
     };
