@@ -96,6 +96,9 @@ enum Mistake {
     MemberBridges,
     SkipsBridge,
     ExposesNothing,
+    AsksUntold,
+    AsksTooLate,
+    ClaimsCell,
     ReadsPassed,
     PassesToNobody,
 }
@@ -341,14 +344,20 @@ async fn scatter<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     let ticket = Tickets::of(plan).draw();
     let block = |rank: NodeRank| plan.bytes * rank.index();
     if me != root {
-        if mistake != Mistake::NoWait {
+        if !matches!(mistake, Mistake::NoWait | Mistake::AsksUntold) {
             fabric.wait(root, Line::Down, ticket).await;
         }
         let from = Exposed { rank: root, line: Line::Down, ticket, offset: block(me) };
+        if mistake == Mistake::AsksTooLate {
+            fabric.release(ticket).await;
+        }
+        if matches!(mistake, Mistake::AsksUntold | Mistake::AsksTooLate) {
+            fabric.is_exposed(root, Line::Down, ticket).await;
+        }
         assert!(fabric.fetch(Place::RecvBuf.start(), from, plan.bytes).await);
         return fabric.publish(Line::Up, ticket).await;
     }
-    fabric.claim(ticket, Room::Lines).await;
+    fabric.claim(ticket, if mistake == Mistake::ClaimsCell { Room::Cell } else { Room::Lines }).await;
     if mistake == Mistake::PublishFirst {
         fabric.publish(Line::Down, ticket).await;
     }
@@ -372,9 +381,12 @@ fn scatter_is_right() {
 }
 
 is_found!(memory_taken_back_too_early: "single", scatter, Scatter, One, LeavesEarly => Breach::StillFetched { .. } | Breach::FetchedTooLate);
-is_found!(memory_exposed_too_late: "single", scatter, Scatter, One, PublishFirst => Breach::ReadRace { .. } | Breach::Unwritten { .. });
+is_found!(memory_exposed_too_late: "single", scatter, Scatter, One, PublishFirst => Breach::ExposedTooLate | Breach::Unexposed);
 is_found!(nothing_exposed: "single", scatter, Scatter, One, ExposesNothing => Breach::Unexposed);
-is_found!(fetched_too_early: "single", scatter, Scatter, One, NoWait => Breach::ReadRace { .. } | Breach::Unwritten { .. });
+is_found!(fetched_too_early: "single", scatter, Scatter, One, NoWait => Breach::ReadRace { .. } | Breach::Untold);
+is_found!(asked_too_early: "single", scatter, Scatter, One, AsksUntold => Breach::ReadRace { .. } | Breach::Untold);
+is_found!(asked_too_late: "single", scatter, Scatter, One, AsksTooLate => Breach::ReadAfterRelease);
+is_found!(memory_exposed_beside_a_cell: "single", scatter, Scatter, One, ClaimsCell => Breach::ExposedWithCell);
 
 /// Barrier: all ranks of a node report to its leader, the leaders meet, the leader lets all go.
 async fn barrier<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {

@@ -2,8 +2,9 @@
 //!
 //! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI communication.
 //!
-//! 1. The root says where the message is, or lays it out in slots, as in `tiled`, and says that.
-//! 2. Every rank copies it, by process_vm_readv out of memory or tile by tile out of slots; of memory it answers whether it could.
+//! 1. The root says where the message is, or lays it out in slots, as in `tiled`.
+//! 2. Every rank finds which with the first flag, and copies it, by process_vm_readv out of memory or tile by tile out of slots; of memory it
+//!    answers whether it could.
 //! 3. Where one could not the root lays all of it out in slots.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`, all at once.

@@ -27,8 +27,8 @@ pub enum Knob {
     Up,
     /// How a barrier's signals depart from the root: see [`SIGNALS`].
     Down,
-    /// Slots and memory of the rank that has data are both tried, as what others copy these out of, and this one first: see [`SOURCES`]. Where
-    /// the user does not say, always memory.
+    /// Slots and memory of the rank that has data are both tried, as what others copy these out of, and this one first: see [`SOURCES`]. Unset:
+    /// always memory.
     Try,
 }
 

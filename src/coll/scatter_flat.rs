@@ -40,7 +40,7 @@ down  each rank copies its own";
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        Short::new(plan, measures, plan.bytes * (measures.ranks - 1))
+        Short::of_scatter(plan, measures)
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

@@ -3,13 +3,15 @@
 //! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI communication: in a
 //! Scatter receivers read.
 //!
-//! 1. The root says where its blocks are, or lays them out in slots, as in `flat`, and says that.
-//! 2. Every rank copies its own, by process_vm_readv out of memory or out of a slot; of memory it answers whether it could.
+//! 1. The root says where its blocks are, or lays them out in slots, as in `flat`.
+//! 2. Every rank finds which with the first flag, and copies its own block, by process_vm_readv out of memory or out of a slot; of memory it
+//!    answers whether it could.
 //! 3. Where one could not the root lays all blocks out in slots.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`, all at once.
 //! Cost: one copy of a block, what the system takes to find its pages, and p − 1 answers; out of slots that of `flat`.
-//! Flags: Down by the root, with process and address beside the first one; Up by each receiver, with its answer, where memory was lent.
+//! Flags: Down by the root; the first one, with process and address, is Up in a call that `flat` would take in halves; Up by each receiver,
+//! with its answer, where memory was lent.
 //! Epochs: a root that lent memory leaves when all have answered; a receiver in e + 1 claims its line of the answer again only when the
 //! root has released it.
 //! Limits: ranks must be allowed to read each other's memory; a root whose data have holes, or lie in memory that the system does not
@@ -46,9 +48,8 @@ up    1 2 3 4 -> whether they could; if not, the blocks go through slots";
         cost::of(way, Self::COLLECTIVE, plan, scene)
     }
 
-    /// Where the root uses slots: who runs such a call asks whether it does.
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        plan.knobs.set(Knob::Try).and_then(|_| Short::new(plan, measures, plan.bytes * (measures.ranks - 1)))
+        single::short_scatter(plan, measures)
     }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {

@@ -16,10 +16,8 @@ use super::lanes::Keyed;
 use super::op::{Combiner, Operator};
 use super::serve::{Served, Site};
 use crate::coll::phase::short::{self, AtOnce};
-use crate::coll::phase::single;
-use crate::coll::{Knob, Plan, REGISTRY, Short};
+use crate::coll::{Plan, REGISTRY, Short};
 use crate::fabric::shm::{Buffer, Buffers, Direct, Ends, Entered};
-use crate::fabric::{Lending, Source};
 use crate::kernel::Combine;
 use crate::mpi::handles::{constants, predefined};
 use crate::report::{Counter, Outcome};
@@ -87,8 +85,6 @@ pub struct Lane {
     entered: Entered,
     combiner: Option<Combiner>,
     short: Option<Short>,
-    /// With what its trials begin, where slots and memory are tried.
-    tried: Option<Source>,
     elements: Elements,
     lasting: Lasting,
 }
@@ -124,11 +120,7 @@ impl Lane {
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
         let short = (REGISTRY[row].short)(&plan, &shared.agreed.measures());
         let entered = Entered::new(collective, row, &plan);
-        let tried = match single::lending(&plan) {
-            Lending::Tried(first) if REGISTRY[row].knobs.contains(&Knob::Try) => Some(first),
-            _ => None,
-        };
-        Some(Self { key, row, counter, plan, entered, combiner, short, tried, elements, lasting })
+        Some(Self { key, row, counter, plan, entered, combiner, short, elements, lasting })
     }
 }
 
@@ -418,34 +410,14 @@ impl Site<'_> {
         self.widen_cells_for(lane.plan.reach);
         let plan = Plan { epoch: self.epoch, root, ..lane.plan };
         let ends = Ends { send, recv, is_in_place };
-        let Some(Short::InCells { in_halves }) = lane.short else {
+        let Some(Short::InCells(short)) = lane.short else {
             return self.run_row(lane.row, &plan, lane.buffers(ends));
         };
-        let (context, waiting, is_root) = (self.shared.context(), &self.job.waiting, root == self.shared.me);
-        let source = lane.tried.map(|first| context.source_of(self.collective, plan.bytes, first));
-        if is_root && source == Some(Source::Memory) {
-            return self.run_lent(lane, root, send, recv, is_in_place);
-        }
+        let (context, waiting) = (self.shared.context(), &self.job.waiting);
         let entered = (&lane.entered, self.epoch, root);
         // SAFETY: as in `repeat_packed`.
         let call = unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), false) };
-        if !is_root && source.is_some() {
-            match short::finds_lent(&call, &plan, in_halves) {
-                Ok(false) => {}
-                Ok(true) => return self.run_lent(lane, root, send, recv, is_in_place),
-                Err(fault) => return self.ended(lane.counter, plan.bytes, call.finish(Err(fault))),
-            }
-        }
-        self.ended(lane.counter, plan.bytes, call.finish(C::in_cells(&call, &plan, in_halves)))
-    }
-
-    /// A short call in which the root lends its memory.
-    #[cold]
-    #[inline(never)]
-    fn run_lent(self, lane: &Lane, root: CommRank, send: *mut u8, recv: *mut u8, is_in_place: bool) -> Served {
-        let plan = Plan { epoch: self.epoch, root, ..lane.plan };
-        let lends = Some(root == self.shared.me);
-        self.run_row(lane.row, &plan, Buffers { lends, ..lane.buffers(Ends { send, recv, is_in_place }) })
+        self.ended(lane.counter, plan.bytes, short::run_in_cells::<C>(call, &plan, short, REGISTRY[lane.row].run))
     }
 }
 

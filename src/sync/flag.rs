@@ -54,18 +54,20 @@ impl Default for Flag {
     }
 }
 
-/// A flag, a descriptor of the call, where the slot's cell is and for which ticket, or that the payload tells of memory in its place, and a payload, in a pair of cache lines of 64 bytes on a 128-byte boundary, so that
-/// prefetchers of line pairs do not join two writers. The first 32 bytes of a payload come with the flag's own line, the rest is
-/// next to it, where such prefetchers look.
+/// A flag and what comes with it, in a pair of cache lines of 64 bytes on a 128-byte boundary, so that prefetchers of line pairs do not join
+/// two writers. The first 32 bytes of the payload come with the flag's own line, the rest is next to it, where such prefetchers look.
 ///
 /// Zeroed memory is a valid line. Writer: the owner of the slot. Readers: all ranks that map it.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct FlagLine {
     flag: Flag,
+    /// Of the call that published it.
     descriptor: AtomicU64,
+    /// Where the cell of `home_of` is.
     home: AtomicU64,
-    /// The ticket whose cell is there; or, with all bits turned, one whose payload tells of memory.
+    /// The ticket whose cell is there; or, with all bits turned, one without a cell, whose payload tells of memory. No ticket is another one with its
+    /// bits turned: they have their highest bit clear ([`LAST_EPOCH`](crate::tune::LAST_EPOCH)).
     home_of: AtomicU64,
     /// Aligned as user operations may expect of elements.
     payload: UnsafeCell<[u8; FlagLine::PAYLOAD]>,

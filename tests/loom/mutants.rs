@@ -7,7 +7,7 @@ use crate::failures::{
 };
 use crate::primitives::a_sleeper_wakes;
 use crate::program::{Call, KNOBS, Program};
-use huddle::coll::Knob;
+use huddle::coll::{Knob, TRY_MEMORY};
 use huddle::fabric::Line;
 use huddle::fabric::checked::{Change, Kind, Mutation};
 use huddle::sync::{Pair, Side, weakened};
@@ -64,7 +64,8 @@ fn every_mistake_is_found() {
     let allreduce = Call::new(Allreduce, "flat", 8);
     let parts = Call::new(Allreduce, "tiled", 16);
     let reduce = Call::new(Reduce, "tree", 8);
-    let single = Call { knobs: KNOBS.with(Knob::Tile, 64), ..Call::new(Scatter, "single", 56) };
+    let tried = KNOBS.with(Knob::Tile, 64).with(Knob::Try, TRY_MEMORY);
+    let single = Call { knobs: tried, ..Call::new(Scatter, "single", 56) };
     let mistakes = [
         (Change::Drop(Kind::Claim), bcast),
         (Change::Drop(Kind::Claim), piece_by_piece),

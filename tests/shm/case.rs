@@ -5,16 +5,15 @@ use crate::memory::Area;
 use crate::operation::Operation;
 use crate::world::{Rank, World};
 use huddle::coll::phase::short::{self, AtOnce};
-use huddle::coll::phase::single::{self, is_beside_flag};
+use huddle::coll::phase::single::is_beside_flag;
 use huddle::coll::{Knob, Means, Measures, Plan, REGISTRY, Short};
 use huddle::fabric::checked::{Random, random_knobs};
 use huddle::fabric::shm::{Buffer, Buffers, Call, Direct, Ends, Entered, Fault, Waiting};
-use huddle::fabric::{Lending, Source};
 use huddle::kernel::Combine;
 use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 use std::future::ready;
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll, Waker};
 
 /// What is in output buffers before.
@@ -57,6 +56,8 @@ pub struct Case {
     /// The plain function of a short call.
     short: Option<Short>,
     pub styles: Vec<Style>,
+    /// Of each rank that ran it as a plain function whose root may lend its memory: whether it did.
+    lent: Vec<OnceLock<bool>>,
 }
 
 /// What a rank passes.
@@ -86,35 +87,39 @@ fn ends(buffers: &Buffers<'_>) -> Option<Ends> {
     Some(Ends { send: end(buffers.send)?, recv: end(buffers.recv)?, is_in_place: buffers.is_in_place })
 }
 
-/// Runs a call as a plain function. -> whether its root was found to lend its memory: then it is still to be run
+/// Runs a call as a plain function, and as its row's where its root lends its memory.
 fn at_once<C: AtOnce>(
+    case: &Case,
     rank: &Rank,
     waiting: &'static Waiting,
-    entered: Entered,
-    plan: &Plan,
-    (short, may_be_lent): (Short, bool),
+    short: Short,
     ends: Ends,
     combine: Option<&dyn Combine>,
-) -> Result<bool, Fault> {
+) -> Result<(), Fault> {
+    let (row, plan) = (&REGISTRY[case.row], &case.plan);
+    let entered = Entered::new(row.collective, case.row, plan);
     let like = (&entered, plan.epoch, plan.root);
+    let lent = &case.lent[rank.me.index()];
     // SAFETY: the caller's buffers outlive the call; a rank is in one call at a time.
     unsafe {
         match short {
             Short::InLines { goes_beyond_flag } => {
                 let call = Direct::enter(&rank.context, waiting, like, plan.granule, ends, combine, goes_beyond_flag);
-                call.finish(C::in_lines(&call, plan))?;
+                call.finish(C::in_lines(&call, plan))
             }
-            Short::InCells { in_halves } => {
+            Short::InCells(short) => {
                 let call = Direct::enter(&rank.context, waiting, like, plan.granule, ends, combine, false);
-                match if may_be_lent { short::finds_lent(&call, plan, in_halves) } else { Ok(false) } {
-                    Ok(true) => return Ok(true),
-                    Ok(false) => call.finish(C::in_cells(&call, plan, in_halves))?,
-                    Err(fault) => call.finish(Err(fault))?,
+                short::run_in_cells::<C>(call, plan, short, |call, plan| {
+                    lent.get_or_init(|| true);
+                    (row.run)(call, plan)
+                })?;
+                if short.tried.is_some() {
+                    lent.get_or_init(|| false);
                 }
+                Ok(())
             }
         }
     }
-    Ok(false)
 }
 
 impl Case {
@@ -164,7 +169,9 @@ impl Case {
         let plan = plan.measured(algorithm, &measures);
         let short = (algorithm.short)(&plan, &measures);
         let operation = is_reduction.then(|| Operation::new(order, plan.granule));
-        let mut case = Self { row, plan, operation, inputs: Vec::new(), result: Vec::new(), short, styles: Vec::new() };
+        let lent = vec![OnceLock::new(); ranks];
+        let mut case =
+            Self { row, plan, operation, inputs: Vec::new(), result: Vec::new(), short, styles: Vec::new(), lent };
         case.inputs = (0..ranks).map(|rank| random.bytes(case.input_bytes(rank, ranks))).collect();
         case.result = case.result();
         case.styles = (0..ranks)
@@ -199,6 +206,16 @@ impl Case {
             (Way::Run, Way::Run) | (Way::Start(_), Way::Start(_)) => true,
             _ => false,
         })
+    }
+
+    /// Whether this case can be called as a plain function.
+    pub fn has_short(&self) -> bool {
+        self.short.is_some()
+    }
+
+    /// Whether its root lent its memory, as `rank` found in a plain function.
+    pub fn was_lent(&self, rank: usize) -> Option<bool> {
+        self.lent[rank].get().copied()
     }
 
     pub fn is_root(&self, rank: usize) -> bool {
@@ -249,9 +266,10 @@ impl Case {
     /// Whether the root of a single copy lends its memory, on ranks with such cells; `None` where that is open.
     pub fn is_lent(&self, cell: usize) -> Option<bool> {
         let (root, ranks, n) = (self.plan.root.index(), self.styles.len(), self.plan.bytes.0);
+        let is_tried = self.plan.knobs.set(Knob::Try).is_some();
         let first = match self.collective() {
-            Collective::Scatter if n * (ranks - 1) > cell => cell / ranks * (ranks - 1),
-            Collective::Scatter => n * (ranks - 1),
+            Collective::Scatter if is_tried && n * (ranks - 1) <= cell => n * (ranks - 1),
+            Collective::Scatter => n.min(cell / ranks) * (ranks - 1),
             _ => n,
         };
         if self.styles[root].has_holes || is_beside_flag(Bytes(first)) {
@@ -259,7 +277,7 @@ impl Case {
         }
         // Short tiles share cells or not.
         let is_open = self.collective() == Collective::Bcast && is_beside_flag(self.plan.tile(Bytes(cell)));
-        (!is_open && self.plan.knobs.set(Knob::Try).is_none()).then_some(true)
+        (!is_open && !is_tried).then_some(true)
     }
 
     /// Calls it as `rank` and checks what the buffers hold afterwards.
@@ -346,23 +364,10 @@ impl Case {
         outcome
     }
 
-    fn run_in_its_way(
-        &self,
-        rank: &Rank,
-        waiting: &'static Waiting,
-        mut buffers: Buffers<'static>,
-    ) -> Result<(), Fault> {
+    fn run_in_its_way(&self, rank: &Rank, waiting: &'static Waiting, buffers: Buffers<'static>) -> Result<(), Fault> {
         let (row, collective, plan) = (&REGISTRY[self.row], self.collective(), &self.plan);
         let way = self.styles[rank.me.index()].way;
         if let (Way::Short, Some(short), Some(ends)) = (way, self.short, ends(&buffers)) {
-            // As `mpi::lane` does. Knobs of other rows mean nothing.
-            let is_root = self.is_root(rank.me.index());
-            let lending = row.knobs.contains(&Knob::Try).then(|| single::lending(plan));
-            if let (Short::InCells { .. }, Some(Lending::Tried(first))) = (short, lending) {
-                let source = rank.context.source_of(collective, plan.bytes, first);
-                buffers.lends = Some(source == Source::Memory && is_root);
-            }
-            let short = (short, buffers.lends.is_some() && !is_root);
             let run = match collective {
                 Collective::Allgather => at_once::<short::Allgather>,
                 Collective::Allreduce => at_once::<short::Allreduce>,
@@ -371,12 +376,7 @@ impl Case {
                 Collective::Reduce => at_once::<short::Reduce>,
                 Collective::Scatter => at_once::<short::Scatter>,
             };
-            let entered = Entered::new(collective, self.row, plan);
-            let is_lent =
-                buffers.lends == Some(true) || run(rank, waiting, entered, plan, short, ends, buffers.combine)?;
-            if !is_lent {
-                return Ok(());
-            }
+            return run(self, rank, waiting, short, ends, buffers.combine);
         }
         let Way::Start(polls) = way else {
             // SAFETY: the buffers outlive the call; a rank is in one call at a time.

@@ -97,19 +97,39 @@ fn all_machines(size: usize, waiting: &'static Waiting, thin: usize) {
     let calls: Vec<Case> = machines.iter().zip(1..).flat_map(run).collect();
     println!("{size} ranks, {} machines, {} calls", machines.len(), calls.len());
     for (row, algorithm) in REGISTRY.iter().enumerate() {
+        let has_short = calls.iter().any(|case| case.row == row && case.has_short());
+        let is_tried = algorithm.collective == Collective::Scatter && algorithm.name == "single";
+        assert_eq!(has_short, algorithm.name == "flat" || is_tried, "row {row}");
         let ways = [Way::Run, Way::Start(0), Way::Short];
-        let has = |way: &Way| !matches!(way, Way::Short) || algorithm.name == "flat";
-        for way in ways.into_iter().filter(has) {
+        for way in ways.into_iter().filter(|way| has_short || !matches!(way, Way::Short)) {
             let is_called = |case: &Case| case.row == row && case.is_called(way);
             assert!(calls.iter().any(is_called), "row {row}, {way:?}: never called");
         }
     }
     for collective in [Collective::Bcast, Collective::Reduce, Collective::Scatter] {
         for halved in [false, true] {
-            let moves = |case: &Case| case.is_called(Way::Short) && is_halved(&case.plan) == halved;
+            let moves = |case: &Case| {
+                case.is_called(Way::Short) && REGISTRY[case.row].name == "flat" && is_halved(&case.plan) == halved
+            };
             let is_called = calls.iter().any(|case| case.collective() == collective && moves(case));
             assert!(is_called, "{collective:?}, in halves: {halved}: never called");
         }
+    }
+    if size == 2 {
+        short_calls_are_lent_and_not(&calls);
+    }
+}
+
+/// Short Scatters that are tried go both ways by plain functions, whole and in halves, as roots and as receivers find.
+fn short_calls_are_lent_and_not(calls: &[Case]) {
+    for (halved, is_root, lent) in [false, true].into_iter().flat_map(|halved| {
+        [(false, false), (false, true), (true, false), (true, true)].map(|(root, lent)| (halved, root, lent))
+    }) {
+        let went = |case: &Case| {
+            let ranks = (0..2).filter(|rank| case.is_root(*rank) == is_root);
+            is_halved(&case.plan) == halved && ranks.map(|rank| case.was_lent(rank)).any(|was| was == Some(lent))
+        };
+        assert!(calls.iter().any(went), "in halves: {halved}, root: {is_root}, lent: {lent}: never");
     }
 }
 

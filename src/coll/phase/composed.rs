@@ -76,6 +76,11 @@ impl Rooted {
         let is_here = fabric.layout().my_node() == node;
         Self { node, rank, is_here, is_me: is_here && fabric.rank() == rank }
     }
+
+    /// Where this rank's own block of a Scatter goes. In place the root's stays where it is, in a buffer that may be read-only.
+    pub(super) fn own_block<F: Fabric>(&self, fabric: &F) -> Option<Span> {
+        (!(self.is_me && fabric.is_in_place())).then(|| Place::RecvBuf.start())
+    }
 }
 
 /// Reduce on each node, Allreduce of the leaders, broadcast on each node.
@@ -305,8 +310,7 @@ impl<X: Form + Send> Course for Allgather<X> {
 pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan, form: impl Dealing + Send) {
     let mut local = Local::new(fabric, plan);
     let root = Rooted::of(fabric, plan);
-    // In place the root's block stays where it is, in a buffer that may be read-only.
-    let to = (!(root.is_me && fabric.is_in_place())).then(|| Place::RecvBuf.start());
+    let to = root.own_block(fabric);
     if is_one_node(fabric) {
         let from = Blocks { start: Place::SendBuf.start(), stride: plan.bytes };
         return form.scatter_from(&mut local, root.rank, from, to, plan.bytes).await;

@@ -86,20 +86,16 @@ pub(super) async fn deal_in_pieces<F: Fabric>(
         let staged = |rank| stage.at(length * block_in_slot(root, rank, size));
         if me != root {
             fabric.wait(root, Line::Down, ticket).await;
-            if let Some(to) = to {
-                fabric.copy(to.plus(offset), staged(me), length).await;
+        } else if size > 1 {
+            fabric.claim(ticket, Room::passing(all)).await;
+            for rank in others(fabric) {
+                fabric.copy(staged(rank), from.of(rank, offset), length).await;
             }
-        } else {
-            if size > 1 {
-                fabric.claim(ticket, Room::passing(all)).await;
-                for rank in others(fabric) {
-                    fabric.copy(staged(rank), from.of(rank, offset), length).await;
-                }
-                fabric.publish(Line::Down, ticket).await;
-            }
-            if let Some(to) = to {
-                fabric.copy(to.plus(offset), from.of(me, offset), length).await;
-            }
+            fabric.publish(Line::Down, ticket).await;
+        }
+        if let Some(to) = to {
+            let own = if me == root { from.of(me, offset) } else { staged(me) };
+            fabric.copy(to.plus(offset), own, length).await;
         }
         fabric.release(ticket).await;
     }

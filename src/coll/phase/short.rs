@@ -2,12 +2,14 @@
 //!
 //! They do what [`Flat`](super::Flat) does, without the loop over pieces. Each stands here once, as a macro, and becomes a
 //! future on any fabric, which scheduler, loom and simulator run too, and for calls that repeat one before plain functions on
-//! [`Direct`], of data in lines and of data in cells ([`AtOnce`]). These follow from the collective alone, not from the row.
+//! [`Direct`], of data in lines and of data in cells ([`AtOnce`]). These follow from the collective alone, not from the row; but where
+//! the root of a call may lend its memory in place of filling a slot ([`single`](super::single)), all find out which before they take
+//! them ([`run_in_cells`]).
 
 use super::{block_in_slot, combine_in_rank_order, others_than};
 use crate::coll::{Knob, Measures, Plan, Tickets, part};
-use crate::fabric::shm::{Direct, Fault};
-use crate::fabric::{Fabric, Line, Place, Room};
+use crate::fabric::shm::{Call, Direct, Fault};
+use crate::fabric::{Fabric, Line, Place, Room, Source};
 use crate::sync::FlagLine;
 use crate::types::{Bytes, NodeRank};
 
@@ -35,10 +37,23 @@ pub enum Short {
         goes_beyond_flag: bool,
     },
     /// They take cells.
-    InCells {
-        /// Whether they move in halves.
-        in_halves: bool,
-    },
+    InCells(InCells),
+}
+
+/// A short call whose data take cells.
+#[derive(Clone, Copy, Debug)]
+pub struct InCells {
+    /// Whether they move in halves.
+    pub in_halves: bool,
+    /// With what trials begin of whether the root lends its memory; `None` where it always fills a slot.
+    pub tried: Option<Source>,
+}
+
+impl InCells {
+    /// The line of the first flag, where the last one is on `line`.
+    pub fn first_line(self, line: Line) -> Line {
+        if self.in_halves { line.other() } else { line }
+    }
 }
 
 impl Short {
@@ -48,8 +63,13 @@ impl Short {
         let is_short = bytes <= measures.cell && measures.nodes == 1;
         is_short.then(|| match Room::of(bytes) {
             Room::Lines => Self::InLines { goes_beyond_flag: bytes.0 > FlagLine::BESIDE_FLAG },
-            _ => Self::InCells { in_halves: is_halved(plan) },
+            _ => Self::InCells(InCells { in_halves: is_halved(plan), tried: None }),
         })
+    }
+
+    /// The same of a Scatter, whose root has a block for every other rank in its slot.
+    pub fn of_scatter(plan: &Plan, measures: &Measures) -> Option<Self> {
+        Self::new(plan, measures, plan.bytes * (measures.ranks - 1))
     }
 }
 
@@ -60,24 +80,6 @@ impl Short {
 pub fn is_halved(plan: &Plan) -> bool {
     let tile = plan.knobs.set(Knob::Tile).map_or(usize::MAX, |tile| tile as usize);
     plan.bytes.0 > tile && Room::of(plan.bytes) == Room::Cell
-}
-
-/// The line of the first flag of such a call, whose last one is on `line`.
-pub fn first_line(line: Line, in_halves: bool) -> Line {
-    if in_halves { line.other() } else { line }
-}
-
-/// Waits for the first flag of the root of a call whose root gives data to the others. -> whether it lends its memory, so that nothing is
-/// in its slots
-///
-/// # Errors
-/// If a peer failed or contradicts.
-#[inline]
-pub fn finds_lent(fabric: &Direct<'_, false>, plan: &Plan, in_halves: bool) -> Result<bool, Fault> {
-    let (root, ticket) = (fabric.layout().place(plan.root).1, Tickets::of(plan).draw());
-    let line = first_line(Line::Down, in_halves);
-    fabric.wait(root, line, ticket)?;
-    Ok(fabric.is_exposed(root, line, ticket))
 }
 
 /// Data that follow a flag of their own.
@@ -98,7 +100,7 @@ fn parts<const PARTS: usize>(plan: &Plan, line: Line) -> [Part; PARTS] {
         if index + 1 == PARTS {
             Part { line, offset: first, length: n - first }
         } else {
-            Part { line: first_line(line, true), offset: Bytes::ZERO, length: first }
+            Part { line: line.other(), offset: Bytes::ZERO, length: first }
         }
     })
 }
@@ -127,6 +129,20 @@ macro_rules! at_once {
         $step?
     };
 }
+
+/// Whether the root lends its memory, so that nothing is in its slot: `$lends` there, and the others find out with its first flag, which is
+/// on `$line` for `$ticket`.
+macro_rules! is_lent {
+    ($step:ident, $fabric:ident, $root:ident, $lends:expr, $line:expr, $ticket:expr) => {
+        if $fabric.rank() == $root {
+            $lends
+        } else {
+            $step!($fabric.wait($root, $line, $ticket));
+            $step!($fabric.is_exposed($root, $line, $ticket))
+        }
+    };
+}
+pub(in crate::coll) use is_lent;
 
 /// Every rank combines the operands of all, in rank order.
 macro_rules! allreduce {
@@ -349,6 +365,37 @@ functions! {
     Reduce: reduce<PARTS>;
     Bcast: bcast<PARTS>;
     Scatter: scatter<PARTS>;
+}
+
+/// Takes the steps of a call in cells that was entered, and leaves it. Where its root lends its memory it goes on as `run`, of its row,
+/// which begins with the same flag.
+///
+/// # Errors
+/// If a peer failed, then this rank has failed the call too, as its peers can see, or contradicts.
+#[inline(always)]
+pub fn run_in_cells<C: AtOnce>(
+    call: Direct<'_, false>,
+    plan: &Plan,
+    short: InCells,
+    run: impl FnOnce(&Call<'_>, &Plan) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    if let Some(first) = short.tried {
+        let source = call.choose_source(plan.bytes, first);
+        match finds_lent(&call, plan, short, source) {
+            Ok(false) => {}
+            Ok(true) => return run(&call.into_call(source), plan),
+            Err(fault) => return call.finish(Err(fault)),
+        }
+    }
+    call.finish(C::in_cells(&call, plan, short.in_halves))
+}
+
+/// Whether the root of a call lends its memory, which would choose `source`.
+#[inline]
+fn finds_lent(fabric: &Direct<'_, false>, plan: &Plan, short: InCells, source: Source) -> Result<bool, Fault> {
+    let (root, ticket) = (fabric.layout().place(plan.root).1, Tickets::of(plan).draw());
+    let line = short.first_line(Line::Down);
+    Ok(is_lent!(at_once, fabric, root, source == Source::Memory, line, ticket))
 }
 
 #[cfg(test)]

@@ -1,18 +1,22 @@
 //! Single copy: who needs data takes them out of the memory of the rank that has them, with no slot between.
 //!
 //! Who has data either lends the memory in which they lie or lays them out in slots, and tells which with its first flag. So it alone
-//! decides, and need not decide alike in two calls. As many tickets are drawn either way; of data that take k tickets in slots:
+//! decides, and need not decide alike in two calls. All know before they take another step, but what follows in the call draws the same
+//! tickets either way; of data that take k of them in slots:
 //!
 //! ```text
 //! in slots        pieces 0 … k-1, then one unused
 //! lent            0 tells where, then k unused
 //! lent, missed    0 tells where, then pieces 1 … k
 //! ```
+//!
+//! After a short Scatter nothing follows: in slots it is one that is not tried, with its one ticket.
 
 use super::composed::{self, Rooted, block_of};
 use super::flat::{copy_unless_same, deal_in_pieces, piece_of_block};
+use super::short::InCells;
 use super::tiled::{Tiles, bcast_in_trains};
-use super::{Blocks, Dealing, Flat, Local, Sharing, Tiled, exchange, others, short};
+use super::{Blocks, Dealing, Flat, Local, Sharing, Tiled, exchange, later, others, short};
 use crate::coll::{Knob, Measures, Plan, Short, TRY_SLOTS, pieces};
 use crate::fabric::{Exposed, Fabric, Lending, Line, Place, Room, Source, Span};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
@@ -23,12 +27,21 @@ use std::future::Future;
 struct Single;
 
 /// Whether ranks lend their memory.
-pub fn lending(plan: &Plan) -> Lending {
+fn lending(plan: &Plan) -> Lending {
     match plan.knobs.set(Knob::Try) {
         None => Lending::Always,
         Some(TRY_SLOTS) => Lending::Tried(Source::Slots),
         Some(_) => Lending::Tried(Source::Memory),
     }
+}
+
+/// Whether and how a Scatter is short: those that are tried may be, as long as their roots use slots.
+pub fn short_scatter(plan: &Plan, measures: &Measures) -> Option<Short> {
+    let Lending::Tried(first) = lending(plan) else { return None };
+    Some(match Short::of_scatter(plan, measures)? {
+        Short::InCells(short) => Short::InCells(InCells { tried: Some(first), ..short }),
+        in_lines @ Short::InLines { .. } => in_lines,
+    })
 }
 
 /// What a root has for the others of its node.
@@ -47,54 +60,50 @@ struct Given {
 
 /// How a root gives the same through slots.
 trait ThroughSlots: Sync {
-    /// The line of the first flag.
-    fn first_line(&self) -> Line;
-    /// Moves it, from the first ticket of the call on, if nothing came before it.
+    /// Moves it, with the next tickets.
     fn give<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given) -> impl Future<Output = ()> + Send;
-    /// How many tickets `n` bytes of each rank take where they follow others.
+    /// So many, where `n` bytes are for each rank.
     fn tickets(&self, n: Bytes) -> u64;
-    /// Moves it with these.
-    fn give_again<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given) -> impl Future<Output = ()> + Send {
-        self.give(local, given)
-    }
 }
 
 /// Moves it out of memory or slots, as the root decides.
-async fn hand_over<F: Fabric>(
+async fn hand_over<F: Fabric>(local: &mut Local<'_, F>, given: Given, slots: impl ThroughSlots + Send) {
+    if is_lent(local, given, Line::Down).await {
+        return hand_over_memory(local, given, Line::Down, slots).await;
+    }
+    slots.give(local, given).await;
+    let unused = local.tickets.draw();
+    local.fabric.release(unused).await;
+}
+
+/// Whether the root lends its memory: it decides, and the others find out with its first flag. All count the call.
+async fn is_lent<F: Fabric>(local: &Local<'_, F>, given: Given, first_line: Line) -> bool {
+    let Given { root, from, n, .. } = given;
+    let (fabric, ticket) = (local.fabric, local.tickets.peek());
+    let lends = fabric.decide_to_lend((fabric.rank() == root).then_some(from), n, lending(local.plan));
+    short::is_lent!(later, fabric, root, lends, first_line, ticket)
+}
+
+/// Moves it out of memory that the root lends, and to those who can't fetch from there through slots.
+async fn hand_over_memory<F: Fabric>(
     local: &mut Local<'_, F>,
     given: Given,
-    lending: Lending,
+    first_line: Line,
     slots: impl ThroughSlots + Send,
 ) {
-    let fabric = local.fabric;
-    let Given { root, from, offset, n, .. } = given;
-    let is_root = fabric.rank() == root;
-    let (line, ticket) = (slots.first_line(), local.tickets.peek());
-    // 1. The root decides, the others find out. All count the call.
-    let lends = fabric.decide_to_lend(is_root.then_some(from), n, lending);
-    let is_lent = if is_root {
-        lends
-    } else {
-        fabric.wait(root, line, ticket).await;
-        fabric.is_exposed(root, line, ticket).await
-    };
-    // 2. In slots, of which the flag that was found is the first.
-    if !is_lent {
-        slots.give(local, given).await;
-        let unused = local.tickets.draw();
-        return fabric.release(unused).await;
-    }
-    // 3. Or out of memory.
-    let lent = Exposed { rank: root, line, ticket: local.tickets.draw(), offset };
+    let (fabric, ticket) = (local.fabric, local.tickets.draw());
+    let is_root = fabric.rank() == given.root;
+    // 1. Out of memory.
+    let lent = Exposed { rank: given.root, line: first_line, ticket, offset: given.offset };
     let is_complete = if is_root { lend(fabric, lent, given).await } else { fetch(fabric, lent, given).await };
     if is_complete {
-        let unused = local.tickets.skip(slots.tickets(n));
+        let unused = local.tickets.skip(slots.tickets(given.n));
         return fabric.release(unused).await;
     }
-    // 4. What was missed goes through slots. The root has its own; so have those that missed nothing, and read none of them.
+    // 2. What was missed goes through slots. The root has its own; so have those that missed nothing, and read none of them.
     fabric.release(ticket).await;
     let to = if is_root { None } else { given.to };
-    slots.give_again(local, Given { to, ..given }).await;
+    slots.give(local, Given { to, ..given }).await;
 }
 
 /// The root tells where the data are, takes its own, and waits until all others have tried. -> whether none misses any
@@ -149,10 +158,6 @@ struct Dealt {
 }
 
 impl ThroughSlots for Dealt {
-    fn first_line(&self) -> Line {
-        Line::Down
-    }
-
     async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, Given { root, to, n, .. }: Given) {
         deal_in_pieces(local, root, self.from, to, n, self.most).await;
     }
@@ -162,28 +167,9 @@ impl ThroughSlots for Dealt {
     }
 }
 
-/// The blocks of a short call. These take one slot, as in calls that are not tried, but where other tickets come before.
-struct InOneSlot {
-    in_halves: bool,
-    again: Dealt,
-}
-
-impl ThroughSlots for InOneSlot {
-    fn first_line(&self) -> Line {
-        short::first_line(Line::Down, self.in_halves)
-    }
-
-    async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, _: Given) {
-        short::scatter(local.fabric, local.plan).await;
-    }
-
-    fn tickets(&self, n: Bytes) -> u64 {
-        self.again.tickets(n)
-    }
-
-    async fn give_again<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given) {
-        self.again.give(local, given).await;
-    }
+/// Blocks of which every rank of the node takes its own.
+fn given_block<F: Fabric>(fabric: &F, root: NodeRank, from: Blocks, to: Option<Span>, n: Bytes) -> Given {
+    Given { root, from: from.start, offset: from.stride * fabric.rank().index(), to, n }
 }
 
 impl Dealing for Single {
@@ -200,32 +186,29 @@ impl Dealing for Single {
         if is_beside_flag(n.min(most) * (fabric.size() - 1)) {
             return Flat.scatter_from(local, root, from, to, n).await;
         }
-        let given = Given { root, from: from.start, offset: from.stride * fabric.rank().index(), to, n };
-        hand_over(local, given, lending(local.plan), Dealt { from, most }).await;
+        let given = given_block(fabric, root, from, to, n);
+        hand_over(local, given, Dealt { from, most }).await;
     }
 }
 
-/// Scatter. Where both ways are tried, short calls in which the root uses slots take the steps of [`short::scatter`].
+/// Scatter.
 pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan) {
-    let in_halves = match Short::new(plan, &Measures::of(fabric), plan.bytes * (fabric.layout().size() - 1)) {
+    let short = match short_scatter(plan, &Measures::of(fabric)) {
         None => return composed::scatter(fabric, plan, Single).await,
         Some(Short::InLines { .. }) => return short::scatter(fabric, plan).await,
-        Some(Short::InCells { in_halves }) => in_halves,
+        Some(Short::InCells(short)) => short,
     };
     let (mut local, root) = (Local::new(fabric, plan), Rooted::of(fabric, plan));
-    let from = Blocks { start: Place::SendBuf.start(), stride: plan.bytes };
-    let to = (!(root.is_me && fabric.is_in_place())).then(|| Place::RecvBuf.start());
-    let (offset, n) = (plan.bytes * fabric.rank().index(), plan.bytes);
-    let given = Given { root: root.rank, from: from.start, offset, to, n };
-    let again = Dealt { from, most: piece_of_block(fabric) };
-    hand_over(&mut local, given, lending(plan), InOneSlot { in_halves, again }).await;
+    let (from, n) = (Blocks { start: Place::SendBuf.start(), stride: plan.bytes }, plan.bytes);
+    let given = given_block(fabric, root.rank, from, root.own_block(fabric), n);
+    let line = short.first_line(Line::Down);
+    if !is_lent(&local, given, line).await {
+        return short::scatter(fabric, plan).await;
+    }
+    hand_over_memory(&mut local, given, line, Dealt { from, most: piece_of_block(fabric) }).await;
 }
 
 impl ThroughSlots for Tiles {
-    fn first_line(&self) -> Line {
-        Line::Down
-    }
-
     async fn give<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given) {
         bcast_in_trains(local, given.root, given.from, given.to, *self).await;
     }
@@ -245,7 +228,7 @@ pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan) {
     let (root, buffer) = (Rooted::of(fabric, plan), Place::RecvBuf.start());
     let to = (!root.is_me).then_some(buffer);
     let given = Given { root: root.rank, from: buffer, offset: Bytes::ZERO, to, n: plan.bytes };
-    hand_over(&mut local, given, lending(plan), tiles).await;
+    hand_over(&mut local, given, tiles).await;
 }
 
 /// Allgather, in which each rank lends its block or publishes it in pieces, one piece ahead of collecting. For those who can't fetch what

@@ -117,25 +117,35 @@ struct Pass {
     is_over: bool,
 }
 
+/// What a flag told of when it was announced, for a ticket for which its owner had claimed the line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    ticket: Ticket,
+    /// The cell of the ticket.
+    pub(super) cell: Option<usize>,
+    /// Memory that the owner exposed.
+    pub(super) memory: Option<Span>,
+    /// When that was.
+    pub(super) stamp: Stamp,
+}
+
 #[derive(Clone, Debug)]
 struct Lines {
     flags: [History; Line::COUNT],
     /// The cell that was claimed with the line last, and for which ticket.
     home: Option<(Ticket, usize)>,
-    /// The same as each flag told it last, and when.
-    told: [Option<(Ticket, usize, Stamp)>; Line::COUNT],
-    /// When each flag was announced last, and for which ticket.
-    announced: [Option<(Ticket, Stamp)>; Line::COUNT],
+    /// What each flag told last for a ticket for which its line was claimed: flags without data leave that as it is.
+    told: [Option<Told>; Line::COUNT],
     payloads: [Store; Line::COUNT],
-    /// The memory that each payload was said to tell of last.
+    /// The memory that each flag is to tell of.
     exposed: [Option<(Ticket, Span)>; Line::COUNT],
 }
 
 impl Rings {
     pub(super) fn new(lines: usize, cells: usize, cell: Bytes) -> Self {
         let payloads = [Store::new(INLINE.0), Store::new(INLINE.0)];
-        let (told, announced, exposed) = ([None; Line::COUNT], [None; Line::COUNT], [None; Line::COUNT]);
-        let line = Lines { flags: Default::default(), home: None, told, announced, payloads, exposed };
+        let (told, exposed) = ([None; Line::COUNT], [None; Line::COUNT]);
+        let line = Lines { flags: Default::default(), home: None, told, payloads, exposed };
         Self {
             lines: vec![(Position::default(), line); lines],
             cells: vec![(Position::default(), Store::new(cell.0)); cells],
@@ -210,22 +220,15 @@ impl Rings {
         (owner == ticket).then_some(cell)
     }
 
-    /// The same, and when it was told, as whoever looks at that flag finds it.
-    pub(super) fn told(&self, line: Line, ticket: Ticket) -> Option<(usize, Stamp)> {
-        let (owner, cell, stamp) = self.lines[self.line(ticket)].1.told[line as usize]?;
-        (owner == ticket).then_some((cell, stamp))
+    /// What that flag told, as whoever looks at it finds it.
+    pub(super) fn told(&self, line: Line, ticket: Ticket) -> Option<Told> {
+        self.lines[self.line(ticket)].1.told[line as usize].filter(|told| told.ticket == ticket)
     }
 
-    /// The payload of that line tells of memory at `from`.
+    /// That flag will tell of memory at `from`.
     pub(super) fn expose(&mut self, line: Line, ticket: Ticket, from: Span) {
         let index = self.line(ticket);
         self.lines[index].1.exposed[line as usize] = Some((ticket, from));
-    }
-
-    /// The memory that the payload of that line tells of.
-    pub(super) fn exposed(&self, line: Line, ticket: Ticket) -> Option<Span> {
-        let (owner, from) = self.lines[self.line(ticket)].1.exposed[line as usize]?;
-        (owner == ticket).then_some(from)
     }
 
     /// Whether that much may be written for `ticket`.
@@ -261,20 +264,15 @@ impl Rings {
         &self.lines[self.line(ticket)].1.flags[line as usize]
     }
 
-    /// When that flag was announced.
-    pub(super) fn announced(&self, line: Line, ticket: Ticket) -> Option<Stamp> {
-        let (owner, stamp) = self.lines[self.line(ticket)].1.announced[line as usize]?;
-        (owner == ticket).then_some(stamp)
-    }
-
     /// A flag is announced, by an owner whose clock shows `stamp`, and what belongs to it.
     pub(super) fn publish(&mut self, line: Line, ticket: Ticket, stamp: Stamp, snapshot: Snapshot) {
-        let index = self.line(ticket);
-        if let Some(cell) = self.home(ticket) {
-            self.lines[index].1.told[line as usize] = Some((ticket, cell, stamp));
+        let (index, cell) = (self.line(ticket), self.home(ticket));
+        let (position, lines) = &mut self.lines[index];
+        if position.claimed == Some(ticket) {
+            let memory = lines.exposed[line as usize].and_then(|(owner, from)| (owner == ticket).then_some(from));
+            lines.told[line as usize] = Some(Told { ticket, cell, memory, stamp });
         }
-        self.lines[index].1.announced[line as usize] = Some((ticket, stamp));
-        self.lines[index].1.flags[line as usize].push(ticket, snapshot);
+        lines.flags[line as usize].push(ticket, snapshot);
     }
 
     /// The payload of a line at that index, or the cell.

@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use super::memory::Spot;
-use super::slots::room_of;
+use super::slots::{Told, room_of};
 use super::violation::Breach;
 use crate::fabric::{EXPOSURE, Exposed, Line, Place, Span};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
@@ -58,19 +58,16 @@ impl Machine {
         };
         self.check_epoch(me, ticket)?;
         let owner = self.peer(me, rank)?;
-        let rings = &mut self.members[owner].rings;
+        let rings = &self.members[owner].rings;
         let position = match line {
             Some(_) => rings.line(ticket),
             None if owner == me => rings.home(ticket).ok_or(Breach::Unclaimed)?,
             None => {
-                let (cell, stamp) = rings.told(told_by, ticket).ok_or(Breach::Untold)?;
-                if !self.clocks.knows(me, owner, stamp) {
-                    return Err(Breach::ReadRace { writer: CommRank(owner as u32) });
-                }
-                cell
+                let told = self.told(me, owner, told_by, ticket)?;
+                told.cell.ok_or(Breach::Untold)?
             }
         };
-        let length = rings.store(line, position).length();
+        let length = self.members[owner].rings.store(line, position).length();
         let end = offset + n;
         if end > length {
             return Err(Breach::OutOfBounds { end, length });
@@ -79,6 +76,15 @@ impl Machine {
             return Err(Breach::TooDeep { end });
         }
         Ok(Location::Slot { owner, line, ticket, position, range: offset..end })
+    }
+
+    /// What a flag of `owner` told, which this rank has waited for.
+    fn told(&self, me: usize, owner: usize, line: Line, ticket: Ticket) -> Result<Told, Breach> {
+        let told = self.members[owner].rings.told(line, ticket).ok_or(Breach::Untold)?;
+        match self.clocks.knows(me, owner, told.stamp) {
+            true => Ok(told),
+            false => Err(Breach::ReadRace { writer: CommRank(owner as u32) }),
+        }
     }
 
     /// Appends the bytes at `from` to `data`.
@@ -164,6 +170,9 @@ impl Machine {
         if self.members[me].rings.home(ticket).is_some() {
             return Err(Breach::ExposedWithCell);
         }
+        if self.members[me].rings.told(line, ticket).is_some() {
+            return Err(Breach::ExposedTooLate);
+        }
         let rank = self.members[me].node_rank;
         let beside = self.beside(me, rank, (line, ticket), EXPOSURE)?;
         self.write(me, &beside, &[0; EXPOSURE.0])?;
@@ -174,7 +183,7 @@ impl Machine {
     /// What a peer exposed beside that flag.
     fn exposed(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<Span, Breach> {
         let owner = self.peer(me, rank)?;
-        let exposed = self.members[owner].rings.exposed(line, ticket).ok_or(Breach::Unexposed)?;
+        let exposed = self.told(me, owner, line, ticket)?.memory.ok_or(Breach::Unexposed)?;
         let beside = self.beside(me, rank, (line, ticket), EXPOSURE)?;
         self.read(me, &beside, &mut Vec::new())?;
         Ok(exposed)
@@ -184,11 +193,10 @@ impl Machine {
     pub(super) fn is_exposed(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<bool, Breach> {
         self.check_epoch(me, ticket)?;
         let owner = self.peer(me, rank)?;
-        let announced = self.members[owner].rings.announced(line, ticket).ok_or(Breach::Untold)?;
-        if !self.clocks.knows(me, owner, announced) {
-            return Err(Breach::ReadRace { writer: CommRank(owner as u32) });
+        if self.has_released(me, ticket) {
+            return Err(Breach::ReadAfterRelease);
         }
-        Ok(self.members[owner].rings.exposed(line, ticket).is_some())
+        Ok(self.told(me, owner, line, ticket)?.memory.is_some())
     }
 
     pub(super) fn fetch(&mut self, me: usize, to: Span, from: Exposed, n: Bytes) -> Result<bool, Breach> {

@@ -59,7 +59,7 @@ pub enum Breach {
         /// The reader.
         reader: CommRank,
     },
-    /// Looked for a cell of another rank that no flag of the line had told of.
+    /// Looked for a cell of another rank that no flag of the line had told of, or for what a flag tells that was not published.
     Untold,
     /// Touched a cell that it passed, where nothing says that this was before the peer released its ticket; or was that peer, and released it.
     TouchedAfterPassing,
@@ -97,6 +97,8 @@ pub enum Breach {
     Unexposed,
     /// Exposed memory with a flag that tells of a cell.
     ExposedWithCell,
+    /// Exposed memory with a flag that it had published.
+    ExposedTooLate,
     /// Left a call, or wrote memory that it had exposed, though a fetch from there did not happen before.
     StillFetched {
         /// Who fetched.

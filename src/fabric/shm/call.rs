@@ -42,8 +42,6 @@ pub struct Buffers<'a> {
     pub combine: Option<&'a dyn Combine>,
     /// The way to other nodes, on leaders of communicators that span several.
     pub bridge: Option<&'a dyn Bridge>,
-    /// Whether this rank lends its memory, where that is decided: [`Context::source_of`] counts calls.
-    pub lends: Option<bool>,
 }
 
 impl Buffers<'_> {
@@ -55,7 +53,6 @@ impl Buffers<'_> {
         scratch: std::ptr::null_mut(),
         combine: None,
         bridge: None,
-        lends: None,
     };
 }
 
@@ -67,6 +64,8 @@ pub struct Call<'a> {
     buffers: Buffers<'a>,
     /// Bytes of an element.
     granule: Bytes,
+    /// What [`Context::choose_source`] said for this call, where it was asked before: that counts calls.
+    chosen: Option<Source>,
     pub(super) waiting: &'a Waiting,
     pub(super) entered: Entered,
     pub(super) fault: OnceLock<Fault>,
@@ -100,7 +99,7 @@ impl<'a> Call<'a> {
     ) -> Self {
         let entered = Entered::new(collective, row, plan);
         context.enter(&entered);
-        Self { buffers, granule: plan.granule, ..Self::entered(context, waiting, entered) }
+        Self::entered(context, waiting, entered).with_buffers(buffers, plan.granule)
     }
 
     /// A call that was entered, without buffers.
@@ -111,6 +110,7 @@ impl<'a> Call<'a> {
             _owner: None,
             buffers: Buffers::NONE,
             granule: Bytes(1),
+            chosen: None,
             waiting,
             entered,
             fault: OnceLock::new(),
@@ -118,6 +118,17 @@ impl<'a> Call<'a> {
             awaited_what: AtomicU64::new(0),
             awaited_ticket: AtomicU64::new(0),
         }
+    }
+
+    /// With these buffers, and elements of so many bytes.
+    #[inline(always)]
+    pub(super) fn with_buffers(self, buffers: Buffers<'a>, granule: Bytes) -> Self {
+        Self { buffers, granule, ..self }
+    }
+
+    /// For which [`Context::choose_source`] was asked before.
+    pub(super) fn chosen(self, source: Source) -> Self {
+        Self { chosen: Some(source), ..self }
     }
 
     /// As [`Call::enter`], for a call that outlives its caller's frame: it shares the ownership of the context.
@@ -415,14 +426,12 @@ impl Fabric for Call<'_> {
     }
 
     fn decide_to_lend(&self, from: Option<Span>, n: Bytes, lending: Lending) -> bool {
-        let is_wanted = match (self.buffers.lends, lending) {
-            (Some(lends), _) => return lends,
-            (None, Lending::Always) => true,
-            (None, Lending::Tried(first)) => {
-                self.context().source_of(self.entered.collective, n, first) == Source::Memory
-            }
+        let source = match (self.chosen, lending) {
+            (Some(chosen), _) => chosen,
+            (None, Lending::Always) => Source::Memory,
+            (None, Lending::Tried(first)) => self.context().choose_source(self.entered.collective, n, first),
         };
-        is_wanted && from.is_some_and(|from| self.is_memory(from))
+        source == Source::Memory && from.is_some_and(|from| self.is_memory(from))
     }
 
     fn expose(&self, line: Line, ticket: Ticket, from: Span) -> impl Future<Output = ()> + Send {

@@ -175,6 +175,16 @@ fn memory_is_lent_by_who_has_data_without_holes_and_as_calls_have_shown() {
         let [context, _] = two_ranks();
         assert_eq!(scatter(&context, 1, buffer).decide_to_lend(from, n, lending), expected, "{lending:?}");
     }
+    // What was chosen before is not asked again, and holes are looked at all the same.
+    for (chosen, buffer, expected) in [
+        (Source::Memory, Buffer::Contiguous(start), true),
+        (Source::Memory, Buffer::Packed(&sparse), false),
+        (Source::Slots, Buffer::Contiguous(start), false),
+    ] {
+        let [context, _] = two_ranks();
+        let call = scatter(&context, 1, buffer).chosen(chosen);
+        assert_eq!(call.decide_to_lend(from, n, memory), expected, "{chosen:?}");
+    }
     // Trials reach the fabric: all calls of the first one go like each other in blocks, and some go either way.
     let [context, peer] = two_ranks();
     let lends: Vec<bool> = (1..=24)

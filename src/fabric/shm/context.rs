@@ -299,10 +299,10 @@ impl Context {
         self.first_looks.set(if is_pair_with_cores { look } else { FirstLook::Early }, host::maker());
     }
 
-    /// Out of what peers copy data of `n` bytes of this rank in the call that begins, where both are tried; the first call of that length
-    /// says with what to begin. To be asked once in a call, whether this rank has data for others or not.
+    /// Chooses out of what peers copy data of `n` bytes of this rank in the call that begins, where both are tried, and counts the call; the
+    /// first one of that length says with what to begin. Once in a call, on every rank, whether it has data for others or not.
     #[inline]
-    pub fn source_of(&self, collective: Collective, n: Bytes, first: Source) -> Source {
+    pub fn choose_source(&self, collective: Collective, n: Bytes, first: Source) -> Source {
         self.loans.decide(collective, n, first)
     }
 

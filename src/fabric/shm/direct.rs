@@ -5,13 +5,13 @@
 //! for calls that move a few bytes that is half of the work (`bench/limits.c overhead`). A wait that lasts goes on as that of a
 //! [`Call`].
 
-use super::call::Call;
+use super::call::{Buffer, Buffers, Call};
 use super::context::Context;
 use super::drive::Waiting;
 use super::lines::Lines;
 use crate::codegen::elsewhere;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
-use crate::fabric::{INLINE, Line, Place, Room, Span};
+use crate::fabric::{INLINE, Line, Place, Room, Source, Span};
 use crate::kernel::{self, Combine, Destination};
 use crate::sync::Descriptor;
 use crate::topo::Layout;
@@ -138,6 +138,12 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
         self.base.announce();
     }
 
+    /// Out of what peers copy data of `n` bytes of this rank, as [`Context::choose_source`].
+    #[inline]
+    pub fn choose_source(&self, n: Bytes, first: Source) -> Source {
+        self.base.context.choose_source(self.base.like.collective, n, first)
+    }
+
     /// Where `span` lies.
     #[inline(always)]
     pub fn at(&self, span: Span) -> At {
@@ -155,6 +161,18 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
             Place::Scratch => unreachable!("short calls are on one node"),
         };
         At { address: base.wrapping_add(span.offset.0), destination: span.place.destination() }
+    }
+}
+
+impl<'a> Direct<'a, false> {
+    /// The same call as one whose steps are futures, before anything was claimed or published. `source` was [chosen](Self::choose_source)
+    /// for it.
+    pub fn into_call(self, source: Source) -> Call<'a> {
+        let Ends { send, recv, is_in_place } = self.ends;
+        let [send, recv] = [send, recv].map(|end| if end.is_null() { Buffer::Absent } else { Buffer::Contiguous(end) });
+        let buffers = Buffers { send, recv, combine: self.combine, is_in_place, ..Buffers::NONE };
+        let Base { context, waiting, .. } = self.base;
+        Call::entered(context, waiting, self.base.entered()).with_buffers(buffers, self.granule).chosen(source)
     }
 }
 
@@ -239,8 +257,8 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     }
 
     #[inline(always)]
-    pub fn is_exposed(&self, rank: NodeRank, line: Line, ticket: Ticket) -> bool {
-        self.lines.at(rank, line, ticket).tells_of_memory(ticket)
+    pub fn is_exposed(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Result<bool, Fault> {
+        Ok(self.lines.at(rank, line, ticket).tells_of_memory(ticket))
     }
 
     #[inline(always)]

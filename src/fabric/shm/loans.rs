@@ -34,11 +34,17 @@ impl Loans {
     /// Out of what peers copy data of `n` bytes in the call that begins; the first one of its length says with what to begin. To be asked
     /// once in a call.
     pub fn decide(&self, collective: Collective, n: Bytes, first: Source) -> Source {
+        self.decide_by(|| nanoseconds(Instant::now()), collective, n, first)
+    }
+
+    /// The same with another clock, which trials look at.
+    #[inline(always)]
+    fn decide_by(&self, clock: impl FnOnce() -> u64, collective: Collective, n: Bytes, first: Source) -> Source {
         let Some(at) = COLLECTIVES.iter().position(|one| *one == collective) else { return Source::Slots };
         let [least, most] = EXPONENTS;
         let exponent = n.0.max(1).ilog2().clamp(least, most);
         let habit = &self.habits[at][(exponent - least) as usize];
-        let source = habit.decide(n, (first, Habit::period(exponent)), || nanoseconds(Instant::now()));
+        let source = habit.decide(n, first, Habit::trials_apart(exponent), clock);
         if self.are_refused.load(Ordering::Relaxed) { Source::Slots } else { source }
     }
 
@@ -59,37 +65,36 @@ struct Habit {
 impl Habit {
     /// Calls before the first trial: programs make few long ones.
     const USUAL: u64 = 8;
-    /// Data of less than two to the power of this are tried once for as many bytes as these in [`LongCalls::PERIOD`] calls, a gigabyte:
-    /// that is as much time, and a trial of the slower way costs as large a part of it.
-    const RARE: u32 = 18;
+    /// Of shorter data there is a trial for so many bytes, in place of one for so many calls: that is as much time, and a trial of the slower
+    /// way costs as large a part of it.
+    const BYTES_PER_TRIAL: u64 = 1 << 30;
     /// Calls that are farther apart than so many picoseconds for each byte tell nothing: these copies take 20 to 200.
     const FAR_APART: u64 = 20_000;
 
-    /// Calls from one trial to the next, of data of two to the power of this, and more.
-    const fn period(exponent: u32) -> u64 {
-        LongCalls::PERIOD << Self::RARE.saturating_sub(exponent)
+    /// Calls from the beginning of one trial to that of the next, of data of two to the power of this and more.
+    fn trials_apart(exponent: u32) -> u64 {
+        (Self::BYTES_PER_TRIAL >> exponent).max(LongCalls::PERIOD)
     }
 
-    /// For a call of `n` bytes, of which so many, a power of two, come from one trial to the next.
+    /// For a call of `n` bytes, whose trials are so many calls apart.
     #[inline(always)]
-    fn decide(&self, n: Bytes, (first, period): (Source, u64), clock: impl FnOnce() -> u64) -> Source {
+    fn decide(&self, n: Bytes, first: Source, trials_apart: u64, clock: impl FnOnce() -> u64) -> Source {
         let before = self.calls.load(Ordering::Relaxed);
         self.calls.store(before + 1, Ordering::Relaxed);
         if before == 0 {
             self.trials.begin(if first == Source::Memory { Way::Other } else { Way::One });
         }
-        let way = match before.checked_sub(Self::USUAL) {
-            Some(since) if since & (period - LongCalls::CALLS) == 0 => self.try_both(since, n, period, clock),
-            _ => self.trials.habit(),
+        let tried = before.checked_sub(Self::USUAL).and_then(|since| LongCalls::in_rarer_trial(since, trials_apart));
+        let way = match tried {
+            Some(number) => self.try_both(number, n, clock),
+            None => self.trials.habit(),
         };
         if way == Way::Other { Source::Memory } else { Source::Slots }
     }
 
-    /// So many calls after the first trial began, in a trial.
+    /// In the call of that number, which is in a trial.
     #[cold]
-    fn try_both(&self, since: u64, n: Bytes, period: u64, clock: impl FnOnce() -> u64) -> Way {
-        let number = LongCalls::CALLS + since / period * LongCalls::PERIOD + since % period;
-        debug_assert!(LongCalls::has(number));
+    fn try_both(&self, number: u64, n: Bytes, clock: impl FnOnce() -> u64) -> Way {
         self.trials.note(number, Self::FAR_APART.saturating_mul(n.0 as u64), clock);
         LongCalls::way(number)
     }
@@ -108,7 +113,7 @@ impl Schedule for LongCalls {
     const WINDOW: u64 = 1;
     const STRETCH: u64 = 2;
     const BLOCKS: u64 = 4;
-    /// Of 4096 calls 32 are tried, half of them the slower way; of shorter ones fewer ([`Habit::RARE`]).
+    /// Of 4096 calls 32 are tried, half of them the slower way; of shorter ones fewer ([`Habit::BYTES_PER_TRIAL`]).
     const EVERY: u64 = 512;
     const GAIN: f64 = 0.95;
 }
@@ -125,7 +130,7 @@ mod tests {
     fn call(habit: &Habit, times: u64, n: Bytes, first: Source, [slots, memory]: [u64; 2]) -> u64 {
         let mut now = 0;
         let lent = (0..times).map(|_| {
-            let lends = habit.decide(n, (first, LongCalls::PERIOD), || now) == Source::Memory;
+            let lends = habit.decide(n, first, LongCalls::PERIOD, || now) == Source::Memory;
             now += if lends { memory } else { slots };
             u64::from(lends)
         });
@@ -160,7 +165,7 @@ mod tests {
             let other = if memory < slots { Source::Slots } else { Source::Memory };
             let (habit, mut now) = (Habit::default(), 0);
             for at in 0..Habit::USUAL + TRIED + periods * LongCalls::PERIOD {
-                let source = habit.decide(N, (other, LongCalls::PERIOD), || now);
+                let source = habit.decide(N, other, LongCalls::PERIOD, || now);
                 now += if source == Source::Memory { memory } else { slots };
                 now += gap(at);
             }
@@ -232,12 +237,13 @@ mod tests {
 
     #[test]
     fn shorter_data_are_tried_less_often() {
-        for (exponent, periods) in [(14, 16), (15, 8), (17, 2), (18, 1), (23, 1)] {
-            let (habit, calls) = (Habit::default(), periods * LongCalls::PERIOD);
-            let ways = (0..3 * calls).map(|_| habit.decide(N, (Source::Slots, Habit::period(exponent)), || 0));
-            let tried: Vec<u64> = ways.zip(0..).filter(|(way, _)| *way == Source::Memory).map(|(_, at)| at).collect();
-            assert_eq!(tried.len() as u64, 3 * LongCalls::CALLS / 2);
-            assert!(tried.iter().all(|at| (at - Habit::USUAL) % calls < LongCalls::CALLS), "{tried:?}");
+        for (kib, apart) in [(12, 65_536), (16, 65_536), (47, 32_768), (128, 8192), (256, 4096), (8192, 4096)] {
+            let loans = Loans::default();
+            let decide = |_| loans.decide_by(|| 0, Collective::Scatter, Bytes(kib << 10), Source::Slots);
+            let lent = (0..3 * apart).map(decide).zip(0..).filter(|(source, _)| *source == Source::Memory);
+            let tried: Vec<u64> = lent.map(|(_, at)| at).collect();
+            assert_eq!(tried.len() as u64, 3 * TRIED / 2, "{kib} KiB");
+            assert!(tried.iter().all(|at| (at - Habit::USUAL) % apart < TRIED), "{kib} KiB: {tried:?}");
         }
     }
 

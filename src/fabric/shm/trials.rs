@@ -61,6 +61,15 @@ pub(super) trait Schedule {
         number & (Self::PERIOD - Self::CALLS) == Self::CALLS
     }
 
+    /// The number of a call of which trials are so many calls apart, a power of two from [`Self::PERIOD`] on, if it is in one, so many calls after the
+    /// first one began: as if the calls between had not been.
+    #[inline(always)]
+    fn in_rarer_trial(since: u64, apart: u64) -> Option<u64> {
+        debug_assert!(apart.is_power_of_two() && apart >= Self::PERIOD);
+        let is_tried = since & (apart - Self::CALLS) == 0;
+        is_tried.then(|| Self::CALLS + since / apart * Self::PERIOD + since % apart)
+    }
+
     /// Blocks take turns by the sequence of Thue and Morse, which keeps step with few rhythms of programs.
     fn way(number: u64) -> Way {
         if (number / Self::BLOCK).count_ones() % 2 == 1 { Way::Other } else { Way::One }
