@@ -167,7 +167,7 @@ pub static OPTIONS: &[Opt] = &[
         default: "auto",
         meaning: "How a rank reads pieces of its peers' slots, from 1K: sharing the cache lines with whoever has them, or taking them \
                   over, so that who writes them next finds them in one cache, not in several that all have to give them up. `auto`: \
-                  taking, where the host has at most two processors, made by AMD, and the communicator at most six ranks there. Lines of cells that two \
+                  taking, where the host has at most two processors, of AMD's fourth generation of Zen, and the communicator at most six ranks there. Lines of cells that two \
                   ranks pass to each other are always shared.",
         parse: Parse::Text(|text, config| {
             use SlotReads::{Auto, Sharing, Taking};
@@ -183,7 +183,7 @@ pub static OPTIONS: &[Opt] = &[
         default: "auto",
         meaning: "In an Allreduce, Allgather or Barrier of up to 512 bytes between two ranks that have a core each: whether a rank looks for its \
                   peer's flag at once (early), or when its own flag is in its cache (late). A look at a flag that is not yet written takes the \
-                  cache line from its writer. `auto`: late on processors of Intel's, early on others, until \
+                  cache line from its writer. `auto`: late on processors of Intel's and of AMD's fifth generation of Zen, early on others, until \
                   calls in which the rank tried both show that the other way is faster.",
         parse: Parse::Text(|text, config| {
             use FirstLook::{Auto, Early, Late};

@@ -63,26 +63,50 @@ pub fn processors() -> i64 {
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }
 }
 
-/// Who makes a processor: what it does with lines that several caches have is of one kind.
+/// Designs of processors, as far as they were found to differ in what they do with lines that several caches have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Maker {
-    /// AMD, or Hygon after its plans.
-    Amd,
-    /// Intel.
+pub enum Design {
+    /// AMD's fourth generation of Zen.
+    Zen4,
+    /// AMD's fifth.
+    Zen5,
+    /// Any of Intel's.
     Intel,
-    /// Anyone else.
+    /// Any other one.
     Other,
 }
 
-/// The maker of this host's processor.
-pub fn maker() -> Maker {
-    // To ask leaves a virtual machine for some microseconds.
-    static FOUND: OnceLock<Maker> = OnceLock::new();
-    *FOUND.get_or_init(|| match &vendor() {
-        b"AuthenticAMD" | b"HygonGenuine" => Maker::Amd,
-        b"GenuineIntel" => Maker::Intel,
-        _ => Maker::Other,
-    })
+impl Design {
+    /// That of this host's processor.
+    pub fn of_this_host() -> Self {
+        // To ask leaves a virtual machine for some microseconds.
+        static FOUND: OnceLock<Design> = OnceLock::new();
+        *FOUND.get_or_init(|| Self::of(&vendor(), signature()))
+    }
+
+    /// That of a processor that names its maker and tells its family and model so.
+    fn of(vendor: &[u8; 12], signature: u32) -> Self {
+        let [stepping_model, family] = [signature & 0xff, signature >> 8 & 0xf];
+        let (family, model) = (family + (signature >> 20 & 0xff), stepping_model >> 4 | signature >> 12 & 0xf0);
+        match (vendor, family, model) {
+            (b"AuthenticAMD", 25, 0x10..0x20 | 0x60..0x80 | 0xa0..0xb0) => Self::Zen4,
+            (b"AuthenticAMD", 26, _) => Self::Zen5,
+            (b"GenuineIntel", ..) => Self::Intel,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Family, model and stepping, as the processor tells them.
+#[cfg(target_arch = "x86_64")]
+fn signature() -> u32 {
+    cpuid(1, 0)[0]
+}
+
+/// As above: these don't.
+#[cfg(not(target_arch = "x86_64"))]
+fn signature() -> u32 {
+    0
 }
 
 /// As the processor calls its maker.
@@ -180,6 +204,23 @@ mod tests {
         let listed = fs::read_to_string("/proc/cpuinfo").expect("Linux lists its processors");
         let named = listed.lines().find_map(|line| line.strip_prefix("vendor_id")?.trim().strip_prefix(": "));
         assert_eq!(named.expect("it names the maker").as_bytes(), vendor());
+    }
+
+    #[test]
+    fn designs_follow_from_family_and_model() {
+        let (amd, intel) = (b"AuthenticAMD", b"GenuineIntel");
+        for (vendor, signature, design) in [
+            (amd, 0x00a1_0f11, Design::Zen4),    // family 25, model 17
+            (amd, 0x00a6_0f12, Design::Zen4),    // family 25, model 97
+            (amd, 0x00a0_0f11, Design::Other),   // family 25, model 1: the third generation
+            (amd, 0x00a2_0f12, Design::Other),   // family 25, model 33: the third too
+            (amd, 0x00b0_0f21, Design::Zen5),    // family 26, model 2
+            (amd, 0x0080_0f12, Design::Other),   // family 23
+            (intel, 0x000a_0671, Design::Intel), // family 6, model 167
+            (b"HygonGenuine", 0x0090_0f22, Design::Other),
+        ] {
+            assert_eq!(Design::of(vendor, signature), design, "{signature:x}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::codegen::opaque;
 use crate::fabric::words::Words;
 use crate::fabric::{Line, Source};
 use crate::kernel::Probed;
-use crate::kernel::host::{self, Maker};
+use crate::kernel::host::{self, Design};
 use crate::sync::{
     Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, Passed, Room, Stretch, Teller, Written,
 };
@@ -275,15 +275,16 @@ impl Context {
     }
 
     /// How this rank reads its peers' slots from here on: where few ranks on few processors read the same lines by taking these over, which
-    /// otherwise would go from one to the next. That was measured on AMD's processors; on the one of Intel's that was measured ranks lose a
-    /// tenth by it.
+    /// otherwise would go from one to the next. On a Zen 4 ranks gain a tenth by it; on a Zen 5, and on the one of Intel's that was measured, they
+    /// lose a tenth and more.
     pub fn set_reads(&self, reads: SlotReads) {
         const PROCESSORS: i64 = 2;
         /// 5 gain a little, 8 lose a little (docs/PERFORMANCE.md, "Tried").
         const RANKS: usize = 6;
         let takes_over = match reads {
             SlotReads::Auto => {
-                self.geometry.ranks <= RANKS && host::processors() <= PROCESSORS && host::maker() == Maker::Amd
+                let is_found_faster = Design::of_this_host() == Design::Zen4;
+                self.geometry.ranks <= RANKS && host::processors() <= PROCESSORS && is_found_faster
             }
             SlotReads::Sharing => false,
             SlotReads::Taking => true,
@@ -296,7 +297,7 @@ impl Context {
     /// look early: on shared cores a look gives way to the awaited rank, and more ranks have not been measured.
     pub fn set_first_looks(&self, look: FirstLook, waiting: &Waiting) {
         let is_pair_with_cores = self.geometry.ranks == 2 && !waiting.is_oversubscribed;
-        self.first_looks.set(if is_pair_with_cores { look } else { FirstLook::Early }, host::maker());
+        self.first_looks.set(if is_pair_with_cores { look } else { FirstLook::Early }, Design::of_this_host());
     }
 
     /// Chooses out of what peers copy data of `n` bytes of this rank in the call that begins, where both are tried, and counts the call; the

@@ -6,6 +6,7 @@ use crate::sync::PeerCall;
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, Ticket};
 use std::future::Future;
 use std::pin::pin;
+use std::sync::OnceLock;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,7 @@ impl Waiting {
     pub(super) fn looks(&self) -> u32 {
         const LOOKS: u32 = 1000;
         /// The awaited rank may need this core, and where it has one each look takes the line from it. More of them are for peers at work
-        /// ([`LOOKS_AT_WORK`]).
+        /// ([`AT_WORK`]).
         const LOOKS_OVERSUBSCRIBED: u32 = 1;
         if self.is_oversubscribed { LOOKS_OVERSUBSCRIBED } else { LOOKS }
     }
@@ -59,9 +60,9 @@ pub struct Stall {
 
 /// Polls between two calls into the MPI library.
 const POLLS_PER_PROGRESS: u32 = 64;
-/// Where ranks share cores, looks for what a peer is to do that has not given its core away: together less than it takes to
-/// change the rank that has this core. 100 take longer than they save.
-const LOOKS_AT_WORK: u32 = 25;
+/// Where ranks share cores, how long a rank looks for what a peer is to do that has not given its core away: about as long as it takes to give
+/// this one away and get it back. Half of that misses some of what comes in time; twice as long takes longer than it saves.
+const AT_WORK: Duration = Duration::from_nanos(1100);
 /// Where ranks share cores, yields of the core before a sleep, at least: usually, and in calls whose message or block has at least
 /// [`LONG`] bytes: peers work on their pieces for longer than a few yields take. A rank that sleeps wakes tens of microseconds late, but leaves the
 /// core to the others.
@@ -72,6 +73,22 @@ const LONG: Bytes = Bytes(32 << 10);
 const YIELDS_PER_POLL: u32 = 4;
 /// The longest sleep. The MPI library makes no progress meanwhile: a message of 64 MiB needs about 150 probes.
 const NAP: Duration = Duration::from_micros(100);
+
+/// So many looks take [`AT_WORK`]: processors pause between two for 10 to 50 ns.
+fn looks_at_work() -> u32 {
+    const PAUSES: u32 = 100;
+    static LOOKS: OnceLock<u32> = OnceLock::new();
+    *LOOKS.get_or_init(|| {
+        let pauses = |_| {
+            let started = Instant::now();
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            started.elapsed()
+        };
+        // The least: in some the system may have taken the core.
+        let took = (0..3).map(pauses).min().unwrap_or(AT_WORK).max(Duration::from_nanos(1));
+        ((PAUSES * AT_WORK.as_nanos() as u32) / took.as_nanos().min(1 << 20) as u32).clamp(1, PAUSES)
+    })
+}
 
 /// How long one wait has lasted.
 struct Patience {
@@ -238,7 +255,7 @@ impl Call<'_> {
         let hopes = &context.hopes;
         // To see where the peer is takes lines from it: not where nothing hangs on that.
         let is_in_call = hopes.are_dimmed() && peer.is_in_call();
-        let looks = if is_in_call || hopes.take_chance() { LOOKS_AT_WORK } else { 1 };
+        let looks = if is_in_call || hopes.take_chance() { looks_at_work() } else { 1 };
         for look in 0..looks {
             if context.has_come(awaited, rank) {
                 if look > 0 && !is_in_call {

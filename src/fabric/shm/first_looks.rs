@@ -17,7 +17,7 @@ use super::trials::{Schedule, Trials, Way};
 use super::writes::nanoseconds;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
-use crate::kernel::{self, host::Maker};
+use crate::kernel::{self, host::Design};
 use crate::types::{Bytes, Epoch, FirstLook, LINE, Ticket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -37,10 +37,11 @@ impl FirstLooks {
     /// Calls that are farther apart, in picoseconds, tell nothing of a hundred nanoseconds.
     const FAR_APART: u64 = 10_000_000;
 
-    /// From here on calls look that way; with `Auto` until trials say otherwise as was found to be faster with processors of that maker, early
+    /// From here on calls look that way; with `Auto` until trials say otherwise as was found to be faster with processors of that design, early
     /// where nothing was measured.
-    pub fn set(&self, look: FirstLook, maker: Maker) {
-        let is_late = look == FirstLook::Late || look == FirstLook::Auto && maker == Maker::Intel;
+    pub fn set(&self, look: FirstLook, design: Design) {
+        let is_late =
+            look == FirstLook::Late || look == FirstLook::Auto && matches!(design, Design::Intel | Design::Zen5);
         self.tries_both.store(look == FirstLook::Auto, Ordering::Relaxed);
         self.trials.begin(if is_late { Way::Other } else { Way::One });
     }
@@ -147,7 +148,7 @@ mod tests {
 
     fn of_pair() -> FirstLooks {
         let looks = FirstLooks::default();
-        looks.set(FirstLook::Auto, Maker::Intel);
+        looks.set(FirstLook::Auto, Design::Intel);
         looks
     }
 
@@ -266,10 +267,10 @@ mod tests {
             late == calls
         };
         assert!(!is_late_always(&FirstLooks::default()));
-        for maker in [Maker::Intel, Maker::Amd] {
+        for design in [Design::Intel, Design::Other] {
             for (look, is_late) in [(FirstLook::Early, false), (FirstLook::Late, true)] {
                 let looks = FirstLooks::default();
-                looks.set(look, maker);
+                looks.set(look, design);
                 assert_eq!(is_late_always(&looks), is_late, "{look:?}");
             }
         }
@@ -278,7 +279,7 @@ mod tests {
     #[test]
     fn where_nothing_was_measured_looks_are_early_until_a_trial_is_won() {
         let looks = FirstLooks::default();
-        looks.set(FirstLook::Auto, Maker::Amd);
+        looks.set(FirstLook::Auto, Design::Other);
         assert!(!are_late(&looks));
         try_out(&looks, 0, [100, 100]);
         assert!(!are_late(&looks));
