@@ -3,16 +3,19 @@
 
     bench/compare.py --mpi openmpi --ranks 3 --turns 6 shapes before=/tmp/before after=/tmp/after
     bench/compare.py --mpi intel --ranks 4 collectives flat=DIR,HUDDLE_SCATTER=flat own=DIR -- --sizes 4096 --only Scatter
+    bench/compare.py --ranks 4 --bind blocks collectives before=/tmp/before after=/tmp/after
 
 A subject is a name, where `scripts/install --prefix` put huddle, and variables for its jobs. What follows -- goes to the
 program. For each case: native/huddle, the median over all rounds of all jobs with its 95 % interval, by subject; then the
-geometric means, and of how many rounds. Machines have fast and slow hours, and jobs good and bad places in memory: what differs by less
-than the intervals, or is of few turns, is the same.
+geometric means. Where ranks outnumber cores much depends on which of them share one: --bind gives neighbours different
+cores, or the same. Machines have fast and slow hours, and jobs good and bad places in memory: what differs by less than the
+intervals, or is of few turns, is the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +47,20 @@ class Subject:
         return Subject(name, Path(prefix).resolve(), dict(variable.split("=", 1) for variable in variables))
 
 
-def measure(subject: Subject, mpi: Mpi, ranks: int, program: str, arguments: list[str]) -> list[dict]:
-    command = [str(Bench(subject.prefix).build(program, mpi)), *arguments]
+def bound(ranks: int, bind: str) -> list[str]:
+    """The words before a command whose ranks shall lie on cores so."""
+    cores = sorted(os.sched_getaffinity(0))
+    rank = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
+    index = f"{rank} % {len(cores)}" if bind == "alternating" else f"{rank} * {len(cores)} / {ranks}"
+    script = f'cores=({" ".join(map(str, cores))}); exec taskset -c ${{cores[$(({index}))]}} "$@"'
+    return ["bash", "-c", script, "bash"]
+
+
+def measure(subject: Subject, mpi: Mpi, options: argparse.Namespace, arguments: list[str]) -> list[dict]:
+    command = [str(Bench(subject.prefix).build(options.program, mpi)), *arguments]
+    ranks = options.ranks
+    if options.bind:
+        command = [*bound(ranks, options.bind), *command]
     variables = {"HUDDLE_PMPI": "0", **subject.variables}
     return Job(mpi, ranks, command, variables, subject.prefix / "lib/libhuddle.so").cases(lambda line: None)
 
@@ -75,6 +90,7 @@ def main() -> int:
     parser.add_argument("--mpi", choices=mpis, default="openmpi")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--turns", type=int, default=5, help="jobs of each subject")
+    parser.add_argument("--bind", choices=("alternating", "blocks"), help="where ranks lie; else as the MPI library does it")
     parser.add_argument("program", choices=PROGRAMS)
     parser.add_argument("subjects", type=Subject.of, nargs="+", metavar="NAME=PREFIX[,VARIABLE=VALUE…]")
     own, arguments = sys.argv[1:], []
@@ -87,7 +103,7 @@ def main() -> int:
         install_packages(mpi)
         for turn in range(options.turns):
             for subject in options.subjects[:: -1 if turn % 2 else 1]:
-                pool(found[subject.name], measure(subject, mpi, options.ranks, options.program, arguments))
+                pool(found[subject.name], measure(subject, mpi, options, arguments))
     except Failed as failure:
         print(f"compare: {failure}")
         return 1

@@ -233,6 +233,12 @@ impl Claims {
         Ticket(self.recent(turn).load(Ordering::Relaxed))
     }
 
+    /// Whether the rank has taken the lines of `ticket`, and none there since.
+    #[inline]
+    pub fn has_claimed(&self, ticket: Ticket) -> bool {
+        self.line(ticket).ticket.load(Ordering::Relaxed) == ticket.0
+    }
+
     /// The cursor of the last cell.
     #[inline]
     pub fn cursor(&self) -> u64 {

@@ -4,6 +4,7 @@ use super::company::Company;
 use super::drive::Waiting;
 use super::first_looks::FirstLooks;
 use super::geometry::{Geometry, PAGE, Places};
+use super::givers::Givers;
 use super::hopes::Hopes;
 use super::lines::Lines;
 use super::loans::Loans;
@@ -47,6 +48,7 @@ pub struct Context {
     pub(super) ways: Ways,
     pub(super) rhythm: Rhythm,
     pub(super) hopes: Hopes,
+    pub(super) givers: Givers,
     pub(super) first_looks: FirstLooks,
     pub(super) loans: Loans,
     company: Company,
@@ -66,7 +68,7 @@ impl Context {
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let process = std::process::id();
-        let (writes, ways, rhythm, hopes, first_looks, loans, company) = Default::default();
+        let (writes, ways, rhythm, hopes, givers, first_looks, loans, company) = Default::default();
         let passed = Passed::new(geometry.ranks * geometry.passed(), Bytes(Probed::in_use().caches.l2));
         let context = Self {
             segment,
@@ -85,6 +87,7 @@ impl Context {
             ways,
             rhythm,
             hopes,
+            givers,
             first_looks,
             loans,
             company,

@@ -1,12 +1,12 @@
 //! Driving a call to its end: polling, backing off, keeping the MPI library's traffic moving, noticing trouble.
 
 use super::call::Call;
+use super::hopes::looks_at_work;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::sync::PeerCall;
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, Ticket};
 use std::future::Future;
 use std::pin::pin;
-use std::sync::OnceLock;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ impl Waiting {
     pub(super) fn looks(&self) -> u32 {
         const LOOKS: u32 = 1000;
         /// The awaited rank may need this core, and where it has one each look takes the line from it. More of them are for peers at work
-        /// ([`AT_WORK`]).
+        /// ([`looks_at_work`]).
         const LOOKS_OVERSUBSCRIBED: u32 = 1;
         if self.is_oversubscribed { LOOKS_OVERSUBSCRIBED } else { LOOKS }
     }
@@ -60,9 +60,6 @@ pub struct Stall {
 
 /// Polls between two calls into the MPI library.
 const POLLS_PER_PROGRESS: u32 = 64;
-/// Where ranks share cores, how long a rank looks for what a peer is to do that has not given its core away: about as long as it takes to give
-/// this one away and get it back. Half of that misses some of what comes in time; twice as long takes longer than it saves.
-const AT_WORK: Duration = Duration::from_nanos(1100);
 /// Where ranks share cores, yields of the core before a sleep, at least: usually, and in calls whose message or block has at least
 /// [`LONG`] bytes: peers work on their pieces for longer than a few yields take. A rank that sleeps wakes tens of microseconds late, but leaves the
 /// core to the others.
@@ -73,22 +70,6 @@ const LONG: Bytes = Bytes(32 << 10);
 const YIELDS_PER_POLL: u32 = 4;
 /// The longest sleep. The MPI library makes no progress meanwhile: a message of 64 MiB needs about 150 probes.
 const NAP: Duration = Duration::from_micros(100);
-
-/// So many looks take [`AT_WORK`]: processors pause between two for 10 to 50 ns.
-fn looks_at_work() -> u32 {
-    const PAUSES: u32 = 100;
-    static LOOKS: OnceLock<u32> = OnceLock::new();
-    *LOOKS.get_or_init(|| {
-        let pauses = |_| {
-            let started = Instant::now();
-            (0..PAUSES).for_each(|_| std::hint::spin_loop());
-            started.elapsed()
-        };
-        // The least: in some the system may have taken the core.
-        let took = (0..3).map(pauses).min().unwrap_or(AT_WORK).max(Duration::from_nanos(1));
-        ((PAUSES * AT_WORK.as_nanos() as u32) / took.as_nanos().min(1 << 20) as u32).clamp(1, PAUSES)
-    })
-}
 
 /// How long one wait has lasted.
 struct Patience {
@@ -200,10 +181,20 @@ impl Call<'_> {
     /// Where ranks share cores: the first pause of a call, with which most waits end. Of [`Self::yield_core`] what these need.
     fn yield_once(&self, awaited: Awaited) {
         let context = self.context();
-        let has_come = context.awaited_peer(awaited).is_some_and(|rank| self.has_come_from_work(awaited, rank));
+        let has_come = !self.gives_way(awaited)
+            && context.awaited_peer(awaited).is_some_and(|rank| self.has_come_from_work(awaited, rank));
         if !has_come {
             context.control(context.rank()).leave_core(std::thread::yield_now);
         }
+    }
+
+    /// Whether this rank has given others data since its last pause, and so gives its core away without a look at whom it awaits.
+    fn gives_way(&self, awaited: Awaited) -> bool {
+        let has_root = matches!(self.entered.collective, Collective::Bcast | Collective::Reduce | Collective::Scatter);
+        let context = self.context();
+        has_root
+            && matches!(awaited, Awaited::Flag { .. })
+            && context.givers.give_way(self.entered.epoch, |epoch| context.claims().has_claimed(Ticket::new(epoch, 0)))
     }
 
     /// Where ranks share cores, after so many pauses of this wait: a few more, of which this is the number.

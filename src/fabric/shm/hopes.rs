@@ -6,7 +6,29 @@
 //! time at peers that are in no call of this communicator looks at such peers now and then only, until that helps again. It is each
 //! rank's own affair.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Where ranks share cores, how long a rank looks for what a peer is to do that has not given its core away: about as long as it takes to give
+/// this one away and get it back. Half of that misses some of what comes in time; twice as long takes longer than it saves.
+const AT_WORK: Duration = Duration::from_nanos(1100);
+
+/// So many looks take [`AT_WORK`]: processors pause between two for 10 to 50 ns.
+pub(super) fn looks_at_work() -> u32 {
+    const PAUSES: u32 = 100;
+    static LOOKS: OnceLock<u32> = OnceLock::new();
+    *LOOKS.get_or_init(|| {
+        let pauses = |_| {
+            let started = Instant::now();
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            started.elapsed()
+        };
+        // The least: in some the system may have taken the core.
+        let took = (0..3).map(pauses).min().unwrap_or(AT_WORK).max(Duration::from_nanos(1));
+        ((PAUSES * AT_WORK.as_nanos() as u32) / took.as_nanos().min(1 << 20) as u32).clamp(1, PAUSES)
+    })
+}
 
 /// What looks at peers in no call here have come to in one context. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that a
 /// context may move between threads.

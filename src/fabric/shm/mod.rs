@@ -14,6 +14,7 @@ mod direct;
 mod drive;
 mod first_looks;
 mod geometry;
+mod givers;
 mod hopes;
 mod latest;
 mod lines;

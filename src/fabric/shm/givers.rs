@@ -1,0 +1,126 @@
+//! Whether a rank that has given others data gives its core away too, as soon as it waits.
+//!
+//! Where ranks share cores a rank that waits looks on for a while at a peer that is at work (`Hopes`). Others of its core wait meanwhile, and
+//! who has been the root of a call, or a leaf of a Reduce, has just published what these may need to go on. Where roots take turns and
+//! lie on different cores one after the other, which is how most MPI libraries bind ranks, the next root but one has the core in time then:
+//! Bcasts, Reduces and Scatters take a tenth to a third less time. Where the next root is on the same core and those after it are not, they take up
+//! to a half more (docs/PERFORMANCE.md, "Tried"). No rank knows who has which core, and who will be root. So ranks give their core
+//! away, look on in a few calls of trials, and do from then on what took less time. Which calls try which way follows from their epochs, so
+//! that all ranks try the same at about the same time; else it is each rank's own affair.
+
+use super::trials::{Schedule, Trials, Way};
+use super::writes::nanoseconds;
+use crate::types::Epoch;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// What one rank does in calls with a root on one context. Relaxed throughout: as [`Trials`].
+#[derive(Debug, Default)]
+pub(super) struct Givers {
+    /// The last call with a pause.
+    paused_in: AtomicU64,
+    /// The other way is to look on.
+    trials: Trials<RootedCalls>,
+}
+
+impl Givers {
+    /// So many calls back a rank looks for what it has published: who was so far ahead of others does not wait for them.
+    const FAR_BACK: u64 = 8;
+    /// Calls that are farther apart, in picoseconds, tell nothing of changes of ranks, which take a microsecond.
+    const FAR_APART: u64 = 1_000_000_000;
+
+    /// At the first pause of a wait for a flag in the call of `epoch`, which has a root: whether this rank, if it has published something since the
+    /// last one as `has_published` says of calls, gives its core away at once.
+    pub fn give_way(&self, Epoch(epoch): Epoch, has_published: impl Fn(Epoch) -> bool) -> bool {
+        self.give_way_at(|| nanoseconds(Instant::now()), epoch, has_published)
+    }
+
+    fn give_way_at(&self, clock: impl FnOnce() -> u64, epoch: u64, has_published: impl Fn(Epoch) -> bool) -> bool {
+        let paused_in = self.paused_in.load(Ordering::Relaxed);
+        self.paused_in.store(epoch, Ordering::Relaxed);
+        let way = match RootedCalls::has(epoch) {
+            true => {
+                self.trials.note(epoch, Self::FAR_APART, clock);
+                RootedCalls::way(epoch)
+            }
+            false => self.trials.habit(),
+        };
+        // There is no call 0.
+        let since = paused_in.max(epoch.saturating_sub(Self::FAR_BACK)).max(1);
+        way == Way::One && (since..epoch).any(|epoch| has_published(Epoch(epoch)))
+    }
+}
+
+/// Calls by their epochs, among which those with a root are noted.
+#[derive(Debug)]
+struct RootedCalls;
+
+impl Schedule for RootedCalls {
+    const BLOCK: u64 = 64;
+    /// Some ranks are some calls ahead of others.
+    const UNTIMED: u64 = 32;
+    const WINDOW: u64 = 8;
+    const STRETCH: u64 = 24;
+    const BLOCKS: u64 = 8;
+    /// 3 % of all calls are tried: one way may take half as long again as the other, and programs with many ranks for each core make few
+    /// calls.
+    const EVERY: u64 = 256;
+    const GAIN: f64 = 0.95;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rank that is the root of every fourth call, and pauses in all others; `takes` tells the nanoseconds of a call in which givers give way, or
+    /// look on. -> in how many calls this one gave way
+    fn take_turns(givers: &Givers, epochs: std::ops::Range<u64>, [gives, looks]: [u64; 2]) -> usize {
+        let mut now = 0;
+        let is_root = |epoch: u64| epoch.is_multiple_of(4);
+        let gave = epochs.filter(|epoch| {
+            let way = if RootedCalls::has(*epoch) { RootedCalls::way(*epoch) } else { givers.trials.habit() };
+            now += if way == Way::One { gives } else { looks };
+            !is_root(*epoch) && givers.give_way_at(|| now, *epoch, |Epoch(epoch)| is_root(epoch))
+        });
+        gave.count()
+    }
+
+    const fn trial(number: u64) -> std::ops::Range<u64> {
+        let first = number * RootedCalls::PERIOD + RootedCalls::CALLS;
+        first..first + RootedCalls::CALLS
+    }
+
+    #[test]
+    fn who_has_published_since_its_last_pause_gives_way_once() {
+        let givers = Givers::default();
+        let asks = |epoch, published: &[u64]| givers.give_way(Epoch(epoch), |Epoch(epoch)| published.contains(&epoch));
+        assert!(asks(5, &[4]) && !asks(5, &[4]), "the second wait of a call");
+        assert!(!asks(6, &[4]), "before the last pause");
+        assert!(asks(9, &[7]), "not in the call before, but since the last pause");
+        assert!(!asks(10, &[10]), "in this call");
+        assert!(!asks(40, &[30]), "long ago");
+    }
+
+    #[test]
+    fn ranks_look_on_where_that_takes_less_time() {
+        let givers = Givers::default();
+        assert_eq!(take_turns(&givers, 1..101, [1500, 1500]), 24, "after each call as the root but the last");
+        for number in 0..3 {
+            take_turns(&givers, trial(number), [1500, 900]);
+        }
+        assert_eq!(take_turns(&givers, 1..101, [1500, 900]), 0);
+        for number in 3..8 {
+            take_turns(&givers, trial(number), [900, 1500]);
+        }
+        assert_eq!(take_turns(&givers, 1..101, [900, 1500]), 24);
+    }
+
+    #[test]
+    fn few_calls_are_tried_and_half_of_them_each_way() {
+        let givers = Givers::default();
+        let gave = take_turns(&givers, 1..RootedCalls::PERIOD + 1, [900, 1500]) as u64;
+        let all = RootedCalls::PERIOD / 4;
+        let missed = all - gave;
+        assert!(missed.abs_diff(RootedCalls::CALLS / 8) <= 8, "{missed} of {all}");
+    }
+}
