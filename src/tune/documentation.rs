@@ -50,6 +50,8 @@ read each other's memory: no model tells whether data are better copied twice, t
 changes them between calls. Who has the data decides for each call, and tells with its first flag. Of each collective, and of the lengths
 between two powers of two, the first eight calls go as the models choose, the next 32 are tried, in blocks of eight that go one way, and after that 32 of
 4096, of shorter ones than 256 KiB 32 for each gigabyte; what took less time from call to call is the habit for the others (`src/fabric/shm/loans.rs`, `trials.rs`).
+Where ranks share cores, Scatters for which the models choose `single` run with `try` too, as long as all that ranks send and receive fits the last-level cache: there 64
+of 4096 calls are tried.
 
 Where ranks share cores a phase takes the work of all ranks over the cores that they have, and what of its longest path does not
 fit beside that (Graham's bound); no more ranks read at a time than have cores. Each wait that follows from another takes a turn

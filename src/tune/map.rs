@@ -165,7 +165,7 @@ impl Map {
                 && !moves_in_trains(&best.forced, &self.agreed);
             let wins = may_tie && found.iter().any(|one| one.forced == flat && ties(one));
             let pick = if wins { flat } else { best.forced };
-            tried(&self.agreed, collective, class.longest(), &pick).unwrap_or(pick)
+            tried(&self.agreed, collective, class.longest(), &pick, &scene.machine.memory).unwrap_or(pick)
         })
     }
 }

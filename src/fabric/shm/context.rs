@@ -307,7 +307,7 @@ impl Context {
     /// first one of that length says with what to begin. Once in a call, on every rank, whether it has data for others or not.
     #[inline]
     pub fn choose_source(&self, collective: Collective, n: Bytes, first: Source) -> Source {
-        self.loans.decide(collective, n, first)
+        self.loans.decide(self.geometry.ranks, collective, n, first)
     }
 
     /// Whether to copy from there, a slot, by taking the lines over: not of a cell that is passed, which becomes this rank's own with the

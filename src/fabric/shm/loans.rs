@@ -22,29 +22,45 @@ const COLLECTIVES: [Collective; 3] = [Collective::Bcast, Collective::Allgather, 
 const EXPONENTS: [u32; 2] = [14, 23];
 const CLASSES: usize = (EXPONENTS[1] - EXPONENTS[0] + 1) as usize;
 
+/// By collective and length.
+type Habits<S> = [[Habit<S>; CLASSES]; COLLECTIVES.len()];
+
 /// The habits of one rank on one context. Relaxed throughout: as [`Trials`].
 #[derive(Debug, Default)]
 pub(super) struct Loans {
-    habits: [[Habit; CLASSES]; COLLECTIVES.len()],
+    /// Between two ranks.
+    of_pair: Habits<CallsOfPair>,
+    /// Among more.
+    of_many: Habits<CallsOfMany>,
     /// A peer could not fetch what this rank lent, and hardly could the next time.
     are_refused: AtomicBool,
 }
 
 impl Loans {
-    /// Out of what peers copy data of `n` bytes in the call that begins; the first one of its length says with what to begin. To be asked
-    /// once in a call.
-    pub fn decide(&self, collective: Collective, n: Bytes, first: Source) -> Source {
-        self.decide_by(|| nanoseconds(Instant::now()), collective, n, first)
+    /// Out of what peers copy data of `n` bytes in the call that begins, among so many ranks; the first one of its length says with what to begin.
+    /// To be asked once in a call.
+    pub fn decide(&self, ranks: usize, collective: Collective, n: Bytes, first: Source) -> Source {
+        self.decide_by(|| nanoseconds(Instant::now()), ranks, collective, n, first)
     }
 
     /// The same with another clock, which trials look at.
     #[inline(always)]
-    fn decide_by(&self, clock: impl FnOnce() -> u64, collective: Collective, n: Bytes, first: Source) -> Source {
+    fn decide_by(
+        &self,
+        clock: impl FnOnce() -> u64,
+        ranks: usize,
+        collective: Collective,
+        n: Bytes,
+        first: Source,
+    ) -> Source {
         let Some(at) = COLLECTIVES.iter().position(|one| *one == collective) else { return Source::Slots };
         let [least, most] = EXPONENTS;
         let exponent = n.0.max(1).ilog2().clamp(least, most);
-        let habit = &self.habits[at][(exponent - least) as usize];
-        let source = habit.decide(n, first, Habit::trials_apart(exponent), clock);
+        let class = (exponent - least) as usize;
+        let source = match ranks {
+            0..=2 => self.of_pair[at][class].decide(n, first, trials_apart::<CallsOfPair>(exponent), clock),
+            _ => self.of_many[at][class].decide(n, first, trials_apart::<CallsOfMany>(exponent), clock),
+        };
         if self.are_refused.load(Ordering::Relaxed) { Source::Slots } else { source }
     }
 
@@ -55,26 +71,33 @@ impl Loans {
     }
 }
 
-/// What is known of calls of one length. The other way of its trials is to lend.
-#[derive(Debug, Default)]
-struct Habit {
-    calls: AtomicU64,
-    trials: Trials<LongCalls>,
+/// Of shorter data there is a trial for so many bytes, in place of one for so many calls: that is as much time, and a trial of the slower
+/// way costs as large a part of it.
+const BYTES_PER_TRIAL: u64 = 1 << 30;
+
+/// Calls from the beginning of one trial to that of the next, of data of two to the power of this and more.
+fn trials_apart<S: Schedule>(exponent: u32) -> u64 {
+    (BYTES_PER_TRIAL >> exponent).max(S::PERIOD)
 }
 
-impl Habit {
+/// What is known of calls of one length. The other way of its trials is to lend.
+#[derive(Debug)]
+struct Habit<S> {
+    calls: AtomicU64,
+    trials: Trials<S>,
+}
+
+impl<S> Default for Habit<S> {
+    fn default() -> Self {
+        Self { calls: AtomicU64::default(), trials: Trials::default() }
+    }
+}
+
+impl<S: Schedule> Habit<S> {
     /// Calls before the first trial: programs make few long ones.
     const USUAL: u64 = 8;
-    /// Of shorter data there is a trial for so many bytes, in place of one for so many calls: that is as much time, and a trial of the slower
-    /// way costs as large a part of it.
-    const BYTES_PER_TRIAL: u64 = 1 << 30;
     /// Calls that are farther apart than so many picoseconds for each byte tell nothing: these copies take 20 to 200.
     const FAR_APART: u64 = 20_000;
-
-    /// Calls from the beginning of one trial to that of the next, of data of two to the power of this and more.
-    fn trials_apart(exponent: u32) -> u64 {
-        (Self::BYTES_PER_TRIAL >> exponent).max(LongCalls::PERIOD)
-    }
 
     /// For a call of `n` bytes, whose trials are so many calls apart.
     #[inline(always)]
@@ -84,7 +107,7 @@ impl Habit {
         if before == 0 {
             self.trials.begin(if first == Source::Memory { Way::Other } else { Way::One });
         }
-        let tried = before.checked_sub(Self::USUAL).and_then(|since| LongCalls::in_rarer_trial(since, trials_apart));
+        let tried = before.checked_sub(Self::USUAL).and_then(|since| S::in_rarer_trial(since, trials_apart));
         let way = match tried {
             Some(number) => self.try_both(number, n, clock),
             None => self.trials.habit(),
@@ -96,15 +119,15 @@ impl Habit {
     #[cold]
     fn try_both(&self, number: u64, n: Bytes, clock: impl FnOnce() -> u64) -> Way {
         self.trials.note(number, Self::FAR_APART.saturating_mul(n.0 as u64), clock);
-        LongCalls::way(number)
+        S::way(number)
     }
 }
 
-/// Long calls take long beside what a clock shows.
+/// Long calls between two ranks: they take long beside what a clock shows.
 #[derive(Debug)]
-struct LongCalls;
+struct CallsOfPair;
 
-impl Schedule for LongCalls {
+impl Schedule for CallsOfPair {
     /// The first of a block finds what those before have left in the caches. The others are timed by twos, from their beginnings: where two
     /// ranks are the root in turn each has one of them, and of programs that make three in a round, and something else between rounds, some
     /// two lie in one round.
@@ -113,8 +136,22 @@ impl Schedule for LongCalls {
     const WINDOW: u64 = 1;
     const STRETCH: u64 = 2;
     const BLOCKS: u64 = 4;
-    /// Of 4096 calls 32 are tried, half of them the slower way; of shorter ones fewer ([`Habit::BYTES_PER_TRIAL`]).
+    /// Of 4096 calls 32 are tried, half of them the slower way; of shorter ones fewer ([`BYTES_PER_TRIAL`]).
     const EVERY: u64 = 512;
+    const GAIN: f64 = 0.95;
+}
+
+/// The same among more ranks, whose roots may take turns, and which share cores: one that has just got the core has two calls done at once.
+#[derive(Debug)]
+struct CallsOfMany;
+
+impl Schedule for CallsOfMany {
+    const BLOCK: u64 = 16;
+    const UNTIMED: u64 = 3;
+    const WINDOW: u64 = 1;
+    const STRETCH: u64 = 4;
+    const BLOCKS: u64 = 4;
+    const EVERY: u64 = 256;
     const GAIN: f64 = 0.95;
 }
 
@@ -127,24 +164,25 @@ mod tests {
     const BOTH: [Source; 2] = [Source::Slots, Source::Memory];
 
     /// So many calls of `n` bytes, which take so many nanoseconds out of slots, and out of memory; how many were lent.
-    fn call(habit: &Habit, times: u64, n: Bytes, first: Source, [slots, memory]: [u64; 2]) -> u64 {
+    fn call(habit: &Habit<CallsOfPair>, times: u64, n: Bytes, first: Source, [slots, memory]: [u64; 2]) -> u64 {
         let mut now = 0;
         let lent = (0..times).map(|_| {
-            let lends = habit.decide(n, first, LongCalls::PERIOD, || now) == Source::Memory;
+            let lends = habit.decide(n, first, CallsOfPair::PERIOD, || now) == Source::Memory;
             now += if lends { memory } else { slots };
             u64::from(lends)
         });
         lent.sum()
     }
 
-    const TRIED: u64 = LongCalls::CALLS;
+    const TRIED: u64 = CallsOfPair::CALLS;
+    const USUAL: u64 = Habit::<CallsOfPair>::USUAL;
 
     #[test]
     fn memory_is_lent_where_that_is_faster() {
         for first in BOTH {
-            let habit = Habit::default();
-            let before = if first == Source::Memory { Habit::USUAL } else { 0 };
-            assert_eq!(call(&habit, Habit::USUAL + TRIED, N, first, [20_000, 9000]), before + TRIED / 2);
+            let habit = Habit::<CallsOfPair>::default();
+            let before = if first == Source::Memory { USUAL } else { 0 };
+            assert_eq!(call(&habit, USUAL + TRIED, N, first, [20_000, 9000]), before + TRIED / 2);
             assert_eq!(call(&habit, 100, N, first, [20_000, 9000]), 100);
         }
     }
@@ -152,9 +190,9 @@ mod tests {
     #[test]
     fn slots_are_used_where_that_is_faster_and_little_else_is_tried() {
         for first in BOTH {
-            let habit = Habit::default();
-            call(&habit, Habit::USUAL + TRIED, N, first, [15_000, 26_000]);
-            let lent = call(&habit, LongCalls::PERIOD, N, first, [15_000, 26_000]);
+            let habit = Habit::<CallsOfPair>::default();
+            call(&habit, USUAL + TRIED, N, first, [15_000, 26_000]);
+            let lent = call(&habit, CallsOfPair::PERIOD, N, first, [15_000, 26_000]);
             assert_eq!(lent, TRIED / 2, "once in a period");
         }
     }
@@ -163,9 +201,9 @@ mod tests {
     fn finds_the_faster_way(gap: impl Fn(u64) -> u64, periods: u64) {
         for [slots, memory] in [[15_000, 26_000], [26_000, 15_000]] {
             let other = if memory < slots { Source::Slots } else { Source::Memory };
-            let (habit, mut now) = (Habit::default(), 0);
-            for at in 0..Habit::USUAL + TRIED + periods * LongCalls::PERIOD {
-                let source = habit.decide(N, other, LongCalls::PERIOD, || now);
+            let (habit, mut now) = (Habit::<CallsOfPair>::default(), 0);
+            for at in 0..USUAL + TRIED + periods * CallsOfPair::PERIOD {
+                let source = habit.decide(N, other, CallsOfPair::PERIOD, || now);
                 now += if source == Source::Memory { memory } else { slots };
                 now += gap(at);
             }
@@ -191,12 +229,12 @@ mod tests {
     #[test]
     fn what_makes_no_difference_changes_no_habit() {
         for first in BOTH {
-            let habit = Habit::default();
-            call(&habit, Habit::USUAL + TRIED, N, first, [10_000, 10_200]);
+            let habit = Habit::<CallsOfPair>::default();
+            call(&habit, USUAL + TRIED, N, first, [10_000, 10_200]);
             assert_eq!(call(&habit, 100, N, first, [10_000, 10_200]), if first == Source::Memory { 100 } else { 0 });
             // Far apart, so that it does not count.
-            let habit = Habit::default();
-            call(&habit, Habit::USUAL + TRIED, N, first, [10_000_000, 20_000_000]);
+            let habit = Habit::<CallsOfPair>::default();
+            call(&habit, USUAL + TRIED, N, first, [10_000_000, 20_000_000]);
             assert_eq!(call(&habit, 100, N, first, [1, 1]), if first == Source::Memory { 100 } else { 0 });
         }
     }
@@ -204,18 +242,19 @@ mod tests {
     /// A program whose data rest for a while, and then change.
     #[test]
     fn habits_follow_the_program() {
-        let habit = Habit::default();
+        let habit = Habit::<CallsOfPair>::default();
         let (resting, changing) = ([20_000, 9000], [15_000, 26_000]);
-        call(&habit, 2 * LongCalls::PERIOD, N, Source::Slots, resting);
+        call(&habit, 2 * CallsOfPair::PERIOD, N, Source::Slots, resting);
         assert_eq!(habit.trials.habit(), Way::Other);
-        call(&habit, 4 * LongCalls::PERIOD, N, Source::Slots, changing);
+        call(&habit, 4 * CallsOfPair::PERIOD, N, Source::Slots, changing);
         assert_eq!(habit.trials.habit(), Way::One);
     }
 
     #[test]
     fn collectives_and_lengths_have_habits_of_their_own() {
         let loans = Loans::default();
-        let lends = |collective, kib: usize, first| loans.decide(collective, Bytes(kib << 10), first) == Source::Memory;
+        let lends =
+            |collective, kib: usize, first| loans.decide(2, collective, Bytes(kib << 10), first) == Source::Memory;
         assert!(lends(Collective::Scatter, 64, Source::Memory) && !lends(Collective::Bcast, 64, Source::Slots));
         assert!(lends(Collective::Scatter, 127, Source::Slots), "as those before");
         assert!(!lends(Collective::Scatter, 128, Source::Slots));
@@ -229,32 +268,48 @@ mod tests {
     #[test]
     fn what_was_refused_is_not_lent_again() {
         let loans = Loans::default();
-        assert_eq!(loans.decide(Collective::Scatter, N, Source::Memory), Source::Memory);
+        assert_eq!(loans.decide(2, Collective::Scatter, N, Source::Memory), Source::Memory);
         loans.refuse();
-        let calls = 2 * LongCalls::CALLS;
-        assert!((0..calls).all(|_| loans.decide(Collective::Scatter, N, Source::Memory) == Source::Slots));
+        let calls = 2 * CallsOfPair::CALLS;
+        assert!((0..calls).all(|_| loans.decide(2, Collective::Scatter, N, Source::Memory) == Source::Slots));
     }
 
     #[test]
     fn shorter_data_are_tried_less_often() {
         for (kib, apart) in [(12, 65_536), (16, 65_536), (47, 32_768), (128, 8192), (256, 4096), (8192, 4096)] {
             let loans = Loans::default();
-            let decide = |_| loans.decide_by(|| 0, Collective::Scatter, Bytes(kib << 10), Source::Slots);
+            let decide = |_| loans.decide_by(|| 0, 2, Collective::Scatter, Bytes(kib << 10), Source::Slots);
             let lent = (0..3 * apart).map(decide).zip(0..).filter(|(source, _)| *source == Source::Memory);
             let tried: Vec<u64> = lent.map(|(_, at)| at).collect();
             assert_eq!(tried.len() as u64, 3 * TRIED / 2, "{kib} KiB");
-            assert!(tried.iter().all(|at| (at - Habit::USUAL) % apart < TRIED), "{kib} KiB: {tried:?}");
+            assert!(tried.iter().all(|at| (at - USUAL) % apart < TRIED), "{kib} KiB: {tried:?}");
         }
     }
 
     /// All ranks count alike, so all try the same: blocks, and not single calls.
     #[test]
     fn calls_are_tried_in_blocks() {
-        let habit = Habit::default();
-        call(&habit, Habit::USUAL, N, Source::Slots, [1, 1]);
+        let habit = Habit::<CallsOfPair>::default();
+        call(&habit, USUAL, N, Source::Slots, [1, 1]);
         let ways: Vec<u64> = (0..TRIED).map(|_| call(&habit, 1, N, Source::Slots, [1, 1])).collect();
-        let blocks: Vec<&[u64]> = ways.chunks(LongCalls::BLOCK as usize).collect();
+        let blocks: Vec<&[u64]> = ways.chunks(CallsOfPair::BLOCK as usize).collect();
         assert!(blocks.iter().all(|block| block.iter().all(|way| *way == block[0])));
-        assert_eq!(blocks.iter().map(|block| block[0]).sum::<u64>(), LongCalls::BLOCKS / 2);
+        assert_eq!(blocks.iter().map(|block| block[0]).sum::<u64>(), CallsOfPair::BLOCKS / 2);
+    }
+
+    /// Among four ranks two calls in turn may be over at once, and those after them take twice as long.
+    #[test]
+    fn turns_of_ranks_that_share_cores_do_not_count() {
+        for [slots, memory] in [[200_000, 400_000], [400_000, 200_000]] {
+            let first = if memory < slots { Source::Slots } else { Source::Memory };
+            let (loans, mut now) = (Loans::default(), 0);
+            let mut source = first;
+            for at in 0..USUAL + CallsOfMany::CALLS + 1 {
+                source = loans.decide_by(|| now, 4, Collective::Scatter, Bytes(1 << 20), first);
+                let usual = if source == Source::Memory { memory } else { slots };
+                now += if at % 4 < 2 { usual / 20 } else { 2 * usual };
+            }
+            assert_eq!(source == Source::Memory, memory < slots);
+        }
     }
 }
