@@ -6,10 +6,11 @@ use crate::config::Forced;
 use crate::model::Far;
 use crate::types::{Bytes, Collective, OperandOrder};
 
-/// Of shorter data nothing is tried: what these take depends on waits as much as on copies.
+/// Of shorter data nothing is tried: what these take depends on waits as much as on copies. Of 16 KiB Bcasts and Scatters take half of the
+/// time out of memory where data rest between calls, and Bcasts a fiftieth to a fifteenth more through slots where they do not
+/// (docs/PERFORMANCE.md, "Tried").
 const LONGER_THAN: Bytes = Bytes(12 << 10);
-/// An Allgather that tries both has no plain functions for its calls, which cost a tenth of a microsecond more (docs/PERFORMANCE.md,
-/// "Tried").
+/// Allgathers lose more through slots where both are tried, up to a tenth.
 const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
 
 /// What tries both slots and memory for data that ranks of one node hand to others, where the models choose `pick` for a size class that reaches
