@@ -58,11 +58,10 @@ def bound(ranks: int, bind: str) -> list[str]:
 
 def measure(subject: Subject, mpi: Mpi, options: argparse.Namespace, arguments: list[str]) -> list[dict]:
     command = [str(Bench(subject.prefix).build(options.program, mpi)), *arguments]
-    ranks = options.ranks
     if options.bind:
-        command = [*bound(ranks, options.bind), *command]
+        command = [*bound(options.ranks, options.bind), *command]
     variables = {"HUDDLE_PMPI": "0", **subject.variables}
-    return Job(mpi, ranks, command, variables, subject.prefix / "lib/libhuddle.so").cases(lambda line: None)
+    return Job(mpi, options.ranks, command, variables, subject.prefix / "lib/libhuddle.so").cases(lambda line: None)
 
 
 def pool(found: dict[str, dict], lines: list[dict]) -> None:

@@ -3,8 +3,8 @@
 //! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI communication.
 //!
 //! 1. Every rank says where its block is, or lays it out in slots.
-//! 2. Every rank finds which with the first flags, and copies the blocks of the others, by process_vm_readv out of memory and piece by piece out of slots, and answers those who
-//!    lent memory whether it could.
+//! 2. Every rank finds which with the first flags, and copies the blocks of the others, by process_vm_readv out of memory and piece by piece
+//!    out of slots, and answers those who lent memory whether it could.
 //! 3. Where one could not, all who lent memory lay their blocks out in slots.
 //!
 //! p = 5: each of `0…4` reads from all others.

@@ -17,7 +17,7 @@ use super::op::{Combiner, Operator};
 use super::serve::{Served, Site};
 use crate::coll::phase::short::{self, AtOnce};
 use crate::coll::{Plan, REGISTRY, Short};
-use crate::fabric::shm::{Buffer, Buffers, Direct, Ends, Entered};
+use crate::fabric::shm::{Direct, Ends, Entered};
 use crate::kernel::Combine;
 use crate::mpi::handles::{constants, predefined};
 use crate::report::{Counter, Outcome};
@@ -411,7 +411,7 @@ impl Site<'_> {
         let plan = Plan { epoch: self.epoch, root, ..lane.plan };
         let ends = Ends { send, recv, is_in_place };
         let Some(Short::InCells(short)) = lane.short else {
-            return self.run_row(lane.row, &plan, lane.buffers(ends));
+            return self.run_row(lane.row, &plan, ends.buffers(lane.combine()));
         };
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         let entered = (&lane.entered, self.epoch, root);
@@ -425,17 +425,5 @@ impl Lane {
     #[inline(always)]
     fn combine(&self) -> Option<&dyn Combine> {
         self.combiner.as_ref().map(Combiner::as_combine)
-    }
-
-    fn buffers(&self, ends: Ends) -> Buffers<'_> {
-        let buffer = |end: *mut u8| if end.is_null() { Buffer::Absent } else { Buffer::Contiguous(end) };
-        let combine = self.combine();
-        Buffers {
-            send: buffer(ends.send),
-            recv: buffer(ends.recv),
-            combine,
-            is_in_place: ends.is_in_place,
-            ..Buffers::NONE
-        }
     }
 }

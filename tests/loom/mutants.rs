@@ -64,8 +64,8 @@ fn every_mistake_is_found() {
     let allreduce = Call::new(Allreduce, "flat", 8);
     let parts = Call::new(Allreduce, "tiled", 16);
     let reduce = Call::new(Reduce, "tree", 8);
-    let tried = KNOBS.with(Knob::Tile, 64).with(Knob::Try, TRY_MEMORY);
-    let single = Call { knobs: tried, ..Call::new(Scatter, "single", 56) };
+    let single = Call { knobs: KNOBS.with(Knob::Tile, 64), ..Call::new(Scatter, "single", 56) };
+    let tried = Call { knobs: single.knobs.with(Knob::Try, TRY_MEMORY), ..single };
     let mistakes = [
         (Change::Drop(Kind::Claim), bcast),
         (Change::Drop(Kind::Claim), piece_by_piece),
@@ -92,6 +92,10 @@ fn every_mistake_is_found() {
         (Change::Drop(Kind::Wait(Line::Down)), single),
         (Change::Postpone(Kind::Expose), single),
         (Change::Postpone(Kind::Answer), single),
+        (Change::Drop(Kind::Wait(Line::Up)), tried),
+        (Change::Drop(Kind::Wait(Line::Down)), tried),
+        (Change::Postpone(Kind::Expose), tried),
+        (Change::Postpone(Kind::Answer), tried),
         // A call in halves has flags on both lines: to await the last one first is no mistake.
         (Change::OtherLine, whole),
     ];
@@ -100,7 +104,10 @@ fn every_mistake_is_found() {
         // With as many lines as cells it makes no difference which of the two a claim waits for.
         let lines = if *change == Change::ClaimLines { 4 } else { 2 };
         let slots = if call.knobs == train.knobs { 4 } else { 2 };
-        let program = Program { mutation, lines: lines.max(slots), slots, ..Program::of([*call; 3]) };
+        let usual = Program::of([*call; 3]);
+        // Half of a cell is as much as goes without slots where that is not tried.
+        let cell = if call.knobs == single.knobs { 128 } else { usual.cell };
+        let program = Program { mutation, lines: lines.max(slots), slots, cell, ..usual };
         is_found(move || program.explore())
     };
     let missed: Vec<_> = mistakes.iter().filter(|mistake| !is_caught(mistake)).collect();

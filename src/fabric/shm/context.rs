@@ -54,6 +54,18 @@ pub struct Context {
     company: Company,
 }
 
+/// Whether to read slots so by taking lines over, among so many ranks on a host with so many processors of that design.
+fn is_taking(reads: SlotReads, ranks: usize, processors: i64, design: Design) -> bool {
+    const PROCESSORS: i64 = 2;
+    /// 5 gain a little, 8 lose a little (docs/PERFORMANCE.md, "Tried").
+    const RANKS: usize = 6;
+    match reads {
+        SlotReads::Auto => ranks <= RANKS && processors <= PROCESSORS && design == Design::Zen4,
+        SlotReads::Sharing => false,
+        SlotReads::Taking => true,
+    }
+}
+
 impl Context {
     /// # Panics
     /// If the segment is shorter than the geometry asks for, or the numbers of slots and lines are not as it says.
@@ -281,17 +293,7 @@ impl Context {
     /// otherwise would go from one to the next. On a Zen 4 ranks gain a tenth by it; on a Zen 5, and on the one of Intel's that was measured, they
     /// lose a tenth and more.
     pub fn set_reads(&self, reads: SlotReads) {
-        const PROCESSORS: i64 = 2;
-        /// 5 gain a little, 8 lose a little (docs/PERFORMANCE.md, "Tried").
-        const RANKS: usize = 6;
-        let takes_over = match reads {
-            SlotReads::Auto => {
-                let is_found_faster = Design::of_this_host() == Design::Zen4;
-                self.geometry.ranks <= RANKS && host::processors() <= PROCESSORS && is_found_faster
-            }
-            SlotReads::Sharing => false,
-            SlotReads::Taking => true,
-        };
+        let takes_over = is_taking(reads, self.geometry.ranks, host::processors(), Design::of_this_host());
         // Relaxed: only this rank uses it; it is an atomic so that a context may move between threads.
         self.takes_over.store(takes_over, Ordering::Relaxed);
     }
@@ -472,6 +474,17 @@ pub(super) mod tests {
             let segment = Segment::open(std::process::id(), file.as_raw_fd(), geometry.length()).expect("mapping");
             Context::new(segment, geometry, NodeRank(me), Layout::single(2), Levels::flat(2, NodeRank(me)))
         })
+    }
+
+    #[test]
+    fn few_ranks_on_few_processors_take_lines_over_where_that_was_found_to_be_faster() {
+        use Design::{Intel, Other, Zen4, Zen5};
+        let auto = |ranks, processors, design| is_taking(SlotReads::Auto, ranks, processors, design);
+        assert!(auto(2, 2, Zen4) && auto(6, 2, Zen4) && !auto(7, 2, Zen4) && !auto(2, 3, Zen4));
+        for design in [Intel, Other, Zen4, Zen5] {
+            assert_eq!(auto(4, 2, design), design == Zen4, "{design:?}");
+            assert!(is_taking(SlotReads::Taking, 64, 64, design) && !is_taking(SlotReads::Sharing, 2, 2, design));
+        }
     }
 }
 

@@ -28,6 +28,15 @@ pub struct Ends {
     pub is_in_place: bool,
 }
 
+impl Ends {
+    /// The same for a call whose steps are futures, with the operation of a reduction.
+    pub fn buffers<'a>(self, combine: Option<&'a dyn Combine>) -> Buffers<'a> {
+        let buffer = |end: *mut u8| if end.is_null() { Buffer::Absent } else { Buffer::Contiguous(end) };
+        let (send, recv) = (buffer(self.send), buffer(self.recv));
+        Buffers { send, recv, is_in_place: self.is_in_place, combine, ..Buffers::NONE }
+    }
+}
+
 /// An address in a slot or a buffer of a call.
 #[derive(Clone, Copy)]
 pub struct At {
@@ -95,8 +104,8 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
     ///
     /// # Safety
     /// The buffers are valid for the packed lengths that the call's plan gives them at this rank, until the call is dropped; its steps
-    /// are those of the function that [`Short`](crate::coll::Short) found for that plan, so data fit lines where `IN_LINES` says it; no
-    /// other call of this rank is under way on `context`.
+    /// are those of the function that [`Short`](crate::coll::Short) found for that plan, so data fit lines where `IN_LINES` says it, or, after
+    /// [`into_call`](Direct::into_call), those of the plan's row; no other call of this rank is under way on `context`.
     #[inline(always)]
     pub unsafe fn enter(
         context: &'a Context,
@@ -168,10 +177,7 @@ impl<'a> Direct<'a, false> {
     /// The same call as one whose steps are futures, before anything was claimed or published. `source` was [chosen](Self::choose_source)
     /// for it.
     pub fn into_call(self, source: Source) -> Call<'a> {
-        let Ends { send, recv, is_in_place } = self.ends;
-        let [send, recv] = [send, recv].map(|end| if end.is_null() { Buffer::Absent } else { Buffer::Contiguous(end) });
-        let buffers = Buffers { send, recv, combine: self.combine, is_in_place, ..Buffers::NONE };
-        let Base { context, waiting, .. } = self.base;
+        let (Base { context, waiting, .. }, buffers) = (self.base, self.ends.buffers(self.combine));
         Call::entered(context, waiting, self.base.entered()).with_buffers(buffers, self.granule).chosen(source)
     }
 }

@@ -181,20 +181,22 @@ impl Call<'_> {
     /// Where ranks share cores: the first pause of a call, with which most waits end. Of [`Self::yield_core`] what these need.
     fn yield_once(&self, awaited: Awaited) {
         let context = self.context();
-        let has_come = !self.gives_way(awaited)
+        let has_come = !self.decide_to_give_way(awaited)
             && context.awaited_peer(awaited).is_some_and(|rank| self.has_come_from_work(awaited, rank));
         if !has_come {
             context.control(context.rank()).leave_core(std::thread::yield_now);
         }
     }
 
-    /// Whether this rank has given others data since its last pause, and so gives its core away without a look at whom it awaits.
-    fn gives_way(&self, awaited: Awaited) -> bool {
+    /// Whether this rank gives its core away without a look at whom it awaits, as others of it may need what it has published.
+    fn decide_to_give_way(&self, awaited: Awaited) -> bool {
         let has_root = matches!(self.entered.collective, Collective::Bcast | Collective::Reduce | Collective::Scatter);
         let context = self.context();
         has_root
             && matches!(awaited, Awaited::Flag { .. })
-            && context.givers.give_way(self.entered.epoch, |epoch| context.claims().has_claimed(Ticket::new(epoch, 0)))
+            && context
+                .givers
+                .decide_to_give_way(self.entered.epoch, |epoch| context.claims().has_claimed(Ticket::new(epoch, 0)))
     }
 
     /// Where ranks share cores, after so many pauses of this wait: a few more, of which this is the number.

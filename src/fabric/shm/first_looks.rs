@@ -267,12 +267,22 @@ mod tests {
             late == calls
         };
         assert!(!is_late_always(&FirstLooks::default()));
-        for design in [Design::Intel, Design::Other] {
+        for design in [Design::Intel, Design::Zen4, Design::Zen5, Design::Other] {
             for (look, is_late) in [(FirstLook::Early, false), (FirstLook::Late, true)] {
                 let looks = FirstLooks::default();
                 looks.set(look, design);
                 assert_eq!(is_late_always(&looks), is_late, "{look:?}");
             }
+        }
+    }
+
+    #[test]
+    fn looks_begin_as_was_found_to_be_faster() {
+        let designs = [(Design::Intel, true), (Design::Zen5, true), (Design::Zen4, false), (Design::Other, false)];
+        for (design, is_late) in designs {
+            let looks = FirstLooks::default();
+            looks.set(FirstLook::Auto, design);
+            assert_eq!(are_late(&looks), is_late, "{design:?}");
         }
     }
 

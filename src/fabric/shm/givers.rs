@@ -1,7 +1,7 @@
 //! Whether a rank that has given others data gives its core away too, as soon as it waits.
 //!
 //! Where ranks share cores a rank that waits looks on for a while at a peer that is at work (`Hopes`). Others of its core wait meanwhile, and
-//! who has been the root of a call, or a leaf of a Reduce, has just published what these may need to go on. Where roots take turns and
+//! who has published something, as the root of a call or a leaf of a Reduce above all, has what these may need to go on. Where roots take turns and
 //! lie on different cores one after the other, which is how most MPI libraries bind ranks, the next root but one has the core in time then:
 //! Bcasts, Reduces and Scatters take a tenth to a third less time. Where the next root is on the same core and those after it are not, they take up
 //! to a half more (docs/PERFORMANCE.md, "Tried"). No rank knows who has which core, and who will be root. So ranks give their core
@@ -17,7 +17,7 @@ use std::time::Instant;
 /// What one rank does in calls with a root on one context. Relaxed throughout: as [`Trials`].
 #[derive(Debug, Default)]
 pub(super) struct Givers {
-    /// The last call with a pause.
+    /// The last call with a root in which this rank paused for a flag.
     paused_in: AtomicU64,
     /// The other way is to look on.
     trials: Trials<RootedCalls>,
@@ -29,20 +29,17 @@ impl Givers {
     /// Calls that are farther apart, in picoseconds, tell nothing of changes of ranks, which take a microsecond.
     const FAR_APART: u64 = 1_000_000_000;
 
-    /// At the first pause of a wait for a flag in the call of `epoch`, which has a root: whether this rank, if it has published something since the
-    /// last one as `has_published` says of calls, gives its core away at once.
-    pub fn give_way(&self, Epoch(epoch): Epoch, has_published: impl Fn(Epoch) -> bool) -> bool {
-        self.give_way_at(|| nanoseconds(Instant::now()), epoch, has_published)
+    /// At the first pause of a wait for a flag in the call of `epoch`, which has a root: whether this rank gives its core away at once, if it has
+    /// published something, as `has_published` says of calls of any kind, from the call of the last such pause on.
+    pub fn decide_to_give_way(&self, Epoch(epoch): Epoch, has_published: impl Fn(Epoch) -> bool) -> bool {
+        self.decide_by(|| nanoseconds(Instant::now()), epoch, has_published)
     }
 
-    fn give_way_at(&self, clock: impl FnOnce() -> u64, epoch: u64, has_published: impl Fn(Epoch) -> bool) -> bool {
+    fn decide_by(&self, clock: impl FnOnce() -> u64, epoch: u64, has_published: impl Fn(Epoch) -> bool) -> bool {
         let paused_in = self.paused_in.load(Ordering::Relaxed);
         self.paused_in.store(epoch, Ordering::Relaxed);
         let way = match RootedCalls::has(epoch) {
-            true => {
-                self.trials.note(epoch, Self::FAR_APART, clock);
-                RootedCalls::way(epoch)
-            }
+            true => self.trials.try_out(epoch, Self::FAR_APART, clock),
             false => self.trials.habit(),
         };
         // There is no call 0.
@@ -80,7 +77,7 @@ mod tests {
         let gave = epochs.filter(|epoch| {
             let way = if RootedCalls::has(*epoch) { RootedCalls::way(*epoch) } else { givers.trials.habit() };
             now += if way == Way::One { gives } else { looks };
-            !is_root(*epoch) && givers.give_way_at(|| now, *epoch, |Epoch(epoch)| is_root(epoch))
+            !is_root(*epoch) && givers.decide_by(|| now, *epoch, |Epoch(epoch)| is_root(epoch))
         });
         gave.count()
     }
@@ -93,7 +90,9 @@ mod tests {
     #[test]
     fn who_has_published_since_its_last_pause_gives_way_once() {
         let givers = Givers::default();
-        let asks = |epoch, published: &[u64]| givers.give_way(Epoch(epoch), |Epoch(epoch)| published.contains(&epoch));
+        let asks = |epoch, published: &[u64]| {
+            givers.decide_to_give_way(Epoch(epoch), |Epoch(epoch)| published.contains(&epoch))
+        };
         assert!(asks(5, &[4]) && !asks(5, &[4]), "the second wait of a call");
         assert!(!asks(6, &[4]), "before the last pause");
         assert!(asks(9, &[7]), "not in the call before, but since the last pause");

@@ -109,17 +109,10 @@ impl<S: Schedule> Habit<S> {
         }
         let tried = before.checked_sub(Self::USUAL).and_then(|since| S::in_rarer_trial(since, trials_apart));
         let way = match tried {
-            Some(number) => self.try_both(number, n, clock),
+            Some(number) => self.trials.try_out(number, Self::FAR_APART.saturating_mul(n.0 as u64), clock),
             None => self.trials.habit(),
         };
         if way == Way::Other { Source::Memory } else { Source::Slots }
-    }
-
-    /// In the call of that number, which is in a trial.
-    #[cold]
-    fn try_both(&self, number: u64, n: Bytes, clock: impl FnOnce() -> u64) -> Way {
-        self.trials.note(number, Self::FAR_APART.saturating_mul(n.0 as u64), clock);
-        S::way(number)
     }
 }
 
@@ -307,7 +300,7 @@ mod tests {
             for at in 0..USUAL + CallsOfMany::CALLS + 1 {
                 source = loans.decide_by(|| now, 4, Collective::Scatter, Bytes(1 << 20), first);
                 let usual = if source == Source::Memory { memory } else { slots };
-                now += if at % 4 < 2 { usual / 20 } else { 2 * usual };
+                now += if matches!(at % 4, 1 | 2) { 10_000 } else { 2 * usual };
             }
             assert_eq!(source == Source::Memory, memory < slots);
         }

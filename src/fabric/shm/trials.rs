@@ -127,6 +127,13 @@ impl<S: Schedule> Trials<S> {
         if self.evidence.load(Ordering::Relaxed) > 0 { Way::Other } else { Way::One }
     }
 
+    /// The way of that call, which is in a trial and takes notes as in [`Self::note`].
+    #[cold]
+    pub fn try_out(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) -> Way {
+        self.note(number, far_apart, clock);
+        S::way(number)
+    }
+
     /// That call of a trial takes notes; such as are farther apart than so many picoseconds tell nothing. The clock is read once in a
     /// window.
     pub fn note(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) {
