@@ -89,8 +89,9 @@ impl Design {
         let [stepping_model, family] = [signature & 0xff, signature >> 8 & 0xf];
         let (family, model) = (family + (signature >> 20 & 0xff), stepping_model >> 4 | signature >> 12 & 0xf0);
         match (vendor, family, model) {
-            (b"AuthenticAMD", 25, 0x10..0x20 | 0x60..0x80 | 0xa0..0xb0) => Self::Zen4,
-            (b"AuthenticAMD", 26, _) => Self::Zen5,
+            // As Linux tells them apart (`bsp_determine_zen_generation`).
+            (b"AuthenticAMD", 25, 0x10..0x20 | 0x60..0xb0) => Self::Zen4,
+            (b"AuthenticAMD", 26, 0x00..0x30 | 0x40..0x50 | 0x60..0x80) => Self::Zen5,
             (b"GenuineIntel", ..) => Self::Intel,
             _ => Self::Other,
         }
@@ -214,7 +215,11 @@ mod tests {
             (amd, 0x00a6_0f12, Design::Zen4),    // family 25, model 97
             (amd, 0x00a0_0f11, Design::Other),   // family 25, model 1: the third generation
             (amd, 0x00a2_0f12, Design::Other),   // family 25, model 33: the third too
+            (amd, 0x00a8_0f01, Design::Zen4),    // family 25, model 128
+            (amd, 0x00a4_0f41, Design::Other),   // family 25, model 68: the third
             (amd, 0x00b0_0f21, Design::Zen5),    // family 26, model 2
+            (amd, 0x00b4_0f40, Design::Zen5),    // family 26, model 68
+            (amd, 0x00b5_0f00, Design::Other),   // family 26, model 80: the sixth
             (amd, 0x0080_0f12, Design::Other),   // family 23
             (intel, 0x000a_0671, Design::Intel), // family 6, model 167
             (b"HygonGenuine", 0x0090_0f22, Design::Other),

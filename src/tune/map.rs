@@ -17,8 +17,8 @@ use std::sync::OnceLock;
 pub struct SizeClass(u8);
 
 impl SizeClass {
-    /// Up to 4 MiB; what is longer is in the last one.
-    pub const COUNT: usize = 44;
+    /// Up to 8 MiB; what is longer is in the last one.
+    pub const COUNT: usize = 46;
 
     /// The class of a call.
     #[inline]
@@ -33,13 +33,18 @@ impl SizeClass {
         Self(if class < Self::COUNT { class as u8 } else { Self::COUNT as u8 - 1 })
     }
 
-    /// Its longest call; of the last class, where the models judge it.
+    /// Where the models judge it: its longest call, but of the last class, which has none.
     pub const fn longest(self) -> Bytes {
         match self.0 {
             0 => Bytes(1),
             1 => Bytes(2),
             class => Bytes((3 + class as usize % 2) << (class / 2 - 1)),
         }
+    }
+
+    /// Its longest call, if it has one.
+    pub fn end(self) -> Option<Bytes> {
+        (usize::from(self.0) + 1 < Self::COUNT).then(|| self.longest())
     }
 
     /// All of them, ascending.
@@ -165,7 +170,7 @@ impl Map {
                 && !moves_in_trains(&best.forced, &self.agreed);
             let wins = may_tie && found.iter().any(|one| one.forced == flat && ties(one));
             let pick = if wins { flat } else { best.forced };
-            tried(&self.agreed, collective, class.longest(), &pick, &scene.machine.memory).unwrap_or(pick)
+            tried(&self.agreed, collective, class, &pick, &scene.machine.memory).unwrap_or(pick)
         })
     }
 }
@@ -297,7 +302,9 @@ mod tests {
             assert!(class.0 == 0 || SizeClass(class.0 - 1).longest().0 < bytes);
         }
         assert_eq!(SizeClass::of(Bytes::ZERO), SizeClass(0));
-        assert_eq!(SizeClass::of(Bytes(usize::MAX)).longest(), Bytes(4 << 20));
+        let last = SizeClass::of(Bytes(usize::MAX));
+        assert_eq!((last.longest(), last.end()), (Bytes(8 << 20), None));
+        assert_eq!(SizeClass::of(Bytes(4 << 20)).end(), Some(Bytes(4 << 20)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Calls in which two ways are tried, in place of what the models choose.
 
 use super::Agreed;
+use super::map::SizeClass;
 use crate::coll::{Knob, Knobs, REGISTRY, TRY_MEMORY, TRY_SLOTS, rows_of};
 use crate::config::Forced;
 use crate::model::Far;
@@ -13,8 +14,8 @@ const LONGER_THAN: Bytes = Bytes(12 << 10);
 /// Allgathers lose more through slots where both are tried, up to a tenth.
 const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
 
-/// What tries both slots and memory for data that ranks of one node hand to others, where the models choose `pick` for a size class that reaches
-/// to `longest`: they only say with which of these calls begin, and how long pieces are that lie in slots.
+/// What tries both slots and memory for data that ranks of one node hand to others, where the models choose `pick` for that size class: they only
+/// say with which of these calls begin, and how long pieces are that lie in slots.
 ///
 /// Both are tried between two ranks with cores of their own, and where ranks share cores and the models choose memory, as long as the last-level
 /// cache holds what all send and receive: on one machine Scatters out of memory take half of the time of those through slots then, on another up to
@@ -23,16 +24,16 @@ const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
 pub(super) fn tried(
     agreed: &Agreed,
     collective: Collective,
-    longest: Bytes,
+    class: SizeClass,
     pick: &Forced,
     memory: &Far,
 ) -> Option<Forced> {
     let picked = &REGISTRY[pick.row];
     let is_long = match collective {
-        Collective::Allgather => longest > LONGER_THAN_OF_ALLGATHER,
-        _ => longest > LONGER_THAN,
+        Collective::Allgather => class.longest() > LONGER_THAN_OF_ALLGATHER,
+        _ => class.longest() > LONGER_THAN,
     };
-    let is_cached = (longest * agreed.ranks).0 as f64 <= memory.beyond;
+    let is_cached = class.end().is_some_and(|longest| (longest * agreed.ranks).0 as f64 <= memory.beyond);
     let is_open = match agreed.crowding.is_shared() {
         true => picked.knobs.contains(&Knob::Try) && is_cached,
         false => agreed.ranks == 2,
@@ -67,6 +68,10 @@ mod tests {
         Agreed { cell_bytes: Bytes(128 << 10), slots: 4, ..Agreed::on_one_node(2, Hierarchy::flat(2, None)) };
 
     fn pick(agreed: &Agreed, collective: Collective, kib: usize) -> Forced {
+        pick_of(&Map::new(agreed, &Parameters::default()), collective, kib)
+    }
+
+    fn pick_of(map: &Map, collective: Collective, kib: usize) -> Forced {
         let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
         let shape = Shape {
             collective,
@@ -76,7 +81,7 @@ mod tests {
             operator: if is_reduction { OperatorClass::Predefined } else { OperatorClass::None },
             order: OperandOrder::Any,
         };
-        Map::new(agreed, &Parameters::default()).pick(&shape)
+        map.pick(&shape)
     }
 
     #[test]
@@ -109,17 +114,24 @@ mod tests {
     fn where_ranks_share_cores_slots_are_tried_in_place_of_memory() {
         let four = Agreed { ranks: 4, largest_node: 4, hierarchy: Hierarchy::flat(4, None), ..PAIR };
         let shared = Agreed { crowding: Crowding::new(2, 1.0), ..four };
-        let is_tried = |collective, kib| pick(&shared, collective, kib).knobs.set(Knob::Try) == Some(TRY_MEMORY);
-        let best = |kib| rank(Collective::Scatter, Bytes(kib << 10), &shared, &Parameters::default())[0].forced.row;
-        let mut found = [false; 2];
-        for kib in [16, 64, 256, 1024, 4096, 16384] {
-            let is_memory = REGISTRY[best(kib)].name == "single";
-            let is_cached = ((4 * kib) << 10) as f64 <= Parameters::default().memory.beyond;
-            assert_eq!(is_tried(Collective::Scatter, kib), is_memory && is_cached, "{kib} KiB");
-            found[usize::from(is_memory && is_cached)] = true;
-            assert!(!is_tried(Collective::Bcast, kib) && !is_tried(Collective::Allgather, kib), "{kib} KiB");
+        // Half of its last-level cache: small, usual and so large that it holds the longest blocks.
+        for cached_mib in [4, 8, 16, 64, 512] {
+            let mut parameters = Parameters::default();
+            parameters.memory.beyond = f64::from(cached_mib << 20);
+            let map = Map::new(&shared, &parameters);
+            let is_tried = |collective, kib| pick_of(&map, collective, kib).knobs.set(Knob::Try) == Some(TRY_MEMORY);
+            let best = |kib| rank(Collective::Scatter, Bytes(kib << 10), &shared, &parameters)[0].forced.row;
+            let mut found = [false; 2];
+            for kib in [16, 64, 256, 1024, 4096, 8192, 16384, 65536, 262_144] {
+                let is_memory = REGISTRY[best(kib)].name == "single";
+                let is_cached = (4 * kib) >> 10 <= cached_mib as usize && kib <= 6144;
+                let size = format!("{kib} KiB, {cached_mib} MiB cached");
+                assert_eq!(is_tried(Collective::Scatter, kib), is_memory && is_cached, "{size}");
+                found[usize::from(is_memory && is_cached)] = true;
+                assert!(!is_tried(Collective::Bcast, kib) && !is_tried(Collective::Allgather, kib), "{size}");
+            }
+            assert_eq!(found, [true; 2], "{cached_mib} MiB cached");
         }
-        assert_eq!(found, [true; 2]);
     }
 
     #[test]
@@ -134,7 +146,7 @@ mod tests {
         let knobs = Knobs::UNSET.with(Knob::Buffers, 2).with(Knob::Tile, 4096);
         let tiled = Forced { row: coll::find(Collective::Bcast, "tiled").unwrap(), knobs };
         let tried = |pick: &Forced| {
-            tried(&PAIR, Collective::Bcast, Bytes(1 << 20), pick, &Parameters::default().memory)
+            tried(&PAIR, Collective::Bcast, SizeClass::of(Bytes(1 << 20)), pick, &Parameters::default().memory)
                 .map(|tried| tried.to_string())
         };
         assert_eq!(tried(&tiled).as_deref(), Some("single:try=slots:tile=4096"));

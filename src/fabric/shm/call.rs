@@ -415,21 +415,32 @@ impl Fabric for Call<'_> {
 
     #[inline(always)]
     fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send {
+        let (context, destination) = (self.context(), to.place.destination());
         if let Some(combine) = self.buffers.combine {
-            let operands = [to, left, right].map(|span| self.memory(span));
+            let memory = [to, left, right].map(|span| self.memory(span));
             // SAFETY: as in `copy`.
-            unsafe {
-                self.context().combine(&self.entered, combine, to.place.destination(), operands, n.0, self.granule)
-            };
+            unsafe { context.combine(&self.entered, combine, destination, memory, n.0, self.granule) };
+        }
+        ready(())
+    }
+
+    #[inline(always)]
+    fn reduce_alone(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send {
+        let (context, destination) = (self.context(), to.place.destination());
+        if let Some(combine) = self.buffers.combine {
+            let memory = [to, left, right].map(|span| self.memory(span));
+            // SAFETY: as in `copy`.
+            unsafe { context.combine_alone(&self.entered, combine, destination, memory, n.0, self.granule) };
         }
         ready(())
     }
 
     fn decide_to_lend(&self, from: Option<Span>, n: Bytes, lending: Lending) -> bool {
+        let (context, collective) = (self.context(), self.entered.collective);
         let source = match (self.chosen, lending) {
             (Some(chosen), _) => chosen,
             (None, Lending::Always) => Source::Memory,
-            (None, Lending::Tried(first)) => self.context().choose_source(self.entered.collective, n, first),
+            (None, Lending::Tried(first)) => context.choose_source(self.waiting, collective, n, first),
         };
         source == Source::Memory && from.is_some_and(|from| self.is_memory(from))
     }

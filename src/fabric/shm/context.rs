@@ -7,7 +7,7 @@ use super::geometry::{Geometry, PAGE, Places};
 use super::givers::Givers;
 use super::hopes::Hopes;
 use super::lines::Lines;
-use super::loans::Loans;
+use super::loans::{Loans, Ranks};
 use super::rhythm::Rhythm;
 use super::rotation::{self, ROTATED, Rotation};
 use super::segment::{Segment, check_memory};
@@ -301,15 +301,20 @@ impl Context {
     /// How this rank takes the first look of a wait from here on, in a job whose ranks wait so. Others than pairs with cores of their own
     /// look early: on shared cores a look gives way to the awaited rank, and more ranks have not been measured.
     pub fn set_first_looks(&self, look: FirstLook, waiting: &Waiting) {
-        let is_pair_with_cores = self.geometry.ranks == 2 && !waiting.is_oversubscribed;
-        self.first_looks.set(if is_pair_with_cores { look } else { FirstLook::Early }, Design::of_this_host());
+        let look = if self.is_pair_with_cores(waiting) { look } else { FirstLook::Early };
+        self.first_looks.set(look, Design::of_this_host());
+    }
+
+    fn is_pair_with_cores(&self, waiting: &Waiting) -> bool {
+        self.geometry.ranks == 2 && !waiting.is_oversubscribed
     }
 
     /// Chooses out of what peers copy data of `n` bytes of this rank in the call that begins, where both are tried, and counts the call; the
     /// first one of that length says with what to begin. Once in a call, on every rank, whether it has data for others or not.
     #[inline]
-    pub fn choose_source(&self, collective: Collective, n: Bytes, first: Source) -> Source {
-        self.loans.decide(self.geometry.ranks, collective, n, first)
+    pub fn choose_source(&self, waiting: &Waiting, collective: Collective, n: Bytes, first: Source) -> Source {
+        let ranks = if self.is_pair_with_cores(waiting) { Ranks::Pair } else { Ranks::Many(self.geometry.ranks) };
+        self.loans.decide(ranks, collective, n, first)
     }
 
     /// Whether to copy from there, a slot, by taking the lines over: not of a cell that is passed, which becomes this rank's own with the

@@ -123,6 +123,29 @@ impl Context {
         }
     }
 
+    /// The same of elements that no other rank combines ([`Fabric::reduce_alone`](crate::fabric::Fabric::reduce_alone)).
+    ///
+    /// # Safety
+    /// As for [`Combine::combine`].
+    #[inline(always)]
+    pub(super) unsafe fn combine_alone(
+        &self,
+        call: &Entered,
+        combine: &dyn Combine,
+        destination: Destination,
+        memory: [*mut u8; 3],
+        n: usize,
+        granule: Bytes,
+    ) {
+        // SAFETY: the caller's promise, for both arms.
+        unsafe {
+            match destination {
+                Destination::Private if n >= Ways::SHORTEST => self.combine_long(call, combine, memory, n, granule),
+                _ => self.combine(call, combine, destination, memory, n, granule),
+            }
+        }
+    }
+
     /// Copies `n` bytes to a slot of this rank.
     ///
     /// # Safety

@@ -150,7 +150,7 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
     /// Out of what peers copy data of `n` bytes of this rank, as [`Context::choose_source`].
     #[inline]
     pub fn choose_source(&self, n: Bytes, first: Source) -> Source {
-        self.base.context.choose_source(self.base.like.collective, n, first)
+        self.base.context.choose_source(self.base.waiting, self.base.like.collective, n, first)
     }
 
     /// Where `span` lies.

@@ -147,13 +147,17 @@ impl Call<'_> {
         };
         if is_first && self.waiting.is_oversubscribed {
             self.yield_once(awaited);
+            self.note_pause();
             patience.pauses = 1;
             return true;
         }
         let now = Instant::now();
         let waited = now - *patience.since.get_or_insert(now);
         let pauses = match self.waiting.is_oversubscribed {
-            true => self.yield_core(awaited, patience.pauses, now, waited),
+            true => {
+                self.note_pause();
+                self.yield_core(awaited, patience.pauses, now, waited)
+            }
             false => self.pause(patience.pauses, waited),
         };
         patience.pauses = patience.pauses.wrapping_add(pauses);
@@ -191,12 +195,18 @@ impl Call<'_> {
     /// Whether this rank gives its core away without a look at whom it awaits, as others of it may need what it has published.
     fn decide_to_give_way(&self, awaited: Awaited) -> bool {
         let has_root = matches!(self.entered.collective, Collective::Bcast | Collective::Reduce | Collective::Scatter);
-        let context = self.context();
         has_root
             && matches!(awaited, Awaited::Flag { .. })
-            && context
-                .givers
-                .decide_to_give_way(self.entered.epoch, |epoch| context.claims().has_claimed(Ticket::new(epoch, 0)))
+            && self.context().givers.decide_to_give_way(self.entered.epoch, |epoch| self.has_published(epoch))
+    }
+
+    fn note_pause(&self) {
+        self.context().givers.note_pause(self.entered.epoch, |epoch| self.has_published(epoch));
+    }
+
+    /// Whether this rank has published something in that call, as far as it has claimed lines for its first ticket.
+    fn has_published(&self, epoch: Epoch) -> bool {
+        self.context().claims().has_claimed(Ticket::new(epoch, 0))
     }
 
     /// Where ranks share cores, after so many pauses of this wait: a few more, of which this is the number.

@@ -17,8 +17,8 @@ use std::time::Instant;
 /// What one rank does in calls with a root on one context. Relaxed throughout: as [`Trials`].
 #[derive(Debug, Default)]
 pub(super) struct Givers {
-    /// The last call with a root in which this rank paused for a flag.
-    paused_in: AtomicU64,
+    /// The first call since this rank paused last in which it may have published something after that.
+    since: AtomicU64,
     /// The other way is to look on.
     trials: Trials<RootedCalls>,
 }
@@ -30,21 +30,24 @@ impl Givers {
     const FAR_APART: u64 = 1_000_000_000;
 
     /// At the first pause of a wait for a flag in the call of `epoch`, which has a root: whether this rank gives its core away at once, if it has
-    /// published something, as `has_published` says of calls of any kind, from the call of the last such pause on.
+    /// published something, as `has_published` says, since it paused last.
     pub fn decide_to_give_way(&self, Epoch(epoch): Epoch, has_published: impl Fn(Epoch) -> bool) -> bool {
         self.decide_by(|| nanoseconds(Instant::now()), epoch, has_published)
     }
 
     fn decide_by(&self, clock: impl FnOnce() -> u64, epoch: u64, has_published: impl Fn(Epoch) -> bool) -> bool {
-        let paused_in = self.paused_in.load(Ordering::Relaxed);
-        self.paused_in.store(epoch, Ordering::Relaxed);
         let way = match RootedCalls::has(epoch) {
             true => self.trials.try_out(epoch, Self::FAR_APART, clock),
             false => self.trials.habit(),
         };
         // There is no call 0.
-        let since = paused_in.max(epoch.saturating_sub(Self::FAR_BACK)).max(1);
+        let since = self.since.load(Ordering::Relaxed).max(epoch.saturating_sub(Self::FAR_BACK)).max(1);
         way == Way::One && (since..epoch).any(|epoch| has_published(Epoch(epoch)))
+    }
+
+    /// At each pause, in the call of `epoch`, of any kind: others have this rank's core now, and what it has published.
+    pub fn note_pause(&self, Epoch(epoch): Epoch, has_published: impl Fn(Epoch) -> bool) {
+        self.since.store(epoch + u64::from(has_published(Epoch(epoch))), Ordering::Relaxed);
     }
 }
 
@@ -77,7 +80,12 @@ mod tests {
         let gave = epochs.filter(|epoch| {
             let way = if RootedCalls::has(*epoch) { RootedCalls::way(*epoch) } else { givers.trials.habit() };
             now += if way == Way::One { gives } else { looks };
-            !is_root(*epoch) && givers.decide_by(|| now, *epoch, |Epoch(epoch)| is_root(epoch))
+            let has_published = |Epoch(epoch)| is_root(epoch);
+            let gives = !is_root(*epoch) && givers.decide_by(|| now, *epoch, has_published);
+            if !is_root(*epoch) {
+                givers.note_pause(Epoch(*epoch), has_published);
+            }
+            gives
         });
         gave.count()
     }
@@ -90,14 +98,22 @@ mod tests {
     #[test]
     fn who_has_published_since_its_last_pause_gives_way_once() {
         let givers = Givers::default();
+        let pauses =
+            |epoch, published: &[u64]| givers.note_pause(Epoch(epoch), |Epoch(epoch)| published.contains(&epoch));
         let asks = |epoch, published: &[u64]| {
-            givers.decide_to_give_way(Epoch(epoch), |Epoch(epoch)| published.contains(&epoch))
+            let gives = givers.decide_to_give_way(Epoch(epoch), |Epoch(epoch)| published.contains(&epoch));
+            pauses(epoch, published);
+            gives
         };
         assert!(asks(5, &[4]) && !asks(5, &[4]), "the second wait of a call");
         assert!(!asks(6, &[4]), "before the last pause");
         assert!(asks(9, &[7]), "not in the call before, but since the last pause");
         assert!(!asks(10, &[10]), "in this call");
         assert!(!asks(40, &[30]), "long ago");
+        pauses(50, &[50]);
+        assert!(!asks(51, &[50]), "published, and then paused, in a call without a root, say");
+        pauses(60, &[]);
+        assert!(asks(61, &[60]), "paused, and then published");
     }
 
     #[test]

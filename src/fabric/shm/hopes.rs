@@ -14,9 +14,11 @@ use std::time::{Duration, Instant};
 /// this one away and get it back. Half of that misses some of what comes in time; twice as long takes longer than it saves.
 const AT_WORK: Duration = Duration::from_nanos(1100);
 
+/// Pauses that are timed to know what one takes.
+const PAUSES: u32 = 100;
+
 /// So many looks take [`AT_WORK`]: processors pause between two for 10 to 50 ns.
 pub(super) fn looks_at_work() -> u32 {
-    const PAUSES: u32 = 100;
     static LOOKS: OnceLock<u32> = OnceLock::new();
     *LOOKS.get_or_init(|| {
         let pauses = |_| {
@@ -25,9 +27,14 @@ pub(super) fn looks_at_work() -> u32 {
             started.elapsed()
         };
         // The least: in some the system may have taken the core.
-        let took = (0..3).map(pauses).min().unwrap_or(AT_WORK).max(Duration::from_nanos(1));
-        ((PAUSES * AT_WORK.as_nanos() as u32) / took.as_nanos().min(1 << 20) as u32).clamp(1, PAUSES)
+        looks_where_pauses_take((0..3).map(pauses).min().unwrap_or(AT_WORK))
     })
+}
+
+/// So many where [`PAUSES`] take that long: at least two, since one tells nothing of hope.
+fn looks_where_pauses_take(took: Duration) -> u32 {
+    let looks = u128::from(PAUSES) * AT_WORK.as_nanos() / took.as_nanos().max(1);
+    looks.clamp(2, u128::from(PAUSES)) as u32
 }
 
 /// What looks at peers in no call here have come to in one context. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that a
@@ -98,6 +105,14 @@ mod tests {
         assert!(!hopes.take_chance());
         hopes.rise();
         assert!((0..Hopes::TRIED).all(|_| hopes.take_chance()));
+    }
+
+    #[test]
+    fn looks_at_work_last_about_as_long_everywhere() {
+        for (nanos, looks) in [(0, 100), (1000, 100), (2200, 50), (4400, 25), (11_000, 10), (1_000_000, 2)] {
+            assert_eq!(looks_where_pauses_take(Duration::from_nanos(nanos)), looks, "{PAUSES} pauses in {nanos} ns");
+        }
+        assert!((2..=PAUSES).contains(&looks_at_work()));
     }
 
     #[test]

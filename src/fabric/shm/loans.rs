@@ -16,6 +16,15 @@ use crate::types::{Bytes, Collective};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+/// Whose calls these are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ranks {
+    /// Two that have a core each.
+    Pair,
+    /// So many, whose turns on cores show in what calls take.
+    Many(usize),
+}
+
 /// The collectives in which ranks lend memory.
 const COLLECTIVES: [Collective; 3] = [Collective::Bcast, Collective::Allgather, Collective::Scatter];
 /// Lengths from a power of two to the next one, from 16 KiB and to 8 MiB; the first and the last reach further.
@@ -28,18 +37,18 @@ type Habits<S> = [[Habit<S>; CLASSES]; COLLECTIVES.len()];
 /// The habits of one rank on one context. Relaxed throughout: as [`Trials`].
 #[derive(Debug, Default)]
 pub(super) struct Loans {
-    /// Between two ranks.
+    /// Between two ranks with cores of their own.
     of_pair: Habits<CallsOfPair>,
-    /// Among more.
+    /// Among others.
     of_many: Habits<CallsOfMany>,
     /// A peer could not fetch what this rank lent, and hardly could the next time.
     are_refused: AtomicBool,
 }
 
 impl Loans {
-    /// Out of what peers copy data of `n` bytes in the call that begins, among so many ranks; the first one of its length says with what to begin.
+    /// Out of what peers copy data of `n` bytes in the call that begins, among such ranks; the first one of its length says with what to begin.
     /// To be asked once in a call.
-    pub fn decide(&self, ranks: usize, collective: Collective, n: Bytes, first: Source) -> Source {
+    pub fn decide(&self, ranks: Ranks, collective: Collective, n: Bytes, first: Source) -> Source {
         self.decide_by(|| nanoseconds(Instant::now()), ranks, collective, n, first)
     }
 
@@ -48,7 +57,7 @@ impl Loans {
     fn decide_by(
         &self,
         clock: impl FnOnce() -> u64,
-        ranks: usize,
+        ranks: Ranks,
         collective: Collective,
         n: Bytes,
         first: Source,
@@ -58,8 +67,14 @@ impl Loans {
         let exponent = n.0.max(1).ilog2().clamp(least, most);
         let class = (exponent - least) as usize;
         let source = match ranks {
-            0..=2 => self.of_pair[at][class].decide(n, first, trials_apart::<CallsOfPair>(exponent), clock),
-            _ => self.of_many[at][class].decide(n, first, trials_apart::<CallsOfMany>(exponent), clock),
+            Ranks::Pair => {
+                let calls = Calls { n, first, trials_apart: trials_apart::<CallsOfPair>(exponent), copies: 1 };
+                self.of_pair[at][class].decide(calls, clock)
+            }
+            Ranks::Many(ranks) => {
+                let calls = Calls { n, first, trials_apart: trials_apart::<CallsOfMany>(exponent), copies: ranks };
+                self.of_many[at][class].decide(calls, clock)
+            }
         };
         if self.are_refused.load(Ordering::Relaxed) { Source::Slots } else { source }
     }
@@ -80,6 +95,19 @@ fn trials_apart<S: Schedule>(exponent: u32) -> u64 {
     (BYTES_PER_TRIAL >> exponent).max(S::PERIOD)
 }
 
+/// What matters in a call for those of its length.
+#[derive(Clone, Copy, Debug)]
+struct Calls {
+    /// Bytes of the message or block.
+    n: Bytes,
+    /// With what the first one begins.
+    first: Source,
+    /// From the beginning of one trial to that of the next.
+    trials_apart: u64,
+    /// How often `n` bytes are copied, one copy after the other.
+    copies: usize,
+}
+
 /// What is known of calls of one length. The other way of its trials is to lend.
 #[derive(Debug)]
 struct Habit<S> {
@@ -96,20 +124,23 @@ impl<S> Default for Habit<S> {
 impl<S: Schedule> Habit<S> {
     /// Calls before the first trial: programs make few long ones.
     const USUAL: u64 = 8;
-    /// Calls that are farther apart than so many picoseconds for each byte tell nothing: these copies take 20 to 200.
+    /// Calls that are farther apart than so many picoseconds for each byte that is copied tell nothing: these copies take 20 to 200.
     const FAR_APART: u64 = 20_000;
 
-    /// For a call of `n` bytes, whose trials are so many calls apart.
     #[inline(always)]
-    fn decide(&self, n: Bytes, first: Source, trials_apart: u64, clock: impl FnOnce() -> u64) -> Source {
+    fn decide(&self, calls: Calls, clock: impl FnOnce() -> u64) -> Source {
+        let Calls { n, first, trials_apart, copies } = calls;
         let before = self.calls.load(Ordering::Relaxed);
         self.calls.store(before + 1, Ordering::Relaxed);
         if before == 0 {
             self.trials.begin(if first == Source::Memory { Way::Other } else { Way::One });
         }
-        let tried = before.checked_sub(Self::USUAL).and_then(|since| S::in_rarer_trial(since, trials_apart));
+        let tried = before.checked_sub(Self::USUAL).and_then(|since| S::number_in_trial(since, trials_apart));
         let way = match tried {
-            Some(number) => self.trials.try_out(number, Self::FAR_APART.saturating_mul(n.0 as u64), clock),
+            Some(number) => {
+                let copied = (n.0 as u64).saturating_mul(copies as u64);
+                self.trials.try_out(number, Self::FAR_APART.saturating_mul(copied), clock)
+            }
             None => self.trials.habit(),
         };
         if way == Way::Other { Source::Memory } else { Source::Slots }
@@ -134,7 +165,8 @@ impl Schedule for CallsOfPair {
     const GAIN: f64 = 0.95;
 }
 
-/// The same among more ranks, whose roots may take turns, and which share cores: one that has just got the core has two calls done at once.
+/// The same among more ranks, whose roots may take turns, and where ranks share cores: one that has just got the core has two calls done at
+/// once.
 #[derive(Debug)]
 struct CallsOfMany;
 
@@ -156,11 +188,15 @@ mod tests {
 
     const BOTH: [Source; 2] = [Source::Slots, Source::Memory];
 
+    fn of_pair(n: Bytes, first: Source) -> Calls {
+        Calls { n, first, trials_apart: CallsOfPair::PERIOD, copies: 1 }
+    }
+
     /// So many calls of `n` bytes, which take so many nanoseconds out of slots, and out of memory; how many were lent.
     fn call(habit: &Habit<CallsOfPair>, times: u64, n: Bytes, first: Source, [slots, memory]: [u64; 2]) -> u64 {
         let mut now = 0;
         let lent = (0..times).map(|_| {
-            let lends = habit.decide(n, first, CallsOfPair::PERIOD, || now) == Source::Memory;
+            let lends = habit.decide(of_pair(n, first), || now) == Source::Memory;
             now += if lends { memory } else { slots };
             u64::from(lends)
         });
@@ -196,7 +232,7 @@ mod tests {
             let other = if memory < slots { Source::Slots } else { Source::Memory };
             let (habit, mut now) = (Habit::<CallsOfPair>::default(), 0);
             for at in 0..USUAL + TRIED + periods * CallsOfPair::PERIOD {
-                let source = habit.decide(N, other, CallsOfPair::PERIOD, || now);
+                let source = habit.decide(of_pair(N, other), || now);
                 now += if source == Source::Memory { memory } else { slots };
                 now += gap(at);
             }
@@ -246,8 +282,9 @@ mod tests {
     #[test]
     fn collectives_and_lengths_have_habits_of_their_own() {
         let loans = Loans::default();
-        let lends =
-            |collective, kib: usize, first| loans.decide(2, collective, Bytes(kib << 10), first) == Source::Memory;
+        let lends = |collective, kib: usize, first| {
+            loans.decide(Ranks::Pair, collective, Bytes(kib << 10), first) == Source::Memory
+        };
         assert!(lends(Collective::Scatter, 64, Source::Memory) && !lends(Collective::Bcast, 64, Source::Slots));
         assert!(lends(Collective::Scatter, 127, Source::Slots), "as those before");
         assert!(!lends(Collective::Scatter, 128, Source::Slots));
@@ -261,17 +298,17 @@ mod tests {
     #[test]
     fn what_was_refused_is_not_lent_again() {
         let loans = Loans::default();
-        assert_eq!(loans.decide(2, Collective::Scatter, N, Source::Memory), Source::Memory);
+        assert_eq!(loans.decide(Ranks::Pair, Collective::Scatter, N, Source::Memory), Source::Memory);
         loans.refuse();
         let calls = 2 * CallsOfPair::CALLS;
-        assert!((0..calls).all(|_| loans.decide(2, Collective::Scatter, N, Source::Memory) == Source::Slots));
+        assert!((0..calls).all(|_| loans.decide(Ranks::Pair, Collective::Scatter, N, Source::Memory) == Source::Slots));
     }
 
     #[test]
     fn shorter_data_are_tried_less_often() {
         for (kib, apart) in [(12, 65_536), (16, 65_536), (47, 32_768), (128, 8192), (256, 4096), (8192, 4096)] {
             let loans = Loans::default();
-            let decide = |_| loans.decide_by(|| 0, 2, Collective::Scatter, Bytes(kib << 10), Source::Slots);
+            let decide = |_| loans.decide_by(|| 0, Ranks::Pair, Collective::Scatter, Bytes(kib << 10), Source::Slots);
             let lent = (0..3 * apart).map(decide).zip(0..).filter(|(source, _)| *source == Source::Memory);
             let tried: Vec<u64> = lent.map(|(_, at)| at).collect();
             assert_eq!(tried.len() as u64, 3 * TRIED / 2, "{kib} KiB");
@@ -290,19 +327,24 @@ mod tests {
         assert_eq!(blocks.iter().map(|block| block[0]).sum::<u64>(), CallsOfPair::BLOCKS / 2);
     }
 
-    /// Among four ranks two calls in turn may be over at once, and those after them take twice as long.
+    /// So many ranks make a trial of Scatters of 1 MiB blocks, of which each takes so many nanoseconds out of slots, and out of memory; two
+    /// calls in turn are over at once, and those after them take twice as long. Whether a rank lends from then on.
+    fn lends_after_a_trial(ranks: usize, first: Source, [slots, memory]: [u64; 2]) -> bool {
+        let (loans, mut now) = (Loans::default(), 0);
+        let mut source = first;
+        for at in 0..USUAL + CallsOfMany::CALLS + 1 {
+            source = loans.decide_by(|| now, Ranks::Many(ranks), Collective::Scatter, Bytes(1 << 20), first);
+            let usual = if source == Source::Memory { memory } else { slots };
+            now += if matches!(at % 4, 1 | 2) { 10_000 } else { 2 * usual * ranks as u64 };
+        }
+        source == Source::Memory
+    }
+
     #[test]
     fn turns_of_ranks_that_share_cores_do_not_count() {
-        for [slots, memory] in [[200_000, 400_000], [400_000, 200_000]] {
-            let first = if memory < slots { Source::Slots } else { Source::Memory };
-            let (loans, mut now) = (Loans::default(), 0);
-            let mut source = first;
-            for at in 0..USUAL + CallsOfMany::CALLS + 1 {
-                source = loans.decide_by(|| now, 4, Collective::Scatter, Bytes(1 << 20), first);
-                let usual = if source == Source::Memory { memory } else { slots };
-                now += if matches!(at % 4, 1 | 2) { 10_000 } else { 2 * usual };
-            }
-            assert_eq!(source == Source::Memory, memory < slots);
+        for ranks in [2, 4, 8, 100, 500] {
+            assert!(lends_after_a_trial(ranks, Source::Slots, [100_000, 50_000]), "{ranks} ranks");
+            assert!(!lends_after_a_trial(ranks, Source::Memory, [50_000, 100_000]), "{ranks} ranks");
         }
     }
 }

@@ -21,6 +21,7 @@ pub(super) enum Way {
 /// ```text
 /// a block of 64   32 untimed | a window of 8 | 16 | a window of 8
 /// a block of 8     1 untimed | one of 1 | 1 | one of 1 | 1 | one of 1 | 1 | one of 1
+/// a block of 16    3 untimed | one of 1 | 3 | one of 1 | 3 | one of 1 | 3 | one of 1
 /// ```
 ///
 /// Time is taken from the first call noted in a window to the first one in the next: where other calls lie between, not every call of a
@@ -61,10 +62,10 @@ pub(super) trait Schedule {
         number & (Self::PERIOD - Self::CALLS) == Self::CALLS
     }
 
-    /// The number of a call of which trials are so many calls apart, a power of two from [`Self::PERIOD`] on, if it is in one, so many calls after the
-    /// first one began: as if the calls between had not been.
+    /// The number of a call so many calls after the first trial began, if it is in a trial, where those are so many calls apart, a power of two from
+    /// [`Self::PERIOD`] on: as if of the calls between two trials there had been a period alone.
     #[inline(always)]
-    fn in_rarer_trial(since: u64, apart: u64) -> Option<u64> {
+    fn number_in_trial(since: u64, apart: u64) -> Option<u64> {
         debug_assert!(apart.is_power_of_two() && apart >= Self::PERIOD);
         let is_tried = since & (apart - Self::CALLS) == 0;
         is_tried.then(|| Self::CALLS + since / apart * Self::PERIOD + since % apart)

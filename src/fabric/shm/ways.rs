@@ -46,7 +46,7 @@ pub(super) enum Source {
     Own,
     /// Data in a slot.
     Slot,
-    /// Two operands of a Reduce that are combined by a kernel, wherever they are.
+    /// Two operands that this rank alone combines, by a kernel, wherever they are.
     Operands,
 }
 
