@@ -206,7 +206,7 @@ fn choice(page: &mut String, choice: &Value) -> Written {
     writeln!(
         page,
         "\nChoice, by bytes as in HUDDLE_ALLREDUCE=<=8K:tree; times are predicted, not measured:\n\
-         for the longest message of each line, 4M where it is open"
+         for the longest message of each line, 8M where it is open"
     )?;
     for (collective, ranges) in choice.as_object().into_iter().flatten() {
         writeln!(page, "  {collective}")?;
