@@ -89,7 +89,7 @@ impl Design {
         let [stepping_model, family] = [signature & 0xff, signature >> 8 & 0xf];
         let (family, model) = (family + (signature >> 20 & 0xff), stepping_model >> 4 | signature >> 12 & 0xf0);
         match (vendor, family, model) {
-            // As Linux tells them apart (`bsp_determine_zen_generation`).
+            // As Linux tells them apart.
             (b"AuthenticAMD", 25, 0x10..0x20 | 0x60..0xb0) => Self::Zen4,
             (b"AuthenticAMD", 26, 0x00..0x30 | 0x40..0x50 | 0x60..0x80) => Self::Zen5,
             (b"GenuineIntel", ..) => Self::Intel,

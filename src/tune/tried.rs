@@ -14,8 +14,8 @@ const LONGER_THAN: Bytes = Bytes(12 << 10);
 /// Allgathers lose more through slots where both are tried, up to a tenth.
 const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
 
-/// What tries both slots and memory for data that ranks of one node hand to others, where the models choose `pick` for that size class: they only
-/// say with which of these calls begin, and how long pieces are that lie in slots.
+/// What tries both slots and memory for data that ranks of one node hand to others, where the models choose `pick` for that size class:
+/// they only say with which of these calls begin, and how long pieces are that lie in slots.
 ///
 /// Both are tried between two ranks with cores of their own, and where ranks share cores and the models choose memory, as long as the last-level
 /// cache holds what all send and receive: on one machine Scatters out of memory take half of the time of those through slots then, on another up to

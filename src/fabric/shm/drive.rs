@@ -1,6 +1,7 @@
 //! Driving a call to its end: polling, backing off, keeping the MPI library's traffic moving, noticing trouble.
 
 use super::call::Call;
+use super::givers::Rooted;
 use super::hopes::looks_at_work;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::sync::PeerCall;
@@ -147,17 +148,13 @@ impl Call<'_> {
         };
         if is_first && self.waiting.is_oversubscribed {
             self.yield_once(awaited);
-            self.note_pause();
             patience.pauses = 1;
             return true;
         }
         let now = Instant::now();
         let waited = now - *patience.since.get_or_insert(now);
         let pauses = match self.waiting.is_oversubscribed {
-            true => {
-                self.note_pause();
-                self.yield_core(awaited, patience.pauses, now, waited)
-            }
+            true => self.yield_core(awaited, patience.pauses, now, waited),
             false => self.pause(patience.pauses, waited),
         };
         patience.pauses = patience.pauses.wrapping_add(pauses);
@@ -188,25 +185,24 @@ impl Call<'_> {
         let has_come = !self.decide_to_give_way(awaited)
             && context.awaited_peer(awaited).is_some_and(|rank| self.has_come_from_work(awaited, rank));
         if !has_come {
-            context.control(context.rank()).leave_core(std::thread::yield_now);
+            self.leave_core(std::thread::yield_now);
         }
+    }
+
+    /// Gives the core away by `leave`, as peers and this rank's later calls can see.
+    fn leave_core(&self, leave: impl FnOnce()) {
+        let (context, Entered { epoch, collective, .. }) = (self.context(), self.entered);
+        context.givers.note_pause(epoch, Rooted::of(collective));
+        context.control(context.rank()).leave_core(leave);
     }
 
     /// Whether this rank gives its core away without a look at whom it awaits, as others of it may need what it has published.
     fn decide_to_give_way(&self, awaited: Awaited) -> bool {
-        let has_root = matches!(self.entered.collective, Collective::Bcast | Collective::Reduce | Collective::Scatter);
-        has_root
+        let (context, Entered { epoch, collective, .. }) = (self.context(), self.entered);
+        let has_published = |epoch| context.claims().has_claimed(Ticket::new(epoch, 0));
+        Rooted::of(collective) == Rooted::Yes
             && matches!(awaited, Awaited::Flag { .. })
-            && self.context().givers.decide_to_give_way(self.entered.epoch, |epoch| self.has_published(epoch))
-    }
-
-    fn note_pause(&self) {
-        self.context().givers.note_pause(self.entered.epoch, |epoch| self.has_published(epoch));
-    }
-
-    /// Whether this rank has published something in that call, as far as it has claimed lines for its first ticket.
-    fn has_published(&self, epoch: Epoch) -> bool {
-        self.context().claims().has_claimed(Ticket::new(epoch, 0))
+            && context.givers.decide_to_give_way(epoch, has_published)
     }
 
     /// Where ranks share cores, after so many pauses of this wait: a few more, of which this is the number.
@@ -223,7 +219,7 @@ impl Call<'_> {
         }
         let may_sleep = before >= YIELDS[usize::from(self.entered.bytes >= LONG)] && waited >= self.waiting.patience;
         let mut yields = 0;
-        context.control(context.rank()).leave_core(|| {
+        self.leave_core(|| {
             // Before a sleep in any case. Not more often: a probe may yield itself (Open MPI), or sleep (MPICH 5, throttled), and others wait
             // for this rank meanwhile.
             (self.waiting.keep_pace)(now, may_sleep);
@@ -299,202 +295,5 @@ impl Call<'_> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use crate::coll::{Knobs, Plan};
-    use crate::fabric::shm::context::tests::two_ranks;
-    use crate::fabric::shm::{Buffers, Context, Direct, Ends};
-    use crate::fabric::{Fabric, Line};
-    use crate::sync::Descriptor;
-    use crate::types::{Bytes, OperandOrder};
-    use std::ptr::null_mut;
-    use std::sync::Mutex;
-
-    /// Of ranks that have their cores for themselves.
-    pub(in super::super) const WAITING: Waiting = Waiting {
-        is_oversubscribed: false,
-        stall: None,
-        progress: || {},
-        keep_pace: |_, _| {},
-        patience: Waiting::PATIENCE,
-        report: |stall| panic!("{stall:?}"),
-    };
-
-    fn plan(epoch: u64) -> Plan {
-        Plan {
-            epoch: Epoch(epoch),
-            bytes: Bytes(8),
-            granule: Bytes(1),
-            root: CommRank(0),
-            order: OperandOrder::Any,
-            knobs: Knobs::UNSET,
-            scratch: Bytes::ZERO,
-            reach: Bytes::ZERO,
-        }
-    }
-
-    fn enter(context: &Context, epoch: u64) -> Call<'_> {
-        enter_to_wait(context, &WAITING, epoch)
-    }
-
-    fn enter_to_wait<'a>(context: &'a Context, waiting: &'a Waiting, epoch: u64) -> Call<'a> {
-        // SAFETY: these calls touch no buffers.
-        unsafe { Call::enter(context, waiting, Collective::Reduce, 0, &plan(epoch), Buffers::NONE) }
-    }
-
-    /// Where ranks share cores a wait asks the library before it yields if it is time for that, and in any case before it sleeps, which it
-    /// does not before its patience is over.
-    #[test]
-    fn waits_ask_before_they_sleep() {
-        static ASKED: Mutex<Vec<(Instant, bool)>> = Mutex::new(Vec::new());
-        static SHARING: Waiting = Waiting {
-            is_oversubscribed: true,
-            keep_pace: |now, must| ASKED.lock().unwrap().push((now, must)),
-            patience: Duration::from_millis(2),
-            ..WAITING
-        };
-        let [me, peer] = two_ranks();
-        let call = enter_to_wait(&me, &SHARING, 1);
-        let ticket = Ticket::new(Epoch(1), 0);
-        let started = Instant::now();
-        let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket };
-        call.outlast(awaited, &|| {
-            // On a busy machine each yield may take milliseconds.
-            let has_slept = || ASKED.lock().unwrap().iter().any(|(_, must)| *must);
-            let waited = started.elapsed();
-            let has_come = waited > Duration::from_millis(10) && (has_slept() || waited > Duration::from_secs(10));
-            if has_come {
-                drop(enter(&peer, 1));
-            }
-            Ok(has_come)
-        })
-        .unwrap();
-        let asked = ASKED.lock().unwrap();
-        let first = asked.iter().position(|(_, must)| *must).expect("it slept");
-        assert!(first >= YIELDS[0] as usize / YIELDS_PER_POLL as usize, "{first} yields before the first sleep");
-        assert!(asked[first].0 - started >= SHARING.patience, "{:?}", asked[first].0 - started);
-        assert!(asked[first..].iter().all(|(_, must)| *must));
-    }
-
-    /// Rank 0 finds nothing; then rank 1 publishes, `then` goes on; what does rank 0 think of it?
-    fn is_trouble_after(then: impl FnOnce(&Context)) -> bool {
-        let [me, peer] = two_ranks();
-        let ticket = Ticket::new(Epoch(1), 0);
-        let mut task = TaskContext::from_waker(Waker::noop());
-        let call = enter(&me, 1);
-        assert!(pin!(call.wait(NodeRank(1), Line::Up, ticket)).poll(&mut task).is_pending());
-        let theirs = enter(&peer, 1);
-        assert!(pin!(theirs.publish(Line::Up, ticket)).poll(&mut task).is_ready());
-        then(&peer);
-        call.notice_trouble()
-    }
-
-    /// Who is in a call here is looked at as long as it has its core, others as long as there is hope.
-    #[test]
-    fn looks_at_peers_elsewhere_end_when_they_were_in_vain() {
-        let [me, _peer] = two_ranks();
-        let call = enter(&me, 1);
-        let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket: Ticket::new(Epoch(1), 0) };
-        assert!(!me.hopes.are_dimmed());
-        (0..40).for_each(|_| assert!(!call.has_come_from_work(awaited, NodeRank(1))));
-        assert!(!me.hopes.take_chance(), "in no call: in vain");
-        let [me, peer] = two_ranks();
-        let (call, _theirs) = (enter(&me, 1), enter(&peer, 1));
-        (0..40).for_each(|_| assert!(!call.has_come_from_work(awaited, NodeRank(1))));
-        assert!(!me.hopes.are_dimmed(), "in the call: no matter");
-    }
-
-    #[test]
-    fn waits_for_a_peer_that_has_gone_on_end() {
-        for is_oversubscribed in [false, true] {
-            let waiting = Waiting { is_oversubscribed, ..WAITING };
-            let [me, peer] = two_ranks();
-            let ticket = Ticket::new(Epoch(1), 0);
-            drop(enter(&peer, 2));
-            let call = enter_to_wait(&me, &waiting, 1);
-            let of_polls = call.drive(call.wait(NodeRank(1), Line::Up, ticket));
-            assert!(matches!(of_polls, Err(Fault::Mismatch { .. })), "{of_polls:?}");
-            drop(call);
-            let call = enter_to_wait(&me, &waiting, 1);
-            let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket };
-            let looks = std::cell::Cell::new(0);
-            let of_looks = call.outlast(awaited, &|| {
-                looks.set(looks.get() + 1);
-                assert!(looks.get() < 1000, "nobody asks for trouble");
-                Ok(false)
-            });
-            assert!(matches!(of_looks, Err(Fault::Mismatch { .. })), "{of_looks:?}");
-        }
-    }
-
-    #[test]
-    fn what_was_published_before_failures_counts() {
-        assert!(!is_trouble_after(|_| {}));
-        assert!(!is_trouble_after(|peer| peer.fail(Epoch(1))));
-        assert!(!is_trouble_after(|peer| (2..=9).for_each(|epoch| peer.fail(Epoch(epoch)))));
-        assert!(!is_trouble_after(|peer| drop(enter(peer, 2))));
-    }
-
-    #[test]
-    fn calls_a_ring_apart_are_told_apart() {
-        let [me, peer] = two_ranks();
-        let [first, next, last] = [1, 257, 513].map(|epoch| Ticket::new(Epoch(epoch), 0));
-        let flag = me.line(NodeRank(1), Line::Up, first);
-        let publish = |collective, ticket: Ticket| {
-            let descriptor = Descriptor::new(ticket.epoch(), collective, 0, 0, Bytes(8));
-            let needs_claim = collective != Collective::Barrier;
-            assert!(!needs_claim || peer.claim_lines(ticket, descriptor));
-            peer.line(NodeRank(1), Line::Up, ticket).publish(ticket, descriptor.word());
-        };
-        publish(Collective::Reduce, first);
-        let found = flag.reached(first);
-        publish(Collective::Barrier, next);
-        // Between its look at the flag and that at the descriptor the peer has come round: it is no contradiction.
-        let verified = me.verify(&enter(&me, 1).entered, NodeRank(1), flag, first, found.unwrap());
-        assert_eq!(verified, Ok(()));
-        // The peer took its line in the first call, but not in the next one like it.
-        publish(Collective::Barrier, last);
-        let verified = me.verify(&enter(&me, 257).entered, NodeRank(1), flag, next, last.0);
-        assert!(matches!(verified, Err(Fault::Mismatch { .. })));
-    }
-
-    /// Peers that learnt of it would end the job themselves, before the one that knows why has told.
-    #[test]
-    fn peers_do_not_learn_of_a_mismatch_but_of_failures() {
-        let has_failed_after = |then: fn(&Context)| {
-            let [me, peer] = two_ranks();
-            then(&peer);
-            let (call, ticket) = (enter(&me, 1), Ticket::new(Epoch(1), 0));
-            let fault = call.drive(call.wait(NodeRank(1), Line::Up, ticket)).unwrap_err();
-            let ends = Ends { send: null_mut(), recv: null_mut(), is_in_place: false };
-            let again = (&call.entered, Epoch(2), CommRank(0));
-            // SAFETY: this call touches no buffers.
-            let plain = unsafe { Direct::<true>::enter(&me, &WAITING, again, Bytes(1), ends, None, false) };
-            assert_eq!(plain.finish(Err(fault)), Err(fault));
-            (
-                matches!(fault, Fault::Mismatch { .. }),
-                [1, 2].map(|epoch| peer.control(NodeRank(0)).call.has_failed(Epoch(epoch))),
-            )
-        };
-        assert_eq!(has_failed_after(|peer| drop(enter(peer, 2))), (true, [false; 2]));
-        assert_eq!(has_failed_after(|peer| peer.fail(Epoch(1))), (false, [true; 2]));
-    }
-
-    #[test]
-    fn who_has_gone_on_or_failed_without_publishing_is_noticed() {
-        let fault_after = |then: fn(&Context)| {
-            let [me, peer] = two_ranks();
-            let mut task = TaskContext::from_waker(Waker::noop());
-            let call = enter(&me, 1);
-            assert!(pin!(call.wait(NodeRank(1), Line::Up, Ticket::new(Epoch(1), 0))).poll(&mut task).is_pending());
-            then(&peer);
-            call.notice_trouble().then(|| call.fault.get().copied()).flatten()
-        };
-        let failed = Some(Fault::PeerFailed { rank: NodeRank(1) });
-        assert_eq!(fault_after(|_| {}), None);
-        assert_eq!(fault_after(|peer| drop(enter(peer, 1))), None);
-        assert_eq!(fault_after(|peer| peer.fail(Epoch(1))), failed);
-        assert_eq!(fault_after(|peer| (1..=9).for_each(|epoch| peer.fail(Epoch(epoch)))), failed);
-        assert!(matches!(fault_after(|peer| drop(enter(peer, 2))), Some(Fault::Mismatch { .. })));
-    }
-}
+#[path = "drive_tests.rs"]
+pub(super) mod tests;

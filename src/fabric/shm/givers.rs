@@ -10,14 +10,30 @@
 
 use super::trials::{Schedule, Trials, Way};
 use super::writes::nanoseconds;
-use crate::types::Epoch;
+use crate::types::{Collective, Epoch};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+
+/// Whether a call has a root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rooted {
+    Yes,
+    No,
+}
+
+impl Rooted {
+    pub fn of(collective: Collective) -> Self {
+        match collective {
+            Collective::Bcast | Collective::Reduce | Collective::Scatter => Self::Yes,
+            Collective::Allreduce | Collective::Allgather | Collective::Barrier => Self::No,
+        }
+    }
+}
 
 /// What one rank does in calls with a root on one context. Relaxed throughout: as [`Trials`].
 #[derive(Debug, Default)]
 pub(super) struct Givers {
-    /// The first call since this rank paused last in which it may have published something after that.
+    /// The first call that counts: what this rank published before it, others have had its core to take.
     since: AtomicU64,
     /// The other way is to look on.
     trials: Trials<RootedCalls>,
@@ -30,7 +46,7 @@ impl Givers {
     const FAR_APART: u64 = 1_000_000_000;
 
     /// At the first pause of a wait for a flag in the call of `epoch`, which has a root: whether this rank gives its core away at once, if it has
-    /// published something, as `has_published` says, since it paused last.
+    /// published something, as `has_published` says, since it gave its core away last.
     pub fn decide_to_give_way(&self, Epoch(epoch): Epoch, has_published: impl Fn(Epoch) -> bool) -> bool {
         self.decide_by(|| nanoseconds(Instant::now()), epoch, has_published)
     }
@@ -45,9 +61,10 @@ impl Givers {
         way == Way::One && (since..epoch).any(|epoch| has_published(Epoch(epoch)))
     }
 
-    /// At each pause, in the call of `epoch`, of any kind: others have this rank's core now, and what it has published.
-    pub fn note_pause(&self, Epoch(epoch): Epoch, has_published: impl Fn(Epoch) -> bool) {
-        self.since.store(epoch + u64::from(has_published(Epoch(epoch))), Ordering::Relaxed);
+    /// This rank has given its core away in the call of `epoch`. In one with a root it may publish more; calls without one, in which all wait for
+    /// all, count no more.
+    pub fn note_pause(&self, Epoch(epoch): Epoch, rooted: Rooted) {
+        self.since.store(epoch + u64::from(rooted == Rooted::No), Ordering::Relaxed);
     }
 }
 
@@ -83,7 +100,7 @@ mod tests {
             let has_published = |Epoch(epoch)| is_root(epoch);
             let gives = !is_root(*epoch) && givers.decide_by(|| now, *epoch, has_published);
             if !is_root(*epoch) {
-                givers.note_pause(Epoch(*epoch), has_published);
+                givers.note_pause(Epoch(*epoch), Rooted::Yes);
             }
             gives
         });
@@ -98,11 +115,9 @@ mod tests {
     #[test]
     fn who_has_published_since_its_last_pause_gives_way_once() {
         let givers = Givers::default();
-        let pauses =
-            |epoch, published: &[u64]| givers.note_pause(Epoch(epoch), |Epoch(epoch)| published.contains(&epoch));
         let asks = |epoch, published: &[u64]| {
             let gives = givers.decide_to_give_way(Epoch(epoch), |Epoch(epoch)| published.contains(&epoch));
-            pauses(epoch, published);
+            givers.note_pause(Epoch(epoch), Rooted::Yes);
             gives
         };
         assert!(asks(5, &[4]) && !asks(5, &[4]), "the second wait of a call");
@@ -110,10 +125,10 @@ mod tests {
         assert!(asks(9, &[7]), "not in the call before, but since the last pause");
         assert!(!asks(10, &[10]), "in this call");
         assert!(!asks(40, &[30]), "long ago");
-        pauses(50, &[50]);
-        assert!(!asks(51, &[50]), "published, and then paused, in a call without a root, say");
-        pauses(60, &[]);
-        assert!(asks(61, &[60]), "paused, and then published");
+        givers.note_pause(Epoch(50), Rooted::No);
+        assert!(!asks(51, &[49, 50]), "before and in a call without a root");
+        givers.note_pause(Epoch(60), Rooted::Yes);
+        assert!(asks(61, &[60]), "in a call that has paused, perhaps after that");
     }
 
     #[test]

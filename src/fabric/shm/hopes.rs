@@ -112,7 +112,6 @@ mod tests {
         for (nanos, looks) in [(0, 100), (1000, 100), (2200, 50), (4400, 25), (11_000, 10), (1_000_000, 2)] {
             assert_eq!(looks_where_pauses_take(Duration::from_nanos(nanos)), looks, "{PAUSES} pauses in {nanos} ns");
         }
-        assert!((2..=PAUSES).contains(&looks_at_work()));
     }
 
     #[test]

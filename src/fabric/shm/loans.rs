@@ -124,8 +124,10 @@ impl<S> Default for Habit<S> {
 impl<S: Schedule> Habit<S> {
     /// Calls before the first trial: programs make few long ones.
     const USUAL: u64 = 8;
-    /// Calls that are farther apart than so many picoseconds for each byte that is copied tell nothing: these copies take 20 to 200.
-    const FAR_APART: u64 = 20_000;
+    /// Calls that are farther apart than so many picoseconds for each byte that is copied, [`Self::COPIES`] times at least, tell nothing: these
+    /// copies take 20 to 200.
+    const FAR_APART: u64 = 1000;
+    const COPIES: u64 = 20;
 
     #[inline(always)]
     fn decide(&self, calls: Calls, clock: impl FnOnce() -> u64) -> Source {
@@ -138,7 +140,7 @@ impl<S: Schedule> Habit<S> {
         let tried = before.checked_sub(Self::USUAL).and_then(|since| S::number_in_trial(since, trials_apart));
         let way = match tried {
             Some(number) => {
-                let copied = (n.0 as u64).saturating_mul(copies as u64);
+                let copied = (n.0 as u64).saturating_mul(Self::COPIES.max(copies as u64));
                 self.trials.try_out(number, Self::FAR_APART.saturating_mul(copied), clock)
             }
             None => self.trials.habit(),

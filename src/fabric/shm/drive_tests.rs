@@ -1,0 +1,219 @@
+use super::*;
+use crate::coll::{Knobs, Plan};
+use crate::fabric::shm::context::tests::two_ranks;
+use crate::fabric::shm::{Buffers, Context, Direct, Ends};
+use crate::fabric::{Fabric, Line};
+use crate::sync::Descriptor;
+use crate::sync::Room;
+use crate::types::{Bytes, OperandOrder};
+use std::ptr::null_mut;
+use std::sync::Mutex;
+
+/// Of ranks that have their cores for themselves.
+pub(in super::super) const WAITING: Waiting = Waiting {
+    is_oversubscribed: false,
+    stall: None,
+    progress: || {},
+    keep_pace: |_, _| {},
+    patience: Waiting::PATIENCE,
+    report: |stall| panic!("{stall:?}"),
+};
+
+fn plan(epoch: u64) -> Plan {
+    Plan {
+        epoch: Epoch(epoch),
+        bytes: Bytes(8),
+        granule: Bytes(1),
+        root: CommRank(0),
+        order: OperandOrder::Any,
+        knobs: Knobs::UNSET,
+        scratch: Bytes::ZERO,
+        reach: Bytes::ZERO,
+    }
+}
+
+fn enter(context: &Context, epoch: u64) -> Call<'_> {
+    enter_to_wait(context, &WAITING, epoch)
+}
+
+fn enter_to_wait<'a>(context: &'a Context, waiting: &'a Waiting, epoch: u64) -> Call<'a> {
+    // SAFETY: these calls touch no buffers.
+    unsafe { Call::enter(context, waiting, Collective::Reduce, 0, &plan(epoch), Buffers::NONE) }
+}
+
+/// Where ranks share cores a wait asks the library before it yields if it is time for that, and in any case before it sleeps, which it
+/// does not before its patience is over.
+#[test]
+fn waits_ask_before_they_sleep() {
+    static ASKED: Mutex<Vec<(Instant, bool)>> = Mutex::new(Vec::new());
+    static SHARING: Waiting = Waiting {
+        is_oversubscribed: true,
+        keep_pace: |now, must| ASKED.lock().unwrap().push((now, must)),
+        patience: Duration::from_millis(2),
+        ..WAITING
+    };
+    let [me, peer] = two_ranks();
+    let call = enter_to_wait(&me, &SHARING, 1);
+    let ticket = Ticket::new(Epoch(1), 0);
+    let started = Instant::now();
+    let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket };
+    call.outlast(awaited, &|| {
+        // On a busy machine each yield may take milliseconds.
+        let has_slept = || ASKED.lock().unwrap().iter().any(|(_, must)| *must);
+        let waited = started.elapsed();
+        let has_come = waited > Duration::from_millis(10) && (has_slept() || waited > Duration::from_secs(10));
+        if has_come {
+            drop(enter(&peer, 1));
+        }
+        Ok(has_come)
+    })
+    .unwrap();
+    let asked = ASKED.lock().unwrap();
+    let first = asked.iter().position(|(_, must)| *must).expect("it slept");
+    assert!(first >= YIELDS[0] as usize / YIELDS_PER_POLL as usize, "{first} yields before the first sleep");
+    assert!(asked[first].0 - started >= SHARING.patience, "{:?}", asked[first].0 - started);
+    assert!(asked[first..].iter().all(|(_, must)| *must));
+}
+
+/// Rank 0 finds nothing; then rank 1 publishes, `then` goes on; what does rank 0 think of it?
+fn is_trouble_after(then: impl FnOnce(&Context)) -> bool {
+    let [me, peer] = two_ranks();
+    let ticket = Ticket::new(Epoch(1), 0);
+    let mut task = TaskContext::from_waker(Waker::noop());
+    let call = enter(&me, 1);
+    assert!(pin!(call.wait(NodeRank(1), Line::Up, ticket)).poll(&mut task).is_pending());
+    let theirs = enter(&peer, 1);
+    assert!(pin!(theirs.publish(Line::Up, ticket)).poll(&mut task).is_ready());
+    then(&peer);
+    call.notice_trouble()
+}
+
+/// Who is in a call here is looked at as long as it has its core, others as long as there is hope.
+#[test]
+fn looks_at_peers_elsewhere_end_when_they_were_in_vain() {
+    let [me, _peer] = two_ranks();
+    let call = enter(&me, 1);
+    let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket: Ticket::new(Epoch(1), 0) };
+    assert!(!me.hopes.are_dimmed());
+    (0..40).for_each(|_| assert!(!call.has_come_from_work(awaited, NodeRank(1))));
+    assert!(!me.hopes.take_chance(), "in no call: in vain");
+    let [me, peer] = two_ranks();
+    let (call, _theirs) = (enter(&me, 1), enter(&peer, 1));
+    (0..40).for_each(|_| assert!(!call.has_come_from_work(awaited, NodeRank(1))));
+    assert!(!me.hopes.are_dimmed(), "in the call: no matter");
+}
+
+#[test]
+fn waits_for_a_peer_that_has_gone_on_end() {
+    for is_oversubscribed in [false, true] {
+        let waiting = Waiting { is_oversubscribed, ..WAITING };
+        let [me, peer] = two_ranks();
+        let ticket = Ticket::new(Epoch(1), 0);
+        drop(enter(&peer, 2));
+        let call = enter_to_wait(&me, &waiting, 1);
+        let of_polls = call.drive(call.wait(NodeRank(1), Line::Up, ticket));
+        assert!(matches!(of_polls, Err(Fault::Mismatch { .. })), "{of_polls:?}");
+        drop(call);
+        let call = enter_to_wait(&me, &waiting, 1);
+        let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket };
+        let looks = std::cell::Cell::new(0);
+        let of_looks = call.outlast(awaited, &|| {
+            looks.set(looks.get() + 1);
+            assert!(looks.get() < 1000, "nobody asks for trouble");
+            Ok(false)
+        });
+        assert!(matches!(of_looks, Err(Fault::Mismatch { .. })), "{of_looks:?}");
+    }
+}
+
+#[test]
+fn what_was_published_before_failures_counts() {
+    assert!(!is_trouble_after(|_| {}));
+    assert!(!is_trouble_after(|peer| peer.fail(Epoch(1))));
+    assert!(!is_trouble_after(|peer| (2..=9).for_each(|epoch| peer.fail(Epoch(epoch)))));
+    assert!(!is_trouble_after(|peer| drop(enter(peer, 2))));
+}
+
+#[test]
+fn calls_a_ring_apart_are_told_apart() {
+    let [me, peer] = two_ranks();
+    let [first, next, last] = [1, 257, 513].map(|epoch| Ticket::new(Epoch(epoch), 0));
+    let flag = me.line(NodeRank(1), Line::Up, first);
+    let publish = |collective, ticket: Ticket| {
+        let descriptor = Descriptor::new(ticket.epoch(), collective, 0, 0, Bytes(8));
+        let needs_claim = collective != Collective::Barrier;
+        assert!(!needs_claim || peer.claim_lines(ticket, descriptor));
+        peer.line(NodeRank(1), Line::Up, ticket).publish(ticket, descriptor.word());
+    };
+    publish(Collective::Reduce, first);
+    let found = flag.reached(first);
+    publish(Collective::Barrier, next);
+    // Between its look at the flag and that at the descriptor the peer has come round: it is no contradiction.
+    let verified = me.verify(&enter(&me, 1).entered, NodeRank(1), flag, first, found.unwrap());
+    assert_eq!(verified, Ok(()));
+    // The peer took its line in the first call, but not in the next one like it.
+    publish(Collective::Barrier, last);
+    let verified = me.verify(&enter(&me, 257).entered, NodeRank(1), flag, next, last.0);
+    assert!(matches!(verified, Err(Fault::Mismatch { .. })));
+}
+
+/// Peers that learnt of it would end the job themselves, before the one that knows why has told.
+#[test]
+fn peers_do_not_learn_of_a_mismatch_but_of_failures() {
+    let has_failed_after = |then: fn(&Context)| {
+        let [me, peer] = two_ranks();
+        then(&peer);
+        let (call, ticket) = (enter(&me, 1), Ticket::new(Epoch(1), 0));
+        let fault = call.drive(call.wait(NodeRank(1), Line::Up, ticket)).unwrap_err();
+        let ends = Ends { send: null_mut(), recv: null_mut(), is_in_place: false };
+        let again = (&call.entered, Epoch(2), CommRank(0));
+        // SAFETY: this call touches no buffers.
+        let plain = unsafe { Direct::<true>::enter(&me, &WAITING, again, Bytes(1), ends, None, false) };
+        assert_eq!(plain.finish(Err(fault)), Err(fault));
+        (
+            matches!(fault, Fault::Mismatch { .. }),
+            [1, 2].map(|epoch| peer.control(NodeRank(0)).call.has_failed(Epoch(epoch))),
+        )
+    };
+    assert_eq!(has_failed_after(|peer| drop(enter(peer, 2))), (true, [false; 2]));
+    assert_eq!(has_failed_after(|peer| peer.fail(Epoch(1))), (false, [true; 2]));
+}
+
+#[test]
+fn who_has_gone_on_or_failed_without_publishing_is_noticed() {
+    let fault_after = |then: fn(&Context)| {
+        let [me, peer] = two_ranks();
+        let mut task = TaskContext::from_waker(Waker::noop());
+        let call = enter(&me, 1);
+        assert!(pin!(call.wait(NodeRank(1), Line::Up, Ticket::new(Epoch(1), 0))).poll(&mut task).is_pending());
+        then(&peer);
+        call.notice_trouble().then(|| call.fault.get().copied()).flatten()
+    };
+    let failed = Some(Fault::PeerFailed { rank: NodeRank(1) });
+    assert_eq!(fault_after(|_| {}), None);
+    assert_eq!(fault_after(|peer| drop(enter(peer, 1))), None);
+    assert_eq!(fault_after(|peer| peer.fail(Epoch(1))), failed);
+    assert_eq!(fault_after(|peer| (1..=9).for_each(|epoch| peer.fail(Epoch(epoch)))), failed);
+    assert!(matches!(fault_after(|peer| drop(enter(peer, 2))), Some(Fault::Mismatch { .. })));
+}
+
+/// Who gave its core away waits for nobody who needs it: what it published before counts no more in later calls.
+#[test]
+fn who_gave_its_core_away_looks_on_in_the_next_call() {
+    static SHARING: Waiting = Waiting { is_oversubscribed: true, ..WAITING };
+    let [me, peer] = two_ranks();
+    let awaited = |epoch| Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket: Ticket::new(Epoch(epoch), 0) };
+    let publish = |epoch| {
+        let mut task = TaskContext::from_waker(Waker::noop());
+        let call = enter_to_wait(&me, &SHARING, epoch);
+        assert!(pin!(call.claim(Ticket::new(Epoch(epoch), 0), Room::Lines)).poll(&mut task).is_ready());
+        drop(call);
+        drop(enter(&peer, epoch));
+    };
+    publish(1);
+    let call = enter_to_wait(&me, &SHARING, 2);
+    assert!(call.decide_to_give_way(awaited(2)), "it published");
+    assert!(call.decide_to_give_way(awaited(2)), "nobody had its core since");
+    call.yield_once(awaited(2));
+    assert!(!call.decide_to_give_way(awaited(2)), "others had its core");
+}
