@@ -3,7 +3,8 @@
 use huddle::coll::{Knob, REGISTRY};
 use huddle::config::{Config, Pick};
 use huddle::model::{Nanos, Parameters};
-use huddle::tune::map::{SizeClass, predict, rank};
+use huddle::tune::class::SizeClass;
+use huddle::tune::map::{predict, rank};
 use huddle::tune::{Agreed, Choice, Map, OperatorClass, Shape, choose};
 use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ pub fn all(config: &Config, agreed: &Agreed, parameters: &Parameters) -> Value {
             let sizes: Vec<Bytes> = match collective {
                 Collective::Barrier => vec![Bytes::ZERO],
                 // Below 8 bytes nothing changes that a program would notice.
-                _ => SizeClass::all().map(SizeClass::longest).filter(|size| size.0 >= 8).collect(),
+                _ => SizeClass::all().map(SizeClass::judged_at).filter(|size| size.0 >= 8).collect(),
             };
             let entries = sizes.into_iter().map(|bytes| entry(collective, bytes, config, agreed, &map, parameters));
             (collective.name().to_owned(), ranges(entries))

@@ -67,9 +67,11 @@ impl Site<'_> {
             return None;
         }
         let last = self.shared.last_declined(self.collective).place(key).as_ref()?;
-        // All at once, by one branch: each one more makes some native calls slower that follow.
+        // All at once, by one branch: more of them make branches of the native call harder to predict, 8 ns in one of MPICH 4.0.2
+        // (docs/PERFORMANCE.md, "Tried").
+        let now = freed();
         let is_again = (last.key == *key)
-            & last.freed.is_none_or(|then| then == freed())
+            & (last.freed.unwrap_or(now) == now)
             & (self.epoch < LAST_EPOCH)
             & root.is_some()
             // What is remembered has a predefined datatype or a count of 0, where that does not matter.

@@ -4,6 +4,7 @@
 //! ranks judge by what they agreed on alone, with operations that give the same bits everywhere.
 
 use super::choose::{moves_in_trains, order_of, plan};
+use super::class::SizeClass;
 use super::tried::tried;
 use super::{Agreed, OperatorClass, Shape};
 use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, rows_of};
@@ -11,47 +12,6 @@ use crate::config::Forced;
 use crate::model::{Far, Level, Nanos, Parameters, Scene};
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 use std::sync::OnceLock;
-
-/// The bytes of a call as far as the map tells them apart: 0 and 1, 2, 3, 4, 5 to 6, 7 to 8, 9 to 12, 13 to 16, …
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SizeClass(u8);
-
-impl SizeClass {
-    /// Up to 8 MiB; what is longer is in the last one.
-    pub const COUNT: usize = 46;
-
-    /// The class of a call.
-    #[inline]
-    pub const fn of(bytes: Bytes) -> Self {
-        let last = match bytes.0 {
-            0 | 1 => return Self(0),
-            2 => return Self(1),
-            n => n - 1,
-        };
-        let power = last.ilog2();
-        let class = 2 * power as usize + (last >> (power - 1) & 1);
-        Self(if class < Self::COUNT { class as u8 } else { Self::COUNT as u8 - 1 })
-    }
-
-    /// Where the models judge it: its longest call, but of the last class, which has none.
-    pub const fn longest(self) -> Bytes {
-        match self.0 {
-            0 => Bytes(1),
-            1 => Bytes(2),
-            class => Bytes((3 + class as usize % 2) << (class / 2 - 1)),
-        }
-    }
-
-    /// Its longest call, if it has one.
-    pub fn end(self) -> Option<Bytes> {
-        (usize::from(self.0) + 1 < Self::COUNT).then(|| self.longest())
-    }
-
-    /// All of them, ascending.
-    pub fn all() -> impl Iterator<Item = Self> {
-        (0..Self::COUNT as u8).map(Self)
-    }
-}
 
 /// What a model says of one way to serve a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -144,7 +104,7 @@ impl Map {
     #[inline]
     pub fn pick(&self, shape: &Shape) -> Forced {
         let (class, combining) = (SizeClass::of(shape.bytes), Combining::of(shape));
-        match self.picks[shape.collective as usize][combining as usize][usize::from(class.0)].get() {
+        match self.picks[shape.collective as usize][combining as usize][class.index()].get() {
             Some(pick) => *pick,
             None => self.judge(shape.collective, combining, class),
         }
@@ -154,8 +114,8 @@ impl Map {
     #[cold]
     #[inline(never)]
     fn judge(&self, collective: Collective, combining: Combining, class: SizeClass) -> Forced {
-        *self.picks[collective as usize][combining as usize][usize::from(class.0)].get_or_init(|| {
-            let shape = combining.shape(collective, class.longest());
+        *self.picks[collective as usize][combining as usize][class.index()].get_or_init(|| {
+            let shape = combining.shape(collective, class.judged_at());
             let scene = if combining == Combining::Library { &self.scene_of_library } else { &self.scene };
             let row = rows_of(collective).next().map_or(0, |(row, _)| row);
             let flat = Forced { row, knobs: Knobs::UNSET };
@@ -290,24 +250,6 @@ mod tests {
     }
 
     #[test]
-    fn classes_end_at_powers_of_two_and_half_way_between() {
-        let ends: Vec<usize> = SizeClass::all().take(12).map(|class| class.longest().0).collect();
-        assert_eq!(ends, [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]);
-        for class in SizeClass::all() {
-            assert_eq!(SizeClass::of(class.longest()), class);
-        }
-        for bytes in 1..5000 {
-            let class = SizeClass::of(Bytes(bytes));
-            assert!(bytes <= class.longest().0);
-            assert!(class.0 == 0 || SizeClass(class.0 - 1).longest().0 < bytes);
-        }
-        assert_eq!(SizeClass::of(Bytes::ZERO), SizeClass(0));
-        let last = SizeClass::of(Bytes(usize::MAX));
-        assert_eq!((last.longest(), last.end()), (Bytes(8 << 20), None));
-        assert_eq!(SizeClass::of(Bytes(4 << 20)).end(), Some(Bytes(4 << 20)));
-    }
-
-    #[test]
     fn short_messages_take_trees_and_long_ones_tiles() {
         let map = Map::new(&agreed(2, 32), &Parameters::default());
         assert!(["tree", "dissemination"].contains(&name(&map, Collective::Allreduce, 8)));
@@ -328,7 +270,7 @@ mod tests {
         for parameters in [assumed, measured, slower] {
             let agreed = Agreed { cell_bytes: Bytes(128 << 10), ..agreed(1, 2) };
             let map = Map::new(&agreed, &parameters);
-            for bytes in SizeClass::all().map(SizeClass::longest).filter(|bytes| bytes.0 >= 8) {
+            for bytes in SizeClass::all().map(SizeClass::judged_at).filter(|bytes| bytes.0 >= 8) {
                 let name = name(&map, Collective::Allreduce, bytes.0);
                 assert!(name == "flat" || bytes > Bytes(64 << 10), "{name} of {bytes:?}");
                 assert!(name == "tiled" || bytes < Bytes(512 << 10), "{name} of {bytes:?}");
@@ -347,7 +289,7 @@ mod tests {
             for collective in Collective::ALL {
                 assert_eq!(name(&map, collective, 8), "flat", "{} on {ranks}", collective.name());
             }
-            for bytes in SizeClass::all().map(SizeClass::longest) {
+            for bytes in SizeClass::all().map(SizeClass::judged_at) {
                 let pick = first(&map, Collective::Allreduce, bytes);
                 let is_short = bytes <= Bytes(8 << 10);
                 let is_one_layer = pick.knobs.set(Knob::Radix).is_none_or(|radix| radix as usize + 1 >= ranks);
@@ -433,7 +375,7 @@ mod tests {
         let (agreed, parameters) = (agreed(2, 6), Parameters::default());
         let [one, other] = [(); 2].map(|()| Map::new(&agreed, &parameters));
         let ask =
-            |map: &Map, class: SizeClass| Collective::ALL.map(|collective| first(map, collective, class.longest()));
+            |map: &Map, class: SizeClass| Collective::ALL.map(|collective| first(map, collective, class.judged_at()));
         let mut forwards: Vec<_> = SizeClass::all().map(|class| ask(&one, class)).collect();
         forwards.reverse();
         let classes: Vec<SizeClass> = SizeClass::all().collect();
@@ -446,7 +388,7 @@ mod tests {
         let map = Map::new(&agreed(4, 8), &Parameters::default());
         for collective in Collective::ALL {
             for class in SizeClass::all() {
-                let pick = first_of(Combining::Ordered, &map, collective, class.longest());
+                let pick = first_of(Combining::Ordered, &map, collective, class.judged_at());
                 let row = &REGISTRY[pick.row];
                 assert_eq!((row.collective, row.lacks(map.agreed.means(OperandOrder::Rank))), (collective, None));
             }
@@ -475,7 +417,7 @@ mod tests {
             for (collective, class) in
                 Collective::ALL.iter().flat_map(|each| SizeClass::all().map(move |class| (*each, class)))
             {
-                let bytes = class.longest();
+                let bytes = class.judged_at();
                 let ranking = rank(collective, bytes, &agreed, &parameters);
                 let flat = Forced { row: rows_of(collective).next().expect("a row").0, knobs: Knobs::UNSET };
                 let more = ranking.iter().find(|one| one.forced == flat).map(|flat| flat.cost.0 - ranking[0].cost.0);

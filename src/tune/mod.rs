@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod choose;
+pub mod class;
 pub mod documentation;
 pub mod map;
 pub mod measured;

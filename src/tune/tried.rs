@@ -1,7 +1,7 @@
 //! Calls in which two ways are tried, in place of what the models choose.
 
 use super::Agreed;
-use super::map::SizeClass;
+use super::class::SizeClass;
 use crate::coll::{Knob, Knobs, REGISTRY, TRY_MEMORY, TRY_SLOTS, rows_of};
 use crate::config::Forced;
 use crate::model::Far;
@@ -19,7 +19,7 @@ const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
 ///
 /// Both are tried between two ranks with cores of their own, and where ranks share cores and the models choose memory, as long as the last-level
 /// cache holds what all send and receive: on one machine Scatters out of memory take half of the time of those through slots then, on another up to
-/// twice as long. Of what goes through slots there the turns of ranks hide which is faster ("Tried"). More ranks that have cores of their
+/// twice as long. Of the last class, which has no longest call, nothing is tried there. Of what goes through slots there the turns of ranks hide which is faster ("Tried"). More ranks that have cores of their
 /// own have not been measured.
 pub(super) fn tried(
     agreed: &Agreed,
@@ -30,8 +30,8 @@ pub(super) fn tried(
 ) -> Option<Forced> {
     let picked = &REGISTRY[pick.row];
     let is_long = match collective {
-        Collective::Allgather => class.longest() > LONGER_THAN_OF_ALLGATHER,
-        _ => class.longest() > LONGER_THAN,
+        Collective::Allgather => class.judged_at() > LONGER_THAN_OF_ALLGATHER,
+        _ => class.judged_at() > LONGER_THAN,
     };
     let is_cached = class.end().is_some_and(|longest| (longest * agreed.ranks).0 as f64 <= memory.beyond);
     let is_open = match agreed.crowding.is_shared() {
@@ -114,7 +114,7 @@ mod tests {
     fn where_ranks_share_cores_slots_are_tried_in_place_of_memory() {
         let four = Agreed { ranks: 4, largest_node: 4, hierarchy: Hierarchy::flat(4, None), ..PAIR };
         let shared = Agreed { crowding: Crowding::new(2, 1.0), ..four };
-        // Half of its last-level cache: small, usual and so large that it holds the longest blocks.
+        // What its last-level cache holds: little, as usual, and all but the longest blocks.
         for cached_mib in [4, 8, 16, 64, 512] {
             let mut parameters = Parameters::default();
             parameters.memory.beyond = f64::from(cached_mib << 20);

@@ -1,3 +1,5 @@
+//! Tests of how calls are driven to their ends, and of their waits.
+
 use super::*;
 use crate::coll::{Knobs, Plan};
 use crate::fabric::shm::context::tests::two_ranks;
@@ -197,20 +199,20 @@ fn who_has_gone_on_or_failed_without_publishing_is_noticed() {
     assert!(matches!(fault_after(|peer| drop(enter(peer, 2))), Some(Fault::Mismatch { .. })));
 }
 
-/// Who gave its core away waits for nobody who needs it: what it published before counts no more in later calls.
+/// What a rank published in calls before, others have had its core to take.
 #[test]
-fn who_gave_its_core_away_looks_on_in_the_next_call() {
+fn who_gave_its_core_away_looks_on() {
     static SHARING: Waiting = Waiting { is_oversubscribed: true, ..WAITING };
     let [me, peer] = two_ranks();
     let awaited = |epoch| Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket: Ticket::new(Epoch(epoch), 0) };
-    let publish = |epoch| {
+    let claim = |epoch| {
         let mut task = TaskContext::from_waker(Waker::noop());
         let call = enter_to_wait(&me, &SHARING, epoch);
         assert!(pin!(call.claim(Ticket::new(Epoch(epoch), 0), Room::Lines)).poll(&mut task).is_ready());
         drop(call);
         drop(enter(&peer, epoch));
     };
-    publish(1);
+    claim(1);
     let call = enter_to_wait(&me, &SHARING, 2);
     assert!(call.decide_to_give_way(awaited(2)), "it published");
     assert!(call.decide_to_give_way(awaited(2)), "nobody had its core since");

@@ -33,7 +33,7 @@ impl Rooted {
 /// What one rank does in calls with a root on one context. Relaxed throughout: as [`Trials`].
 #[derive(Debug, Default)]
 pub(super) struct Givers {
-    /// The first call that counts: what this rank published before it, others have had its core to take.
+    /// The first call that counts: before it others have had this rank's core to take what it published.
     since: AtomicU64,
     /// The other way is to look on.
     trials: Trials<RootedCalls>,
@@ -46,7 +46,8 @@ impl Givers {
     const FAR_APART: u64 = 1_000_000_000;
 
     /// At the first pause of a wait for a flag in the call of `epoch`, which has a root: whether this rank gives its core away at once, if it has
-    /// published something, as `has_published` says, since it gave its core away last.
+    /// published something, as `has_published` says, since the call in which it last
+    /// gave its core away in a wait here; in the last [`Self::FAR_BACK`] calls at most.
     pub fn decide_to_give_way(&self, Epoch(epoch): Epoch, has_published: impl Fn(Epoch) -> bool) -> bool {
         self.decide_by(|| nanoseconds(Instant::now()), epoch, has_published)
     }
@@ -61,8 +62,8 @@ impl Givers {
         way == Way::One && (since..epoch).any(|epoch| has_published(Epoch(epoch)))
     }
 
-    /// This rank has given its core away in the call of `epoch`. In one with a root it may publish more; calls without one, in which all wait for
-    /// all, count no more.
+    /// This rank gives its core away in the call of `epoch`. In one with a root it may publish more, which counts. Of calls without one, in
+    /// which all wait for all, nothing counts any more once it has paused there: assumed, not measured.
     pub fn note_pause(&self, Epoch(epoch): Epoch, rooted: Rooted) {
         self.since.store(epoch + u64::from(rooted == Rooted::No), Ordering::Relaxed);
     }

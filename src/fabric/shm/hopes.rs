@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_at_work_last_about_as_long_everywhere() {
+    fn looks_are_as_many_as_take_that_long_within_limits() {
         for (nanos, looks) in [(0, 100), (1000, 100), (2200, 50), (4400, 25), (11_000, 10), (1_000_000, 2)] {
             assert_eq!(looks_where_pauses_take(Duration::from_nanos(nanos)), looks, "{PAUSES} pauses in {nanos} ns");
         }

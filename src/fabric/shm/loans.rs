@@ -39,7 +39,7 @@ type Habits<S> = [[Habit<S>; CLASSES]; COLLECTIVES.len()];
 pub(super) struct Loans {
     /// Between two ranks with cores of their own.
     of_pair: Habits<CallsOfPair>,
-    /// Among others.
+    /// Among more, or two that share cores.
     of_many: Habits<CallsOfMany>,
     /// A peer could not fetch what this rank lent, and hardly could the next time.
     are_refused: AtomicBool,
@@ -104,7 +104,7 @@ struct Calls {
     first: Source,
     /// From the beginning of one trial to that of the next.
     trials_apart: u64,
-    /// How often `n` bytes are copied, one copy after the other.
+    /// Ranks that may copy `n` bytes in turn.
     copies: usize,
 }
 
@@ -167,8 +167,8 @@ impl Schedule for CallsOfPair {
     const GAIN: f64 = 0.95;
 }
 
-/// The same among more ranks, whose roots may take turns, and where ranks share cores: one that has just got the core has two calls done at
-/// once.
+/// The same among more ranks, whose roots may take turns, or of two that share cores: one that has just got the core has two calls done
+/// at once.
 #[derive(Debug)]
 struct CallsOfMany;
 

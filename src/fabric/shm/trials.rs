@@ -63,7 +63,7 @@ pub(super) trait Schedule {
     }
 
     /// The number of a call so many calls after the first trial began, if it is in a trial, where those are so many calls apart, a power of two
-    /// from [`Self::PERIOD`] on: as if of the calls between two trials there had been a period alone.
+    /// from [`Self::PERIOD`] on: as if trials began a period apart.
     #[inline(always)]
     fn number_in_trial(since: u64, apart: u64) -> Option<u64> {
         debug_assert!(apart.is_power_of_two() && apart >= Self::PERIOD);
