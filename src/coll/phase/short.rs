@@ -164,7 +164,7 @@ macro_rules! allreduce {
             let operand = move |rank| if rank == me { own } else { slot(rank) };
             $step!(hint $fabric.look_late(Line::Up, ticket, n));
             combine_in_rank_order!($step, $fabric, me, Line::Up, ticket, to, operand, n);
-            $step!(hint $fabric.end_exchange(Line::Up, n));
+            $step!(hint $fabric.end_exchange(n));
         }
     };
 }
@@ -254,7 +254,7 @@ macro_rules! allgather {
             $step!($fabric.wait(rank, Line::Up, ticket));
             $step!($fabric.copy(block(rank), slot(rank), n));
         }
-        $step!(hint $fabric.end_exchange(Line::Up, n));
+        $step!(hint $fabric.end_exchange(n));
     };
 }
 
@@ -306,7 +306,7 @@ macro_rules! barrier {
         for rank in others_than($fabric.rank(), $fabric.size()) {
             $step!($fabric.wait(rank, Line::Up, ticket));
         }
-        $step!(hint $fabric.end_exchange(Line::Up, Bytes::ZERO));
+        $step!(hint $fabric.end_exchange(Bytes::ZERO));
     };
 }
 

@@ -310,38 +310,48 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
 /// Hints, which [`Fabric`](crate::fabric::Fabric) has not: they change when lines move, not what is found there.
 impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     /// This rank is about to publish that flag. Its line is with those who look at it, and comes from there meanwhile. Not any
-    /// sooner, as at the end of the call before, but where peers look late ([`Self::end_exchange`]): one that waits takes it again with its next look.
-    /// After 4 KiB that are written between it is with the peer again, which does no harm.
+    /// sooner, as at the end of the call before, but in an exchange where peers look late ([`Self::look_late`]): one that waits takes it again with
+    /// its next look. After 4 KiB that are written between it is with the peer again, which does no harm.
     #[inline(always)]
     pub fn expect(&self, line: Line, ticket: Ticket) {
+        self.base.context.first_looks.next_flags.note(line, self.base.epoch, self.goes_beyond_flag);
+        self.expect_lines(line, ticket, self.goes_beyond_flag);
+    }
+
+    #[inline(always)]
+    fn expect_lines(&self, line: Line, ticket: Ticket, goes_beyond_flag: bool) {
         let line = self.lines.mine(line, ticket);
         kernel::copy::expect_write(std::ptr::from_ref(line).cast());
-        if self.goes_beyond_flag {
+        if goes_beyond_flag {
             kernel::copy::expect_write(line.beyond_flag());
         }
     }
 
     /// This rank has published a piece of `n` bytes, and is about to look for one as long that its peers publish at the same time. If it looks
-    /// late, its flag is in its cache afterwards, and the peer's is asked for, with the piece.
+    /// late, its flag is in its cache afterwards, and the peer's is asked for, with the piece, and what it publishes next: if peers look
+    /// late too, none takes that before.
     #[inline(always)]
     pub fn look_late(&self, line: Line, ticket: Ticket, n: Bytes) {
-        if self.base.context.first_looks.is_late(self.base.epoch, n) {
+        let Base { context, epoch, .. } = self.base;
+        let looks = &context.first_looks;
+        if looks.is_late(epoch, n) {
             kernel::copy::await_own_stores();
             if !IN_LINES {
-                self.base.context.ask_for_piece(line, ticket, n);
+                context.ask_for_piece(line, ticket, n);
+            }
+            let next = Ticket::new(Epoch(epoch.0 + 1), 0);
+            for line in [Line::Up, Line::Down] {
+                if looks.next_flags.is_likely(line, epoch) {
+                    self.expect_lines(line, next, looks.next_flags.goes_beyond(line, epoch));
+                }
             }
         }
     }
 
-    /// This rank has the pieces of `n` bytes for which it looked. It is about to publish the next flag, if another such call comes next, and if that
-    /// looks late, no peer takes the line before.
+    /// This rank has the pieces of `n` bytes for which it looked.
     #[inline(always)]
-    pub fn end_exchange(&self, line: Line, n: Bytes) {
-        let (looks, Epoch(epoch)) = (&self.base.context.first_looks, self.base.epoch);
-        looks.note(self.base.epoch, n);
-        if looks.is_late(Epoch(epoch + 1), n) {
-            self.expect(line, Ticket::new(Epoch(epoch + 1), 0));
-        }
+    pub fn end_exchange(&self, n: Bytes) {
+        self.base.context.first_looks.note(self.base.epoch, n);
     }
 
     /// This rank has written `n` bytes for `ticket`, and may write as many again in a call to come.

@@ -135,7 +135,7 @@ impl<S: Schedule> Habit<S> {
         let before = self.calls.load(Ordering::Relaxed);
         self.calls.store(before + 1, Ordering::Relaxed);
         if before == 0 {
-            self.trials.begin(if first == Source::Memory { Way::Other } else { Way::One });
+            self.trials.begin(if first == Source::Memory { Way::Other } else { Way::One }, 1);
         }
         let tried = before.checked_sub(Self::USUAL).and_then(|since| S::number_in_trial(since, trials_apart));
         let way = match tried {

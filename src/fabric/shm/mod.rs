@@ -19,6 +19,7 @@ mod hopes;
 mod latest;
 mod lines;
 mod loans;
+mod next_flags;
 mod pace;
 mod rhythm;
 mod rotation;

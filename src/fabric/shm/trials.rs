@@ -41,6 +41,8 @@ pub(super) trait Schedule {
     const EVERY: u64;
     /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
     const GAIN: f64;
+    /// A trial counts twice in which a way takes so many times as long as the other one, or less; 0 for none.
+    const BY_FAR: f64 = 0.0;
 
     /// Calls of a trial; the first one begins at the number that is as much.
     const CALLS: u64 = Self::BLOCKS * Self::BLOCK;
@@ -117,9 +119,10 @@ impl<S: Schedule> Trials<S> {
     /// How far evidence goes: one trial does not undo what several have shown.
     const EVIDENCE: [i32; 2] = [-1, 3];
 
-    /// From here on calls go that way, until a trial shows the other one to be faster.
-    pub fn begin(&self, way: Way) {
-        self.evidence.store(i32::from(way == Way::Other), Ordering::Relaxed);
+    /// From here on calls go that way, until trials show the other one to be faster: as if so many had shown this one to be.
+    pub fn begin(&self, way: Way, trials: i32) {
+        let evidence = if way == Way::Other { trials } else { 1 - trials };
+        self.evidence.store(evidence, Ordering::Relaxed);
     }
 
     /// How calls go that try nothing.
@@ -184,7 +187,9 @@ impl<S: Schedule> Trials<S> {
         if one == 0.0 || other == 0.0 {
             return;
         }
-        let verdict = i32::from(other < S::GAIN * one) - i32::from(one < S::GAIN * other);
+        let wins = |took: f64, against: f64| [S::GAIN, S::BY_FAR].map(|share| i32::from(took < share * against));
+        let [for_other, for_one] = [wins(other, one), wins(one, other)].map(|[wins, by_far]| wins + by_far);
+        let verdict = for_other - for_one;
         let [least, most] = Self::EVIDENCE;
         let evidence = (self.evidence.load(Ordering::Relaxed) + verdict).clamp(least, most);
         self.evidence.store(evidence, Ordering::Relaxed);
