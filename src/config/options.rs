@@ -195,8 +195,8 @@ pub static OPTIONS: &[Opt] = &[
         takes: Takes::Text("0 or 1"),
         default: "1",
         meaning: "0 keeps ranks from reading each other's memory (process_vm_readv). With 1 `single` algorithms do so: where they are \
-                  forced; in long Scatters, where ranks share cores unless trials show that slots are faster; and between two ranks with a core each in longer calls, where trials show that it is faster \
-                  (docs/ALGORITHMS.md). Each rank tries it in MPI_Init with all others on its host; where one may not (seccomp, \
+                  forced; in long Scatters, where ranks share cores unless trials show that slots are faster; and between two ranks \
+                  with a core each in longer calls, where trials show that it is faster (docs/ALGORITHMS.md). Each rank tries it in MPI_Init with all others on its host; where one may not (seccomp, \
                   kernel.yama.ptrace_scope above 0, another user), no rank of the job does.",
         parse: Parse::Text(|text, config| store(value::switch(text), &mut config.may_copy_singly)),
     },

@@ -66,15 +66,10 @@ impl Loans {
         let [least, most] = EXPONENTS;
         let exponent = n.0.max(1).ilog2().clamp(least, most);
         let class = (exponent - least) as usize;
+        let calls = |copies| Calls { n, first, exponent, copies };
         let source = match ranks {
-            Ranks::Pair => {
-                let calls = Calls { n, first, trials_apart: trials_apart::<CallsOfPair>(exponent), copies: 1 };
-                self.of_pair[at][class].decide(calls, clock)
-            }
-            Ranks::Many(ranks) => {
-                let calls = Calls { n, first, trials_apart: trials_apart::<CallsOfMany>(exponent), copies: ranks };
-                self.of_many[at][class].decide(calls, clock)
-            }
+            Ranks::Pair => self.of_pair[at][class].decide(calls(1), clock),
+            Ranks::Many(ranks) => self.of_many[at][class].decide(calls(ranks), clock),
         };
         if self.are_refused.load(Ordering::Relaxed) { Source::Slots } else { source }
     }
@@ -102,8 +97,8 @@ struct Calls {
     n: Bytes,
     /// With what the first one begins.
     first: Source,
-    /// From the beginning of one trial to that of the next.
-    trials_apart: u64,
+    /// They have as many bytes as two to the power of this, or more.
+    exponent: u32,
     /// Ranks that may copy `n` bytes in turn.
     copies: usize,
 }
@@ -131,13 +126,14 @@ impl<S: Schedule> Habit<S> {
 
     #[inline(always)]
     fn decide(&self, calls: Calls, clock: impl FnOnce() -> u64) -> Source {
-        let Calls { n, first, trials_apart, copies } = calls;
+        let Calls { n, first, exponent, copies } = calls;
         let before = self.calls.load(Ordering::Relaxed);
         self.calls.store(before + 1, Ordering::Relaxed);
         if before == 0 {
             self.trials.begin(if first == Source::Memory { Way::Other } else { Way::One }, 1);
         }
-        let tried = before.checked_sub(Self::USUAL).and_then(|since| S::number_in_trial(since, trials_apart));
+        let tried =
+            before.checked_sub(Self::USUAL).and_then(|since| S::number_in_trial(since, trials_apart::<S>(exponent)));
         let way = match tried {
             Some(number) => {
                 let copied = (n.0 as u64).saturating_mul(Self::COPIES.max(copies as u64));
@@ -191,7 +187,7 @@ mod tests {
     const BOTH: [Source; 2] = [Source::Slots, Source::Memory];
 
     fn of_pair(n: Bytes, first: Source) -> Calls {
-        Calls { n, first, trials_apart: CallsOfPair::PERIOD, copies: 1 }
+        Calls { n, first, exponent: EXPONENTS[1], copies: 1 }
     }
 
     /// So many calls of `n` bytes, which take so many nanoseconds out of slots, and out of memory; how many were lent.
