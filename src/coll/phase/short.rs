@@ -105,7 +105,7 @@ fn parts<const PARTS: usize>(plan: &Plan, line: Line) -> [Part; PARTS] {
     })
 }
 
-/// Takes a step that is a future, at places that are named. Hints are for plain functions alone: futures are the first calls of their kind.
+/// Takes a step that is a future, at places that are named. Hints are for plain functions alone, by which calls run that are to be fast.
 macro_rules! later {
     (at $fabric:ident, $span:expr) => {
         $span

@@ -162,7 +162,7 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
             Place::Cell { rank, line, ticket } if !IN_LINES => {
                 self.base.context.cell(rank, line, ticket, self.base.like.reach)
             }
-            // Where all data fit lines `Place::stage` need not ask for their length: the first never comes.
+            // Where all data fit lines `Place::stage` need not ask for their length: a cell never comes.
             Place::Cell { rank, line, ticket } | Place::Payload { rank, line, ticket } => {
                 debug_assert!(!matches!(span.place, Place::Cell { .. }), "these data fit lines");
                 self.lines.at(rank, line, ticket).payload()
@@ -182,7 +182,7 @@ impl<'a> Direct<'a, false> {
     }
 }
 
-/// Returns when `$look` is true. A closure that is also called through a pointer would not become part of its caller.
+/// Returns from the function around it, whose last expression it is, when `$look` is true. A closure that is also called through a pointer would not become part of its caller.
 macro_rules! block {
     ($base:expr, $awaited:expr, |$on:ident| $look:expr) => {{
         let $on = &$base;
@@ -310,26 +310,32 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
 /// Hints, which [`Fabric`](crate::fabric::Fabric) has not: they change when lines move, not what is found there.
 impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     /// This rank is about to publish that flag. Its line is with those who look at it, and comes from there meanwhile. Not any
-    /// sooner, as at the end of the call before, but in an exchange where peers look late ([`Self::look_late`]): one that waits takes it again with
-    /// its next look. After 4 KiB that are written between it is with the peer again, which does no harm.
+    /// sooner, as in the call before, but where peers look late in that ([`Self::look_late`], [`Self::end_exchange`]): one that waits takes it
+    /// again with its next look. After 4 KiB that are written between it is with the peer again, which does no harm.
     #[inline(always)]
     pub fn expect(&self, line: Line, ticket: Ticket) {
-        self.base.context.first_looks.next_flags.note(line, self.base.epoch, self.goes_beyond_flag);
-        self.expect_lines(line, ticket, self.goes_beyond_flag);
-    }
-
-    #[inline(always)]
-    fn expect_lines(&self, line: Line, ticket: Ticket, goes_beyond_flag: bool) {
-        let line = self.lines.mine(line, ticket);
-        kernel::copy::expect_write(std::ptr::from_ref(line).cast());
-        if goes_beyond_flag {
-            kernel::copy::expect_write(line.beyond_flag());
+        let (next_flags, epoch) = (&self.base.context.first_looks.next_flags, self.base.epoch);
+        next_flags.note(line, epoch);
+        self.expect_flag(line, ticket);
+        if self.goes_beyond_flag {
+            next_flags.note_beyond(line, epoch);
+            self.expect_beyond(line, ticket);
         }
     }
 
+    #[inline(always)]
+    fn expect_flag(&self, line: Line, ticket: Ticket) {
+        kernel::copy::expect_write(std::ptr::from_ref(self.lines.mine(line, ticket)).cast());
+    }
+
+    #[inline(always)]
+    fn expect_beyond(&self, line: Line, ticket: Ticket) {
+        kernel::copy::expect_write(self.lines.mine(line, ticket).beyond_flag());
+    }
+
     /// This rank has published a piece of `n` bytes, and is about to look for one as long that its peers publish at the same time. If it looks
-    /// late, its flag is in its cache afterwards, and the peer's is asked for, with the piece, and what it publishes next: if peers look
-    /// late too, none takes that before.
+    /// late, its flag is in its cache afterwards, and these are asked for: the peer's, with the piece, and the next one that this rank
+    /// publishes, if that is likely to be a root's.
     #[inline(always)]
     pub fn look_late(&self, line: Line, ticket: Ticket, n: Bytes) {
         let Base { context, epoch, .. } = self.base;
@@ -339,19 +345,30 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
             if !IN_LINES {
                 context.ask_for_piece(line, ticket, n);
             }
-            let next = Ticket::new(Epoch(epoch.0 + 1), 0);
-            for line in [Line::Up, Line::Down] {
-                if looks.next_flags.is_likely(line, epoch) {
-                    self.expect_lines(line, next, looks.next_flags.goes_beyond(line, epoch));
-                }
+            if looks.next_flags.may_be_of_root(epoch) {
+                self.expect_next_flag(Line::Down);
             }
         }
     }
 
-    /// This rank has the pieces of `n` bytes for which it looked.
+    /// This rank has the pieces of `n` bytes for which it looked. If calls look late, it asks for the next flag that it publishes in such a call.
     #[inline(always)]
     pub fn end_exchange(&self, n: Bytes) {
-        self.base.context.first_looks.note(self.base.epoch, n);
+        let (looks, epoch) = (&self.base.context.first_looks, self.base.epoch);
+        looks.note(epoch, n);
+        if looks.is_late(epoch, n) {
+            self.expect_next_flag(Line::Up);
+        }
+    }
+
+    #[inline(always)]
+    fn expect_next_flag(&self, line: Line) {
+        let (next_flags, Epoch(epoch)) = (&self.base.context.first_looks.next_flags, self.base.epoch);
+        let next = Ticket::new(Epoch(epoch + 1), 0);
+        self.expect_flag(line, next);
+        if next_flags.may_go_beyond(line, Epoch(epoch)) {
+            self.expect_beyond(line, next);
+        }
     }
 
     /// This rank has written `n` bytes for `ticket`, and may write as many again in a call to come.

@@ -179,7 +179,7 @@ impl Call<'_> {
         1
     }
 
-    /// Where ranks share cores: the first pause of a call, with which most waits end. Of [`Self::yield_core`] what these need.
+    /// Where ranks share cores: the first pause of a wait, with which most end. Of [`Self::yield_core`] what these need.
     fn yield_once(&self, awaited: Awaited) {
         let context = self.context();
         let has_come = !self.decide_to_give_way(awaited)
@@ -199,6 +199,7 @@ impl Call<'_> {
     /// Whether this rank gives its core away without a look at whom it awaits, as others of it may need what it has published.
     fn decide_to_give_way(&self, awaited: Awaited) -> bool {
         let (context, Entered { epoch, collective, .. }) = (self.context(), self.entered);
+        // Who has claimed a slot in a call that is over has published it.
         let has_published = |epoch| context.claims().has_claimed(Ticket::new(epoch, 0));
         Rooted::of(collective) == Rooted::Yes
             && matches!(awaited, Awaited::Flag { .. })

@@ -104,13 +104,13 @@ impl Schedule for Exchanges {
     /// 1.6 % of all calls are tried.
     const EVERY: u64 = 512;
     const GAIN: f64 = 0.98;
-    /// What follows an exchange gains half of its time, or loses little.
+    /// Late looks that win so are those of programs in which whatever follows an exchange gains by them too.
     const BY_FAR: f64 = 0.8;
 }
 
 impl Context {
-    /// The only peer has published a piece of `n` bytes for `ticket`, as this rank has, or is about to: asks for the line of its flag, and for the
-    /// piece where the peer most likely wrote it, if that is known.
+    /// This rank has published a piece of `n` bytes for `ticket`, and the only peer has or is about to: asks for the line of the peer's flag, and for
+    /// its piece where it most likely lies, if that is known.
     #[inline(never)]
     pub(super) fn ask_for_piece(&self, line: Line, ticket: Ticket, n: Bytes) {
         let peer = self.rank().other();
@@ -164,6 +164,14 @@ mod tests {
         looks
     }
 
+    /// The same after a trial that early looks won: late ones are the habit until they lose another one.
+    fn of_doubtful_pair() -> FirstLooks {
+        let looks = of_pair();
+        try_out(&looks, 100, [100, 110]);
+        assert!(are_late(&looks));
+        looks
+    }
+
     fn are_late(looks: &FirstLooks) -> bool {
         looks.is_late(Epoch(1), SHORT)
     }
@@ -188,18 +196,21 @@ mod tests {
     }
 
     #[test]
-    fn who_wins_by_far_wins_twice() {
-        let looks = of_pair();
-        try_out(&looks, 0, [100, 150]);
-        assert!(!are_late(&looks), "one such trial undoes what was measured");
-        (1..3).for_each(|number| try_out(&looks, number, [100, 110]));
-        try_out(&looks, 3, [150, 100]);
-        assert!(are_late(&looks), "and several that were won by little");
+    fn late_looks_that_win_by_far_win_twice() {
+        for (late, wins) in [(82, false), (78, true)] {
+            let looks = of_pair();
+            (0..4).for_each(|number| try_out(&looks, number, [100, 500]));
+            try_out(&looks, 4, [100, late]);
+            assert_eq!(are_late(&looks), wins);
+            try_out(&looks, 5, [100, 500]);
+            try_out(&looks, 6, [100, late]);
+            assert_eq!(are_late(&looks), wins);
+        }
     }
 
     #[test]
     fn few_calls_are_tried_and_half_of_them_each_way() {
-        let looks = of_pair();
+        let looks = of_doubtful_pair();
         let all = 3 * Exchanges::PERIOD;
         let tried = (0..all).filter(|epoch| Exchanges::has(*epoch)).count() as u64;
         assert_eq!(tried, 3 * Exchanges::CALLS);
@@ -217,7 +228,7 @@ mod tests {
         for (period, loser) in
             [2, 8, 16, 48, 64, 128, 256].into_iter().flat_map(|period| [(period, true), (period, false)])
         {
-            let looks = of_pair();
+            let looks = of_doubtful_pair();
             if !loser {
                 try_out(&looks, 0, [100, 150]);
             }
@@ -226,7 +237,7 @@ mod tests {
                 let usual = if epoch % period < period / 2 { 400 } else { 100 };
                 usual + if is_late == loser { 30 } else { 0 }
             };
-            (1..=2).for_each(|number| _ = exchange(&looks, trial(number), 1, takes));
+            exchange(&looks, trial(1), 1, takes);
             assert_eq!(are_late(&looks), !loser, "a period of {period} calls");
         }
     }
@@ -240,7 +251,7 @@ mod tests {
 
     #[test]
     fn one_call_in_three_suffices() {
-        let looks = of_pair();
+        let looks = of_doubtful_pair();
         exchange(&looks, trial(0), 3, takes([100, 300]));
         assert!(!are_late(&looks));
     }
@@ -248,7 +259,7 @@ mod tests {
     /// The system takes the core for something else in most blocks that look early.
     #[test]
     fn interruptions_do_not_count() {
-        let looks = of_pair();
+        let looks = of_doubtful_pair();
         let interrupted = [9, 10, 12];
         assert!(interrupted.iter().all(|block| Exchanges::way(block * Exchanges::BLOCK) == Way::One));
         let takes = |epoch, is_late| {
@@ -256,7 +267,7 @@ mod tests {
             if is_interrupted {
                 5000
             } else if is_late {
-                130
+                120
             } else {
                 100
             }

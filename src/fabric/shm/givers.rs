@@ -46,8 +46,8 @@ impl Givers {
     const FAR_APART: u64 = 1_000_000_000;
 
     /// At the first pause of a wait for a flag in the call of `epoch`, which has a root: whether this rank gives its core away at once, if it has
-    /// published something, as `has_published` says, since the call in which it last
-    /// gave its core away in a wait here; in the last [`Self::FAR_BACK`] calls at most.
+    /// published something, as `has_published` says, since the call in which it last gave its core away in a wait here; in the last
+    /// [`Self::FAR_BACK`] calls at most.
     pub fn decide_to_give_way(&self, Epoch(epoch): Epoch, has_published: impl Fn(Epoch) -> bool) -> bool {
         self.decide_by(|| nanoseconds(Instant::now()), epoch, has_published)
     }

@@ -27,7 +27,7 @@ pub(super) enum Ranks {
 
 /// The collectives in which ranks lend memory.
 const COLLECTIVES: [Collective; 3] = [Collective::Bcast, Collective::Allgather, Collective::Scatter];
-/// Lengths from a power of two to the next one, from 16 KiB and to 8 MiB; the first and the last reach further.
+/// Lengths from a power of two to the next one, from 16 KiB to 8 MiB; the first and the last class reach further.
 const EXPONENTS: [u32; 2] = [14, 23];
 const CLASSES: usize = (EXPONENTS[1] - EXPONENTS[0] + 1) as usize;
 
@@ -119,9 +119,9 @@ impl<S> Default for Habit<S> {
 impl<S: Schedule> Habit<S> {
     /// Calls before the first trial: programs make few long ones.
     const USUAL: u64 = 8;
-    /// Calls that are farther apart than so many picoseconds for each byte that is copied, [`Self::COPIES`] times at least, tell nothing: these
-    /// copies take 20 to 200.
+    /// Calls tell nothing that are farther apart than so many picoseconds for each byte that ranks copy: these take 20 to 200.
     const FAR_APART: u64 = 1000;
+    /// As if so many copied, where fewer do.
     const COPIES: u64 = 20;
 
     #[inline(always)]

@@ -71,7 +71,7 @@ impl Context {
     #[inline(never)]
     fn expect_after(&self, here: *mut u8, ticket: Ticket, n: Bytes, reach: Bytes) {
         let next = self.rhythm.ticket_after(ticket);
-        // Where the way round stays as long.
+        // Foreseen for as long as the rotation keeps its length.
         let there = self.piece(self.rank(), next, self.stretch(next, reach, self.claims().cursor()).home);
         // A write that is timed is to show what it takes without.
         if self.rhythm.foresee(here, there) && self.writes.course_of_next(n.0) == Course::Through {

@@ -41,7 +41,7 @@ pub(super) trait Schedule {
     const EVERY: u64;
     /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
     const GAIN: f64;
-    /// A trial counts twice in which a way takes so many times as long as the other one, or less; 0 for none.
+    /// A trial counts twice in which the other way takes so many times as long as the one, or less; 0 for none.
     const BY_FAR: f64 = 0.0;
 
     /// Calls of a trial; the first one begins at the number that is as much.
@@ -64,8 +64,8 @@ pub(super) trait Schedule {
         number & (Self::PERIOD - Self::CALLS) == Self::CALLS
     }
 
-    /// The number of a call so many calls after the first trial began, if it is in a trial, where those are so many calls apart, a power of two
-    /// from [`Self::PERIOD`] on: as if trials began a period apart.
+    /// The number of the call that is `since` calls after the beginning of the first trial, if it is in a trial; as if trials were a period
+    /// apart. From the beginning of one to that of the next there are `apart` calls, a power of two and at least [`Self::PERIOD`].
     #[inline(always)]
     fn number_in_trial(since: u64, apart: u64) -> Option<u64> {
         debug_assert!(apart.is_power_of_two() && apart >= Self::PERIOD);
@@ -116,7 +116,7 @@ impl<S> Default for Trials<S> {
 }
 
 impl<S: Schedule> Trials<S> {
-    /// How far evidence goes: one trial does not undo what several have shown.
+    /// How far evidence goes: one trial does not undo what several have shown for the other way, the one that has to pay.
     const EVIDENCE: [i32; 2] = [-1, 3];
 
     /// From here on calls go that way, until trials show the other one to be faster: as if so many had shown this one to be.
@@ -187,9 +187,8 @@ impl<S: Schedule> Trials<S> {
         if one == 0.0 || other == 0.0 {
             return;
         }
-        let wins = |took: f64, against: f64| [S::GAIN, S::BY_FAR].map(|share| i32::from(took < share * against));
-        let [for_other, for_one] = [wins(other, one), wins(one, other)].map(|[wins, by_far]| wins + by_far);
-        let verdict = for_other - for_one;
+        let for_other = i32::from(other < S::GAIN * one) + i32::from(other < S::BY_FAR * one);
+        let verdict = for_other - i32::from(one < S::GAIN * other);
         let [least, most] = Self::EVIDENCE;
         let evidence = (self.evidence.load(Ordering::Relaxed) + verdict).clamp(least, most);
         self.evidence.store(evidence, Ordering::Relaxed);
