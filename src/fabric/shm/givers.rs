@@ -1,12 +1,13 @@
 //! Whether a rank that has given others data gives its core away too, as soon as it waits.
 //!
 //! Where ranks share cores a rank that waits looks on for a while at a peer that is at work (`Hopes`). Others of its core wait meanwhile, and
-//! who has published something, as the root of a call or a leaf of a Reduce above all, has what these may need to go on. Where roots take turns and
-//! lie on different cores one after the other, which is how most MPI libraries bind ranks, the next root but one has the core in time then:
-//! Bcasts, Reduces and Scatters take a tenth to a third less time. Where the next root is on the same core and those after it are not, they take up
-//! to a half more (docs/PERFORMANCE.md, "Tried"). No rank knows who has which core, and who will be root. So ranks give their core
-//! away, look on in a few calls of trials, and do from then on what took less time. Which calls try which way follows from their epochs, so
-//! that all ranks try the same at about the same time; else it is each rank's own affair.
+//! who has published something has what these may need to go on: the root of a call or a leaf of a Reduce above all, but also who came last to an
+//! exchange, and so ended it without a pause. Where roots take turns and lie on different cores one after the other, which is how most MPI libraries
+//! bind ranks, the next root but one has the core in time then: Bcasts, Reduces and Scatters take a tenth to a third less time. Where the next root
+//! is on the same core and those after it are not, they take up to a half more. Exchanges take up to a seventh less time where cores are far apart, and as
+//! much where they are close (docs/PERFORMANCE.md, "Tried"). No rank knows who has which core, and who will be root. So ranks give their core
+//! away, look on in a few calls of trials, and do from then on what took less time, in calls with a root and without one apart. Which calls try
+//! which way follows from their epochs, so that all ranks try the same at about the same time; else it is each rank's own affair.
 
 use super::trials::{Schedule, Trials, Way};
 use super::writes::nanoseconds;
@@ -30,13 +31,13 @@ impl Rooted {
     }
 }
 
-/// What one rank does in calls with a root on one context. Relaxed throughout: as [`Trials`].
+/// What one rank does on one context. Relaxed throughout: as [`Trials`].
 #[derive(Debug, Default)]
 pub(super) struct Givers {
     /// The first call that counts: before it others have had this rank's core to take what it published.
     since: AtomicU64,
-    /// The other way is to look on.
-    trials: Trials<RootedCalls>,
+    /// In calls with a root, and without one. The other way is to look on.
+    trials: [Trials<WaitingCalls>; 2],
 }
 
 impl Givers {
@@ -45,17 +46,24 @@ impl Givers {
     /// Calls that are farther apart, in picoseconds, tell nothing of changes of ranks, which take a microsecond.
     const FAR_APART: u64 = 1_000_000_000;
 
-    /// At the first pause of a wait for a flag in the call of `epoch`, which has a root: whether this rank gives its core away at once, if it has
-    /// published something, as `has_published` says, since the call in which it last gave its core away in a wait here; in the last
+    /// At the first pause of a wait for a flag in the call of `epoch`: whether this rank gives its core away at once, if it has published something
+    /// before this call, as `has_published` says, since the one in which it last gave its core away in a wait here; in the last
     /// [`Self::FAR_BACK`] calls at most.
-    pub fn decide_to_give_way(&self, Epoch(epoch): Epoch, has_published: impl Fn(Epoch) -> bool) -> bool {
-        self.decide_by(|| nanoseconds(Instant::now()), epoch, has_published)
+    pub fn decide_to_give_way(&self, epoch: Epoch, rooted: Rooted, has_published: impl Fn(Epoch) -> bool) -> bool {
+        self.decide_by(|| nanoseconds(Instant::now()), epoch, rooted, has_published)
     }
 
-    fn decide_by(&self, clock: impl FnOnce() -> u64, epoch: u64, has_published: impl Fn(Epoch) -> bool) -> bool {
-        let way = match RootedCalls::has(epoch) {
-            true => self.trials.try_out(epoch, Self::FAR_APART, clock),
-            false => self.trials.habit(),
+    fn decide_by(
+        &self,
+        clock: impl FnOnce() -> u64,
+        Epoch(epoch): Epoch,
+        rooted: Rooted,
+        has_published: impl Fn(Epoch) -> bool,
+    ) -> bool {
+        let trials = &self.trials[rooted as usize];
+        let way = match WaitingCalls::has(epoch) {
+            true => trials.try_out(epoch, Self::FAR_APART, clock),
+            false => trials.habit(),
         };
         // There is no call 0.
         let since = self.since.load(Ordering::Relaxed).max(epoch.saturating_sub(Self::FAR_BACK)).max(1);
@@ -63,17 +71,17 @@ impl Givers {
     }
 
     /// This rank gives its core away in the call of `epoch`. In one with a root it may publish more, which counts. Of calls without one, in
-    /// which all wait for all, nothing counts any more once it has paused there: assumed, not measured.
+    /// which ranks publish before they wait, nothing counts any more once it has paused there.
     pub fn note_pause(&self, Epoch(epoch): Epoch, rooted: Rooted) {
         self.since.store(epoch + u64::from(rooted == Rooted::No), Ordering::Relaxed);
     }
 }
 
-/// Calls by their epochs, among which those with a root are noted.
+/// Calls by their epochs, among which those are noted in which this rank waits.
 #[derive(Debug)]
-struct RootedCalls;
+struct WaitingCalls;
 
-impl Schedule for RootedCalls {
+impl Schedule for WaitingCalls {
     const BLOCK: u64 = 64;
     /// Some ranks are some calls ahead of others.
     const UNTIMED: u64 = 32;
@@ -96,10 +104,11 @@ mod tests {
         let mut now = 0;
         let is_root = |epoch: u64| epoch.is_multiple_of(4);
         let gave = epochs.filter(|epoch| {
-            let way = if RootedCalls::has(*epoch) { RootedCalls::way(*epoch) } else { givers.trials.habit() };
+            let habit = givers.trials[Rooted::Yes as usize].habit();
+            let way = if WaitingCalls::has(*epoch) { WaitingCalls::way(*epoch) } else { habit };
             now += if way == Way::One { gives } else { looks };
             let has_published = |Epoch(epoch)| is_root(epoch);
-            let gives = !is_root(*epoch) && givers.decide_by(|| now, *epoch, has_published);
+            let gives = !is_root(*epoch) && givers.decide_by(|| now, Epoch(*epoch), Rooted::Yes, has_published);
             if !is_root(*epoch) {
                 givers.note_pause(Epoch(*epoch), Rooted::Yes);
             }
@@ -109,15 +118,16 @@ mod tests {
     }
 
     const fn trial(number: u64) -> std::ops::Range<u64> {
-        let first = number * RootedCalls::PERIOD + RootedCalls::CALLS;
-        first..first + RootedCalls::CALLS
+        let first = number * WaitingCalls::PERIOD + WaitingCalls::CALLS;
+        first..first + WaitingCalls::CALLS
     }
 
     #[test]
     fn who_has_published_since_its_last_pause_gives_way_once() {
         let givers = Givers::default();
         let asks = |epoch, published: &[u64]| {
-            let gives = givers.decide_to_give_way(Epoch(epoch), |Epoch(epoch)| published.contains(&epoch));
+            let has_published = |Epoch(epoch)| published.contains(&epoch);
+            let gives = givers.decide_to_give_way(Epoch(epoch), Rooted::Yes, has_published);
             givers.note_pause(Epoch(epoch), Rooted::Yes);
             gives
         };
@@ -130,6 +140,31 @@ mod tests {
         assert!(!asks(51, &[49, 50]), "before and in a call without a root");
         givers.note_pause(Epoch(60), Rooted::Yes);
         assert!(asks(61, &[60]), "in a call that has paused, perhaps after that");
+    }
+
+    /// Calls without a root, in all of which this rank publishes, and in every other one of which it waits.
+    #[test]
+    fn who_came_last_to_an_exchange_gives_way_in_the_next() {
+        let givers = Givers::default();
+        let gives = |epoch| givers.decide_to_give_way(Epoch(epoch), Rooted::No, |_| true);
+        for epoch in [2, 4, 6] {
+            assert!(gives(epoch), "after one that it ended");
+            givers.note_pause(Epoch(epoch), Rooted::No);
+            assert!(!gives(epoch), "again");
+        }
+        assert!(!gives(7), "after one in which it paused");
+    }
+
+    #[test]
+    fn calls_without_a_root_are_judged_apart() {
+        let givers = Givers::default();
+        let mut now = 0;
+        for epoch in (0..4).flat_map(trial) {
+            givers.decide_by(|| now, Epoch(epoch), Rooted::No, |_| true);
+            now += if WaitingCalls::way(epoch) == Way::One { 1500 } else { 900 };
+        }
+        let habits = givers.trials.each_ref().map(Trials::habit);
+        assert_eq!([habits[Rooted::Yes as usize], habits[Rooted::No as usize]], [Way::One, Way::Other]);
     }
 
     #[test]
@@ -149,9 +184,9 @@ mod tests {
     #[test]
     fn few_calls_are_tried_and_half_of_them_each_way() {
         let givers = Givers::default();
-        let gave = take_turns(&givers, 1..RootedCalls::PERIOD + 1, [900, 1500]) as u64;
-        let all = RootedCalls::PERIOD / 4;
+        let gave = take_turns(&givers, 1..WaitingCalls::PERIOD + 1, [900, 1500]) as u64;
+        let all = WaitingCalls::PERIOD / 4;
         let missed = all - gave;
-        assert!(missed.abs_diff(RootedCalls::CALLS / 8) <= 8, "{missed} of {all}");
+        assert!(missed.abs_diff(WaitingCalls::CALLS / 8) <= 8, "{missed} of {all}");
     }
 }
