@@ -21,6 +21,7 @@ use crate::fabric::shm::{Direct, Ends, Entered};
 use crate::kernel::Combine;
 use crate::mpi::handles::{constants, predefined};
 use crate::report::{Counter, Outcome};
+use crate::sync::Payload;
 use crate::tune::LAST_EPOCH;
 use crate::types::{Bytes, Collective, CommRank};
 use mpi_sys::{MPI_Count, MPI_Datatype, MPI_Op};
@@ -384,15 +385,14 @@ impl Site<'_> {
     /// The same of elements that lie at `ends` as they are packed.
     #[inline(always)]
     fn repeat_packed<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
-        let Some(Short::InLines { goes_beyond_flag }) = lane.short else {
+        let Some(Short::InLines(payload)) = lane.short else {
             return self.repeat_otherwise::<C>(lane, root, ends.send, ends.recv, ends.is_in_place);
         };
         let plan = Plan { epoch: self.epoch, root, ..lane.plan };
         let entered = (&lane.entered, self.epoch, root);
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
-        let call =
-            unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), goes_beyond_flag) };
+        let call = unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), payload) };
         self.ended(lane.counter, plan.bytes, call.finish(C::in_lines(&call, &plan)))
     }
 
@@ -414,9 +414,9 @@ impl Site<'_> {
             return self.run_row(lane.row, &plan, ends.buffers(lane.combine()));
         };
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
-        let entered = (&lane.entered, self.epoch, root);
+        let (entered, payload) = ((&lane.entered, self.epoch, root), Payload::BesideFlag);
         // SAFETY: as in `repeat_packed`.
-        let call = unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), false) };
+        let call = unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), payload) };
         self.ended(lane.counter, plan.bytes, short::run_in_cells::<C>(call, &plan, short, REGISTRY[lane.row].run))
     }
 }

@@ -1,7 +1,7 @@
 //! Flags: tickets that one rank writes and all others wait for, alone or with a payload beside them.
 
 use super::atomic::{AtomicU64, Ordering, Pair, UnsafeCell, acquire, release};
-use crate::types::Ticket;
+use crate::types::{Bytes, Ticket};
 
 /// The latest ticket that its one writer has announced; zero before the first.
 ///
@@ -84,12 +84,29 @@ const _: () = assert!(
         && std::mem::offset_of!(FlagLine, payload) + FlagLine::BESIDE_FLAG == 64
 );
 
+/// How far a payload reaches into the pair of lines of its flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// It is in the flag's own line.
+    BesideFlag,
+    /// It goes on in the second one.
+    BeyondFlag,
+}
+
+impl Payload {
+    /// Of `n` bytes, which fit.
+    #[inline]
+    pub fn of(n: Bytes) -> Self {
+        if n.0 <= FlagLine::BESIDE_FLAG { Self::BesideFlag } else { Self::BeyondFlag }
+    }
+}
+
 impl FlagLine {
     /// Bytes of payload. loom has few, so that few accesses go through a cell.
     pub const PAYLOAD: usize = if cfg!(loom) { 40 } else { 96 };
 
     /// How many of these come with the flag's own line.
-    pub const BESIDE_FLAG: usize = if cfg!(loom) { Self::PAYLOAD } else { 32 };
+    const BESIDE_FLAG: usize = if cfg!(loom) { Self::PAYLOAD } else { 32 };
 
     /// A line that has announced nothing.
     #[cfg(not(loom))]

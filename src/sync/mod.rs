@@ -18,6 +18,6 @@ pub use claims::{Claims, HOME_UNIT, Room, Stretch, Written};
 pub use control::{CallLine, Control};
 pub use descriptor::{Descriptor, PeerCall};
 pub use event::Event;
-pub use flag::{Flag, FlagLine};
+pub use flag::{Flag, FlagLine, Payload};
 pub use passed::{Next, Passed};
 pub use teller::Teller;

@@ -10,6 +10,7 @@ use huddle::coll::{Knob, Means, Measures, Plan, REGISTRY, Short};
 use huddle::fabric::checked::{Random, random_knobs};
 use huddle::fabric::shm::{Buffer, Buffers, Call, Direct, Ends, Entered, Fault, Waiting};
 use huddle::kernel::Combine;
+use huddle::sync::Payload;
 use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 use std::future::ready;
 use std::ptr::null_mut;
@@ -103,12 +104,13 @@ fn at_once<C: AtOnce>(
     // SAFETY: the caller's buffers outlive the call; a rank is in one call at a time.
     unsafe {
         match short {
-            Short::InLines { goes_beyond_flag } => {
-                let call = Direct::enter(&rank.context, waiting, like, plan.granule, ends, combine, goes_beyond_flag);
+            Short::InLines(payload) => {
+                let call = Direct::enter(&rank.context, waiting, like, plan.granule, ends, combine, payload);
                 call.finish(C::in_lines(&call, plan))
             }
             Short::InCells(short) => {
-                let call = Direct::enter(&rank.context, waiting, like, plan.granule, ends, combine, false);
+                let call =
+                    Direct::enter(&rank.context, waiting, like, plan.granule, ends, combine, Payload::BesideFlag);
                 short::run_in_cells::<C>(call, plan, short, |call, plan| {
                     lent.get_or_init(|| true);
                     (row.run)(call, plan)

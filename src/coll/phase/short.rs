@@ -10,7 +10,7 @@ use super::{block_in_slot, combine_in_rank_order, others_than};
 use crate::coll::{Knob, Measures, Plan, Tickets, part};
 use crate::fabric::shm::{Call, Direct, Fault};
 use crate::fabric::{Fabric, Line, Place, Room, Source};
-use crate::sync::FlagLine;
+use crate::sync::Payload;
 use crate::types::{Bytes, NodeRank};
 
 /// The short calls of a collective as plain functions.
@@ -21,21 +21,18 @@ pub trait AtOnce {
     /// If a peer failed or contradicts.
     fn in_lines(fabric: &Direct<'_, true>, plan: &Plan) -> Result<(), Fault>;
 
-    /// The same of one whose data do not, and move in halves or whole.
+    /// The same of one whose data do not.
     ///
     /// # Errors
     /// As above.
-    fn in_cells(fabric: &Direct<'_, false>, plan: &Plan, in_halves: bool) -> Result<(), Fault>;
+    fn in_cells(fabric: &Direct<'_, false>, plan: &Plan, short: InCells) -> Result<(), Fault>;
 }
 
 /// A short call.
 #[derive(Clone, Copy, Debug)]
 pub enum Short {
     /// All its data fit lines.
-    InLines {
-        /// Whether they reach beyond the flag's own cache line.
-        goes_beyond_flag: bool,
-    },
+    InLines(Payload),
     /// They take cells.
     InCells(InCells),
 }
@@ -62,7 +59,7 @@ impl Short {
     pub fn new(plan: &Plan, measures: &Measures, bytes: Bytes) -> Option<Self> {
         let is_short = bytes <= measures.cell && measures.nodes == 1;
         is_short.then(|| match Room::of(bytes) {
-            Room::Lines => Self::InLines { goes_beyond_flag: bytes.0 > FlagLine::BESIDE_FLAG },
+            Room::Lines => Self::InLines(Payload::of(bytes)),
             _ => Self::InCells(InCells { in_halves: is_halved(plan), tried: None }),
         })
     }
@@ -340,16 +337,16 @@ macro_rules! functions {
                 }
 
                 #[inline(always)]
-                fn in_cells(fabric: &Direct<'_, false>, plan: &Plan, in_halves: bool) -> Result<(), Fault> {
+                fn in_cells(fabric: &Direct<'_, false>, plan: &Plan, short: InCells) -> Result<(), Fault> {
                     $(
-                        if in_halves {
+                        if short.in_halves {
                             const $parts: usize = 2;
                             $name!(at_once, fabric, plan, $parts);
                             return Ok(());
                         }
                         const $parts: usize = 1;
                     )?
-                    let _ = in_halves;
+                    let _ = short;
                     $name!(at_once, fabric, plan $(, $parts)?);
                     Ok(())
                 }
@@ -387,7 +384,7 @@ pub fn run_in_cells<C: AtOnce>(
             Err(fault) => return call.finish(Err(fault)),
         }
     }
-    call.finish(C::in_cells(&call, plan, short.in_halves))
+    call.finish(C::in_cells(&call, plan, short))
 }
 
 /// Whether the root of a call lends its memory, which would choose `source`.
@@ -426,7 +423,7 @@ mod tests {
                 let bytes = if row.collective == Collective::Barrier { 0 } else { bytes };
                 let (plan, measures) = (plan(bytes, 1), Measures { ranks, nodes: 1, cell: Bytes(4096), slots: 4 });
                 let Some(short) = (row.short)(&plan, &measures) else { continue };
-                let (is_in_lines, reach) = (matches!(short, Short::InLines { .. }), row.reach.depth(&plan, &measures));
+                let (is_in_lines, reach) = (matches!(short, Short::InLines(_)), row.reach.depth(&plan, &measures));
                 assert_eq!(is_in_lines, reach == Bytes::ZERO, "{} {bytes} bytes on {ranks}", row.name);
                 found += 1;
             }
@@ -438,10 +435,11 @@ mod tests {
     fn payloads_go_beyond_the_flags_cache_line() {
         let measures = Measures { ranks: 2, nodes: 1, cell: Bytes(4096), slots: 4 };
         let takes = |bytes| match Short::new(&plan(bytes, 1), &measures, Bytes(bytes)) {
-            Some(Short::InLines { goes_beyond_flag }) => Some(goes_beyond_flag),
+            Some(Short::InLines(payload)) => Some(payload),
             _ => None,
         };
-        assert_eq!([1, 32, 33, 96, 97].map(takes), [Some(false), Some(false), Some(true), Some(true), None]);
+        let [beside, beyond] = [Payload::BesideFlag, Payload::BeyondFlag].map(Some);
+        assert_eq!([1, 32, 33, 96, 97].map(takes), [beside, beside, beyond, beyond, None]);
     }
 
     /// With a bound on buffers the root waits for its readers also where a piece is all.

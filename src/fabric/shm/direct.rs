@@ -13,7 +13,7 @@ use crate::codegen::elsewhere;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{INLINE, Line, Place, Room, Source, Span};
 use crate::kernel::{self, Combine, Destination};
-use crate::sync::Descriptor;
+use crate::sync::{Descriptor, Payload};
 use crate::topo::Layout;
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 
@@ -95,12 +95,11 @@ pub struct Direct<'a, const IN_LINES: bool> {
     ends: Ends,
     granule: Bytes,
     combine: Option<&'a dyn Combine>,
-    goes_beyond_flag: bool,
+    payload: Payload,
 }
 
 impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
-    /// Enters a call like another one: peers can see it from here on. Only hints depend on `goes_beyond_flag`: whether a payload may reach beyond the
-    /// flag's own cache line.
+    /// Enters a call like another one: peers can see it from here on. Only hints depend on how far a `payload` reaches.
     ///
     /// # Safety
     /// The buffers are valid for the packed lengths that the call's plan gives them at this rank, until the call is dropped; its steps
@@ -114,12 +113,12 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
         granule: Bytes,
         ends: Ends,
         combine: Option<&'a dyn Combine>,
-        goes_beyond_flag: bool,
+        payload: Payload,
     ) -> Self {
         let base = Base { context, waiting, like, epoch, descriptor: like.descriptor.again(epoch, root.0) };
         context.enter(&base.entered());
         let (lines, me, ranks) = (context.lines(), context.rank(), context.geometry().ranks);
-        Self { base, lines, me, ranks, ends, granule, combine, goes_beyond_flag }
+        Self { base, lines, me, ranks, ends, granule, combine, payload }
     }
 
     /// Leaves the call, whose steps ended with `result`.
@@ -248,11 +247,11 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
 
     #[inline(always)]
     pub fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Result<(), Fault> {
-        let (flag, goes_beyond_flag) = (self.lines.at(rank, line, ticket), self.goes_beyond_flag);
+        let (flag, payload) = (self.lines.at(rank, line, ticket), self.payload);
         block!(self.base, Awaited::Flag { rank, line, ticket }, |call| {
             if IN_LINES {
                 // The rest of a payload is on its way when the flag comes.
-                if goes_beyond_flag {
+                if payload == Payload::BeyondFlag {
                     kernel::copy::expect_read(flag.beyond_flag());
                 }
                 call.context.has_line_come(&call.entered(), rank, flag, ticket)
@@ -317,7 +316,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
         let (next_flags, epoch) = (&self.base.context.first_looks.next_flags, self.base.epoch);
         next_flags.note(line, epoch);
         self.expect_flag(line, ticket);
-        if self.goes_beyond_flag {
+        if self.payload == Payload::BeyondFlag {
             next_flags.note_beyond(line, epoch);
             self.expect_beyond(line, ticket);
         }

@@ -5,8 +5,7 @@ use crate::coll::{Knobs, Plan};
 use crate::fabric::shm::context::tests::two_ranks;
 use crate::fabric::shm::{Buffers, Context, Direct, Ends};
 use crate::fabric::{Fabric, Line};
-use crate::sync::Descriptor;
-use crate::sync::Room;
+use crate::sync::{Descriptor, Payload, Room};
 use crate::types::{Bytes, OperandOrder};
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -170,7 +169,7 @@ fn peers_do_not_learn_of_a_mismatch_but_of_failures() {
         let ends = Ends { send: null_mut(), recv: null_mut(), is_in_place: false };
         let again = (&call.entered, Epoch(2), CommRank(0));
         // SAFETY: this call touches no buffers.
-        let plain = unsafe { Direct::<true>::enter(&me, &WAITING, again, Bytes(1), ends, None, false) };
+        let plain = unsafe { Direct::<true>::enter(&me, &WAITING, again, Bytes(1), ends, None, Payload::BesideFlag) };
         assert_eq!(plain.finish(Err(fault)), Err(fault));
         (
             matches!(fault, Fault::Mismatch { .. }),
