@@ -184,7 +184,8 @@ pub static OPTIONS: &[Opt] = &[
         meaning: "In an Allreduce, Allgather or Barrier of up to 512 bytes between two ranks that have a core each: whether a rank looks for its \
                   peer's flag at once (early), or when its own flag is in its cache (late). A look at a flag that is not yet written takes the \
                   cache line from its writer. `auto`: late on processors of Intel's and of AMD's fifth generation of Zen, early on others, until \
-                  calls in which the rank tried both show that the other way is faster.",
+                  calls in which the rank tried both show that the other way is faster; and where roots of calls of up to 512 bytes take \
+                  turns, after the wait that such calls show to be fastest, in place of at once.",
         parse: Parse::Text(|text, config| {
             use FirstLook::{Auto, Early, Late};
             store(value::word(text, &[("auto", Auto), ("early", Early), ("late", Late)]), &mut config.first_look)

@@ -175,7 +175,7 @@ macro_rules! reduce {
         // In place the first step overwrites the root's operand, unless it takes part in it.
         let needs_copy = me.0 >= 2 && $fabric.is_in_place();
         if me != root && $parts == 1 {
-            $step!(hint $fabric.expect(Line::Up, ticket));
+            $step!(hint $fabric.take_turn(Line::Up, ticket));
         }
         if me != root || needs_copy {
             $step!($fabric.claim(ticket, if needs_copy { Room::of(n) } else { Room::passing(n) }));
@@ -190,6 +190,7 @@ macro_rules! reduce {
             if me != root {
                 $step!($fabric.publish(line, ticket));
             } else if $fabric.size() > 1 {
+                $step!(hint $fabric.await_turn(n));
                 let own = if needs_copy { slot(me) } else { from };
                 let operand = move |rank| if rank == me { own } else { slot(rank) };
                 combine_in_rank_order!($step, $fabric, me, line, ticket, to, operand, length);
@@ -210,7 +211,7 @@ macro_rules! bcast {
         let ticket = Tickets::of($plan).draw();
         if $fabric.rank() == root {
             if $parts == 1 {
-                $step!(hint $fabric.expect(Line::Down, ticket));
+                $step!(hint $fabric.take_turn(Line::Down, ticket));
             }
             $step!($fabric.claim(ticket, Room::passing($plan.bytes)));
         }
@@ -221,6 +222,7 @@ macro_rules! bcast {
                 $step!($fabric.copy($step!(at $fabric, slot), buffer, length));
                 $step!($fabric.publish(line, ticket));
             } else {
+                $step!(hint $fabric.await_turn($plan.bytes));
                 $step!($fabric.wait(root, line, ticket));
                 $step!($fabric.copy(buffer, $step!(at $fabric, slot), length));
             }
@@ -265,7 +267,7 @@ macro_rules! scatter {
         let all = n * (size - 1);
         if me == root {
             if $parts == 1 {
-                $step!(hint $fabric.expect(Line::Down, ticket));
+                $step!(hint $fabric.take_turn(Line::Down, ticket));
             }
             $step!($fabric.claim(ticket, Room::passing(all)));
         }
@@ -279,6 +281,7 @@ macro_rules! scatter {
                 }
                 $step!($fabric.publish(line, ticket));
             } else {
+                $step!(hint $fabric.await_turn(n));
                 $step!($fabric.wait(root, line, ticket));
                 $step!($fabric.copy($step!(at $fabric, Place::RecvBuf.at(offset)), staged(me), length));
             }

@@ -9,6 +9,7 @@ use super::call::{Buffer, Buffers, Call};
 use super::context::Context;
 use super::drive::Waiting;
 use super::lines::Lines;
+use super::turns::Piece;
 use crate::codegen::elsewhere;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{INLINE, Line, Place, Room, Source, Span};
@@ -332,6 +333,30 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
         kernel::copy::expect_write(self.lines.mine(line, ticket).beyond_flag());
     }
 
+    /// The same in a call with a root: it is the peer's turn next.
+    #[inline(always)]
+    pub fn take_turn(&self, line: Line, ticket: Ticket) {
+        self.base.context.first_looks.turns.note(line, self.base.epoch);
+        self.expect(line, ticket);
+    }
+
+    /// This rank is about to look for a piece of `n` bytes in a call with a root. If it took its turn in the call before, that comes when the peer has
+    /// got what this rank published then: it waits that long, if that was found to be faster, and asks for its own next flag meanwhile.
+    #[inline(always)]
+    pub fn await_turn(&self, n: Bytes) {
+        let Base { context, like, epoch, .. } = self.base;
+        let piece = match (IN_LINES, self.payload) {
+            (true, Payload::BesideFlag) => Piece::BesideFlag,
+            (true, Payload::BeyondFlag) => Piece::BeyondFlag,
+            (false, _) if n <= Piece::LONGEST => Piece::InCell,
+            _ => return,
+        };
+        if let Some((line, pauses)) = context.first_looks.turns.wait(epoch, like.collective, piece) {
+            self.expect_next_flag(line);
+            (0..pauses).for_each(|_| std::hint::spin_loop());
+        }
+    }
+
     /// This rank has published a piece of `n` bytes, and is about to look for one as long that its peers publish at the same time. If it looks
     /// late, its flag is in its cache afterwards, and these are asked for: the peer's, with the piece, and the next one that this rank
     /// publishes, if that is likely to be a root's.
@@ -344,7 +369,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
             if !IN_LINES {
                 context.ask_for_piece(line, ticket, n);
             }
-            if looks.next_flags.may_be_of_root(epoch) {
+            if looks.next_flags.is_of_root(epoch) {
                 self.expect_next_flag(Line::Down);
             }
         }
@@ -365,7 +390,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
         let (next_flags, Epoch(epoch)) = (&self.base.context.first_looks.next_flags, self.base.epoch);
         let next = Ticket::new(Epoch(epoch + 1), 0);
         self.expect_flag(line, next);
-        if next_flags.may_go_beyond(line, Epoch(epoch)) {
+        if next_flags.goes_beyond(line, Epoch(epoch)) {
             self.expect_beyond(line, next);
         }
     }

@@ -15,6 +15,7 @@
 use super::context::Context;
 use super::next_flags::NextFlags;
 use super::trials::{Schedule, Trials, Way};
+use super::turns::{Tries, Turns};
 use super::writes::nanoseconds;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
@@ -30,8 +31,10 @@ pub(super) struct FirstLooks {
     tries_both: AtomicBool,
     /// The other way is late.
     trials: Trials<Exchanges>,
-    /// What a rank that looks late asks for meanwhile.
+    /// What a rank that looks late asks for beside the peer's.
     pub next_flags: NextFlags,
+    /// When it looks in calls with a root.
+    pub turns: Turns,
 }
 
 impl FirstLooks {
@@ -54,6 +57,7 @@ impl FirstLooks {
         };
         self.tries_both.store(look == FirstLook::Auto, Ordering::Relaxed);
         self.trials.begin(way, trials);
+        self.turns.set(if look == FirstLook::Auto { Tries::Waits } else { Tries::Nothing });
     }
 
     /// Whether the call of `epoch` looks late for pieces of `n` bytes.
@@ -104,8 +108,6 @@ impl Schedule for Exchanges {
     /// 1.6 % of all calls are tried.
     const EVERY: u64 = 512;
     const GAIN: f64 = 0.98;
-    /// Late looks that win so are those of programs in which whatever follows an exchange gains by them too.
-    const BY_FAR: f64 = 0.8;
 }
 
 impl Context {
@@ -196,19 +198,6 @@ mod tests {
     }
 
     #[test]
-    fn late_looks_that_win_by_far_win_twice() {
-        for (late, wins) in [(82, false), (78, true)] {
-            let looks = of_pair();
-            (0..4).for_each(|number| try_out(&looks, number, [100, 500]));
-            try_out(&looks, 4, [100, late]);
-            assert_eq!(are_late(&looks), wins);
-            try_out(&looks, 5, [100, 500]);
-            try_out(&looks, 6, [100, late]);
-            assert_eq!(are_late(&looks), wins);
-        }
-    }
-
-    #[test]
     fn few_calls_are_tried_and_half_of_them_each_way() {
         let looks = of_doubtful_pair();
         let all = 3 * Exchanges::PERIOD;
@@ -244,7 +233,7 @@ mod tests {
 
     #[test]
     fn calls_that_are_far_apart_say_nothing() {
-        let looks = of_pair();
+        let looks = of_doubtful_pair();
         try_out(&looks, 0, [20_000, 50_000]);
         assert!(are_late(&looks));
     }
@@ -279,7 +268,7 @@ mod tests {
     /// A program that calls something else from the middle of a trial on.
     #[test]
     fn a_trial_that_does_not_end_counts_for_nothing() {
-        let looks = of_pair();
+        let looks = of_doubtful_pair();
         let half = trial(0).start..trial(0).start + Exchanges::CALLS / 2;
         exchange(&looks, half, 1, takes([100, 500]));
         try_out(&looks, 1, [600, 500]);

@@ -2,7 +2,7 @@
 //!
 //! Where ranks share cores a rank that waits looks on for a while at a peer that is at work (`Hopes`). Others of its core wait meanwhile, and
 //! who has published something has what these may need to go on: the root of a call or a leaf of a Reduce above all, but also who came last to an
-//! exchange, and so ended it without a pause. Where roots take turns and lie on different cores one after the other, which is how most MPI libraries
+//! exchange of data, and so ended it without a pause. Where roots take turns and lie on different cores one after the other, which is how most MPI libraries
 //! bind ranks, the next root but one has the core in time then: Bcasts, Reduces and Scatters take a tenth to a third less time. Where the next root
 //! is on the same core and those after it are not, they take up to a half more. Exchanges take up to a seventh less time where cores are far apart, and as
 //! much where they are close (docs/PERFORMANCE.md, "Tried"). No rank knows who has which core, and who will be root. So ranks give their core
@@ -60,9 +60,9 @@ impl Givers {
         rooted: Rooted,
         has_published: impl Fn(Epoch) -> bool,
     ) -> bool {
-        let trials = &self.trials[rooted as usize];
-        let way = match WaitingCalls::has(epoch) {
-            true => trials.try_out(epoch, Self::FAR_APART, clock),
+        let (trials, number) = (&self.trials[rooted as usize], WaitingCalls::number(epoch, rooted));
+        let way = match WaitingCalls::has(number) {
+            true => trials.try_out(number, Self::FAR_APART, clock),
             false => trials.habit(),
         };
         // There is no call 0.
@@ -71,7 +71,7 @@ impl Givers {
     }
 
     /// This rank gives its core away in the call of `epoch`. In one with a root it may publish more, which counts. Of calls without one, in
-    /// which ranks publish before they wait, nothing counts any more once it has paused there.
+    /// which ranks mostly publish before they wait, nothing counts any more once it has paused there.
     pub fn note_pause(&self, Epoch(epoch): Epoch, rooted: Rooted) {
         self.since.store(epoch + u64::from(rooted == Rooted::No), Ordering::Relaxed);
     }
@@ -92,6 +92,17 @@ impl Schedule for WaitingCalls {
     /// calls.
     const EVERY: u64 = 256;
     const GAIN: f64 = 0.95;
+}
+
+impl WaitingCalls {
+    /// While ways are tried in calls with a root, those without go by their habit, and the other way round: each call of a trial counts with
+    /// all that lies between.
+    fn number(epoch: u64, rooted: Rooted) -> u64 {
+        match rooted {
+            Rooted::Yes => epoch,
+            Rooted::No => epoch + Self::PERIOD / 2,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -155,16 +166,18 @@ mod tests {
         assert!(!gives(7), "after one in which it paused");
     }
 
+    /// A program of calls with a root, in which giving way takes longer, and without one in turn, in which it takes less.
     #[test]
     fn calls_without_a_root_are_judged_apart() {
         let givers = Givers::default();
         let mut now = 0;
-        for epoch in (0..4).flat_map(trial) {
-            givers.decide_by(|| now, Epoch(epoch), Rooted::No, |_| true);
-            now += if WaitingCalls::way(epoch) == Way::One { 1500 } else { 900 };
+        for epoch in 1..8 * WaitingCalls::PERIOD {
+            let rooted = if epoch % 2 == 0 { Rooted::Yes } else { Rooted::No };
+            let gives = givers.decide_by(|| now, Epoch(epoch), rooted, |_| true);
+            now += if gives == (rooted == Rooted::Yes) { 1500 } else { 900 };
         }
         let habits = givers.trials.each_ref().map(Trials::habit);
-        assert_eq!([habits[Rooted::Yes as usize], habits[Rooted::No as usize]], [Way::One, Way::Other]);
+        assert_eq!([habits[Rooted::Yes as usize], habits[Rooted::No as usize]], [Way::Other, Way::One]);
     }
 
     #[test]

@@ -17,24 +17,30 @@ const AT_WORK: Duration = Duration::from_nanos(1100);
 /// Pauses that are timed to know what one takes.
 const PAUSES: u32 = 100;
 
-/// So many looks take [`AT_WORK`]: processors pause between two for 10 to 50 ns.
+/// So many looks take [`AT_WORK`]: at least two, since one tells nothing of hope.
 pub(super) fn looks_at_work() -> u32 {
-    static LOOKS: OnceLock<u32> = OnceLock::new();
-    *LOOKS.get_or_init(|| {
+    pauses_in(AT_WORK).max(2)
+}
+
+/// So many pauses between two looks take that long, [`PAUSES`] at most: processors pause for 10 to 50 ns.
+pub(super) fn pauses_in(time: Duration) -> u32 {
+    static TOOK: OnceLock<Duration> = OnceLock::new();
+    let took = TOOK.get_or_init(|| {
         let pauses = |_| {
             let started = Instant::now();
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             started.elapsed()
         };
         // The least: in some the system may have taken the core.
-        looks_where_pauses_take((0..3).map(pauses).min().unwrap_or(AT_WORK))
-    })
+        (0..3).map(pauses).min().unwrap_or(AT_WORK)
+    });
+    pauses_where_they_take(*took, time)
 }
 
-/// So many where [`PAUSES`] take that long: at least two, since one tells nothing of hope.
-fn looks_where_pauses_take(took: Duration) -> u32 {
-    let looks = u128::from(PAUSES) * AT_WORK.as_nanos() / took.as_nanos().max(1);
-    looks.clamp(2, u128::from(PAUSES)) as u32
+/// The same where [`PAUSES`] took that long.
+fn pauses_where_they_take(took: Duration, time: Duration) -> u32 {
+    let pauses = u128::from(PAUSES) * time.as_nanos() / took.as_nanos().max(1);
+    pauses.min(u128::from(PAUSES)) as u32
 }
 
 /// What looks at peers in no call here have come to in one context. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that a
@@ -108,10 +114,12 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_as_many_as_take_that_long_within_limits() {
-        for (nanos, looks) in [(0, 100), (1000, 100), (2200, 50), (4400, 25), (11_000, 10), (1_000_000, 2)] {
-            assert_eq!(looks_where_pauses_take(Duration::from_nanos(nanos)), looks, "{PAUSES} pauses in {nanos} ns");
+    fn pauses_are_as_many_as_take_that_long_within_limits() {
+        for (nanos, pauses) in [(0, 100), (1000, 100), (2200, 50), (4400, 25), (11_000, 10), (1_000_000, 0)] {
+            let found = pauses_where_they_take(Duration::from_nanos(nanos), AT_WORK);
+            assert_eq!(found, pauses, "{PAUSES} pauses in {nanos} ns");
         }
+        assert!(looks_at_work() >= 2);
     }
 
     #[test]

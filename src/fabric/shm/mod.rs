@@ -26,6 +26,7 @@ mod rotation;
 mod segment;
 mod single;
 mod trials;
+mod turns;
 mod ways;
 mod writes;
 

@@ -8,82 +8,102 @@
 //! A rank has two flag lines for a ticket. The flag of an exchange is on `Up`, as that of a Reduce: its line is asked for when an exchange
 //! ends, as sooner costs a loop of exchanges some of what it saves. That of the root of a Bcast or Scatter is on `Down`: its line is asked for
 //! while the exchange waits. A payload may reach beyond either, into the next cache line. To ask for what is not written costs a short exchange
-//! a tenth where cores are far apart, so a rank asks for what it wrote a few calls ago. Only short calls in one part note what they write.
+//! a tenth where cores are far apart, so a rank asks where the last two calls that wrote such are as far apart as the last and the next one. Only
+//! short calls in one part note what they write.
 
 use crate::fabric::Line;
 use crate::types::Epoch;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// When a rank last published what: epochs, 0 before the first. Relaxed throughout: only this rank uses it, one call at a time; these are
-/// atomics so that a context may move between threads.
+/// When a rank publishes what. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that a context may move
+/// between threads.
 #[derive(Debug, Default)]
 pub(super) struct NextFlags {
     /// A flag on `Down`.
-    of_root: AtomicU64,
-    /// A payload that reached beyond a flag, by its line.
-    beyond: [AtomicU64; 2],
+    of_root: Recurring,
+    /// A payload that reaches beyond a flag, by its line.
+    beyond: [Recurring; 2],
 }
 
 impl NextFlags {
-    /// So many calls ago is a few: programs with a barrier or two before each call with a root. Assumed, not measured.
-    const FEW: u64 = 8;
-
     /// In the call of `epoch` this rank publishes a flag on `line`.
     #[inline(always)]
-    pub fn note(&self, line: Line, Epoch(epoch): Epoch) {
+    pub fn note(&self, line: Line, epoch: Epoch) {
         if line == Line::Down {
-            self.of_root.store(epoch, Ordering::Relaxed);
+            self.of_root.note(epoch);
         }
     }
 
     /// And its payload reaches beyond that.
     #[inline(always)]
-    pub fn note_beyond(&self, line: Line, Epoch(epoch): Epoch) {
-        self.beyond[line as usize].store(epoch, Ordering::Relaxed);
+    pub fn note_beyond(&self, line: Line, epoch: Epoch) {
+        self.beyond[line as usize].note(epoch);
     }
 
-    /// Whether this rank, now in the call of `epoch`, may well publish a root's flag next.
+    /// Whether this rank, now in the call of `epoch`, is likely to publish a root's flag in the next.
     #[inline(always)]
-    pub fn may_be_of_root(&self, epoch: Epoch) -> bool {
-        is_few_calls_ago(&self.of_root, epoch)
+    pub fn is_of_root(&self, epoch: Epoch) -> bool {
+        self.of_root.is_due_after(epoch)
     }
 
-    /// Whether the payload beside its next flag on `line` may well reach beyond that.
+    /// Whether the payload beside its next flag on `line` is likely to reach beyond that.
     #[inline(always)]
-    pub fn may_go_beyond(&self, line: Line, epoch: Epoch) -> bool {
-        is_few_calls_ago(&self.beyond[line as usize], epoch)
+    pub fn goes_beyond(&self, line: Line, epoch: Epoch) -> bool {
+        self.beyond[line as usize].is_due_after(epoch)
     }
 }
 
-#[inline(always)]
-fn is_few_calls_ago(last: &AtomicU64, Epoch(epoch): Epoch) -> bool {
-    let last = last.load(Ordering::Relaxed);
-    last > 0 && epoch.wrapping_sub(last) <= NextFlags::FEW
+/// Calls by their epochs in which something happens again and again.
+#[derive(Debug, Default)]
+struct Recurring {
+    /// The last one; 0 before the first.
+    last: AtomicU64,
+    /// The next one, if it comes as much later as the last one came after the one before.
+    next: AtomicU64,
+}
+
+impl Recurring {
+    #[inline(always)]
+    fn note(&self, Epoch(epoch): Epoch) {
+        let last = self.last.load(Ordering::Relaxed);
+        self.last.store(epoch, Ordering::Relaxed);
+        self.next.store(epoch + epoch.wrapping_sub(last), Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn is_due_after(&self, Epoch(epoch): Epoch) -> bool {
+        self.next.load(Ordering::Relaxed) == epoch + 1
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What may come after the call of `epoch`: a root's flag, and payloads beyond a flag on either line.
-    fn may_come(flags: &NextFlags, epoch: u64) -> [bool; 3] {
+    /// What is due after the call of `epoch`: a root's flag, and payloads beyond a flag on either line.
+    fn due(flags: &NextFlags, epoch: u64) -> [bool; 3] {
         let epoch = Epoch(epoch);
-        [flags.may_be_of_root(epoch), flags.may_go_beyond(Line::Up, epoch), flags.may_go_beyond(Line::Down, epoch)]
+        [flags.is_of_root(epoch), flags.goes_beyond(Line::Up, epoch), flags.goes_beyond(Line::Down, epoch)]
     }
 
     #[test]
-    fn what_came_a_few_calls_ago_may_come_again() {
+    fn what_recurs_is_due_in_its_rhythm() {
         let flags = NextFlags::default();
-        assert_eq!(may_come(&flags, 3), [false; 3]);
+        assert_eq!(due(&flags, 3), [false; 3]);
         flags.note(Line::Up, Epoch(4));
-        assert_eq!(may_come(&flags, 4), [false; 3]);
-        flags.note(Line::Down, Epoch(5));
-        assert_eq!(may_come(&flags, 6), [true, false, false]);
-        flags.note(Line::Down, Epoch(7));
-        flags.note_beyond(Line::Down, Epoch(7));
-        flags.note_beyond(Line::Up, Epoch(9));
-        assert_eq!(may_come(&flags, 7 + NextFlags::FEW), [true; 3]);
-        assert_eq!(may_come(&flags, 8 + NextFlags::FEW), [false, true, false]);
-        assert_eq!(may_come(&flags, 10 + NextFlags::FEW), [false; 3]);
+        assert_eq!(due(&flags, 4), [false; 3]);
+        for epoch in [5, 8, 11] {
+            flags.note(Line::Down, Epoch(epoch));
+        }
+        let expected = |due_after| (12..20).map(move |epoch| epoch == due_after);
+        assert!((12..20).map(|epoch| due(&flags, epoch)[0]).eq(expected(13)));
+        flags.note_beyond(Line::Down, Epoch(10));
+        flags.note_beyond(Line::Down, Epoch(12));
+        flags.note_beyond(Line::Up, Epoch(11));
+        flags.note_beyond(Line::Up, Epoch(13));
+        assert_eq!(due(&flags, 13), [true, false, true]);
+        assert_eq!(due(&flags, 14), [false, true, false]);
+        flags.note(Line::Down, Epoch(12));
+        assert!(due(&flags, 12)[0], "a new rhythm");
     }
 }

@@ -41,8 +41,6 @@ pub(super) trait Schedule {
     const EVERY: u64;
     /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
     const GAIN: f64;
-    /// A trial counts twice in which the other way takes so many times as long as the one, or less; 0 for none.
-    const BY_FAR: f64 = 0.0;
 
     /// Calls of a trial; the first one begins at the number that is as much.
     const CALLS: u64 = Self::BLOCKS * Self::BLOCK;
@@ -89,29 +87,120 @@ pub(super) trait Schedule {
     }
 }
 
-/// The habit of one rank in calls on one context, and what it has seen of both ways. Relaxed throughout: only this rank uses it, one call
-/// at a time; these are atomics so that a context may move between threads.
+/// Of the stretches of one way: what one took for a call, with all that lay between calls, in picoseconds; 0 for none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Took<T> {
+    /// Hardly ever one in which the system took the core, or the program did something else.
+    pub least: T,
+    pub most: T,
+}
+
+impl Took<AtomicU64> {
+    fn now(&self) -> Took<u64> {
+        Took { least: self.least.load(Ordering::Relaxed), most: self.most.load(Ordering::Relaxed) }
+    }
+
+    fn set(&self, to: Took<u64>) {
+        self.least.store(to.least, Ordering::Relaxed);
+        self.most.store(to.most, Ordering::Relaxed);
+    }
+}
+
+/// What one rank has seen of the ways of a trial. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that
+/// a context may move between threads.
 #[derive(Debug)]
-pub(super) struct Trials<S> {
-    /// What speaks for the other way, less what speaks against it: trials, and what was known before. Above 0 it is the habit.
-    evidence: AtomicI32,
+pub(super) struct Stretches<S, const WAYS: usize> {
     /// The call after which the stretch under way of a trial began; 0, which is in no trial, for none.
     timed_from: AtomicU64,
     /// When that was, in nanoseconds.
     timed_since: AtomicU64,
     /// The trial under way.
     trial: AtomicU64,
-    /// Of its stretches that went the one way, and the other: the least that one took for a call, with all that lay between calls, in
-    /// picoseconds; 0 for none. The least of several is hardly ever one in which the system took the core, or the program did something
-    /// else.
-    least: [AtomicU64; 2],
+    took: [Took<AtomicU64>; WAYS],
     schedule: PhantomData<S>,
+}
+
+impl<S, const WAYS: usize> Default for Stretches<S, WAYS> {
+    fn default() -> Self {
+        let [timed_from, timed_since, trial] = [(); 3].map(|()| AtomicU64::new(0));
+        let took = std::array::from_fn(|_| Took::default());
+        Self { timed_from, timed_since, trial, took, schedule: PhantomData }
+    }
+}
+
+impl<S: Schedule, const WAYS: usize> Stretches<S, WAYS> {
+    /// That call of a trial, which goes that way, takes notes; such as are farther apart than so many picoseconds tell nothing. The clock is
+    /// read once in a window. -> what they took by way, when a trial ends
+    pub fn note(
+        &self,
+        number: u64,
+        way: usize,
+        far_apart: u64,
+        clock: impl FnOnce() -> u64,
+    ) -> Option<[Took<u64>; WAYS]> {
+        let window = S::window(number)?;
+        let from = self.timed_from.load(Ordering::Relaxed);
+        let before = if from / S::BLOCK == number / S::BLOCK { S::window(from) } else { None };
+        if before == Some(window) || before.is_none() && window == S::LAST_WINDOW {
+            return None;
+        }
+        let now = clock();
+        if before.is_some() {
+            let took = now.saturating_sub(self.timed_since.load(Ordering::Relaxed));
+            self.note_stretch(way, took.saturating_mul(1000) / (number - from), far_apart);
+        }
+        if window < S::LAST_WINDOW {
+            self.begin_to_time(number, now);
+            return None;
+        }
+        self.timed_from.store(0, Ordering::Relaxed);
+        S::is_last_block(number).then(|| {
+            let took = self.took.each_ref().map(Took::now);
+            self.forget();
+            took
+        })
+    }
+
+    /// What those of that way took in the trial under way.
+    pub fn so_far(&self, way: usize) -> Took<u64> {
+        self.took[way].now()
+    }
+
+    fn forget(&self) {
+        self.took.iter().for_each(|took| took.set(Took::default()));
+    }
+
+    fn begin_to_time(&self, number: u64, now: u64) {
+        let trial = number / S::PERIOD;
+        if self.trial.load(Ordering::Relaxed) != trial {
+            // The one before may have had no end.
+            self.trial.store(trial, Ordering::Relaxed);
+            self.forget();
+        }
+        self.timed_from.store(number, Ordering::Relaxed);
+        self.timed_since.store(now, Ordering::Relaxed);
+    }
+
+    /// A stretch that went that way took so many picoseconds for each call.
+    fn note_stretch(&self, way: usize, each: u64, far_apart: u64) {
+        let Took { least, most } = self.so_far(way);
+        if each < far_apart {
+            self.took[way].set(Took { least: if least == 0 { each } else { each.min(least) }, most: each.max(most) });
+        }
+    }
+}
+
+/// The habit of one rank in calls on one context, and what it has seen of both ways. Relaxed throughout: as [`Stretches`].
+#[derive(Debug)]
+pub(super) struct Trials<S> {
+    /// What speaks for the other way, less what speaks against it: trials, and what was known before. Above 0 it is the habit.
+    evidence: AtomicI32,
+    stretches: Stretches<S, 2>,
 }
 
 impl<S> Default for Trials<S> {
     fn default() -> Self {
-        let (evidence, [timed_from, timed_since, trial]) = (AtomicI32::new(0), [(); 3].map(|()| AtomicU64::new(0)));
-        Self { evidence, timed_from, timed_since, trial, least: Default::default(), schedule: PhantomData }
+        Self { evidence: AtomicI32::new(0), stretches: Stretches::default() }
     }
 }
 
@@ -131,64 +220,28 @@ impl<S: Schedule> Trials<S> {
         if self.evidence.load(Ordering::Relaxed) > 0 { Way::Other } else { Way::One }
     }
 
-    /// The way of that call, which is in a trial and takes notes as in [`Self::note`].
+    /// The way of that call, which is in a trial and takes notes as in [`Stretches::note`].
     #[cold]
     pub fn try_out(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) -> Way {
         self.note(number, far_apart, clock);
         S::way(number)
     }
 
-    /// That call of a trial takes notes; such as are farther apart than so many picoseconds tell nothing. The clock is read once in a
-    /// window.
+    /// That call of a trial takes notes, as in [`Stretches::note`].
     pub fn note(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) {
-        let Some(window) = S::window(number) else { return };
-        let from = self.timed_from.load(Ordering::Relaxed);
-        let before = if from / S::BLOCK == number / S::BLOCK { S::window(from) } else { None };
-        if before == Some(window) || before.is_none() && window == S::LAST_WINDOW {
+        let took = self.stretches.note(number, S::way(number) as usize, far_apart, clock);
+        if let Some(took) = took {
+            self.judge(took.map(|took| took.least));
+        }
+    }
+
+    /// Ends a trial in which a call took so long each way, or 0 where none was timed: its verdict moves the evidence.
+    fn judge(&self, least: [u64; 2]) {
+        if least.contains(&0) {
             return;
         }
-        let now = clock();
-        if before.is_some() {
-            let took = now.saturating_sub(self.timed_since.load(Ordering::Relaxed));
-            self.note_stretch(number, took.saturating_mul(1000) / (number - from), far_apart);
-        }
-        if window < S::LAST_WINDOW {
-            return self.begin_to_time(number, now);
-        }
-        self.timed_from.store(0, Ordering::Relaxed);
-        if S::is_last_block(number) {
-            self.judge();
-        }
-    }
-
-    fn begin_to_time(&self, number: u64, now: u64) {
-        let trial = number / S::PERIOD;
-        if self.trial.load(Ordering::Relaxed) != trial {
-            // The one before may have had no end.
-            self.trial.store(trial, Ordering::Relaxed);
-            self.least.iter().for_each(|least| least.store(0, Ordering::Relaxed));
-        }
-        self.timed_from.store(number, Ordering::Relaxed);
-        self.timed_since.store(now, Ordering::Relaxed);
-    }
-
-    /// The stretch that ends with that call took so many picoseconds for each.
-    fn note_stretch(&self, number: u64, each: u64, far_apart: u64) {
-        let least = &self.least[S::way(number) as usize];
-        let before = least.load(Ordering::Relaxed);
-        if each < far_apart && (before == 0 || each < before) {
-            least.store(each, Ordering::Relaxed);
-        }
-    }
-
-    /// Ends the trial: its verdict moves the evidence.
-    fn judge(&self) {
-        let [one, other] = self.least.each_ref().map(|least| least.swap(0, Ordering::Relaxed) as f64);
-        if one == 0.0 || other == 0.0 {
-            return;
-        }
-        let for_other = i32::from(other < S::GAIN * one) + i32::from(other < S::BY_FAR * one);
-        let verdict = for_other - i32::from(one < S::GAIN * other);
+        let [one, other] = least.map(|least| least as f64);
+        let verdict = i32::from(other < S::GAIN * one) - i32::from(one < S::GAIN * other);
         let [least, most] = Self::EVIDENCE;
         let evidence = (self.evidence.load(Ordering::Relaxed) + verdict).clamp(least, most);
         self.evidence.store(evidence, Ordering::Relaxed);

@@ -1,0 +1,273 @@
+//! When a rank of a pair looks for the flag of a peer whose turn it is, in calls with a root.
+//!
+//! Where the root changes, who has published in one call waits in the next for what its peer publishes when it has got that: not before a
+//! line has gone from cache to cache. Who looks at once takes the line of that flag from the peer, which has to take it back before it can write,
+//! so a turn takes two ways between caches and more. Who looks when the flag is about to come, and has asked for the line that itself writes next
+//! meanwhile, lets it take one (docs/PERFORMANCE.md, "Tried"). Looking too early costs more than looking at once, looking too late as much as it is
+//! late. How long a turn takes depends on where the cores are, on the call, and on what the program does between.
+//!
+//! So in a few of all calls several waits are tried in turn, by both ranks the same, as follows from epochs, and each rank goes by the
+//! one whose calls followed each other fastest. It is each rank's own affair: peers find the same flags.
+
+use super::hopes::pauses_in;
+use super::trials::{Schedule, Stretches, Took};
+use super::writes::nanoseconds;
+use crate::fabric::Line;
+use crate::types::{Bytes, Collective, Epoch};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long this rank waits for its turn on one context. Relaxed throughout: as [`Stretches`].
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Whether there are trials; without them ranks look at once.
+    tries: AtomicBool,
+    /// The epoch of the last call with a root in which this rank published, and the line, in the lowest bit; 0 before the first: then
+    /// call 1, in which nothing is tried, is taken for a turn.
+    last: AtomicU64,
+    /// By collective and length.
+    habits: [[Habit; Piece::COUNT]; COLLECTIVES],
+}
+
+/// What is known of calls that are alike.
+#[derive(Debug, Default)]
+struct Habit {
+    /// The wait, in steps.
+    steps: AtomicU32,
+    stretches: Stretches<Calls, { Turns::WAITS }>,
+}
+
+/// All, so that none has to be found among those with a root.
+const COLLECTIVES: usize = Collective::ALL.len();
+
+impl Turns {
+    /// Waits that are tried: none, and multiples of [`Self::STEP`].
+    const WAITS: usize = 8;
+    /// Up to 280 ns: what a line takes between cores of one node, and to handle it.
+    const STEP: Duration = Duration::from_nanos(40);
+    /// Calls that are farther apart, in picoseconds, tell nothing of a hundred nanoseconds.
+    const FAR_APART: u64 = 10_000_000;
+    /// A wait becomes the habit if calls take so many times as long as with the one before, or less.
+    const GAIN: f64 = 0.95;
+
+    /// From here on waits are tried, or ranks look at once.
+    pub fn set(&self, tries: Tries) {
+        self.tries.store(tries == Tries::Waits, Ordering::Relaxed);
+        self.habits.as_flattened().iter().for_each(|habit| habit.steps.store(0, Ordering::Relaxed));
+    }
+
+    /// In the call of `epoch`, which has a root, this rank publishes on `line`.
+    #[inline(always)]
+    pub fn note(&self, line: Line, Epoch(epoch): Epoch) {
+        self.last.store(2 * epoch + line as u64, Ordering::Relaxed);
+    }
+
+    /// In the call of `epoch`, of a collective with a root, this rank waits for a piece of its peer. -> if it published in the call before: on which
+    /// line, and for how many pauses to wait, if not for none
+    #[inline(always)]
+    pub fn wait(&self, epoch: Epoch, collective: Collective, piece: Piece) -> Option<(Line, u32)> {
+        if self.last.load(Ordering::Relaxed) / 2 + 1 != epoch.0 {
+            return None;
+        }
+        let habit = &self.habits[collective as usize][piece as usize];
+        let is_tried = Calls::has(epoch.0);
+        if is_tried || habit.steps.load(Ordering::Relaxed) > 0 { self.wait_as(habit, epoch) } else { None }
+    }
+
+    #[inline(never)]
+    fn wait_as(&self, habit: &Habit, epoch: Epoch) -> Option<(Line, u32)> {
+        self.wait_by(|| nanoseconds(Instant::now()), epoch, habit)
+    }
+
+    fn wait_by(&self, clock: impl FnOnce() -> u64, Epoch(epoch): Epoch, habit: &Habit) -> Option<(Line, u32)> {
+        let steps = if Calls::has(epoch) && self.tries.load(Ordering::Relaxed) {
+            habit.try_out(epoch, clock)
+        } else {
+            habit.steps.load(Ordering::Relaxed)
+        };
+        (steps > 0).then(|| (self.line_of_last(), pauses_in(Self::STEP * steps)))
+    }
+
+    fn line_of_last(&self) -> Line {
+        if self.last.load(Ordering::Relaxed).is_multiple_of(2) { Line::Up } else { Line::Down }
+    }
+}
+
+impl Habit {
+    /// The wait of that call, which is in a trial.
+    #[cold]
+    fn try_out(&self, epoch: u64, clock: impl FnOnce() -> u64) -> u32 {
+        let steps = match Calls::steps(epoch) {
+            steps if self.is_too_long(steps) => 0,
+            steps => steps,
+        };
+        if let Some(took) = self.stretches.note(epoch, steps as usize, Turns::FAR_APART, clock) {
+            self.judge(took);
+        }
+        steps
+    }
+
+    /// Longer than a rank's turn and its peer's take without, as far as this trial knows: nothing can be gained by it.
+    fn is_too_long(&self, steps: u32) -> bool {
+        let (without, wait) = (self.stretches.so_far(0).least, (Turns::STEP * steps).as_nanos() as u64 * 1000);
+        wait > 2 * without
+    }
+
+    /// A trial ends in which calls took so long by waits. A wait that is now and then as short as the next longer one has its lucky stretches; so
+    /// what another one takes at most has to be less than what the habit takes at least.
+    fn judge(&self, took: [Took<u64>; Turns::WAITS]) {
+        let habit = match self.steps.load(Ordering::Relaxed) as usize {
+            // It was too long to be tried.
+            habit if took[habit].least == 0 => 0,
+            habit => habit,
+        };
+        let fastest = (0..Turns::WAITS).filter(|steps| took[*steps].most > 0).min_by_key(|steps| took[*steps].most);
+        let is_faster = |steps: usize| (took[steps].most as f64) < Turns::GAIN * took[habit].least as f64;
+        let steps = fastest.filter(|steps| is_faster(*steps)).unwrap_or(habit);
+        self.steps.store(steps as u32, Ordering::Relaxed);
+    }
+}
+
+/// Where the piece of a call lies that a rank waits for. Of pieces above 512 bytes it does not matter what a line takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    BesideFlag,
+    BeyondFlag,
+    InCell,
+}
+
+impl Piece {
+    const COUNT: usize = 3;
+    pub const LONGEST: Bytes = Bytes(512);
+}
+
+/// Whether [`Turns`] tries waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tries {
+    Waits,
+    Nothing,
+}
+
+/// Calls by their epochs, among which those are noted in which it is the peer's turn.
+#[derive(Debug)]
+struct Calls;
+
+impl Schedule for Calls {
+    const BLOCK: u64 = 64;
+    /// As long as the ring of lines usually is.
+    const UNTIMED: u64 = 32;
+    const WINDOW: u64 = 8;
+    const STRETCH: u64 = 24;
+    /// Each wait twice.
+    const BLOCKS: u64 = 2 * Turns::WAITS as u64;
+    /// 3 % of all calls are tried.
+    const EVERY: u64 = 512;
+    /// Of two ways: not asked for.
+    const GAIN: f64 = Turns::GAIN;
+}
+
+impl Calls {
+    /// The wait of a trial's call: as many blocks after each other have as different ones.
+    fn steps(number: u64) -> u32 {
+        (number / Self::BLOCK % Turns::WAITS as u64) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trying() -> Turns {
+        let turns = Turns::default();
+        turns.set(Tries::Waits);
+        turns
+    }
+
+    fn habit(turns: &Turns) -> &Habit {
+        &turns.habits[Collective::Bcast as usize][Piece::BesideFlag as usize]
+    }
+
+    const fn trial(number: u64) -> std::ops::Range<u64> {
+        let first = number * Calls::PERIOD + Calls::CALLS;
+        first..first + Calls::CALLS
+    }
+
+    /// A trial in which it is this rank's turn in every other call; `takes` tells the nanoseconds of a call by its wait. -> the habit after it
+    fn try_out(turns: &Turns, number: u64, takes: impl Fn(usize) -> u64) -> u32 {
+        let mut now = 0;
+        for epoch in trial(number) {
+            let tried = Calls::steps(epoch);
+            let steps = if habit(turns).is_too_long(tried) { 0 } else { tried };
+            if epoch % 2 == 1 {
+                turns.wait_by(|| now, Epoch(epoch), habit(turns));
+            }
+            now += takes(steps as usize);
+        }
+        habit(turns).steps.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn the_wait_whose_calls_are_fastest_becomes_the_habit() {
+        let turns = trying();
+        assert_eq!(try_out(&turns, 0, |_| 200), 0);
+        let far_apart = [210, 220, 280, 290, 260, 190, 230, 270];
+        assert_eq!(try_out(&turns, 1, |steps| far_apart[steps]), 5);
+        assert_eq!(try_out(&turns, 2, |steps| if steps == 4 { 196 } else { 200 }), 5, "too little");
+        let close = [60, 65, 70, 100, 140, 180, 220, 260];
+        assert_eq!(try_out(&turns, 3, |steps| close[steps]), 0);
+    }
+
+    #[test]
+    fn waits_that_can_gain_nothing_are_not_tried() {
+        let (turns, mut now, mut longest) = (trying(), 0, 0);
+        for epoch in trial(0) {
+            longest = longest.max(habit(&turns).try_out(epoch, || now));
+            now += 60;
+        }
+        assert_eq!(longest, 3, "120 ns are what two calls take");
+    }
+
+    #[test]
+    fn who_published_in_the_call_before_waits_for_its_turn() {
+        let turns = trying();
+        let wait_for = |epoch, piece| turns.wait(Epoch(epoch), Collective::Bcast, piece).map(|(line, _)| line);
+        let wait = |epoch| wait_for(epoch, Piece::BesideFlag);
+        try_out(&turns, 0, |steps| if steps == 3 { 100 } else { 200 });
+        assert_eq!(wait(2), None, "it never published");
+        for (epoch, line) in [(4, Line::Down), (5, Line::Up)] {
+            turns.note(line, Epoch(epoch));
+            assert_eq!(wait(epoch + 1), Some(line));
+            assert_eq!(wait(epoch + 2), None, "not in the call before");
+            assert_eq!(wait_for(epoch + 1, Piece::BeyondFlag), None, "none of these were tried");
+        }
+        let (_, pauses) = turns.wait(Epoch(6), Collective::Bcast, Piece::BesideFlag).unwrap();
+        assert_eq!(pauses, pauses_in(3 * Turns::STEP));
+    }
+
+    #[test]
+    fn without_trials_ranks_look_at_once() {
+        let turns = Turns::default();
+        assert_eq!(try_out(&turns, 0, |steps| 200 - steps as u64), 0);
+        let turns = trying();
+        try_out(&turns, 0, |steps| if steps == 3 { 100 } else { 200 });
+        turns.set(Tries::Nothing);
+        for epoch in [6, Calls::CALLS + 64 + 6] {
+            turns.note(Line::Down, Epoch(epoch - 1));
+            assert_eq!(turns.wait(Epoch(epoch), Collective::Bcast, Piece::BesideFlag), None);
+        }
+    }
+
+    /// A program that goes on to other calls in the middle of a trial, and one in which something else lies between calls.
+    #[test]
+    fn what_a_trial_did_not_time_decides_nothing() {
+        let turns = trying();
+        let half = trial(0).start..trial(0).start + Calls::CALLS / 2 - Calls::BLOCK;
+        let mut now = 0;
+        for epoch in half {
+            turns.wait_by(|| now, Epoch(epoch), habit(&turns));
+            now += if Calls::steps(epoch) == 3 { 100 } else { 200 };
+        }
+        assert_eq!(try_out(&turns, 1, |_| 200), 0);
+        assert_eq!(try_out(&turns, 2, |steps| if steps == 3 { 10_500 } else { 20_000 }), 0, "far apart");
+    }
+}
