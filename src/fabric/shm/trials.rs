@@ -54,6 +54,13 @@ pub(super) trait Schedule {
         );
         period
     };
+    /// From the beginning of the first trial to that of the second, where they are not always a period apart: as many as pieces of 16 KiB have been
+    /// once round in all that a rank's slots may take.
+    const EARLY: u64 = {
+        let early = 16 * Self::CALLS;
+        assert!(early < Self::PERIOD);
+        early
+    };
     const LAST_WINDOW: u64 = (Self::BLOCK - Self::UNTIMED - Self::WINDOW) / Self::STRETCH;
 
     /// Whether the call of that number is in a trial.
@@ -63,12 +70,20 @@ pub(super) trait Schedule {
     }
 
     /// The number of the call that is `since` calls after the beginning of the first trial, if it is in a trial; as if trials were a period
-    /// apart. From the beginning of one to that of the next there are `apart` calls, a power of two and at least [`Self::PERIOD`].
+    /// apart. From the beginning of one to that of the next there are `apart` calls, a power of two and at least [`Self::PERIOD`]. Before as
+    /// many were made a trial begins after [`Self::EARLY`] calls, and whenever there were four times as many as at the one before: the first ones
+    /// use memory that nobody has touched, which may take longer than the slower way does later on, so what they show must not last.
     #[inline(always)]
     fn number_in_trial(since: u64, apart: u64) -> Option<u64> {
         debug_assert!(apart.is_power_of_two() && apart >= Self::PERIOD);
-        let is_tried = since & (apart - Self::CALLS) == 0;
-        is_tried.then(|| Self::CALLS + since / apart * Self::PERIOD + since % apart)
+        let (trial, at) = match since / apart {
+            0 => match (since / Self::EARLY).checked_ilog2() {
+                None => (0, since),
+                Some(log) => (1 + u64::from(log / 2), since - (Self::EARLY << (log / 2 * 2))),
+            },
+            times => (u64::from(u64::BITS) + times, since % apart),
+        };
+        (at < Self::CALLS).then(|| Self::CALLS + trial * Self::PERIOD + at)
     }
 
     /// Blocks take turns by the sequence of Thue and Morse, which keeps step with few rhythms of programs.
