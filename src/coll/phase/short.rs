@@ -190,7 +190,9 @@ macro_rules! reduce {
             if me != root {
                 $step!($fabric.publish(line, ticket));
             } else if $fabric.size() > 1 {
-                $step!(hint $fabric.await_turn(n));
+                if $parts == 1 {
+                    $step!(hint $fabric.await_turn(n));
+                }
                 let own = if needs_copy { slot(me) } else { from };
                 let operand = move |rank| if rank == me { own } else { slot(rank) };
                 combine_in_rank_order!($step, $fabric, me, line, ticket, to, operand, length);
@@ -222,7 +224,9 @@ macro_rules! bcast {
                 $step!($fabric.copy($step!(at $fabric, slot), buffer, length));
                 $step!($fabric.publish(line, ticket));
             } else {
-                $step!(hint $fabric.await_turn($plan.bytes));
+                if $parts == 1 {
+                    $step!(hint $fabric.await_turn($plan.bytes));
+                }
                 $step!($fabric.wait(root, line, ticket));
                 $step!($fabric.copy(buffer, $step!(at $fabric, slot), length));
             }
@@ -281,7 +285,9 @@ macro_rules! scatter {
                 }
                 $step!($fabric.publish(line, ticket));
             } else {
-                $step!(hint $fabric.await_turn(n));
+                if $parts == 1 {
+                    $step!(hint $fabric.await_turn(n));
+                }
                 $step!($fabric.wait(root, line, ticket));
                 $step!($fabric.copy($step!(at $fabric, Place::RecvBuf.at(offset)), staged(me), length));
             }

@@ -310,8 +310,8 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
 /// Hints, which [`Fabric`](crate::fabric::Fabric) has not: they change when lines move, not what is found there.
 impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     /// This rank is about to publish that flag. Its line is with those who look at it, and comes from there meanwhile. Not any
-    /// sooner, as in the call before, but where peers look late in that ([`Self::look_late`], [`Self::end_exchange`]): one that waits takes it
-    /// again with its next look. After 4 KiB that are written between it is with the peer again, which does no harm.
+    /// sooner, as in the call before, but where peers look late in that ([`Self::look_late`], [`Self::end_exchange`]) or wait for their turn
+    /// ([`Self::await_turn`]): one that looks takes it again with its next look. After 4 KiB that are written between it is with the peer again, which does no harm.
     #[inline(always)]
     pub fn expect(&self, line: Line, ticket: Ticket) {
         let (next_flags, epoch) = (&self.base.context.first_looks.next_flags, self.base.epoch);

@@ -199,8 +199,8 @@ impl Call<'_> {
     /// Whether this rank gives its core away without a look at whom it awaits, as others of it may need what it has published.
     fn decide_to_give_way(&self, awaited: Awaited) -> bool {
         let (context, Entered { epoch, collective, .. }) = (self.context(), self.entered);
-        // Who has claimed a slot in a call that is over has published it, but for the root of a Reduce in place, who gives way for nothing then.
-        // Barriers claim none; to count these gains nothing.
+        // Who has claimed a slot in a call that is over has published it, but for the root of a Reduce in place and who failed the call, who give
+        // way for nothing then. Barriers claim none; to count these, and what is claimed first by a later step, gains nothing.
         let has_published = |epoch| context.claims().has_claimed(Ticket::new(epoch, 0));
         matches!(awaited, Awaited::Flag { .. })
             && context.givers.decide_to_give_way(epoch, Rooted::of(collective), has_published)

@@ -5,8 +5,8 @@
 //! time. Loads overtake stores, so both look before either flag is written, and both flags come late. Who looks *late* waits until its
 //! own flag is in its cache ([`await_own_stores`](crate::kernel::copy::await_own_stores)); if both came at the same time, the peer's then is too,
 //! and what it tells of can be asked for along with it. On an Intel Xeon most calls of up to 512 bytes take a fifth to a third less time so
-//! (docs/PERFORMANCE.md, "Tried"). One that waits for what the other alone publishes always looks early: when that will be it would have to
-//! learn, and two ranks that learn make each other wait.
+//! (docs/PERFORMANCE.md, "Tried"). When to look for what the other alone publishes is another matter
+//! ([`turns`](super::turns)).
 //!
 //! No processor tells whether it pays, nor do ranks know how far apart they arrive. So in a few of all calls both ways are tried in turn,
 //! and the faster one becomes the habit. It is each rank's own affair: peers find the same flags. Which calls try which way follows from

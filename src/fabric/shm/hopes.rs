@@ -17,30 +17,44 @@ const AT_WORK: Duration = Duration::from_nanos(1100);
 /// Pauses that are timed to know what one takes.
 const PAUSES: u32 = 100;
 
-/// So many looks take [`AT_WORK`]: at least two, since one tells nothing of hope.
+/// So many looks take [`AT_WORK`].
 pub(super) fn looks_at_work() -> u32 {
-    pauses_in(AT_WORK).max(2)
+    looks_where_pause_takes(pause_takes())
+}
+
+/// At least two, since one tells nothing of hope.
+fn looks_where_pause_takes(picoseconds: u64) -> u32 {
+    pauses_where_one_takes(picoseconds, AT_WORK).max(2)
 }
 
 /// So many pauses between two looks take that long, [`PAUSES`] at most: processors pause for 10 to 50 ns.
 pub(super) fn pauses_in(time: Duration) -> u32 {
-    static TOOK: OnceLock<Duration> = OnceLock::new();
-    let took = TOOK.get_or_init(|| {
+    pauses_where_one_takes(pause_takes(), time)
+}
+
+/// What a pause takes here, in picoseconds.
+fn pause_takes() -> u64 {
+    static TOOK: OnceLock<u64> = OnceLock::new();
+    *TOOK.get_or_init(|| {
         let pauses = |_| {
             let started = Instant::now();
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             started.elapsed()
         };
         // The least: in some the system may have taken the core.
-        (0..3).map(pauses).min().unwrap_or(AT_WORK)
-    });
-    pauses_where_they_take(*took, time)
+        let took = (0..3).map(pauses).min().unwrap_or(AT_WORK);
+        nanoseconds_of(took) * 1000 / u64::from(PAUSES)
+    })
 }
 
-/// The same where [`PAUSES`] took that long.
-fn pauses_where_they_take(took: Duration, time: Duration) -> u32 {
-    let pauses = u128::from(PAUSES) * time.as_nanos() / took.as_nanos().max(1);
-    pauses.min(u128::from(PAUSES)) as u32
+/// Of some seconds at most.
+fn nanoseconds_of(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+fn pauses_where_one_takes(picoseconds: u64, time: Duration) -> u32 {
+    let pauses = nanoseconds_of(time) * 1000 / picoseconds.max(1);
+    pauses.min(u64::from(PAUSES)) as u32
 }
 
 /// What looks at peers in no call here have come to in one context. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that a
@@ -115,11 +129,10 @@ mod tests {
 
     #[test]
     fn pauses_are_as_many_as_take_that_long_within_limits() {
-        for (nanos, pauses) in [(0, 100), (1000, 100), (2200, 50), (4400, 25), (11_000, 10), (1_000_000, 0)] {
-            let found = pauses_where_they_take(Duration::from_nanos(nanos), AT_WORK);
-            assert_eq!(found, pauses, "{PAUSES} pauses in {nanos} ns");
+        for (nanos, pauses) in [(0, 100), (10, 100), (22, 50), (44, 25), (110, 10), (10_000, 0)] {
+            assert_eq!(pauses_where_one_takes(1000 * nanos, AT_WORK), pauses, "of {nanos} ns");
+            assert_eq!(looks_where_pause_takes(1000 * nanos), pauses.max(2));
         }
-        assert!(looks_at_work() >= 2);
     }
 
     #[test]

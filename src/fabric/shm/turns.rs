@@ -34,6 +34,8 @@ pub(super) struct Turns {
 struct Habit {
     /// The wait, in steps.
     steps: AtomicU32,
+    /// In which period the trial lay that decided last.
+    decided: AtomicU64,
     stretches: Stretches<Calls, { Turns::WAITS }>,
 }
 
@@ -49,6 +51,8 @@ impl Turns {
     const FAR_APART: u64 = 10_000_000;
     /// A wait becomes the habit if calls take so many times as long as with the one before, or less.
     const GAIN: f64 = 0.95;
+    /// Periods for which the habit holds after the trial that decided on it.
+    const LASTS: u64 = 2;
 
     /// From here on waits are tried, or ranks look at once.
     pub fn set(&self, tries: Tries) {
@@ -83,7 +87,7 @@ impl Turns {
         let steps = if Calls::has(epoch) && self.tries.load(Ordering::Relaxed) {
             habit.try_out(epoch, clock)
         } else {
-            habit.steps.load(Ordering::Relaxed)
+            habit.usual(epoch)
         };
         (steps > 0).then(|| (self.line_of_last(), pauses_in(Self::STEP * steps)))
     }
@@ -94,6 +98,14 @@ impl Turns {
 }
 
 impl Habit {
+    /// The wait of that call, which is in no trial. What trials have not shown for a while ends: of some programs none reaches the calls.
+    fn usual(&self, epoch: u64) -> u32 {
+        if epoch / Calls::PERIOD > self.decided.load(Ordering::Relaxed) + Turns::LASTS {
+            self.steps.store(0, Ordering::Relaxed);
+        }
+        self.steps.load(Ordering::Relaxed)
+    }
+
     /// The wait of that call, which is in a trial.
     #[cold]
     fn try_out(&self, epoch: u64, clock: impl FnOnce() -> u64) -> u32 {
@@ -102,30 +114,38 @@ impl Habit {
             steps => steps,
         };
         if let Some(took) = self.stretches.note(epoch, steps as usize, Turns::FAR_APART, clock) {
-            self.judge(took);
+            self.judge(epoch / Calls::PERIOD, took);
         }
         steps
     }
 
-    /// Longer than a rank's turn and its peer's take without, as far as this trial knows: nothing can be gained by it.
+    /// Nothing can be gained by that wait, as far as this trial knows.
     fn is_too_long(&self, steps: u32) -> bool {
-        let (without, wait) = (self.stretches.so_far(0).least, (Turns::STEP * steps).as_nanos() as u64 * 1000);
-        wait > 2 * without
+        is_too_long(steps, self.stretches.so_far(0).least)
     }
 
-    /// A trial ends in which calls took so long by waits. A wait that is now and then as short as the next longer one has its lucky stretches; so
-    /// what another one takes at most has to be less than what the habit takes at least.
-    fn judge(&self, took: [Took<u64>; Turns::WAITS]) {
+    /// A trial ends, of that period, in which calls took so long by waits. A wait that is now and then as short as the next longer one has its
+    /// lucky stretches; so what another one takes at most has to be less than what the habit takes at least. The habit has to be faster than no
+    /// wait each time: a wait that gains nothing costs those that come late what it takes.
+    fn judge(&self, period: u64, took: [Took<u64>; Turns::WAITS]) {
+        let without = took[0].least;
         let habit = match self.steps.load(Ordering::Relaxed) as usize {
-            // It was too long to be tried.
-            habit if took[habit].least == 0 => 0,
+            habit if without > 0 && (is_too_long(habit as u32, without) || took[habit].least >= without) => 0,
             habit => habit,
         };
         let fastest = (0..Turns::WAITS).filter(|steps| took[*steps].most > 0).min_by_key(|steps| took[*steps].most);
         let is_faster = |steps: usize| (took[steps].most as f64) < Turns::GAIN * took[habit].least as f64;
         let steps = fastest.filter(|steps| is_faster(*steps)).unwrap_or(habit);
         self.steps.store(steps as u32, Ordering::Relaxed);
+        if took[steps].least > 0 {
+            self.decided.store(period, Ordering::Relaxed);
+        }
     }
+}
+
+/// Longer than a rank's turn and its peer's, which take so many picoseconds each without a wait.
+fn is_too_long(steps: u32, without: u64) -> bool {
+    (Turns::STEP * steps).as_nanos() as u64 * 1000 > 2 * without
 }
 
 /// Where the piece of a call lies that a rank waits for. Of pieces above 512 bytes it does not matter what a line takes.
@@ -212,7 +232,7 @@ mod tests {
         assert_eq!(try_out(&turns, 0, |_| 200), 0);
         let far_apart = [210, 220, 280, 290, 260, 190, 230, 270];
         assert_eq!(try_out(&turns, 1, |steps| far_apart[steps]), 5);
-        assert_eq!(try_out(&turns, 2, |steps| if steps == 4 { 196 } else { 200 }), 5, "too little");
+        assert_eq!(try_out(&turns, 2, |steps| [220, 200, 200, 200, 196, 200, 200, 200][steps]), 5, "too little");
         let close = [60, 65, 70, 100, 140, 180, 220, 260];
         assert_eq!(try_out(&turns, 3, |steps| close[steps]), 0);
     }
@@ -232,7 +252,7 @@ mod tests {
         let turns = trying();
         let wait_for = |epoch, piece| turns.wait(Epoch(epoch), Collective::Bcast, piece).map(|(line, _)| line);
         let wait = |epoch| wait_for(epoch, Piece::BesideFlag);
-        try_out(&turns, 0, |steps| if steps == 3 { 100 } else { 200 });
+        try_out(&turns, 0, third);
         assert_eq!(wait(2), None, "it never published");
         for (epoch, line) in [(4, Line::Down), (5, Line::Up)] {
             turns.note(line, Epoch(epoch));
@@ -244,30 +264,75 @@ mod tests {
         assert_eq!(pauses, pauses_in(3 * Turns::STEP));
     }
 
+    /// Of each call the third wait takes half as long.
+    fn third(steps: usize) -> u64 {
+        if steps == 3 { 100 } else { 200 }
+    }
+
     #[test]
     fn without_trials_ranks_look_at_once() {
         let turns = Turns::default();
-        assert_eq!(try_out(&turns, 0, |steps| 200 - steps as u64), 0);
+        assert_eq!(try_out(&turns, 0, third), 0);
         let turns = trying();
-        try_out(&turns, 0, |steps| if steps == 3 { 100 } else { 200 });
+        assert_eq!(try_out(&turns, 0, third), 3);
         turns.set(Tries::Nothing);
-        for epoch in [6, Calls::CALLS + 64 + 6] {
-            turns.note(Line::Down, Epoch(epoch - 1));
-            assert_eq!(turns.wait(Epoch(epoch), Collective::Bcast, Piece::BesideFlag), None);
+        turns.note(Line::Down, Epoch(5));
+        assert_eq!(turns.wait(Epoch(6), Collective::Bcast, Piece::BesideFlag), None);
+        assert_eq!(try_out(&turns, 1, third), 0);
+    }
+
+    /// A trial of which the program makes no calls in those blocks.
+    fn try_out_without(turns: &Turns, number: u64, blocks: std::ops::Range<u64>, takes: impl Fn(usize) -> u64) {
+        let mut now = 0;
+        for epoch in trial(number) {
+            if !blocks.contains(&((epoch - trial(number).start) / Calls::BLOCK)) {
+                turns.wait_by(|| now, Epoch(epoch), habit(turns));
+                now += takes(Calls::steps(epoch) as usize);
+            }
         }
     }
 
-    /// A program that goes on to other calls in the middle of a trial, and one in which something else lies between calls.
     #[test]
     fn what_a_trial_did_not_time_decides_nothing() {
+        let steps = |turns: &Turns| habit(turns).steps.load(Ordering::Relaxed);
+        // A program that goes on to other calls in the middle of a trial.
         let turns = trying();
-        let half = trial(0).start..trial(0).start + Calls::CALLS / 2 - Calls::BLOCK;
-        let mut now = 0;
-        for epoch in half {
-            turns.wait_by(|| now, Epoch(epoch), habit(&turns));
-            now += if Calls::steps(epoch) == 3 { 100 } else { 200 };
-        }
-        assert_eq!(try_out(&turns, 1, |_| 200), 0);
-        assert_eq!(try_out(&turns, 2, |steps| if steps == 3 { 10_500 } else { 20_000 }), 0, "far apart");
+        try_out_without(&turns, 0, 8..16, third);
+        assert_eq!(steps(&turns), 0);
+        assert_eq!(try_out(&turns, 1, |_| 200), 0, "nor in the next one");
+        // One that makes them only there.
+        let turns = trying();
+        try_out(&turns, 0, third);
+        try_out_without(&turns, 1, 1..15, |_| 200);
+        assert_eq!(steps(&turns), 3, "of the habit nothing is known");
+        // Something else lies between calls.
+        let turns = trying();
+        assert_eq!(try_out(&turns, 0, |steps| if steps == 3 { 10_500 } else { 20_000 }), 0);
+    }
+
+    /// A program whose calls come no earlier for it, as the rank that waits is late anyway, at differing distances.
+    #[test]
+    fn a_wait_has_to_be_earned_again() {
+        let turns = trying();
+        assert_eq!(try_out(&turns, 0, third), 3);
+        let mut calls = 0;
+        let late = |_| {
+            calls += 1;
+            2000 + calls / 32 % 3 * 150
+        };
+        let late = std::cell::RefCell::new(late);
+        assert_eq!(try_out(&turns, 1, |steps| (late.borrow_mut())(steps)), 0);
+    }
+
+    #[test]
+    fn a_habit_ends_that_no_trial_reaches() {
+        let turns = trying();
+        try_out(&turns, 0, third);
+        let waits = |period: u64| {
+            let epoch = period * Calls::PERIOD + 5;
+            turns.note(Line::Down, Epoch(epoch - 1));
+            turns.wait(Epoch(epoch), Collective::Bcast, Piece::BesideFlag).is_some()
+        };
+        assert_eq!([1, 2, 3, 4].map(waits), [true, true, false, false]);
     }
 }
