@@ -189,7 +189,7 @@ pub enum SlotReads {
 /// When a rank of a pair takes the first look of a wait for a flag that is published while its own is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FirstLook {
-    /// As each rank finds to be faster while it runs.
+    /// As each rank finds to be faster while it runs, and so for a flag that is published when its own has come.
     #[default]
     Auto,
     /// At once.

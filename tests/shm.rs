@@ -23,5 +23,7 @@ mod mismatches;
 mod operation;
 #[path = "shm/stalls.rs"]
 mod stalls;
+#[path = "shm/turns.rs"]
+mod turns;
 #[path = "shm/world.rs"]
 mod world;
