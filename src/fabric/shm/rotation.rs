@@ -1,7 +1,7 @@
 //! Where in a rank's cells the pieces of a call lie.
 
 use super::geometry::Geometry;
-use crate::sync::{HOME_UNIT, Stretch};
+use crate::sync::{HOME_UNIT, Passed, Stretch};
 use crate::types::{Bytes, Ticket};
 
 /// Shorter pieces are read from the caches faster than written: they stay at places of their own, at the start of cells.
@@ -16,8 +16,11 @@ const GRAIN: u64 = (GRAIN_BYTES / HOME_UNIT) as u64;
 const GRAIN_BYTES: usize = Geometry::CELLS_IN_PAGE;
 
 /// Shorter pieces lie apart from the ones before and after them: what fetches lines ahead of a reader would take those of the next piece
-/// from their writer. Longer ones follow each other in memory.
-const APART: Bytes = Bytes(16 << 10);
+/// from their writer. Longer ones follow each other in memory. Up to where that pays was measured for one reader, and for several
+/// (docs/PERFORMANCE.md, "Tried").
+fn apart(geometry: &Geometry) -> Bytes {
+    if Passed::is_for(geometry.ranks) { Bytes(32 << 10) } else { Bytes(16 << 10) }
+}
 
 /// The stretches of its cells that a rank's pieces take in turn.
 ///
@@ -59,7 +62,7 @@ impl Rotation {
         let places_in = |depth: Bytes| ((depth.0 / HOME_UNIT) >> stride).checked_ilog2().unwrap_or(0);
         let most = places_in(depth);
         let places = most.saturating_sub(halvings).max(places_in(in_flight).min(most));
-        let is_apart = reach < APART;
+        let is_apart = reach < apart(geometry);
         let end = Bytes(HOME_UNIT << (stride + places)).max(reach);
         Self {
             slots: geometry.slots.trailing_zeros(),
@@ -221,9 +224,14 @@ mod tests {
         let geometry = geometry(16, 128 << 10);
         let long = homes(&geometry, 32 << 10, 128 << 10);
         assert!(long.windows(2).all(|pair| pair[1] == pair[0] + (32 << 10) || pair[1] == 0));
-        let apart = homes(&geometry, 5000, 128 << 10);
-        assert!(apart.windows(2).all(|pair| pair[0].abs_diff(pair[1]) > 4 * 5000));
-        assert!(apart.iter().all(|home| (home + Geometry::CELLS_IN_PAGE).is_multiple_of(4096)));
+        let several = Geometry { ranks: 3, ..geometry };
+        for (geometry, reach, are_apart) in
+            [(geometry, 5000, true), (geometry, 20_000, true), (several, 5000, true), (several, 20_000, false)]
+        {
+            let homes = homes(&geometry, reach, 128 << 10);
+            assert_eq!(homes.windows(2).all(|pair| pair[0].abs_diff(pair[1]) > 4 * reach), are_apart, "{reach}");
+            assert!(!are_apart || homes.iter().all(|home| (home + Geometry::CELLS_IN_PAGE).is_multiple_of(4096)));
+        }
     }
 
     #[test]
