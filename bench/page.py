@@ -142,8 +142,8 @@ def limit_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
                 rows.setdefault(f"{case['what']}: {case['collective']}", []).append(text)
     head = ["", *(mpi.title for mpi, _ in found)]
     yield from table(head, [[name, *cells] for name, cells in rows.items()])
-    yield "Milliseconds, native → huddle: MPI_Init; MPI_Comm_dup with four calls of 8 bytes, the first of which build what huddle holds\n" \
-          "for the communicator; the same with longer calls, which also reserve as much of its slots as they need.\n"
+    yield "Milliseconds, native → huddle: MPI_Init; the same with four Barriers, the first of which build what huddle holds for MPI_COMM_WORLD; MPI_Comm_dup\n" \
+          "with four calls of 8 bytes, which do so for the communicator; the same with longer calls, which also reserve as much of its slots as they need.\n"
     slow: dict[str, list[str]] = {}
     for _, results in found:
         for case in results.cases:

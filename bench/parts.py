@@ -107,18 +107,20 @@ def measure_limits(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list
 
 
 def measure_init(bench: Bench, mpi: Mpi, ranks: int) -> list[dict]:
-    """MPI_Init bare and preloaded, in turn."""
+    """MPI_Init, and until the first calls are over, bare and preloaded, in turn."""
     program = str(bench.build("limits", mpi))
-    times: dict[str, list[float]] = {"huddle": [], "native": []}
+    times: dict[str, dict[str, list[float]]] = {}
     for turn in range(-1, INITS):  # the first fills caches
         for subject, preload in (("native", None), ("huddle", bench.prefix / "lib/libhuddle.so")):
-            lines = Job(mpi, ranks, [program, "init"], {}, preload, 60).cases(lambda line: None)
-            if turn >= 0:
-                times[subject].append(lines[0]["ns"])
-    line = {"what": "MPI_Init", "ns": times}
-    show(line)
-    say(f"  median {statistics.median(times['huddle']) / 1e6:.1f} ms, native {statistics.median(times['native']) / 1e6:.1f} ms")
-    return [line]
+            for line in Job(mpi, ranks, [program, "init"], {}, preload, 60).cases(lambda line: None):
+                if turn >= 0:
+                    times.setdefault(line["what"], {}).setdefault(subject, []).append(line["ns"])
+    lines = [{"what": what, "ns": found} for what, found in times.items()]
+    for line in lines:
+        show(line)
+        huddle, native = (statistics.median(line["ns"][subject]) / 1e6 for subject in ("huddle", "native"))
+        say(f"  median {huddle:.1f} ms, native {native:.1f} ms")
+    return lines
 
 
 def measure_memory(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list[dict]:

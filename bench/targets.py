@@ -92,8 +92,8 @@ def limit_rows(store: Store, mpis: dict[str, Mpi]) -> Iterator[Row]:
     yield from limit_row(f"a declined call costs at most {DECLINED_NS} ns over native",
                          [(f"{case['what'].split(': ')[1]}, {named(mpi, case)}", case.difference_of("huddle", "native").value)
                           for mpi, case in those("declined")], DECLINED_NS, nanoseconds)
-    yield from limit_row("MPI_Init takes at most 5 ms more",
-                         [(mpi.title, case.time("huddle").value - case.time("native").value) for mpi, case in those("MPI_Init")],
+    yield from limit_row("MPI_Init takes at most 5 ms more, also with the first calls after it",
+                         [(f"{case['what']}, {mpi.title}", case.time("huddle").value - case.time("native").value) for mpi, case in those("MPI_Init")],
                          INIT_NS, lambda value: f"{value / 1e6:.1f} ms")
     yield from limit_row("a further communicator takes at most 0.1 ms more",
                          [(f"{case['what'].split(', ')[1]}, {mpi.title}", case.difference_of("huddle", "native").value)
