@@ -19,6 +19,15 @@ pub struct Control {
     /// The call that the rank is in.
     pub call: CallLine,
     event: EventLine,
+    evidence: EvidenceLine,
+}
+
+/// What its trials have shown the rank, for ranks that go by what all have found; hints.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct EvidenceLine {
+    /// By subject: a signed number.
+    of: [AtomicU32; Control::SUBJECTS],
 }
 
 /// What only ranks that share cores use, on a line of its own.
@@ -32,6 +41,19 @@ struct EventLine {
 }
 
 impl Control {
+    /// What evidence may be of: as many as a line holds.
+    pub const SUBJECTS: usize = 32;
+
+    /// Tells peers what speaks for something, less what speaks against it.
+    pub fn tell_evidence(&self, subject: usize, evidence: i32) {
+        self.evidence.of[subject].store(evidence.cast_unsigned(), Ordering::Relaxed);
+    }
+
+    /// What the rank has told of that; 0 if nothing.
+    pub fn evidence(&self, subject: usize) -> i32 {
+        self.evidence.of[subject].load(Ordering::Relaxed).cast_signed()
+    }
+
     /// Remembers for peers whether this rank could reserve that much of each of its cells. What was said of a depth stays.
     pub fn tell_of_cells(&self, depth: Bytes, is_reserved: bool) {
         // Relaxed, and not one operation: the rank alone writes it, and `joined` is published after it.

@@ -313,7 +313,7 @@ impl Context {
     /// first one of that length says with what to begin. Once in a call, on every rank, whether it has data for others or not.
     #[inline]
     pub fn choose_source(&self, waiting: &Waiting, collective: Collective, n: Bytes, first: Source) -> Source {
-        let ranks = if self.is_pair_with_cores(waiting) { Ranks::Pair } else { Ranks::Many(self.geometry.ranks) };
+        let ranks = if self.is_pair_with_cores(waiting) { Ranks::Pair } else { Ranks::Many(self) };
         self.loans.decide(ranks, collective, n, first)
     }
 

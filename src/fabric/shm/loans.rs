@@ -5,24 +5,53 @@
 //! page. Which is faster depends on how long the data are and what the caches hold, on what the system call takes, and on the
 //! program: who fetched data that did not change since finds them in its own caches. On an Intel Xeon a Scatter of 256 KiB between two
 //! ranks takes 1.7 times as long out of memory as through slots if data change, and a third as long if they do not (docs/PERFORMANCE.md,
-//! "Tried"). So both are tried, for each collective and length. Peers see what a rank lends, so it is its own affair. Ranks that count the
+//! "Tried"). So both are tried, for each collective and length. Peers see what a rank lends, so it is its own affair, though where ranks share
+//! cores it goes by what all have found. Ranks that count the
 //! calls of a communicator alike, as all do unless one of them left one out for its arguments, try the same at the same time; if they do
 //! not they find less.
 
+use super::context::Context;
 use super::trials::{Schedule, Trials, Way};
 use super::writes::nanoseconds;
 use crate::fabric::Source;
-use crate::types::{Bytes, Collective};
+use crate::fabric::words::Words;
+use crate::sync::Control;
+use crate::types::{Bytes, Collective, NodeRank};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Whose calls these are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ranks {
+#[derive(Clone, Copy)]
+pub(super) enum Ranks<'a> {
     /// Two that have a core each.
     Pair,
-    /// So many, whose turns on cores show in what calls take.
-    Many(usize),
+    /// Such as share cores, whose turns there show in what calls take, so that some find what others do not: each goes by what all have found.
+    Many(&'a dyn Evidence),
+}
+
+/// What ranks have found, each for itself, by subject: for memory, less against it.
+pub(super) trait Evidence {
+    /// How many ranks there are.
+    fn ranks(&self) -> usize;
+    /// This one has found so much.
+    fn tell(&self, subject: usize, evidence: i32);
+    /// All together have; of some what they found before their last trial.
+    fn of_all(&self, subject: usize) -> i32;
+}
+
+impl Evidence for Context {
+    fn ranks(&self) -> usize {
+        self.geometry().ranks
+    }
+
+    fn tell(&self, subject: usize, evidence: i32) {
+        self.control(self.rank()).tell_evidence(subject, evidence);
+    }
+
+    fn of_all(&self, subject: usize) -> i32 {
+        let of = |rank| self.control(NodeRank(rank)).evidence(subject);
+        (0..self.geometry().ranks as u32).map(of).sum()
+    }
 }
 
 /// The collectives in which ranks lend memory.
@@ -33,6 +62,8 @@ const CLASSES: usize = (EXPONENTS[1] - EXPONENTS[0] + 1) as usize;
 
 /// By collective and length.
 type Habits<S> = [[Habit<S>; CLASSES]; COLLECTIVES.len()];
+
+const _: () = assert!(COLLECTIVES.len() * CLASSES <= Control::SUBJECTS);
 
 /// The habits of one rank on one context. Relaxed throughout: as [`Trials`].
 #[derive(Debug, Default)]
@@ -48,7 +79,7 @@ pub(super) struct Loans {
 impl Loans {
     /// Out of what peers copy data of `n` bytes in the call that begins, among such ranks; the first one of its length says with what to begin.
     /// To be asked once in a call.
-    pub fn decide(&self, ranks: Ranks, collective: Collective, n: Bytes, first: Source) -> Source {
+    pub fn decide(&self, ranks: Ranks<'_>, collective: Collective, n: Bytes, first: Source) -> Source {
         self.decide_by(|| nanoseconds(Instant::now()), ranks, collective, n, first)
     }
 
@@ -57,7 +88,7 @@ impl Loans {
     fn decide_by(
         &self,
         clock: impl FnOnce() -> u64,
-        ranks: Ranks,
+        ranks: Ranks<'_>,
         collective: Collective,
         n: Bytes,
         first: Source,
@@ -69,7 +100,10 @@ impl Loans {
         let calls = |copies| Calls { n, first, exponent, copies };
         let source = match ranks {
             Ranks::Pair => self.of_pair[at][class].decide(calls(1), clock),
-            Ranks::Many(ranks) => self.of_many[at][class].decide(calls(ranks), clock),
+            Ranks::Many(found) => {
+                let subject = at * CLASSES + class;
+                self.of_many[at][class].decide_with(found, subject, calls(found.ranks()), clock)
+            }
         };
         if self.are_refused.load(Ordering::Relaxed) { Source::Slots } else { source }
     }
@@ -103,6 +137,14 @@ struct Calls {
     copies: usize,
 }
 
+impl Calls {
+    /// The evidence with which they begin, among ranks that go by what so many have found: as if a quarter had found so.
+    fn prior(&self, ranks: usize) -> i32 {
+        let quarter = ranks.div_ceil(4) as i32;
+        if self.first == Source::Memory { quarter } else { 1 - quarter }
+    }
+}
+
 /// What is known of calls of one length. The other way of its trials is to lend.
 #[derive(Debug)]
 struct Habit<S> {
@@ -126,23 +168,43 @@ impl<S: Schedule> Habit<S> {
 
     #[inline(always)]
     fn decide(&self, calls: Calls, clock: impl FnOnce() -> u64) -> Source {
-        let Calls { n, first, exponent, copies } = calls;
+        let before = self.count();
+        if before == 0 {
+            self.trials.begin(Way::by(calls.prior(1)), 1);
+        }
+        source(self.try_out(before, calls, clock).unwrap_or(self.trials.habit()))
+    }
+
+    /// The same where ranks go by what all have found.
+    fn decide_with(&self, found: &dyn Evidence, subject: usize, calls: Calls, clock: impl FnOnce() -> u64) -> Source {
+        let tried = self.try_out(self.count(), calls, clock);
+        if tried.is_some() {
+            found.tell(subject, self.trials.evidence());
+        }
+        source(tried.unwrap_or_else(|| Way::by(calls.prior(found.ranks()) + found.of_all(subject))))
+    }
+
+    /// -> how many calls there were before this one
+    fn count(&self) -> u64 {
         let before = self.calls.load(Ordering::Relaxed);
         self.calls.store(before + 1, Ordering::Relaxed);
-        if before == 0 {
-            self.trials.begin(if first == Source::Memory { Way::Other } else { Way::One }, 1);
-        }
-        let tried =
-            before.checked_sub(Self::USUAL).and_then(|since| S::number_in_trial(since, trials_apart::<S>(exponent)));
-        let way = match tried {
-            Some(number) => {
-                let copied = (n.0 as u64).saturating_mul(Self::COPIES.max(copies as u64));
-                self.trials.try_out(number, Self::FAR_APART.saturating_mul(copied), clock)
-            }
-            None => self.trials.habit(),
-        };
-        if way == Way::Other { Source::Memory } else { Source::Slots }
+        before
     }
+
+    /// The way of the call after so many, if it is in a trial.
+    #[inline(always)]
+    fn try_out(&self, before: u64, calls: Calls, clock: impl FnOnce() -> u64) -> Option<Way> {
+        let Calls { n, exponent, copies, .. } = calls;
+        let since = before.checked_sub(Self::USUAL)?;
+        let number = S::number_in_trial(since, trials_apart::<S>(exponent))?;
+        let copied = (n.0 as u64).saturating_mul(Self::COPIES.max(copies as u64));
+        Some(self.trials.try_out(number, Self::FAR_APART.saturating_mul(copied), clock))
+    }
+}
+
+/// The other way is to lend.
+fn source(way: Way) -> Source {
+    if way == Way::Other { Source::Memory } else { Source::Slots }
 }
 
 /// Long calls between two ranks: they take long beside what a clock shows.
@@ -181,6 +243,7 @@ impl Schedule for CallsOfMany {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicI32;
 
     const N: Bytes = Bytes(256 << 10);
 
@@ -353,24 +416,62 @@ mod tests {
         assert_eq!(blocks.iter().map(|block| block[0]).sum::<u64>(), CallsOfPair::BLOCKS / 2);
     }
 
-    /// So many ranks make a trial of Scatters of 1 MiB blocks, of which each takes so many nanoseconds out of slots, and out of memory; two
-    /// calls in turn are over at once, and those after them take twice as long. Whether a rank lends from then on.
-    fn lends_after_a_trial(ranks: usize, first: Source, [slots, memory]: [u64; 2]) -> bool {
-        let (loans, mut now) = (Loans::default(), 0);
-        let mut source = first;
-        for at in 0..USUAL + CallsOfMany::CALLS + 1 {
-            source = loans.decide_by(|| now, Ranks::Many(ranks), Collective::Scatter, Bytes(1 << 20), first);
-            let usual = if source == Source::Memory { memory } else { slots };
+    /// What ranks have found, of which `me` is one.
+    struct Found<'a> {
+        all: &'a [AtomicI32],
+        me: usize,
+    }
+
+    impl Evidence for Found<'_> {
+        fn ranks(&self) -> usize {
+            self.all.len()
+        }
+
+        fn tell(&self, subject: usize, evidence: i32) {
+            assert!(subject < Control::SUBJECTS);
+            self.all[self.me].store(evidence, Ordering::Relaxed);
+        }
+
+        fn of_all(&self, _: usize) -> i32 {
+            self.all.iter().map(|found| found.load(Ordering::Relaxed)).sum()
+        }
+    }
+
+    /// So many ranks make a trial of Scatters of 1 MiB blocks, of which each takes so many nanoseconds out of slots, and out of memory, as far as
+    /// `finds` says that a rank sees it; two calls in turn are over at once, and those after them take twice as long. How many lend from then on.
+    fn lend_after_a_trial(ranks: usize, first: Source, costs: [u64; 2], finds: impl Fn(usize) -> bool) -> usize {
+        let all: Vec<AtomicI32> = (0..ranks).map(|_| AtomicI32::new(0)).collect();
+        let loans: Vec<Loans> = (0..ranks).map(|_| Loans::default()).collect();
+        let mut now = 0;
+        let decide = |me: usize, at: u64, now: u64| {
+            let found = Found { all: &all, me };
+            let seen = if finds(me) { now } else { at };
+            loans[me].decide_by(|| seen, Ranks::Many(&found), Collective::Scatter, Bytes(1 << 20), first)
+        };
+        for at in 0..USUAL + CallsOfMany::CALLS {
+            let sources: Vec<Source> = (0..ranks).map(|me| decide(me, at, now)).collect();
+            let usual = costs[usize::from(sources[at as usize % ranks] == Source::Memory)];
             now += if matches!(at % 4, 1 | 2) { 10_000 } else { 2 * usual * ranks as u64 };
         }
-        source == Source::Memory
+        (0..ranks).filter(|me| decide(*me, USUAL + CallsOfMany::CALLS, now) == Source::Memory).count()
     }
 
     #[test]
     fn turns_of_ranks_that_share_cores_do_not_count() {
         for ranks in [2, 4, 8, 100, 500] {
-            assert!(lends_after_a_trial(ranks, Source::Slots, [100_000, 50_000]), "{ranks} ranks");
-            assert!(!lends_after_a_trial(ranks, Source::Memory, [50_000, 100_000]), "{ranks} ranks");
+            assert_eq!(lend_after_a_trial(ranks, Source::Slots, [100_000, 50_000], |_| true), ranks);
+            assert_eq!(lend_after_a_trial(ranks, Source::Memory, [50_000, 100_000], |_| true), 0, "{ranks} ranks");
+        }
+    }
+
+    #[test]
+    fn what_some_ranks_find_the_others_go_by() {
+        for (ranks, few, some) in [(4, 0, 2), (8, 1, 3), (32, 7, 10)] {
+            let lend = |first, costs, finders| lend_after_a_trial(ranks, first, costs, |me| me < finders);
+            assert_eq!(lend(Source::Memory, [50_000, 100_000], some), 0);
+            assert_eq!(lend(Source::Memory, [50_000, 100_000], few), ranks, "{few} of {ranks} may be mistaken");
+            assert_eq!(lend(Source::Slots, [100_000, 50_000], some), ranks);
+            assert_eq!(lend(Source::Slots, [100_000, 50_000], few), 0);
         }
     }
 }

@@ -15,6 +15,14 @@ pub(super) enum Way {
     Other,
 }
 
+impl Way {
+    /// The way for which the evidence is.
+    #[inline(always)]
+    pub fn by(evidence: i32) -> Self {
+        if evidence > 0 { Self::Other } else { Self::One }
+    }
+}
+
 /// Which calls are tried, and which way. Calls and blocks are powers of two, so that a call finds with one comparison that it is none of
 /// these.
 ///
@@ -232,7 +240,13 @@ impl<S: Schedule> Trials<S> {
     /// How calls go that try nothing.
     #[inline(always)]
     pub fn habit(&self) -> Way {
-        if self.evidence.load(Ordering::Relaxed) > 0 { Way::Other } else { Way::One }
+        Way::by(self.evidence())
+    }
+
+    /// What speaks for the other way, less what speaks against it.
+    #[inline(always)]
+    pub fn evidence(&self) -> i32 {
+        self.evidence.load(Ordering::Relaxed)
     }
 
     /// The way of that call, which is in a trial and takes notes as in [`Stretches::note`].
