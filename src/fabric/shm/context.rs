@@ -1,5 +1,7 @@
 //! What a process holds for one communicator: its view of the segment, and how far it has come.
 
+mod cells;
+
 use super::company::Company;
 use super::drive::Waiting;
 use super::first_looks::FirstLooks;
@@ -10,7 +12,7 @@ use super::lines::Lines;
 use super::loans::{Loans, Ranks};
 use super::rhythm::Rhythm;
 use super::rotation::{self, ROTATED, Rotation};
-use super::segment::{Segment, check_memory};
+use super::segment::Segment;
 use super::ways::Ways;
 use super::writes::Writes;
 use crate::codegen::opaque;
@@ -23,7 +25,6 @@ use crate::sync::{
 };
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, CommRank, Epoch, FirstLook, NodeRank, SlotReads, SlotStores, Ticket};
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// One communicator's shared memory, as one of its ranks sees it. At most one call runs on it at a time.
@@ -223,65 +224,10 @@ impl Context {
         (start..end).contains(&at.addr().wrapping_sub(self.segment.base().as_ptr().addr()))
     }
 
-    /// The cells are this rank's to pass that are so at first.
-    fn own_passed(&self) {
-        let cells = self.geometry.passed() as u32;
-        let first = cells * self.me.0;
-        (first..first + cells).rev().for_each(|cell| self.passed.take(cell));
-    }
-
     /// Whether this rank's own cells matter: where it passes cells to its one peer, these may serve for all that it writes.
     #[inline]
     pub fn uses_ring(&self) -> bool {
         self.passed.are_missed()
-    }
-
-    /// Makes sure of as much of this rank's cells as is good for pieces of any length to go round in, where that can be had.
-    pub fn widen_cells(&self) {
-        // To be refused what is only good does no harm.
-        let _ = self.reserve_ring(self.geometry.good_depth());
-    }
-
-    /// Makes sure that the first `depth` bytes of each of this rank's cells are memory that is really there, next to it where it is
-    /// the first to touch them, also of those that it passes. The other ranks of the node are about to do the same, which the rule about
-    /// memory that is left counts in.
-    ///
-    /// # Errors
-    /// As for [`Segment::create`].
-    pub fn reserve_cells(&self, depth: Bytes) -> io::Result<()> {
-        self.reserve_ring(depth)?;
-        let passed = self.geometry.passed();
-        let start = |index| self.places.passed[0] + (self.me.index() * passed + index) * self.geometry.cell.0;
-        let before = self.reserve(&self.reserved_passed, depth, (0..=passed).map(start))?;
-        if before == Bytes::ZERO && depth > Bytes::ZERO && !self.segment.is_whole() {
-            self.own_passed();
-        }
-        Ok(())
-    }
-
-    fn reserve_ring(&self, depth: Bytes) -> io::Result<()> {
-        let (slots, slack) = (self.geometry.slots, self.geometry.slack());
-        let start = |slot| self.geometry.cell_start(self.me.index(), slot) + if slot == slots { slack } else { 0 };
-        self.reserve(&self.reserved, depth, (0..=slots).map(start)).map(|_| ())
-    }
-
-    /// Makes sure of the first `depth` bytes of each of some cells of this rank, of which `reserved` are. `starts` says where each
-    /// begins, and where the last one ends. -> what was reserved before
-    fn reserve(&self, reserved: &AtomicUsize, depth: Bytes, starts: impl Iterator<Item = usize>) -> io::Result<Bytes> {
-        let (depth, before) = (depth.min(self.geometry.cell), Bytes(reserved.load(Ordering::Relaxed)));
-        if depth <= before || self.segment.is_whole() {
-            return Ok(before);
-        }
-        let mut starts: Vec<usize> = starts.collect();
-        let end = starts.pop().unwrap_or_default();
-        check_memory((depth - before).0 * starts.len() * self.geometry.ranks)?;
-        match starts.first() {
-            Some(first) if depth == self.geometry.cell => self.segment.reserve(*first..end)?,
-            _ => starts.iter().try_for_each(|start| self.segment.reserve(start + before.0..start + depth.0))?,
-        }
-        // Relaxed: only this rank uses it; it is an atomic so that a context may move between threads.
-        reserved.store(depth.0, Ordering::Relaxed);
-        Ok(before)
     }
 
     /// How this rank writes its slots from here on.

@@ -6,7 +6,6 @@
 //! before go without futures ([`Direct`]).
 
 mod call;
-mod cells;
 mod company;
 mod context;
 mod copies;

@@ -1,0 +1,92 @@
+//! The memory of the cells, which a context on one node gets with the calls that need it.
+//!
+//! How deep they are is known at three places: what this rank has reserved stays with the context, also when another communicator
+//! takes that over ([`Context::reserve_cells`]); what each rank has told of itself is in its control line
+//! ([`Control::tell_of_cells`](crate::sync::Control::tell_of_cells)), and goes when the context is cleared; what all agreed on is with
+//! the communicator (`mpi::communicator::Cells`), and alone decides whether a call has memory. Where its pieces lie
+//! each rank decides by what it has reserved itself.
+
+use super::Context;
+use crate::coll::Plan;
+use crate::fabric::shm::call::Call;
+use crate::fabric::shm::drive::Waiting;
+use crate::fabric::shm::segment::check_memory;
+use crate::fabric::words::{Entered, Fault, Words};
+use crate::types::{Bytes, Collective};
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+impl Context {
+    /// Makes sure of as much of this rank's cells as is good for pieces of any length to go round in, where that can be had.
+    pub fn widen_cells(&self) {
+        // To be refused what is only good does no harm.
+        let _ = self.reserve_ring(self.geometry.good_depth());
+    }
+
+    /// Makes sure that the first `depth` bytes of each of this rank's cells are memory that is really there, next to it where it is
+    /// the first to touch them, also of those that it passes. The other ranks of the node are about to do the same, which the rule about
+    /// memory that is left counts in.
+    ///
+    /// # Errors
+    /// As for [`Segment::create`](crate::fabric::shm::Segment::create).
+    pub fn reserve_cells(&self, depth: Bytes) -> io::Result<()> {
+        self.reserve_ring(depth)?;
+        let passed = self.geometry.passed();
+        let start = |index| self.places.passed[0] + (self.me.index() * passed + index) * self.geometry.cell.0;
+        let before = self.reserve(&self.reserved_passed, depth, (0..=passed).map(start))?;
+        if before == Bytes::ZERO && depth > Bytes::ZERO && !self.segment.is_whole() {
+            self.own_passed();
+        }
+        Ok(())
+    }
+
+    fn reserve_ring(&self, depth: Bytes) -> io::Result<()> {
+        let (slots, slack) = (self.geometry.slots, self.geometry.slack());
+        let start = |slot| self.geometry.cell_start(self.me.index(), slot) + if slot == slots { slack } else { 0 };
+        self.reserve(&self.reserved, depth, (0..=slots).map(start)).map(|_| ())
+    }
+
+    /// Makes sure of the first `depth` bytes of each of some cells of this rank, of which `reserved` are. `starts` says where each
+    /// begins, and where the last one ends. -> what was reserved before
+    fn reserve(&self, reserved: &AtomicUsize, depth: Bytes, starts: impl Iterator<Item = usize>) -> io::Result<Bytes> {
+        let (depth, before) = (depth.min(self.geometry.cell), Bytes(reserved.load(Ordering::Relaxed)));
+        if depth <= before || self.segment.is_whole() {
+            return Ok(before);
+        }
+        let mut starts: Vec<usize> = starts.collect();
+        let end = starts.pop().unwrap_or_default();
+        check_memory((depth - before).0 * starts.len() * self.geometry.ranks)?;
+        match starts.first() {
+            Some(first) if depth == self.geometry.cell => self.segment.reserve(*first..end)?,
+            _ => starts.iter().try_for_each(|start| self.segment.reserve(start + before.0..start + depth.0))?,
+        }
+        // Relaxed: only this rank uses it; it is an atomic so that a context may move between threads.
+        reserved.store(depth.0, Ordering::Relaxed);
+        Ok(before)
+    }
+
+    /// The cells are this rank's to pass that are so at first.
+    pub(super) fn own_passed(&self) {
+        let cells = self.geometry.passed() as u32;
+        let first = cells * self.me.0;
+        (first..first + cells).rev().for_each(|cell| self.passed.take(cell));
+    }
+
+    /// Before a call that needs `depth` bytes of each cell: whether all ranks of the node could
+    /// [reserve theirs](Context::reserve_cells), as `reserve` tells of this one. All end with the same answer, or none has one.
+    ///
+    /// # Errors
+    /// If a peer failed, then this rank has failed the call too, or contradicts.
+    pub fn agree_on_cells(
+        &self,
+        depth: Bytes,
+        reserve: impl FnOnce() -> bool,
+        waiting: &Waiting,
+        (collective, row): (Collective, usize),
+        plan: &Plan,
+    ) -> Result<bool, Fault> {
+        let entered = Entered::new(collective, row, plan);
+        let call = Call::entered(self, waiting, entered);
+        Words::agree_on_cells(self, &entered, depth, reserve, |awaited, look| call.outlast(awaited, look))
+    }
+}
