@@ -1,0 +1,44 @@
+//! What scripts do when they are asked what they do.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn scripts() -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
+    let entries = directory.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let is_shell =
+        |path: &PathBuf| std::fs::read_to_string(path).is_ok_and(|text| text.starts_with("#!/usr/bin/env bash"));
+    entries.filter(is_shell).collect()
+}
+
+/// A script that starts its work all the same is ended.
+fn run(script: &Path, argument: &str) -> Output {
+    Command::new("timeout").arg("5").arg(script).arg(argument).current_dir("/").output().unwrap()
+}
+
+#[test]
+fn scripts_tell_their_usage_and_do_nothing_else() {
+    let scripts = scripts();
+    assert!(scripts.len() > 9);
+    for script in scripts {
+        let name = script.file_name().unwrap().to_str().unwrap();
+        let output = run(&script, "--help");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && output.stderr.is_empty(), "{name}: {output:?}");
+        assert!(
+            text.starts_with(&format!("{name}: ")) && text.contains(&format!("\n  scripts/{name}")),
+            "{name}: {text}"
+        );
+        assert!(!text.contains("set -"), "{name}: {text}");
+    }
+}
+
+#[test]
+fn scripts_refuse_what_they_do_not_know() {
+    for script in scripts() {
+        let output = run(&script, "--nonsense");
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && output.status.code() != Some(124), "{output:?}");
+        assert!(complaint.contains("usage: ") || complaint.contains("--help"), "{complaint}");
+    }
+}
