@@ -34,10 +34,10 @@ enum Command {
 #[derive(clap::Args)]
 struct Info {
     /// Ranks on each node; from 1 to 1024; as many as processors, where not given
-    #[arg(value_parser = in_range, short = 'n', long, value_name = "N")]
+    #[arg(value_parser = up_to::<MOST_RANKS>, short = 'n', long, value_name = "N", allow_negative_numbers = true)]
     ranks: Option<usize>,
-    /// Nodes
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Nodes; from 1 to 100000
+    #[arg(value_parser = up_to::<MOST_NODES>, long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     nodes: usize,
     /// A machine to pretend, in hwloc's synthetic syntax such as "package:2 l3:1 core:6 pu:1"
     #[arg(long, value_name = "SYNTHETIC")]
@@ -49,11 +49,13 @@ struct Info {
 
 /// As many ranks of a node are judged in some seconds.
 const MOST_RANKS: usize = 1024;
+/// With as many ranks on each, MPI can still count them all.
+const MOST_NODES: usize = 100_000;
 
-fn in_range(ranks: &str) -> Result<usize, String> {
-    match ranks.parse() {
-        Ok(ranks) if (1..=MOST_RANKS).contains(&ranks) => Ok(ranks),
-        _ => Err(format!("not a number from 1 to {MOST_RANKS}")),
+fn up_to<const MOST: usize>(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=MOST).contains(&number) => Ok(number),
+        _ => Err(format!("not a number from 1 to {MOST}")),
     }
 }
 
@@ -72,7 +74,7 @@ fn main() -> ExitCode {
         Arguments::command().error(ErrorKind::ValueValidation, format!("--topology: {problem}")).exit();
     }
     let ranks = info.ranks.unwrap_or(machine.processors()).clamp(1, MOST_RANKS);
-    let job = machine::Job::new(&machine, ranks, info.nodes.max(1), &config);
+    let job = machine::Job::new(&machine, ranks, info.nodes, &config);
     let report = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "machine": machine.to_json(),

@@ -142,12 +142,18 @@ fn no_mpi_is_linked() {
 }
 
 #[test]
-fn numbers_of_ranks_that_nobody_can_wait_for_are_refused() {
-    for ranks in ["0", "100000", "x"] {
-        let output = Command::new(env!("CARGO_BIN_EXE_huddle")).args(["info", "-n", ranks]).output().expect("it runs");
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && complaint.contains("1 to 1024"), "-n {ranks}: {complaint}");
+fn numbers_of_ranks_and_nodes_that_no_job_has_are_refused() {
+    for (option, range) in [("-n", "1 to 1024"), ("--ranks", "1 to 1024"), ("--nodes", "1 to 100000")] {
+        for number in ["0", "-1", "100001", "99999999999999999999", "x", ""] {
+            let arguments = ["info", option, number];
+            let output = Command::new(env!("CARGO_BIN_EXE_huddle")).args(arguments).output().expect("it runs");
+            let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+            let expected = format!("not a number from {range}");
+            assert!(!output.status.success() && complaint.contains(&expected), "{option} {number}: {complaint}");
+        }
     }
+    let help = info(&["--help"], &[]);
+    assert!(help.contains("from 1 to 1024") && help.contains("from 1 to 100000"), "{help}");
 }
 
 #[test]
