@@ -5,9 +5,12 @@ use huddle::config::{Config, Pick};
 use huddle::model::{Nanos, Parameters};
 use huddle::tune::class::SizeClass;
 use huddle::tune::map::{predict, rank};
-use huddle::tune::{Agreed, Choice, Map, OperatorClass, Shape, choose};
+use huddle::tune::{Agreed, Choice, Map, OperatorClass, Reason, Shape, choose};
 use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 use serde_json::{Value, json};
+
+/// What serves where huddle does not.
+pub const NATIVE: &str = "native";
 
 /// One size and what becomes of it.
 struct Entry {
@@ -23,6 +26,7 @@ struct Entry {
 /// As the report has it: by collective, ranges of sizes.
 pub fn all(config: &Config, agreed: &Agreed, parameters: &Parameters) -> Value {
     let map = Map::new(agreed, parameters);
+    let idle = idle_reason(config, agreed);
     let collectives: serde_json::Map<String, Value> = Collective::ALL
         .into_iter()
         .map(|collective| {
@@ -31,11 +35,35 @@ pub fn all(config: &Config, agreed: &Agreed, parameters: &Parameters) -> Value {
                 // Below 8 bytes nothing changes that a program would notice.
                 _ => SizeClass::all().map(SizeClass::judged_at).filter(|size| size.0 >= 8).collect(),
             };
-            let entries = sizes.into_iter().map(|bytes| entry(collective, bytes, config, agreed, &map, parameters));
+            let entries = sizes.into_iter().map(|bytes| match idle {
+                Some(reason) => native(bytes, reason),
+                None => entry(collective, bytes, config, agreed, &map, parameters),
+            });
             (collective.name().to_owned(), ranges(entries))
         })
         .collect();
     Value::Object(collectives)
+}
+
+/// Why a job makes no choice at all, if so.
+fn idle_reason(config: &Config, agreed: &Agreed) -> Option<Reason> {
+    if config.is_disabled {
+        Some(Reason::Disabled)
+    } else if agreed.ranks == 1 {
+        Some(Reason::SingleRank)
+    } else {
+        (agreed.largest_node == 1).then_some(Reason::OneRankPerNode)
+    }
+}
+
+/// What the library serves whatever the models say.
+fn native(up_to: Bytes, reason: Reason) -> Entry {
+    Entry { up_to, chosen: NATIVE.to_owned(), why: phrase(reason), time: None, best: None, ranking: json!([]) }
+}
+
+/// As other texts may follow on the line.
+fn phrase(reason: Reason) -> String {
+    reason.meaning().trim_end_matches('.').to_owned()
 }
 
 fn entry(
@@ -61,7 +89,7 @@ fn entry(
     let best = ranking.first().map(|best| (best.forced.to_string(), best.cost.0));
     let is_forced = config.selection(collective).pick(bytes) != Pick::Auto;
     let (chosen, why, time) = match choose(config, &shape, agreed, map, Epoch(1)) {
-        Choice::Decline(reason) => ("native".to_owned(), reason.meaning().to_owned(), None),
+        Choice::Decline(reason) => (NATIVE.to_owned(), phrase(reason), None),
         Choice::Run { row, plan } | Choice::RunInstead { row, plan, .. } => {
             let predicted = predict(row, &plan, agreed, parameters).map(|Nanos(time)| time);
             let forced = match config.selection(collective).pick(bytes) {

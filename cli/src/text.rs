@@ -1,5 +1,6 @@
 //! The report for people.
 
+use crate::choice::NATIVE;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -217,7 +218,9 @@ fn choice(page: &mut String, choice: &Value) -> Written {
             let up_to = if ranges.len() == 1 { "all" } else { up_to.as_str() };
             let last = each(&range["times"]).last().unwrap_or(&Value::Null);
             let chosen = text(&range["algorithm"]);
-            write!(page, "    {up_to:<10} {chosen:<28} {:>9}  {}", time(&last["ns"]), text(&range["why"]))?;
+            // Nothing is known of the library's times.
+            let predicted = if chosen == NATIVE { String::new() } else { time(&last["ns"]) };
+            write!(page, "    {up_to:<10} {chosen:<28} {predicted:>9}  {}", text(&range["why"]))?;
             match range["models_prefer"].as_str() {
                 Some(best) if best != chosen => {
                     writeln!(page, "; the models prefer {best}: {}", time(&last["best_ns"]))?

@@ -85,7 +85,27 @@ fn choices_have_reasons_and_times() {
         assert!(chosen == best || chosen == "flat", "{chosen}, {best}");
     }
     assert_eq!(report["choice"]["Barrier"].as_array().map(Vec::len), Some(1), "barriers have one size");
-    assert_eq!(json(&["-n", "1"], &[])["choice"]["Bcast"][0]["algorithm"], "native");
+}
+
+#[test]
+fn what_no_job_serves_is_native_without_a_preference() {
+    for (arguments, variables, why) in [
+        (vec!["-n", "1"], vec![], "The communicator has one rank"),
+        (vec!["-n", "1", "--nodes", "3"], vec![], "No two ranks of the communicator share a node"),
+        (vec!["-n", "2"], vec![("HUDDLE_DISABLE", "1"), ("HUDDLE_BCAST", "flat")], "HUDDLE_DISABLE is set"),
+    ] {
+        let report = json(&arguments, &variables);
+        for (collective, ranges) in report["choice"].as_object().expect("collectives") {
+            let range = &ranges[0];
+            assert_eq!(ranges.as_array().map(Vec::len), Some(1), "{collective}");
+            assert_eq!((&range["algorithm"], &range["why"]), (&"native".into(), &why.into()), "{collective}");
+            assert_eq!(range["models_prefer"], Value::Null, "{collective}");
+        }
+        let text = info(&arguments, &variables);
+        let (_, choices) = text.split_once("\nChoice").expect("the section");
+        assert_eq!(choices.lines().filter(|line| line.ends_with(why)).count(), 6, "{choices}");
+        assert!(!choices.contains("?"), "{choices}");
+    }
 }
 
 #[test]

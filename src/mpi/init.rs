@@ -167,7 +167,8 @@ fn announce() {
         Some(nodes) => format!(" on {nodes} nodes"),
     };
     let version = env!("CARGO_PKG_VERSION");
-    log::info(format_args!("huddle {version} on {mpi}: {} ranks{nodes}{sharing}; {state}{alone}", job.size));
+    let ranks = if job.size == 1 { "1 rank".to_owned() } else { format!("{} ranks", job.size) };
+    log::info(format_args!("huddle {version} on {mpi}: {ranks}{nodes}{sharing}; {state}{alone}"));
 }
 
 /// How many processes the launcher started together, where it says so: with an `mpiexec` of another MPI each is alone.
