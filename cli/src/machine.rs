@@ -1,6 +1,6 @@
 //! The machine, and the place of a job's ranks in it.
 
-use huddle::config::{Config, Ring};
+use huddle::config::{Cache, Config, Ring};
 use huddle::kernel::{self, Probed, SingleCopy};
 use huddle::model::{Network, Parameters};
 use huddle::sync::Passed;
@@ -47,7 +47,10 @@ impl Found {
 
     /// Measures what crossings cost and keeps that; the directory.
     pub fn probe(&self, config: &Config) -> Result<PathBuf, String> {
-        let directory = config.cache.directory().ok_or("HUDDLE_CACHE keeps nothing")?;
+        let directory = config.cache.directory().ok_or(match config.cache {
+            Cache::Off => "HUDDLE_CACHE=off keeps nothing: set it to a directory",
+            Cache::Home | Cache::Directory(_) => "no home directory: set HUDDLE_CACHE to a directory",
+        })?;
         if self.containers.is_pretended() || self.containers.pus() < 2 {
             return Err("only a real machine of several processors can be measured".to_owned());
         }

@@ -146,12 +146,22 @@ fn a_probe_is_kept_and_shown() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_huddle"));
         command.arg("probe").env("HUDDLE_CACHE", cache).env_remove("HWLOC_SYNTHETIC").output().expect("it runs")
     };
-    assert!(!probe("off".as_ref()).status.success(), "there is nowhere to keep it");
     let variables = [("HUDDLE_CACHE", directory.to_str().expect("text"))];
     if probe(directory.as_os_str()).status.success() {
         assert_eq!(json(&[], &variables)["parameters"]["origin"], "measured");
     }
     let _ = std::fs::remove_dir_all(directory);
+}
+
+#[test]
+fn a_probe_that_nothing_would_keep_says_why() {
+    for (cache, why) in [("off", "HUDDLE_CACHE=off keeps nothing"), ("", "no home directory: set HUDDLE_CACHE")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_huddle"));
+        command.env_remove("XDG_CACHE_HOME").env("HOME", "/nonexistent/home").env("HUDDLE_CACHE", cache);
+        let output = command.arg("probe").output().expect("it runs");
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && complaint.contains(why), "{complaint}");
+    }
 }
 
 #[test]
