@@ -1,5 +1,6 @@
 //! The table of environment variables.
 
+use super::environment::PREFIX;
 use super::{Cache, Config, NodeOrder, Selection, value};
 use crate::types::{Bytes, Collective, FirstLook, LINE, SlotReads, SlotStores};
 use std::ffi::OsStr;
@@ -292,8 +293,8 @@ fn store<T>(value: Option<T>, to: &mut T) -> Result<(), String> {
 /// Stores the value of one variable in `config`, which stays as it is where there is a complaint.
 pub(super) fn apply(config: &mut Config, name: &str, value: &OsStr) -> Result<(), Complaint> {
     let Some(option) = OPTIONS.iter().find(|option| option.name == name) else {
-        let text = format!("{name} is not known; did you mean {}?", closest(name));
-        return Err(Complaint { text });
+        let hint = closest(name).map_or_else(String::new, |known| format!("; did you mean {known}?"));
+        return Err(Complaint { text: format!("{name} is not known{hint}") });
     };
     let text = value.to_str().map(str::trim);
     if text.is_some_and(str::is_empty) {
@@ -321,9 +322,11 @@ pub(super) fn apply(config: &mut Config, name: &str, value: &OsStr) -> Result<()
     })
 }
 
-/// The variable whose name takes the fewest edits to reach.
-fn closest(name: &str) -> &'static str {
-    OPTIONS.iter().map(|option| option.name).min_by_key(|known| distance(name, known)).unwrap_or_default()
+/// The variable whose name takes the fewest edits to reach, where they are slips: no more than half of what follows the prefix.
+fn closest(name: &str) -> Option<&'static str> {
+    let edits = |known: &str| distance(name, known);
+    let known = OPTIONS.iter().map(|option| option.name).min_by_key(|known| edits(known))?;
+    (edits(known) <= (known.len() - PREFIX.len()) / 2).then_some(known)
 }
 
 /// Characters to insert, delete or replace (Levenshtein), by rows of the usual table.
@@ -353,10 +356,27 @@ mod tests {
     }
 
     #[test]
+    fn slips_are_hinted_at_and_other_words_are_not() {
+        let slips = [
+            ("HUDDLE_ALREDUCE", "HUDDLE_ALLREDUCE"),
+            ("HUDDLE_BCATS", "HUDDLE_BCAST"),
+            ("HUDDLE_BCST", "HUDDLE_BCAST"),
+            ("HUDDLE_SLOTBYTES", "HUDDLE_SLOT_BYTES"),
+            ("HUDDLE_VERBOS", "HUDDLE_VERBOSE"),
+        ];
+        for (name, known) in slips {
+            assert_eq!(closest(name), Some(known));
+        }
+        for name in ["HUDDLE_CHOICE", "HUDDLE_DEBUG", "HUDDLE_RANKS", "HUDDLE_NODES", "HUDDLE_"] {
+            assert_eq!(closest(name), None);
+        }
+    }
+
+    #[test]
     fn names_are_unique_and_close_to_themselves() {
         for option in OPTIONS {
             assert_eq!(OPTIONS.iter().filter(|other| other.name == option.name).count(), 1);
-            assert_eq!(closest(option.name), option.name);
+            assert_eq!(closest(option.name), Some(option.name));
         }
     }
 
