@@ -42,3 +42,17 @@ fn scripts_refuse_what_they_do_not_know() {
         assert!(complaint.contains("usage: ") || complaint.contains("--help"), "{complaint}");
     }
 }
+
+#[test]
+fn nothing_is_made_for_a_compiler_of_no_mpi() {
+    let prefix = std::env::temp_dir().join(format!("huddle-install-{}", std::process::id()));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/install");
+    for (compiler, why) in [("gcc", "not the compiler of an MPI"), ("nonsense", "not found")] {
+        let mut command = Command::new("timeout");
+        let output =
+            command.arg("5").arg(&script).args(["--mpicc", compiler, "--prefix"]).arg(&prefix).output().unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && complaint.contains(why), "{output:?}");
+        assert!(!prefix.exists() && output.stdout.is_empty(), "{output:?}");
+    }
+}
