@@ -30,6 +30,28 @@ fn files_that_documents_name_are_there() {
     assert!(checked > 50);
 }
 
+/// Pages that scripts/install copies lie in one directory, without the sources.
+#[test]
+fn links_of_installed_pages_lead_to_installed_pages() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = std::fs::read_to_string(root.join("scripts/install")).unwrap();
+    let (_, rest) = script.split_once("for page in ").unwrap();
+    let pages: Vec<&str> = rest.split(';').next().unwrap().split_whitespace().collect();
+    assert!(pages.len() > 3);
+    for page in &pages {
+        let text = std::fs::read_to_string(root.join(format!("docs/{page}.md"))).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target) {
+            let file = target.split('#').next().unwrap().strip_suffix(".md").unwrap_or(target);
+            assert!(
+                target.contains("://") || file.is_empty() || pages.contains(&file),
+                "{page}: {target} is not installed"
+            );
+        }
+        let others = ["REPORT", "ALGORITHMS", "LIMITS", "ENVIRONMENT"].map(|name| format!("docs/{name}.md"));
+        assert!(!others.iter().any(|other| text.contains(other)), "{page}: names a page beside it by another path");
+    }
+}
+
 #[test]
 fn links_of_documents_lead_somewhere() {
     let mut checked = 0;

@@ -59,11 +59,21 @@ impl fmt::Display for Takes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
     text: String,
+    /// Where more stands, below the prefix of an installation.
+    page: Option<&'static str>,
+}
+
+impl Complaint {
+    /// The line, with the whole path of the page that it names, where huddle is installed in `prefix`.
+    pub fn below(&self, prefix: &Path) -> String {
+        let see = self.page.map(|page| format!("; see {}", prefix.join(page).display()));
+        format!("{}{}", self.text, see.unwrap_or_default())
+    }
 }
 
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.below(Path::new("")))
     }
 }
 
@@ -88,7 +98,7 @@ pub static OPTIONS: &[Opt] = &[
         takes: Takes::Text("a file name"),
         default: UNSET,
         meaning: "Rank 0 writes a report over all ranks to this file at MPI_Finalize: calls by collective, algorithm, \
-                  size and reason of decline, as JSON. docs/REPORT.md has its fields.",
+                  size and reason of decline, as JSON. [REPORT.md](REPORT.md) has its fields.",
         parse: Parse::Path(|path, config| store(Some(Some(path.into())), &mut config.report)),
     },
     Opt {
@@ -198,7 +208,7 @@ pub static OPTIONS: &[Opt] = &[
         default: "1",
         meaning: "0 keeps ranks from reading each other's memory (process_vm_readv). With 1 `single` algorithms do so: where they are \
                   forced; in long Scatters, where ranks share cores unless trials show that slots are faster; and between two ranks \
-                  with a core each in longer calls, where trials show that it is faster (docs/ALGORITHMS.md). Each rank tries it in MPI_Init with all others on its host; where one may not (seccomp, \
+                  with a core each in longer calls, where trials show that it is faster ([ALGORITHMS.md](ALGORITHMS.md)). Each rank tries it in MPI_Init with all others on its host; where one may not (seccomp, \
                   kernel.yama.ptrace_scope above 0, another user), no rank of the job does.",
         parse: Parse::Text(|text, config| store(value::switch(text), &mut config.may_copy_singly)),
     },
@@ -294,7 +304,7 @@ fn store<T>(value: Option<T>, to: &mut T) -> Result<(), String> {
 pub(super) fn apply(config: &mut Config, name: &str, value: &OsStr) -> Result<(), Complaint> {
     let Some(option) = OPTIONS.iter().find(|option| option.name == name) else {
         let hint = closest(name).map_or_else(String::new, |known| format!("; did you mean {known}?"));
-        return Err(Complaint { text: format!("{name} is not known{hint}") });
+        return Err(Complaint { text: format!("{name} is not known{hint}"), page: None });
     };
     let text = value.to_str().map(str::trim);
     if text.is_some_and(str::is_empty) {
@@ -307,18 +317,13 @@ pub(super) fn apply(config: &mut Config, name: &str, value: &OsStr) -> Result<()
     };
     stored.map_err(|problem| {
         let default = option.default;
-        Complaint {
-            text: match option.takes {
-                Takes::Text(valid) if problem.is_empty() => {
-                    format!("{name}={value:?}: valid: {valid}; using {default}")
-                }
-                Takes::Text(valid) => format!("{name}={value:?}: {problem}; valid: {valid}; using {default}"),
-                // With all knobs of all algorithms the line would be hard to read: the problem names those that matter.
-                Takes::Algorithm(_) => {
-                    format!("{name}={value:?}: {problem}; using {default}; see share/doc/huddle/ENVIRONMENT.md")
-                }
-            },
-        }
+        let (problem, page) = match option.takes {
+            Takes::Text(valid) if problem.is_empty() => (format!("valid: {valid}"), None),
+            Takes::Text(valid) => (format!("{problem}; valid: {valid}"), None),
+            // With all knobs of all algorithms the line would be hard to read: the problem names those that matter.
+            Takes::Algorithm(_) => (problem, Some("share/doc/huddle/ENVIRONMENT.md")),
+        };
+        Complaint { text: format!("{name}={value:?}: {problem}; using {default}"), page }
     })
 }
 
@@ -353,6 +358,14 @@ mod tests {
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("abc", "abc"), 0);
+    }
+
+    #[test]
+    fn pages_have_whole_paths_where_huddle_is_installed() {
+        let complaint = apply(&mut Config::default(), "HUDDLE_BCAST", OsStr::new("tee")).unwrap_err();
+        let expected = "using auto; see /opt/huddle/share/doc/huddle/ENVIRONMENT.md";
+        assert!(complaint.below(Path::new("/opt/huddle")).ends_with(expected), "{complaint}");
+        assert!(complaint.to_string().ends_with("; see share/doc/huddle/ENVIRONMENT.md"), "{complaint}");
     }
 
     #[test]

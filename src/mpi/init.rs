@@ -272,7 +272,7 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Ag
     let (config, complaints) = Config::parse(&agreed);
     if rank == 0 {
         for complaint in complaints {
-            log::warning(format_args!("{complaint}"));
+            log::warning(format_args!("{}", complaint.below(&super::own::prefix())));
         }
     }
     let misfit = (same_names != 1 || has_keyval != 1).then_some(Reason::HuddleMissing);

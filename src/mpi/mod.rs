@@ -21,6 +21,7 @@ mod lanes;
 pub mod native;
 mod network;
 pub mod op;
+pub mod own;
 mod peers;
 mod pool;
 mod recent;

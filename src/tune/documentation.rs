@@ -22,7 +22,7 @@ in a group; a line takes `a`, a byte of one stream `b`, of all streams over a li
 radix 1 makes a chain of a tree and counts as 2 in a dissemination.
 
 Each rank has a ring of *slots*, each of a flag's line and a *cell*; only it writes them, all others read
-([ARCHITECTURE.md](../ARCHITECTURE.md) has all terms). What one step moves is a piece: in tiled algorithms a tile, in trees a
+(ARCHITECTURE.md, beside the sources, has all terms). What one step moves is a piece: in tiled algorithms a tile, in trees a
 segment, else what a cell holds. Between nodes a message goes in chunks, each of which one of a node's leaders takes. Knobs:
 `radix`, children in a tree, partners in a dissemination; `class` and `stages`, which tree; `tile`, `segment` and `chunk`,
 bytes of each; `buffers`, how many pieces a broadcast's root may be ahead of its slowest reader (its whole ring, where nobody
