@@ -4,6 +4,7 @@
 //! very same arguments. Nothing remembers across that jump: a native call may run callbacks that enter here again.
 
 mod entries;
+mod preloaded;
 
 use crate::log;
 use crate::mpi::finish::{LOADER, Loader as KnownLoader};
