@@ -9,7 +9,7 @@ mod json;
 mod reason;
 
 pub use counters::{Cell, Counter, Counters, Outcome, SizeClass, Tally, counters};
-pub use json::Report;
+pub use json::{Report, obstacle};
 pub use reason::Reason;
 
 /// Whether this process accelerates collectives.

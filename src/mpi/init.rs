@@ -148,7 +148,15 @@ fn announce() {
     if job.inactive.is_none() {
         crate::report::activate();
     }
-    if !(job.config.is_verbose && job.rank == 0) {
+    if job.rank != 0 {
+        return;
+    }
+    if let Some(path) = &job.config.report
+        && let Some(obstacle) = crate::report::obstacle(path)
+    {
+        log::warning(format_args!("no report can be written to {}: {obstacle}", path.display()));
+    }
+    if !job.config.is_verbose {
         return;
     }
     let mpi = super::finish::LOADER.get().map_or("", |loader| loader.mpi_version.as_str());

@@ -7,6 +7,7 @@ use crate::types::Collective;
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// What a job did, for [`Report::to_json`].
@@ -83,6 +84,23 @@ impl Report {
             log::error(format_args!("cannot write the report to {}: {error}", path.display()));
         }
     }
+}
+
+/// Why a report can't be written to `path`, where that shows before there is one. No file is made.
+pub fn obstacle(path: &Path) -> Option<io::Error> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match fs::metadata(&path) {
+        Ok(found) if found.is_dir() => return Some(io::ErrorKind::IsADirectory.into()),
+        Ok(found) if !found.is_file() => return None,
+        _ => {}
+    }
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // A file without a name goes as it came. Not every file system has them, and says so after it has looked at the permissions.
+    let unnamed = fs::OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(directory);
+    unnamed.err().filter(|error| {
+        use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+        matches!(error.kind(), NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem)
+    })
 }
 
 /// Puts `contents` in place of the file at `path`. What is no regular file (a terminal, a pipe, `/dev/null`) is written to.
@@ -242,6 +260,21 @@ mod tests {
     fn devices_are_written_to() {
         replace(Path::new("/dev/null"), b"gone").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn what_is_in_the_way_of_a_report_shows_before_there_is_one() {
+        let directory = Directory::new("obstacle");
+        let path = directory.0.join("report.json");
+        assert!(obstacle(&path).is_none());
+        assert!(obstacle(Path::new("/dev/null")).is_none());
+        assert_eq!(obstacle(&directory.0.join("missing/report.json")).unwrap().kind(), io::ErrorKind::NotFound);
+        assert_eq!(obstacle(&directory.0).unwrap().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 0);
+        fs::write(&path, "old").unwrap();
+        assert!(obstacle(&path).is_none());
+        assert_eq!(obstacle(&path.join("report.json")).unwrap().kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
     }
 
     #[test]
