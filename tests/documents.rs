@@ -41,7 +41,8 @@ fn links_of_installed_pages_lead_to_installed_pages() {
     for page in &pages {
         let text = std::fs::read_to_string(root.join(format!("docs/{page}.md"))).unwrap();
         for target in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target) {
-            let file = target.split('#').next().unwrap().strip_suffix(".md").unwrap_or(target);
+            let path = target.split('#').next().unwrap();
+            let file = path.strip_suffix(".md").unwrap_or(path);
             assert!(
                 target.contains("://") || file.is_empty() || pages.contains(&file),
                 "{page}: {target} is not installed"

@@ -154,7 +154,7 @@ fn announce() {
     if let Some(path) = &job.config.report
         && let Some(obstacle) = crate::report::obstacle(path)
     {
-        log::warning(format_args!("no report can be written to {}: {obstacle}", path.display()));
+        log::warning(format_args!("as things are no report can be written to {}: {obstacle}", path.display()));
     }
     if !job.config.is_verbose {
         return;

@@ -49,7 +49,7 @@ Between two ranks with cores of their own Bcasts and Scatters of more than 12 Ki
 read each other's memory: no model tells whether data are better copied twice, through slots, or once, out of memory by the system, since that depends on whether the program
 changes them between calls. Who has the data decides for each call, and tells with its first flag. Of each collective, and of the lengths
 between two powers of two, the first eight calls go as the models choose, the next 32 are tried, in blocks of eight that go one way, and after that 32 of
-4096, of shorter ones than 256 KiB 32 for each gigabyte, before that also after 512 calls and four times as many each time, since first calls use new memory; what took less time from call to call is the habit for the others (`src/fabric/shm/loans.rs`, `trials.rs`).
+4096, of shorter ones than 256 KiB 32 for each gigabyte, before that also after 512 calls (1024 where ranks share cores) and four times as many each time, since first calls use new memory; what took less time from call to call is the habit for the others (`src/fabric/shm/loans.rs`, `trials.rs`).
 Where ranks share cores, Scatters for which the models choose `single` run with `try` too, as long as all that ranks send and receive fits the last-level cache: there 64
 of 4096 calls are tried.
 

@@ -23,8 +23,8 @@ impl Way {
     }
 }
 
-/// Which calls are tried, and which way. Calls and blocks are powers of two, so that a call finds with one comparison that it is none of
-/// these.
+/// Which calls are tried, and which way. Calls and blocks are powers of two, so that a call finds with a few instructions that it is none
+/// of these.
 ///
 /// ```text
 /// a block of 64   32 untimed | a window of 8 | 16 | a window of 8
