@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { WARM_UP = 4, FURTHER = 8, BATCH = 256 }; // calls after which a communicator has its context; communicators
 
@@ -311,32 +310,25 @@ static void memory(void) {
 
 // ---- init
 
-static double nanoseconds_since(const struct timespec *begin) {
-    struct timespec end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    return 1e9 * (double)(end.tv_sec - begin->tv_sec) + (double)(end.tv_nsec - begin->tv_nsec);
-}
-
 // Since `begin`, before MPI_Init: what that took, and until the first calls on MPI_COMM_WORLD were over, in which huddle makes what it
 // holds for that.
-static void init(const struct timespec *begin) {
-    double took[2] = {nanoseconds_since(begin)}, slowest[2];
+static void init(double begin) {
+    double took[2] = {monotonic() - begin}, slowest[2];
     for (int k = 0; k < WARM_UP; k++) MPI_Barrier(MPI_COMM_WORLD);
-    took[1] = nanoseconds_since(begin);
+    took[1] = monotonic() - begin;
     PMPI_Allreduce(took, slowest, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     const char *names[2] = {"MPI_Init", "MPI_Init and four Barriers"};
     for (int k = 0; k < 2 && rank == 0; k++) printf("{\"what\": \"%s\", \"ns\": %.0f}\n", names[k], slowest[k]);
 }
 
 int main(int argc, char **argv) {
-    struct timespec begin;
     const char *what = argc > 1 ? argv[1] : "";
     int wanted = !strcmp(what, "threads") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, provided;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    double begin = monotonic();
     MPI_Init_thread(&argc, &argv, wanted, &provided);
     if (!strcmp(what, "init")) {
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-        init(&begin);
+        init(begin);
         MPI_Finalize();
         return 0;
     }

@@ -23,7 +23,7 @@ static double block_nanoseconds = 2e6;
 
 // ---- time
 
-static double monotonic(void) {
+double monotonic(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return 1e9 * (double)time.tv_sec + (double)time.tv_nsec;

@@ -36,8 +36,10 @@ bool is_listed(const char *list, const char *name);
 // Ends the job with a line.
 void fail(const char *what);
 
-// Nanoseconds since some moment, in a few of them.
+// Nanoseconds since some moment, in a few of them; after measure_start.
 double now(void);
+// The same by the system's clock, at any time.
+double monotonic(void);
 // Memory shared by all ranks, zero at first. Collective.
 void *shared_memory(size_t bytes);
 // Lets a peer on the same core run.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import scaling
@@ -25,6 +25,17 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
     if not rows:
         return []
     return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def rows_of(columns: list[Results], cell: Callable[[Case], tuple[tuple[str, ...], str] | None]) -> list[list[str]]:
+    """A row for each heading that `cell` has for a case, with its text; a column without such a case has none."""
+    rows: dict[tuple[str, ...], dict[int, str]] = {}
+    for index, results in enumerate(columns):
+        for case in results.cases:
+            if found := cell(case):
+                heading, text = found
+                rows.setdefault(heading, {})[index] = text
+    return [[*heading, *(cells.get(index, "") for index in range(len(columns)))] for heading, cells in rows.items()]
 
 
 def shown(ratio: Estimate, sign: str = "") -> str:
@@ -122,34 +133,36 @@ def collective_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
                 yield from table([f"{ranks} ranks", *(targets.title_at(mpis[name], ranks) for name in found)], rows)
 
 
+def short_cost(case: Case) -> tuple[tuple[str, ...], str] | None:
+    if not case["what"].startswith(("overhead", "declined")):
+        return None
+    less = "bare" if case["what"] == "overhead" else "native"
+    over = case.difference_of("huddle", less)
+    text = f"{over.value:.0f} ({over.low:.0f}–{over.high:.0f})"
+    if less == "bare":
+        text += f", bare {case.time('bare').value:.0f}"
+    elif "forwarding" in case["ns"]:
+        text += f", forwarding {case.difference_of('forwarding', 'native').value:.0f}"
+    return (f"{case['what']}: {case['collective']}",), text
+
+
+def long_cost(case: Case) -> tuple[tuple[str, ...], str] | None:
+    if not case["what"].startswith(("MPI_Init", "communicator", "first calls")):
+        return None
+    return (case["what"],), f"{case.time('native').value / 1e6:.3g} → {case.time('huddle').value / 1e6:.3g}"
+
+
 def limit_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     found = list(targets.limits(store, mpis))
     yield "## Costs that have no native counterpart\n"
     yield "Nanoseconds: 8-byte Allreduce and Barrier, entry to exit, less the bare exchange of two cache lines in the same round; calls\n" \
           "left to the native library or empty (\"no elements\"), less the same call made by PMPI; \"forwarding\" is what a function takes\n" \
           "there that only counts and calls on (bench/limits.c), more than some nanoseconds where the native call exchanges messages.\n"
-    rows: dict[str, list[str]] = {}
-    for _, results in found:
-        for case in results.cases:
-            if case["what"].startswith(("overhead", "declined")):
-                less = "bare" if case["what"] == "overhead" else "native"
-                over = case.difference_of("huddle", less)
-                text = f"{over.value:.0f} ({over.low:.0f}–{over.high:.0f})"
-                if less == "bare":
-                    text += f", bare {case.time('bare').value:.0f}"
-                elif "forwarding" in case["ns"]:
-                    text += f", forwarding {case.difference_of('forwarding', 'native').value:.0f}"
-                rows.setdefault(f"{case['what']}: {case['collective']}", []).append(text)
-    head = ["", *(mpi.title for mpi, _ in found)]
-    yield from table(head, [[name, *cells] for name, cells in rows.items()])
+    head, columns = ["", *(mpi.title for mpi, _ in found)], [results for _, results in found]
+    yield from table(head, rows_of(columns, short_cost))
     yield "Milliseconds, native → huddle: MPI_Init; the same with four Barriers, the first of which build what huddle holds for MPI_COMM_WORLD; MPI_Comm_dup\n" \
           "with four calls of 8 bytes, which do so for the communicator; the same with longer calls, which also reserve as much of its slots as they need.\n"
-    slow: dict[str, list[str]] = {}
-    for _, results in found:
-        for case in results.cases:
-            if case["what"].startswith(("MPI_Init", "communicator", "first calls")):
-                slow.setdefault(case["what"], []).append(f"{case.time('native').value / 1e6:.3g} → {case.time('huddle').value / 1e6:.3g}")
-    yield from table(head, [[name, *cells] for name, cells in slow.items()])
+    yield from table(head, rows_of(columns, long_cost))
     yield from loop_table(found)
     yield from kernel_table(found)
     yield from memory_table(store, mpis)
@@ -160,28 +173,29 @@ def loop_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
     yield "2 ranks with private buffers and a shared segment; n bytes of a message or block, read and written by the rank that has\n" \
           "most to do. Cells: huddle's time over that of the loop (bench/loops.c, which says why less is impossible).\n"
     least = {"Bcast": "n + n", "Reduce": "2n + n", "Allreduce": "2n + 2n", "Allgather": "2n + 3n", "Scatter": "2n + 2n"}
-    rows: dict[tuple[str, int], list[str]] = {}
-    for _, results in found:
-        for case in results.cases:
-            if case["what"] == "loop":
-                factor = case.ratio_of("huddle", "loop")
-                text = f"{factor.value:.2f} ({factor.low:.2f}–{factor.high:.2f}) of {microseconds(case.time('loop').value)} µs"
-                rows.setdefault((case["collective"], case["bytes"]), []).append(text)
-    yield from table(["", "reads + writes", *(mpi.title for mpi, _ in found)],
-                     [[f"{name} {size_text(size)}", least[name], *cells] for (name, size), cells in rows.items()])
+
+    def cell(case: Case) -> tuple[tuple[str, ...], str] | None:
+        if case["what"] != "loop":
+            return None
+        factor, name = case.ratio_of("huddle", "loop"), case["collective"]
+        text = f"{factor.value:.2f} ({factor.low:.2f}–{factor.high:.2f}) of {microseconds(case.time('loop').value)} µs"
+        return (f"{name} {size_text(case['bytes'])}", least[name]), text
+
+    yield from table(["", "reads + writes", *(mpi.title for mpi, _ in found)], rows_of([results for _, results in found], cell))
 
 
 def kernel_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
     yield "### Beside single copies by the kernel\n"
     yield "2 ranks; data cross once, by process_vm_readv out of the sender's buffer (bench/kernel.c), which huddle uses where it is faster: on two ranks by trials, else for Scatters alone, by its models. Cells: their\n" \
           "time over huddle's.\n"
-    rows: dict[tuple[str, int], list[str]] = {}
-    for _, results in found:
-        for case in results.cases:
-            if case["what"] == "kernel":
-                factor = case.ratio_of("kernel", "huddle")
-                rows.setdefault((case["collective"], case["bytes"]), []).append(f"{factor.value:.2f} ({factor.low:.2f}–{factor.high:.2f})")
-    yield from table(["", *(mpi.title for mpi, _ in found)], [[f"{name} {size_text(size)}", *cells] for (name, size), cells in rows.items()])
+
+    def cell(case: Case) -> tuple[tuple[str, ...], str] | None:
+        if case["what"] != "kernel":
+            return None
+        factor = case.ratio_of("kernel", "huddle")
+        return (f"{case['collective']} {size_text(case['bytes'])}",), f"{factor.value:.2f} ({factor.low:.2f}–{factor.high:.2f})"
+
+    yield from table(["", *(mpi.title for mpi, _ in found)], rows_of([results for _, results in found], cell))
 
 
 def memory_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
@@ -201,12 +215,8 @@ def shape_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     yield "## Other shapes\n"
     yield "Ratios as above; \"after a barrier\" of a Barrier and the call after it together.\n"
     columns = [(ranks, name, found) for ranks in SHAPE_RANKS for name in mpis if (found := store.read("shapes", name, ranks))]
-    rows: dict[tuple[str, str], dict[int, str]] = {}
-    for index, (_, _, found) in enumerate(columns):
-        for case in found.cases:
-            rows.setdefault((case["group"], case["shape"]), {})[index] = shown(case.ratio)
     head = ["", "", *(f"{mpis[name].title}, {ranks} ranks" for ranks, name, _ in columns)]
-    yield from table(head, [[group, shape, *(cells.get(index, "") for index in range(len(columns)))] for (group, shape), cells in rows.items()])
+    yield from table(head, rows_of([found for _, _, found in columns], lambda case: ((case["group"], case["shape"]), shown(case.ratio))))
 
 
 def imb_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
