@@ -30,6 +30,11 @@ fn files_that_documents_name_are_there() {
     assert!(checked > 50);
 }
 
+/// What the links of a page lead to.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
+}
+
 /// Pages that scripts/install copies lie in one directory, without the sources.
 #[test]
 fn links_of_installed_pages_lead_to_installed_pages() {
@@ -40,7 +45,7 @@ fn links_of_installed_pages_lead_to_installed_pages() {
     assert!(pages.len() > 3);
     for page in &pages {
         let text = std::fs::read_to_string(root.join(format!("docs/{page}.md"))).unwrap();
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target) {
+        for target in links(&text) {
             let path = target.split('#').next().unwrap();
             let file = path.strip_suffix(".md").unwrap_or(path);
             assert!(
@@ -58,7 +63,7 @@ fn links_of_documents_lead_somewhere() {
     let mut checked = 0;
     for document in documents() {
         let text = std::fs::read_to_string(&document).unwrap();
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target) {
+        for target in links(&text) {
             let file = target.split('#').next().unwrap();
             if !file.is_empty() && !target.contains("://") {
                 assert!(document.with_file_name(file).exists(), "{}: no {target}", document.display());

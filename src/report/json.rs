@@ -88,7 +88,7 @@ impl Report {
 
 /// Why a report can't be written to `path`, where that shows before there is one. No file is made.
 pub fn obstacle(path: &Path) -> Option<io::Error> {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = destination(path);
     match fs::metadata(&path) {
         Ok(found) if found.is_dir() => return Some(io::ErrorKind::IsADirectory.into()),
         Ok(found) if !found.is_file() => return None,
@@ -105,8 +105,7 @@ pub fn obstacle(path: &Path) -> Option<io::Error> {
 
 /// Puts `contents` in place of the file at `path`. What is no regular file (a terminal, a pipe, `/dev/null`) is written to.
 fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
-    // A link stays, and what it leads to is replaced.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = destination(path);
     if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
         return fs::OpenOptions::new().write(true).open(&path)?.write_all(contents);
     }
@@ -117,6 +116,11 @@ fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     result
+}
+
+/// A link stays, and what it leads to is replaced.
+fn destination(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// A name in the same directory, so that renaming does not cross file systems.
