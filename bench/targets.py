@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from imb import BARRIERS_NATIVE
 from mpis import Mpi
-from parts import size_text
-from results import Case, Results, Store
+from parts import SHAPE_RANKS, size_text
+from results import Case, Estimate, Results, Store
 
 # Least geometric mean of native/huddle by ranks on 2 cores and MPI.
 MEANS = {
@@ -21,6 +23,8 @@ DECLINED_NS = 20
 INIT_NS = 5e6
 COMMUNICATOR_NS = 1e5
 MEMORY_BYTES = 8 << 20
+# What each MPI's results have to hold.
+STARTS = {"MPI_Init", "MPI_Init and four Barriers"}
 
 
 @dataclass(frozen=True)
@@ -42,15 +46,32 @@ def case_name(case: Case) -> str:
     return f"{case['collective']}{size}"
 
 
+def none_slower(titled: str, found: list[tuple[str, Estimate]]) -> Row:
+    slower = [f"{name} {ratio.value:.2f}" for name, ratio in found if ratio.high < 1]
+    return Row(f"{titled}: no case whose interval lies below 1",
+               f"{len(slower)} of {len(found)}" + (f": {', '.join(slower)}" if slower else ""), not slower)
+
+
 def mean_rows(store: Store, mpis: dict[str, Mpi]) -> Iterator[Row]:
     for ranks, goals in MEANS.items():
         for name, goal in goals.items():
             if grid := store.read("grid", name, ranks):
                 title = title_at(mpis[name], ranks)
                 yield Row(f"{title}, {ranks} ranks: geometric mean at least {goal:g}", f"{grid.mean:.2f}", grid.mean >= goal)
-                slower = [f"{case_name(case)} {case.ratio.value:.2f}" for case in grid.slower]
-                yield Row(f"{title}, {ranks} ranks: no case whose interval lies below 1",
-                          f"{len(slower)} of {len(grid.cases)}" + (f": {', '.join(slower)}" if slower else ""), not slower)
+                yield none_slower(f"{title}, {ranks} ranks", [(case_name(case), case.ratio) for case in grid.cases])
+
+
+def further_rows(store: Store, mpis: dict[str, Mpi]) -> Iterator[Row]:
+    """Of other shapes, and of IMB, whose calls are measured from the same start where barriers are native on both sides."""
+    shapes = [(f"{case['group']}: {case['shape']}, {mpi.title}, {ranks} ranks", case.ratio) for ranks in SHAPE_RANKS for mpi in mpis.values()
+              if (found := store.read("shapes", mpi.name, ranks)) for case in found.cases]
+    if shapes:
+        yield none_slower("other shapes", shapes)
+    for mpi in mpis.values():
+        if found := store.read("imb", mpi.name, 2):
+            ratios = [(case_name(case), case.ratio_of("native", "huddle" if case["collective"] == "Barrier" else BARRIERS_NATIVE))
+                      for case in found.cases]
+            yield none_slower(f"IMB-MPI1, {mpi.title}, 2 ranks, from the same start", ratios)
 
 
 def limit_row(target: str, found: list[tuple[str, float]], limit: float, show: Callable[[float], str]) -> Iterator[Row]:
@@ -92,9 +113,11 @@ def limit_rows(store: Store, mpis: dict[str, Mpi]) -> Iterator[Row]:
     yield from limit_row(f"a declined call costs at most {DECLINED_NS} ns over native",
                          [(f"{case['what'].split(': ')[1]}, {named(mpi, case)}", case.difference_of("huddle", "native").value)
                           for mpi, case in those("declined")], DECLINED_NS, nanoseconds)
-    yield from limit_row("MPI_Init takes at most 5 ms more, also with the first calls after it",
-                         [(f"{case['what']}, {mpi.title}", case.time("huddle").value - case.time("native").value) for mpi, case in those("MPI_Init")],
-                         INIT_NS, lambda value: f"{value / 1e6:.1f} ms")
+    starts = [(f"{case['what']}, {mpi.title}", case.time("huddle").value - case.time("native").value) for mpi, case in those("MPI_Init")]
+    unknown = [(f"{what}, {mpi.title}", math.inf) for mpi, results in limits(store, mpis)
+               for what in sorted(STARTS - {case["what"] for case in results.cases})]
+    yield from limit_row("MPI_Init takes at most 5 ms more, also with the first calls after it", starts + unknown, INIT_NS,
+                         lambda value: f"{value / 1e6:.1f} ms" if math.isfinite(value) else "not measured")
     yield from limit_row("a further communicator takes at most 0.1 ms more",
                          [(f"{case['what'].split(', ')[1]}, {mpi.title}", case.difference_of("huddle", "native").value)
                           for mpi, case in those("communicator")], COMMUNICATOR_NS, lambda value: f"{value / 1e3:.0f} µs")
@@ -105,4 +128,4 @@ def limit_rows(store: Store, mpis: dict[str, Mpi]) -> Iterator[Row]:
 
 
 def rows(store: Store, mpis: dict[str, Mpi]) -> list[Row]:
-    return [*mean_rows(store, mpis), *limit_rows(store, mpis)]
+    return [*mean_rows(store, mpis), *further_rows(store, mpis), *limit_rows(store, mpis)]
