@@ -70,6 +70,7 @@ pub unsafe fn start(announcement: Option<Announcement>) {
         }
     } else {
         let (config, _) = Config::parse(&RawEnvironment::from_process());
+        let config = from_here(config);
         stay_native(Job { is_one_build: false, ..Job::idle(config, rank, size as usize) }, Reason::HuddleMissing);
     }
     super::finish::at_finalize();
@@ -284,7 +285,13 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Ag
         }
     }
     let misfit = (same_names != 1 || has_keyval != 1).then_some(Reason::HuddleMissing);
-    Agreement { config, misfit, hosts: Hosts::of(host, opposite) }
+    Agreement { config: from_here(config), misfit, hosts: Hosts::of(host, opposite) }
+}
+
+/// A relative path is one from where the program starts, wherever it is when it ends.
+fn from_here(mut config: Config) -> Config {
+    config.report = config.report.map(|path| std::path::absolute(&path).unwrap_or(path));
+    config
 }
 
 /// What rank 0 knows of the machine, and of the network where there are several nodes.

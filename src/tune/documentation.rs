@@ -46,12 +46,12 @@ the first-level cache, one and two buffers and a ring, chunks between nodes, pul
 way.
 
 Between two ranks with cores of their own Bcasts and Scatters of more than 12 KiB, and Allgathers of more than 48, run `single` with `try`, where ranks may
-read each other's memory: no model tells whether data are better copied twice, through slots, or once, out of memory by the system, since that depends on whether the program
+read each other's memory and the models choose `flat` or `tiled`, of a Scatter `flat` or `single`: no model tells whether data are better copied twice, through slots, or once, out of memory by the system, since that depends on whether the program
 changes them between calls. Who has the data decides for each call, and tells with its first flag. Of each collective, and of the lengths
 between two powers of two, the first eight calls go as the models choose, the next 32 are tried, in blocks of eight that go one way, and after that 32 of
 4096, of shorter ones than 256 KiB 32 for each gigabyte, before that also after 512 calls (1024 where ranks share cores) and four times as many each time, since first calls use new memory; what took less time from call to call is the habit for the others (`src/fabric/shm/loans.rs`, `trials.rs`).
-Where ranks share cores, Scatters for which the models choose `single` run with `try` too, as long as all that ranks send and receive fits the last-level cache: there 64
-of 4096 calls are tried.
+Where ranks share cores, Scatters of blocks of up to 6 MiB for which the models choose `single` run with `try` too, as long as all that ranks send and receive
+fits the last-level cache: there 64 of 4096 calls are tried, of blocks below 256 KiB 64 for each gigabyte.
 
 Where ranks share cores a phase takes the work of all ranks over the cores that they have, and what of its longest path does not
 fit beside that (Graham's bound); no more ranks read at a time than have cores. Each wait that follows from another takes a turn
@@ -70,9 +70,9 @@ which several share a cell: the models can't tell how long these are best, so no
 
 Where nobody says otherwise a tile is a quarter of the message, but no shorter than a quarter of the first-level cache and no
 longer than one of the second-level cache. Of a Bcast between two ranks, whose tiles share cells, it is three quarters of the
-first-level cache, or a quarter of a cell where that is less; a third of that where the message has no more than one such tile, and
-longer where it has more than 32 of them. A segment is
-as long as a tile may be at most; and a rank's slots take twice the
+first-level cache, all of it in messages four times as long as that or longer, or a quarter of a cell where that is less; a quarter of the first-level cache where
+the message has no more than one such tile, and longer where it has more than 32 of them. A segment is as long as a tile may be at most. Where ranks share cores
+tiles and segments are as long as cells. A rank's slots take twice the
 second-level cache together, or the whole of it where ranks share cores. The smallest caches of the job count, 32 KiB and 1 MiB where the machine does not tell: `huddle
 info` says which.
 
