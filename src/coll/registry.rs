@@ -6,7 +6,6 @@ use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 
 /// A call that is under way; it owns or borrows all that it needs.
 pub type Running<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -42,7 +41,7 @@ pub struct Row {
     /// On shared memory, until it is done.
     pub run: fn(&shm::Call<'_>, &Plan) -> Result<(), shm::Fault>,
     /// On shared memory, to be polled.
-    pub start: fn(Arc<shm::Call<'static>>, Plan) -> Running<'static>,
+    pub start: for<'a> fn(&'a shm::Call<'a>, &'a Plan) -> Running<'a>,
     /// Under the checking scheduler.
     pub scheduled: for<'a> fn(&'a checked::Rank, &'a Plan) -> Running<'a>,
     /// Under loom.
@@ -76,7 +75,7 @@ const fn row<A: Algorithm>() -> Row {
         reach: A::REACH,
         short: A::short,
         run: |call, plan| call.drive(A::run(call, plan)),
-        start: |call, plan| Box::pin(async move { A::run(&*call, &plan).await }),
+        start: |call, plan| boxed::<A, _>(call, plan),
         scheduled: boxed::<A, checked::Rank>,
         #[cfg(loom)]
         explored: boxed::<A, crate::fabric::explored::Rank>,

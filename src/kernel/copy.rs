@@ -242,8 +242,8 @@ fn choose_for(place: &AtomicPtr<()>, kernel: &'static CopyKernel) {
 /// Copies `n` bytes to memory of this rank alone.
 ///
 /// # Safety
-/// `from` is readable, `to` writable for `n` bytes; they do not overlap; nobody writes the source or touches the destination
-/// meanwhile.
+/// `from` is readable, `to` writable for `n` bytes; they do not overlap; nobody changes the source's bytes (to store one as it was found, as
+/// [`copy_taking`] does, changes none) or touches the destination meanwhile.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
@@ -294,7 +294,7 @@ pub unsafe fn copy_fetching(to: *mut u8, from: *const u8, n: usize) {
 /// the other.
 ///
 /// # Safety
-/// As for [`copy`]. The source is writable too, and nobody but others of these copies uses it meanwhile, or reads.
+/// As for [`copy`]. The source is writable too.
 #[inline(never)]
 pub unsafe fn copy_taking(to: *mut u8, from: *const u8, n: usize) {
     /// At a time: its lines stay in the first-level cache until they are copied.

@@ -157,8 +157,8 @@ pub trait Combine: Sync {
     ///
     /// # Safety
     /// `left` and `right` are readable and `to` is writable for `bytes` bytes, a multiple of the element. `to` may equal
-    /// `left` or `right`; otherwise it overlaps neither. No pointer needs an alignment. Nobody writes the operands or touches
-    /// `to` meanwhile.
+    /// `left` or `right`; otherwise it overlaps neither. No pointer needs an alignment. Nobody changes the operands' bytes
+    /// (as for [`copy()`]) or touches `to` meanwhile.
     unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize);
 
     /// The kernel that does the same, if one does.

@@ -385,10 +385,9 @@ impl Case {
             let call = unsafe { Call::enter(&rank.context, waiting, collective, self.row, plan, buffers) };
             return (row.run)(&call, plan);
         };
-        let context = Arc::clone(&rank.context);
         // SAFETY: as above.
-        let call = Arc::new(unsafe { Call::enter_owned(context, waiting, collective, self.row, plan, buffers) });
-        let mut running = (row.start)(Arc::clone(&call), *plan);
+        let call = unsafe { Call::enter(&rank.context, waiting, collective, self.row, plan, buffers) };
+        let mut running = (row.start)(&call, plan);
         let mut task = TaskContext::from_waker(Waker::noop());
         for _ in 0..polls {
             if running.as_mut().poll(&mut task) == Poll::Ready(()) {

@@ -107,11 +107,10 @@ pub fn come_late(world: &World, early: &[Case], late: &Case) -> Outcome {
 fn announce_arrival(case: &Case, rank: &crate::world::Rank) {
     use huddle::fabric::shm::{Buffers, Call};
     use std::task::{Context, Waker};
-    let context = std::sync::Arc::clone(&rank.context);
     let (row, buffers) = (&REGISTRY[case.row], Buffers::NONE);
     // SAFETY: a barrier has no buffers.
-    let call = unsafe { Call::enter_owned(context, &SPINNING, Collective::Barrier, case.row, &case.plan, buffers) };
-    let mut running = (row.start)(std::sync::Arc::new(call), case.plan);
+    let call = unsafe { Call::enter(&rank.context, &SPINNING, Collective::Barrier, case.row, &case.plan, buffers) };
+    let mut running = (row.start)(&call, &case.plan);
     assert!(running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 

@@ -11,9 +11,8 @@ use crate::kernel::{self, Combine, Destination, PackedBuffer, SizeClass};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::{Future, poll_fn, ready};
-use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 /// A buffer of the user as packed bytes.
@@ -58,9 +57,7 @@ impl Buffers<'_> {
 
 /// One collective call of one rank.
 pub struct Call<'a> {
-    context: NonNull<Context>,
-    /// Keeps the context alive where the call is not on its owner's stack.
-    _owner: Option<Arc<Context>>,
+    context: &'a Context,
     buffers: Buffers<'a>,
     /// Bytes of an element.
     granule: Bytes,
@@ -76,8 +73,7 @@ pub struct Call<'a> {
     awaited_ticket: AtomicU64,
 }
 
-// SAFETY: the raw pointers are the context, which is Sync and outlives the call, and the user's buffers, which MPI forbids
-// the program to touch during the call; one thread at a time drives it.
+// SAFETY: the raw pointers are the user's buffers, which MPI forbids the program to touch during the call; one thread at a time drives it.
 unsafe impl Send for Call<'_> {}
 // SAFETY: as above; shared state is atomic.
 unsafe impl Sync for Call<'_> {}
@@ -106,8 +102,7 @@ impl<'a> Call<'a> {
     #[inline(always)]
     pub(super) fn entered(context: &'a Context, waiting: &'a Waiting, entered: Entered) -> Self {
         Self {
-            context: NonNull::from(context),
-            _owner: None,
+            context,
             buffers: Buffers::NONE,
             granule: Bytes(1),
             chosen: None,
@@ -131,29 +126,9 @@ impl<'a> Call<'a> {
         Self { chosen: Some(source), ..self }
     }
 
-    /// As [`Call::enter`], for a call that outlives its caller's frame: it shares the ownership of the context.
-    ///
-    /// # Safety
-    /// As for [`Call::enter`].
-    pub unsafe fn enter_owned(
-        context: Arc<Context>,
-        waiting: &'static Waiting,
-        collective: Collective,
-        row: usize,
-        plan: &Plan,
-        buffers: Buffers<'static>,
-    ) -> Call<'static> {
-        // SAFETY: the reference does not outlive the call, which owns the context from here on.
-        let borrowed: &'static Context = unsafe { NonNull::from(&*context).as_ref() };
-        // SAFETY: the caller's promise.
-        let call = unsafe { Call::enter(borrowed, waiting, collective, row, plan, buffers) };
-        Call { _owner: Some(context), looks: 0, ..call }
-    }
-
     #[inline]
-    pub(super) fn context(&self) -> &Context {
-        // SAFETY: `enter` borrowed it for the call's lifetime, or `_owner` holds it.
-        unsafe { self.context.as_ref() }
+    pub(super) fn context(&self) -> &'a Context {
+        self.context
     }
 
     /// Wakes peers that sleep until this rank does something.

@@ -71,7 +71,7 @@ impl Context {
     /// Copies `n` bytes for that call; `places` are what destination and source are. A slot that is written is one of this rank.
     ///
     /// # Safety
-    /// As for [`kernel::copy()`].
+    /// As for [`kernel::copy()`]; a source that is a slot is writable, as all of a segment is where it is mapped.
     #[inline(always)]
     pub(super) unsafe fn copy(&self, call: &Entered, places: [Destination; 2], to: *mut u8, from: *const u8, n: usize) {
         use Destination::{Private, Slot};
