@@ -2,8 +2,8 @@
 //! [`ways`](super::ways).
 
 use super::context::Context;
-use super::ways::{Parts, Source, Way, Ways};
-use super::writes::{Course, Took, Writes, clock_reading};
+use super::ways::{Material, Parts, Way, Ways};
+use super::writes::{Course, Times, Writes, clock_reading};
 use crate::fabric::words::Entered;
 use crate::kernel::{self, Combine, Destination, Kernel, SizeClass, Streams};
 
@@ -91,8 +91,8 @@ impl Context {
                         false => kernel::copy_of(at_least_long(n), to, from, n),
                     }
                 }
-                [Private, Private] => self.copy_long(call, Source::Own, to, from, n),
-                [Private, Slot] => self.copy_long(call, Source::Slot, to, from, n),
+                [Private, Private] => self.copy_long(call, Material::Own, to, from, n),
+                [Private, Slot] => self.copy_long(call, Material::Slot, to, from, n),
             }
         }
     }
@@ -177,9 +177,9 @@ impl Context {
     /// # Safety
     /// As for [`kernel::copy()`].
     #[inline(never)]
-    unsafe fn copy_long(&self, call: &Entered, source: Source, to: *mut u8, from: *const u8, n: usize) {
+    unsafe fn copy_long(&self, call: &Entered, material: Material, to: *mut u8, from: *const u8, n: usize) {
         let times = if call.collective == Collective::Allgather { self.layout().size() } else { 1 };
-        let choice = self.ways.of(call.collective, source, call.bytes * times, n);
+        let choice = self.ways.of(call.collective, material, call.bytes * times, n);
         let class = at_least_long(n);
         // SAFETY: the caller's promise.
         unsafe {
@@ -210,7 +210,7 @@ impl Context {
                 let [to, left, right] = memory;
                 return combine.combine(to, left, right, n);
             };
-            let choice = self.ways.of(call.collective, Source::Operands, call.bytes, n);
+            let choice = self.ways.of(call.collective, Material::Operands, call.bytes, n);
             match choice.parts() {
                 Parts::Whole(way) => combine_by(way, kernel, memory, n),
                 Parts::Halves(ways) => choice.judge(ways, combine_halves(ways, kernel, memory, n, granule)),
@@ -235,7 +235,7 @@ impl Context {
             (midway, Instant::now())
         };
         let [through, around] = [midway - started, ended - midway].map(|time| time.saturating_sub(clock_reading()));
-        self.writes.end(timed, Took { through, around }, ended);
+        self.writes.end(timed, Times { through, around }, ended);
     }
 
     /// Combines `n` bytes of packed elements of `granule` bytes into a slot of this rank. Loops that combine store through the caches;

@@ -14,7 +14,7 @@
 
 use super::context::Context;
 use super::next_flags::NextFlags;
-use super::trials::{Schedule, Trials, Way};
+use super::trials::{Arm, Schedule, Trials};
 use super::turns::{Tries, Turns};
 use super::writes::nanoseconds;
 use crate::fabric::Line;
@@ -51,9 +51,9 @@ impl FirstLooks {
     /// where nothing was measured.
     pub fn set(&self, look: FirstLook, design: Design) {
         let (way, trials) = match (look, design) {
-            (FirstLook::Late, _) => (Way::Other, 1),
-            (FirstLook::Auto, Design::Intel | Design::Zen5) => (Way::Other, Self::MEASURED),
-            _ => (Way::One, 1),
+            (FirstLook::Late, _) => (Arm::Other, 1),
+            (FirstLook::Auto, Design::Intel | Design::Zen5) => (Arm::Other, Self::MEASURED),
+            _ => (Arm::One, 1),
         };
         self.tries_both.store(look == FirstLook::Auto, Ordering::Relaxed);
         self.trials.begin(way, trials);
@@ -68,12 +68,12 @@ impl FirstLooks {
 
     #[inline(always)]
     fn is_habit_late(&self) -> bool {
-        self.trials.habit() == Way::Other
+        self.trials.habit() == Arm::Other
     }
 
     #[cold]
     fn is_late_in_trial(&self, epoch: u64) -> bool {
-        if self.tries_both.load(Ordering::Relaxed) { Exchanges::way(epoch) == Way::Other } else { self.is_habit_late() }
+        if self.tries_both.load(Ordering::Relaxed) { Exchanges::way(epoch) == Arm::Other } else { self.is_habit_late() }
     }
 
     /// The exchange of pieces of `n` bytes in the call of `epoch` is over.
@@ -103,7 +103,7 @@ impl Schedule for Exchanges {
     const UNTIMED: u64 = 32;
     /// Among so many calls are some exchanges, in most programs; most of a half is timed.
     const WINDOW: u64 = 8;
-    const STRETCH: u64 = 24;
+    const INTERVAL: u64 = 24;
     const BLOCKS: u64 = 8;
     /// 1.6 % of all calls are tried.
     const EVERY: u64 = 512;
@@ -250,7 +250,7 @@ mod tests {
     fn interruptions_do_not_count() {
         let looks = of_doubtful_pair();
         let interrupted = [9, 10, 12];
-        assert!(interrupted.iter().all(|block| Exchanges::way(block * Exchanges::BLOCK) == Way::One));
+        assert!(interrupted.iter().all(|block| Exchanges::way(block * Exchanges::BLOCK) == Arm::One));
         let takes = |epoch, is_late| {
             let is_interrupted = interrupted.contains(&(epoch / Exchanges::BLOCK)) && epoch % Exchanges::BLOCK == 45;
             if is_interrupted {

@@ -9,7 +9,7 @@
 //! away, look on in a few calls of trials, and do from then on what took less time, in calls with a root and without one apart. Which calls try
 //! which way follows from their epochs, so that all ranks try the same at about the same time; else it is each rank's own affair.
 
-use super::trials::{Schedule, Trials, Way};
+use super::trials::{Arm, Schedule, Trials};
 use super::writes::nanoseconds;
 use crate::types::{Collective, Epoch};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,7 +67,7 @@ impl Givers {
         };
         // There is no call 0.
         let since = self.since.load(Ordering::Relaxed).max(epoch.saturating_sub(Self::FAR_BACK)).max(1);
-        way == Way::One && (since..epoch).any(|epoch| has_published(Epoch(epoch)))
+        way == Arm::One && (since..epoch).any(|epoch| has_published(Epoch(epoch)))
     }
 
     /// This rank gives its core away in the call of `epoch`. In one with a root it may publish more, which counts. Of calls without one, in
@@ -86,7 +86,7 @@ impl Schedule for WaitingCalls {
     /// Some ranks are some calls ahead of others.
     const UNTIMED: u64 = 32;
     const WINDOW: u64 = 8;
-    const STRETCH: u64 = 24;
+    const INTERVAL: u64 = 24;
     const BLOCKS: u64 = 8;
     /// 3 % of all calls are tried: one way may take half as long again as the other, and programs with many ranks for each core make few
     /// calls.
@@ -117,7 +117,7 @@ mod tests {
         let gave = epochs.filter(|epoch| {
             let habit = givers.trials[Rooted::Yes as usize].habit();
             let way = if WaitingCalls::has(*epoch) { WaitingCalls::way(*epoch) } else { habit };
-            now += if way == Way::One { gives } else { looks };
+            now += if way == Arm::One { gives } else { looks };
             let has_published = |Epoch(epoch)| is_root(epoch);
             let gives = !is_root(*epoch) && givers.decide_by(|| now, Epoch(*epoch), Rooted::Yes, has_published);
             if !is_root(*epoch) {
@@ -177,7 +177,7 @@ mod tests {
             now += if gives == (rooted == Rooted::Yes) { 1500 } else { 900 };
         }
         let habits = givers.trials.each_ref().map(Trials::habit);
-        assert_eq!([habits[Rooted::Yes as usize], habits[Rooted::No as usize]], [Way::Other, Way::One]);
+        assert_eq!([habits[Rooted::Yes as usize], habits[Rooted::No as usize]], [Arm::Other, Arm::One]);
     }
 
     #[test]

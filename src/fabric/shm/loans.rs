@@ -11,7 +11,7 @@
 //! not they find less.
 
 use super::context::Context;
-use super::trials::{Schedule, Trials, Way};
+use super::trials::{Arm, Schedule, Trials};
 use super::writes::nanoseconds;
 use crate::fabric::Source;
 use crate::fabric::words::Words;
@@ -178,7 +178,7 @@ impl<S: Schedule> Habit<S> {
     fn decide(&self, calls: Calls, clock: impl FnOnce() -> u64) -> Source {
         let before = self.count();
         if before == 0 {
-            self.trials.begin(Way::by(calls.prior(1)), 1);
+            self.trials.begin(Arm::by(calls.prior(1)), 1);
         }
         source(self.try_out(before, calls, clock).unwrap_or(self.trials.habit()))
     }
@@ -194,7 +194,7 @@ impl<S: Schedule> Habit<S> {
             self.of_all.store(found.of_all(subject), Ordering::Relaxed);
         }
         let evidence = calls.prior(found.ranks()) + self.of_all.load(Ordering::Relaxed);
-        source(tried.unwrap_or(Way::by(evidence)))
+        source(tried.unwrap_or(Arm::by(evidence)))
     }
 
     /// -> how many calls there were before this one
@@ -206,7 +206,7 @@ impl<S: Schedule> Habit<S> {
 
     /// The way of the call after so many, if it is in a trial.
     #[inline(always)]
-    fn try_out(&self, before: u64, calls: Calls, clock: impl FnOnce() -> u64) -> Option<Way> {
+    fn try_out(&self, before: u64, calls: Calls, clock: impl FnOnce() -> u64) -> Option<Arm> {
         let Calls { n, exponent, copies, .. } = calls;
         let since = before.checked_sub(Self::USUAL)?;
         let number = S::number_in_trial(since, trials_apart::<S>(exponent))?;
@@ -216,8 +216,8 @@ impl<S: Schedule> Habit<S> {
 }
 
 /// The other way is to lend.
-fn source(way: Way) -> Source {
-    if way == Way::Other { Source::Memory } else { Source::Slots }
+fn source(way: Arm) -> Source {
+    if way == Arm::Other { Source::Memory } else { Source::Slots }
 }
 
 /// Long calls between two ranks: they take long beside what a clock shows.
@@ -231,7 +231,7 @@ impl Schedule for CallsOfPair {
     const BLOCK: u64 = 8;
     const UNTIMED: u64 = 1;
     const WINDOW: u64 = 1;
-    const STRETCH: u64 = 2;
+    const INTERVAL: u64 = 2;
     const BLOCKS: u64 = 4;
     /// Of 4096 calls 32 are tried, half of them the slower way; of shorter ones fewer ([`BYTES_PER_TRIAL`]).
     const EVERY: u64 = 512;
@@ -247,7 +247,7 @@ impl Schedule for CallsOfMany {
     const BLOCK: u64 = 16;
     const UNTIMED: u64 = 3;
     const WINDOW: u64 = 1;
-    const STRETCH: u64 = 4;
+    const INTERVAL: u64 = 4;
     const BLOCKS: u64 = 4;
     const EVERY: u64 = 256;
     const GAIN: f64 = 0.95;
@@ -336,7 +336,7 @@ mod tests {
                 now += if source == Source::Memory { memory } else { slots };
                 now += gap(at);
             }
-            assert_eq!(habit.trials.habit() == Way::Other, memory < slots);
+            assert_eq!(habit.trials.habit() == Arm::Other, memory < slots);
         }
     }
 
@@ -374,9 +374,9 @@ mod tests {
         let habit = Habit::<CallsOfPair>::default();
         let (resting, changing) = ([20_000, 9000], [15_000, 26_000]);
         call(&habit, 2 * CallsOfPair::PERIOD, N, Source::Slots, resting);
-        assert_eq!(habit.trials.habit(), Way::Other);
+        assert_eq!(habit.trials.habit(), Arm::Other);
         call(&habit, 4 * CallsOfPair::PERIOD, N, Source::Slots, changing);
-        assert_eq!(habit.trials.habit(), Way::One);
+        assert_eq!(habit.trials.habit(), Arm::One);
     }
 
     #[test]

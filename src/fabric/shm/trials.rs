@@ -8,14 +8,14 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// Which of both ways a call goes.
+/// An arm of a trial: one of two ways in which calls go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Arm {
     One,
     Other,
 }
 
-impl Way {
+impl Arm {
     /// The way for which the evidence is.
     #[inline(always)]
     pub fn by(evidence: i32) -> Self {
@@ -33,16 +33,16 @@ impl Way {
 /// ```
 ///
 /// Time is taken from the first call noted in a window to the first one in the next: where other calls lie between, not every call of a
-/// block is noted. Each such stretch is as long as the others.
+/// block is noted. Each such interval is as long as the others.
 pub(super) trait Schedule {
     /// Calls that go one way before others go the other.
     const BLOCK: u64;
     /// The first calls of a block, whose time is that of what those before them have left in the caches.
     const UNTIMED: u64;
-    /// Calls in which a stretch ends and the next one begins.
+    /// Calls in which an interval ends and the next one begins.
     const WINDOW: u64;
     /// Calls from the beginning of one window to that of the next.
-    const STRETCH: u64;
+    const INTERVAL: u64;
     /// Blocks of a trial, half of them each way.
     const BLOCKS: u64;
     /// Blocks from the beginning of one trial to that of the next.
@@ -58,7 +58,7 @@ pub(super) trait Schedule {
         assert!(Self::BLOCK.is_power_of_two() && Self::BLOCKS.is_power_of_two() && period.is_power_of_two());
         assert!(Self::BLOCKS > 1 && 2 * Self::BLOCKS <= Self::EVERY);
         assert!(
-            Self::LAST_WINDOW > 0 && Self::UNTIMED + Self::LAST_WINDOW * Self::STRETCH + Self::WINDOW == Self::BLOCK
+            Self::LAST_WINDOW > 0 && Self::UNTIMED + Self::LAST_WINDOW * Self::INTERVAL + Self::WINDOW == Self::BLOCK
         );
         period
     };
@@ -69,7 +69,7 @@ pub(super) trait Schedule {
         assert!(early < Self::PERIOD);
         early
     };
-    const LAST_WINDOW: u64 = (Self::BLOCK - Self::UNTIMED - Self::WINDOW) / Self::STRETCH;
+    const LAST_WINDOW: u64 = (Self::BLOCK - Self::UNTIMED - Self::WINDOW) / Self::INTERVAL;
 
     /// Whether the call of that number is in a trial.
     #[inline(always)]
@@ -95,8 +95,8 @@ pub(super) trait Schedule {
     }
 
     /// Blocks take turns by the sequence of Thue and Morse, which keeps step with few rhythms of programs.
-    fn way(number: u64) -> Way {
-        if (number / Self::BLOCK).count_ones() % 2 == 1 { Way::Other } else { Way::One }
+    fn way(number: u64) -> Arm {
+        if (number / Self::BLOCK).count_ones() % 2 == 1 { Arm::Other } else { Arm::One }
     }
 
     fn is_last_block(number: u64) -> bool {
@@ -106,11 +106,11 @@ pub(super) trait Schedule {
     /// The window of its block that a call is in.
     fn window(number: u64) -> Option<u64> {
         let at = (number % Self::BLOCK).checked_sub(Self::UNTIMED)?;
-        (at % Self::STRETCH < Self::WINDOW).then_some(at / Self::STRETCH)
+        (at % Self::INTERVAL < Self::WINDOW).then_some(at / Self::INTERVAL)
     }
 }
 
-/// Of the stretches of one way: what one took for a call, with all that lay between calls, in picoseconds; 0 for none.
+/// Of the intervals of one way: what one took for a call, with all that lay between calls, in picoseconds; 0 for none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Took<T> {
     /// Hardly ever one in which the system took the core, or the program did something else.
@@ -132,8 +132,8 @@ impl Took<AtomicU64> {
 /// What one rank has seen of the ways of a trial. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that
 /// a context may move between threads.
 #[derive(Debug)]
-pub(super) struct Stretches<S, const WAYS: usize> {
-    /// The call after which the stretch under way of a trial began; 0, which is in no trial, for none.
+pub(super) struct Timings<S, const WAYS: usize> {
+    /// The call after which the interval under way of a trial began; 0, which is in no trial, for none.
     timed_from: AtomicU64,
     /// When that was, in nanoseconds.
     timed_since: AtomicU64,
@@ -143,7 +143,7 @@ pub(super) struct Stretches<S, const WAYS: usize> {
     schedule: PhantomData<S>,
 }
 
-impl<S, const WAYS: usize> Default for Stretches<S, WAYS> {
+impl<S, const WAYS: usize> Default for Timings<S, WAYS> {
     fn default() -> Self {
         let [timed_from, timed_since, trial] = [(); 3].map(|()| AtomicU64::new(0));
         let took = std::array::from_fn(|_| Took::default());
@@ -151,7 +151,7 @@ impl<S, const WAYS: usize> Default for Stretches<S, WAYS> {
     }
 }
 
-impl<S: Schedule, const WAYS: usize> Stretches<S, WAYS> {
+impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
     /// That call of a trial, which goes that way, takes notes; such as are farther apart than so many picoseconds tell nothing. The clock is
     /// read once in a window. -> what they took by way, when a trial ends
     pub fn note(
@@ -170,7 +170,7 @@ impl<S: Schedule, const WAYS: usize> Stretches<S, WAYS> {
         let now = clock();
         if before.is_some() {
             let took = now.saturating_sub(self.timed_since.load(Ordering::Relaxed));
-            self.note_stretch(way, took.saturating_mul(1000) / (number - from), far_apart);
+            self.note_interval(way, took.saturating_mul(1000) / (number - from), far_apart);
         }
         if window < S::LAST_WINDOW {
             self.begin_to_time(number, now);
@@ -204,8 +204,8 @@ impl<S: Schedule, const WAYS: usize> Stretches<S, WAYS> {
         self.timed_since.store(now, Ordering::Relaxed);
     }
 
-    /// A stretch that went that way took so many picoseconds for each call.
-    fn note_stretch(&self, way: usize, each: u64, far_apart: u64) {
+    /// An interval that went that way took so many picoseconds for each call.
+    fn note_interval(&self, way: usize, each: u64, far_apart: u64) {
         let Took { least, most } = self.so_far(way);
         if each < far_apart {
             self.took[way].set(Took { least: if least == 0 { each } else { each.min(least) }, most: each.max(most) });
@@ -213,17 +213,17 @@ impl<S: Schedule, const WAYS: usize> Stretches<S, WAYS> {
     }
 }
 
-/// The habit of one rank in calls on one context, and what it has seen of both ways. Relaxed throughout: as [`Stretches`].
+/// The habit of one rank in calls on one context, and what it has seen of both ways. Relaxed throughout: as [`Timings`].
 #[derive(Debug)]
 pub(super) struct Trials<S> {
     /// What speaks for the other way, less what speaks against it: trials, and what was known before. Above 0 it is the habit.
     evidence: AtomicI32,
-    stretches: Stretches<S, 2>,
+    timings: Timings<S, 2>,
 }
 
 impl<S> Default for Trials<S> {
     fn default() -> Self {
-        Self { evidence: AtomicI32::new(0), stretches: Stretches::default() }
+        Self { evidence: AtomicI32::new(0), timings: Timings::default() }
     }
 }
 
@@ -232,15 +232,15 @@ impl<S: Schedule> Trials<S> {
     const EVIDENCE: [i32; 2] = [-1, 3];
 
     /// From here on calls go that way, until trials show the other one to be faster: as if so many had shown this one to be.
-    pub fn begin(&self, way: Way, trials: i32) {
-        let evidence = if way == Way::Other { trials } else { 1 - trials };
+    pub fn begin(&self, way: Arm, trials: i32) {
+        let evidence = if way == Arm::Other { trials } else { 1 - trials };
         self.evidence.store(evidence, Ordering::Relaxed);
     }
 
     /// How calls go that try nothing.
     #[inline(always)]
-    pub fn habit(&self) -> Way {
-        Way::by(self.evidence())
+    pub fn habit(&self) -> Arm {
+        Arm::by(self.evidence())
     }
 
     /// What speaks for the other way, less what speaks against it.
@@ -249,16 +249,16 @@ impl<S: Schedule> Trials<S> {
         self.evidence.load(Ordering::Relaxed)
     }
 
-    /// The way of that call, which is in a trial and takes notes as in [`Stretches::note`].
+    /// The way of that call, which is in a trial and takes notes as in [`Timings::note`].
     #[cold]
-    pub fn try_out(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) -> Way {
+    pub fn try_out(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) -> Arm {
         self.note(number, far_apart, clock);
         S::way(number)
     }
 
-    /// That call of a trial takes notes, as in [`Stretches::note`].
+    /// That call of a trial takes notes, as in [`Timings::note`].
     pub fn note(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) {
-        let took = self.stretches.note(number, S::way(number) as usize, far_apart, clock);
+        let took = self.timings.note(number, S::way(number) as usize, far_apart, clock);
         if let Some(took) = took {
             self.judge(took.map(|took| took.least));
         }

@@ -10,14 +10,14 @@
 //! one whose calls followed each other fastest. It is each rank's own affair: peers find the same flags.
 
 use super::hopes::pauses_in;
-use super::trials::{Schedule, Stretches, Took};
+use super::trials::{Schedule, Timings, Took};
 use super::writes::nanoseconds;
 use crate::fabric::Line;
 use crate::types::{Bytes, Collective, Epoch};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long this rank waits for its turn on one context. Relaxed throughout: as [`Stretches`].
+/// How long this rank waits for its turn on one context. Relaxed throughout: as [`Timings`].
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// Whether there are trials; without them ranks look at once.
@@ -36,7 +36,7 @@ struct Habit {
     steps: AtomicU32,
     /// In which period the trial lay that decided last.
     decided: AtomicU64,
-    stretches: Stretches<Calls, { Turns::WAITS }>,
+    timings: Timings<Calls, { Turns::WAITS }>,
 }
 
 /// All, so that none has to be found among those with a root.
@@ -113,7 +113,7 @@ impl Habit {
             steps if self.is_too_long(steps) => 0,
             steps => steps,
         };
-        if let Some(took) = self.stretches.note(epoch, steps as usize, Turns::FAR_APART, clock) {
+        if let Some(took) = self.timings.note(epoch, steps as usize, Turns::FAR_APART, clock) {
             self.judge(epoch / Calls::PERIOD, took);
         }
         steps
@@ -121,11 +121,11 @@ impl Habit {
 
     /// Nothing can be gained by that wait, as far as this trial knows.
     fn is_too_long(&self, steps: u32) -> bool {
-        is_too_long(steps, self.stretches.so_far(0).least)
+        is_too_long(steps, self.timings.so_far(0).least)
     }
 
     /// A trial ends, of that period, in which calls took so long by waits. A wait that is now and then as short as the next longer one has its
-    /// lucky stretches; so what another one takes at most has to be less than what the habit takes at least. The habit has to be faster than no
+    /// lucky intervals; so what another one takes at most has to be less than what the habit takes at least. The habit has to be faster than no
     /// wait each time: a wait that gains nothing costs those that come late what it takes.
     fn judge(&self, period: u64, took: [Took<u64>; Turns::WAITS]) {
         let without = took[0].least;
@@ -177,7 +177,7 @@ impl Schedule for Calls {
     /// As long as the ring of lines usually is.
     const UNTIMED: u64 = 32;
     const WINDOW: u64 = 8;
-    const STRETCH: u64 = 24;
+    const INTERVAL: u64 = 24;
     /// Each wait twice.
     const BLOCKS: u64 = 2 * Turns::WAITS as u64;
     /// 3 % of all calls are tried.

@@ -41,7 +41,7 @@ impl Way {
 /// What a piece is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Source {
+pub(super) enum Material {
     /// Data in memory of this rank alone.
     Own,
     /// Data in a slot.
@@ -50,7 +50,7 @@ pub(super) enum Source {
     Operands,
 }
 
-impl Source {
+impl Material {
     const ALL: [Self; 3] = [Self::Own, Self::Slot, Self::Operands];
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Parts {
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     /// By collective, what the pieces are made of, and size: of the piece, or of longer results.
-    habits: [[[Habit; Ways::SIZES]; Source::ALL.len()]; Collective::ALL.len()],
+    habits: [[[Habit; Ways::SIZES]; Material::ALL.len()]; Collective::ALL.len()],
 }
 
 impl Ways {
@@ -82,7 +82,7 @@ impl Ways {
     /// Results below 2 MiB may well stay in caches, and are not tried around them. There pieces too short for all pages in turn are apart. To
     /// copy these nothing but one stream is tried: halves of them take as long to begin as to copy, so comparisons favour streams that are
     /// slower for whole ones (docs/PERFORMANCE.md, "Tried"). What a rank has itself takes a third longer by several streams than by one.
-    pub fn of(&self, collective: Collective, source: Source, received: Bytes, n: usize) -> Choice<'_> {
+    pub fn of(&self, collective: Collective, material: Material, received: Bytes, n: usize) -> Choice<'_> {
         let size = match received.0 >> 20 {
             0..2 => usize::from(n >= Self::ALL_PAGES),
             2..8 => 2,
@@ -90,14 +90,14 @@ impl Ways {
             _ => 4,
         };
         let may_go_around = size > 1 && cfg!(target_arch = "x86_64");
-        let tried: &[Way] = match (source, may_go_around) {
-            (Source::Slot, _) if size == 0 => &[Way::One],
-            (Source::Slot, false) | (Source::Operands, _) => &[Way::One, Way::Pages],
-            (Source::Slot, true) => &Way::ALL,
-            (Source::Own, false) => &[Way::One],
-            (Source::Own, true) => &[Way::One, Way::Around],
+        let tried: &[Way] = match (material, may_go_around) {
+            (Material::Slot, _) if size == 0 => &[Way::One],
+            (Material::Slot, false) | (Material::Operands, _) => &[Way::One, Way::Pages],
+            (Material::Slot, true) => &Way::ALL,
+            (Material::Own, false) => &[Way::One],
+            (Material::Own, true) => &[Way::One, Way::Around],
         };
-        Choice { tried, habit: &self.habits[collective as usize][source as usize][size] }
+        Choice { tried, habit: &self.habits[collective as usize][material as usize][size] }
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
     const LENGTH: usize = 64 << 10;
 
     fn choice(ways: &Ways, received: Bytes) -> Choice<'_> {
-        ways.of(Collective::Bcast, Source::Slot, received, LENGTH)
+        ways.of(Collective::Bcast, Material::Slot, received, LENGTH)
     }
 
     /// So many pieces, half of which takes so many nanoseconds by each way: how many were compared.
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn what_a_rank_has_itself_goes_as_one_stream_or_around_the_caches() {
         let ways = Ways::default();
-        let choice = |received| ways.of(Collective::Allgather, Source::Own, received, LENGTH);
+        let choice = |received| ways.of(Collective::Allgather, Material::Own, received, LENGTH);
         assert_eq!(copy(choice(SHORT), 3000, |_| 100), 0, "there is one way");
         assert_eq!(choice(SHORT).parts(), Parts::Whole(Way::One));
         let _ = becomes(choice(LONG), [100, 10, 100], Way::One)
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn short_pieces_are_copied_as_one_stream() {
         let ways = Ways::default();
-        let of = |n, received| ways.of(Collective::Bcast, Source::Slot, received, n);
+        let of = |n, received| ways.of(Collective::Bcast, Material::Slot, received, n);
         assert_eq!(of(Ways::ALL_PAGES - 1, SHORT).tried, [Way::One]);
         assert_eq!(copy(of(Ways::ALL_PAGES - 1, SHORT), 3000, |_| 100), 0);
         for longer in [of(Ways::ALL_PAGES, SHORT), of(Ways::SHORTEST, LONG)] {
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn what_short_pieces_have_shown_delays_no_long_ones() {
         let ways = Ways::default();
-        let of = |n| ways.of(Collective::Reduce, Source::Operands, SHORT, n);
+        let of = |n| ways.of(Collective::Reduce, Material::Operands, SHORT, n);
         let compared = copy(of(20 << 10), 30_000, |_| 1000);
         let needed = Choice::INTERVAL as usize * usize::from(Choice::ENOUGH);
         copy(of(32 << 10), needed, |way| if way == Way::Pages { 900 } else { 1000 });
@@ -321,7 +321,7 @@ mod tests {
     fn collectives_and_sizes_are_apart() {
         let ways = Ways::default();
         let at = |collective, mebibytes: usize, n| {
-            std::ptr::from_ref(ways.of(collective, Source::Slot, Bytes(mebibytes << 20), n).habit)
+            std::ptr::from_ref(ways.of(collective, Material::Slot, Bytes(mebibytes << 20), n).habit)
         };
         let of_long = |collective, mebibytes| at(collective, mebibytes, LENGTH);
         assert_eq!(of_long(Collective::Bcast, 0), of_long(Collective::Bcast, 1));

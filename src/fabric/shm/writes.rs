@@ -56,7 +56,7 @@ pub(super) struct Timed {
 
 /// What the parts of a timed write took.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Took {
+pub(super) struct Times {
     pub through: Duration,
     pub around: Duration,
 }
@@ -127,7 +127,7 @@ impl Writes {
 
     /// After a timed write, which ended at `now`.
     #[cold]
-    pub fn end(&self, timed: Timed, took: Took, now: Instant) {
+    pub fn end(&self, timed: Timed, took: Times, now: Instant) {
         let rest = timed.length - timed.through;
         if rest >= Self::SHORTEST {
             self.around.store(picoseconds_each(took.around, rest).max(1), Ordering::Relaxed);
@@ -264,7 +264,7 @@ mod tests {
                 let timed = writes.timed(n);
                 let part = |bytes: usize, whole: u64| Duration::from_nanos(whole * bytes as u64 / n as u64);
                 let through = part(timed.through, nanoseconds[0]);
-                writes.end(timed, Took { through, around: part(n - timed.through, nanoseconds[1]) }, Instant::now());
+                writes.end(timed, Times { through, around: part(n - timed.through, nanoseconds[1]) }, Instant::now());
             }
             is_timed
         };
