@@ -102,12 +102,14 @@ fn parts<const PARTS: usize>(plan: &Plan, line: Line) -> [Part; PARTS] {
     })
 }
 
-/// Takes a step that is a future, at places that are named. Hints are for plain functions alone, by which calls run that are to be fast.
+/// Takes a step that is a future, at places that are named. Hints, some for data that move whole alone, are for plain functions, by which calls
+/// run that are to be fast.
 macro_rules! later {
     (at $fabric:ident, $span:expr) => {
         $span
     };
     (hint $fabric:ident.$name:ident($($argument:expr),*)) => {};
+    (hint_of_whole $parts:expr, $fabric:ident.$name:ident($($argument:expr),*)) => {};
     ($step:expr) => {
         $step.await
     };
@@ -121,6 +123,11 @@ macro_rules! at_once {
     };
     (hint $fabric:ident.$name:ident($($argument:expr),*)) => {
         $fabric.$name($($argument),*)
+    };
+    (hint_of_whole $parts:expr, $fabric:ident.$name:ident($($argument:expr),*)) => {
+        if $parts == 1 {
+            $fabric.$name($($argument),*)
+        }
     };
     ($step:expr) => {
         $step?
@@ -174,8 +181,8 @@ macro_rules! reduce {
         let ticket = Tickets::of($plan).draw();
         // In place the first step overwrites the root's operand, unless it takes part in it.
         let needs_copy = me.0 >= 2 && $fabric.is_in_place();
-        if me != root && $parts == 1 {
-            $step!(hint $fabric.take_turn(Line::Up, ticket));
+        if me != root {
+            $step!(hint_of_whole $parts, $fabric.take_turn(Line::Up, ticket));
         }
         if me != root || needs_copy {
             $step!($fabric.claim(ticket, if needs_copy { Room::of(n) } else { Room::passing(n) }));
@@ -190,9 +197,7 @@ macro_rules! reduce {
             if me != root {
                 $step!($fabric.publish(line, ticket));
             } else if $fabric.size() > 1 {
-                if $parts == 1 {
-                    $step!(hint $fabric.await_turn(n));
-                }
+                $step!(hint_of_whole $parts, $fabric.await_turn(n));
                 let own = if needs_copy { slot(me) } else { from };
                 let operand = move |rank| if rank == me { own } else { slot(rank) };
                 combine_in_rank_order!($step, $fabric, me, line, ticket, to, operand, length);
@@ -212,9 +217,7 @@ macro_rules! bcast {
         let root = $fabric.layout().place($plan.root).1;
         let ticket = Tickets::of($plan).draw();
         if $fabric.rank() == root {
-            if $parts == 1 {
-                $step!(hint $fabric.take_turn(Line::Down, ticket));
-            }
+            $step!(hint_of_whole $parts, $fabric.take_turn(Line::Down, ticket));
             $step!($fabric.claim(ticket, Room::passing($plan.bytes)));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Down) {
@@ -224,9 +227,7 @@ macro_rules! bcast {
                 $step!($fabric.copy($step!(at $fabric, slot), buffer, length));
                 $step!($fabric.publish(line, ticket));
             } else {
-                if $parts == 1 {
-                    $step!(hint $fabric.await_turn($plan.bytes));
-                }
+                $step!(hint_of_whole $parts, $fabric.await_turn($plan.bytes));
                 $step!($fabric.wait(root, line, ticket));
                 $step!($fabric.copy(buffer, $step!(at $fabric, slot), length));
             }
@@ -270,9 +271,7 @@ macro_rules! scatter {
         let size = $fabric.size();
         let all = n * (size - 1);
         if me == root {
-            if $parts == 1 {
-                $step!(hint $fabric.take_turn(Line::Down, ticket));
-            }
+            $step!(hint_of_whole $parts, $fabric.take_turn(Line::Down, ticket));
             $step!($fabric.claim(ticket, Room::passing(all)));
         }
         for Part { line, offset, length } in parts::<{ $parts }>($plan, Line::Down) {
@@ -285,9 +284,7 @@ macro_rules! scatter {
                 }
                 $step!($fabric.publish(line, ticket));
             } else {
-                if $parts == 1 {
-                    $step!(hint $fabric.await_turn(n));
-                }
+                $step!(hint_of_whole $parts, $fabric.await_turn(n));
                 $step!($fabric.wait(root, line, ticket));
                 $step!($fabric.copy($step!(at $fabric, Place::RecvBuf.at(offset)), staged(me), length));
             }
