@@ -26,23 +26,27 @@ unsafe impl Send for BridgeComm {}
 impl BridgeComm {
     /// Collective over the processes with the world ranks `leaders`, in the order of their nodes. `sequence` tells
     /// concurrent creations apart.
-    pub(super) fn create(job: &Job, leaders: &[c_int], sequence: u64) -> Option<Self> {
+    ///
+    /// # Errors
+    /// The library's code.
+    pub(super) fn create(job: &Job, leaders: &[c_int], sequence: u64) -> Result<Self, c_int> {
         let c = constants();
         let mut group: MPI_Group = c.group_null;
         let mut comm = c.comm_null;
         let tag = (sequence.wrapping_mul(0x9e37_79b9) ^ leaders[0] as u64) % 32_767;
         // SAFETY: valid groups, world ranks and places.
-        unsafe {
+        let code = unsafe {
             native().group_incl(job.group, leaders.len() as c_int, leaders.as_ptr(), &mut group);
-            native().comm_create_group(job.world, group, tag as c_int, &mut comm);
+            let code = native().comm_create_group(job.world, group, tag as c_int, &mut comm);
             native().group_free(&mut group);
-        }
-        if comm == c.comm_null {
-            return None;
+            code
+        };
+        if code != c.success || comm == c.comm_null {
+            return Err(code);
         }
         // SAFETY: a valid communicator.
         unsafe { native().comm_set_errhandler(comm, c.errors_return) };
-        Some(Self(comm, Refusals::default()))
+        Ok(Self(comm, Refusals::default()))
     }
 
     pub(super) fn comm(&self) -> MPI_Comm {
