@@ -6,6 +6,7 @@
 use super::bridge::BridgeComm;
 use super::communicator::{Shared, Standing};
 use super::device;
+use super::failure::Code;
 use super::job::Job;
 use super::pool::{self, Offered, Pooled};
 use crate::config::Ring;
@@ -412,7 +413,7 @@ fn report_no_bridge(code: c_int) {
     static IS_GIVEN: AtomicBool = AtomicBool::new(false);
     if !IS_GIVEN.swap(true, Ordering::Relaxed) {
         let text = "no communicator for the steps between nodes of a communicator";
-        log::warning(format_args!("{text}: MPI_Comm_create_group failed (code {code}); it stays native"));
+        log::warning(format_args!("{text}: MPI_Comm_create_group failed ({}); it stays native", Code(code)));
     }
 }
 
