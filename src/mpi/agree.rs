@@ -6,6 +6,7 @@
 //!
 //! Where MPI fails here the job ends: ranks that do not know what they have agreed on would hang later.
 
+use super::failure::Code;
 use super::init::REMEDY;
 use super::job;
 use crate::log;
@@ -28,9 +29,9 @@ pub(super) fn meet(comm: MPI_Comm, number: c_int) -> bool {
 }
 
 /// Ends the job where a call of MPI that ranks agree by has failed.
-pub(super) fn expect(code: c_int) {
+pub(super) fn expect(function: &str, code: c_int) {
     if code != constants().success {
-        log::error(format_args!("MPI fails while ranks agree in MPI_Init (code {code}); the job ends"));
+        log::error(format_args!("{function} fails while ranks agree in MPI_Init ({}); the job ends", Code(code)));
         job::abort();
     }
 }
@@ -40,7 +41,7 @@ pub(super) fn duplicate(comm: MPI_Comm) -> MPI_Comm {
     let mut new = constants().comm_null;
     // SAFETY: a valid communicator and valid places; the new one is not used before the operation has ended.
     unsafe {
-        complete(|request| native().comm_idup(comm, &mut new, request), "");
+        complete("MPI_Comm_idup", |request| native().comm_idup(comm, &mut new, request), "");
         native().comm_set_errhandler(new, constants().errors_return);
     }
     new
@@ -69,7 +70,11 @@ fn minimum_or<const N: usize>(comm: MPI_Comm, values: [c_int; N], hint: &str) ->
     // Not in place: that was wrong in some of Open MPI's algorithms.
     let (from, to) = (values.as_ptr().cast(), least.as_mut_ptr().cast());
     // SAFETY: buffers of N ints, which stay until the operation has ended.
-    complete(|request| unsafe { native().iallreduce(from, to, n, c.int, c.min, comm, request) }, hint);
+    complete(
+        "MPI_Iallreduce",
+        |request| unsafe { native().iallreduce(from, to, n, c.int, c.min, comm, request) },
+        hint,
+    );
     least
 }
 
@@ -87,7 +92,7 @@ pub(super) fn allgather(comm: MPI_Comm, bytes: &[u8], size: usize) -> Vec<u8> {
     let mut all = vec![0_u8; bytes.len() * size];
     let (from, to) = (bytes.as_ptr().cast(), all.as_mut_ptr().cast());
     // SAFETY: buffers of `n` bytes, and of `n` for each rank, which stay until the operation has ended.
-    complete(|request| unsafe { native().igather(from, n, byte, to, n, byte, 0, comm, request) }, "");
+    complete("MPI_Igather", |request| unsafe { native().igather(from, n, byte, to, n, byte, 0, comm, request) }, "");
     bcast(comm, &mut all);
     all
 }
@@ -95,11 +100,11 @@ pub(super) fn allgather(comm: MPI_Comm, bytes: &[u8], size: usize) -> Vec<u8> {
 fn bcast(comm: MPI_Comm, bytes: &mut [u8]) {
     let (at, n, byte) = (bytes.as_mut_ptr().cast(), bytes.len() as c_int, constants().byte);
     // SAFETY: a buffer of `n` bytes, which stays until the operation has ended.
-    complete(|request| unsafe { native().ibcast(at, n, byte, 0, comm, request) }, "");
+    complete("MPI_Ibcast", |request| unsafe { native().ibcast(at, n, byte, 0, comm, request) }, "");
 }
 
-/// Begins an operation and waits for its end. A wait for long is told once, with this hint.
-fn complete(begin: impl FnOnce(*mut MPI_Request) -> c_int, hint: &str) {
+/// Begins the operation of that name and waits for its end. A wait for long is told once, with this hint.
+fn complete(function: &str, begin: impl FnOnce(*mut MPI_Request) -> c_int, hint: &str) {
     /// How long it only yields at first: most operations take less.
     const YIELDING: Duration = Duration::from_micros(200);
     /// A sleep, to which Linux adds some 50 µs: a yield may return at once while what it waits for lies idle.
@@ -132,5 +137,5 @@ fn complete(begin: impl FnOnce(*mut MPI_Request) -> c_int, hint: &str) {
             yielding = started.elapsed() + YIELDING_AGAIN;
         }
     }
-    expect(code);
+    expect(function, code);
 }

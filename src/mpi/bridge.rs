@@ -1,8 +1,10 @@
 //! The step between nodes: the native collectives of the leaders, on a communicator of their own.
 
 use super::communicator::may_free;
+use super::failure::Code;
 use super::job::Job;
 use super::refusals::Refusals;
+use super::serve::latest_call;
 use crate::fabric::shm::Bridge;
 use crate::fabric::{BridgeStep, Leg};
 use crate::kernel::Combine;
@@ -26,23 +28,27 @@ unsafe impl Send for BridgeComm {}
 impl BridgeComm {
     /// Collective over the processes with the world ranks `leaders`, in the order of their nodes. `sequence` tells
     /// concurrent creations apart.
-    pub(super) fn create(job: &Job, leaders: &[c_int], sequence: u64) -> Option<Self> {
+    ///
+    /// # Errors
+    /// The library's code.
+    pub(super) fn create(job: &Job, leaders: &[c_int], sequence: u64) -> Result<Self, c_int> {
         let c = constants();
         let mut group: MPI_Group = c.group_null;
         let mut comm = c.comm_null;
         let tag = (sequence.wrapping_mul(0x9e37_79b9) ^ leaders[0] as u64) % 32_767;
         // SAFETY: valid groups, world ranks and places.
-        unsafe {
+        let code = unsafe {
             native().group_incl(job.group, leaders.len() as c_int, leaders.as_ptr(), &mut group);
-            native().comm_create_group(job.world, group, tag as c_int, &mut comm);
+            let code = native().comm_create_group(job.world, group, tag as c_int, &mut comm);
             native().group_free(&mut group);
-        }
-        if comm == c.comm_null {
-            return None;
+            code
+        };
+        if code != c.success || comm == c.comm_null {
+            return Err(code);
         }
         // SAFETY: a valid communicator.
         unsafe { native().comm_set_errhandler(comm, c.errors_return) };
-        Some(Self(comm, Refusals::default()))
+        Ok(Self(comm, Refusals::default()))
     }
 
     pub(super) fn comm(&self) -> MPI_Comm {
@@ -93,6 +99,8 @@ pub struct NativeBridge<'a> {
 
 /// The step that is under way.
 struct Pending {
+    /// Its name, for a line.
+    step: &'static str,
     request: MPI_Request,
     /// Of the message that is received, where the other is of the one that is sent.
     receive: MPI_Request,
@@ -140,8 +148,8 @@ impl<'a> NativeBridge<'a> {
         let (counts, starts, temporary) = (Vec::new(), Vec::new(), Vec::new());
         let request = constants().request_null;
         let receive = request;
-        let pending =
-            Mutex::new(Pending { request, receive, counts, starts, temporary, after: After::Nothing, polls: 0 });
+        let (step, after, polls) = ("step", After::Nothing, 0);
+        let pending = Mutex::new(Pending { step, request, receive, counts, starts, temporary, after, polls });
         Self { comm, epoch, layout, granule, native_op, combine, pending }
     }
 
@@ -149,16 +157,25 @@ impl<'a> NativeBridge<'a> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn check(&self, code: c_int) {
+    /// Ends the job if the library failed in `step` with that code.
+    fn check(&self, step: &str, code: c_int) {
         if code != constants().success {
-            crate::log::error(format_args!("the step between nodes failed in the MPI library (code {code})"));
-            super::job::abort();
+            self.fail(step, code);
         }
     }
 
+    #[cold]
+    fn fail(&self, step: &str, code: c_int) -> ! {
+        let call = latest_call().unwrap_or_else(|| format!("call {} of a communicator", self.epoch.0));
+        crate::log::error(format_args!("{call}: its {step} between nodes failed in the MPI library ({})", Code(code)));
+        super::job::abort()
+    }
+
+    /// Begins a step, as the functions below; the library's code.
+    ///
     /// # Safety
     /// `at` is valid for `n` bytes, a multiple of the element.
-    unsafe fn allreduce(&self, at: *mut u8, n: usize) {
+    unsafe fn allreduce(&self, at: *mut u8, n: usize) -> c_int {
         let Some(NativeOp { datatype, op }) = self.native_op else {
             // SAFETY: the caller's promise.
             return unsafe { self.gather_and_combine(at, n) };
@@ -166,12 +183,12 @@ impl<'a> NativeBridge<'a> {
         let (count, in_place) = ((n / self.granule.0) as c_int, constants().in_place);
         let request = &mut self.pending().request;
         // SAFETY: `count` elements in place.
-        self.check(unsafe { native().iallreduce(in_place, at.cast(), count, datatype, op, self.comm.0, request) });
+        unsafe { native().iallreduce(in_place, at.cast(), count, datatype, op, self.comm.0, request) }
     }
 
     /// # Safety
     /// As for `allreduce`.
-    unsafe fn reduce(&self, at: *mut u8, n: usize, root: NodeIndex) {
+    unsafe fn reduce(&self, at: *mut u8, n: usize, root: NodeIndex) -> c_int {
         let Some(NativeOp { datatype, op }) = self.native_op else {
             // SAFETY: the caller's promise.
             return unsafe { self.gather_and_combine(at, n) };
@@ -187,7 +204,7 @@ impl<'a> NativeBridge<'a> {
         let (to, request): (*mut c_void, _) = (pending.temporary.as_mut_ptr().cast(), &mut pending.request);
         let root = root.0 as c_int;
         // SAFETY: `count` elements at `at` and, on the root, at `to`.
-        self.check(unsafe { native().ireduce(at.cast(), to, count, datatype, op, root, self.comm.0, request) });
+        unsafe { native().ireduce(at.cast(), to, count, datatype, op, root, self.comm.0, request) }
     }
 
     /// All operands to everyone, to be combined in node order: for operations that the native library can't apply to packed
@@ -195,7 +212,7 @@ impl<'a> NativeBridge<'a> {
     ///
     /// # Safety
     /// As for `allreduce`.
-    unsafe fn gather_and_combine(&self, at: *mut u8, n: usize) {
+    unsafe fn gather_and_combine(&self, at: *mut u8, n: usize) -> c_int {
         let (byte, length) = (constants().byte, n as c_int);
         let mut pending = self.pending();
         let pending = &mut *pending;
@@ -203,7 +220,7 @@ impl<'a> NativeBridge<'a> {
         pending.after = After::Combine { at, n };
         let (all, request) = (pending.temporary.as_mut_ptr().cast(), &mut pending.request);
         // SAFETY: a block of `n` bytes for each node, none of which overlaps `at`.
-        self.check(unsafe { native().iallgather(at.cast(), length, byte, all, length, byte, self.comm.0, request) });
+        unsafe { native().iallgather(at.cast(), length, byte, all, length, byte, self.comm.0, request) }
     }
 
     /// Bytes and start of each node's part of a node-ordered buffer.
@@ -216,7 +233,7 @@ impl<'a> NativeBridge<'a> {
 
     /// # Safety
     /// `at` is valid for `block` bytes per rank of the communicator.
-    unsafe fn allgather(&self, at: *mut u8, block: Bytes) {
+    unsafe fn allgather(&self, at: *mut u8, block: Bytes) -> c_int {
         let c = constants();
         let mut pending = self.pending();
         let pending = &mut *pending;
@@ -224,15 +241,15 @@ impl<'a> NativeBridge<'a> {
         let (counts, starts) = (pending.counts.as_ptr(), pending.starts.as_ptr());
         let request = &mut pending.request;
         // SAFETY: the caller's promise; counts and displacements live as long as the step.
-        self.check(unsafe {
+        unsafe {
             let at = at.cast();
             native().iallgatherv(c.in_place, 0, c.byte, at, counts, starts, c.byte, self.comm.0, request)
-        });
+        }
     }
 
     /// # Safety
     /// As for `allgather`.
-    unsafe fn scatter(&self, at: *mut u8, block: Bytes, root: NodeIndex) {
+    unsafe fn scatter(&self, at: *mut u8, block: Bytes, root: NodeIndex) -> c_int {
         let c = constants();
         let mut pending = self.pending();
         let pending = &mut *pending;
@@ -243,30 +260,34 @@ impl<'a> NativeBridge<'a> {
         let (counts, starts) = (pending.counts.as_ptr(), pending.starts.as_ptr());
         let request = &mut pending.request;
         // SAFETY: the caller's promise; in place at the root, whose part is where it belongs.
-        self.check(unsafe {
+        unsafe {
             let (from, root) = (at.cast_const().cast(), root.0 as c_int);
             native().iscatterv(from, counts, starts, c.byte, own, n, c.byte, root, self.comm.0, request)
-        });
+        }
     }
 
     /// # Safety
     /// `at` is valid for both legs, which do not overlap.
-    unsafe fn send_receive(&self, at: *mut u8, send: Option<Leg>, receive: Option<Leg>) {
+    unsafe fn send_receive(&self, at: *mut u8, send: Option<Leg>, receive: Option<Leg>) -> c_int {
         // Messages between a pair arrive in order, and nobody else sends here.
         const TAG: c_int = 0;
-        let byte = constants().byte;
+        let (byte, success) = (constants().byte, constants().success);
         let mut pending = self.pending();
         let place = |leg: Leg| (at.wrapping_add(leg.offset.0).cast::<c_void>(), leg.n.0 as c_int, leg.node.0 as c_int);
         if let Some((to, n, source)) = receive.map(place) {
             let request = &mut pending.receive;
             // SAFETY: the caller's promise.
-            self.check(unsafe { native().irecv(to, n, byte, source, TAG, self.comm.0, request) });
+            let code = unsafe { native().irecv(to, n, byte, source, TAG, self.comm.0, request) };
+            if code != success {
+                return code;
+            }
         }
         if let Some((from, n, target)) = send.map(place) {
             let request = &mut pending.request;
             // SAFETY: as above.
-            self.check(unsafe { native().isend(from, n, byte, target, TAG, self.comm.0, request) });
+            return unsafe { native().isend(from, n, byte, target, TAG, self.comm.0, request) };
         }
+        success
     }
 
     /// # Safety
@@ -290,30 +311,47 @@ impl<'a> NativeBridge<'a> {
     }
 }
 
+/// As lines call it.
+fn name(step: &BridgeStep) -> &'static str {
+    match step {
+        BridgeStep::Barrier => "Barrier",
+        BridgeStep::Allreduce { .. } => "Allreduce",
+        BridgeStep::Reduce { .. } => "Reduce",
+        BridgeStep::Bcast { .. } => "Bcast",
+        BridgeStep::Allgather { .. } => "Allgather",
+        BridgeStep::Scatter { .. } => "Scatter",
+        BridgeStep::SendRecv { .. } => "exchange",
+    }
+}
+
 impl Bridge for NativeBridge<'_> {
     /// Nonblocking calls: the driver tests them, keeps other traffic moving and reports stalls. The pieces of a message are
     /// short ([`crate::coll::phase::bridge_piece`]).
     unsafe fn start(&self, step: BridgeStep, at: *mut u8) {
-        self.pending().after = After::Nothing;
+        {
+            let mut pending = self.pending();
+            (pending.after, pending.step) = (After::Nothing, name(&step));
+        }
         // SAFETY: the caller's promise, for all arms.
-        unsafe {
+        let code = unsafe {
             match step {
                 BridgeStep::Barrier => {
                     let request = &mut self.pending().request;
-                    self.check(native().ibarrier(self.comm.0, request));
+                    native().ibarrier(self.comm.0, request)
                 }
                 BridgeStep::Allreduce { n, .. } => self.allreduce(at, n.0),
                 BridgeStep::Reduce { n, root, .. } => self.reduce(at, n.0, root),
                 BridgeStep::Bcast { n, root, .. } => {
                     let (byte, root) = (constants().byte, root.0 as c_int);
                     let request = &mut self.pending().request;
-                    self.check(native().ibcast(at.cast(), n.0 as c_int, byte, root, self.comm.0, request));
+                    native().ibcast(at.cast(), n.0 as c_int, byte, root, self.comm.0, request)
                 }
                 BridgeStep::Allgather { block, .. } => self.allgather(at, block),
                 BridgeStep::Scatter { block, root, .. } => self.scatter(at, block, root),
                 BridgeStep::SendRecv { send, receive, .. } => self.send_receive(at, send, receive),
             }
-        }
+        };
+        self.check(name(&step), code);
     }
 
     fn is_done(&self) -> bool {
@@ -325,10 +363,12 @@ impl Bridge for NativeBridge<'_> {
             self.comm.settle(self.epoch, self.layout);
         }
         // SAFETY: the request of the step that was started, or the null request after it has ended.
-        self.check(unsafe { native().test(&mut pending.request, &mut done, constants().status_ignore) });
+        let code = unsafe { native().test(&mut pending.request, &mut done, constants().status_ignore) };
+        self.check(pending.step, code);
         if done != 0 && pending.receive != constants().request_null {
             // SAFETY: as above.
-            self.check(unsafe { native().test(&mut pending.receive, &mut done, constants().status_ignore) });
+            let code = unsafe { native().test(&mut pending.receive, &mut done, constants().status_ignore) };
+            self.check(pending.step, code);
         }
         if done != 0 {
             // SAFETY: the caller of `start` keeps the spans until this says that it is done.

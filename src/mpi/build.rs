@@ -6,6 +6,7 @@
 use super::bridge::BridgeComm;
 use super::communicator::{Shared, Standing};
 use super::device;
+use super::failure::Code;
 use super::job::Job;
 use super::pool::{self, Offered, Pooled};
 use crate::config::Ring;
@@ -18,8 +19,9 @@ use crate::tune::{Agreed, Reason};
 use crate::types::{CommRank, NodeIndex, NodeRank};
 use mpi_sys::{MPI_Comm, MPI_Group};
 use std::ffi::c_int;
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What becomes of `comm`; the same on all its ranks. Collective over it.
 pub(super) fn build(job: &Job, comm: MPI_Comm) -> Standing {
@@ -146,17 +148,18 @@ impl<'a> Builder<'a> {
             }
         }
         let (context, nonce, file) = self.context(self.source(&offers, self.layout.my_node()), own, &mut offered);
-        let needs_bridge = self.leader_index().is_some() && self.spans_nodes();
-        let bridge = if needs_bridge { self.create_bridge(&offers) } else { None };
-        if needs_bridge && bridge.is_none() {
-            self.job.bridges.fetch_sub(1, Ordering::Relaxed);
-        }
+        let bridge = self.create_bridge(&offers);
         // 3. They vote.
-        let all_ready = self.vote(context.is_some() && bridge.is_some() == needs_bridge);
+        let lack = match (&context, &bridge) {
+            (None, _) => Some(Reason::NoSharedMemory),
+            (_, Err(reason)) => Some(*reason),
+            (Some(_), Ok(_)) => None,
+        };
+        let verdict = self.vote(lack);
         drop(file);
-        match context {
-            Some(context) if all_ready => Ok(self.finish(context, nonce, bridge, &offers)),
-            _ => Err(self.decline(Reason::NoSharedMemory)),
+        match (context, bridge, verdict) {
+            (Some(context), Ok(bridge), None) => Ok(self.finish(context, nonce, bridge, &offers)),
+            (_, _, verdict) => Err(self.decline(verdict.unwrap_or(Reason::NoContext))),
         }
     }
 
@@ -193,8 +196,10 @@ impl<'a> Builder<'a> {
             (Source::New(offer), Some((segment, file))) => (Some(new(segment)), offer.nonce, Some(file)),
             (Source::New(offer), None) => (self.map(offer).map(new), offer.nonce, None),
             (Source::Pooled(nonce), _) => {
+                let reserve = |context: &Context| context.reserve_cells(self.geometry.cell);
                 let gets_cells = |context: &Context| {
-                    !has_cells_from_the_start(self.layout.nodes()) || context.reserve_cells(self.geometry.cell).is_ok()
+                    !has_cells_from_the_start(self.layout.nodes())
+                        || reserve(context).inspect_err(|error| self.report_no_memory(error)).is_ok()
                 };
                 let context = offered.take(nonce).map(|context| context.renew(self.layout.clone())).filter(gets_cells);
                 if let (true, Some(context)) = (self.is_leader(), &context) {
@@ -280,13 +285,18 @@ impl<'a> Builder<'a> {
                 Some((segment, file))
             }
             Err(error) => {
-                log::once(
-                    Once::NoMemory,
-                    format_args!("no shared memory for a communicator ({length} bytes): {error}; it stays native"),
-                );
+                self.report_no_memory(&error);
                 None
             }
         }
+    }
+
+    fn report_no_memory(&self, error: &io::Error) {
+        let length = self.geometry.length();
+        log::once(
+            Once::NoMemory,
+            format_args!("no shared memory for a communicator ({length} bytes): {error}; it stays native"),
+        );
     }
 
     /// All ranks' offers, by rank.
@@ -333,22 +343,37 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn create_bridge(&self, offers: &[Offer]) -> Option<BridgeComm> {
-        let index = self.leader_index()?;
-        let leaders: Vec<c_int> = self.leaders_of(index).map(|rank| self.world_ranks[rank.index()]).collect();
-        let lowest = self.leaders_of(index).next()?;
-        BridgeComm::create(self.job, &leaders, offers[lowest.index()].bridge)
+    /// A leader's communicator, if there are other nodes.
+    ///
+    /// # Errors
+    /// Why it has none, after a line that says more; its place among HUDDLE_BRIDGES is free again.
+    fn create_bridge(&self, offers: &[Offer]) -> Result<Option<BridgeComm>, Reason> {
+        let Some(index) = self.leader_index().filter(|_| self.spans_nodes()) else {
+            return Ok(None);
+        };
+        let leaders: Vec<CommRank> = self.leaders_of(index).collect();
+        let world_ranks: Vec<c_int> = leaders.iter().map(|rank| self.world_ranks[rank.index()]).collect();
+        let bridge = BridgeComm::create(self.job, &world_ranks, offers[leaders[0].index()].bridge);
+        bridge.map(Some).map_err(|code| {
+            self.job.bridges.fetch_sub(1, Ordering::Relaxed);
+            report_no_bridge(code);
+            Reason::NoContext
+        })
     }
 
-    fn vote(&self, yes: bool) -> bool {
+    /// What some rank lacks, when this one lacks `mine`; the same on all ranks.
+    fn vote(&self, mine: Option<Reason>) -> Option<Reason> {
+        /// What ranks tell each other is a position here; the lowest one decides.
+        const LACKS: [Option<Reason>; 3] = [Some(Reason::NoSharedMemory), Some(Reason::NoContext), None];
         let c = constants();
-        let (mine, mut all) = (c_int::from(yes), 0);
+        let mine = LACKS.iter().position(|lack| *lack == mine).unwrap_or(0) as c_int;
+        let mut least = 0;
         // SAFETY: buffers of one int.
         let code = unsafe {
-            let (from, to) = ((&raw const mine).cast(), (&raw mut all).cast());
+            let (from, to) = ((&raw const mine).cast(), (&raw mut least).cast());
             native().allreduce(from, to, 1, c.int, c.min, self.comm)
         };
-        code == c.success && all == 1
+        if code == c.success { LACKS[least as usize] } else { Some(Reason::NoContext) }
     }
 
     /// One line for the first communicator that everyone agreed to leave native.
@@ -381,6 +406,15 @@ impl<'a> Builder<'a> {
 /// node its ranks agree through the segment itself when a call needs them, between nodes they could not.
 pub(super) fn has_cells_from_the_start(nodes: usize) -> bool {
     nodes > 1
+}
+
+/// One line per process.
+fn report_no_bridge(code: c_int) {
+    static IS_GIVEN: AtomicBool = AtomicBool::new(false);
+    if !IS_GIVEN.swap(true, Ordering::Relaxed) {
+        let text = "no communicator for the steps between nodes of a communicator";
+        log::warning(format_args!("{text}: MPI_Comm_create_group failed ({}); it stays native", Code(code)));
+    }
 }
 
 /// Lines of each kind in a rank's ring. The root of short messages runs ahead of the others as far as its lines reach; where ranks

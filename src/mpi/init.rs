@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 pub(super) fn protocol() -> c_int {
     /// Raised with every change to what ranks exchange, to the layout of segments, or to defaults. As a text that is read at run
     /// time, scripts/test-partial finds it in an engine, and makes another build of it by changing it.
-    const REVISION: &str = "huddle's revision 27";
+    const REVISION: &str = "huddle's revision 28";
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), black_box(REVISION), size_of::<FlagLine>()).hash(&mut hash);
     // MPI_Finalize sums counters by their position.
@@ -369,7 +369,8 @@ impl Node {
         let mut physical = world;
         if hosts == Hosts::Several {
             // SAFETY: valid communicator and place.
-            expect(unsafe { native().comm_split_type(world, c.comm_type_shared, 0, c.info_null, &mut physical) });
+            let code = unsafe { native().comm_split_type(world, c.comm_type_shared, 0, c.info_null, &mut physical) };
+            expect("MPI_Comm_split_type", code);
         }
         let (node_rank, node_size) = rank_and_size(physical);
         let world_ranks = match hosts {
@@ -453,7 +454,7 @@ fn allgather_labels(world: MPI_Comm, label: u32, size: usize) -> Vec<u32> {
     let (n, byte, mut labels) = (size_of::<u32>() as c_int, constants().byte, vec![0_u32; size]);
     let (from, to) = ((&raw const label).cast(), labels.as_mut_ptr().cast());
     // SAFETY: buffers of one number, and of one for each rank.
-    expect(unsafe { native().allgather(from, n, byte, to, n, byte, world) });
+    expect("MPI_Allgather", unsafe { native().allgather(from, n, byte, to, n, byte, world) });
     labels
 }
 

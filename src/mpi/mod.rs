@@ -10,6 +10,7 @@ pub mod datatype;
 mod decline;
 mod device;
 mod elements;
+mod failure;
 pub mod finish;
 mod flatten;
 pub mod handles;

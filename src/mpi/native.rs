@@ -6,7 +6,7 @@
 //! exceptions or jump out.
 
 use mpi_sys::*;
-use std::ffi::{CStr, c_char, c_double, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 type In = *const c_void;
@@ -88,27 +88,17 @@ table! {
     required {
         init PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int;
         init_thread PMPI_Init_thread(argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int) -> c_int;
-        initialized PMPI_Initialized(flag: *mut c_int) -> c_int;
         finalize PMPI_Finalize() -> c_int;
-        finalized PMPI_Finalized(flag: *mut c_int) -> c_int;
         query_thread PMPI_Query_thread(provided: *mut c_int) -> c_int;
-        is_thread_main PMPI_Is_thread_main(flag: *mut c_int) -> c_int;
         abort PMPI_Abort(comm: MPI_Comm, code: c_int) -> c_int;
-        get_library_version PMPI_Get_library_version(version: *mut c_char, length: *mut c_int) -> c_int;
-        error_class PMPI_Error_class(code: c_int, class: *mut c_int) -> c_int;
         error_string PMPI_Error_string(code: c_int, text: *mut c_char, length: *mut c_int) -> c_int;
-        wtime PMPI_Wtime() -> c_double;
 
         allreduce PMPI_Allreduce(sendbuf: In, recvbuf: Out, count: c_int, datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm) -> c_int;
         reduce PMPI_Reduce(sendbuf: In, recvbuf: Out, count: c_int, datatype: MPI_Datatype, op: MPI_Op, root: c_int, comm: MPI_Comm) -> c_int;
         bcast PMPI_Bcast(buffer: Out, count: c_int, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm) -> c_int;
         barrier PMPI_Barrier(comm: MPI_Comm) -> c_int;
         allgather PMPI_Allgather(sendbuf: In, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: Out, recvcount: c_int, recvtype: MPI_Datatype, comm: MPI_Comm) -> c_int;
-        allgatherv PMPI_Allgatherv(sendbuf: In, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: Out, recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, comm: MPI_Comm) -> c_int;
-        gather PMPI_Gather(sendbuf: In, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: Out, recvcount: c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm) -> c_int;
-        gatherv PMPI_Gatherv(sendbuf: In, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: Out, recvcounts: *const c_int, displs: *const c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm) -> c_int;
         scatter PMPI_Scatter(sendbuf: In, sendcount: c_int, sendtype: MPI_Datatype, recvbuf: Out, recvcount: c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm) -> c_int;
-        scatterv PMPI_Scatterv(sendbuf: In, sendcounts: *const c_int, displs: *const c_int, sendtype: MPI_Datatype, recvbuf: Out, recvcount: c_int, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm) -> c_int;
 
         ibarrier PMPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
         iallreduce PMPI_Iallreduce(sendbuf: In, recvbuf: Out, count: c_int, datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
@@ -122,16 +112,13 @@ table! {
         cancel PMPI_Cancel(request: *mut MPI_Request) -> c_int;
         test PMPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) -> c_int;
         wait PMPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int;
-        waitall PMPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) -> c_int;
         iprobe PMPI_Iprobe(source: c_int, tag: c_int, comm: MPI_Comm, flag: *mut c_int, status: *mut MPI_Status) -> c_int;
-        send PMPI_Send(buf: In, count: c_int, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm) -> c_int;
         recv PMPI_Recv(buf: Out, count: c_int, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm, status: *mut MPI_Status) -> c_int;
         isend PMPI_Isend(buf: In, count: c_int, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
         irecv PMPI_Irecv(buf: Out, count: c_int, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm, request: *mut MPI_Request) -> c_int;
 
         comm_dup PMPI_Comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> c_int;
         comm_idup PMPI_Comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> c_int;
-        comm_split PMPI_Comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: *mut MPI_Comm) -> c_int;
         comm_split_type PMPI_Comm_split_type(comm: MPI_Comm, split_type: c_int, key: c_int, info: MPI_Info, newcomm: *mut MPI_Comm) -> c_int;
         comm_create_group PMPI_Comm_create_group(comm: MPI_Comm, group: MPI_Group, tag: c_int, newcomm: *mut MPI_Comm) -> c_int;
         comm_free PMPI_Comm_free(comm: *mut MPI_Comm) -> c_int;
@@ -140,51 +127,29 @@ table! {
         comm_size PMPI_Comm_size(comm: MPI_Comm, size: *mut c_int) -> c_int;
         comm_group PMPI_Comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int;
         comm_test_inter PMPI_Comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> c_int;
-        comm_compare PMPI_Comm_compare(first: MPI_Comm, second: MPI_Comm, result: *mut c_int) -> c_int;
-        comm_get_parent PMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_int;
         comm_set_errhandler PMPI_Comm_set_errhandler(comm: MPI_Comm, errhandler: MPI_Errhandler) -> c_int;
-        comm_get_errhandler PMPI_Comm_get_errhandler(comm: MPI_Comm, errhandler: *mut MPI_Errhandler) -> c_int;
         comm_call_errhandler PMPI_Comm_call_errhandler(comm: MPI_Comm, code: c_int) -> c_int;
-        errhandler_free PMPI_Errhandler_free(errhandler: *mut MPI_Errhandler) -> c_int;
         comm_create_keyval PMPI_Comm_create_keyval(copy: MPI_Comm_copy_attr_function, delete: MPI_Comm_delete_attr_function, keyval: *mut c_int, extra: *mut c_void) -> c_int;
-        comm_free_keyval PMPI_Comm_free_keyval(keyval: *mut c_int) -> c_int;
         comm_set_attr PMPI_Comm_set_attr(comm: MPI_Comm, keyval: c_int, value: *mut c_void) -> c_int;
         comm_get_attr PMPI_Comm_get_attr(comm: MPI_Comm, keyval: c_int, value: *mut c_void, flag: *mut c_int) -> c_int;
-        comm_delete_attr PMPI_Comm_delete_attr(comm: MPI_Comm, keyval: c_int) -> c_int;
 
-        group_size PMPI_Group_size(group: MPI_Group, size: *mut c_int) -> c_int;
-        group_rank PMPI_Group_rank(group: MPI_Group, rank: *mut c_int) -> c_int;
         group_incl PMPI_Group_incl(group: MPI_Group, n: c_int, ranks: *const c_int, newgroup: *mut MPI_Group) -> c_int;
         group_translate_ranks PMPI_Group_translate_ranks(first: MPI_Group, n: c_int, ranks: *const c_int, second: MPI_Group, translated: *mut c_int) -> c_int;
         group_free PMPI_Group_free(group: *mut MPI_Group) -> c_int;
 
-        info_create PMPI_Info_create(info: *mut MPI_Info) -> c_int;
-        info_set PMPI_Info_set(info: MPI_Info, key: *const c_char, value: *const c_char) -> c_int;
-        info_free PMPI_Info_free(info: *mut MPI_Info) -> c_int;
-        win_allocate_shared PMPI_Win_allocate_shared(size: MPI_Aint, unit: c_int, info: MPI_Info, comm: MPI_Comm, base: *mut c_void, win: *mut MPI_Win) -> c_int;
-        win_shared_query PMPI_Win_shared_query(win: MPI_Win, rank: c_int, size: *mut MPI_Aint, unit: *mut c_int, base: *mut c_void) -> c_int;
-        win_free PMPI_Win_free(win: *mut MPI_Win) -> c_int;
-
         type_create_keyval PMPI_Type_create_keyval(copy: MPI_Type_copy_attr_function, delete: MPI_Type_delete_attr_function, keyval: *mut c_int, extra: *mut c_void) -> c_int;
-        type_free_keyval PMPI_Type_free_keyval(keyval: *mut c_int) -> c_int;
         type_set_attr PMPI_Type_set_attr(datatype: MPI_Datatype, keyval: c_int, value: *mut c_void) -> c_int;
         type_get_attr PMPI_Type_get_attr(datatype: MPI_Datatype, keyval: c_int, value: *mut c_void, flag: *mut c_int) -> c_int;
-        type_delete_attr PMPI_Type_delete_attr(datatype: MPI_Datatype, keyval: c_int) -> c_int;
         type_size PMPI_Type_size(datatype: MPI_Datatype, size: *mut c_int) -> c_int;
         type_size_x PMPI_Type_size_x(datatype: MPI_Datatype, size: *mut MPI_Count) -> c_int;
-        type_get_extent PMPI_Type_get_extent(datatype: MPI_Datatype, lb: *mut MPI_Aint, extent: *mut MPI_Aint) -> c_int;
         type_get_extent_x PMPI_Type_get_extent_x(datatype: MPI_Datatype, lb: *mut MPI_Count, extent: *mut MPI_Count) -> c_int;
-        type_get_true_extent PMPI_Type_get_true_extent(datatype: MPI_Datatype, lb: *mut MPI_Aint, extent: *mut MPI_Aint) -> c_int;
         type_get_true_extent_x PMPI_Type_get_true_extent_x(datatype: MPI_Datatype, lb: *mut MPI_Count, extent: *mut MPI_Count) -> c_int;
         type_get_envelope PMPI_Type_get_envelope(datatype: MPI_Datatype, integers: *mut c_int, addresses: *mut c_int, datatypes: *mut c_int, combiner: *mut c_int) -> c_int;
         type_get_contents PMPI_Type_get_contents(datatype: MPI_Datatype, max_integers: c_int, max_addresses: c_int, max_datatypes: c_int, integers: *mut c_int, addresses: *mut MPI_Aint, datatypes: *mut MPI_Datatype) -> c_int;
-        type_contiguous PMPI_Type_contiguous(count: c_int, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype) -> c_int;
-        type_create_hindexed PMPI_Type_create_hindexed(count: c_int, blocklengths: *const c_int, displacements: *const MPI_Aint, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype) -> c_int;
         type_commit PMPI_Type_commit(datatype: *mut MPI_Datatype) -> c_int;
         type_free PMPI_Type_free(datatype: *mut MPI_Datatype) -> c_int;
         pack PMPI_Pack(inbuf: In, incount: c_int, datatype: MPI_Datatype, outbuf: Out, outsize: c_int, position: *mut c_int, comm: MPI_Comm) -> c_int;
         unpack PMPI_Unpack(inbuf: In, insize: c_int, position: *mut c_int, outbuf: Out, outcount: c_int, datatype: MPI_Datatype, comm: MPI_Comm) -> c_int;
-        pack_size PMPI_Pack_size(incount: c_int, datatype: MPI_Datatype, comm: MPI_Comm, size: *mut c_int) -> c_int;
 
         reduce_local PMPI_Reduce_local(inbuf: In, inoutbuf: Out, count: c_int, datatype: MPI_Datatype, op: MPI_Op) -> c_int;
         op_commutative PMPI_Op_commutative(op: MPI_Op, commute: *mut c_int) -> c_int;

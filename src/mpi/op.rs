@@ -13,6 +13,7 @@
 //! point pass and aborts when it has to compute.
 
 use super::datatype::{Rejected, TypeLayout, TypeMap};
+use super::failure::Code;
 use super::flatten::class_of_f90;
 use super::whole::{pack_elements, unpack_elements};
 use crate::kernel::{Combine, Kernel};
@@ -345,6 +346,6 @@ impl Library {
         let count = (n / self.granule) as c_int;
         // SAFETY: the caller's promise.
         let code = unsafe { native().reduce_local(input.cast(), inout.cast(), count, self.datatype, self.op) };
-        assert!(code == constants().success, "MPI_Reduce_local failed with code {code}");
+        assert!(code == constants().success, "MPI_Reduce_local failed ({})", Code(code));
     }
 }

@@ -410,7 +410,7 @@ pub fn latest_call() -> Option<String> {
 /// The line for a wait that lasts.
 pub fn report_stall(stall: &Stall) {
     let peer = stall.peer.map_or_else(String::new, |(rank, call)| {
-        let what = call.collective.map_or("nothing yet", Collective::name);
+        let what = call.collective.map_or_else(|| "nothing yet".to_owned(), |_| call.to_string());
         format!(" of rank {}, whose last call is number {} ({what})", rank.0, call.epoch.0)
     });
     let awaited = match stall.awaited {

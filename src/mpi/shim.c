@@ -228,55 +228,41 @@ const int huddle_op_count = sizeof huddle_ops / sizeof huddle_ops[0];
 struct constants {
     int bytes;
     MPI_Comm comm_world, comm_self, comm_null;
-    MPI_Datatype datatype_null, byte, packed, int_, int64, uint64, double_;
-    MPI_Op op_null, sum, max, min, band, bor;
-    MPI_Errhandler errors_return, errors_are_fatal, errhandler_null;
-    MPI_Group group_null, group_empty;
+    MPI_Datatype datatype_null, byte, int_, uint64, double_;
+    MPI_Op op_null, sum, min, band, bor;
+    MPI_Errhandler errors_return;
+    MPI_Group group_null;
     MPI_Request request_null;
     MPI_Info info_null;
-    MPI_Win win_null;
     void *in_place, *bottom;
-    MPI_Status *status_ignore, *statuses_ignore;
-    int undefined, proc_null, any_source, keyval_invalid;
-    int comm_type_shared, ident, congruent, similar, unequal;
-    int thread_single, thread_funneled, thread_serialized, thread_multiple;
-    int max_library_version_string, max_error_string, order_c, order_fortran;
-    int success, err_buffer, err_count, err_type, err_comm, err_root, err_op, err_arg, err_truncate, err_other, err_intern,
-        err_no_mem, err_in_status, err_pending;
+    MPI_Status *status_ignore;
+    int any_source, keyval_invalid, comm_type_shared, thread_multiple;
+    int max_error_string, order_c, order_fortran;
+    int success, err_truncate, err_other;
     int combiner_named, combiner_dup, combiner_contiguous, combiner_vector, combiner_hvector, combiner_indexed,
         combiner_hindexed, combiner_indexed_block, combiner_hindexed_block, combiner_struct, combiner_subarray,
-        combiner_darray, combiner_f90_real, combiner_f90_complex, combiner_f90_integer, combiner_resized;
+        combiner_f90_real, combiner_f90_complex, combiner_f90_integer, combiner_resized;
 };
 
 const struct constants huddle_constants = {
     .bytes = sizeof(struct constants),
     .comm_world = MPI_COMM_WORLD, .comm_self = MPI_COMM_SELF, .comm_null = MPI_COMM_NULL,
-    .datatype_null = MPI_DATATYPE_NULL, .byte = MPI_BYTE, .packed = MPI_PACKED, .int_ = MPI_INT, .int64 = MPI_INT64_T,
-    .uint64 = MPI_UINT64_T, .double_ = MPI_DOUBLE,
-    .op_null = MPI_OP_NULL, .sum = MPI_SUM, .max = MPI_MAX, .min = MPI_MIN, .band = MPI_BAND, .bor = MPI_BOR,
-    .errors_return = MPI_ERRORS_RETURN, .errors_are_fatal = MPI_ERRORS_ARE_FATAL, .errhandler_null = MPI_ERRHANDLER_NULL,
-    .group_null = MPI_GROUP_NULL, .group_empty = MPI_GROUP_EMPTY,
-    .request_null = MPI_REQUEST_NULL, .info_null = MPI_INFO_NULL, .win_null = MPI_WIN_NULL,
-    .in_place = MPI_IN_PLACE, .bottom = MPI_BOTTOM,
-    .status_ignore = MPI_STATUS_IGNORE, .statuses_ignore = MPI_STATUSES_IGNORE,
-    .undefined = MPI_UNDEFINED, .proc_null = MPI_PROC_NULL, .any_source = MPI_ANY_SOURCE,
-    .keyval_invalid = MPI_KEYVAL_INVALID,
-    .comm_type_shared = MPI_COMM_TYPE_SHARED, .ident = MPI_IDENT, .congruent = MPI_CONGRUENT, .similar = MPI_SIMILAR,
-    .unequal = MPI_UNEQUAL,
-    .thread_single = MPI_THREAD_SINGLE, .thread_funneled = MPI_THREAD_FUNNELED,
-    .thread_serialized = MPI_THREAD_SERIALIZED, .thread_multiple = MPI_THREAD_MULTIPLE,
-    .max_library_version_string = MPI_MAX_LIBRARY_VERSION_STRING, .max_error_string = MPI_MAX_ERROR_STRING,
-    .order_c = MPI_ORDER_C, .order_fortran = MPI_ORDER_FORTRAN,
-    .success = MPI_SUCCESS, .err_buffer = MPI_ERR_BUFFER, .err_count = MPI_ERR_COUNT, .err_type = MPI_ERR_TYPE,
-    .err_comm = MPI_ERR_COMM, .err_root = MPI_ERR_ROOT, .err_op = MPI_ERR_OP, .err_arg = MPI_ERR_ARG,
-    .err_truncate = MPI_ERR_TRUNCATE, .err_other = MPI_ERR_OTHER, .err_intern = MPI_ERR_INTERN,
-    .err_no_mem = MPI_ERR_NO_MEM, .err_in_status = MPI_ERR_IN_STATUS, .err_pending = MPI_ERR_PENDING,
+    .datatype_null = MPI_DATATYPE_NULL, .byte = MPI_BYTE, .int_ = MPI_INT, .uint64 = MPI_UINT64_T, .double_ = MPI_DOUBLE,
+    .op_null = MPI_OP_NULL, .sum = MPI_SUM, .min = MPI_MIN, .band = MPI_BAND, .bor = MPI_BOR,
+    .errors_return = MPI_ERRORS_RETURN,
+    .group_null = MPI_GROUP_NULL,
+    .request_null = MPI_REQUEST_NULL, .info_null = MPI_INFO_NULL,
+    .in_place = MPI_IN_PLACE, .bottom = MPI_BOTTOM, .status_ignore = MPI_STATUS_IGNORE,
+    .any_source = MPI_ANY_SOURCE, .keyval_invalid = MPI_KEYVAL_INVALID,
+    .comm_type_shared = MPI_COMM_TYPE_SHARED, .thread_multiple = MPI_THREAD_MULTIPLE,
+    .max_error_string = MPI_MAX_ERROR_STRING, .order_c = MPI_ORDER_C, .order_fortran = MPI_ORDER_FORTRAN,
+    .success = MPI_SUCCESS, .err_truncate = MPI_ERR_TRUNCATE, .err_other = MPI_ERR_OTHER,
     .combiner_named = MPI_COMBINER_NAMED, .combiner_dup = MPI_COMBINER_DUP,
     .combiner_contiguous = MPI_COMBINER_CONTIGUOUS, .combiner_vector = MPI_COMBINER_VECTOR,
     .combiner_hvector = MPI_COMBINER_HVECTOR, .combiner_indexed = MPI_COMBINER_INDEXED,
     .combiner_hindexed = MPI_COMBINER_HINDEXED, .combiner_indexed_block = MPI_COMBINER_INDEXED_BLOCK,
     .combiner_hindexed_block = MPI_COMBINER_HINDEXED_BLOCK, .combiner_struct = MPI_COMBINER_STRUCT,
-    .combiner_subarray = MPI_COMBINER_SUBARRAY, .combiner_darray = MPI_COMBINER_DARRAY,
+    .combiner_subarray = MPI_COMBINER_SUBARRAY,
     .combiner_f90_real = MPI_COMBINER_F90_REAL, .combiner_f90_complex = MPI_COMBINER_F90_COMPLEX,
     .combiner_f90_integer = MPI_COMBINER_F90_INTEGER, .combiner_resized = MPI_COMBINER_RESIZED,
 };

@@ -1,6 +1,7 @@
 //! Data that only the library can pack and unpack, whole elements at a time.
 
 use super::datatype::TypeLayout;
+use super::failure::Code;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype};
@@ -150,7 +151,8 @@ pub(super) unsafe fn pack_elements(
         };
         assert!(
             code == constants().success && packed == bytes,
-            "MPI_Pack failed with code {code}, {packed} of {bytes} bytes"
+            "MPI_Pack failed after {packed} of {bytes} bytes ({})",
+            Code(code)
         );
     }
 }
@@ -182,6 +184,6 @@ pub(super) unsafe fn unpack_elements(
                 native().unpack(from, bytes as c_int, &mut position, to, count as c_int, datatype, self_comm)
             }
         };
-        assert!(code == constants().success, "MPI_Unpack failed with code {code}");
+        assert!(code == constants().success, "MPI_Unpack failed ({})", Code(code));
     }
 }
