@@ -121,10 +121,14 @@ def limit_rows(store: Store, mpis: dict[str, Mpi]) -> Iterator[Row]:
     yield from limit_row("a further communicator takes at most 0.1 ms more",
                          [(f"{case['what'].split(', ')[1]}, {mpi.title}", case.difference_of("huddle", "native").value)
                           for mpi, case in those("communicator")], COMMUNICATOR_NS, lambda value: f"{value / 1e3:.0f} µs")
-    memory = [(mpi.title, float(case["reserved"])) for mpi in mpis.values() if (results := store.read("memory", mpi.name, 2))
-              for case in results.cases if case["communicators"] == 1]
-    yield from limit_row("at most 8 MiB of shared memory per node for a job of 2 ranks", memory[:1], MEMORY_BYTES,
+    memory = [(mpi.title, float(case["reserved"])) for mpi in mpis.values() if (case := first_alone(store.read("memory", mpi.name, 2)))]
+    yield from limit_row("at most 8 MiB of shared memory per node for a job of 2 ranks", memory, MEMORY_BYTES,
                          lambda value: f"{value / (1 << 20):.1f} MiB")
+
+
+def first_alone(found: Results | None) -> Case | None:
+    """The memory of one communicator before there were others: later it is counted with what freed ones left."""
+    return next((case for case in found.cases if case["communicators"] == 1), None) if found else None
 
 
 def rows(store: Store, mpis: dict[str, Mpi]) -> list[Row]:

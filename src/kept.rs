@@ -1,9 +1,10 @@
 //! Small files in which jobs keep what they found out about a machine, for the next ones.
 //!
-//! A file holds a line that describes what it is about, and what is known of that. It is written beside its place and renamed,
-//! so a reader sees all of it or nothing; a file that is unreadable, too long or about something else counts as none (what its text means is the reader's affair), and where
-//! it can't be written the next job finds out again.
+//! A file holds a line that describes what it is about, and what is known of that. It is written beside its place and renamed
+//! (`replace`, for the report too), so a reader sees all of it or nothing; a file that is unreadable, too long or about something else
+//! counts as none (what its text means is the reader's affair), and where it can't be written the next job finds out again.
 
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
@@ -34,9 +35,30 @@ pub(crate) fn read_whole(file: &Path) -> Option<String> {
     fs::read_to_string(file).ok()
 }
 
-/// Where this process writes what becomes `file`.
+/// Where this process writes what becomes `file`: in the same directory, so that renaming does not cross file systems.
 pub(crate) fn before_renaming(file: &Path) -> PathBuf {
-    file.with_extension(format!("{}.new", std::process::id()))
+    let mut name = OsString::from(".");
+    name.push(file.file_name().unwrap_or_default());
+    name.push(format!(".{}.new", std::process::id()));
+    file.with_file_name(name)
+}
+
+/// Puts `contents` in place of the file at `file`, or of a link there. Readers see the old file or the whole new one.
+///
+/// # Errors
+/// If it can't be written; then nothing is left of it.
+pub(crate) fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
+    let new = before_renaming(file);
+    // What stands there was left by a process of this number that was killed, or is a trap of somebody else who may write
+    // here: a link is not to be followed, a pipe not to be waited for.
+    let _ = fs::remove_file(&new);
+    let mut created = OpenOptions::new().write(true).create_new(true).open(&new)?;
+    let written = created.write_all(contents).and_then(|()| fs::rename(&new, file));
+    if written.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_file(&new);
+    }
+    written
 }
 
 /// Puts what is known about that of this description into `file`, whose directory need not be there.
@@ -45,15 +67,28 @@ pub(crate) fn before_renaming(file: &Path) -> PathBuf {
 /// If it can't be written; then nothing is left of it.
 pub fn write(file: &Path, description: &str, text: &[u8]) -> io::Result<()> {
     fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))?;
-    let new = before_renaming(file);
-    let text = [description.as_bytes(), b"\n", text, b"\n"].concat();
-    // What stands there was left by a process of this number that was killed, or is a trap of somebody else who may write
-    // here: a link is not to be followed, a pipe not to be waited for.
-    let _ = fs::remove_file(&new);
-    let created = OpenOptions::new().write(true).create_new(true).open(&new);
-    let written = created.and_then(|mut created| created.write_all(&text)).and_then(|()| fs::rename(&new, file));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
+    replace(file, &[description.as_bytes(), b"\n", text, b"\n"].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_link_at_the_temporary_name_is_not_followed() {
+        let directory = std::env::temp_dir().join(format!("huddle-kept-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (file, victim) = (directory.join("file"), directory.join("victim"));
+        fs::write(&victim, "precious").unwrap();
+        for target in [&victim, &directory.join("missing")] {
+            symlink(target, before_renaming(&file)).unwrap();
+            replace(&file, b"new").unwrap();
+            assert!(fs::symlink_metadata(&file).unwrap().is_file());
+            assert_eq!(fs::read(&file).unwrap(), b"new");
+        }
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2, "nothing was made or left");
+        fs::remove_dir_all(&directory).unwrap();
     }
-    written
 }

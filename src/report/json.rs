@@ -2,6 +2,7 @@
 
 use super::{Cell, Outcome, Reason, Tally};
 use crate::coll::REGISTRY;
+use crate::kept;
 use crate::log;
 use crate::types::Collective;
 use serde_json::{Map, Value, json};
@@ -109,26 +110,12 @@ fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
         return fs::OpenOptions::new().write(true).open(&path)?.write_all(contents);
     }
-    let temporary = beside(&path);
-    let result = fs::write(&temporary, contents).and_then(|()| fs::rename(&temporary, &path));
-    if result.is_err() {
-        // The first error is the one to report.
-        let _ = fs::remove_file(&temporary);
-    }
-    result
+    kept::replace(&path, contents)
 }
 
 /// A link stays, and what it leads to is replaced.
 fn destination(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// A name in the same directory, so that renaming does not cross file systems.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}", std::process::id()));
-    path.with_file_name(name)
 }
 
 #[cfg(test)]
@@ -257,6 +244,18 @@ mod tests {
         replace(&link, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_link_at_the_temporary_name_is_not_followed() {
+        let directory = Directory::new("planted");
+        let (path, victim) = (directory.0.join("report.json"), directory.0.join("victim"));
+        fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, kept::before_renaming(&destination(&path))).unwrap();
+        report().write(&path);
+        assert!(fs::read_to_string(&path).unwrap().starts_with('{'));
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
         assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 2);
     }
 
