@@ -74,7 +74,7 @@ fn entry(
     map: &Map,
     parameters: &Parameters,
 ) -> Entry {
-    let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
+    let is_reduction = collective.is_reduction();
     let shape = Shape {
         collective,
         bytes,

@@ -98,8 +98,7 @@ fn obstacle(shape: &Shape, agreed: &Agreed) -> Option<Reason> {
 
 /// A piece of every rank's block exceeds a cell.
 pub(super) fn has_too_short_cells(collective: Collective, agreed: &Agreed) -> bool {
-    let is_gathering = matches!(collective, Collective::Allgather | Collective::Scatter);
-    is_gathering && agreed.largest_node > agreed.cell_bytes.0
+    collective.has_blocks() && agreed.largest_node > agreed.cell_bytes.0
 }
 
 /// Operands can't be combined in rank order.
@@ -175,8 +174,7 @@ fn usual_segment(agreed: &Agreed) -> Bytes {
 
 /// Whether a call might draw more tickets than there are: an upper bound for all rows, which takes gigabytes to reach.
 fn has_too_many_steps(plan: &Plan, collective: Collective, agreed: &Agreed) -> bool {
-    let is_gathering = matches!(collective, Collective::Allgather | Collective::Scatter);
-    let blocks = if is_gathering { agreed.ranks } else { 1 };
+    let blocks = if collective.has_blocks() { agreed.ranks } else { 1 };
     let exceeds = |steps: usize| {
         let tickets = steps.saturating_add(1).saturating_mul(2 * PASSES).saturating_mul(blocks);
         tickets as u64 >= Ticket::STEPS
@@ -187,7 +185,8 @@ fn has_too_many_steps(plan: &Plan, collective: Collective, agreed: &Agreed) -> b
     }
     // A ticket moves a tile or more (a cell is no shorter than a tile) or, for each rank, its share of a cell, of which rounding loses less
     // than half; only at the end of a block, of a train or of a step between nodes, and at the start of a message, it moves less.
-    let block = if is_gathering && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { LONGEST_STEP };
+    let block =
+        if collective.has_blocks() && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { LONGEST_STEP };
     let piece = plan.knobs.tile().min(plan.knobs.segment());
     exceeds(plan.bytes.0 / piece.min(block).min(longest_step(plan)).0.max(1))
 }

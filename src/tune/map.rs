@@ -75,8 +75,7 @@ impl Combining {
             Self::Library => (OperatorClass::Library, OperandOrder::Any),
             Self::Ordered => (OperatorClass::User, OperandOrder::Rank),
         };
-        let (is_reduction, is_barrier) =
-            (matches!(collective, Collective::Allreduce | Collective::Reduce), collective == Collective::Barrier);
+        let (is_reduction, is_barrier) = (collective.is_reduction(), collective == Collective::Barrier);
         Shape {
             collective,
             bytes: if is_barrier { Bytes::ZERO } else { bytes },

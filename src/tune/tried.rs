@@ -72,7 +72,7 @@ mod tests {
     }
 
     fn pick_of(map: &Map, collective: Collective, kib: usize) -> Forced {
-        let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
+        let is_reduction = collective.is_reduction();
         let shape = Shape {
             collective,
             bytes: Bytes(kib << 10),

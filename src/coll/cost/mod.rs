@@ -188,8 +188,7 @@ impl<'a> Node<'a> {
         let block = phase::bridge_block(self.plan, ranks);
         let all = ranks as f64;
         let copy = |n| self.rates.copy(n);
-        let has_blocks = matches!(collective, Collective::Allgather | Collective::Scatter);
-        let (chunks, n) = cut(self.bytes(), if has_blocks { block } else { scratch });
+        let (chunks, n) = cut(self.bytes(), if collective.has_blocks() { block } else { scratch });
         let (step, phases) = match collective {
             Collective::Barrier => (Between::Barrier, self.arrive() + self.depart()),
             Collective::Allreduce => (Between::Reduce(n), self.reduce(n) + copy(n) + self.bcast(n)),
