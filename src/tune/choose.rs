@@ -1,7 +1,7 @@
 //! From the shape of a call to its plan.
 
 use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape};
-use crate::coll::phase::{bridge_block, longest_step};
+use crate::coll::phase::{bridge_block, longest_chunk};
 use crate::coll::{Knob, Plan, REGISTRY, Reach};
 use crate::config::{Config, Pick, Setting};
 use crate::sync::Passed;
@@ -19,8 +19,8 @@ const TILES_IN_TRAINS: usize = 32;
 /// Phases of a call that may pass over all of its data, at most: before and after the step between nodes, each with a
 /// detour over a leader that is not the root.
 const PASSES: usize = 4;
-/// Not longer than what takes one step between nodes, where tickets are cut short.
-const LONGEST_STEP: Bytes = Bytes(64 << 10);
+/// Where steps between nodes cut tickets short, chunks are counted as no longer than this.
+const COUNTED_CHUNK: Bytes = Bytes(64 << 10);
 
 /// From this call on a communicator is native: its tickets would run out, half a trillion calls further on.
 pub const LAST_EPOCH: Epoch = Epoch(u64::MAX / Ticket::STEPS / 2);
@@ -186,9 +186,9 @@ fn has_too_many_steps(plan: &Plan, collective: Collective, agreed: &Agreed) -> b
     // A ticket moves a tile or more (a cell is no shorter than a tile) or, for each rank, its share of a cell, of which rounding loses less
     // than half; only at the end of a block, of a train or of a step between nodes, and at the start of a message, it moves less.
     let block =
-        if collective.has_blocks() && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { LONGEST_STEP };
+        if collective.has_blocks() && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { COUNTED_CHUNK };
     let piece = plan.knobs.tile().min(plan.knobs.segment());
-    exceeds(plan.bytes.0 / piece.min(block).min(longest_step(plan)).0.max(1))
+    exceeds(plan.bytes.0 / piece.min(block).min(longest_chunk(plan)).0.max(1))
 }
 
 #[cfg(test)]

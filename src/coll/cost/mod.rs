@@ -184,7 +184,7 @@ impl<'a> Node<'a> {
     fn composed(&self, collective: Collective) -> f64 {
         let Scene { ranks, nodes, .. } = *self.scene;
         let measures = Measures { ranks, nodes, cell: self.scene.cell, slots: self.scene.slots };
-        let scratch = phase::bridge_piece(self.plan, collective, &measures);
+        let scratch = phase::bridge_scratch(self.plan, collective, &measures);
         let block = phase::bridge_block(self.plan, ranks);
         let all = ranks as f64;
         let copy = |n| self.rates.copy(n);
