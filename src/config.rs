@@ -24,7 +24,7 @@ pub use documentation::documentation;
 pub use environment::RawEnvironment;
 pub use nodes::NodeOrder;
 pub use options::{Complaint, OPTIONS, Opt, Takes};
-pub use selection::{Forced, Pick, Selection};
+pub use selection::{Pick, Selection, Setting};
 
 /// What the user asked for, the same on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -143,6 +143,33 @@ impl Collective {
         }
     }
 
+    /// Whether one rank has what all others get, or gets what comes of theirs.
+    #[inline]
+    pub const fn has_root(self) -> bool {
+        match self {
+            Self::Bcast | Self::Reduce | Self::Scatter => true,
+            Self::Allreduce | Self::Allgather | Self::Barrier => false,
+        }
+    }
+
+    /// Whether an operation combines the data of all ranks.
+    #[inline]
+    pub const fn is_reduction(self) -> bool {
+        match self {
+            Self::Allreduce | Self::Reduce => true,
+            Self::Bcast | Self::Allgather | Self::Barrier | Self::Scatter => false,
+        }
+    }
+
+    /// Whether some rank has a block of data for each rank: the bytes of a call are then those of one block.
+    #[inline]
+    pub const fn has_blocks(self) -> bool {
+        match self {
+            Self::Allgather | Self::Scatter => true,
+            Self::Allreduce | Self::Bcast | Self::Reduce | Self::Barrier => false,
+        }
+    }
+
     /// The collective with this discriminant.
     pub fn from_index(index: usize) -> Option<Self> {
         Self::ALL.get(index).copied()

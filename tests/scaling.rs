@@ -32,10 +32,7 @@ fn short_calls_grow_with_the_logarithm() {
         for ranks in RANKS {
             let rounds = f64::from(ranks.ilog2());
             let latency = Parameters::default().crossing(None).latency;
-            let blocks = match collective {
-                Collective::Allgather | Collective::Scatter => BLOCK_NS * ranks as f64,
-                _ => 0.0,
-            };
+            let blocks = if collective.has_blocks() { BLOCK_NS * ranks as f64 } else { 0.0 };
             let (found, most) = (chosen_time(collective, short(collective), ranks), 2.0 * rounds * latency + blocks);
             assert!(found <= most, "{} on {ranks} ranks: {found} ns, more than {most}", collective.name());
         }

@@ -74,7 +74,7 @@ fn entry(
     map: &Map,
     parameters: &Parameters,
 ) -> Entry {
-    let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
+    let is_reduction = collective.is_reduction();
     let shape = Shape {
         collective,
         bytes,
@@ -84,21 +84,21 @@ fn entry(
         order: OperandOrder::Any,
     };
     let ranking = rank(collective, bytes, agreed, parameters);
-    let all = ranking.iter().map(|candidate| json!([candidate.forced.to_string(), candidate.cost.0]));
+    let all = ranking.iter().map(|candidate| json!([candidate.setting.to_string(), candidate.cost.0]));
     let all = Value::Array(all.collect());
-    let best = ranking.first().map(|best| (best.forced.to_string(), best.cost.0));
+    let best = ranking.first().map(|best| (best.setting.to_string(), best.cost.0));
     let is_forced = config.selection(collective).pick(bytes) != Pick::Auto;
     let (chosen, why, time) = match choose(config, &shape, agreed, map, Epoch(1)) {
         Choice::Decline(reason) => (NATIVE.to_owned(), phrase(reason), None),
         Choice::Run { row, plan } | Choice::RunInstead { row, plan, .. } => {
             let predicted = predict(row, &plan, agreed, parameters).map(|Nanos(time)| time);
-            let forced = match config.selection(collective).pick(bytes) {
+            let setting = match config.selection(collective).pick(bytes) {
                 Pick::Row(forced) if forced.row == row => forced,
                 _ => map.pick(&shape),
             };
             debug_assert_eq!(REGISTRY[row].collective, collective);
-            let chosen = forced.to_string();
-            let is_tried = forced.knobs.set(Knob::Try).is_some();
+            let chosen = setting.to_string();
+            let is_tried = setting.knobs.set(Knob::Try).is_some();
             // What is tried takes about as long as what the models prefer, or less.
             let time = if is_tried && !is_forced { best.as_ref().map(|(_, time)| *time) } else { predicted };
             let why = match &best {

@@ -121,7 +121,8 @@ impl Plan {
     }
 }
 
-/// What the scratch memory of a call depends on.
+/// What the scratch memory of a call, how far it reaches into cells ([`Reach::depth`]), and whether it is short ([`Algorithm::short`]) depend on
+/// beside its plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Measures {
     /// Ranks of the communicator.
@@ -218,7 +219,7 @@ pub trait Algorithm: 'static {
 
     /// Bytes of scratch that a rank needs for this plan.
     fn scratch(plan: &Plan, measures: &Measures) -> Bytes {
-        phase::bridge_piece(plan, Self::COLLECTIVE, measures)
+        phase::bridge_scratch(plan, Self::COLLECTIVE, measures)
     }
 
     /// How long a call takes from the last rank's entry to the last rank's exit, as a closed form; `None` where there is

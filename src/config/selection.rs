@@ -19,19 +19,19 @@ pub enum Pick {
     /// The native library.
     Native,
     /// This algorithm.
-    Row(Forced),
+    Row(Setting),
 }
 
-/// An algorithm with the knobs that the user set.
+/// An algorithm and what is set of its knobs: by the user ([`Pick::Row`]), or by the models (`tune::Map`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forced {
+pub struct Setting {
     /// Index in [`coll::REGISTRY`].
     pub row: usize,
-    /// What the user set.
+    /// Those that are set; the plan of a call says the rest.
     pub knobs: Knobs,
 }
 
-impl fmt::Display for Forced {
+impl fmt::Display for Setting {
     /// As users write it: `tree:radix=4:class=knomial`, with the knobs that the algorithm has and somebody set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let row = &coll::REGISTRY[self.row];
@@ -153,27 +153,27 @@ fn pick(text: &str, collective: Collective) -> Result<Pick, String> {
         AUTO => Pick::Auto,
         NATIVE => Pick::Native,
         _ => match coll::find(collective, name) {
-            Some(row) => Pick::Row(Forced { row, knobs: Knobs::UNSET }),
+            Some(row) => Pick::Row(Setting { row, knobs: Knobs::UNSET }),
             None => return Err(format!("no algorithm {name:?}; valid: {}", names(collective).join(", "))),
         },
     };
-    parts.try_fold(pick, |pick, setting| match pick {
-        Pick::Row(forced) => turn(forced, setting).map(Pick::Row),
-        Pick::Auto | Pick::Native => Err(format!("{name:?} takes no {setting:?}; it has no knobs")),
+    parts.try_fold(pick, |pick, part| match pick {
+        Pick::Row(setting) => turn(setting, part).map(Pick::Row),
+        Pick::Auto | Pick::Native => Err(format!("{name:?} takes no {part:?}; it has no knobs")),
     })
 }
 
-/// The algorithm with one more knob set.
-fn turn(forced: Forced, setting: &str) -> Result<Forced, String> {
-    let row = &coll::REGISTRY[forced.row];
-    let (name, text) = setting.split_once('=').unwrap_or((setting, ""));
+/// The algorithm with one more knob set, by a text `knob=value`.
+fn turn(setting: Setting, part: &str) -> Result<Setting, String> {
+    let row = &coll::REGISTRY[setting.row];
+    let (name, text) = part.split_once('=').unwrap_or((part, ""));
     let Some(knob) = row.knobs.iter().find(|knob| knob.name() == name) else {
         let knobs: Vec<String> = row.knobs.iter().map(|knob| syntax_of_knob(*knob)).collect();
         let valid =
             if knobs.is_empty() { "it has no knobs".to_owned() } else { format!("valid: {}", knobs.join(", ")) };
-        return Err(format!("{:?} takes no {setting:?}; {valid}", row.name));
+        return Err(format!("{:?} takes no {part:?}; {valid}", row.name));
     };
-    Ok(Forced { knobs: forced.knobs.with(*knob, value_of(*knob, text)?), ..forced })
+    Ok(Setting { knobs: setting.knobs.with(*knob, value_of(*knob, text)?), ..setting })
 }
 
 /// The value of a knob, never 0.
@@ -204,7 +204,7 @@ mod tests {
     const COLLECTIVE: Collective = Collective::Allreduce;
 
     fn row(name: &str, knobs: Knobs) -> Pick {
-        Pick::Row(Forced { row: coll::find(COLLECTIVE, name).unwrap(), knobs })
+        Pick::Row(Setting { row: coll::find(COLLECTIVE, name).unwrap(), knobs })
     }
 
     fn parse(text: &str) -> Selection {
@@ -271,7 +271,7 @@ mod tests {
     fn every_row_can_be_forced() {
         for (index, row) in coll::REGISTRY.iter().enumerate() {
             let pick = Selection::parse(row.name, row.collective).unwrap().pick(Bytes(1));
-            assert_eq!(pick, Pick::Row(Forced { row: index, knobs: Knobs::UNSET }));
+            assert_eq!(pick, Pick::Row(Setting { row: index, knobs: Knobs::UNSET }));
         }
     }
 }

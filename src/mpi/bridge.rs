@@ -325,8 +325,8 @@ fn name(step: &BridgeStep) -> &'static str {
 }
 
 impl Bridge for NativeBridge<'_> {
-    /// Nonblocking calls: the driver tests them, keeps other traffic moving and reports stalls. The pieces of a message are
-    /// short ([`crate::coll::phase::bridge_piece`]).
+    /// Nonblocking calls: the driver tests them, keeps other traffic moving and reports stalls. The chunks of a message are
+    /// short ([`crate::coll::phase::longest_chunk`]).
     unsafe fn start(&self, step: BridgeStep, at: *mut u8) {
         {
             let mut pending = self.pending();

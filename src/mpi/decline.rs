@@ -12,7 +12,7 @@ use super::serve::{Served, Site};
 use crate::mpi::handles::{constants, predefined, predefined_op};
 use crate::report::{Counter, Outcome, Reason};
 use crate::tune::{LAST_EPOCH, OperatorClass, Prospect, Shape, early_reason};
-use crate::types::{Bytes, Collective, CommRank, OperandOrder};
+use crate::types::{Bytes, CommRank, OperandOrder};
 use std::ffi::c_void;
 
 /// The addresses that are significant at this rank, but for `MPI_IN_PLACE` where it is allowed.
@@ -120,7 +120,7 @@ impl Site<'_> {
         // The long way ends the job where the blocks of all ranks exceed the address space.
         bytes.checked_mul(self.shared.agreed.ranks)?;
         // 3. The operation.
-        let is_reduction = matches!(self.collective, Collective::Allreduce | Collective::Reduce);
+        let is_reduction = self.collective.is_reduction();
         let operator = match (is_reduction, predefined_op(key.op)) {
             (false, _) => OperatorClass::None,
             // SAFETY: both are predefined.

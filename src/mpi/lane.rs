@@ -111,8 +111,7 @@ impl Lane {
             _ if key == Key::barrier() => Elements::Packed { at: 0 },
             Some(Combiner::Kernel(_)) => Elements::of_kernel(key.datatype, plan.bytes)?,
             Some(Combiner::Library(_)) | None => {
-                let has_all_blocks = matches!(collective, Collective::Allgather | Collective::Scatter);
-                let blocks = if has_all_blocks { shared.agreed.ranks } else { 1 };
+                let blocks = if collective.has_blocks() { shared.agreed.ranks } else { 1 };
                 let count = usize::try_from(key.count).ok()?.checked_mul(blocks)?;
                 // SAFETY: the datatype of the call that is under way.
                 unsafe { Elements::of(key.datatype, count, plan.bytes * blocks) }?

@@ -130,7 +130,7 @@ impl fmt::Display for PeerCall {
         let name = collective.map_or("?", Collective::name);
         match collective {
             Some(Collective::Barrier) => write!(f, "MPI_{name}"),
-            Some(Collective::Bcast | Collective::Reduce | Collective::Scatter) => {
+            Some(collective) if collective.has_root() => {
                 write!(f, "MPI_{name} with root {root} and {bytes} bytes")
             }
             _ => write!(f, "MPI_{name} with {bytes} bytes"),

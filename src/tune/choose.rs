@@ -1,9 +1,9 @@
 //! From the shape of a call to its plan.
 
 use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape};
-use crate::coll::phase::{bridge_block, longest_step};
+use crate::coll::phase::{bridge_block, longest_chunk};
 use crate::coll::{Knob, Plan, REGISTRY, Reach};
-use crate::config::{Config, Forced, Pick};
+use crate::config::{Config, Pick, Setting};
 use crate::sync::Passed;
 use crate::topo::Fit;
 use crate::types::{Bytes, Collective, Epoch, OperandOrder, PAGE, Ticket};
@@ -19,8 +19,8 @@ const TILES_IN_TRAINS: usize = 32;
 /// Phases of a call that may pass over all of its data, at most: before and after the step between nodes, each with a
 /// detour over a leader that is not the root.
 const PASSES: usize = 4;
-/// Not longer than what takes one step between nodes, where tickets are cut short.
-const LONGEST_STEP: Bytes = Bytes(64 << 10);
+/// Where steps between nodes cut tickets short, chunks are counted as no longer than this.
+const COUNTED_CHUNK: Bytes = Bytes(64 << 10);
 
 /// From this call on a communicator is native: its tickets would run out, half a trillion calls further on.
 pub const LAST_EPOCH: Epoch = Epoch(u64::MAX / Ticket::STEPS / 2);
@@ -30,17 +30,17 @@ pub const LAST_EPOCH: Epoch = Epoch(u64::MAX / Ticket::STEPS / 2);
 #[inline]
 pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: &Map, epoch: Epoch) -> Choice {
     // 1. What huddle cannot or shall not serve.
-    let pick = match wanted(config, shape, agreed, epoch) {
-        Ok(pick) => pick,
+    let forced = match forced(config, shape, agreed, epoch) {
+        Ok(forced) => forced,
         Err(reason) => return Choice::Decline(reason),
     };
     // 2. The algorithm.
-    let forced = match pick {
+    let wanted = match forced {
         Some(forced) => forced,
         None => usual(shape, map),
     };
-    let lacking = REGISTRY[forced.row].lacks(agreed.means(order_of(shape)));
-    let chosen = if lacking.is_some() { usual(shape, map) } else { forced };
+    let lacking = REGISTRY[wanted.row].lacks(agreed.means(order_of(shape)));
+    let chosen = if lacking.is_some() { usual(shape, map) } else { wanted };
     // 3. Its plan.
     let plan = plan(shape, agreed, epoch, &chosen);
     if has_too_many_steps(&plan, shape.collective, agreed) {
@@ -48,19 +48,19 @@ pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: &Map, epoch:
     }
     match lacking {
         None => Choice::Run { row: chosen.row, plan },
-        Some(need) => Choice::RunInstead { row: chosen.row, plan, forced: forced.row, need },
+        Some(need) => Choice::RunInstead { row: chosen.row, plan, forced: wanted.row, need },
     }
 }
 
 /// Why [`choose`] declines a call, where that shows before there is a plan; only what takes gigabytes shows later.
 #[inline]
 pub fn early_reason(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Option<Reason> {
-    wanted(config, shape, agreed, epoch).err()
+    forced(config, shape, agreed, epoch).err()
 }
 
 /// The algorithm that the user forces on a call, if any, or why the call is declined.
 #[inline]
-fn wanted(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Result<Option<Forced>, Reason> {
+fn forced(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Result<Option<Setting>, Reason> {
     if epoch >= LAST_EPOCH {
         return Err(Reason::TooManySteps);
     }
@@ -75,7 +75,7 @@ fn wanted(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Resu
 }
 
 /// What huddle takes where the user does not say, or asks for what a call does not permit.
-fn usual(shape: &Shape, map: &Map) -> Forced {
+fn usual(shape: &Shape, map: &Map) -> Setting {
     map.pick(shape)
 }
 
@@ -98,8 +98,7 @@ fn obstacle(shape: &Shape, agreed: &Agreed) -> Option<Reason> {
 
 /// A piece of every rank's block exceeds a cell.
 pub(super) fn has_too_short_cells(collective: Collective, agreed: &Agreed) -> bool {
-    let is_gathering = matches!(collective, Collective::Allgather | Collective::Scatter);
-    is_gathering && agreed.largest_node > agreed.cell_bytes.0
+    collective.has_blocks() && agreed.largest_node > agreed.cell_bytes.0
 }
 
 /// Operands can't be combined in rank order.
@@ -116,10 +115,10 @@ pub(super) fn order_of(shape: &Shape) -> OperandOrder {
     }
 }
 
-pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced) -> Plan {
+pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, setting: &Setting) -> Plan {
     // Whole elements, and no more than a cell holds.
     let size = |knob, usual: Bytes| {
-        let wanted = forced.knobs.set(knob).map_or(usual, |size| Bytes(size as usize));
+        let wanted = setting.knobs.set(knob).map_or(usual, |size| Bytes(size as usize));
         let size = wanted.min(agreed.cell_bytes).round_down_to(shape.granule);
         (if size == Bytes::ZERO { shape.granule } else { size }).0 as u32
     };
@@ -129,15 +128,15 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
         granule: shape.granule,
         root: shape.root,
         order: order_of(shape),
-        knobs: forced
+        knobs: setting
             .knobs
             .or(Knob::Radix, RADIX)
-            .with(Knob::Tile, size(Knob::Tile, usual_tile(shape, agreed, forced)))
+            .with(Knob::Tile, size(Knob::Tile, usual_tile(shape, agreed, setting)))
             .with(Knob::Segment, size(Knob::Segment, usual_segment(agreed))),
         scratch: Bytes::ZERO,
         reach: Bytes::ZERO,
     };
-    plan.measured(&REGISTRY[forced.row], &agreed.measures())
+    plan.measured(&REGISTRY[setting.row], &agreed.measures())
 }
 
 /// Bytes per tile, where the user does not say: a part of the message that fits the first-level cache of a short one, the second-level
@@ -145,12 +144,12 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, forced: &Forced
 /// (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells: each tile costs them a switch. Tiles that share cells are
 /// shorter: three quarters of a first-level cache, and all of it in messages as long as four, if a cell holds four, and longer in the longest messages
 /// alone; in messages of no more than that a quarter of that cache.
-fn usual_tile(shape: &Shape, agreed: &Agreed, forced: &Forced) -> Bytes {
+fn usual_tile(shape: &Shape, agreed: &Agreed, setting: &Setting) -> Bytes {
     let Fit { l1, l2 } = agreed.fit;
     let part = |tiles: usize| Bytes((shape.bytes.0 / tiles).next_multiple_of(PAGE)).min(l2);
     if agreed.crowding.is_shared() {
         agreed.cell_bytes
-    } else if moves_in_trains(forced, agreed) {
+    } else if moves_in_trains(setting, agreed) {
         let quarters = if shape.bytes < l1 * LONG_IN_QUARTERS { 3 } else { 4 };
         let usual = (l1 * quarters).min(Bytes(agreed.cell_bytes.0 / 4));
         if shape.bytes <= usual { l1.min(usual) } else { part(TILES_IN_TRAINS).max(usual) }
@@ -162,9 +161,9 @@ fn usual_tile(shape: &Shape, agreed: &Agreed, forced: &Forced) -> Bytes {
 /// Whether tiles may share cells, on two ranks: each takes a flag then, and little else. Of less than 128 KiB, where cores are far apart, tiles of 24 KiB
 /// are up to 8 % better than of 16 and 32, and no worse where cores are close; of more, those of 32 KiB are up to 8 % better than of 24
 /// (docs/PERFORMANCE.md, "Tried"); the models can't tell.
-pub(super) fn moves_in_trains(forced: &Forced, agreed: &Agreed) -> bool {
+pub(super) fn moves_in_trains(setting: &Setting, agreed: &Agreed) -> bool {
     let is_pair = agreed.nodes == 1 && Passed::is_for(agreed.ranks) && !agreed.crowding.is_shared();
-    let has_trains = REGISTRY[forced.row].reach == Reach::StagedTrains && forced.knobs.set(Knob::Buffers).is_none();
+    let has_trains = REGISTRY[setting.row].reach == Reach::StagedTrains && setting.knobs.set(Knob::Buffers).is_none();
     is_pair && has_trains && agreed.slots > 2
 }
 
@@ -175,8 +174,7 @@ fn usual_segment(agreed: &Agreed) -> Bytes {
 
 /// Whether a call might draw more tickets than there are: an upper bound for all rows, which takes gigabytes to reach.
 fn has_too_many_steps(plan: &Plan, collective: Collective, agreed: &Agreed) -> bool {
-    let is_gathering = matches!(collective, Collective::Allgather | Collective::Scatter);
-    let blocks = if is_gathering { agreed.ranks } else { 1 };
+    let blocks = if collective.has_blocks() { agreed.ranks } else { 1 };
     let exceeds = |steps: usize| {
         let tickets = steps.saturating_add(1).saturating_mul(2 * PASSES).saturating_mul(blocks);
         tickets as u64 >= Ticket::STEPS
@@ -187,9 +185,10 @@ fn has_too_many_steps(plan: &Plan, collective: Collective, agreed: &Agreed) -> b
     }
     // A ticket moves a tile or more (a cell is no shorter than a tile) or, for each rank, its share of a cell, of which rounding loses less
     // than half; only at the end of a block, of a train or of a step between nodes, and at the start of a message, it moves less.
-    let block = if is_gathering && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { LONGEST_STEP };
+    let block =
+        if collective.has_blocks() && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { COUNTED_CHUNK };
     let piece = plan.knobs.tile().min(plan.knobs.segment());
-    exceeds(plan.bytes.0 / piece.min(block).min(longest_step(plan)).0.max(1))
+    exceeds(plan.bytes.0 / piece.min(block).min(longest_chunk(plan)).0.max(1))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::class::SizeClass;
 use super::tried::tried;
 use super::{Agreed, OperatorClass, Shape};
 use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, rows_of};
-use crate::config::Forced;
+use crate::config::Setting;
 use crate::model::{Far, Level, Nanos, Parameters, Scene};
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 use std::sync::OnceLock;
@@ -16,8 +16,8 @@ use std::sync::OnceLock;
 /// What a model says of one way to serve a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    /// Algorithm and knobs.
-    pub forced: Forced,
+    /// The way.
+    pub setting: Setting,
     /// Its predicted time.
     pub cost: Nanos,
 }
@@ -75,8 +75,7 @@ impl Combining {
             Self::Library => (OperatorClass::Library, OperandOrder::Any),
             Self::Ordered => (OperatorClass::User, OperandOrder::Rank),
         };
-        let (is_reduction, is_barrier) =
-            (matches!(collective, Collective::Allreduce | Collective::Reduce), collective == Collective::Barrier);
+        let (is_reduction, is_barrier) = (collective.is_reduction(), collective == Collective::Barrier);
         Shape {
             collective,
             bytes: if is_barrier { Bytes::ZERO } else { bytes },
@@ -89,7 +88,7 @@ impl Combining {
 }
 
 /// By class.
-type Picks = [OnceLock<Forced>; SizeClass::COUNT];
+type Picks = [OnceLock<Setting>; SizeClass::COUNT];
 
 impl Map {
     /// The map of a communicator, in which nothing is chosen yet.
@@ -102,7 +101,7 @@ impl Map {
 
     /// The first choice for such a call.
     #[inline]
-    pub fn pick(&self, shape: &Shape) -> Forced {
+    pub fn pick(&self, shape: &Shape) -> Setting {
         let (class, combining) = (SizeClass::of(shape.bytes), Combining::of(shape));
         match self.picks[shape.collective as usize][combining as usize][class.index()].get() {
             Some(pick) => *pick,
@@ -113,12 +112,12 @@ impl Map {
     /// Asks the models, once for all calls of a class: some microseconds on few ranks, more on many (`cargo bench --package huddle-benches --bench choose`).
     #[cold]
     #[inline(never)]
-    fn judge(&self, collective: Collective, combining: Combining, class: SizeClass) -> Forced {
+    fn judge(&self, collective: Collective, combining: Combining, class: SizeClass) -> Setting {
         *self.picks[collective as usize][combining as usize][class.index()].get_or_init(|| {
             let shape = combining.shape(collective, class.judged_at());
             let scene = if combining == Combining::Library { &self.scene_of_library } else { &self.scene };
             let row = rows_of(collective).next().map_or(0, |(row, _)| row);
-            let flat = Forced { row, knobs: Knobs::UNSET };
+            let flat = Setting { row, knobs: Knobs::UNSET };
             let found: Vec<Candidate> = candidates(&shape, &self.agreed, scene).collect();
             let best = found.iter().min_by(|left, right| left.cost.0.total_cmp(&right.cost.0));
             let Some(best) = best else { return flat };
@@ -127,9 +126,9 @@ impl Map {
             let ties = |one: &Candidate| one.cost.0 - best.cost.0 <= tie;
             let may_tie = self.agreed.ranks == 2
                 && !self.agreed.crowding.is_shared()
-                && !moves_in_trains(&best.forced, &self.agreed);
-            let wins = may_tie && found.iter().any(|one| one.forced == flat && ties(one));
-            let pick = if wins { flat } else { best.forced };
+                && !moves_in_trains(&best.setting, &self.agreed);
+            let wins = may_tie && found.iter().any(|one| one.setting == flat && ties(one));
+            let pick = if wins { flat } else { best.setting };
             tried(&self.agreed, collective, class, &pick, &scene.machine.memory).unwrap_or(pick)
         })
     }
@@ -174,20 +173,20 @@ fn in_library(parameters: &Parameters) -> Parameters {
 fn candidates<'a>(shape: &'a Shape, agreed: &'a Agreed, scene: &'a Scene) -> impl Iterator<Item = Candidate> + 'a {
     let rows = rows_of(shape.collective).filter(|(_, row)| row.lacks(agreed.means(shape.order)).is_none());
     rows.flat_map(move |(row, _)| {
-        settings(row, shape, agreed).into_iter().filter_map(move |knobs| {
-            let forced = Forced { row, knobs };
-            let cost = (REGISTRY[row].cost)(&plan(shape, agreed, Epoch(1), &forced), scene)?;
-            Some(Candidate { forced, cost })
+        combinations(row, shape, agreed).into_iter().filter_map(move |knobs| {
+            let setting = Setting { row, knobs };
+            let cost = (REGISTRY[row].cost)(&plan(shape, agreed, Epoch(1), &setting), scene)?;
+            Some(Candidate { setting, cost })
         })
     })
 }
 
-/// The settings of an algorithm that are compared: all combinations of a few values for each knob that it has, of leaders
+/// The knobs of an algorithm that are compared: all combinations of a few values for each that it has, of leaders
 /// those that have communicators.
-fn settings(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
+fn combinations(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
     let most = agreed.largest_node.saturating_sub(1).max(2) as u32;
     let tile = agreed.fit.l1.0 as u32;
-    REGISTRY[row].knobs.iter().fold(vec![Knobs::UNSET], |settings, knob| {
+    REGISTRY[row].knobs.iter().fold(vec![Knobs::UNSET], |combinations, knob| {
         let values = match knob {
             // Where ranks share cores each layer of a tree waits for another turn: one layer with all ranks is among them.
             Knob::Radix if agreed.crowding.is_shared() && most < 256 => vec![2, 3, 4, 8, 16, most],
@@ -195,7 +194,7 @@ fn settings(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
             Knob::Class => vec![0, KNOMIAL],
             Knob::Stages => vec![0, 1, 2],
             Knob::Up | Knob::Down => vec![0, PUSH],
-            Knob::Tile if moves_in_trains(&Forced { row, knobs: Knobs::UNSET }, agreed) => vec![0],
+            Knob::Tile if moves_in_trains(&Setting { row, knobs: Knobs::UNSET }, agreed) => vec![0],
             // A quarter of the first-level cache (`Fit::l1`), half of it, and all.
             Knob::Tile | Knob::Segment => vec![0, tile, 2 * tile, 4 * tile],
             Knob::Chunk if agreed.nodes > 1 => vec![0, SHORT_CHUNK],
@@ -213,11 +212,11 @@ fn settings(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
             _ => true,
         };
         let values: Vec<u32> = values.into_iter().filter(|value| *value == 0 || is_distinct(value)).collect();
-        let with = |settings: &Knobs, value: &u32| match value {
-            0 => *settings,
-            value => settings.with(*knob, *value),
+        let with = |knobs: &Knobs, value: &u32| match value {
+            0 => *knobs,
+            value => knobs.with(*knob, *value),
         };
-        settings.iter().flat_map(|known| values.iter().map(move |value| with(known, value))).collect()
+        combinations.iter().flat_map(|known| values.iter().map(move |value| with(known, value))).collect()
     })
 }
 
@@ -237,11 +236,11 @@ mod tests {
         Agreed { cell_bytes: Bytes(16 << 10), ..Agreed::on_one_node(ranks, Hierarchy::new(steps)) }
     }
 
-    fn first_of(combining: Combining, map: &Map, collective: Collective, bytes: Bytes) -> Forced {
+    fn first_of(combining: Combining, map: &Map, collective: Collective, bytes: Bytes) -> Setting {
         map.pick(&Shape { bytes, ..combining.shape(collective, bytes) })
     }
 
-    fn first(map: &Map, collective: Collective, bytes: Bytes) -> Forced {
+    fn first(map: &Map, collective: Collective, bytes: Bytes) -> Setting {
         first_of(Combining::Kernel, map, collective, bytes)
     }
 
@@ -361,7 +360,7 @@ mod tests {
             let ranking = rank(Collective::Bcast, Bytes(512 << 10), &agreed, &Parameters::default());
             let cost = |knobs: Knobs| {
                 let is_flat =
-                    |found: &&Candidate| REGISTRY[found.forced.row].name == "flat" && found.forced.knobs == knobs;
+                    |found: &&Candidate| REGISTRY[found.setting.row].name == "flat" && found.setting.knobs == knobs;
                 ranking.iter().find(is_flat).map(|found| found.cost.0).unwrap()
             };
             let [ring, one, two] = [0, 1, 2].map(|buffers| cost(Knobs::UNSET.with(Knob::Buffers, buffers)));
@@ -402,7 +401,7 @@ mod tests {
         for collective in Collective::ALL {
             let bytes = Bytes(1024);
             let best = rank(collective, bytes, &agreed, &parameters)[0];
-            assert_eq!(first(&map, collective, bytes), best.forced, "{}", collective.name());
+            assert_eq!(first(&map, collective, bytes), best.setting, "{}", collective.name());
         }
     }
 
@@ -419,12 +418,12 @@ mod tests {
             {
                 let bytes = class.judged_at();
                 let ranking = rank(collective, bytes, &agreed, &parameters);
-                let flat = Forced { row: rows_of(collective).next().expect("a row").0, knobs: Knobs::UNSET };
-                let more = ranking.iter().find(|one| one.forced == flat).map(|flat| flat.cost.0 - ranking[0].cost.0);
-                let is_excepted = REGISTRY[ranking[0].forced.row].reach == Reach::StagedTrains;
+                let flat = Setting { row: rows_of(collective).next().expect("a row").0, knobs: Knobs::UNSET };
+                let more = ranking.iter().find(|one| one.setting == flat).map(|flat| flat.cost.0 - ranking[0].cost.0);
+                let is_excepted = REGISTRY[ranking[0].setting.row].reach == Reach::StagedTrains;
                 let is_tie = !is_excepted && more.is_some_and(|more| more <= 250.0 && more <= 0.05 * ranking[0].cost.0);
-                let expected = if is_tie && !agreed.crowding.is_shared() { flat } else { ranking[0].forced };
-                ties += usize::from(expected != ranking[0].forced);
+                let expected = if is_tie && !agreed.crowding.is_shared() { flat } else { ranking[0].setting };
+                ties += usize::from(expected != ranking[0].setting);
                 assert_eq!(first(&map, collective, bytes), expected, "{collective:?} of {bytes:?}");
             }
         }

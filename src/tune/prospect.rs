@@ -21,7 +21,7 @@ impl Prospect {
     /// Of the calls of `collective`.
     pub fn of(collective: Collective, config: &Config, agreed: &Agreed) -> Self {
         let selection = config.selection(collective);
-        let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
+        let is_reduction = collective.is_reduction();
         // A barrier has one size.
         let (is_native, may_be_native) = match collective {
             Collective::Barrier => (selection.pick(Bytes::ZERO) == Pick::Native, false),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     fn shapes(collective: Collective) -> Vec<Shape> {
-        let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
+        let is_reduction = collective.is_reduction();
         let sizes: &[usize] = if collective == Collective::Barrier { &[0] } else { &[0, 8, 1 << 10, 8 << 10, 1 << 20] };
         let operators: &[_] = match is_reduction {
             true => &[

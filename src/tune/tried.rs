@@ -3,7 +3,7 @@
 use super::Agreed;
 use super::class::SizeClass;
 use crate::coll::{Knob, Knobs, REGISTRY, TRY_MEMORY, TRY_SLOTS, rows_of};
-use crate::config::Forced;
+use crate::config::Setting;
 use crate::model::Far;
 use crate::types::{Bytes, Collective, OperandOrder};
 
@@ -25,9 +25,9 @@ pub(super) fn tried(
     agreed: &Agreed,
     collective: Collective,
     class: SizeClass,
-    pick: &Forced,
+    pick: &Setting,
     memory: &Far,
-) -> Option<Forced> {
+) -> Option<Setting> {
     let picked = &REGISTRY[pick.row];
     let is_long = match collective {
         Collective::Allgather => class.judged_at() > LONGER_THAN_OF_ALLGATHER,
@@ -51,7 +51,7 @@ pub(super) fn tried(
     let shared = algorithm.knobs.iter().filter_map(|knob| of_pick.set(*knob).map(|value| (*knob, value)));
     let knobs = shared.fold(Knobs::UNSET, |knobs, (knob, value)| knobs.with(knob, value));
     let first = if row == pick.row { TRY_MEMORY } else { TRY_SLOTS };
-    Some(Forced { row, knobs: knobs.with(Knob::Try, first) })
+    Some(Setting { row, knobs: knobs.with(Knob::Try, first) })
 }
 
 #[cfg(test)]
@@ -67,12 +67,12 @@ mod tests {
     const PAIR: Agreed =
         Agreed { cell_bytes: Bytes(128 << 10), slots: 4, ..Agreed::on_one_node(2, Hierarchy::flat(2, None)) };
 
-    fn pick(agreed: &Agreed, collective: Collective, kib: usize) -> Forced {
+    fn pick(agreed: &Agreed, collective: Collective, kib: usize) -> Setting {
         pick_of(&Map::new(agreed, &Parameters::default()), collective, kib)
     }
 
-    fn pick_of(map: &Map, collective: Collective, kib: usize) -> Forced {
-        let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
+    fn pick_of(map: &Map, collective: Collective, kib: usize) -> Setting {
+        let is_reduction = collective.is_reduction();
         let shape = Shape {
             collective,
             bytes: Bytes(kib << 10),
@@ -120,7 +120,7 @@ mod tests {
             parameters.memory.beyond = f64::from(cached_mib << 20);
             let map = Map::new(&shared, &parameters);
             let is_tried = |collective, kib| pick_of(&map, collective, kib).knobs.set(Knob::Try) == Some(TRY_MEMORY);
-            let best = |kib| rank(Collective::Scatter, Bytes(kib << 10), &shared, &parameters)[0].forced.row;
+            let best = |kib| rank(Collective::Scatter, Bytes(kib << 10), &shared, &parameters)[0].setting.row;
             let mut found = [false; 2];
             for kib in [16, 64, 256, 1024, 4096, 8192, 16384, 65536, 262_144] {
                 let is_memory = REGISTRY[best(kib)].name == "single";
@@ -138,21 +138,21 @@ mod tests {
     fn calls_begin_as_the_models_choose() {
         for collective in [Collective::Bcast, Collective::Allgather, Collective::Scatter] {
             for kib in [64, 256, 1024, 4096] {
-                let best = rank(collective, Bytes(kib << 10), &PAIR, &Parameters::default())[0].forced;
+                let best = rank(collective, Bytes(kib << 10), &PAIR, &Parameters::default())[0].setting;
                 let first = if REGISTRY[best.row].name == "single" { TRY_MEMORY } else { TRY_SLOTS };
                 assert_eq!(pick(&PAIR, collective, kib).knobs.get(Knob::Try), first, "{best}");
             }
         }
         let knobs = Knobs::UNSET.with(Knob::Buffers, 2).with(Knob::Tile, 4096);
-        let tiled = Forced { row: coll::find(Collective::Bcast, "tiled").unwrap(), knobs };
-        let tried = |pick: &Forced| {
+        let tiled = Setting { row: coll::find(Collective::Bcast, "tiled").unwrap(), knobs };
+        let tried = |pick: &Setting| {
             tried(&PAIR, Collective::Bcast, SizeClass::of(Bytes(1 << 20)), pick, &Parameters::default().memory)
                 .map(|tried| tried.to_string())
         };
         assert_eq!(tried(&tiled).as_deref(), Some("single:try=slots:tile=4096"));
-        let flat = Forced { row: coll::find(Collective::Bcast, "flat").unwrap(), ..tiled };
+        let flat = Setting { row: coll::find(Collective::Bcast, "flat").unwrap(), ..tiled };
         assert_eq!(tried(&flat).as_deref(), Some("single:try=slots:tile=131072"));
-        let tree = Forced { row: coll::find(Collective::Bcast, "tree").unwrap(), ..tiled };
+        let tree = Setting { row: coll::find(Collective::Bcast, "tree").unwrap(), ..tiled };
         assert_eq!(tried(&tree), None);
     }
 }

@@ -23,7 +23,7 @@ pub fn short(collective: Collective) -> usize {
 pub fn long(collective: Collective) -> Option<usize> {
     match collective {
         Collective::Barrier => None,
-        Collective::Allgather | Collective::Scatter => Some(4 << 10),
+        _ if collective.has_blocks() => Some(4 << 10),
         _ => Some(256 << 10),
     }
 }
@@ -51,7 +51,7 @@ fn agreed(placement: &Placement) -> Agreed {
 }
 
 fn shape(collective: Collective, bytes: usize) -> Shape {
-    let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
+    let is_reduction = collective.is_reduction();
     Shape {
         collective,
         bytes: Bytes(if collective == Collective::Barrier { 0 } else { bytes }),

@@ -149,8 +149,7 @@ impl Case {
     ) -> Self {
         let algorithm = &REGISTRY[row];
         let collective = algorithm.collective;
-        let is_reduction = matches!(collective, Collective::Allreduce | Collective::Reduce);
-        let is_rooted = matches!(collective, Collective::Bcast | Collective::Reduce | Collective::Scatter);
+        let is_reduction = collective.is_reduction();
         let (order, granule) = if is_reduction { (order, element) } else { (OperandOrder::Any, 1) };
         let bytes = match collective {
             Collective::Barrier => 0,
@@ -160,7 +159,7 @@ impl Case {
             epoch,
             bytes: Bytes(bytes),
             granule: Bytes(granule),
-            root: if is_rooted { root } else { CommRank(0) },
+            root: if collective.has_root() { root } else { CommRank(0) },
             order,
             knobs: random_knobs(random, granule, world.cell).with(Knob::Buffers, 0),
             scratch: Bytes::ZERO,

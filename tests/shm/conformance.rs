@@ -25,9 +25,8 @@ fn program(world: &World, thin: usize, seed: u64) -> Vec<Case> {
     let random = &mut Random::new(seed);
     let mut shapes = Vec::new();
     for (row, algorithm) in REGISTRY.iter().enumerate() {
-        use huddle::types::Collective::{Barrier, Bcast, Reduce, Scatter};
-        let roots = if matches!(algorithm.collective, Bcast | Reduce | Scatter) { world.size() } else { 2 };
-        let lengths = if algorithm.collective == Barrier { vec![0; 4] } else { lengths(world.cell) };
+        let roots = if algorithm.collective.has_root() { world.size() } else { 2 };
+        let lengths = if algorithm.collective == Collective::Barrier { vec![0; 4] } else { lengths(world.cell) };
         for length in lengths {
             shapes.extend((0..roots as u32).map(|root| (row, CommRank(root), length)));
         }
@@ -106,7 +105,7 @@ fn all_machines(size: usize, waiting: &'static Waiting, thin: usize) {
             assert!(calls.iter().any(is_called), "row {row}, {way:?}: never called");
         }
     }
-    for collective in [Collective::Bcast, Collective::Reduce, Collective::Scatter] {
+    for collective in Collective::ALL.into_iter().filter(|one| one.has_root()) {
         for halved in [false, true] {
             let moves = |case: &Case| {
                 case.is_called(Way::Short) && REGISTRY[case.row].name == "flat" && is_halved(&case.plan) == halved

@@ -184,12 +184,11 @@ impl<'a> Node<'a> {
     fn composed(&self, collective: Collective) -> f64 {
         let Scene { ranks, nodes, .. } = *self.scene;
         let measures = Measures { ranks, nodes, cell: self.scene.cell, slots: self.scene.slots };
-        let scratch = phase::bridge_piece(self.plan, collective, &measures);
+        let scratch = phase::bridge_scratch(self.plan, collective, &measures);
         let block = phase::bridge_block(self.plan, ranks);
         let all = ranks as f64;
         let copy = |n| self.rates.copy(n);
-        let has_blocks = matches!(collective, Collective::Allgather | Collective::Scatter);
-        let (chunks, n) = cut(self.bytes(), if has_blocks { block } else { scratch });
+        let (chunks, n) = cut(self.bytes(), if collective.has_blocks() { block } else { scratch });
         let (step, phases) = match collective {
             Collective::Barrier => (Between::Barrier, self.arrive() + self.depart()),
             Collective::Allreduce => (Between::Reduce(n), self.reduce(n) + copy(n) + self.bcast(n)),

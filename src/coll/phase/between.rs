@@ -4,7 +4,7 @@
 //! Nodes stand where ranks do on one node ([`Layout::exchange`]): in each step a node takes what the others of its group
 //! have, all combine in node order and get the same bits. All leaders take as many steps, some without a message.
 
-use super::{Local, longest_step};
+use super::{Local, longest_chunk};
 use crate::coll::Plan;
 use crate::fabric::{BridgeStep, Fabric, Leg, Place};
 use crate::topo::Layout;
@@ -38,7 +38,7 @@ impl Between {
 
     /// Longest chunk of a reduction.
     pub fn area(self, plan: &Plan, nodes: usize) -> Bytes {
-        let share = Bytes(longest_step(plan).0 / self.operands(nodes));
+        let share = Bytes(longest_chunk(plan).0 / self.operands(nodes));
         plan.bytes.min(Bytes(share.0.max(plan.granule.0)).round_down_to(plan.granule))
     }
 

@@ -57,7 +57,7 @@ const LONGEST_CHUNK: Bytes = Bytes(256 << 10);
 const SHORTEST_CHUNK: usize = 16 << 10;
 
 /// Longest chunk of this message: two for each leader, where there are several.
-pub fn longest_step(plan: &Plan) -> Bytes {
+pub fn longest_chunk(plan: &Plan) -> Bytes {
     let leaders = plan.knobs.get(Knob::Leaders) as usize;
     match plan.knobs.set(Knob::Chunk) {
         Some(chunk) => Bytes(chunk as usize),
@@ -68,11 +68,11 @@ pub fn longest_step(plan: &Plan) -> Bytes {
 
 /// Bytes of each rank's block that take one step between nodes together (Allgather, Scatter).
 pub fn bridge_block(plan: &Plan, ranks: usize) -> Bytes {
-    plan.bytes.min(Bytes((longest_step(plan).0 / ranks).max(1)))
+    plan.bytes.min(Bytes((longest_chunk(plan).0 / ranks).max(1)))
 }
 
-/// Scratch memory for the steps between nodes: none on one node.
-pub fn bridge_piece(plan: &Plan, collective: Collective, measures: &Measures) -> Bytes {
+/// Scratch memory of a whole call for its steps between nodes: none on one node.
+pub fn bridge_scratch(plan: &Plan, collective: Collective, measures: &Measures) -> Bytes {
     if measures.nodes == 1 {
         return Bytes::ZERO;
     }

@@ -8,8 +8,7 @@ use crate::types::{Collective, CommRank};
 
 /// The operation of a call, if it has one.
 pub(super) fn operator(call: &Call) -> Option<Operator> {
-    matches!(call.collective(), Collective::Allreduce | Collective::Reduce)
-        .then(|| Operator::new(call.plan.order, call.plan.granule))
+    call.collective().is_reduction().then(|| Operator::new(call.plan.order, call.plan.granule))
 }
 
 /// Inputs by rank, and the result.

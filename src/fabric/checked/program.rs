@@ -128,7 +128,7 @@ impl Program {
     fn call(&self, random: &mut Random, row: usize, epoch: Epoch, layout: &Layout, messages: Messages) -> Call {
         let ranks = self.labels.len();
         let algorithm: &Row = &REGISTRY[row];
-        let is_reduction = matches!(algorithm.collective, Collective::Allreduce | Collective::Reduce);
+        let is_reduction = algorithm.collective.is_reduction();
         let means = Means { order: OperandOrder::Rank, has_single_copy: true };
         let needs_any_order = algorithm.lacks(means).is_some();
         let order = if is_reduction && !needs_any_order && layout.is_block_placed() && random.one_in(2) {
@@ -161,7 +161,7 @@ impl Program {
             scratch: Bytes::ZERO,
             reach: Bytes::ZERO,
         };
-        if !matches!(algorithm.collective, Collective::Bcast | Collective::Reduce | Collective::Scatter) {
+        if !algorithm.collective.has_root() {
             plan.root = CommRank(0);
         }
         let plan =

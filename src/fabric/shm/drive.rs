@@ -1,7 +1,7 @@
 //! Driving a call to its end: polling, backing off, keeping the MPI library's traffic moving, noticing trouble.
 
 use super::call::Call;
-use super::givers::Rooted;
+use super::givers::Calls;
 use super::hopes::looks_at_work;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::sync::PeerCall;
@@ -192,7 +192,7 @@ impl Call<'_> {
     /// Gives the core away by `leave`, as peers and this rank's later calls can see.
     fn leave_core(&self, leave: impl FnOnce()) {
         let (context, Entered { epoch, collective, .. }) = (self.context(), self.entered);
-        context.givers.note_pause(epoch, Rooted::of(collective));
+        context.givers.note_pause(epoch, Calls::of(collective));
         context.control(context.rank()).leave_core(leave);
     }
 
@@ -203,7 +203,7 @@ impl Call<'_> {
         // way for nothing then. Barriers claim none; to count these, and what is claimed first by a later step, gains nothing.
         let has_published = |epoch| context.claims().has_claimed(Ticket::new(epoch, 0));
         matches!(awaited, Awaited::Flag { .. })
-            && context.givers.decide_to_give_way(epoch, Rooted::of(collective), has_published)
+            && context.givers.decide_to_give_way(epoch, Calls::of(collective), has_published)
     }
 
     /// Where ranks share cores, after so many pauses of this wait: a few more, of which this is the number.

@@ -15,19 +15,17 @@ use crate::types::{Collective, Epoch};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Whether a call has a root.
+/// The calls that are judged together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rooted {
-    Yes,
-    No,
+pub(super) enum Calls {
+    WithRoot,
+    WithoutRoot,
 }
 
-impl Rooted {
+impl Calls {
+    /// Those that a call of `collective` is one of.
     pub fn of(collective: Collective) -> Self {
-        match collective {
-            Collective::Bcast | Collective::Reduce | Collective::Scatter => Self::Yes,
-            Collective::Allreduce | Collective::Allgather | Collective::Barrier => Self::No,
-        }
+        if collective.has_root() { Self::WithRoot } else { Self::WithoutRoot }
     }
 }
 
@@ -49,18 +47,18 @@ impl Givers {
     /// At the first pause of a wait for a flag in the call of `epoch`: whether this rank gives its core away at once, if it has published something
     /// before this call, as `has_published` says, since the one in which it last gave its core away in a wait here; in the last
     /// [`Self::FAR_BACK`] calls at most.
-    pub fn decide_to_give_way(&self, epoch: Epoch, rooted: Rooted, has_published: impl Fn(Epoch) -> bool) -> bool {
-        self.decide_by(|| nanoseconds(Instant::now()), epoch, rooted, has_published)
+    pub fn decide_to_give_way(&self, epoch: Epoch, calls: Calls, has_published: impl Fn(Epoch) -> bool) -> bool {
+        self.decide_by(|| nanoseconds(Instant::now()), epoch, calls, has_published)
     }
 
     fn decide_by(
         &self,
         clock: impl FnOnce() -> u64,
         Epoch(epoch): Epoch,
-        rooted: Rooted,
+        calls: Calls,
         has_published: impl Fn(Epoch) -> bool,
     ) -> bool {
-        let (trials, number) = (&self.trials[rooted as usize], WaitingCalls::number(epoch, rooted));
+        let (trials, number) = (&self.trials[calls as usize], WaitingCalls::number(epoch, calls));
         let way = match WaitingCalls::has(number) {
             true => trials.try_out(number, Self::FAR_APART, clock),
             false => trials.habit(),
@@ -72,8 +70,8 @@ impl Givers {
 
     /// This rank gives its core away in the call of `epoch`. In one with a root it may publish more, which counts. Of calls without one, in
     /// which ranks mostly publish before they wait, nothing counts any more once it has paused there.
-    pub fn note_pause(&self, Epoch(epoch): Epoch, rooted: Rooted) {
-        self.since.store(epoch + u64::from(rooted == Rooted::No), Ordering::Relaxed);
+    pub fn note_pause(&self, Epoch(epoch): Epoch, calls: Calls) {
+        self.since.store(epoch + u64::from(calls == Calls::WithoutRoot), Ordering::Relaxed);
     }
 }
 
@@ -97,10 +95,10 @@ impl Schedule for WaitingCalls {
 impl WaitingCalls {
     /// While ways are tried in calls with a root, those without go by their habit, and the other way round: each call of a trial counts with
     /// all that lies between.
-    fn number(epoch: u64, rooted: Rooted) -> u64 {
-        match rooted {
-            Rooted::Yes => epoch,
-            Rooted::No => epoch + Self::PERIOD / 2,
+    fn number(epoch: u64, calls: Calls) -> u64 {
+        match calls {
+            Calls::WithRoot => epoch,
+            Calls::WithoutRoot => epoch + Self::PERIOD / 2,
         }
     }
 }
@@ -115,13 +113,13 @@ mod tests {
         let mut now = 0;
         let is_root = |epoch: u64| epoch.is_multiple_of(4);
         let gave = epochs.filter(|epoch| {
-            let habit = givers.trials[Rooted::Yes as usize].habit();
+            let habit = givers.trials[Calls::WithRoot as usize].habit();
             let way = if WaitingCalls::has(*epoch) { WaitingCalls::way(*epoch) } else { habit };
             now += if way == Arm::One { gives } else { looks };
             let has_published = |Epoch(epoch)| is_root(epoch);
-            let gives = !is_root(*epoch) && givers.decide_by(|| now, Epoch(*epoch), Rooted::Yes, has_published);
+            let gives = !is_root(*epoch) && givers.decide_by(|| now, Epoch(*epoch), Calls::WithRoot, has_published);
             if !is_root(*epoch) {
-                givers.note_pause(Epoch(*epoch), Rooted::Yes);
+                givers.note_pause(Epoch(*epoch), Calls::WithRoot);
             }
             gives
         });
@@ -138,8 +136,8 @@ mod tests {
         let givers = Givers::default();
         let asks = |epoch, published: &[u64]| {
             let has_published = |Epoch(epoch)| published.contains(&epoch);
-            let gives = givers.decide_to_give_way(Epoch(epoch), Rooted::Yes, has_published);
-            givers.note_pause(Epoch(epoch), Rooted::Yes);
+            let gives = givers.decide_to_give_way(Epoch(epoch), Calls::WithRoot, has_published);
+            givers.note_pause(Epoch(epoch), Calls::WithRoot);
             gives
         };
         assert!(asks(5, &[4]) && !asks(5, &[4]), "the second wait of a call");
@@ -147,9 +145,9 @@ mod tests {
         assert!(asks(9, &[7]), "not in the call before, but since the last pause");
         assert!(!asks(10, &[10]), "in this call");
         assert!(!asks(40, &[30]), "long ago");
-        givers.note_pause(Epoch(50), Rooted::No);
+        givers.note_pause(Epoch(50), Calls::WithoutRoot);
         assert!(!asks(51, &[49, 50]), "before and in a call without a root");
-        givers.note_pause(Epoch(60), Rooted::Yes);
+        givers.note_pause(Epoch(60), Calls::WithRoot);
         assert!(asks(61, &[60]), "in a call that has paused, perhaps after that");
     }
 
@@ -157,10 +155,10 @@ mod tests {
     #[test]
     fn who_came_last_to_an_exchange_gives_way_in_the_next() {
         let givers = Givers::default();
-        let gives = |epoch| givers.decide_to_give_way(Epoch(epoch), Rooted::No, |_| true);
+        let gives = |epoch| givers.decide_to_give_way(Epoch(epoch), Calls::WithoutRoot, |_| true);
         for epoch in [2, 4, 6] {
             assert!(gives(epoch), "after one that it ended");
-            givers.note_pause(Epoch(epoch), Rooted::No);
+            givers.note_pause(Epoch(epoch), Calls::WithoutRoot);
             assert!(!gives(epoch), "again");
         }
         assert!(!gives(7), "after one in which it paused");
@@ -172,12 +170,12 @@ mod tests {
         let givers = Givers::default();
         let mut now = 0;
         for epoch in 1..8 * WaitingCalls::PERIOD {
-            let rooted = if epoch % 2 == 0 { Rooted::Yes } else { Rooted::No };
-            let gives = givers.decide_by(|| now, Epoch(epoch), rooted, |_| true);
-            now += if gives == (rooted == Rooted::Yes) { 1500 } else { 900 };
+            let calls = if epoch % 2 == 0 { Calls::WithRoot } else { Calls::WithoutRoot };
+            let gives = givers.decide_by(|| now, Epoch(epoch), calls, |_| true);
+            now += if gives == (calls == Calls::WithRoot) { 1500 } else { 900 };
         }
         let habits = givers.trials.each_ref().map(Trials::habit);
-        assert_eq!([habits[Rooted::Yes as usize], habits[Rooted::No as usize]], [Arm::Other, Arm::One]);
+        assert_eq!([habits[Calls::WithRoot as usize], habits[Calls::WithoutRoot as usize]], [Arm::Other, Arm::One]);
     }
 
     #[test]
