@@ -187,8 +187,11 @@ fn has_too_many_steps(plan: &Plan, collective: Collective, agreed: &Agreed) -> b
     // than half; only at the end of a block, of a train or of a step between nodes, and at the start of a message, it moves less.
     let block =
         if collective.has_blocks() && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { COUNTED_CHUNK };
+    // Where nodes exchange operands a chunk is as long as the scratch memory has room for all of one step.
+    let operands = if agreed.nodes > 1 { (plan.knobs.radix() as usize).clamp(2, agreed.nodes) } else { 1 };
+    let chunk = Bytes(longest_chunk(plan).0 / operands).max(plan.granule);
     let piece = plan.knobs.tile().min(plan.knobs.segment());
-    exceeds(plan.bytes.0 / piece.min(block).min(longest_chunk(plan)).0.max(1))
+    exceeds(plan.bytes.0 / piece.min(block).min(chunk).0.max(1))
 }
 
 #[cfg(test)]
@@ -315,6 +318,15 @@ mod tests {
         let config = config(&[("HUDDLE_BCAST", "tiled:tile=64")]);
         let endless = Shape { collective: Collective::Bcast, bytes: Bytes(1 << 40), granule: Bytes(1), ..REDUCTION };
         assert_eq!(reason(&config, &endless, &ONE_NODE), Reason::TooManySteps);
+    }
+
+    /// Where nodes exchange operands each of these has its share of the scratch memory for a chunk.
+    #[test]
+    fn chunks_that_several_operands_share_are_counted_as_short_as_they_are() {
+        let config = config(&[("HUDDLE_ALLREDUCE", "dissemination:radix=16:chunk=64")]);
+        let long = Shape { bytes: Bytes(32 << 20), ..REDUCTION };
+        assert_eq!(reason(&config, &long, &Agreed { nodes: 16, ranks: 32, ..TWO_NODES }), Reason::TooManySteps);
+        assert_eq!(run(&config, &long, &TWO_NODES).0, "dissemination");
     }
 
     #[test]
