@@ -63,6 +63,8 @@ def exchange(bench: Bench, mpi: Mpi) -> float:
 
 def accelerated(report: Path) -> dict[str, int]:
     """-> calls by collective"""
+    if not report.exists():
+        raise Failed(f"IMB-MPI1: no report {report}, so huddle was not there")
     return {name: counts["accelerated"] for name, counts in json.loads(report.read_text())["collectives"].items()}
 
 
@@ -75,16 +77,18 @@ def turn(bench: Bench, mpi: Mpi, ranks: int, collective: str) -> Turn:
     times, bare = {}, [exchange(bench, mpi)]
     for subject, preload, variables in [("native", None, {}), ("huddle", library, {}), (BARRIERS_NATIVE, library, {"HUDDLE_BARRIER": "native"})]:
         report = bench.work / f"imb-{mpi.name}.json"
+        report.unlink(missing_ok=True)
         lines = Job(mpi, ranks, command, {**variables, "HUDDLE_REPORT": str(report)} if preload else {}, preload).lines()
         times[subject] = {size: time for _, size, time in rows(lines)}
         bare.append(exchange(bench, mpi))
         reported[subject] = accelerated(report) if preload else {}
-    calls = reported["huddle"].get(collective, 0)
-    if calls == 0:
-        raise Failed(f"IMB-MPI1: the report shows no accelerated call of {collective}")
+    for subject in ("huddle", BARRIERS_NATIVE):
+        is_native = subject == BARRIERS_NATIVE and collective == "Barrier"
+        if not is_native and reported[subject].get(collective, 0) == 0:
+            raise Failed(f"IMB-MPI1, {subject}: the report shows no accelerated call of {collective}")
     if reported[BARRIERS_NATIVE].get("Barrier", 0) > 0:
         raise Failed("IMB-MPI1: barriers that should be native were not")
-    return Turn(times, bare, calls)
+    return Turn(times, bare, reported["huddle"][collective])
 
 
 def steady_turn(bench: Bench, mpi: Mpi, ranks: int, collective: str) -> Turn:

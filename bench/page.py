@@ -219,12 +219,6 @@ def shape_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     yield from table(head, rows_of([found for _, _, found in columns], lambda case: ((case["group"], case["shape"]), shown(case.ratio))))
 
 
-def spread(results: Results, subject: str) -> tuple[float, float]:
-    """-> the shortest and the longest time of any case"""
-    times = [time for case in results.cases for time in case.ns(subject)]
-    return min(times), max(times)
-
-
 def imb_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     found = {name: results for name in mpis if (results := store.read("imb", name, 2))}
     if not found:
@@ -237,8 +231,8 @@ def imb_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
               for name, results in found.items()) + ".\n"
     yield "A job is of one collective. The three of a turn are made again, up to three times, where the bare exchange of two cache lines beside\n" \
           "them shows that cores moved meanwhile; it took in the median of turns " + ", ".join(
-              f"{low:.0f} to {high:.0f} ns under {mpis[name].title}" for name, results in found.items()
-              for low, high in [spread(results, "bare")]) + ".\n"
+              f"{min(bare):.0f} to {max(bare):.0f} ns under {mpis[name].title}" for name, results in found.items()
+              if (bare := [time for case in results.cases for time in case["ns"].get("bare", [])])) + ".\n"
     yield "IMB takes a call's time from where its rank left the barrier before it, and has that untimed. Natively ranks leave it further\n" \
           "apart than huddle's, so that a receiver comes when its data are there. In the second column of each library the preloaded program\n" \
           "has native barriers too (`HUDDLE_BARRIER=native`): both measured from the same start.\n"

@@ -2,7 +2,7 @@
 
 use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape};
 use crate::coll::phase::{bridge_block, longest_chunk};
-use crate::coll::{Knob, Plan, REGISTRY, Reach};
+use crate::coll::{Knob, Plan, REGISTRY, Reach, Row};
 use crate::config::{Config, Pick, Setting};
 use crate::sync::Passed;
 use crate::topo::Fit;
@@ -43,7 +43,7 @@ pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: &Map, epoch:
     let chosen = if lacking.is_some() { usual(shape, map) } else { wanted };
     // 3. Its plan.
     let plan = plan(shape, agreed, epoch, &chosen);
-    if has_too_many_steps(&plan, shape.collective, agreed) {
+    if has_too_many_steps(&plan, chosen.row, agreed) {
         return Choice::Decline(Reason::TooManySteps);
     }
     match lacking {
@@ -173,7 +173,8 @@ fn usual_segment(agreed: &Agreed) -> Bytes {
 }
 
 /// Whether a call might draw more tickets than there are: an upper bound for all rows, which takes gigabytes to reach.
-fn has_too_many_steps(plan: &Plan, collective: Collective, agreed: &Agreed) -> bool {
+fn has_too_many_steps(plan: &Plan, row: usize, agreed: &Agreed) -> bool {
+    let Row { collective, name, .. } = REGISTRY[row];
     let blocks = if collective.has_blocks() { agreed.ranks } else { 1 };
     let exceeds = |steps: usize| {
         let tickets = steps.saturating_add(1).saturating_mul(2 * PASSES).saturating_mul(blocks);
@@ -188,7 +189,10 @@ fn has_too_many_steps(plan: &Plan, collective: Collective, agreed: &Agreed) -> b
     let block =
         if collective.has_blocks() && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { COUNTED_CHUNK };
     // Where nodes exchange operands a chunk is as long as the scratch memory has room for all of one step.
-    let operands = if agreed.nodes > 1 { (plan.knobs.radix() as usize).clamp(2, agreed.nodes) } else { 1 };
+    let operands = match agreed.nodes > 1 && name == "dissemination" {
+        true => (plan.knobs.radix() as usize).clamp(2, agreed.nodes),
+        false => 1,
+    };
     let chunk = Bytes(longest_chunk(plan).0 / operands).max(plan.granule);
     let piece = plan.knobs.tile().min(plan.knobs.segment());
     exceeds(plan.bytes.0 / piece.min(block).min(chunk).0.max(1))

@@ -385,7 +385,7 @@ impl Case {
             return (row.run)(&call, plan);
         };
         // SAFETY: as above.
-        let call = unsafe { Call::enter(&rank.context, waiting, collective, self.row, plan, buffers) };
+        let call = unsafe { Call::enter(&rank.context, waiting, collective, self.row, plan, buffers) }.to_be_polled();
         let mut running = (row.start)(&call, plan);
         let mut task = TaskContext::from_waker(Waker::noop());
         for _ in 0..polls {

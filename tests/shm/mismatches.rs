@@ -110,6 +110,7 @@ fn announce_arrival(case: &Case, rank: &crate::world::Rank) {
     let (row, buffers) = (&REGISTRY[case.row], Buffers::NONE);
     // SAFETY: a barrier has no buffers.
     let call = unsafe { Call::enter(&rank.context, &SPINNING, Collective::Barrier, case.row, &case.plan, buffers) };
+    let call = call.to_be_polled();
     let mut running = (row.start)(&call, &case.plan);
     assert!(running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }

@@ -121,6 +121,12 @@ impl<'a> Call<'a> {
         Self { buffers, granule, ..self }
     }
 
+    /// Whose polls look once and are pending then, for who drives it by polls.
+    #[must_use]
+    pub fn to_be_polled(self) -> Self {
+        Self { looks: 0, ..self }
+    }
+
     /// For which [`Context::choose_source`] was asked before.
     pub(super) fn chosen(self, source: Source) -> Self {
         Self { chosen: Some(source), ..self }

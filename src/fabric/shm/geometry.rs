@@ -22,6 +22,16 @@ pub struct Geometry {
 
 pub(super) use crate::types::PAGE;
 
+/// Bytes of two flag lines.
+const PAIR: usize = 2 * size_of::<FlagLine>();
+
+/// Where the flag lines begin in the control lines of a rank: at an odd multiple of their length, as each rank's control lines begin at an even
+/// one. From an even one on calls of 8 bytes with a hot root take up to a half longer on a Zen 5, for reasons that its maker keeps
+/// (docs/PERFORMANCE.md, "Tried").
+pub(super) const FLAGS_START: usize = (size_of::<Control>() / PAIR * 2 + 1) * size_of::<FlagLine>();
+
+const _: () = assert!(FLAGS_START >= size_of::<Control>() && PAGE.is_multiple_of(PAIR));
+
 impl Geometry {
     /// Where in a page the first cell starts, and all do whose length is a multiple of a page. Programs' long buffers start at a
     /// page or a few bytes behind; between addresses that are nearly alike in their low 12 bits a copy's loads seem to depend on its
@@ -30,11 +40,11 @@ impl Geometry {
 
     /// Control lines of one rank: its [`Control`], its flags, and what its peers post to it.
     pub(super) const fn control(&self) -> usize {
-        self.posts_start() + (self.ranks * size_of::<Flag>()).next_multiple_of(128)
+        (self.posts_start() + self.ranks * size_of::<Flag>()).next_multiple_of(PAIR)
     }
 
     pub(super) const fn posts_start(&self) -> usize {
-        size_of::<Control>() + Line::COUNT * self.lines * size_of::<FlagLine>()
+        FLAGS_START + Line::COUNT * self.lines * size_of::<FlagLine>()
     }
 
     pub(super) const fn written_start(&self) -> usize {

@@ -1,9 +1,9 @@
 //! Where the flag lines of a node's ranks lie.
 
 use super::context::Context;
-use super::geometry::{Geometry, PAGE};
+use super::geometry::{FLAGS_START, Geometry, PAGE};
 use crate::fabric::Line;
-use crate::sync::{Control, FlagLine};
+use crate::sync::FlagLine;
 use crate::types::{NodeRank, Ticket};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -52,7 +52,7 @@ impl<'a> Lines<'a> {
     #[inline(always)]
     fn behind(self, control: usize, line: Line, ticket: Ticket) -> &'a FlagLine {
         let index = line as usize * self.length + ticket.position(self.length);
-        let offset = control + size_of::<Control>() + index * size_of::<FlagLine>();
+        let offset = control + FLAGS_START + index * size_of::<FlagLine>();
         // SAFETY: within the segment, whose length `Context::new` checked: the rank is one of the node's, `position` below `length`. Aligned
         // as in `Context::control`; zeroed or written through atomics only.
         unsafe { self.base.add(offset).cast::<FlagLine>().as_ref() }
