@@ -75,7 +75,8 @@ def turn(bench: Bench, mpi: Mpi, ranks: int, collective: str) -> Turn:
     command = [str(program), "-npmin", str(ranks), "-iter_policy", "off", collective]
     library, reported = bench.prefix / "lib/libhuddle.so", {}
     times, bare = {}, [exchange(bench, mpi)]
-    for subject, preload, variables in [("native", None, {}), ("huddle", library, {}), (BARRIERS_NATIVE, library, {"HUDDLE_BARRIER": "native"})]:
+    jobs = [("native", None, {}), ("huddle", library, {}), (BARRIERS_NATIVE, library, {"HUDDLE_BARRIER": "native"})]
+    for subject, preload, variables in jobs:
         report = bench.work / f"imb-{mpi.name}.json"
         report.unlink(missing_ok=True)
         lines = Job(mpi, ranks, command, {**variables, "HUDDLE_REPORT": str(report)} if preload else {}, preload).lines()

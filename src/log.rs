@@ -72,11 +72,17 @@ pub enum Once {
     Declined,
     /// A peer's memory could not be read, though it could in MPI_Init.
     CannotFetch,
+    /// The leaders of a communicator could not get one of their own.
+    NoBridge,
+}
+
+impl Once {
+    const COUNT: usize = Self::NoBridge as usize + 1;
 }
 
 /// Writes a warning, unless this process has given it before.
 pub fn once(which: Once, text: fmt::Arguments<'_>) {
-    static GIVEN: [AtomicBool; 4] = [const { AtomicBool::new(false) }; 4];
+    static GIVEN: [AtomicBool; Once::COUNT] = [const { AtomicBool::new(false) }; Once::COUNT];
     if !GIVEN[which as usize].swap(true, Ordering::Relaxed) {
         warning(text);
     }

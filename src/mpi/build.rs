@@ -21,7 +21,7 @@ use mpi_sys::{MPI_Comm, MPI_Group};
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// What becomes of `comm`; the same on all its ranks. Collective over it.
 pub(super) fn build(job: &Job, comm: MPI_Comm) -> Standing {
@@ -410,13 +410,9 @@ pub(super) fn has_cells_from_the_start(nodes: usize) -> bool {
     nodes > 1
 }
 
-/// One line per process.
 fn report_no_bridge(code: c_int) {
-    static IS_GIVEN: AtomicBool = AtomicBool::new(false);
-    if !IS_GIVEN.swap(true, Ordering::Relaxed) {
-        let text = "no communicator for the steps between nodes of a communicator";
-        log::warning(format_args!("{text}: MPI_Comm_create_group failed ({}); it stays native", Code(code)));
-    }
+    let text = "no communicator for the steps between nodes of a communicator";
+    log::once(Once::NoBridge, format_args!("{text}: MPI_Comm_create_group failed ({}); it stays native", Code(code)));
 }
 
 /// Lines of each kind in a rank's ring. The root of short messages runs ahead of the others as far as its lines reach; where ranks
