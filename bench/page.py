@@ -41,7 +41,7 @@ def rows_of(columns: list[Results], cell: Callable[[Case], tuple[tuple[str, ...]
 def shown(ratio: Estimate, sign: str = "") -> str:
     """ratio (its interval); in bold where the interval lies below 1"""
     text = f"{sign}{ratio.value:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
-    return f"**{text}**" if ratio.high < 1 else text
+    return f"**{text}**" if ratio.lies_below_1 else text
 
 
 def compared(case: Case, subject: str = "huddle") -> str:

@@ -35,6 +35,11 @@ class Estimate:
     low: float
     high: float
 
+    @property
+    def lies_below_1(self) -> bool:
+        """The whole interval does: of a ratio, that huddle is slower."""
+        return self.high < 1
+
     @staticmethod
     def of(values: list[float]) -> Estimate:
         ordered = sorted(values)
@@ -91,7 +96,7 @@ class Results:
     @property
     def slower(self) -> list[Case]:
         """Cases whose whole interval lies below 1."""
-        return [case for case in self.cases if case.ratio.high < 1]
+        return [case for case in self.cases if case.ratio.lies_below_1]
 
 
 def geometric_mean(values: list[float]) -> float:

@@ -47,7 +47,7 @@ def case_name(case: Case) -> str:
 
 
 def none_slower(titled: str, found: list[tuple[str, Estimate]]) -> Row:
-    slower = [f"{name} {ratio.value:.2f}" for name, ratio in found if ratio.high < 1]
+    slower = [f"{name} {ratio.value:.2f}" for name, ratio in found if ratio.lies_below_1]
     return Row(f"{titled}: no case whose interval lies below 1",
                f"{len(slower)} of {len(found)}" + (f": {', '.join(slower)}" if slower else ""), not slower)
 

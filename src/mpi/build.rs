@@ -196,10 +196,12 @@ impl<'a> Builder<'a> {
             (Source::New(offer), Some((segment, file))) => (Some(new(segment)), offer.nonce, Some(file)),
             (Source::New(offer), None) => (self.map(offer).map(new), offer.nonce, None),
             (Source::Pooled(nonce), _) => {
-                let reserve = |context: &Context| context.reserve_cells(self.geometry.cell);
                 let gets_cells = |context: &Context| {
                     !has_cells_from_the_start(self.layout.nodes())
-                        || reserve(context).inspect_err(|error| self.report_no_memory(error)).is_ok()
+                        || context
+                            .reserve_cells(self.geometry.cell)
+                            .inspect_err(|error| self.report_no_memory(error))
+                            .is_ok()
                 };
                 let context = offered.take(nonce).map(|context| context.renew(self.layout.clone())).filter(gets_cells);
                 if let (true, Some(context)) = (self.is_leader(), &context) {

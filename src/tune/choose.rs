@@ -1,7 +1,7 @@
 //! From the shape of a call to its plan.
 
 use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape};
-use crate::coll::phase::{bridge_block, longest_chunk};
+use crate::coll::phase::{Between, bridge_block};
 use crate::coll::{Knob, Plan, REGISTRY, Reach, Row};
 use crate::config::{Config, Pick, Setting};
 use crate::sync::Passed;
@@ -188,14 +188,9 @@ fn has_too_many_steps(plan: &Plan, row: usize, agreed: &Agreed) -> bool {
     // than half; only at the end of a block, of a train or of a step between nodes, and at the start of a message, it moves less.
     let block =
         if collective.has_blocks() && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { COUNTED_CHUNK };
-    // Where nodes exchange operands a chunk is as long as the scratch memory has room for all of one step.
-    let operands = match agreed.nodes > 1 && name == "dissemination" {
-        true => (plan.knobs.radix() as usize).clamp(2, agreed.nodes),
-        false => 1,
-    };
-    let chunk = Bytes(longest_chunk(plan).0 / operands).max(plan.granule);
+    let between = if name == "dissemination" { Between::dissemination(plan) } else { Between::Native };
     let piece = plan.knobs.tile().min(plan.knobs.segment());
-    exceeds(plan.bytes.0 / piece.min(block).min(chunk).0.max(1))
+    exceeds(plan.bytes.0 / piece.min(block).min(between.area(plan, agreed.nodes)).0.max(1))
 }
 
 #[cfg(test)]
