@@ -263,6 +263,14 @@ impl Context {
         self.loans.decide(ranks, collective, n, first)
     }
 
+    /// A call for which [`Self::choose_source`] may have been asked is over.
+    #[inline(always)]
+    pub(super) fn note_leave(&self, waiting: &Waiting) {
+        if waiting.is_oversubscribed {
+            self.loans.leave();
+        }
+    }
+
     /// Whether to copy from there, a slot, by taking the lines over: not of a cell that is passed, which becomes this rank's own with the
     /// next call. Where slots are written around the caches there is nothing to take.
     #[inline]

@@ -145,6 +145,10 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
             false => self.base.context.release(last),
         }
         self.base.announce();
+        // What is in lines is not tried.
+        if !IN_LINES {
+            self.base.context.note_leave(self.base.waiting);
+        }
     }
 
     /// Out of what peers copy data of `n` bytes of this rank, as [`Context::choose_source`].

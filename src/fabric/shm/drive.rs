@@ -119,8 +119,10 @@ impl Call<'_> {
     }
 
     fn end(&self) -> Result<(), Fault> {
-        self.context().release(Ticket::last_of(self.entered.epoch));
+        let context = self.context();
+        context.release(Ticket::last_of(self.entered.epoch));
         self.announce();
+        context.note_leave(self.waiting);
         Ok(())
     }
 

@@ -11,7 +11,7 @@
 //! not they find less.
 
 use super::context::Context;
-use super::trials::{Arm, Schedule, Trials};
+use super::trials::{Arm, Schedule, Took, Trials};
 use super::writes::nanoseconds;
 use crate::fabric::Source;
 use crate::fabric::words::Words;
@@ -76,6 +76,8 @@ pub(super) struct Loans {
     of_pair: Habits<CallsOfPair>,
     /// Among more, or two that share cores.
     of_many: Habits<CallsOfMany>,
+    /// How long this rank is in calls of trials among these.
+    stays: Stays,
     /// A peer could not fetch what this rank lent, and hardly could the next time.
     are_refused: AtomicBool,
 }
@@ -105,17 +107,59 @@ impl Loans {
         let source = match ranks {
             Ranks::Pair => self.of_pair[at][class].decide(calls(1), clock),
             Ranks::Many(found) => {
-                let subject = at * CLASSES + class;
+                let (subject, clock) = (at * CLASSES + class, || self.stays.enter(clock()));
                 self.of_many[at][class].decide_with(found, subject, calls(found.ranks()), clock)
             }
         };
         if self.are_refused.load(Ordering::Relaxed) { Source::Slots } else { source }
     }
 
+    /// The call that was decided on last is over. To be told where ranks share cores.
+    #[inline]
+    pub fn leave(&self) {
+        if self.stays.is_timed() {
+            self.leave_at(nanoseconds(Instant::now()));
+        }
+    }
+
+    #[cold]
+    fn leave_at(&self, now: u64) {
+        self.stays.leave(now);
+    }
+
     /// A peer could not fetch what this rank lent.
     #[cold]
     pub fn refuse(&self) {
         self.are_refused.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A clock that runs while its rank is in calls of trials: what a program does between its calls takes now this long, now that long, and where
+/// ranks share cores a few stretches of calls are all that a trial has.
+#[derive(Debug, Default)]
+struct Stays {
+    /// How long those that are over took, in nanoseconds.
+    over: AtomicU64,
+    /// When the one under way began; 0 for none.
+    since: AtomicU64,
+}
+
+impl Stays {
+    /// One begins. -> how long those before it took
+    fn enter(&self, now: u64) -> u64 {
+        self.since.store(now.max(1), Ordering::Relaxed);
+        self.over.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn is_timed(&self) -> bool {
+        self.since.load(Ordering::Relaxed) != 0
+    }
+
+    fn leave(&self, now: u64) {
+        let took = now.saturating_sub(self.since.load(Ordering::Relaxed));
+        self.over.store(self.over.load(Ordering::Relaxed) + took, Ordering::Relaxed);
+        self.since.store(0, Ordering::Relaxed);
     }
 }
 
@@ -156,11 +200,14 @@ struct Habit<S> {
     trials: Trials<S>,
     /// What all ranks had found when this one asked last, where it does.
     of_all: AtomicI32,
+    /// The first trial that may still be in doubt.
+    doubtful: AtomicU64,
 }
 
 impl<S> Default for Habit<S> {
     fn default() -> Self {
-        Self { calls: AtomicU64::default(), trials: Trials::default(), of_all: AtomicI32::default() }
+        let (calls, doubtful) = Default::default();
+        Self { calls, trials: Trials::default(), of_all: AtomicI32::default(), doubtful }
     }
 }
 
@@ -173,6 +220,9 @@ impl<S: Schedule> Habit<S> {
     const COPIES: u64 = 20;
     /// Calls from one question what all ranks have found to the next: a line of each. The first one after a trial asks.
     const ASKS: u64 = 16;
+    /// Trials of data of two to the power of this and more may be over when they are half made: by then what each root has put into its slots
+    /// has been round there, so that no call finds some that nobody has touched.
+    const MAY_END_EARLY_FROM: u32 = 18;
 
     #[inline(always)]
     fn decide(&self, calls: Calls, clock: impl FnOnce() -> u64) -> Source {
@@ -180,21 +230,51 @@ impl<S: Schedule> Habit<S> {
         if before == 0 {
             self.trials.begin(Arm::by(calls.prior(1)), 1);
         }
-        source(self.try_out(before, calls, clock).unwrap_or(self.trials.habit()))
+        let tried = Self::number_in_trial(before, calls).map(|number| self.try_out(number, calls, clock));
+        source(tried.unwrap_or(self.trials.habit()))
     }
 
     /// The same where ranks go by what all have found.
     fn decide_with(&self, found: &dyn Evidence, subject: usize, calls: Calls, clock: impl FnOnce() -> u64) -> Source {
         let before = self.count();
-        let tried = self.try_out(before, calls, clock);
-        if tried.is_some() {
-            found.tell(subject, self.trials.evidence());
-        }
+        let number = Self::number_in_trial(before, calls);
+        let tried = number.and_then(|number| self.try_out_with(found, subject, number, calls, clock));
         if before % Self::ASKS == Self::USUAL % Self::ASKS {
             self.of_all.store(found.of_all(subject), Ordering::Relaxed);
         }
         let evidence = calls.prior(found.ranks()) + self.of_all.load(Ordering::Relaxed);
         source(tried.unwrap_or(Arm::by(evidence)))
+    }
+
+    /// The way of that call of a trial, if that is in doubt. It is not if it is half made and ranks have found together as much as if more than all
+    /// of them had found one way to be faster: so a way that is clearly slower is tried half as often.
+    fn try_out_with(
+        &self,
+        found: &dyn Evidence,
+        subject: usize,
+        number: u64,
+        calls: Calls,
+        clock: impl FnOnce() -> u64,
+    ) -> Option<Arm> {
+        let trial = S::trial(number);
+        if trial < self.doubtful.load(Ordering::Relaxed) {
+            return None;
+        }
+        let now = clock();
+        let way = self.try_out(number, calls, || now);
+        if S::is_half_made(number) {
+            found.tell(subject, self.trials.evidence_so_far());
+            let (ranks, of_all) = (found.ranks(), found.of_all(subject));
+            let evidence = calls.prior(ranks) + of_all;
+            let one_way = if evidence > 0 { evidence } else { 1 - evidence };
+            if calls.exponent >= Self::MAY_END_EARLY_FROM && one_way as usize > ranks {
+                self.trials.conclude();
+                self.doubtful.store(trial + 1, Ordering::Relaxed);
+                self.of_all.store(of_all, Ordering::Relaxed);
+                return None;
+            }
+        }
+        Some(way)
     }
 
     /// -> how many calls there were before this one
@@ -204,14 +284,17 @@ impl<S: Schedule> Habit<S> {
         before
     }
 
-    /// The way of the call after so many, if it is in a trial.
+    /// The number of the call after so many, if it is in a trial.
     #[inline(always)]
-    fn try_out(&self, before: u64, calls: Calls, clock: impl FnOnce() -> u64) -> Option<Arm> {
-        let Calls { n, exponent, copies, .. } = calls;
-        let since = before.checked_sub(Self::USUAL)?;
-        let number = S::number_in_trial(since, trials_apart::<S>(exponent))?;
-        let copied = (n.0 as u64).saturating_mul(Self::COPIES.max(copies as u64));
-        Some(self.trials.try_out(number, Self::FAR_APART.saturating_mul(copied), clock))
+    fn number_in_trial(before: u64, calls: Calls) -> Option<u64> {
+        S::number_in_trial(before.checked_sub(Self::USUAL)?, trials_apart::<S>(calls.exponent))
+    }
+
+    /// The way of that call of a trial.
+    #[inline(always)]
+    fn try_out(&self, number: u64, calls: Calls, clock: impl FnOnce() -> u64) -> Arm {
+        let copied = (calls.n.0 as u64).saturating_mul(Self::COPIES.max(calls.copies as u64));
+        self.trials.try_out(number, Self::FAR_APART.saturating_mul(copied), clock)
     }
 }
 
@@ -251,239 +334,13 @@ impl Schedule for CallsOfMany {
     const BLOCKS: u64 = 4;
     const EVERY: u64 = 256;
     const GAIN: f64 = 0.95;
+
+    /// Turns of ranks make some intervals short by luck. What lies between calls is left out ([`Stays`]), so most of the others tell too.
+    fn compared(took: Took<u64>) -> u64 {
+        took.usual()
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const N: Bytes = Bytes(256 << 10);
-
-    const BOTH: [Source; 2] = [Source::Slots, Source::Memory];
-
-    fn of_pair(n: Bytes, first: Source) -> Calls {
-        Calls { n, first, exponent: EXPONENTS[1], copies: 1 }
-    }
-
-    /// So many calls of `n` bytes, which take so many nanoseconds out of slots, and out of memory; how many were lent.
-    fn call(habit: &Habit<CallsOfPair>, times: u64, n: Bytes, first: Source, [slots, memory]: [u64; 2]) -> u64 {
-        let mut now = 0;
-        let lent = (0..times).map(|_| {
-            let lends = habit.decide(of_pair(n, first), || now) == Source::Memory;
-            now += if lends { memory } else { slots };
-            u64::from(lends)
-        });
-        lent.sum()
-    }
-
-    const TRIED: u64 = CallsOfPair::CALLS;
-    const USUAL: u64 = Habit::<CallsOfPair>::USUAL;
-
-    #[test]
-    fn memory_is_lent_where_that_is_faster() {
-        for first in BOTH {
-            let habit = Habit::<CallsOfPair>::default();
-            let before = if first == Source::Memory { USUAL } else { 0 };
-            assert_eq!(call(&habit, USUAL + TRIED, N, first, [20_000, 9000]), before + TRIED / 2);
-            assert_eq!(call(&habit, 100, N, first, [20_000, 9000]), 100);
-        }
-    }
-
-    /// Trials after the first one, and before so many calls.
-    fn early_trials(calls: u64) -> u64 {
-        (0..).map(|times| CallsOfPair::EARLY << (2 * times)).take_while(|begin| *begin < calls).count() as u64
-    }
-
-    /// Slots that nobody has used before take as long as memory, or longer.
-    #[test]
-    fn what_first_calls_take_does_not_last() {
-        for (untouched, n) in [40, 80, 128, 300].into_iter().flat_map(|calls| [(calls, Bytes(16 << 10)), (calls, N)]) {
-            let (loans, mut now) = (Loans::default(), 0);
-            let lent = (0..2 * CallsOfPair::EARLY).map(|at| {
-                let decide = || loans.decide_by(|| now, Ranks::Pair, Collective::Bcast, n, Source::Slots);
-                let lends = decide() == Source::Memory;
-                now += if lends {
-                    2500
-                } else if at < untouched {
-                    3300
-                } else {
-                    600
-                };
-                u64::from(lends)
-            });
-            let late = lent.skip((USUAL + CallsOfPair::EARLY + TRIED) as usize).sum::<u64>();
-            assert_eq!(late, 0, "{n:?}, the first {untouched} calls");
-        }
-    }
-
-    #[test]
-    fn slots_are_used_where_that_is_faster_and_little_else_is_tried() {
-        for first in BOTH {
-            let habit = Habit::<CallsOfPair>::default();
-            call(&habit, USUAL + TRIED, N, first, [15_000, 26_000]);
-            let lent = call(&habit, CallsOfPair::PERIOD, N, first, [15_000, 26_000]);
-            assert_eq!(lent, (early_trials(CallsOfPair::PERIOD) + 1) * TRIED / 2, "{first:?}");
-        }
-    }
-
-    /// `gap` tells what lies between the calls before that number and after it, in nanoseconds.
-    fn finds_the_faster_way(gap: impl Fn(u64) -> u64, periods: u64) {
-        for [slots, memory] in [[15_000, 26_000], [26_000, 15_000]] {
-            let other = if memory < slots { Source::Slots } else { Source::Memory };
-            let (habit, mut now) = (Habit::<CallsOfPair>::default(), 0);
-            for at in 0..USUAL + TRIED + periods * CallsOfPair::PERIOD {
-                let source = habit.decide(of_pair(N, other), || now);
-                now += if source == Source::Memory { memory } else { slots };
-                now += gap(at);
-            }
-            assert_eq!(habit.trials.habit() == Arm::Other, memory < slots);
-        }
-    }
-
-    /// The system takes the core every so many calls.
-    #[test]
-    fn interruptions_do_not_count() {
-        (5..50).for_each(|every| finds_the_faster_way(|at| if at % every == 0 { 1_000_000 } else { 0 }, 0));
-    }
-
-    /// Programs with so many long calls in a round, after which they compute.
-    #[test]
-    fn rhythms_of_programs_do_not_count() {
-        for (calls, phase) in (1..12).flat_map(|calls| (0..calls).map(move |phase| (calls, phase))) {
-            finds_the_faster_way(|at| if at % calls == phase { 50_000 } else { 0 }, 5);
-            finds_the_faster_way(|at| if at % calls == phase && calls > 2 { 5_000_000 } else { 0 }, 5);
-        }
-    }
-
-    #[test]
-    fn what_makes_no_difference_changes_no_habit() {
-        for first in BOTH {
-            let habit = Habit::<CallsOfPair>::default();
-            call(&habit, USUAL + TRIED, N, first, [10_000, 10_200]);
-            assert_eq!(call(&habit, 100, N, first, [10_000, 10_200]), if first == Source::Memory { 100 } else { 0 });
-            // Far apart, so that it does not count.
-            let habit = Habit::<CallsOfPair>::default();
-            call(&habit, USUAL + TRIED, N, first, [10_000_000, 20_000_000]);
-            assert_eq!(call(&habit, 100, N, first, [1, 1]), if first == Source::Memory { 100 } else { 0 });
-        }
-    }
-
-    /// A program whose data rest for a while, and then change.
-    #[test]
-    fn habits_follow_the_program() {
-        let habit = Habit::<CallsOfPair>::default();
-        let (resting, changing) = ([20_000, 9000], [15_000, 26_000]);
-        call(&habit, 2 * CallsOfPair::PERIOD, N, Source::Slots, resting);
-        assert_eq!(habit.trials.habit(), Arm::Other);
-        call(&habit, 4 * CallsOfPair::PERIOD, N, Source::Slots, changing);
-        assert_eq!(habit.trials.habit(), Arm::One);
-    }
-
-    #[test]
-    fn collectives_and_lengths_have_habits_of_their_own() {
-        let loans = Loans::default();
-        let lends = |collective, kib: usize, first| {
-            loans.decide(Ranks::Pair, collective, Bytes(kib << 10), first) == Source::Memory
-        };
-        assert!(lends(Collective::Scatter, 64, Source::Memory) && !lends(Collective::Bcast, 64, Source::Slots));
-        assert!(lends(Collective::Scatter, 127, Source::Slots), "as those before");
-        assert!(!lends(Collective::Scatter, 128, Source::Slots));
-        let (long, longer) = (8 << 10, 1 << 20);
-        assert!(
-            lends(Collective::Allgather, longer, Source::Memory) && lends(Collective::Allgather, long, Source::Slots)
-        );
-        assert!(lends(Collective::Allgather, 0, Source::Memory) && lends(Collective::Allgather, 16, Source::Slots));
-    }
-
-    #[test]
-    fn what_was_refused_is_not_lent_again() {
-        let loans = Loans::default();
-        assert_eq!(loans.decide(Ranks::Pair, Collective::Scatter, N, Source::Memory), Source::Memory);
-        loans.refuse();
-        let calls = 2 * CallsOfPair::CALLS;
-        assert!((0..calls).all(|_| loans.decide(Ranks::Pair, Collective::Scatter, N, Source::Memory) == Source::Slots));
-    }
-
-    #[test]
-    fn shorter_data_are_tried_less_often() {
-        for (kib, apart) in [(12, 65_536), (16, 65_536), (47, 32_768), (128, 8192), (256, 4096), (8192, 4096)] {
-            let loans = Loans::default();
-            let decide = |_| loans.decide_by(|| 0, Ranks::Pair, Collective::Scatter, Bytes(kib << 10), Source::Slots);
-            let lent = (0..3 * apart).map(decide).zip(0..).filter(|(source, _)| *source == Source::Memory);
-            let tried: Vec<u64> = lent.map(|(_, at)| at).collect();
-            assert_eq!(tried.len() as u64, (1 + early_trials(apart) + 2) * TRIED / 2, "{kib} KiB");
-            let late = tried.iter().filter(|at| **at >= USUAL + apart);
-            assert!(late.into_iter().all(|at| (at - USUAL) % apart < TRIED), "{kib} KiB: {tried:?}");
-        }
-    }
-
-    /// All ranks count alike, so all try the same: blocks, and not single calls.
-    #[test]
-    fn calls_are_tried_in_blocks() {
-        let habit = Habit::<CallsOfPair>::default();
-        call(&habit, USUAL, N, Source::Slots, [1, 1]);
-        let ways: Vec<u64> = (0..TRIED).map(|_| call(&habit, 1, N, Source::Slots, [1, 1])).collect();
-        let blocks: Vec<&[u64]> = ways.chunks(CallsOfPair::BLOCK as usize).collect();
-        assert!(blocks.iter().all(|block| block.iter().all(|way| *way == block[0])));
-        assert_eq!(blocks.iter().map(|block| block[0]).sum::<u64>(), CallsOfPair::BLOCKS / 2);
-    }
-
-    /// What ranks have found, of which `me` is one.
-    struct Found<'a> {
-        all: &'a [AtomicI32],
-        me: usize,
-    }
-
-    impl Evidence for Found<'_> {
-        fn ranks(&self) -> usize {
-            self.all.len()
-        }
-
-        fn tell(&self, subject: usize, evidence: i32) {
-            assert!(subject < Control::SUBJECTS);
-            self.all[self.me].store(evidence, Ordering::Relaxed);
-        }
-
-        fn of_all(&self, _: usize) -> i32 {
-            self.all.iter().map(|found| found.load(Ordering::Relaxed)).sum()
-        }
-    }
-
-    /// So many ranks make a trial of Scatters of 1 MiB blocks, of which each takes so many nanoseconds out of slots, and out of memory, as far as
-    /// `finds` says that a rank sees it; two calls in turn are over at once, and those after them take twice as long. How many lend from then on.
-    fn lend_after_a_trial(ranks: usize, first: Source, costs: [u64; 2], finds: impl Fn(usize) -> bool) -> usize {
-        let all: Vec<AtomicI32> = (0..ranks).map(|_| AtomicI32::new(0)).collect();
-        let loans: Vec<Loans> = (0..ranks).map(|_| Loans::default()).collect();
-        let mut now = 0;
-        let decide = |me: usize, at: u64, now: u64| {
-            let found = Found { all: &all, me };
-            let seen = if finds(me) { now } else { at };
-            loans[me].decide_by(|| seen, Ranks::Many(&found), Collective::Scatter, Bytes(1 << 20), first)
-        };
-        for at in 0..USUAL + CallsOfMany::CALLS {
-            let sources: Vec<Source> = (0..ranks).map(|me| decide(me, at, now)).collect();
-            let usual = costs[usize::from(sources[at as usize % ranks] == Source::Memory)];
-            now += if matches!(at % 4, 1 | 2) { 10_000 } else { 2 * usual * ranks as u64 };
-        }
-        (0..ranks).filter(|me| decide(*me, USUAL + CallsOfMany::CALLS, now) == Source::Memory).count()
-    }
-
-    #[test]
-    fn turns_of_ranks_that_share_cores_do_not_count() {
-        for ranks in [2, 4, 8, 100, 500] {
-            assert_eq!(lend_after_a_trial(ranks, Source::Slots, [100_000, 50_000], |_| true), ranks);
-            assert_eq!(lend_after_a_trial(ranks, Source::Memory, [50_000, 100_000], |_| true), 0, "{ranks} ranks");
-        }
-    }
-
-    #[test]
-    fn what_some_ranks_find_the_others_go_by() {
-        for (ranks, few, some) in [(4, 1, 2), (8, 3, 4), (32, 15, 16)] {
-            let lend = |first, costs, finders| lend_after_a_trial(ranks, first, costs, |me| me < finders);
-            assert_eq!(lend(Source::Memory, [50_000, 100_000], some), 0);
-            assert_eq!(lend(Source::Memory, [50_000, 100_000], few), ranks, "{few} of {ranks} may be mistaken");
-            assert_eq!(lend(Source::Slots, [100_000, 50_000], some), ranks);
-            assert_eq!(lend(Source::Slots, [100_000, 50_000], few), 0);
-        }
-    }
-}
+#[path = "loans_tests.rs"]
+mod tests;

@@ -2,8 +2,8 @@
 //! habit.
 //!
 //! Calls are numbered; which of them try which way follows from their numbers, so that ranks which number them alike try alike, and
-//! peers' ways count for what a rank finds. Time is taken from call to call, with all that lies between: a rank that goes on early leaves
-//! what it saves to its next call, and what a way does to the program's own data is part of it.
+//! peers' ways count for what a rank finds. Time is usually taken from call to call, with all that lies between: a rank that goes on early
+//! leaves what it saves to its next call, and what a way does to the program's own data is part of it.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -49,6 +49,11 @@ pub(super) trait Schedule {
     const EVERY: u64;
     /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
     const GAIN: f64;
+
+    /// What is compared of what the intervals of each way took.
+    fn compared(took: Took<u64>) -> u64 {
+        took.least
+    }
 
     /// Calls of a trial; the first one begins at the number that is as much.
     const CALLS: u64 = Self::BLOCKS * Self::BLOCK;
@@ -103,6 +108,16 @@ pub(super) trait Schedule {
         number / Self::BLOCK % Self::BLOCKS == Self::BLOCKS - 1
     }
 
+    /// Whether a trial has made half of its blocks, as many each way, before that call of it.
+    fn is_half_made(number: u64) -> bool {
+        number % Self::CALLS >= Self::CALLS / 2
+    }
+
+    /// The trial of which a call is.
+    fn trial(number: u64) -> u64 {
+        number / Self::PERIOD
+    }
+
     /// The window of its block that a call is in.
     fn window(number: u64) -> Option<u64> {
         let at = (number % Self::BLOCK).checked_sub(Self::UNTIMED)?;
@@ -116,16 +131,38 @@ pub(super) struct Took<T> {
     /// Hardly ever one in which the system took the core, or the program did something else.
     pub least: T,
     pub most: T,
+    /// All together, and how many they are.
+    sum: T,
+    times: T,
+}
+
+impl Took<u64> {
+    /// One more.
+    fn and(self, each: u64) -> Self {
+        let Self { least, most, sum, times } = self;
+        let least = if times == 0 { each } else { each.min(least) };
+        Self { least, most: each.max(most), sum: sum.saturating_add(each), times: times + 1 }
+    }
+
+    /// The mean of all but the longest one; of a single one that.
+    pub fn usual(self) -> u64 {
+        let Self { most, sum, times, .. } = self;
+        if times > 1 { (sum - most) / (times - 1) } else { sum }
+    }
 }
 
 impl Took<AtomicU64> {
     fn now(&self) -> Took<u64> {
-        Took { least: self.least.load(Ordering::Relaxed), most: self.most.load(Ordering::Relaxed) }
+        let [least, most, sum, times] =
+            [&self.least, &self.most, &self.sum, &self.times].map(|part| part.load(Ordering::Relaxed));
+        Took { least, most, sum, times }
     }
 
     fn set(&self, to: Took<u64>) {
         self.least.store(to.least, Ordering::Relaxed);
         self.most.store(to.most, Ordering::Relaxed);
+        self.sum.store(to.sum, Ordering::Relaxed);
+        self.times.store(to.times, Ordering::Relaxed);
     }
 }
 
@@ -194,7 +231,7 @@ impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
     }
 
     fn begin_to_time(&self, number: u64, now: u64) {
-        let trial = number / S::PERIOD;
+        let trial = S::trial(number);
         if self.trial.load(Ordering::Relaxed) != trial {
             // The one before may have had no end.
             self.trial.store(trial, Ordering::Relaxed);
@@ -206,9 +243,8 @@ impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
 
     /// An interval that went that way took so many picoseconds for each call.
     fn note_interval(&self, way: usize, each: u64, far_apart: u64) {
-        let Took { least, most } = self.so_far(way);
         if each < far_apart {
-            self.took[way].set(Took { least: if least == 0 { each } else { each.min(least) }, most: each.max(most) });
+            self.took[way].set(self.so_far(way).and(each));
         }
     }
 }
@@ -260,19 +296,35 @@ impl<S: Schedule> Trials<S> {
     pub fn note(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) {
         let took = self.timings.note(number, S::way(number) as usize, far_apart, clock);
         if let Some(took) = took {
-            self.judge(took.map(|took| took.least));
+            self.judge(took);
         }
     }
 
-    /// Ends a trial in which a call took so long each way, or 0 where none was timed: its verdict moves the evidence.
-    fn judge(&self, least: [u64; 2]) {
-        if least.contains(&0) {
-            return;
+    /// What the evidence would be if the trial under way were over.
+    pub fn evidence_so_far(&self) -> i32 {
+        self.evidence_after([Arm::One, Arm::Other].map(|way| self.timings.so_far(way as usize)))
+    }
+
+    /// Ends the trial under way by what it has shown.
+    pub fn conclude(&self) {
+        self.evidence.store(self.evidence_so_far(), Ordering::Relaxed);
+        self.timings.forget();
+    }
+
+    /// Ends a trial in which calls took so long each way: its verdict moves the evidence.
+    fn judge(&self, took: [Took<u64>; 2]) {
+        self.evidence.store(self.evidence_after(took), Ordering::Relaxed);
+    }
+
+    fn evidence_after(&self, took: [Took<u64>; 2]) -> i32 {
+        let compared = took.map(S::compared);
+        // Of one nothing was timed.
+        if compared.contains(&0) {
+            return self.evidence();
         }
-        let [one, other] = least.map(|least| least as f64);
+        let [one, other] = compared.map(|each| each as f64);
         let verdict = i32::from(other < S::GAIN * one) - i32::from(one < S::GAIN * other);
         let [least, most] = Self::EVIDENCE;
-        let evidence = (self.evidence.load(Ordering::Relaxed) + verdict).clamp(least, most);
-        self.evidence.store(evidence, Ordering::Relaxed);
+        (self.evidence() + verdict).clamp(least, most)
     }
 }
