@@ -2,7 +2,7 @@
 //
 // Each round times a block of calls of every subject, one after the other, the order changing from round to round, and
 // beside them the bare exchange: every rank writes a cache line of shared memory and waits for the lines of all others.
-// A block's time is that of the slowest rank. Output is a line of JSON per case, with the nanoseconds per call of every
+// A block's time is that of the slowest rank, since the first one began. Output is a line of JSON per case, with the nanoseconds per call of every
 // round; medians, ratios and their intervals are computed by bench/results.py alone.
 //
 // Programs run with huddle preloaded and HUDDLE_PMPI=0: then MPI_X is huddle and PMPI_X the native library.

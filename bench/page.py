@@ -113,7 +113,7 @@ def extremes(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
 
 def collective_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     yield "## Collectives\n"
-    yield "Each cell is native → huddle in microseconds, medians over the rounds of the slowest rank's time; then\n" \
+    yield "Each cell is native → huddle in microseconds, medians over the rounds of the slowest rank's time since the first one began; then\n" \
           "native/huddle, the median of the rounds' ratios (not the ratio of the medians), with its 95 % interval; bold where the whole interval\n" \
           "is below 1. Data are modified between calls, roots rotate. Sizes are bytes of the message, or of one rank's block for Allgather\n" \
           "and Scatter.\n"

@@ -105,7 +105,7 @@ static void delay(int k) {
     while (now() < until) {}
 }
 
-// The clocks of one node's cores agree well enough: both ends are taken on all ranks and the latest counts.
+// Both ends are taken on all ranks and the latest counts.
 static double skewed_time(int calls) {
     double sum = 0;
     PMPI_Allreduce(entries, last, calls, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
