@@ -22,8 +22,8 @@ static void compare(Collective collective, int bytes) {
     Subject subjects[2];
     for (int i = 0; i < 2; i++) {
         works[i] = (Work){collective, i == 0 ? HUDDLE : NATIVE, bytes / 8, -1, MPI_COMM_WORLD};
-        subjects[i] = (Subject){i == 0 ? "huddle" : "native", work_block, &works[i]};
-        for (int k = 0; k < 5; k++) work_check(&works[i]); // the first ones are native: huddle's warm-up
+        subjects[i] = (Subject){i == 0 ? "huddle" : "native", work_block, &works[i], false};
+        for (int k = 0; k < WARM_UP; k++) work_check(&works[i]);
     }
     char members[128];
     snprintf(members, sizeof members, "\"collective\": \"%s\", \"bytes\": %d", collective_names[collective], bytes);

@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "bench")]
 from jobs import PROGRAMS, Bench, Failed, Job, install_packages
 from mpis import Mpi, read_mpis
 from parts import title_of
-from results import Case, geometric_mean
+from results import Case, geometric_mean, pooled
 
 
 @dataclass(frozen=True)
@@ -64,23 +64,21 @@ def measure(subject: Subject, mpi: Mpi, options: argparse.Namespace, arguments: 
     return Job(mpi, options.ranks, command, variables, subject.prefix / "lib/libhuddle.so").cases(lambda line: None)
 
 
-def pool(found: dict[str, dict], lines: list[dict]) -> None:
-    """Adds the rounds of one job to those of the jobs before."""
-    for line in lines:
-        if not {"native", "huddle"} <= set(line.get("ns", {})):
-            continue
-        pooled = found.setdefault(title_of(line), {**line, "ns": {name: [] for name in line["ns"]}})
-        for name, times in line["ns"].items():
-            pooled["ns"][name] += times
+def comparisons(lines: list[dict]) -> list[dict]:
+    return [line for line in lines if {"native", "huddle"} <= set(line.get("ns", {}))]
 
 
-def show(found: dict[str, dict[str, dict]]) -> None:
-    print(f"{'':<40}" + "".join(f"{name:>24}" for name in found))
-    for title in next(iter(found.values())):
-        ratios = [Case(cases[title]).ratio for cases in found.values()]
-        print(f"{title:<40}" + "".join(f"{f'{ratio.value:.2f} ({ratio.low:.2f} … {ratio.high:.2f})':>24}" for ratio in ratios))
-    means = [geometric_mean([Case(case).ratio.value for case in cases.values()]) for cases in found.values()]
-    print(f"{'geometric mean':<40}" + "".join(f"{mean:>24.3f}" for mean in means), flush=True)
+def name_of(case: dict) -> str:
+    return ": ".join(filter(None, (case.get("group"), title_of(case))))
+
+
+def show(found: dict[str, list[dict]]) -> None:
+    print(f"{'':<52}" + "".join(f"{name:>24}" for name in found))
+    for cases in zip(*found.values(), strict=True):
+        ratios = [Case(case).ratio for case in cases]
+        print(f"{name_of(cases[0]):<52}" + "".join(f"{f'{ratio.value:.2f} ({ratio.low:.2f} … {ratio.high:.2f})':>24}" for ratio in ratios))
+    means = [geometric_mean([Case(case).ratio.value for case in cases]) for cases in found.values()]
+    print(f"{'geometric mean':<52}" + "".join(f"{mean:>24.3f}" for mean in means), flush=True)
 
 
 def main() -> int:
@@ -97,12 +95,13 @@ def main() -> int:
         own, arguments = own[: own.index("--")], own[own.index("--") + 1 :]
     options = parser.parse_args(own)
     mpi = mpis[options.mpi]
-    found: dict[str, dict[str, dict]] = {subject.name: {} for subject in options.subjects}
+    found: dict[str, list[dict]] = {subject.name: [] for subject in options.subjects}
     try:
         install_packages(mpi)
         for turn in range(options.turns):
             for subject in options.subjects[:: -1 if turn % 2 else 1]:
-                pool(found[subject.name], measure(subject, mpi, options, arguments))
+                lines = comparisons(measure(subject, mpi, options, arguments))
+                found[subject.name] = pooled(found[subject.name], lines)
     except Failed as failure:
         print(f"compare: {failure}")
         return 1

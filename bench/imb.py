@@ -9,14 +9,13 @@ of one collective each, and made again where the bare exchange of two cache line
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobs import Bench, Failed, Job, say
 from mpis import Mpi, read_mpis
-from results import Case
+from results import Case, Estimate
 
 BARRIERS_NATIVE = "huddle, barriers native"
 TRIES = 4
@@ -115,7 +114,7 @@ def measure(bench: Bench, mpi: Mpi, ranks: int, turns: int, only: str | None) ->
             times = {subject: [one.times[subject][size] for one in found] for subject in found[0].times}
             if size == 0 and collective != "Barrier" or any(0 in of_subject for of_subject in times.values()):
                 continue
-            times["bare"] = [statistics.median(one.bare) for one in found]
+            times["bare"] = [Estimate.of(one.bare).value for one in found]
             lines.append({"what": "IMB", "collective": collective, "bytes": size, "calls": found[-1].calls, "ns": times})
     for line in lines:
         ratio, same_start = Case(line).ratio, Case(line).ratio_of("native", BARRIERS_NATIVE)

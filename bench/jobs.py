@@ -17,11 +17,7 @@ from pathlib import Path
 
 from mpis import ROOT, Mpi
 
-PROGRAMS = {
-    "collectives": ["collectives.c", "calls.c", "loops.c", "kernel.c", "measure.c"],
-    "shapes": ["shapes.c", "calls.c", "loops.c", "kernel.c", "measure.c"],
-    "limits": ["limits.c", "calls.c", "loops.c", "kernel.c", "measure.c"],
-}
+PROGRAMS = {name: [f"{name}.c", "calls.c", "loops.c", "kernel.c", "measure.c"] for name in ("collectives", "shapes", "limits")}
 FLAGS = ["-std=gnu11", "-O3", "-march=native", "-Wall", "-Wextra"]
 
 
@@ -70,7 +66,6 @@ class Bench:
 
     prefix: Path
     work: Path = ROOT / "target" / "bench"
-    patience: float = 1.0
 
     @cached_property
     def build_of_huddle(self) -> str:

@@ -1,4 +1,4 @@
-// What huddle costs where it can't be compared with a native call of the same kind.
+// What huddle costs besides the six collectives' own time.
 //
 //   limits overhead          8-byte Allreduce and Barrier, entry to exit, beside the bare exchange of two lines
 //   limits loops             1 and 4 MiB beside hand-written loops (loops.c); 2 ranks
@@ -20,7 +20,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { WARM_UP = 4, FURTHER = 8, BATCH = 256 }; // calls after which a communicator has its context; communicators
+enum {
+    FURTHER = 8, // communicators: as many as huddle keeps of freed ones (MOST in src/mpi/pool.rs)
+    BATCH = 256, // new communicators at a time, freed when the clock has stopped
+};
 
 // ---- overhead
 
@@ -37,7 +40,7 @@ static double bare_block(const void *state, int calls) {
 
 static void compare_bare(const char *what, Collective collective, int n, MPI_Comm comm) {
     Work works[2] = {{collective, HUDDLE, n, -1, comm}, {collective, NATIVE, n, -1, comm}};
-    Subject subjects[2] = {{"huddle", bare_block, &works[0]}, {"native", bare_block, &works[1]}};
+    Subject subjects[2] = {{"huddle", bare_block, &works[0], false}, {"native", bare_block, &works[1], false}};
     char members[128];
     snprintf(members, sizeof members, "\"what\": \"%s\", \"collective\": \"%s\"", what, collective_names[collective]);
     measure(members, subjects, 2);
@@ -89,7 +92,7 @@ static void compare_declined(const char *what, Declined declined) {
     Subject subjects[3];
     for (int way = 0; way < 3; way++) {
         each[way] = declined, each[way].allreduce = ways[way];
-        subjects[way] = (Subject){names[way], declined_block, &each[way]};
+        subjects[way] = (Subject){names[way], declined_block, &each[way], false};
     }
     char members[128];
     snprintf(members, sizeof members, "\"what\": \"declined: %s\", \"collective\": \"Allreduce\"", what);
@@ -146,7 +149,7 @@ static void loops(void) {
     for (int which = 0; which < BARRIER; which++)
         for (int mib = 1; mib <= 4; mib *= 4) {
             Work works[3];
-            Subject subjects[3] = {{"huddle", work_block, &works[0]}, {"native", work_block, &works[1]}, {"loop", work_block, &works[2]}};
+            Subject subjects[3] = {{"huddle", work_block, &works[0], false}, {"native", work_block, &works[1], false}, {"loop", work_block, &works[2], false}};
             for (int by = 0; by < 3; by++) works[by] = (Work){which, by, mib << 20 >> 3, -1, MPI_COMM_WORLD};
             int chunk = best_chunk(&works[LOOP]);
             loop_chunk(chunk);
@@ -175,7 +178,7 @@ static void kernels(void) {
             Subject subjects[3];
             for (int s = 0; s < 3; s++) {
                 works[s] = (Work){moving[i], by[s], bytes >> 3, -1, MPI_COMM_WORLD};
-                subjects[s] = (Subject){names[s], work_block, &works[s]};
+                subjects[s] = (Subject){names[s], work_block, &works[s], false};
                 for (int k = 0; k < WARM_UP; k++) work_check(&works[s]);
             }
             char members[128];
@@ -237,13 +240,13 @@ static double new_block(const void *first, int calls) {
 
 static void communicators(void) {
     static const First one[2] = {{1, false}, {1, true}};
-    Subject recycled[2] = {{"huddle", recycled_block, &one[0]}, {"native", recycled_block, &one[1]}};
+    Subject recycled[2] = {{"huddle", recycled_block, &one[0], false}, {"native", recycled_block, &one[1], false}};
     measure("\"what\": \"communicator, recycled\"", recycled, 2);
-    Subject fresh[2] = {{"huddle", new_block, &one[0]}, {"native", new_block, &one[1]}};
+    Subject fresh[2] = {{"huddle", new_block, &one[0], false}, {"native", new_block, &one[1], false}};
     measure("\"what\": \"communicator, new\"", fresh, 2);
     for (int kib = 4; kib <= 256; kib *= 64) {
         First many[2] = {{kib << 10 >> 3, false}, {kib << 10 >> 3, true}};
-        Subject longer[2] = {{"huddle", new_block, &many[0]}, {"native", new_block, &many[1]}};
+        Subject longer[2] = {{"huddle", new_block, &many[0], false}, {"native", new_block, &many[1], false}};
         char members[64];
         snprintf(members, sizeof members, "\"what\": \"first calls, %d KiB\"", kib);
         measure(members, longer, 2);
@@ -299,7 +302,7 @@ static void memory(void) {
     calls_start(4 << 20 >> 3);
     print_memory(0);
     for (int which = 0; which < COLLECTIVES; which++)
-        for (int k = 0; k < WARM_UP + 1; k++) work_check(&(Work){which, HUDDLE, which == BARRIER ? 0 : 4 << 20 >> 3, -1, MPI_COMM_WORLD});
+        for (int k = 0; k < WARM_UP; k++) work_check(&(Work){which, HUDDLE, which == BARRIER ? 0 : 4 << 20 >> 3, -1, MPI_COMM_WORLD});
     print_memory(1);
     MPI_Comm comms[FURTHER];
     add_communicators(comms, FURTHER, &(First){1, false});

@@ -15,7 +15,7 @@
 #include <x86intrin.h>
 #endif
 
-enum { MOST_ROUNDS = 101, MOST_RANKS = 512, LINE = 128, WARM_UP_CALLS = 8 };
+enum { MOST_ROUNDS = 101, MOST_RANKS = 512, LINE = 128, FIRST_CALLS = 8 };
 int rank, size;
 bool crowded;
 static int rounds = 15;
@@ -116,24 +116,38 @@ static double exchange_block(const void *state, int calls) {
 
 // ---- rounds
 
-// The slowest rank's time. Where ranks share cores one may have to wait for its core while others make their calls: that counts.
-static double per_call(const Subject *subject, int calls) {
-    PMPI_Barrier(MPI_COMM_WORLD);
-    double start = now(), first, took = subject->block(subject->state, calls), slowest;
-    PMPI_Allreduce(&start, &first, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
-    took += start - first;
-    PMPI_Allreduce(&took, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return slowest / calls;
+static double most_of_all(double mine) {
+    double most;
+    PMPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return most;
 }
 
-// Calls that take about the time of a block, as many of each root. The very first ones don't count: with one of them huddle builds
-// what it holds for the communicator, which takes as long as thousands.
+// A block. -> nanoseconds on this rank; when it began here, by a clock that all ranks share
+static double run(const Subject *subject, int calls, double *began) {
+    PMPI_Barrier(MPI_COMM_WORLD);
+    *began = monotonic();
+    return subject->block(subject->state, calls);
+}
+
+static double per_call(const Subject *subject, int calls) {
+    double began, took = run(subject, calls, &began);
+    double first = -most_of_all(-began);
+    return most_of_all(subject->is_of_all ? took : took + began - first) / calls;
+}
+
+// As many calls as take about the time of a block, as many of each root. The very first ones don't count: with one of them huddle builds
+// what it holds for the communicator, which takes as long as thousands. Nor do ranks' beginnings: few calls would seem to take long.
 static int calls_of(const Subject *subject) {
-    per_call(subject, WARM_UP_CALLS);
-    double once = per_call(subject, WARM_UP_CALLS);
-    if (once < block_nanoseconds / 100) once = per_call(subject, (int)(block_nanoseconds / 10 / (once + 1)) + 1);
+    double began, once;
+    int calls = FIRST_CALLS;
+    run(subject, calls, &began);
+    once = most_of_all(run(subject, calls, &began)) / calls;
+    if (once < block_nanoseconds / 100) {
+        calls = (int)(block_nanoseconds / 10 / (once + 1)) + 1;
+        once = most_of_all(run(subject, calls, &began)) / calls;
+    }
     double wanted = block_nanoseconds / (once + 1);
-    int calls = wanted > 20000 ? 20000 : (int)wanted;
+    calls = wanted > MOST_CALLS ? MOST_CALLS : (int)wanted;
     return (calls / size + 1) * size;
 }
 
@@ -168,7 +182,7 @@ void measure(const char *members, const Subject *subjects, int n) {
     Subject all[MOST_SUBJECTS + 1];
     int calls[MOST_SUBJECTS + 1], order[MOST_SUBJECTS + 1];
     memcpy(all, subjects, (size_t)n * sizeof *subjects);
-    all[n] = (Subject){"bare", exchange_block, NULL};
+    all[n] = (Subject){"bare", exchange_block, NULL, false};
     for (int i = 0; i <= n; i++) calls[i] = calls_of(&all[i]), order[i] = i;
     if (calls[n] > 2000) calls[n] = 2000;
     for (int r = 0; r < rounds; r++) {

@@ -2,8 +2,9 @@
 //
 // Each round times a block of calls of every subject, one after the other, the order changing from round to round, and
 // beside them the bare exchange: every rank writes a cache line of shared memory and waits for the lines of all others.
-// A block's time is that of the slowest rank, since the first one began. Output is a line of JSON per case, with the nanoseconds per call of every
-// round; medians, ratios and their intervals are computed by bench/results.py alone.
+// A block's time is that of the slowest rank, with what it began later than the first one: where ranks share cores one may wait for its core while
+// others make their calls. Output is a line of JSON per case, with the nanoseconds per call of every round; medians, ratios and their intervals are
+// computed by bench/results.py alone.
 //
 // Programs run with huddle preloaded and HUDDLE_PMPI=0: then MPI_X is huddle and PMPI_X the native library.
 #ifndef MEASURE_H
@@ -13,13 +14,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { MOST_SUBJECTS = 4 };
+enum { MOST_SUBJECTS = 4, MOST_CALLS = 20000 }; // calls of a block, before these are rounded up to as many of each root
+enum { WARM_UP = 4 }; // calls after which huddle has a communicator's context: the third one (HUDDLE_WARMUP) builds it
 
 typedef struct {
     const char *name;
     // Does so many calls on every rank. -> nanoseconds on this rank
     double (*block)(const void *state, int calls);
     const void *state;
+    bool is_of_all; // that is the same on all ranks, from a moment that all know: their beginnings don't count
 } Subject;
 
 extern int rank, size;
@@ -31,7 +34,7 @@ int measure_start(int argc, char **argv);
 void measure(const char *members, const Subject *subjects, int n);
 // The value of an option such as "--only", or `otherwise`.
 const char *option(int argc, char **argv, const char *name, const char *otherwise);
-// Whether `name` is in a list with commas; everything is in no list.
+// Whether `name` is in a list with commas; everything is where there is none (NULL).
 bool is_listed(const char *list, const char *name);
 // Ends the job with a line.
 void fail(const char *what);

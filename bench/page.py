@@ -13,7 +13,7 @@ import targets
 from imb import BARRIERS_NATIVE, COLLECTIVES
 from jobs import ROOT, run, say
 from mpis import Mpi
-from parts import PARTS, SHAPE_RANKS, microseconds, size_text
+from parts import GRID_RANKS, MEMORY, PARTS, SHAPE_RANKS, microseconds, size_text
 from results import Case, Estimate, Results, Store, geometric_mean
 
 DOCS = ROOT / "docs"
@@ -87,7 +87,7 @@ def means(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     yield "## Geometric means of native/huddle\n"
     yield "All sizes together; above 1 huddle is faster.\n"
     rows = []
-    for ranks in (2, 4, 8):
+    for ranks in GRID_RANKS:
         for name, found in grids(store, mpis, ranks).items():
             by = [[case.ratio.value for case in found.cases if case["collective"] == collective] for collective in COLLECTIVES]
             rows.append([str(ranks), targets.title_at(mpis[name], ranks), f"{found.mean:.2f}", *(f"{geometric_mean(values):.2f}" for values in by)])
@@ -100,7 +100,7 @@ EXTREME = 50  # native/huddle
 
 def extremes(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     """Cases so extreme that they dominate a mean, but for libraries that are throttled, whose calls all take that long."""
-    for ranks in (2, 4, 8):
+    for ranks in GRID_RANKS:
         for name, found in grids(store, mpis, ranks).items():
             cases = [case for case in found.cases if case.ratio.value > EXTREME]
             title = targets.title_at(mpis[name], ranks)
@@ -121,7 +121,7 @@ def collective_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
         yield f"### MPI_{collective}\n"
         if collective != "Barrier":
             yield f"![MPI_{collective}: time against size](pictures/{collective.lower()}.svg)\n"
-        for ranks in (2, 4, 8):
+        for ranks in GRID_RANKS:
             found = grids(store, mpis, ranks)
             sizes = {case["bytes"] for results in found.values() for case in results.cases if case["collective"] == collective}
             rows = []
@@ -154,7 +154,7 @@ def long_cost(case: Case) -> tuple[tuple[str, ...], str] | None:
 
 def limit_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     found = list(targets.limits(store, mpis))
-    yield "## Costs that have no native counterpart\n"
+    yield "## Other costs\n"
     yield "Nanoseconds: 8-byte Allreduce and Barrier, entry to exit, less the bare exchange of two cache lines in the same round; calls\n" \
           "left to the native library or empty (\"no elements\"), less the same call made by PMPI; \"forwarding\" is what a function takes\n" \
           "there that only counts and calls on (bench/limits.c), more than some nanoseconds where the native call exchanges messages.\n"
@@ -186,8 +186,9 @@ def loop_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
 
 def kernel_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
     yield "### Beside single copies by the kernel\n"
-    yield "2 ranks; data cross once, by process_vm_readv out of the sender's buffer (bench/kernel.c), which huddle uses where it is faster: on two ranks by trials, else for Scatters alone, by its models. Cells: their\n" \
-          "time over huddle's.\n"
+    yield "2 ranks; data cross once, by process_vm_readv out of the sender's buffer (bench/kernel.c), which huddle uses where it is faster:\n" \
+          "between two ranks with cores of their own by trials; where ranks share cores for Scatters alone, where its models choose it, and by\n" \
+          "trials as long as the last-level cache holds the data. Cells: their time over huddle's.\n"
 
     def cell(case: Case) -> tuple[tuple[str, ...], str] | None:
         if case["what"] != "kernel":
@@ -203,7 +204,7 @@ def memory_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     yield "MiB on the node, reserved (touched by rank 0), after all six collectives at 4 MiB; then with 8 further communicators that have\n" \
           "moved 8 bytes; then after these were freed. What was freed is kept for later ones, of the last 8.\n"
     rows = []
-    for ranks in (2, 4, 8):
+    for ranks in MEMORY:
         for name in mpis:
             if results := store.read("memory", name, ranks):
                 cells = [f"{case['reserved'] / (1 << 20):.1f} ({case['touched'] / (1 << 20):.1f})" for case in results.cases[1:]]

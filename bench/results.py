@@ -22,8 +22,7 @@ def interval_ranks(n: int) -> tuple[int, int]:
         below += math.comb(n, k) / 2**n
         if 2 * below > 1 - CONFIDENCE:
             break
-        low = k + 1
-    low = max(low - 1, 0)
+        low = k
     return low, n - 1 - low
 
 

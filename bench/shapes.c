@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORT = 512, MANY = 32, KEPT_CALLS = 20000, DELAY = 10000 };
+enum { SHORT = 512, MANY = 32, DELAY = 10000 };
 
 typedef enum { BYTES, INTS, FLOATS, DOUBLES, LONG_DOUBLES, PAIRS } Fill;
 typedef enum { NOTHING, DELAYED, A_BARRIER } Before; // what ranks do before a call
@@ -124,7 +124,7 @@ static double block(const void *state, int calls) {
         for (int k = 0; k < calls; k++) memcpy(in, images[k % 2], bytes), call(s, way->native, k);
         return now() - start;
     }
-    if (calls > KEPT_CALLS + size) fail("too many calls");
+    if (calls > MOST_CALLS + size) fail("too many calls");
     for (int k = 0; k < calls; k++) {
         memcpy(in, images[k % 2], bytes);
         if (s->before == DELAYED) delay(k);
@@ -140,9 +140,10 @@ static void compare(const Shape *s) {
     size_t bytes = (spanned(s) / 16 + 1) * 16;
     for (int i = 0; i < 2; i++) fill(images[i], s->fill, bytes, rank + i);
     memcpy(in, images[0], bytes);
-    for (int k = 0; k < 4 * s->comms; k++) call(s, false, k); // huddle's warm-up
+    for (int k = 0; k < WARM_UP * s->comms; k++) call(s, false, k);
     Way ways[2] = {{s, false}, {s, true}};
-    Subject subjects[2] = {{"huddle", block, &ways[0]}, {"native", block, &ways[1]}};
+    const bool is_skewed = s->before == DELAYED;
+    Subject subjects[2] = {{"huddle", block, &ways[0], is_skewed}, {"native", block, &ways[1], is_skewed}};
     char members[256];
     snprintf(members, sizeof members, "\"group\": \"%s\", \"shape\": \"%s %s\"", s->group, collective_names[s->collective], s->name);
     measure(members, subjects, 2);
@@ -253,7 +254,7 @@ int main(int argc, char **argv) {
     const size_t room = ((size_t)1 << 20) * (size_t)size;
     in = calloc(room, 1), out = calloc(room, 1);
     for (int i = 0; i < 2; i++) images[i] = calloc(room, 1);
-    const size_t kept = (size_t)(KEPT_CALLS + size) * sizeof(double);
+    const size_t kept = (size_t)(MOST_CALLS + size) * sizeof(double);
     entries = malloc(kept), exits = malloc(kept), last = malloc(kept);
     if (!in || !out || !images[0] || !images[1] || !entries || !exits || !last) fail("no memory");
     comms[0] = MPI_COMM_WORLD;

@@ -44,7 +44,7 @@ up    1 2 3 4 -> whether they could; if not, the blocks go through slots";
     const REACH: Reach = Reach::StagedOthersBlocks;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
-        let way = if single::is_beside_flag(plan.bytes * (scene.local_ranks - 1)) { Way::Flat } else { Way::Single };
+        let way = if single::fits_line(plan.bytes * (scene.local_ranks - 1)) { Way::Flat } else { Way::Single };
         cost::of(way, Self::COLLECTIVE, plan, scene)
     }
 

@@ -335,7 +335,7 @@ pub(crate) trait Words {
     /// leaves before all are in the call with arguments that are accepted, so all end with the same answer, or none has one.
     ///
     /// # Errors
-    /// If a peer failed, then this rank has failed the call too, or contradicts.
+    /// If a peer contradicts, or has failed: then this rank has failed the call too.
     fn agree_on_cells(
         &self,
         call: &Entered,

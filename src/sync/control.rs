@@ -22,11 +22,11 @@ pub struct Control {
     evidence: EvidenceLine,
 }
 
-/// What its trials have shown the rank, for ranks that go by what all have found; hints.
+/// What its trials have shown the rank, for ranks that go by what all have found: hints.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct EvidenceLine {
-    /// By subject: a signed number.
+    /// By subject: a [`Finding`].
     of: [AtomicU32; Control::SUBJECTS],
 }
 
@@ -40,18 +40,46 @@ struct EventLine {
     away: AtomicU32,
 }
 
-impl Control {
-    /// What evidence may be of: as many as a line holds.
-    pub const SUBJECTS: usize = 32;
+/// What trials have shown a rank, or several: for something, less against it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finding {
+    /// Those that are over.
+    pub evidence: i32,
+    /// Half of the one under way.
+    pub verdict: i32,
+}
 
-    /// Tells peers what speaks for something, less what speaks against it.
-    pub fn tell_evidence(&self, subject: usize, evidence: i32) {
-        self.evidence.of[subject].store(evidence.cast_unsigned(), Ordering::Relaxed);
+impl Finding {
+    /// Together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { evidence: self.evidence + other.evidence, verdict: self.verdict + other.verdict }
     }
 
-    /// What the rank has told of that; 0 if nothing.
-    pub fn evidence(&self, subject: usize) -> i32 {
-        self.evidence.of[subject].load(Ordering::Relaxed).cast_signed()
+    /// Of one rank: numbers of a few trials.
+    fn pack(self) -> u32 {
+        let [evidence, verdict] = [self.evidence, self.verdict].map(|number| number as i16);
+        u32::from(evidence.cast_unsigned()) | u32::from(verdict.cast_unsigned()) << 16
+    }
+
+    fn unpack(packed: u32) -> Self {
+        let [evidence, verdict] = [packed as u16, (packed >> 16) as u16].map(|half| i32::from(half.cast_signed()));
+        Self { evidence, verdict }
+    }
+}
+
+impl Control {
+    /// What findings may be of: as many as a line holds.
+    pub const SUBJECTS: usize = 32;
+
+    /// Tells peers what the rank has found of that.
+    pub fn tell_finding(&self, subject: usize, finding: Finding) {
+        self.evidence.of[subject].store(finding.pack(), Ordering::Relaxed);
+    }
+
+    /// What the rank has told of that; nothing for and nothing against if it has not.
+    pub fn finding(&self, subject: usize) -> Finding {
+        Finding::unpack(self.evidence.of[subject].load(Ordering::Relaxed))
     }
 
     /// Remembers for peers whether this rank could reserve that much of each of its cells. What was said of a depth stays.

@@ -15,7 +15,7 @@ mod teller;
 pub use atomic::weakened;
 pub use atomic::{Pair, Side};
 pub use claims::{Claims, HOME_UNIT, Room, Stretch, Written};
-pub use control::{CallLine, Control};
+pub use control::{CallLine, Control, Finding};
 pub use descriptor::{Descriptor, PeerCall};
 pub use event::Event;
 pub use flag::{Flag, FlagLine, Payload};

@@ -17,10 +17,10 @@ const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
 /// What tries both slots and memory for data that ranks of one node hand to others, where the models choose `pick` for that size class:
 /// they only say with which of these calls begin, and how long pieces are that lie in slots.
 ///
-/// Both are tried between two ranks with cores of their own, and where ranks share cores and the models choose memory, as long as the last-level
-/// cache holds what all send and receive: on one machine Scatters out of memory take half of the time of those through slots then, on another up to
-/// twice as long. Of the last class, which has no longest call, nothing is tried there. Of what goes through slots there the turns of ranks hide which is faster ("Tried"). More ranks that have cores of their
-/// own have not been measured.
+/// Both are tried between two ranks with cores of their own, and where ranks share cores and the models choose memory, as long as half of the
+/// last-level cache holds what all are sent: on one machine Scatters out of memory take half of the time of those through slots then, on another up
+/// to twice as long. The last class has no longest call, so nothing is tried in it there; nor is anything where the models choose slots. More ranks
+/// that have cores of their own have not been measured.
 pub(super) fn tried(
     agreed: &Agreed,
     collective: Collective,
@@ -33,6 +33,7 @@ pub(super) fn tried(
         Collective::Allgather => class.judged_at() > LONGER_THAN_OF_ALLGATHER,
         _ => class.judged_at() > LONGER_THAN,
     };
+    // Half of the last-level cache (`tune::measured`) for what is sent, and the other half for what is received.
     let is_cached = class.end().is_some_and(|longest| (longest * agreed.ranks).0 as f64 <= memory.beyond);
     let is_open = match agreed.crowding.is_shared() {
         true => picked.knobs.contains(&Knob::Try) && is_cached,

@@ -5,7 +5,7 @@ use crate::memory::Area;
 use crate::operation::Operation;
 use crate::world::{Rank, World};
 use huddle::coll::phase::short::{self, AtOnce};
-use huddle::coll::phase::single::is_beside_flag;
+use huddle::coll::phase::single::fits_line;
 use huddle::coll::{Knob, Means, Measures, Plan, REGISTRY, Short};
 use huddle::fabric::checked::{Random, random_knobs};
 use huddle::fabric::shm::{Buffer, Buffers, Call, Direct, Ends, Entered, Fault, Waiting};
@@ -273,11 +273,11 @@ impl Case {
             Collective::Scatter => n.min(cell / ranks) * (ranks - 1),
             _ => n,
         };
-        if self.styles[root].has_holes || is_beside_flag(Bytes(first)) {
+        if self.styles[root].has_holes || fits_line(Bytes(first)) {
             return Some(false);
         }
         // Short tiles share cells or not.
-        let is_open = self.collective() == Collective::Bcast && is_beside_flag(self.plan.tile(Bytes(cell)));
+        let is_open = self.collective() == Collective::Bcast && fits_line(self.plan.tile(Bytes(cell)));
         (!is_open && !is_tried).then_some(true)
     }
 

@@ -374,7 +374,7 @@ functions! {
 /// which begins with the same flag.
 ///
 /// # Errors
-/// If a peer failed, then this rank has failed the call too, as its peers can see, or contradicts.
+/// If a peer contradicts, or has failed: then this rank has failed the call too, as its peers can see.
 #[inline(always)]
 pub fn run_in_cells<C: AtOnce>(
     call: Direct<'_, false>,

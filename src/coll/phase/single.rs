@@ -10,7 +10,8 @@
 //! lent, missed    0 tells where, then pieces 1 … k
 //! ```
 //!
-//! After a short Scatter nothing follows: in slots it is one that is not tried, with its one ticket.
+//! An Allgather draws 2k: in slots pieces 0 … k-1, then k unused; lent, 0 tells where, then 2k-1 unused; missed, pieces k … 2k-1. A short Scatter is
+//! all of its call, so nothing follows it: through slots it takes the one ticket of a Scatter that tries nothing.
 
 use super::composed::{self, Rooted, block_of};
 use super::flat::{copy_unless_same, deal_in_pieces, piece_of_block};
@@ -35,7 +36,7 @@ fn lending(plan: &Plan) -> Lending {
     }
 }
 
-/// Whether and how a Scatter is short: those that are tried may be, as long as their roots use slots.
+/// Whether and how a Scatter is short: one that is tried may be. Whether its root lends then shows with its first flag.
 pub fn short_scatter(plan: &Plan, measures: &Measures) -> Option<Short> {
     let Lending::Tried(first) = lending(plan) else { return None };
     Some(match Short::of_scatter(plan, measures)? {
@@ -141,8 +142,8 @@ async fn fetch<F: Fabric>(fabric: &F, lent: Exposed, given: Given) -> bool {
     has_it
 }
 
-/// Whether `n` bytes lie beside their flag. What is as short is not lent.
-pub fn is_beside_flag(n: Bytes) -> bool {
+/// Whether `n` bytes fit the payload of a line. What is as short is not lent.
+pub fn fits_line(n: Bytes) -> bool {
     !Room::of(n).has_cell()
 }
 
@@ -183,7 +184,7 @@ impl Dealing for Single {
     ) {
         let fabric = local.fabric;
         let most = piece_of_block(fabric);
-        if is_beside_flag(n.min(most) * (fabric.size() - 1)) {
+        if fits_line(n.min(most) * (fabric.size() - 1)) {
             return Flat.scatter_from(local, root, from, to, n).await;
         }
         let given = given_block(fabric, root, from, to, n);
@@ -218,7 +219,7 @@ impl ThroughSlots for Tiles {
     }
 }
 
-/// Bcast; as the tiled one where tiles go beside flags, or to other nodes.
+/// Bcast; as the tiled one where tiles fit lines, or go to other nodes.
 pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan) {
     let mut local = Local::new(fabric, plan);
     let has_peers = fabric.layout().nodes() == 1 && fabric.size() > 1;
@@ -232,13 +233,13 @@ pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan) {
 }
 
 /// Allgather, in which each rank lends its block or publishes it in pieces, one piece ahead of collecting. For those who can't fetch what
-/// is lent, which they answer to all, all who lend publish it afterwards. As the flat one where pieces go beside flags, or to other nodes.
+/// is lent, which they answer to all, all who lend publish it afterwards. As the flat one where pieces fit lines, or go to other nodes.
 pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan) {
     if fabric.layout().nodes() > 1 {
         return composed::allgather(fabric, plan, Flat).await;
     }
     let piece = plan.tile(fabric.cell_bytes());
-    if fabric.size() == 1 || is_beside_flag(plan.bytes.min(piece)) {
+    if fabric.size() == 1 || fits_line(plan.bytes.min(piece)) {
         return exchange::allgather(fabric, plan, piece).await;
     }
     let local = Local::new(fabric, plan);
@@ -270,7 +271,7 @@ struct Gathering<'a, F> {
     lenders: Vec<NodeRank>,
     /// This rank could not fetch what others lent.
     has_missed: bool,
-    /// Others could not fetch what this rank lent.
+    /// Others could not fetch what some rank lent: all who lent publish.
     is_missed: bool,
 }
 

@@ -112,7 +112,7 @@ impl Rank {
     /// Runs row `row` of the registry; returns the output.
     ///
     /// # Errors
-    /// If a peer failed, then this rank has failed the call too, or contradicts.
+    /// If a peer contradicts, or has failed: then this rank has failed the call too.
     pub fn call(&self, row: usize, plan: &Plan, buffers: Buffers) -> Result<Vec<u8>, Fault> {
         let entered = Entered::new(REGISTRY[row].collective, row, plan);
         let mut state = self.state();

@@ -445,7 +445,7 @@ impl Fabric for Call<'_> {
     }
 
     fn answered(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = bool> + Send {
-        ready(self.answer_of(rank, line, ticket))
+        ready(self.take_answer(rank, line, ticket))
     }
 
     fn bridge_begin(&self, step: BridgeStep) -> impl Future<Output = ()> + Send {

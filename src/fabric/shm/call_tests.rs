@@ -198,7 +198,7 @@ fn memory_is_lent_by_who_has_data_without_holes_and_as_calls_have_shown() {
     for (answer, lends) in [(true, true), (false, false)] {
         // SAFETY: nothing else is in that line.
         unsafe { peer.line(NodeRank(1), line, ticket).payload().write(u8::from(answer)) };
-        assert_eq!(call.answer_of(NodeRank(1), line, ticket), answer);
+        assert_eq!(call.take_answer(NodeRank(1), line, ticket), answer);
         assert_eq!(call.decide_to_lend(from, Bytes(64 << 10), memory), lends);
     }
 }

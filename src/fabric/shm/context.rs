@@ -266,7 +266,7 @@ impl Context {
     /// A call for which [`Self::choose_source`] may have been asked is over.
     #[inline(always)]
     pub(super) fn note_leave(&self, waiting: &Waiting) {
-        if waiting.is_oversubscribed {
+        if !self.is_pair_with_cores(waiting) {
             self.loans.leave();
         }
     }

@@ -1,9 +1,10 @@
 //! Moving and combining the data of a call: to slots as [`writes`](super::writes) says, to memory of the rank's own as
 //! [`ways`](super::ways).
 
+use super::clock;
 use super::context::Context;
 use super::ways::{Material, Parts, Way, Ways};
-use super::writes::{Course, Times, Writes, clock_reading};
+use super::writes::{Course, Times, Writes};
 use crate::fabric::words::Entered;
 use crate::kernel::{self, Combine, Destination, Kernel, SizeClass, Streams};
 
@@ -234,7 +235,7 @@ impl Context {
             }
             (midway, Instant::now())
         };
-        let [through, around] = [midway - started, ended - midway].map(|time| time.saturating_sub(clock_reading()));
+        let [through, around] = [midway - started, ended - midway].map(|time| time.saturating_sub(clock::reading()));
         self.writes.end(timed, Times { through, around }, ended);
     }
 

@@ -72,6 +72,7 @@ impl Base<'_> {
     #[cold]
     fn fail(&self, fault: Fault) -> Fault {
         self.context.leave_with(self.epoch, fault);
+        self.context.loans.fail();
         self.announce();
         fault
     }
@@ -125,7 +126,7 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
     /// Leaves the call, whose steps ended with `result`.
     ///
     /// # Errors
-    /// If a peer failed, then this rank has failed the call too, as its peers can see, or contradicts.
+    /// If a peer contradicts, or has failed: then this rank has failed the call too, as its peers can see.
     #[inline(always)]
     pub fn finish(&self, result: Result<(), Fault>) -> Result<(), Fault> {
         match result {

@@ -1,7 +1,7 @@
 //! Driving a call to its end: polling, backing off, keeping the MPI library's traffic moving, noticing trouble.
 
 use super::call::Call;
-use super::givers::Calls;
+use super::givers::Kind;
 use super::hopes::looks_at_work;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::sync::PeerCall;
@@ -29,8 +29,8 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// A wait this long may be for a rank whose core does something else. Where ranks share cores nobody sleeps sooner: yields are over at
-    /// once where nobody else wants the core, and who sleeps is late for those who wait for it, which would sleep in their turn.
+    /// A wait this long may be for a rank whose core does something else. Where ranks share cores nobody sleeps sooner, but where
+    /// only a cgroup's quota is short ([`Self::patience`] is none then): yields are over at once where nobody else wants the core, and who sleeps is late for those who wait for it, which would sleep in their turn.
     pub const PATIENCE: Duration = Duration::from_micros(50);
 
     /// How often a wait looks once more before the first thought of anything else.
@@ -61,9 +61,9 @@ pub struct Stall {
 
 /// Polls between two calls into the MPI library.
 const POLLS_PER_PROGRESS: u32 = 64;
-/// Where ranks share cores, yields of the core before a sleep, at least: usually, and in calls whose message or block has at least
-/// [`LONG`] bytes: peers work on their pieces for longer than a few yields take. A rank that sleeps wakes tens of microseconds late, but leaves the
-/// core to the others.
+/// Where ranks share cores, yields of the core before a sleep, at least: usually; and in calls whose message or block has at least [`LONG`] bytes,
+/// as peers work on such pieces for longer than a few yields take. A rank that sleeps wakes tens of microseconds late, but leaves the core to the
+/// others.
 const YIELDS: [u32; 2] = [8, 32];
 /// Bytes of the message or block of a long call.
 const LONG: Bytes = Bytes(32 << 10);
@@ -86,7 +86,7 @@ impl Call<'_> {
     /// Runs a call to its end.
     ///
     /// # Errors
-    /// If a peer failed, then this rank has failed the call too, as its peers can see, or contradicts.
+    /// If a peer contradicts, or has failed: then this rank has failed the call too, as its peers can see.
     #[inline]
     pub fn drive(&self, call: impl Future<Output = ()>) -> Result<(), Fault> {
         let mut call = pin!(call);
@@ -130,6 +130,7 @@ impl Call<'_> {
     fn give_up(&self) -> Result<(), Fault> {
         let Some(&fault) = self.fault.get() else { return self.end() };
         self.context().leave_with(self.entered.epoch, fault);
+        self.context().loans.fail();
         self.announce();
         Err(fault)
     }
@@ -157,7 +158,10 @@ impl Call<'_> {
         let waited = now - *patience.since.get_or_insert(now);
         let pauses = match self.waiting.is_oversubscribed {
             true => self.yield_core(awaited, patience.pauses, now, waited),
-            false => self.pause(patience.pauses, waited),
+            false => {
+                self.pause(patience.pauses, waited);
+                1
+            }
         };
         patience.pauses = patience.pauses.wrapping_add(pauses);
         if let Some(stall) = self.waiting.stall
@@ -169,8 +173,8 @@ impl Call<'_> {
         true
     }
 
-    /// Where each rank has a core. -> 1, the pause
-    fn pause(&self, before: u32, waited: Duration) -> u32 {
+    /// Where each rank has a core.
+    fn pause(&self, before: u32, waited: Duration) {
         std::hint::spin_loop();
         if (before + 1).is_multiple_of(POLLS_PER_PROGRESS) {
             (self.waiting.progress)();
@@ -178,7 +182,6 @@ impl Call<'_> {
                 std::thread::yield_now();
             }
         }
-        1
     }
 
     /// Where ranks share cores: the first pause of a wait, with which most end. Of [`Self::yield_core`] what these need.
@@ -194,7 +197,7 @@ impl Call<'_> {
     /// Gives the core away by `leave`, as peers and this rank's later calls can see.
     fn leave_core(&self, leave: impl FnOnce()) {
         let (context, Entered { epoch, collective, .. }) = (self.context(), self.entered);
-        context.givers.note_pause(epoch, Calls::of(collective));
+        context.givers.note_pause(epoch, Kind::of(collective));
         context.control(context.rank()).leave_core(leave);
     }
 
@@ -205,7 +208,7 @@ impl Call<'_> {
         // way for nothing then. Barriers claim none; to count these, and what is claimed first by a later step, gains nothing.
         let has_published = |epoch| context.claims().has_claimed(Ticket::new(epoch, 0));
         matches!(awaited, Awaited::Flag { .. })
-            && context.givers.decide_to_give_way(epoch, Calls::of(collective), has_published)
+            && context.givers.decide_to_give_way(epoch, Kind::of(collective), has_published)
     }
 
     /// Where ranks share cores, after so many pauses of this wait: a few more, of which this is the number.

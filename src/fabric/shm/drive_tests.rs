@@ -4,7 +4,7 @@ use super::*;
 use crate::coll::{Knobs, Plan};
 use crate::fabric::shm::context::tests::two_ranks;
 use crate::fabric::shm::{Buffers, Context, Direct, Ends};
-use crate::fabric::{Fabric, Line};
+use crate::fabric::{Fabric, Lending, Line, Source};
 use crate::sync::{Descriptor, Payload, Room};
 use crate::types::{Bytes, OperandOrder};
 use std::ptr::null_mut;
@@ -217,4 +217,45 @@ fn who_gave_its_core_away_looks_on() {
     assert!(call.decide_to_give_way(awaited(2)), "nobody had its core since");
     call.yield_once(awaited(2));
     assert!(!call.decide_to_give_way(awaited(2)), "others had its core");
+}
+
+/// Calls of trials among ranks that share cores, or more than two, are timed from where they are decided on to their ends.
+#[test]
+fn calls_of_trials_are_timed_to_their_ends() {
+    static SHARING: Waiting = Waiting { is_oversubscribed: true, ..WAITING };
+    const USUAL: u64 = 8;
+    let [me, peer] = two_ranks();
+    let (n, ends) = (Bytes(1 << 20), Ends { send: null_mut(), recv: null_mut(), is_in_place: false });
+    let scatter = |epoch| {
+        // SAFETY: these calls touch no buffers.
+        unsafe { Call::enter(&me, &SHARING, Collective::Scatter, 0, &plan(epoch), Buffers::NONE) }
+    };
+    let direct = |like, epoch| {
+        let again = (like, Epoch(epoch), CommRank(0));
+        // SAFETY: as above.
+        unsafe { Direct::<false>::enter(&me, &SHARING, again, Bytes(1), ends, None, Payload::BeyondFlag) }
+    };
+    let (mut failed, like) = (Fault::PeerFailed { rank: NodeRank(1) }, scatter(1).entered);
+    for epoch in 1..=USUAL + 6 {
+        let is_tried = epoch > USUAL;
+        if epoch % 2 == 1 {
+            let call = scatter(epoch);
+            call.decide_to_lend(None, n, Lending::Tried(Source::Slots));
+            assert_eq!(me.loans.is_timed(), is_tried, "call {epoch}");
+            // The last one fails.
+            if epoch == USUAL + 5 {
+                peer.fail(Epoch(epoch));
+                failed = call.drive(call.wait(NodeRank(1), Line::Up, Ticket::new(Epoch(epoch), 0))).unwrap_err();
+            } else {
+                assert_eq!(call.drive(std::future::ready(())), Ok(()));
+            }
+        } else {
+            let call = direct(&like, epoch);
+            call.choose_source(n, Source::Slots);
+            assert_eq!(me.loans.is_timed(), is_tried, "call {epoch}");
+            let result = if epoch == USUAL + 6 { Err(failed) } else { Ok(()) };
+            assert_eq!(call.finish(result), result);
+        }
+        assert!(!me.loans.is_timed(), "call {epoch} is over");
+    }
 }

@@ -12,23 +12,22 @@
 //! and the faster one becomes the habit. It is each rank's own affair: peers find the same flags. Which calls try which way follows from
 //! their epochs, so that both ranks try the same.
 
+use super::clock;
 use super::context::Context;
 use super::next_flags::NextFlags;
-use super::trials::{Arm, Schedule, Trials};
-use super::turns::{Tries, Turns};
-use super::writes::nanoseconds;
+use super::trials::{Arm, Schedule, Trials, TwoWays};
+use super::turns::Turns;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
 use crate::kernel::{self, host::Design};
 use crate::types::{Bytes, Epoch, FirstLook, LINE, Ticket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 /// When this rank looks first in calls on one context. Relaxed throughout: as [`Trials`].
 #[derive(Debug, Default)]
 pub(super) struct FirstLooks {
     /// Whether there are trials.
-    tries_both: AtomicBool,
+    tries: AtomicBool,
     /// The other way is late.
     trials: Trials<Exchanges>,
     /// What a rank that looks late asks for beside the peer's.
@@ -40,8 +39,6 @@ pub(super) struct FirstLooks {
 impl FirstLooks {
     /// Eight lines and that of the flag: a core has ten to sixteen on their way. Of longer pieces nothing is gained from one call to the next.
     const LONGEST: Bytes = Bytes(512);
-    /// Calls that are farther apart, in picoseconds, tell nothing of a hundred nanoseconds.
-    const FAR_APART: u64 = 10_000_000;
 
     /// What was measured with a processor's design counts as much as so many trials. A loop of barriers alone takes up to a tenth less by early looks on
     /// a Zen 5, where whatever follows a barrier takes half as long by late ones (docs/PERFORMANCE.md, "Tried").
@@ -55,9 +52,9 @@ impl FirstLooks {
             (FirstLook::Auto, Design::Intel | Design::Zen5) => (Arm::Other, Self::MEASURED),
             _ => (Arm::One, 1),
         };
-        self.tries_both.store(look == FirstLook::Auto, Ordering::Relaxed);
+        self.tries.store(look == FirstLook::Auto, Ordering::Relaxed);
         self.trials.begin(way, trials);
-        self.turns.set(if look == FirstLook::Auto { Tries::Waits } else { Tries::Nothing });
+        self.turns.set(look);
     }
 
     /// Whether the call of `epoch` looks late for pieces of `n` bytes.
@@ -73,22 +70,22 @@ impl FirstLooks {
 
     #[cold]
     fn is_late_in_trial(&self, epoch: u64) -> bool {
-        if self.tries_both.load(Ordering::Relaxed) { Exchanges::way(epoch) == Arm::Other } else { self.is_habit_late() }
+        if self.tries.load(Ordering::Relaxed) { Exchanges::way(epoch) == Arm::Other } else { self.is_habit_late() }
     }
 
     /// The exchange of pieces of `n` bytes in the call of `epoch` is over.
     #[inline(always)]
     pub fn note(&self, Epoch(epoch): Epoch, n: Bytes) {
         if n <= Self::LONGEST && Exchanges::has(epoch) {
-            self.note_in_trial(epoch, || nanoseconds(Instant::now()));
+            self.note_in_trial(epoch, clock::now);
         }
     }
 
     /// The same in a trial. The clock is not read between a flag and a look: that alone makes an early look a late one.
     #[cold]
     fn note_in_trial(&self, epoch: u64, clock: impl FnOnce() -> u64) {
-        if self.tries_both.load(Ordering::Relaxed) {
-            self.trials.note(epoch, Self::FAR_APART, clock);
+        if self.tries.load(Ordering::Relaxed) {
+            self.trials.note(epoch, Turns::FAR_APART, clock);
         }
     }
 }
@@ -107,6 +104,9 @@ impl Schedule for Exchanges {
     const BLOCKS: u64 = 8;
     /// 1.6 % of all calls are tried.
     const EVERY: u64 = 512;
+}
+
+impl TwoWays for Exchanges {
     const GAIN: f64 = 0.98;
 }
 

@@ -9,20 +9,20 @@
 //! away, look on in a few calls of trials, and do from then on what took less time, in calls with a root and without one apart. Which calls try
 //! which way follows from their epochs, so that all ranks try the same at about the same time; else it is each rank's own affair.
 
-use super::trials::{Arm, Schedule, Trials};
-use super::writes::nanoseconds;
+use super::clock;
+use super::trials::{Arm, Schedule, Trials, TwoWays};
 use crate::types::{Collective, Epoch};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::Duration;
 
-/// The calls that are judged together.
+/// Calls that are judged together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Calls {
+pub(super) enum Kind {
     WithRoot,
     WithoutRoot,
 }
 
-impl Calls {
+impl Kind {
     /// Those that a call of `collective` is one of.
     pub fn of(collective: Collective) -> Self {
         if collective.has_root() { Self::WithRoot } else { Self::WithoutRoot }
@@ -41,24 +41,24 @@ pub(super) struct Givers {
 impl Givers {
     /// So many calls back a rank looks for what it has published: who was so far ahead of others does not wait for them.
     const FAR_BACK: u64 = 8;
-    /// Calls that are farther apart, in picoseconds, tell nothing of changes of ranks, which take a microsecond.
-    const FAR_APART: u64 = 1_000_000_000;
+    /// Calls that are farther apart tell nothing of changes of ranks, which take a microsecond.
+    const FAR_APART: Duration = Duration::from_millis(1);
 
     /// At the first pause of a wait for a flag in the call of `epoch`: whether this rank gives its core away at once, if it has published something
     /// before this call, as `has_published` says, since the one in which it last gave its core away in a wait here; in the last
     /// [`Self::FAR_BACK`] calls at most.
-    pub fn decide_to_give_way(&self, epoch: Epoch, calls: Calls, has_published: impl Fn(Epoch) -> bool) -> bool {
-        self.decide_by(|| nanoseconds(Instant::now()), epoch, calls, has_published)
+    pub fn decide_to_give_way(&self, epoch: Epoch, kind: Kind, has_published: impl Fn(Epoch) -> bool) -> bool {
+        self.decide_by(clock::now, epoch, kind, has_published)
     }
 
     fn decide_by(
         &self,
         clock: impl FnOnce() -> u64,
         Epoch(epoch): Epoch,
-        calls: Calls,
+        kind: Kind,
         has_published: impl Fn(Epoch) -> bool,
     ) -> bool {
-        let (trials, number) = (&self.trials[calls as usize], WaitingCalls::number(epoch, calls));
+        let (trials, number) = (&self.trials[kind as usize], WaitingCalls::number(epoch, kind));
         let way = match WaitingCalls::has(number) {
             true => trials.try_out(number, Self::FAR_APART, clock),
             false => trials.habit(),
@@ -70,8 +70,8 @@ impl Givers {
 
     /// This rank gives its core away in the call of `epoch`. In one with a root it may publish more, which counts. Of calls without one, in
     /// which ranks mostly publish before they wait, nothing counts any more once it has paused there.
-    pub fn note_pause(&self, Epoch(epoch): Epoch, calls: Calls) {
-        self.since.store(epoch + u64::from(calls == Calls::WithoutRoot), Ordering::Relaxed);
+    pub fn note_pause(&self, Epoch(epoch): Epoch, kind: Kind) {
+        self.since.store(epoch + u64::from(kind == Kind::WithoutRoot), Ordering::Relaxed);
     }
 }
 
@@ -89,16 +89,19 @@ impl Schedule for WaitingCalls {
     /// 3 % of all calls are tried: one way may take half as long again as the other, and programs with many ranks for each core make few
     /// calls.
     const EVERY: u64 = 256;
+}
+
+impl TwoWays for WaitingCalls {
     const GAIN: f64 = 0.95;
 }
 
 impl WaitingCalls {
     /// While ways are tried in calls with a root, those without go by their habit, and the other way round: each call of a trial counts with
     /// all that lies between.
-    fn number(epoch: u64, calls: Calls) -> u64 {
-        match calls {
-            Calls::WithRoot => epoch,
-            Calls::WithoutRoot => epoch + Self::PERIOD / 2,
+    fn number(epoch: u64, kind: Kind) -> u64 {
+        match kind {
+            Kind::WithRoot => epoch,
+            Kind::WithoutRoot => epoch + Self::PERIOD / 2,
         }
     }
 }
@@ -113,13 +116,13 @@ mod tests {
         let mut now = 0;
         let is_root = |epoch: u64| epoch.is_multiple_of(4);
         let gave = epochs.filter(|epoch| {
-            let habit = givers.trials[Calls::WithRoot as usize].habit();
+            let habit = givers.trials[Kind::WithRoot as usize].habit();
             let way = if WaitingCalls::has(*epoch) { WaitingCalls::way(*epoch) } else { habit };
             now += if way == Arm::One { gives } else { looks };
             let has_published = |Epoch(epoch)| is_root(epoch);
-            let gives = !is_root(*epoch) && givers.decide_by(|| now, Epoch(*epoch), Calls::WithRoot, has_published);
+            let gives = !is_root(*epoch) && givers.decide_by(|| now, Epoch(*epoch), Kind::WithRoot, has_published);
             if !is_root(*epoch) {
-                givers.note_pause(Epoch(*epoch), Calls::WithRoot);
+                givers.note_pause(Epoch(*epoch), Kind::WithRoot);
             }
             gives
         });
@@ -136,8 +139,8 @@ mod tests {
         let givers = Givers::default();
         let asks = |epoch, published: &[u64]| {
             let has_published = |Epoch(epoch)| published.contains(&epoch);
-            let gives = givers.decide_to_give_way(Epoch(epoch), Calls::WithRoot, has_published);
-            givers.note_pause(Epoch(epoch), Calls::WithRoot);
+            let gives = givers.decide_to_give_way(Epoch(epoch), Kind::WithRoot, has_published);
+            givers.note_pause(Epoch(epoch), Kind::WithRoot);
             gives
         };
         assert!(asks(5, &[4]) && !asks(5, &[4]), "the second wait of a call");
@@ -145,9 +148,9 @@ mod tests {
         assert!(asks(9, &[7]), "not in the call before, but since the last pause");
         assert!(!asks(10, &[10]), "in this call");
         assert!(!asks(40, &[30]), "long ago");
-        givers.note_pause(Epoch(50), Calls::WithoutRoot);
+        givers.note_pause(Epoch(50), Kind::WithoutRoot);
         assert!(!asks(51, &[49, 50]), "before and in a call without a root");
-        givers.note_pause(Epoch(60), Calls::WithRoot);
+        givers.note_pause(Epoch(60), Kind::WithRoot);
         assert!(asks(61, &[60]), "in a call that has paused, perhaps after that");
     }
 
@@ -155,10 +158,10 @@ mod tests {
     #[test]
     fn who_came_last_to_an_exchange_gives_way_in_the_next() {
         let givers = Givers::default();
-        let gives = |epoch| givers.decide_to_give_way(Epoch(epoch), Calls::WithoutRoot, |_| true);
+        let gives = |epoch| givers.decide_to_give_way(Epoch(epoch), Kind::WithoutRoot, |_| true);
         for epoch in [2, 4, 6] {
             assert!(gives(epoch), "after one that it ended");
-            givers.note_pause(Epoch(epoch), Calls::WithoutRoot);
+            givers.note_pause(Epoch(epoch), Kind::WithoutRoot);
             assert!(!gives(epoch), "again");
         }
         assert!(!gives(7), "after one in which it paused");
@@ -170,12 +173,12 @@ mod tests {
         let givers = Givers::default();
         let mut now = 0;
         for epoch in 1..8 * WaitingCalls::PERIOD {
-            let calls = if epoch % 2 == 0 { Calls::WithRoot } else { Calls::WithoutRoot };
-            let gives = givers.decide_by(|| now, Epoch(epoch), calls, |_| true);
-            now += if gives == (calls == Calls::WithRoot) { 1500 } else { 900 };
+            let kind = if epoch % 2 == 0 { Kind::WithRoot } else { Kind::WithoutRoot };
+            let gives = givers.decide_by(|| now, Epoch(epoch), kind, |_| true);
+            now += if gives == (kind == Kind::WithRoot) { 1500 } else { 900 };
         }
         let habits = givers.trials.each_ref().map(Trials::habit);
-        assert_eq!([habits[Calls::WithRoot as usize], habits[Calls::WithoutRoot as usize]], [Arm::Other, Arm::One]);
+        assert_eq!([habits[Kind::WithRoot as usize], habits[Kind::WithoutRoot as usize]], [Arm::Other, Arm::One]);
     }
 
     #[test]

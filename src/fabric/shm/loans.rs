@@ -10,52 +10,24 @@
 //! calls of a communicator alike, as all do unless one of them left one out for its arguments, try the same at the same time; if they do
 //! not they find less.
 
-use super::context::Context;
-use super::trials::{Arm, Schedule, Took, Trials};
-use super::writes::nanoseconds;
+mod many;
+
+use self::many::{Findings, HabitOfMany, Stay, Subject};
+use super::clock;
+use super::trials::{Arm, Schedule, Trials, TwoWays};
 use crate::fabric::Source;
-use crate::fabric::words::Words;
 use crate::sync::Control;
-use crate::types::{Bytes, Collective, NodeRank};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::time::Instant;
+use crate::types::{Bytes, Collective};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Whose calls these are.
 #[derive(Clone, Copy)]
 pub(super) enum Ranks<'a> {
     /// Two that have a core each.
     Pair,
-    /// Such as share cores, whose turns there show in what calls take, so that some find what others do not: each goes by what all have found.
-    Many(&'a dyn Evidence),
-}
-
-/// What ranks have found, each for itself, by subject: for memory, less against it.
-pub(super) trait Evidence {
-    /// How many ranks there are.
-    fn ranks(&self) -> usize;
-    /// This one has found so much.
-    fn tell(&self, subject: usize, evidence: i32);
-    /// All together have; of some what they found before their last trial.
-    fn of_all(&self, subject: usize) -> i32;
-}
-
-impl Evidence for Context {
-    fn ranks(&self) -> usize {
-        self.geometry().ranks
-    }
-
-    fn tell(&self, subject: usize, evidence: i32) {
-        let control = self.control(self.rank());
-        // All have the line.
-        if control.evidence(subject) != evidence {
-            control.tell_evidence(subject, evidence);
-        }
-    }
-
-    fn of_all(&self, subject: usize) -> i32 {
-        let of = |rank| self.control(NodeRank(rank)).evidence(subject);
-        (0..self.geometry().ranks as u32).map(of).sum()
-    }
+    /// All others. Where they share cores turns show in what calls take, so that some find what others do not: each goes by what all have found.
+    Many(&'a dyn Findings),
 }
 
 /// The collectives in which ranks lend memory.
@@ -65,7 +37,7 @@ const EXPONENTS: [u32; 2] = [14, 23];
 const CLASSES: usize = (EXPONENTS[1] - EXPONENTS[0] + 1) as usize;
 
 /// By collective and length.
-type Habits<S> = [[Habit<S>; CLASSES]; COLLECTIVES.len()];
+type Habits<H> = [[H; CLASSES]; COLLECTIVES.len()];
 
 const _: () = assert!(COLLECTIVES.len() * CLASSES <= Control::SUBJECTS);
 
@@ -73,12 +45,12 @@ const _: () = assert!(COLLECTIVES.len() * CLASSES <= Control::SUBJECTS);
 #[derive(Debug, Default)]
 pub(super) struct Loans {
     /// Between two ranks with cores of their own.
-    of_pair: Habits<CallsOfPair>,
+    of_pair: Habits<Habit<CallsOfPair>>,
     /// Among more, or two that share cores.
-    of_many: Habits<CallsOfMany>,
-    /// How long this rank is in calls of trials among these.
-    stays: Stays,
-    /// A peer could not fetch what this rank lent, and hardly could the next time.
+    of_many: Habits<HabitOfMany>,
+    /// In a call of a trial among these.
+    stay: Stay,
+    /// A peer could not fetch what this rank lent, or in an Allgather any rank, and hardly could the next time.
     are_refused: AtomicBool,
 }
 
@@ -86,7 +58,7 @@ impl Loans {
     /// Out of what peers copy data of `n` bytes in the call that begins, among such ranks; the first one of its length says with what to begin.
     /// To be asked once in a call.
     pub fn decide(&self, ranks: Ranks<'_>, collective: Collective, n: Bytes, first: Source) -> Source {
-        self.decide_by(|| nanoseconds(Instant::now()), ranks, collective, n, first)
+        self.decide_by(clock::now, ranks, collective, n, first)
     }
 
     /// The same with another clock, which trials look at.
@@ -103,63 +75,48 @@ impl Loans {
         let [least, most] = EXPONENTS;
         let exponent = n.0.max(1).ilog2().clamp(least, most);
         let class = (exponent - least) as usize;
-        let calls = |copies| Calls { n, first, exponent, copies };
+        let alike = |copies| Alike { n, first, exponent, copies };
         let source = match ranks {
-            Ranks::Pair => self.of_pair[at][class].decide(calls(1), clock),
+            Ranks::Pair => self.of_pair[at][class].decide(alike(1), clock),
             Ranks::Many(found) => {
-                let (subject, clock) = (at * CLASSES + class, || self.stays.enter(clock()));
-                self.of_many[at][class].decide_with(found, subject, calls(found.ranks()), clock)
+                let subject = Subject { number: at * CLASSES + class, found };
+                self.of_many[at][class].decide(subject, alike(found.ranks()), &self.stay, clock)
             }
         };
         if self.are_refused.load(Ordering::Relaxed) { Source::Slots } else { source }
     }
 
-    /// The call that was decided on last is over. To be told where ranks share cores.
+    /// The call that was decided on last is over. To be told of all calls of others than [`Ranks::Pair`].
     #[inline]
     pub fn leave(&self) {
-        if self.stays.is_timed() {
-            self.leave_at(nanoseconds(Instant::now()));
+        if self.is_timed() {
+            self.leave_by(clock::now);
         }
     }
 
-    #[cold]
-    fn leave_at(&self, now: u64) {
-        self.stays.leave(now);
+    /// Whether a call is under way whose time counts.
+    #[inline]
+    pub fn is_timed(&self) -> bool {
+        self.stay.is_timed()
     }
 
-    /// A peer could not fetch what this rank lent.
+    #[cold]
+    fn leave_by(&self, clock: impl FnOnce() -> u64) {
+        if let Some((subject, took)) = self.stay.end(clock) {
+            self.of_many[subject / CLASSES][subject % CLASSES].note_stay(took);
+        }
+    }
+
+    /// It has failed.
+    #[cold]
+    pub fn fail(&self) {
+        self.stay.forget();
+    }
+
+    /// A peer could not fetch what this rank lent, or in an Allgather any rank.
     #[cold]
     pub fn refuse(&self) {
         self.are_refused.store(true, Ordering::Relaxed);
-    }
-}
-
-/// A clock that runs while its rank is in calls of trials: what a program does between its calls takes now this long, now that long, and where
-/// ranks share cores a few stretches of calls are all that a trial has.
-#[derive(Debug, Default)]
-struct Stays {
-    /// How long those that are over took, in nanoseconds.
-    over: AtomicU64,
-    /// When the one under way began; 0 for none.
-    since: AtomicU64,
-}
-
-impl Stays {
-    /// One begins. -> how long those before it took
-    fn enter(&self, now: u64) -> u64 {
-        self.since.store(now.max(1), Ordering::Relaxed);
-        self.over.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    fn is_timed(&self) -> bool {
-        self.since.load(Ordering::Relaxed) != 0
-    }
-
-    fn leave(&self, now: u64) {
-        let took = now.saturating_sub(self.since.load(Ordering::Relaxed));
-        self.over.store(self.over.load(Ordering::Relaxed) + took, Ordering::Relaxed);
-        self.since.store(0, Ordering::Relaxed);
     }
 }
 
@@ -172,9 +129,37 @@ fn trials_apart<S: Schedule>(exponent: u32) -> u64 {
     (BYTES_PER_TRIAL >> exponent).max(S::PERIOD)
 }
 
-/// What matters in a call for those of its length.
+/// The schedule of trials of calls that are counted, from the first one of their length on. Trials are not always a period apart.
+trait Counted: TwoWays {
+    /// Calls from the beginning of the first trial to that of the second: as many as pieces of 16 KiB have been once round in all that a rank's
+    /// slots may take.
+    const EARLY: u64 = {
+        let early = 16 * Self::CALLS;
+        assert!(early < Self::PERIOD);
+        early
+    };
+
+    /// The number of the call that is `since` calls after the beginning of the first trial, if it is in a trial; as if trials were a period
+    /// apart. From the beginning of one to that of the next there are `apart` calls, a power of two and at least [`Self::PERIOD`]. Before as
+    /// many were made a trial begins after [`Self::EARLY`] calls, and whenever there were four times as many as at the one before: the first ones
+    /// use memory that nobody has touched, which may take longer than the slower way does later on, so what they show must not last.
+    #[inline(always)]
+    fn number_in_trial(since: u64, apart: u64) -> Option<u64> {
+        debug_assert!(apart.is_power_of_two() && apart >= Self::PERIOD);
+        let (trial, at) = match since / apart {
+            0 => match (since / Self::EARLY).checked_ilog2() {
+                None => (0, since),
+                Some(log) => (1 + u64::from(log / 2), since - (Self::EARLY << (log / 2 * 2))),
+            },
+            times => (u64::from(u64::BITS) + times, since % apart),
+        };
+        (at < Self::CALLS).then(|| Self::CALLS + trial * Self::PERIOD + at)
+    }
+}
+
+/// What calls of one length have in common, as the one at hand says.
 #[derive(Clone, Copy, Debug)]
-struct Calls {
+struct Alike {
     /// Bytes of the message or block.
     n: Bytes,
     /// With what the first one begins.
@@ -185,117 +170,66 @@ struct Calls {
     copies: usize,
 }
 
-impl Calls {
+impl Alike {
     /// The evidence with which they begin, among ranks that go by what so many have found: as if half had found so.
     fn prior(&self, ranks: usize) -> i32 {
-        let half = ranks.div_ceil(2) as i32;
-        if self.first == Source::Memory { half } else { 1 - half }
+        arm(self.first).evidence(ranks.div_ceil(2) as i32)
     }
 }
 
 /// What is known of calls of one length. The other way of its trials is to lend.
 #[derive(Debug)]
 struct Habit<S> {
-    calls: AtomicU64,
+    count: AtomicU64,
     trials: Trials<S>,
-    /// What all ranks had found when this one asked last, where it does.
-    of_all: AtomicI32,
-    /// The first trial that may still be in doubt.
-    doubtful: AtomicU64,
 }
 
 impl<S> Default for Habit<S> {
     fn default() -> Self {
-        let (calls, doubtful) = Default::default();
-        Self { calls, trials: Trials::default(), of_all: AtomicI32::default(), doubtful }
+        Self { count: AtomicU64::default(), trials: Trials::default() }
     }
 }
 
-impl<S: Schedule> Habit<S> {
+impl<S: Counted> Habit<S> {
     /// Calls before the first trial: programs make few long ones.
-    const USUAL: u64 = 8;
-    /// Calls tell nothing that are farther apart than so many picoseconds for each byte that ranks copy: these take 20 to 200.
-    const FAR_APART: u64 = 1000;
-    /// As if so many copied, where fewer do.
-    const COPIES: u64 = 20;
-    /// Calls from one question what all ranks have found to the next: a line of each. The first one after a trial asks.
-    const ASKS: u64 = 16;
-    /// Trials of data of two to the power of this and more may be over when they are half made: by then what each root has put into its slots
-    /// has been round there, so that no call finds some that nobody has touched.
-    const MAY_END_EARLY_FROM: u32 = 18;
+    const BEFORE_TRIALS: u64 = 8;
+    /// As if so many copied, where fewer do: programs compute between calls. Assumed.
+    const COPIES: usize = 20;
 
     #[inline(always)]
-    fn decide(&self, calls: Calls, clock: impl FnOnce() -> u64) -> Source {
-        let before = self.count();
+    fn decide(&self, calls: Alike, clock: impl FnOnce() -> u64) -> Source {
+        let before = self.count_call();
         if before == 0 {
-            self.trials.begin(Arm::by(calls.prior(1)), 1);
+            self.trials.begin(arm(calls.first), 1);
         }
         let tried = Self::number_in_trial(before, calls).map(|number| self.try_out(number, calls, clock));
         source(tried.unwrap_or(self.trials.habit()))
     }
 
-    /// The same where ranks go by what all have found.
-    fn decide_with(&self, found: &dyn Evidence, subject: usize, calls: Calls, clock: impl FnOnce() -> u64) -> Source {
-        let before = self.count();
-        let number = Self::number_in_trial(before, calls);
-        let tried = number.and_then(|number| self.try_out_with(found, subject, number, calls, clock));
-        if before % Self::ASKS == Self::USUAL % Self::ASKS {
-            self.of_all.store(found.of_all(subject), Ordering::Relaxed);
-        }
-        let evidence = calls.prior(found.ranks()) + self.of_all.load(Ordering::Relaxed);
-        source(tried.unwrap_or(Arm::by(evidence)))
-    }
-
-    /// The way of that call of a trial, if that is in doubt. It is not if it is half made and ranks have found together as much as if more than all
-    /// of them had found one way to be faster: so a way that is clearly slower is tried half as often.
-    fn try_out_with(
-        &self,
-        found: &dyn Evidence,
-        subject: usize,
-        number: u64,
-        calls: Calls,
-        clock: impl FnOnce() -> u64,
-    ) -> Option<Arm> {
-        let trial = S::trial(number);
-        if trial < self.doubtful.load(Ordering::Relaxed) {
-            return None;
-        }
-        let now = clock();
-        let way = self.try_out(number, calls, || now);
-        if S::is_half_made(number) {
-            found.tell(subject, self.trials.evidence_so_far());
-            let (ranks, of_all) = (found.ranks(), found.of_all(subject));
-            let evidence = calls.prior(ranks) + of_all;
-            let one_way = if evidence > 0 { evidence } else { 1 - evidence };
-            if calls.exponent >= Self::MAY_END_EARLY_FROM && one_way as usize > ranks {
-                self.trials.conclude();
-                self.doubtful.store(trial + 1, Ordering::Relaxed);
-                self.of_all.store(of_all, Ordering::Relaxed);
-                return None;
-            }
-        }
-        Some(way)
-    }
-
     /// -> how many calls there were before this one
-    fn count(&self) -> u64 {
-        let before = self.calls.load(Ordering::Relaxed);
-        self.calls.store(before + 1, Ordering::Relaxed);
+    fn count_call(&self) -> u64 {
+        let before = self.count.load(Ordering::Relaxed);
+        self.count.store(before + 1, Ordering::Relaxed);
         before
     }
 
     /// The number of the call after so many, if it is in a trial.
     #[inline(always)]
-    fn number_in_trial(before: u64, calls: Calls) -> Option<u64> {
-        S::number_in_trial(before.checked_sub(Self::USUAL)?, trials_apart::<S>(calls.exponent))
+    fn number_in_trial(before: u64, calls: Alike) -> Option<u64> {
+        S::number_in_trial(before.checked_sub(Self::BEFORE_TRIALS)?, trials_apart::<S>(calls.exponent))
     }
 
     /// The way of that call of a trial.
     #[inline(always)]
-    fn try_out(&self, number: u64, calls: Calls, clock: impl FnOnce() -> u64) -> Arm {
-        let copied = (calls.n.0 as u64).saturating_mul(Self::COPIES.max(calls.copies as u64));
-        self.trials.try_out(number, Self::FAR_APART.saturating_mul(copied), clock)
+    fn try_out(&self, number: u64, calls: Alike, clock: impl FnOnce() -> u64) -> Arm {
+        // Calls tell nothing that take more than a nanosecond for each byte that ranks copy: these take 0.02 to 0.2.
+        let far_apart = Duration::from_nanos((calls.n.0 as u64).saturating_mul(Self::COPIES.max(calls.copies) as u64));
+        self.trials.try_out(number, far_apart, clock)
     }
+}
+
+fn arm(source: Source) -> Arm {
+    if source == Source::Memory { Arm::Other } else { Arm::One }
 }
 
 /// The other way is to lend.
@@ -303,7 +237,7 @@ fn source(way: Arm) -> Source {
     if way == Arm::Other { Source::Memory } else { Source::Slots }
 }
 
-/// Long calls between two ranks: they take long beside what a clock shows.
+/// Long calls between two ranks: they take long compared with reading a clock.
 #[derive(Debug)]
 struct CallsOfPair;
 
@@ -318,28 +252,13 @@ impl Schedule for CallsOfPair {
     const BLOCKS: u64 = 4;
     /// Of 4096 calls 32 are tried, half of them the slower way; of shorter ones fewer ([`BYTES_PER_TRIAL`]).
     const EVERY: u64 = 512;
+}
+
+impl TwoWays for CallsOfPair {
     const GAIN: f64 = 0.95;
 }
 
-/// The same among more ranks, whose roots may take turns, or of two that share cores: one that has just got the core has two calls done
-/// at once.
-#[derive(Debug)]
-struct CallsOfMany;
-
-impl Schedule for CallsOfMany {
-    const BLOCK: u64 = 16;
-    const UNTIMED: u64 = 3;
-    const WINDOW: u64 = 1;
-    const INTERVAL: u64 = 4;
-    const BLOCKS: u64 = 4;
-    const EVERY: u64 = 256;
-    const GAIN: f64 = 0.95;
-
-    /// Turns of ranks make some intervals short by luck. What lies between calls is left out ([`Stays`]), so most of the others tell too.
-    fn compared(took: Took<u64>) -> u64 {
-        took.usual()
-    }
-}
+impl Counted for CallsOfPair {}
 
 #[cfg(test)]
 #[path = "loans_tests.rs"]

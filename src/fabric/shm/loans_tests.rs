@@ -6,15 +6,15 @@ const N: Bytes = Bytes(256 << 10);
 
 const BOTH: [Source; 2] = [Source::Slots, Source::Memory];
 
-fn of_pair(n: Bytes, first: Source) -> Calls {
-    Calls { n, first, exponent: EXPONENTS[1], copies: 1 }
+fn of_pair(first: Source) -> Alike {
+    Alike { n: N, first, exponent: N.0.ilog2(), copies: 1 }
 }
 
-/// So many calls of `n` bytes, which take so many nanoseconds out of slots, and out of memory; how many were lent.
-fn call(habit: &Habit<CallsOfPair>, times: u64, n: Bytes, first: Source, [slots, memory]: [u64; 2]) -> u64 {
+/// So many calls, which take so many nanoseconds out of slots, and out of memory; how many were lent.
+fn call(habit: &Habit<CallsOfPair>, times: u64, first: Source, [slots, memory]: [u64; 2]) -> u64 {
     let mut now = 0;
     let lent = (0..times).map(|_| {
-        let lends = habit.decide(of_pair(n, first), || now) == Source::Memory;
+        let lends = habit.decide(of_pair(first), || now) == Source::Memory;
         now += if lends { memory } else { slots };
         u64::from(lends)
     });
@@ -22,15 +22,15 @@ fn call(habit: &Habit<CallsOfPair>, times: u64, n: Bytes, first: Source, [slots,
 }
 
 const TRIED: u64 = CallsOfPair::CALLS;
-const USUAL: u64 = Habit::<CallsOfPair>::USUAL;
+const USUAL: u64 = Habit::<CallsOfPair>::BEFORE_TRIALS;
 
 #[test]
 fn memory_is_lent_where_that_is_faster() {
     for first in BOTH {
         let habit = Habit::<CallsOfPair>::default();
         let before = if first == Source::Memory { USUAL } else { 0 };
-        assert_eq!(call(&habit, USUAL + TRIED, N, first, [20_000, 9000]), before + TRIED / 2);
-        assert_eq!(call(&habit, 100, N, first, [20_000, 9000]), 100);
+        assert_eq!(call(&habit, USUAL + TRIED, first, [20_000, 9000]), before + TRIED / 2);
+        assert_eq!(call(&habit, 100, first, [20_000, 9000]), 100);
     }
 }
 
@@ -65,8 +65,8 @@ fn what_first_calls_take_does_not_last() {
 fn slots_are_used_where_that_is_faster_and_little_else_is_tried() {
     for first in BOTH {
         let habit = Habit::<CallsOfPair>::default();
-        call(&habit, USUAL + TRIED, N, first, [15_000, 26_000]);
-        let lent = call(&habit, CallsOfPair::PERIOD, N, first, [15_000, 26_000]);
+        call(&habit, USUAL + TRIED, first, [15_000, 26_000]);
+        let lent = call(&habit, CallsOfPair::PERIOD, first, [15_000, 26_000]);
         assert_eq!(lent, (early_trials(CallsOfPair::PERIOD) + 1) * TRIED / 2, "{first:?}");
     }
 }
@@ -77,7 +77,7 @@ fn finds_the_faster_way(gap: impl Fn(u64) -> u64, periods: u64) {
         let other = if memory < slots { Source::Slots } else { Source::Memory };
         let (habit, mut now) = (Habit::<CallsOfPair>::default(), 0);
         for at in 0..USUAL + TRIED + periods * CallsOfPair::PERIOD {
-            let source = habit.decide(of_pair(N, other), || now);
+            let source = habit.decide(of_pair(other), || now);
             now += if source == Source::Memory { memory } else { slots };
             now += gap(at);
         }
@@ -104,12 +104,12 @@ fn rhythms_of_programs_do_not_count() {
 fn what_makes_no_difference_changes_no_habit() {
     for first in BOTH {
         let habit = Habit::<CallsOfPair>::default();
-        call(&habit, USUAL + TRIED, N, first, [10_000, 10_200]);
-        assert_eq!(call(&habit, 100, N, first, [10_000, 10_200]), if first == Source::Memory { 100 } else { 0 });
+        call(&habit, USUAL + TRIED, first, [10_000, 10_200]);
+        assert_eq!(call(&habit, 100, first, [10_000, 10_200]), if first == Source::Memory { 100 } else { 0 });
         // Far apart, so that it does not count.
         let habit = Habit::<CallsOfPair>::default();
-        call(&habit, USUAL + TRIED, N, first, [10_000_000, 20_000_000]);
-        assert_eq!(call(&habit, 100, N, first, [1, 1]), if first == Source::Memory { 100 } else { 0 });
+        call(&habit, USUAL + TRIED, first, [10_000_000, 20_000_000]);
+        assert_eq!(call(&habit, 100, first, [1, 1]), if first == Source::Memory { 100 } else { 0 });
     }
 }
 
@@ -118,9 +118,9 @@ fn what_makes_no_difference_changes_no_habit() {
 fn habits_follow_the_program() {
     let habit = Habit::<CallsOfPair>::default();
     let (resting, changing) = ([20_000, 9000], [15_000, 26_000]);
-    call(&habit, 2 * CallsOfPair::PERIOD, N, Source::Slots, resting);
+    call(&habit, 2 * CallsOfPair::PERIOD, Source::Slots, resting);
     assert_eq!(habit.trials.habit(), Arm::Other);
-    call(&habit, 4 * CallsOfPair::PERIOD, N, Source::Slots, changing);
+    call(&habit, 4 * CallsOfPair::PERIOD, Source::Slots, changing);
     assert_eq!(habit.trials.habit(), Arm::One);
 }
 
@@ -164,136 +164,9 @@ fn shorter_data_are_tried_less_often() {
 #[test]
 fn calls_are_tried_in_blocks() {
     let habit = Habit::<CallsOfPair>::default();
-    call(&habit, USUAL, N, Source::Slots, [1, 1]);
-    let ways: Vec<u64> = (0..TRIED).map(|_| call(&habit, 1, N, Source::Slots, [1, 1])).collect();
+    call(&habit, USUAL, Source::Slots, [1, 1]);
+    let ways: Vec<u64> = (0..TRIED).map(|_| call(&habit, 1, Source::Slots, [1, 1])).collect();
     let blocks: Vec<&[u64]> = ways.chunks(CallsOfPair::BLOCK as usize).collect();
     assert!(blocks.iter().all(|block| block.iter().all(|way| *way == block[0])));
     assert_eq!(blocks.iter().map(|block| block[0]).sum::<u64>(), CallsOfPair::BLOCKS / 2);
-}
-
-/// What ranks have found, of which `me` is one.
-struct Found<'a> {
-    all: &'a [AtomicI32],
-    me: usize,
-}
-
-impl Evidence for Found<'_> {
-    fn ranks(&self) -> usize {
-        self.all.len()
-    }
-
-    fn tell(&self, subject: usize, evidence: i32) {
-        assert!(subject < Control::SUBJECTS);
-        self.all[self.me].store(evidence, Ordering::Relaxed);
-    }
-
-    fn of_all(&self, _: usize) -> i32 {
-        self.all.iter().map(|found| found.load(Ordering::Relaxed)).sum()
-    }
-}
-
-/// So many ranks make a trial of Scatters of 1 MiB blocks, of which each takes so many nanoseconds out of slots, and out of memory, as far as
-/// `finds` says that a rank sees it; two calls in turn are over at once, and those after them take twice as long. How many lend from then on.
-fn lend_after_a_trial(ranks: usize, first: Source, costs: [u64; 2], finds: impl Fn(usize) -> bool) -> usize {
-    lent_in_a_trial(ranks, Bytes(1 << 20), first, costs, finds).1
-}
-
-/// The same for blocks of any length. -> how many calls of the trial were lent, how many ranks lend from then on
-fn lent_in_a_trial(
-    ranks: usize,
-    n: Bytes,
-    first: Source,
-    costs: [u64; 2],
-    finds: impl Fn(usize) -> bool,
-) -> (u64, usize) {
-    let all: Vec<AtomicI32> = (0..ranks).map(|_| AtomicI32::new(0)).collect();
-    let loans: Vec<Loans> = (0..ranks).map(|_| Loans::default()).collect();
-    let mut now = 0;
-    let seen = |me: usize, at: u64, now: u64| if finds(me) { now } else { at };
-    let decide = |me: usize, at: u64, now: u64| {
-        let found = Found { all: &all, me };
-        loans[me].decide_by(|| seen(me, at, now), Ranks::Many(&found), Collective::Scatter, n, first)
-    };
-    let mut lent = 0;
-    for at in 0..USUAL + CallsOfMany::CALLS {
-        let sources: Vec<Source> = (0..ranks).map(|me| decide(me, at, now)).collect();
-        let is_lent = sources[at as usize % ranks] == Source::Memory;
-        lent += u64::from(is_lent && at >= USUAL);
-        let usual = costs[usize::from(is_lent)];
-        now += if matches!(at % 4, 1 | 2) { 10_000 } else { 2 * usual * ranks as u64 };
-        (0..ranks).for_each(|me| loans[me].leave_at(seen(me, at, now)));
-        // The program does something else, for a long time after some calls.
-        now += [0, 10_000, 3_000_000, 0, 0, 700_000, 20_000_000][at as usize % 7];
-    }
-    (lent, (0..ranks).filter(|me| decide(*me, USUAL + CallsOfMany::CALLS, now) == Source::Memory).count())
-}
-
-#[test]
-fn what_is_clearly_slower_is_tried_half_as_often() {
-    let (calls, quarter) = (CallsOfMany::CALLS, CallsOfMany::CALLS / 4);
-    for ranks in [2, 4, 8, 100] {
-        let lent = |kib: usize, first, costs, finders| {
-            lent_in_a_trial(ranks, Bytes(kib << 10), first, costs, |me| me < finders).0
-        };
-        let (memory, slots) = ([100_000, 50_000], [50_000, 100_000]);
-        // But for the one call in which not all ranks have told.
-        assert!(calls - lent(1024, Source::Memory, memory, ranks) <= quarter + 1, "{ranks} ranks");
-        assert!(lent(1024, Source::Slots, slots, ranks) <= quarter + 1, "{ranks} ranks");
-        // What speaks against what was expected needs the whole trial, and so does what few see, and short data.
-        for (kib, first, costs, finders) in [
-            (1024, Source::Slots, memory, ranks),
-            (1024, Source::Memory, slots, ranks),
-            (1024, Source::Memory, memory, ranks / 2),
-            (128, Source::Memory, memory, ranks),
-        ] {
-            assert_eq!(lent(kib, first, costs, finders), calls / 2, "{ranks} ranks, {kib} KiB, {first:?}");
-        }
-    }
-}
-
-/// A trial that ended early is not the last one.
-#[test]
-fn ranks_that_share_cores_follow_the_program() {
-    const RANKS: usize = 4;
-    let all: [AtomicI32; RANKS] = Default::default();
-    let loans: [Loans; RANKS] = Default::default();
-    let mut now = 0;
-    let mut lent_of_calls = |times: u64, [slots, memory]: [u64; 2]| -> u64 {
-        let lent = (0..times).map(|at| {
-            let decide = |me: usize| {
-                let found = Found { all: &all, me };
-                loans[me].decide_by(|| now, Ranks::Many(&found), Collective::Scatter, Bytes(1 << 20), Source::Memory)
-            };
-            let sources: Vec<Source> = (0..RANKS).map(decide).collect();
-            let is_lent = sources[at as usize % RANKS] == Source::Memory;
-            now += if is_lent { memory } else { slots };
-            loans.iter().for_each(|loans| loans.leave_at(now));
-            u64::from(is_lent)
-        });
-        lent.sum()
-    };
-    let after_a_trial = USUAL + CallsOfMany::CALLS;
-    lent_of_calls(after_a_trial + 2 * CallsOfMany::PERIOD, [300_000, 200_000]);
-    assert_eq!(lent_of_calls(100, [300_000, 200_000]), 100);
-    lent_of_calls(8 * CallsOfMany::PERIOD, [200_000, 300_000]);
-    assert_eq!(lent_of_calls(100, [200_000, 300_000]), 0);
-}
-
-#[test]
-fn turns_of_ranks_that_share_cores_do_not_count() {
-    for ranks in [2, 4, 8, 100, 500] {
-        assert_eq!(lend_after_a_trial(ranks, Source::Slots, [100_000, 50_000], |_| true), ranks);
-        assert_eq!(lend_after_a_trial(ranks, Source::Memory, [50_000, 100_000], |_| true), 0, "{ranks} ranks");
-    }
-}
-
-#[test]
-fn what_some_ranks_find_the_others_go_by() {
-    for (ranks, few, some) in [(4, 1, 2), (8, 3, 4), (32, 15, 16)] {
-        let lend = |first, costs, finders| lend_after_a_trial(ranks, first, costs, |me| me < finders);
-        assert_eq!(lend(Source::Memory, [50_000, 100_000], some), 0);
-        assert_eq!(lend(Source::Memory, [50_000, 100_000], few), ranks, "{few} of {ranks} may be mistaken");
-        assert_eq!(lend(Source::Slots, [100_000, 50_000], some), ranks);
-        assert_eq!(lend(Source::Slots, [100_000, 50_000], few), 0);
-    }
 }

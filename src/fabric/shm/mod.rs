@@ -6,6 +6,7 @@
 //! before go without futures ([`Direct`]).
 
 mod call;
+mod clock;
 mod company;
 mod context;
 mod copies;

@@ -21,11 +21,12 @@ struct Told {
 const _: () = assert!(size_of::<Told>() == EXPOSURE.0);
 
 impl Call<'_> {
-    /// Whether the system can read what lies there.
+    /// Whether it lies in memory without holes, so that there is one address to tell.
     pub(super) fn is_memory(&self, from: Span) -> bool {
         matches!(self.locate(from), Location::Memory(_))
     }
 
+    /// Writes beside this rank's flag where `from` lies, and marks the flag; the rank has claimed its lines.
     pub(super) fn tell_of_memory(&self, line: Line, ticket: Ticket, from: Span) {
         let Location::Memory(at) = self.locate(from) else { unreachable!("what has holes is not exposed") };
         let context = self.context();
@@ -60,13 +61,15 @@ impl Call<'_> {
         fetched.is_ok()
     }
 
+    /// Writes beside this rank's flag whether it has what was lent.
     pub(super) fn tell_answer(&self, line: Line, ticket: Ticket, answer: bool) {
         let context = self.context();
         // SAFETY: as in `tell_of_memory`.
         unsafe { context.line(context.rank(), line, ticket).payload().write(u8::from(answer)) };
     }
 
-    pub(super) fn answer_of(&self, rank: NodeRank, line: Line, ticket: Ticket) -> bool {
+    /// What `rank` answered. After a no this rank lends no more on this context.
+    pub(super) fn take_answer(&self, rank: NodeRank, line: Line, ticket: Ticket) -> bool {
         // SAFETY: as in `told`.
         let answer = unsafe { self.context().line(rank, line, ticket).payload().read() != 0 };
         if !answer {

@@ -7,6 +7,7 @@
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// An arm of a trial: one of two ways in which calls go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,11 @@ impl Arm {
     #[inline(always)]
     pub fn by(evidence: i32) -> Self {
         if evidence > 0 { Self::Other } else { Self::One }
+    }
+
+    /// As if so many trials had shown this one to be faster: the evidence.
+    pub fn evidence(self, trials: i32) -> i32 {
+        if self == Self::Other { trials } else { 1 - trials }
     }
 }
 
@@ -47,14 +53,6 @@ pub(super) trait Schedule {
     const BLOCKS: u64;
     /// Blocks from the beginning of one trial to that of the next.
     const EVERY: u64;
-    /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
-    const GAIN: f64;
-
-    /// What is compared of what the intervals of each way took.
-    fn compared(took: Took<u64>) -> u64 {
-        took.least
-    }
-
     /// Calls of a trial; the first one begins at the number that is as much.
     const CALLS: u64 = Self::BLOCKS * Self::BLOCK;
     /// Calls from one trial to the next.
@@ -67,13 +65,6 @@ pub(super) trait Schedule {
         );
         period
     };
-    /// From the beginning of the first trial to that of the second, where they are not always a period apart: as many as pieces of 16 KiB have been
-    /// once round in all that a rank's slots may take.
-    const EARLY: u64 = {
-        let early = 16 * Self::CALLS;
-        assert!(early < Self::PERIOD);
-        early
-    };
     const LAST_WINDOW: u64 = (Self::BLOCK - Self::UNTIMED - Self::WINDOW) / Self::INTERVAL;
 
     /// Whether the call of that number is in a trial.
@@ -82,35 +73,8 @@ pub(super) trait Schedule {
         number & (Self::PERIOD - Self::CALLS) == Self::CALLS
     }
 
-    /// The number of the call that is `since` calls after the beginning of the first trial, if it is in a trial; as if trials were a period
-    /// apart. From the beginning of one to that of the next there are `apart` calls, a power of two and at least [`Self::PERIOD`]. Before as
-    /// many were made a trial begins after [`Self::EARLY`] calls, and whenever there were four times as many as at the one before: the first ones
-    /// use memory that nobody has touched, which may take longer than the slower way does later on, so what they show must not last.
-    #[inline(always)]
-    fn number_in_trial(since: u64, apart: u64) -> Option<u64> {
-        debug_assert!(apart.is_power_of_two() && apart >= Self::PERIOD);
-        let (trial, at) = match since / apart {
-            0 => match (since / Self::EARLY).checked_ilog2() {
-                None => (0, since),
-                Some(log) => (1 + u64::from(log / 2), since - (Self::EARLY << (log / 2 * 2))),
-            },
-            times => (u64::from(u64::BITS) + times, since % apart),
-        };
-        (at < Self::CALLS).then(|| Self::CALLS + trial * Self::PERIOD + at)
-    }
-
-    /// Blocks take turns by the sequence of Thue and Morse, which keeps step with few rhythms of programs.
-    fn way(number: u64) -> Arm {
-        if (number / Self::BLOCK).count_ones() % 2 == 1 { Arm::Other } else { Arm::One }
-    }
-
     fn is_last_block(number: u64) -> bool {
         number / Self::BLOCK % Self::BLOCKS == Self::BLOCKS - 1
-    }
-
-    /// Whether a trial has made half of its blocks, as many each way, before that call of it.
-    fn is_half_made(number: u64) -> bool {
-        number % Self::CALLS >= Self::CALLS / 2
     }
 
     /// The trial of which a call is.
@@ -125,7 +89,23 @@ pub(super) trait Schedule {
     }
 }
 
-/// Of the intervals of one way: what one took for a call, with all that lay between calls, in picoseconds; 0 for none.
+/// The schedule of trials of two ways.
+pub(super) trait TwoWays: Schedule {
+    /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
+    const GAIN: f64;
+
+    /// What is compared of what the intervals of each way took.
+    fn compared(took: Took<u64>) -> u64 {
+        took.least
+    }
+
+    /// Blocks take turns by the sequence of Thue and Morse, which keeps step with few rhythms of programs.
+    fn way(number: u64) -> Arm {
+        if (number / Self::BLOCK).count_ones() % 2 == 1 { Arm::Other } else { Arm::One }
+    }
+}
+
+/// Of the intervals of one way: what one took for a call by the clock of its trials, in picoseconds; all 0 for none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Took<T> {
     /// Hardly ever one in which the system took the core, or the program did something else.
@@ -145,7 +125,7 @@ impl Took<u64> {
     }
 
     /// The mean of all but the longest one; of a single one that.
-    pub fn usual(self) -> u64 {
+    pub fn mean_but_longest(self) -> u64 {
         let Self { most, sum, times, .. } = self;
         if times > 1 { (sum - most) / (times - 1) } else { sum }
     }
@@ -189,13 +169,13 @@ impl<S, const WAYS: usize> Default for Timings<S, WAYS> {
 }
 
 impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
-    /// That call of a trial, which goes that way, takes notes; such as are farther apart than so many picoseconds tell nothing. The clock is
+    /// That call of a trial, which goes that way, takes notes; such as are farther apart than that tell nothing. The clock is
     /// read once in a window. -> what they took by way, when a trial ends
     pub fn note(
         &self,
         number: u64,
         way: usize,
-        far_apart: u64,
+        far_apart: Duration,
         clock: impl FnOnce() -> u64,
     ) -> Option<[Took<u64>; WAYS]> {
         let window = S::window(number)?;
@@ -242,8 +222,8 @@ impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
     }
 
     /// An interval that went that way took so many picoseconds for each call.
-    fn note_interval(&self, way: usize, each: u64, far_apart: u64) {
-        if each < far_apart {
+    fn note_interval(&self, way: usize, each: u64, far_apart: Duration) {
+        if u128::from(each) < 1000 * far_apart.as_nanos() {
             self.took[way].set(self.so_far(way).and(each));
         }
     }
@@ -263,14 +243,13 @@ impl<S> Default for Trials<S> {
     }
 }
 
-impl<S: Schedule> Trials<S> {
+impl<S: TwoWays> Trials<S> {
     /// How far evidence goes: one trial does not undo what several have shown for the other way, the one that has to pay.
     const EVIDENCE: [i32; 2] = [-1, 3];
 
     /// From here on calls go that way, until trials show the other one to be faster: as if so many had shown this one to be.
     pub fn begin(&self, way: Arm, trials: i32) {
-        let evidence = if way == Arm::Other { trials } else { 1 - trials };
-        self.evidence.store(evidence, Ordering::Relaxed);
+        self.evidence.store(way.evidence(trials), Ordering::Relaxed);
     }
 
     /// How calls go that try nothing.
@@ -287,44 +266,59 @@ impl<S: Schedule> Trials<S> {
 
     /// The way of that call, which is in a trial and takes notes as in [`Timings::note`].
     #[cold]
-    pub fn try_out(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) -> Arm {
+    pub fn try_out(&self, number: u64, far_apart: Duration, clock: impl FnOnce() -> u64) -> Arm {
         self.note(number, far_apart, clock);
         S::way(number)
     }
 
     /// That call of a trial takes notes, as in [`Timings::note`].
-    pub fn note(&self, number: u64, far_apart: u64, clock: impl FnOnce() -> u64) {
+    pub fn note(&self, number: u64, far_apart: Duration, clock: impl FnOnce() -> u64) {
         let took = self.timings.note(number, S::way(number) as usize, far_apart, clock);
         if let Some(took) = took {
-            self.judge(took);
+            self.end(Self::verdict(took));
         }
     }
 
-    /// What the evidence would be if the trial under way were over.
-    pub fn evidence_so_far(&self) -> i32 {
-        self.evidence_after([Arm::One, Arm::Other].map(|way| self.timings.so_far(way as usize)))
+    /// What the trial under way would show if it were over: 1 for the other way, -1 against it.
+    pub fn verdict_so_far(&self) -> i32 {
+        Self::verdict([Arm::One, Arm::Other].map(|way| self.timings.so_far(way as usize)))
     }
 
-    /// Ends the trial under way by what it has shown.
-    pub fn conclude(&self) {
-        self.evidence.store(self.evidence_so_far(), Ordering::Relaxed);
+    /// Ends the trial under way, which has shown that: it moves the evidence.
+    pub fn end(&self, verdict: i32) {
+        let [least, most] = Self::EVIDENCE;
+        self.evidence.store((self.evidence() + verdict).clamp(least, most), Ordering::Relaxed);
         self.timings.forget();
     }
 
-    /// Ends a trial in which calls took so long each way: its verdict moves the evidence.
-    fn judge(&self, took: [Took<u64>; 2]) {
-        self.evidence.store(self.evidence_after(took), Ordering::Relaxed);
-    }
-
-    fn evidence_after(&self, took: [Took<u64>; 2]) -> i32 {
+    fn verdict(took: [Took<u64>; 2]) -> i32 {
         let compared = took.map(S::compared);
         // Of one nothing was timed.
         if compared.contains(&0) {
-            return self.evidence();
+            return 0;
         }
         let [one, other] = compared.map(|each| each as f64);
-        let verdict = i32::from(other < S::GAIN * one) - i32::from(one < S::GAIN * other);
-        let [least, most] = Self::EVIDENCE;
-        (self.evidence() + verdict).clamp(least, most)
+        i32::from(other < S::GAIN * one) - i32::from(one < S::GAIN * other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_interval_is_left_out_of_the_mean() {
+        for (intervals, least, most, mean) in [
+            (&[][..], 0, 0, 0),
+            (&[7], 7, 7, 7),
+            (&[7, 90], 7, 90, 7),
+            (&[90, 7], 7, 90, 7),
+            (&[4, 100, 6, 2], 2, 100, 4),
+            (&[5, 5, 5], 5, 5, 5),
+            (&[u64::MAX, 3, u64::MAX], 3, u64::MAX, 0),
+        ] {
+            let took = intervals.iter().fold(Took::default(), |took, each| took.and(*each));
+            assert_eq!([took.least, took.most, took.mean_but_longest()], [least, most, mean], "{intervals:?}");
+        }
     }
 }

@@ -9,13 +9,13 @@
 //! So in a few of all calls several waits are tried in turn, by both ranks the same, as follows from epochs, and each rank goes by the
 //! one whose calls followed each other fastest. It is each rank's own affair: peers find the same flags.
 
+use super::clock;
 use super::hopes::pauses_in;
 use super::trials::{Schedule, Timings, Took};
-use super::writes::nanoseconds;
 use crate::fabric::Line;
-use crate::types::{Bytes, Collective, Epoch};
+use crate::types::{Bytes, Collective, Epoch, FirstLook};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long this rank waits for its turn on one context. Relaxed throughout: as [`Timings`].
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Turns {
     /// The epoch of the last call with a root in which this rank published, and the line, in the lowest bit; 0 before the first: then
     /// call 1, in which nothing is tried, is taken for a turn.
     last: AtomicU64,
-    /// By collective and length.
+    /// By collective, and where the piece lies.
     habits: [[Habit; Piece::COUNT]; COLLECTIVES],
 }
 
@@ -36,7 +36,7 @@ struct Habit {
     steps: AtomicU32,
     /// In which period the trial lay that decided last.
     decided: AtomicU64,
-    timings: Timings<Calls, { Turns::WAITS }>,
+    timings: Timings<CallsWithTurns, { Turns::WAITS }>,
 }
 
 /// All, so that none has to be found among those with a root.
@@ -47,16 +47,16 @@ impl Turns {
     const WAITS: usize = 8;
     /// Up to 280 ns: what a line takes between cores of one node, and to handle it.
     const STEP: Duration = Duration::from_nanos(40);
-    /// Calls that are farther apart, in picoseconds, tell nothing of a hundred nanoseconds.
-    const FAR_APART: u64 = 10_000_000;
+    /// Calls that are farther apart tell nothing of a hundred nanoseconds.
+    pub const FAR_APART: Duration = Duration::from_micros(10);
     /// A wait becomes the habit if calls take so many times as long as with the one before, or less.
     const GAIN: f64 = 0.95;
     /// Periods for which the habit holds after the trial that decided on it.
     const LASTS: u64 = 2;
 
-    /// From here on waits are tried, or ranks look at once.
-    pub fn set(&self, tries: Tries) {
-        self.tries.store(tries == Tries::Waits, Ordering::Relaxed);
+    /// From here on waits are tried, or, where how to look is fixed, ranks look at once.
+    pub fn set(&self, look: FirstLook) {
+        self.tries.store(look == FirstLook::Auto, Ordering::Relaxed);
         self.habits.as_flattened().iter().for_each(|habit| habit.steps.store(0, Ordering::Relaxed));
     }
 
@@ -74,17 +74,17 @@ impl Turns {
             return None;
         }
         let habit = &self.habits[collective as usize][piece as usize];
-        let is_tried = Calls::has(epoch.0);
+        let is_tried = CallsWithTurns::has(epoch.0);
         if is_tried || habit.steps.load(Ordering::Relaxed) > 0 { self.wait_as(habit, epoch) } else { None }
     }
 
     #[inline(never)]
     fn wait_as(&self, habit: &Habit, epoch: Epoch) -> Option<(Line, u32)> {
-        self.wait_by(|| nanoseconds(Instant::now()), epoch, habit)
+        self.wait_by(clock::now, epoch, habit)
     }
 
     fn wait_by(&self, clock: impl FnOnce() -> u64, Epoch(epoch): Epoch, habit: &Habit) -> Option<(Line, u32)> {
-        let steps = if Calls::has(epoch) && self.tries.load(Ordering::Relaxed) {
+        let steps = if CallsWithTurns::has(epoch) && self.tries.load(Ordering::Relaxed) {
             habit.try_out(epoch, clock)
         } else {
             habit.usual(epoch)
@@ -98,9 +98,10 @@ impl Turns {
 }
 
 impl Habit {
-    /// The wait of that call, which is in no trial. What trials have not shown for a while ends: of some programs none reaches the calls.
+    /// The wait of that call, which is in no trial. One that no trial has confirmed for [`Turns::LASTS`]
+    /// periods ends: in some programs no trial falls on these calls.
     fn usual(&self, epoch: u64) -> u32 {
-        if epoch / Calls::PERIOD > self.decided.load(Ordering::Relaxed) + Turns::LASTS {
+        if epoch / CallsWithTurns::PERIOD > self.decided.load(Ordering::Relaxed) + Turns::LASTS {
             self.steps.store(0, Ordering::Relaxed);
         }
         self.steps.load(Ordering::Relaxed)
@@ -109,19 +110,19 @@ impl Habit {
     /// The wait of that call, which is in a trial.
     #[cold]
     fn try_out(&self, epoch: u64, clock: impl FnOnce() -> u64) -> u32 {
-        let steps = match Calls::steps(epoch) {
+        let steps = match CallsWithTurns::steps(epoch) {
             steps if self.is_too_long(steps) => 0,
             steps => steps,
         };
         if let Some(took) = self.timings.note(epoch, steps as usize, Turns::FAR_APART, clock) {
-            self.judge(epoch / Calls::PERIOD, took);
+            self.judge(epoch / CallsWithTurns::PERIOD, took);
         }
         steps
     }
 
     /// Nothing can be gained by that wait, as far as this trial knows.
     fn is_too_long(&self, steps: u32) -> bool {
-        is_too_long(steps, self.timings.so_far(0).least)
+        outlasts_turns(steps, self.timings.so_far(0).least)
     }
 
     /// A trial ends, of that period, in which calls took so long by waits. A wait that is now and then as short as the next longer one has its
@@ -130,7 +131,7 @@ impl Habit {
     fn judge(&self, period: u64, took: [Took<u64>; Turns::WAITS]) {
         let without = took[0].least;
         let habit = match self.steps.load(Ordering::Relaxed) as usize {
-            habit if without > 0 && (is_too_long(habit as u32, without) || took[habit].least >= without) => 0,
+            habit if without > 0 && (outlasts_turns(habit as u32, without) || took[habit].least >= without) => 0,
             habit => habit,
         };
         let fastest = (0..Turns::WAITS).filter(|steps| took[*steps].most > 0).min_by_key(|steps| took[*steps].most);
@@ -144,7 +145,7 @@ impl Habit {
 }
 
 /// Longer than a rank's turn and its peer's, which take so many picoseconds each without a wait.
-fn is_too_long(steps: u32, without: u64) -> bool {
+fn outlasts_turns(steps: u32, without: u64) -> bool {
     (Turns::STEP * steps).as_nanos() as u64 * 1000 > 2 * without
 }
 
@@ -161,18 +162,11 @@ impl Piece {
     pub const LONGEST: Bytes = Bytes(512);
 }
 
-/// Whether [`Turns`] tries waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tries {
-    Waits,
-    Nothing,
-}
-
 /// Calls by their epochs, among which those are noted in which it is the peer's turn.
 #[derive(Debug)]
-struct Calls;
+struct CallsWithTurns;
 
-impl Schedule for Calls {
+impl Schedule for CallsWithTurns {
     const BLOCK: u64 = 64;
     /// As long as the ring of lines usually is.
     const UNTIMED: u64 = 32;
@@ -182,11 +176,9 @@ impl Schedule for Calls {
     const BLOCKS: u64 = 2 * Turns::WAITS as u64;
     /// 3 % of all calls are tried.
     const EVERY: u64 = 512;
-    /// Of two ways: not asked for.
-    const GAIN: f64 = Turns::GAIN;
 }
 
-impl Calls {
+impl CallsWithTurns {
     /// The wait of a trial's call: as many blocks after each other have as different ones.
     fn steps(number: u64) -> u32 {
         (number / Self::BLOCK % Turns::WAITS as u64) as u32
@@ -199,7 +191,7 @@ mod tests {
 
     fn trying() -> Turns {
         let turns = Turns::default();
-        turns.set(Tries::Waits);
+        turns.set(FirstLook::Auto);
         turns
     }
 
@@ -208,15 +200,15 @@ mod tests {
     }
 
     const fn trial(number: u64) -> std::ops::Range<u64> {
-        let first = number * Calls::PERIOD + Calls::CALLS;
-        first..first + Calls::CALLS
+        let first = number * CallsWithTurns::PERIOD + CallsWithTurns::CALLS;
+        first..first + CallsWithTurns::CALLS
     }
 
     /// A trial in which it is this rank's turn in every other call; `takes` tells the nanoseconds of a call by its wait. -> the habit after it
     fn try_out(turns: &Turns, number: u64, takes: impl Fn(usize) -> u64) -> u32 {
         let mut now = 0;
         for epoch in trial(number) {
-            let tried = Calls::steps(epoch);
+            let tried = CallsWithTurns::steps(epoch);
             let steps = if habit(turns).is_too_long(tried) { 0 } else { tried };
             if epoch % 2 == 1 {
                 turns.wait_by(|| now, Epoch(epoch), habit(turns));
@@ -275,7 +267,7 @@ mod tests {
         assert_eq!(try_out(&turns, 0, third), 0);
         let turns = trying();
         assert_eq!(try_out(&turns, 0, third), 3);
-        turns.set(Tries::Nothing);
+        turns.set(FirstLook::Early);
         turns.note(Line::Down, Epoch(5));
         assert_eq!(turns.wait(Epoch(6), Collective::Bcast, Piece::BesideFlag), None);
         assert_eq!(try_out(&turns, 1, third), 0);
@@ -285,9 +277,9 @@ mod tests {
     fn try_out_without(turns: &Turns, number: u64, blocks: std::ops::Range<u64>, takes: impl Fn(usize) -> u64) {
         let mut now = 0;
         for epoch in trial(number) {
-            if !blocks.contains(&((epoch - trial(number).start) / Calls::BLOCK)) {
+            if !blocks.contains(&((epoch - trial(number).start) / CallsWithTurns::BLOCK)) {
                 turns.wait_by(|| now, Epoch(epoch), habit(turns));
-                now += takes(Calls::steps(epoch) as usize);
+                now += takes(CallsWithTurns::steps(epoch) as usize);
             }
         }
     }
@@ -329,7 +321,7 @@ mod tests {
         let turns = trying();
         try_out(&turns, 0, third);
         let waits = |period: u64| {
-            let epoch = period * Calls::PERIOD + 5;
+            let epoch = period * CallsWithTurns::PERIOD + 5;
             turns.note(Line::Down, Epoch(epoch - 1));
             turns.wait(Epoch(epoch), Collective::Bcast, Piece::BesideFlag).is_some()
         };

@@ -10,7 +10,7 @@
 //! less. So a rank now and then takes one half of a piece its usual way and one another, and goes by that, for each collective and size
 //! apart. It is each rank's own affair.
 
-use super::writes::clock_reading;
+use super::clock;
 use crate::kernel::copy::PAGES_IN_TURN;
 use crate::types::{Bytes, Collective, PAGE};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -161,7 +161,7 @@ impl Choice<'_> {
         let interval = Self::INTERVAL << (compared / Self::COMPARISONS).min(3);
         self.habit.uncompared.store((interval - 1) as u8, Ordering::Relaxed);
         let usual = self.usual();
-        if clock_reading() > CLOCK {
+        if clock::reading() > CLOCK {
             return Parts::Whole(usual);
         }
         self.habit.compared.store(compared.checked_add(1).unwrap_or(AGAIN), Ordering::Relaxed);

@@ -8,9 +8,9 @@
 //! by that. A program that has used its caches for something else meanwhile finds all writes slow; so those that are slow count only
 //! where streaming stores are much faster at the same time. It is each rank's own affair: readers find the same bytes.
 
+use super::clock;
 use crate::kernel::Probed;
 use crate::types::{Bytes, SlotStores};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub(super) struct Writes {
     around: AtomicU64,
     /// The next timed write goes around the caches, for the sake of that.
     compares: AtomicBool,
-    /// When a write through the caches was tried last, or when they came to use again: nanoseconds since this process timed one first.
+    /// When a write through the caches was tried last, or when they came to use again: by [`clock::now`].
     looked: AtomicU64,
     /// Nanoseconds until that is tried again.
     interval: AtomicU64,
@@ -77,10 +77,12 @@ impl Writes {
     /// Trials come so seldom that they don't matter, and more seldom while turning back proves wrong.
     const INTERVALS: [u64; 2] = [1_000_000, 256_000_000];
 
+    /// Where reading the clock takes as long nothing is timed: it is read three times, about a few hundred nanoseconds.
+    const CLOCK: Duration = Duration::from_nanos(200);
+
     /// Settles for one way, or for none where there are two and a clock to compare them.
     pub fn set(&self, stores: SlotStores) {
-        const CLOCK: Duration = Duration::from_nanos(200);
-        let can_compare = cfg!(target_arch = "x86_64") && clock_reading() < CLOCK;
+        let can_compare = cfg!(target_arch = "x86_64") && clock::reading() < Self::CLOCK;
         self.is_fixed.store(stores != SlotStores::Auto || !can_compare, Ordering::Relaxed);
         self.is_around.store(stores == SlotStores::Streaming, Ordering::Relaxed);
     }
@@ -120,7 +122,7 @@ impl Writes {
             if self.compares.load(Ordering::Relaxed) { 0 } else { n }
         } else {
             let due = self.looked.load(Ordering::Relaxed) + self.interval.load(Ordering::Relaxed);
-            if nanoseconds(Instant::now()) >= due { Self::TRIAL.min(n) } else { 0 }
+            if clock::now() >= due { Self::TRIAL.min(n) } else { 0 }
         };
         Timed { through, length: n }
     }
@@ -142,7 +144,7 @@ impl Writes {
             // What the streaming stores of another time took says nothing.
             if !is_dear || around > 0 {
                 let each = picoseconds_each(took.through, timed.through);
-                self.judge(is_dear && each as f64 > Self::MUCH * around as f64, nanoseconds(now));
+                self.judge(is_dear && each as f64 > Self::MUCH * around as f64, clock::at(now));
             }
         }
         self.untimed.store(if is_doubtful { 0 } else { Self::UNTIMED }, Ordering::Relaxed);
@@ -152,8 +154,8 @@ impl Writes {
     fn judge(&self, is_slow: bool, now: u64) {
         let evidence = self.evidence.load(Ordering::Relaxed);
         let is_around = self.is_around();
-        let speaks_against = is_slow != is_around;
-        let evidence = if speaks_against { evidence + 1 } else { evidence.saturating_sub(1) };
+        let speaks_for_other = is_slow != is_around;
+        let evidence = if speaks_for_other { evidence + 1 } else { evidence.saturating_sub(1) };
         let looked = self.looked.load(Ordering::Relaxed);
         let turns = evidence >= if is_around { Self::FAST } else { Self::SLOW };
         if is_around || turns {
@@ -186,24 +188,6 @@ fn dear(n: Bytes) -> Duration {
 
 fn picoseconds_each(time: Duration, bytes: usize) -> u64 {
     1000 * time.as_nanos() as u64 / bytes as u64
-}
-
-/// What it takes to read the clock.
-pub(super) fn clock_reading() -> Duration {
-    static READING: OnceLock<Duration> = OnceLock::new();
-    *READING.get_or_init(|| {
-        let pair = |_| {
-            let started = Instant::now();
-            Instant::now() - started
-        };
-        (0..16).map(pair).min().unwrap_or_default()
-    })
-}
-
-/// On a clock of this process.
-pub(super) fn nanoseconds(at: Instant) -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    at.saturating_duration_since(*START.get_or_init(|| at)).as_nanos() as u64
 }
 
 #[cfg(test)]
@@ -281,7 +265,7 @@ mod tests {
         writes.set(SlotStores::Cached);
         assert_eq!((timed(4096), writes.course(4096)), (0, Course::Through));
         writes.set(SlotStores::Auto);
-        assert!(clock_reading() > Duration::from_nanos(200) || timed(4096) > 0);
+        assert!(clock::reading() >= Writes::CLOCK || timed(4096) > 0);
     }
 
     /// 4 KiB, of which no line takes less than a hundred nanoseconds: 6.4 µs.

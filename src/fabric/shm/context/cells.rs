@@ -76,7 +76,7 @@ impl Context {
     /// [reserve theirs](Context::reserve_cells), as `reserve` tells of this one. All end with the same answer, or none has one.
     ///
     /// # Errors
-    /// If a peer failed, then this rank has failed the call too, or contradicts.
+    /// If a peer contradicts, or has failed: then this rank has failed the call too.
     pub fn agree_on_cells(
         &self,
         depth: Bytes,

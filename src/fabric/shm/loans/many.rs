@@ -1,0 +1,206 @@
+//! What ranks find out together: such as share cores, whose turns there show in what calls take, so that some find what others do not. Each goes by
+//! what all have found, by clocks that run within calls alone: what a program does between its calls takes now this long, now that long, and a trial
+//! of long calls has few of them.
+
+use super::super::context::Context;
+use super::super::trials::{Arm, Schedule, Took, TwoWays};
+use super::{Alike, Counted, Habit, source};
+use crate::fabric::Source;
+use crate::fabric::words::Words;
+use crate::sync::Finding;
+use crate::types::NodeRank;
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+
+/// What ranks have found, each for itself, by subject: for memory, less against it.
+pub trait Findings {
+    /// How many ranks there are.
+    fn ranks(&self) -> usize;
+    /// This one has found so much.
+    fn tell(&self, subject: usize, finding: Finding);
+    /// All together have. Some may not have told yet what their last trial showed.
+    fn of_all(&self, subject: usize) -> Finding;
+}
+
+impl Findings for Context {
+    fn ranks(&self) -> usize {
+        self.geometry().ranks
+    }
+
+    fn tell(&self, subject: usize, finding: Finding) {
+        let control = self.control(self.rank());
+        // Every rank has this line in its cache, so it is written only where it changes.
+        if control.finding(subject) != finding {
+            control.tell_finding(subject, finding);
+        }
+    }
+
+    fn of_all(&self, subject: usize) -> Finding {
+        let of = |rank| self.control(NodeRank(rank)).finding(subject);
+        (0..self.geometry().ranks as u32).map(of).fold(Finding::default(), Finding::and)
+    }
+}
+
+/// Of what ranks find out together.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub number: usize,
+    pub found: &'a dyn Findings,
+}
+
+/// A rank's call in a trial: since when, in nanoseconds, and of which subject. Relaxed, as all here.
+#[derive(Debug, Default)]
+pub(super) struct Stay {
+    /// 0 for none.
+    since: AtomicU64,
+    subject: AtomicUsize,
+}
+
+impl Stay {
+    fn begin(&self, subject: usize, now: u64) {
+        self.since.store(now.max(1), Ordering::Relaxed);
+        self.subject.store(subject, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn is_timed(&self) -> bool {
+        self.since.load(Ordering::Relaxed) != 0
+    }
+
+    /// -> the subject of the one that ends, if there is one, and what it took
+    pub fn end(&self, clock: impl FnOnce() -> u64) -> Option<(usize, u64)> {
+        let since = self.since.load(Ordering::Relaxed);
+        self.forget();
+        (since > 0).then(|| (self.subject.load(Ordering::Relaxed), clock().saturating_sub(since)))
+    }
+
+    pub fn forget(&self) {
+        self.since.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What one rank knows of calls of one length, and what it knew of the others when it asked.
+#[derive(Debug, Default)]
+pub(super) struct HabitOfMany {
+    own: Habit<CallsOfMany>,
+    /// The evidence of all when this rank asked last.
+    of_all: AtomicI32,
+    /// What the first half of the trial under way has shown this rank.
+    verdict: AtomicI32,
+    /// The first trial that may still be in doubt.
+    doubtful: AtomicU64,
+    /// How long calls of trials took that are over, in nanoseconds.
+    stayed: AtomicU64,
+}
+
+impl HabitOfMany {
+    /// Calls from one question what all ranks have found to the next, which reads a line of each. The first one after a trial asks.
+    const ASKS: u64 = {
+        let asks = 16;
+        assert!(CallsOfMany::CALLS.is_multiple_of(asks));
+        asks
+    };
+    /// Trials of data of two to the power of this and more may end early, if no more ranks than this take turns as roots: then each has made two
+    /// calls through its slots, and been round there, so that what half of a trial shows is not of memory that nobody has touched.
+    const MAY_END_EARLY_FROM: u32 = 18;
+    const MAY_END_EARLY_TO: usize = (CallsOfMany::BLOCK / 2) as usize;
+
+    /// As [`Habit::decide`].
+    #[inline(always)]
+    pub fn decide(&self, subject: Subject<'_>, calls: Alike, stay: &Stay, clock: impl FnOnce() -> u64) -> Source {
+        let before = self.own.count_call();
+        let number = Habit::<CallsOfMany>::number_in_trial(before, calls)
+            .filter(|number| CallsOfMany::trial(*number) >= self.doubtful.load(Ordering::Relaxed));
+        let tried = number.and_then(|number| {
+            stay.begin(subject.number, clock());
+            self.try_out(subject, number, calls)
+        });
+        if before % Self::ASKS == Habit::<CallsOfMany>::BEFORE_TRIALS % Self::ASKS {
+            self.of_all.store(subject.found.of_all(subject.number).evidence, Ordering::Relaxed);
+        }
+        source(tried.unwrap_or(self.usual(subject, calls)))
+    }
+
+    /// How calls go that try nothing.
+    fn usual(&self, subject: Subject<'_>, calls: Alike) -> Arm {
+        Arm::by(calls.prior(subject.found.ranks()) + self.of_all.load(Ordering::Relaxed))
+    }
+
+    /// The way of that call of a trial, unless that has just ended.
+    #[cold]
+    fn try_out(&self, subject: Subject<'_>, number: u64, calls: Alike) -> Option<Arm> {
+        let stayed = self.stayed.load(Ordering::Relaxed);
+        let way = self.own.try_out(number, calls, || stayed);
+        let trials = &self.own.trials;
+        let verdict = match since_half(number) {
+            None => 0,
+            Some(0) => {
+                let verdict = trials.verdict_so_far();
+                self.verdict.store(verdict, Ordering::Relaxed);
+                verdict
+            }
+            Some(_) => self.verdict.load(Ordering::Relaxed),
+        };
+        subject.found.tell(subject.number, Finding { evidence: trials.evidence(), verdict });
+        // Peers may be some calls behind.
+        let may_end = since_half(number).is_some_and(|since| since < CallsOfMany::BLOCK);
+        if may_end && self.is_settled(subject, calls) {
+            trials.end(verdict);
+            self.doubtful.store(CallsOfMany::trial(number) + 1, Ordering::Relaxed);
+            subject.found.tell(subject.number, Finding { evidence: trials.evidence(), verdict });
+            return None;
+        }
+        Some(way)
+    }
+
+    /// Whether the first half of a trial has shown more than half of the ranks, less those that it has shown the contrary, that calls usually go
+    /// the faster way: so one that is clearly slower is tried half as often.
+    fn is_settled(&self, subject: Subject<'_>, calls: Alike) -> bool {
+        let ranks = subject.found.ranks();
+        if calls.exponent < Self::MAY_END_EARLY_FROM || ranks > Self::MAY_END_EARLY_TO {
+            return false;
+        }
+        let Finding { verdict, .. } = subject.found.of_all(subject.number);
+        let for_usual = if self.usual(subject, calls) == Arm::Other { verdict } else { -verdict };
+        2 * for_usual > ranks as i32
+    }
+
+    /// A call of a trial is over, which took so many nanoseconds.
+    pub fn note_stay(&self, took: u64) {
+        self.stayed.store(self.stayed.load(Ordering::Relaxed) + took, Ordering::Relaxed);
+    }
+}
+
+/// How many calls of a trial there were before that one since half of its blocks were made, as many each way.
+fn since_half(number: u64) -> Option<u64> {
+    const { assert!(CallsOfMany::BLOCKS >= 4) };
+    (number % CallsOfMany::CALLS).checked_sub(CallsOfMany::CALLS / 2)
+}
+
+/// Long calls whose roots may take turns, of ranks that share cores: one that has just got the core has two calls done at once.
+#[derive(Debug)]
+pub(super) struct CallsOfMany;
+
+impl Schedule for CallsOfMany {
+    const BLOCK: u64 = 16;
+    const UNTIMED: u64 = 3;
+    const WINDOW: u64 = 1;
+    const INTERVAL: u64 = 4;
+    const BLOCKS: u64 = 4;
+    /// Of 4096 calls 64 are tried.
+    const EVERY: u64 = 256;
+}
+
+impl TwoWays for CallsOfMany {
+    const GAIN: f64 = 0.95;
+
+    /// Turns of ranks make some intervals short by luck, and few very long.
+    fn compared(took: Took<u64>) -> u64 {
+        took.mean_but_longest()
+    }
+}
+
+impl Counted for CallsOfMany {}
+
+#[cfg(test)]
+#[path = "many_tests.rs"]
+mod tests;
