@@ -175,6 +175,13 @@ impl Alike {
     fn prior(&self, ranks: usize) -> i32 {
         arm(self.first).evidence(ranks.div_ceil(2) as i32)
     }
+
+    /// Calls tell nothing that take more than a nanosecond for each byte that ranks copy: these take 0.02 to 0.2.
+    fn far_apart(&self) -> Duration {
+        /// As if so many copied, where fewer do: programs compute between calls. Assumed.
+        const COPIES: usize = 20;
+        Duration::from_nanos((self.n.0 as u64).saturating_mul(self.copies.max(COPIES) as u64))
+    }
 }
 
 /// What is known of calls of one length. The other way of its trials is to lend.
@@ -193,16 +200,14 @@ impl<S> Default for Habit<S> {
 impl<S: Counted> Habit<S> {
     /// Calls before the first trial: programs make few long ones.
     const BEFORE_TRIALS: u64 = 8;
-    /// As if so many copied, where fewer do: programs compute between calls. Assumed.
-    const COPIES: usize = 20;
-
     #[inline(always)]
     fn decide(&self, calls: Alike, clock: impl FnOnce() -> u64) -> Source {
         let before = self.count_call();
         if before == 0 {
             self.trials.begin(arm(calls.first), 1);
         }
-        let tried = Self::number_in_trial(before, calls).map(|number| self.try_out(number, calls, clock));
+        let tried =
+            Self::number_in_trial(before, calls).map(|number| self.trials.try_out(number, calls.far_apart(), clock));
         source(tried.unwrap_or(self.trials.habit()))
     }
 
@@ -217,14 +222,6 @@ impl<S: Counted> Habit<S> {
     #[inline(always)]
     fn number_in_trial(before: u64, calls: Alike) -> Option<u64> {
         S::number_in_trial(before.checked_sub(Self::BEFORE_TRIALS)?, trials_apart::<S>(calls.exponent))
-    }
-
-    /// The way of that call of a trial.
-    #[inline(always)]
-    fn try_out(&self, number: u64, calls: Alike, clock: impl FnOnce() -> u64) -> Arm {
-        // Calls tell nothing that take more than a nanosecond for each byte that ranks copy: these take 0.02 to 0.2.
-        let far_apart = Duration::from_nanos((calls.n.0 as u64).saturating_mul(Self::COPIES.max(calls.copies) as u64));
-        self.trials.try_out(number, far_apart, clock)
     }
 }
 

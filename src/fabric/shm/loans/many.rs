@@ -10,6 +10,7 @@ use crate::fabric::words::Words;
 use crate::sync::Finding;
 use crate::types::NodeRank;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// What ranks have found, each for itself, by subject: for memory, less against it.
 pub trait Findings {
@@ -99,8 +100,8 @@ impl HabitOfMany {
         assert!(CallsOfMany::CALLS.is_multiple_of(asks));
         asks
     };
-    /// Trials of data of two to the power of this and more may end early, if no more ranks than this take turns as roots: then each has made two
-    /// calls through its slots, and been round there, so that what half of a trial shows is not of memory that nobody has touched.
+    /// Trials of data of two to the power of this and more may end early, if no more ranks than this take turns as roots: then each has been round in
+    /// its slots when half of the trial is made, so that what that shows is not of memory that nobody has touched.
     const MAY_END_EARLY_FROM: u32 = 18;
     const MAY_END_EARLY_TO: usize = (CallsOfMany::BLOCK / 2) as usize;
 
@@ -129,8 +130,9 @@ impl HabitOfMany {
     #[cold]
     fn try_out(&self, subject: Subject<'_>, number: u64, calls: Alike) -> Option<Arm> {
         let stayed = self.stayed.load(Ordering::Relaxed);
-        let way = self.own.try_out(number, calls, || stayed);
         let trials = &self.own.trials;
+        let far_apart = if is_new(number, subject.found.ranks()) { Duration::ZERO } else { calls.far_apart() };
+        let way = trials.try_out(number, far_apart, || stayed);
         let verdict = match since_half(number) {
             None => 0,
             Some(0) => {
@@ -168,6 +170,16 @@ impl HabitOfMany {
     pub fn note_stay(&self, took: u64) {
         self.stayed.store(self.stayed.load(Ordering::Relaxed) + took, Ordering::Relaxed);
     }
+}
+
+/// Whether the interval that ends with that call began when not each of so many ranks in turn had been the root of a call through its slots: first
+/// ones find memory that nobody has touched, and take up to twice as long for that.
+fn is_new(number: u64, ranks: usize) -> bool {
+    let at = number % CallsOfMany::BLOCK;
+    let is_first_block = CallsOfMany::trial(number) == 0
+        && number % CallsOfMany::CALLS / CallsOfMany::BLOCK == 1
+        && CallsOfMany::way(number) == Arm::One;
+    is_first_block && at < CallsOfMany::INTERVAL + ranks as u64 - 1
 }
 
 /// How many calls of a trial there were before that one since half of its blocks were made, as many each way.

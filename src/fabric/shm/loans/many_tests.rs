@@ -119,7 +119,23 @@ fn what_some_ranks_find_the_others_go_by() {
     }
 }
 
-/// One stretch of calls of the slower way has luck, and one of the faster way does not.
+/// Slots that nobody has touched take longer, once for each root.
+#[test]
+fn first_calls_of_roots_do_not_count() {
+    for ranks in [2, 4, 8] {
+        let mut job = Job::new(ranks);
+        let first = BEFORE + CallsOfMany::BLOCK;
+        let took = |at: u64, source| match source {
+            SLOTS if at < first + ranks as u64 => 2_000_000,
+            SLOTS => 400_000,
+            MEMORY => 450_000,
+        };
+        job.run(BEFORE + TRIED, LONG, MEMORY, took, |_| true);
+        assert_eq!(job.run(100, LONG, MEMORY, took, |_| true), 0, "{ranks} ranks");
+    }
+}
+
+/// One interval of calls of the slower way has luck, and one of the faster way does not.
 #[test]
 fn neither_luck_nor_its_contrary_counts() {
     for (first, costs, lucky) in [(MEMORY, SLOTS_ARE_FASTER, MEMORY), (SLOTS, MEMORY_IS_FASTER, SLOTS)] {
