@@ -135,20 +135,20 @@ static double per_call(const Subject *subject, int calls) {
     return most_of_all(subject->is_of_all ? took : took + began - first) / calls;
 }
 
-// As many calls as take about the time of a block, as many of each root. The very first ones don't count: with one of them huddle builds
-// what it holds for the communicator, which takes as long as thousands. Nor do ranks' beginnings: few calls would seem to take long.
+// As many calls as take about the time of a block, as many of each root: found by blocks that get longer until one lasts, since the first calls
+// take longer than those that count. With the very first ones huddle builds what it holds for the communicator, and memory is new for thousands.
+// Ranks' beginnings don't count here: few calls would seem to take long.
 static int calls_of(const Subject *subject) {
-    double began, once;
+    double began, took;
     int calls = FIRST_CALLS;
     run(subject, calls, &began);
-    once = most_of_all(run(subject, calls, &began)) / calls;
-    if (once < block_nanoseconds / 100) {
-        calls = (int)(block_nanoseconds / 10 / (once + 1)) + 1;
-        once = most_of_all(run(subject, calls, &began)) / calls;
+    for (;;) {
+        took = most_of_all(run(subject, calls, &began));
+        double wanted = block_nanoseconds / (took / calls + 1);
+        int next = ((wanted > MOST_CALLS ? MOST_CALLS : (int)wanted) / size + 1) * size;
+        if (took >= block_nanoseconds / 2 || next <= calls) return next;
+        calls = next;
     }
-    double wanted = block_nanoseconds / (once + 1);
-    calls = wanted > MOST_CALLS ? MOST_CALLS : (int)wanted;
-    return (calls / size + 1) * size;
 }
 
 static void print(const char *members, const Subject *subjects, int n, double times[][MOST_ROUNDS]) {

@@ -176,6 +176,16 @@ impl Alike {
         arm(self.first).evidence(ranks.div_ceil(2) as i32)
     }
 
+    /// How many there are before the first trial: programs make few long ones. Such as go through slots have been once round by then, also where two
+    /// roots take turns: those that find memory that nobody has touched take up to five times as long, and what a trial shows of them would last, since
+    /// calls out of memory touch no more of it.
+    fn before_trials(&self) -> u64 {
+        const LEAST: u64 = 8;
+        /// The longest ring.
+        const RING: u64 = 2 << 20;
+        if self.first == Source::Slots { LEAST.max(2 * (RING >> self.exponent)) } else { LEAST }
+    }
+
     /// Calls tell nothing that take more than a nanosecond for each byte that ranks copy: these take 0.02 to 0.2.
     fn far_apart(&self) -> Duration {
         /// As if so many copied, where fewer do: programs compute between calls. Assumed.
@@ -198,8 +208,6 @@ impl<S> Default for Habit<S> {
 }
 
 impl<S: Counted> Habit<S> {
-    /// Calls before the first trial: programs make few long ones.
-    const BEFORE_TRIALS: u64 = 8;
     #[inline(always)]
     fn decide(&self, calls: Alike, clock: impl FnOnce() -> u64) -> Source {
         let before = self.count_call();
@@ -221,7 +229,7 @@ impl<S: Counted> Habit<S> {
     /// The number of the call after so many, if it is in a trial.
     #[inline(always)]
     fn number_in_trial(before: u64, calls: Alike) -> Option<u64> {
-        S::number_in_trial(before.checked_sub(Self::BEFORE_TRIALS)?, trials_apart::<S>(calls.exponent))
+        S::number_in_trial(before.checked_sub(calls.before_trials())?, trials_apart::<S>(calls.exponent))
     }
 }
 

@@ -22,7 +22,14 @@ fn call(habit: &Habit<CallsOfPair>, times: u64, first: Source, [slots, memory]: 
 }
 
 const TRIED: u64 = CallsOfPair::CALLS;
-const USUAL: u64 = Habit::<CallsOfPair>::BEFORE_TRIALS;
+/// As many calls of [`N`] go through slots before the first trial.
+const USUAL: u64 = 16;
+
+/// Of `n` bytes.
+fn usual(n: Bytes) -> u64 {
+    let exponent = n.0.ilog2().max(EXPONENTS[0]);
+    Alike { n, exponent, ..of_pair(Source::Slots) }.before_trials()
+}
 
 #[test]
 fn memory_is_lent_where_that_is_faster() {
@@ -39,7 +46,7 @@ fn early_trials(calls: u64) -> u64 {
     (0..).map(|times| CallsOfPair::EARLY << (2 * times)).take_while(|begin| *begin < calls).count() as u64
 }
 
-/// Slots that nobody has used before take as long as memory, or longer.
+/// A program that uses its memory for the first time, whatever calls go through.
 #[test]
 fn what_first_calls_take_does_not_last() {
     for (untouched, n) in [40, 80, 128, 300].into_iter().flat_map(|calls| [(calls, Bytes(16 << 10)), (calls, N)]) {
@@ -56,8 +63,32 @@ fn what_first_calls_take_does_not_last() {
             };
             u64::from(lends)
         });
-        let late = lent.skip((USUAL + CallsOfPair::EARLY + TRIED) as usize).sum::<u64>();
+        let late = lent.skip((usual(n) + CallsOfPair::EARLY + TRIED) as usize).sum::<u64>();
         assert_eq!(late, 0, "{n:?}, the first {untouched} calls");
+    }
+}
+
+/// Each of the first calls through slots finds some that nobody has touched, however many calls out of memory lie between: as many as go once
+/// round in 2 MiB, of each root.
+#[test]
+fn slots_that_nobody_has_touched_do_not_decide() {
+    for (kib, roots) in [(16, 1), (16, 2), (32, 1), (32, 2), (64, 2), (256, 2), (1024, 1)] {
+        let (loans, mut now, mut touched) = (Loans::default(), 0, 0);
+        let n = Bytes(kib << 10);
+        let lent = (0..2000).map(|_| {
+            let lends = loans.decide_by(|| now, Ranks::Pair, Collective::Bcast, n, Source::Slots) == Source::Memory;
+            let is_new = !lends && touched < roots * (2 << 10) / kib;
+            touched += usize::from(!lends);
+            now += if lends {
+                2500
+            } else if is_new {
+                3300
+            } else {
+                600
+            };
+            u64::from(lends)
+        });
+        assert!(lent.sum::<u64>() <= 2 * TRIED, "{kib} KiB, {roots} roots");
     }
 }
 
@@ -150,13 +181,13 @@ fn what_was_refused_is_not_lent_again() {
 #[test]
 fn shorter_data_are_tried_less_often() {
     for (kib, apart) in [(12, 65_536), (16, 65_536), (47, 32_768), (128, 8192), (256, 4096), (8192, 4096)] {
-        let loans = Loans::default();
+        let (loans, usual) = (Loans::default(), usual(Bytes(kib << 10)));
         let decide = |_| loans.decide_by(|| 0, Ranks::Pair, Collective::Scatter, Bytes(kib << 10), Source::Slots);
         let lent = (0..3 * apart).map(decide).zip(0..).filter(|(source, _)| *source == Source::Memory);
         let tried: Vec<u64> = lent.map(|(_, at)| at).collect();
         assert_eq!(tried.len() as u64, (1 + early_trials(apart) + 2) * TRIED / 2, "{kib} KiB");
-        let late = tried.iter().filter(|at| **at >= USUAL + apart);
-        assert!(late.into_iter().all(|at| (at - USUAL) % apart < TRIED), "{kib} KiB: {tried:?}");
+        let late = tried.iter().filter(|at| **at >= usual + apart);
+        assert!(late.into_iter().all(|at| (at - usual) % apart < TRIED), "{kib} KiB: {tried:?}");
     }
 }
 

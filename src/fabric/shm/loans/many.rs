@@ -115,7 +115,7 @@ impl HabitOfMany {
             stay.begin(subject.number, clock());
             self.try_out(subject, number, calls)
         });
-        if before % Self::ASKS == Habit::<CallsOfMany>::BEFORE_TRIALS % Self::ASKS {
+        if before % Self::ASKS == calls.before_trials() % Self::ASKS {
             self.of_all.store(subject.found.of_all(subject.number).evidence, Ordering::Relaxed);
         }
         source(tried.unwrap_or(self.usual(subject, calls)))

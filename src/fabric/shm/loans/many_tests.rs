@@ -6,7 +6,8 @@ use crate::sync::Control;
 use crate::types::{Bytes, Collective};
 use std::cell::RefCell;
 
-const BEFORE: u64 = Habit::<CallsOfMany>::BEFORE_TRIALS;
+/// Of blocks of 512 KiB and more, and of all that begin out of memory.
+const BEFORE: u64 = 8;
 const TRIED: u64 = CallsOfMany::CALLS;
 const SLOTS: Source = Source::Slots;
 const MEMORY: Source = Source::Memory;
