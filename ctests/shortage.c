@@ -90,11 +90,11 @@ int main(int argc, char **argv) {
     MPI_Comm_dup(MPI_COMM_WORLD, &tight);
     MPI_Comm_dup(MPI_COMM_WORLD, &roomy);
     if (!strcmp(what, "slots")) without_slots(tight, roomy, rank, size);
-    // So little room that the library's own small allocations still fit.
+    // So little room that huddle's segment of some mebibytes does not fit, and all that the MPI library allocates does.
     int which = is_map ? RLIMIT_AS : RLIMIT_FSIZE, victim = is_map ? size - 1 : 0;
     rlim_t before = 0;
     bool is_limited = (is_map || is_create) && rank == victim;
-    if (is_limited) before = limit(which, is_map ? mapped() + (64 << 10) : 4096);
+    if (is_limited) before = limit(which, is_map ? mapped() + (1 << 20) : 4096);
     sums(tight, rank, size);
     if (is_limited) limit(which, before);
     sums(roomy, rank, size);
