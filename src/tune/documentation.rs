@@ -48,7 +48,7 @@ way.
 Between two ranks with cores of their own Bcasts and Scatters of more than 12 KiB, and Allgathers of more than 48, run `single` with `try`, where ranks may
 read each other's memory and the models choose `flat` or `tiled`, of a Scatter `flat` or `single`: no model tells whether data are better copied twice, through slots, or once, out of memory by the system, since that depends on whether the program
 changes them between calls. Who has the data decides for each call, and tells with its first flag. Of each collective, and of the lengths
-between two powers of two, the first eight calls go as the models choose, the next 32 are tried, in blocks of eight that go one way, and after that 32 of
+between two powers of two, the first calls go as the models choose, eight or, where these take slots, as many as go twice round in 2 MiB; the next 32 are tried, in blocks of eight that go one way, and after that 32 of
 4096, of shorter ones than 256 KiB 32 for each gigabyte, before that also after 512 calls (1024 where ranks share cores) and four times as many each time, since first calls use new memory; what took less time from call to call is the habit for the others (`src/fabric/shm/loans.rs`, `trials.rs`).
 Where ranks share cores, Scatters of blocks of up to 6 MiB for which the models choose `single` run with `try` too, as long as all that ranks send and receive
 fits the last-level cache: there 64 of 4096 calls are tried, of blocks below 256 KiB 64 for each gigabyte; what counts is a rank's time within

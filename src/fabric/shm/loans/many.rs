@@ -133,7 +133,8 @@ impl HabitOfMany {
         let trials = &self.own.trials;
         let far_apart = if is_new(number, subject.found.ranks()) { Duration::ZERO } else { calls.far_apart() };
         let way = trials.try_out(number, far_apart, || stayed);
-        let verdict = match since_half(number) {
+        let since_half = since_half(number);
+        let verdict = match since_half {
             None => 0,
             Some(0) => {
                 let verdict = trials.verdict_so_far();
@@ -144,7 +145,7 @@ impl HabitOfMany {
         };
         subject.found.tell(subject.number, Finding { evidence: trials.evidence(), verdict });
         // Peers may be some calls behind.
-        let may_end = since_half(number).is_some_and(|since| since < CallsOfMany::BLOCK);
+        let may_end = since_half.is_some_and(|since| since < CallsOfMany::BLOCK);
         if may_end && self.is_settled(subject, calls) {
             trials.end(verdict);
             self.doubtful.store(CallsOfMany::trial(number) + 1, Ordering::Relaxed);
