@@ -226,6 +226,7 @@ static void compare_all(const char *only) {
         {"one hot root", "8 B", REDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, 0, NOTHING, 1},
         {"one hot root", "32 KiB", REDUCE, 4096, MPI_DOUBLE, MPI_SUM, DOUBLES, 0, NOTHING, 1},
         {"one hot root", "8 B", SCATTER, 1, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
+        {"one hot root", "16 KiB", SCATTER, 2048, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
         {"one hot root", "32 KiB", SCATTER, 4096, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
         {"after a barrier", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, 0, A_BARRIER, 1},
         {"after a barrier", "4 KiB", BCAST, 512, MPI_DOUBLE, none, DOUBLES, 0, A_BARRIER, 1},
