@@ -2,21 +2,22 @@
 //!
 //! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI communication.
 //!
-//! 1. The root says where the message is, or lays it out in slots, as in `tiled`.
+//! 1. The root says where the message is, or lays it out in slots, as in `tiled`; if it is no longer than two tiles, as in `flat`.
 //! 2. Every rank finds which with the first flag, and copies it, by process_vm_readv out of memory or tile by tile out of slots; of memory it
 //!    answers whether it could.
 //! 3. Where one could not the root lays all of it out in slots.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`, all at once.
 //! Cost: one copy of the message, what the system takes to find its pages, and p − 1 answers; out of slots that of `tiled`.
-//! Flags: Down by the root, with process and address beside the first one; Up by each receiver, with its answer, where memory was lent.
+//! Flags: Down by the root, with process and address beside the first one, which is Up in a call that `flat` would take in halves; Up by each
+//! receiver, with its answer, where memory was lent.
 //! Epochs: a root that lent memory leaves when all have answered; a receiver in e + 1 claims its line of the answer again only when the
 //! root has released it.
 //! Limits: those of the Scatter `single`. Several nodes: as `tiled`. No formula: copies out of memory that has changed take longer on all
 //! machines that were measured, so this only runs where it is forced or tried.
 
 use super::phase::single;
-use super::{Algorithm, Knob, Need, Plan, Reach};
+use super::{Algorithm, Knob, Measures, Need, Plan, Reach, Short};
 use crate::fabric::Fabric;
 use crate::types::Collective;
 
@@ -37,6 +38,10 @@ up    1 2 3 4 -> whether they could; if not, the message goes through slots";
     const KNOBS: &'static [Knob] = &[Knob::Try, Knob::Tile, Knob::Chunk, Knob::Leaders];
     const TRIED_FOR: &'static [&'static str] = &["tiled", "flat"];
     const REACH: Reach = Reach::StagedTrains;
+
+    fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
+        single::short_bcast(plan, measures)
+    }
 
     async fn run<F: Fabric>(fabric: &F, plan: &Plan) {
         single::bcast(fabric, plan).await;

@@ -143,7 +143,8 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, setting: &Setti
 /// cache of a long one. Whole pages: copies of tiles that begin anywhere in the user's buffer take two to three times as long
 /// (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells: each tile costs them a switch. Tiles that share cells are
 /// shorter: three quarters of a first-level cache, and all of it in messages as long as four, if a cell holds four, and longer in the longest messages
-/// alone; in messages of no more than that a quarter of that cache.
+/// alone; in messages of no more than that a quarter of that cache. Where slots and memory are tried messages of up to two such tiles are short
+/// calls, which move in halves.
 fn usual_tile(shape: &Shape, agreed: &Agreed, setting: &Setting) -> Bytes {
     let Fit { l1, l2 } = agreed.fit;
     let part = |tiles: usize| Bytes((shape.bytes.0 / tiles).next_multiple_of(PAGE)).min(l2);
@@ -152,7 +153,13 @@ fn usual_tile(shape: &Shape, agreed: &Agreed, setting: &Setting) -> Bytes {
     } else if moves_in_trains(setting, agreed) {
         let quarters = if shape.bytes < l1 * LONG_IN_QUARTERS { 3 } else { 4 };
         let usual = (l1 * quarters).min(Bytes(agreed.cell_bytes.0 / 4));
-        if shape.bytes <= usual { l1.min(usual) } else { part(TILES_IN_TRAINS).max(usual) }
+        if setting.knobs.set(Knob::Try).is_some() && shape.bytes <= usual * 2 {
+            part(2).max(l1)
+        } else if shape.bytes <= usual {
+            l1.min(usual)
+        } else {
+            part(TILES_IN_TRAINS).max(usual)
+        }
     } else {
         part(TILES).max(l1)
     }
@@ -291,16 +298,18 @@ mod tests {
     #[test]
     fn tiles_that_share_cells_take_a_part_of_the_first_cache_by_the_messages_length() {
         let pair = Agreed { cell_bytes: Bytes(128 << 10), ..Agreed::on_one_node(2, Hierarchy::flat(2, None)) };
-        let config = config(&[("HUDDLE_BCAST", "tiled")]);
-        let tile = |kib: usize| {
+        let tile = |bcast: &str, kib: usize| {
             let shape =
                 Shape { collective: Collective::Bcast, bytes: Bytes(kib << 10), granule: Bytes(1), ..REDUCTION };
-            run(&config, &shape, &pair).1.knobs.tile().0 >> 10
+            run(&config(&[("HUDDLE_BCAST", bcast)]), &shape, &pair).1.knobs.tile().0 >> 10
         };
         // Of a quarter that is 8 KiB.
         assert_eq!(Fit::ASSUMED.l1, Bytes(8 << 10));
-        let tiles = [16, 24, 32, 127, 128, 512, 1 << 10, 2 << 10, 4 << 10].map(tile);
+        let tiles = [16, 24, 32, 127, 128, 512, 1 << 10, 2 << 10, 4 << 10].map(|kib| tile("tiled", kib));
         assert_eq!(tiles, [8, 8, 24, 24, 32, 32, 32, 64, 128]);
+        // Short ones, in halves.
+        let tiles = [4, 16, 24, 48, 49, 64, 128].map(|kib| tile("single:try=slots", kib));
+        assert_eq!(tiles, [8, 8, 12, 24, 24, 24, 32]);
     }
 
     #[test]

@@ -46,9 +46,10 @@ pub(super) fn tried(
     if algorithm.lacks(agreed.means(OperandOrder::Any)).is_some() {
         return None;
     }
-    // Pieces of an algorithm without tiles are as long as cells.
+    // Pieces of an algorithm without tiles are as long as cells; but a Bcast that one holds moves in halves, as in tiles of half its length.
     let whole = Knobs::UNSET.with(Knob::Tile, agreed.cell_bytes.0 as u32);
-    let of_pick = if picked.knobs.contains(&Knob::Tile) { pick.knobs } else { whole };
+    let fits = collective == Collective::Bcast && class.end().is_some_and(|longest| longest <= agreed.cell_bytes);
+    let of_pick = if picked.knobs.contains(&Knob::Tile) || fits { pick.knobs } else { whole };
     let shared = algorithm.knobs.iter().filter_map(|knob| of_pick.set(*knob).map(|value| (*knob, value)));
     let knobs = shared.fold(Knobs::UNSET, |knobs, (knob, value)| knobs.with(knob, value));
     let first = if row == pick.row { TRY_MEMORY } else { TRY_SLOTS };

@@ -3,8 +3,8 @@
 
 use crate::case::{Case, Way};
 use crate::world::{SLEEPING, SPINNING, World};
-use huddle::coll::REGISTRY;
 use huddle::coll::phase::short::is_halved;
+use huddle::coll::{Knob, REGISTRY};
 use huddle::fabric::INLINE;
 use huddle::fabric::checked::Random;
 use huddle::fabric::shm::{Context, Waiting};
@@ -39,7 +39,8 @@ fn program(world: &World, thin: usize, seed: u64) -> Vec<Case> {
             // Now and then a call that huddle left to the native library.
             epoch += if random.one_in(20) { 2 } else { 1 };
             // Other tests want a root to be as far ahead as the ring reaches.
-            let buffers = random.below(4) as u32;
+            let has_buffers = REGISTRY[row].knobs.contains(&Knob::Buffers);
+            let buffers = if has_buffers { random.below(4) as u32 } else { 0 };
             calls.push(Case::new(world, row, (Epoch(epoch), root, length), random).with_buffers(world, buffers));
         }
     }
@@ -97,7 +98,7 @@ fn all_machines(size: usize, waiting: &'static Waiting, thin: usize) {
     println!("{size} ranks, {} machines, {} calls", machines.len(), calls.len());
     for (row, algorithm) in REGISTRY.iter().enumerate() {
         let has_short = calls.iter().any(|case| case.row == row && case.has_short());
-        let is_tried = algorithm.collective == Collective::Scatter && algorithm.name == "single";
+        let is_tried = TRIED.contains(&algorithm.collective) && algorithm.name == "single";
         assert_eq!(has_short, algorithm.name == "flat" || is_tried, "row {row}");
         let ways = [Way::Run, Way::Start(0), Way::Short];
         for way in ways.into_iter().filter(|way| has_short || !matches!(way, Way::Short)) {
@@ -115,12 +116,15 @@ fn all_machines(size: usize, waiting: &'static Waiting, thin: usize) {
         }
     }
     if size == 2 {
-        short_calls_are_lent_and_not(&calls);
+        TRIED.into_iter().for_each(|collective| short_calls_are_lent_and_not(&calls, collective));
     }
 }
 
-/// Short Scatters that are tried go both ways by plain functions, whole and in halves, as roots and as receivers find.
-fn short_calls_are_lent_and_not(calls: &[Case]) {
+/// The collectives of which short calls are tried.
+const TRIED: [Collective; 2] = [Collective::Bcast, Collective::Scatter];
+
+/// Those go both ways by plain functions, whole and in halves, as roots and as receivers find.
+fn short_calls_are_lent_and_not(calls: &[Case], collective: Collective) {
     for (halved, is_root, lent) in [false, true].into_iter().flat_map(|halved| {
         [(false, false), (false, true), (true, false), (true, true)].map(|(root, lent)| (halved, root, lent))
     }) {
@@ -128,7 +132,8 @@ fn short_calls_are_lent_and_not(calls: &[Case]) {
             let ranks = (0..2).filter(|rank| case.is_root(*rank) == is_root);
             is_halved(&case.plan) == halved && ranks.map(|rank| case.was_lent(rank)).any(|was| was == Some(lent))
         };
-        assert!(calls.iter().any(went), "in halves: {halved}, root: {is_root}, lent: {lent}: never");
+        let has_gone = calls.iter().any(|case| case.collective() == collective && went(case));
+        assert!(has_gone, "{collective:?}, in halves: {halved}, root: {is_root}, lent: {lent}: never");
     }
 }
 

@@ -85,6 +85,8 @@ fn rows() -> Vec<usize> {
         (Reduce, "flat"),
         (Reduce, "flat"),
         (Scatter, "flat"),
+        (Bcast, "single"),
+        (Scatter, "single"),
         (Barrier, "flat"),
         (Barrier, "dissemination"),
         (Barrier, "tree"),

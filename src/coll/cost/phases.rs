@@ -203,6 +203,7 @@ impl Node<'_> {
     fn descend(&self, root: f64, taken: impl Fn(&Edge) -> f64, kept: f64) -> Phase {
         let Outline { ranks, edges, is_inner, depth } = &*self.down;
         let mut ready = vec![0.0; *ranks];
+        let root = self.step() + root;
         ready[0] = root;
         let (mut whole, mut busiest, mut work) = (root, root, root);
         for edge in edges {

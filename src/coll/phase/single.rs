@@ -10,15 +10,16 @@
 //! lent, missed    0 tells where, then pieces 1 … k
 //! ```
 //!
-//! An Allgather draws 2k: in slots pieces 0 … k-1, then k unused; lent, 0 tells where, then 2k-1 unused; missed, pieces k … 2k-1. A short Scatter is
-//! all of its call, so nothing follows it: through slots it takes the one ticket of a Scatter that tries nothing.
+//! An Allgather draws 2k: in slots pieces 0 … k-1, then k unused; lent, 0 tells where, then 2k-1 unused; missed, pieces k … 2k-1. A short Scatter or
+//! Bcast is all of its call, so nothing follows it: through slots it takes the one ticket of one that tries nothing.
 
 use super::composed::{self, Rooted, block_of};
 use super::flat::{copy_unless_same, deal_in_pieces, piece_of_block};
 use super::short::InCells;
 use super::tiled::{Tiles, bcast_in_trains};
 use super::{Blocks, Dealing, Flat, Local, Sharing, Tiled, exchange, later, others, short};
-use crate::coll::{Knob, Measures, Plan, Short, TRY_SLOTS, pieces};
+use crate::coll::bcast_single::BcastSingle;
+use crate::coll::{Algorithm, Knob, Measures, Plan, Short, TRY_SLOTS, pieces};
 use crate::fabric::{Exposed, Fabric, Lending, Line, Place, Room, Source, Span};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 use std::future::Future;
@@ -38,8 +39,20 @@ fn lending(plan: &Plan) -> Lending {
 
 /// Whether and how a Scatter is short: one that is tried may be. Whether its root lends then shows with its first flag.
 pub fn short_scatter(plan: &Plan, measures: &Measures) -> Option<Short> {
+    if_tried(plan, || Short::of_scatter(plan, measures))
+}
+
+/// The same of a Bcast whose message lies in one cell and is no longer than two tiles: it moves whole, or in halves.
+pub fn short_bcast(plan: &Plan, measures: &Measures) -> Option<Short> {
+    let is_in_one_cell = Room::of(plan.bytes).has_cell() && BcastSingle::REACH.depth(plan, measures) == plan.bytes;
+    let is_short = is_in_one_cell && plan.bytes <= plan.tile(measures.cell) * 2;
+    if is_short { if_tried(plan, || Short::new(plan, measures, plan.bytes)) } else { None }
+}
+
+/// How a call is short that `short` tells of, if ranks lend in it what trials find faster.
+fn if_tried(plan: &Plan, short: impl FnOnce() -> Option<Short>) -> Option<Short> {
     let Lending::Tried(first) = lending(plan) else { return None };
-    Some(match Short::of_scatter(plan, measures)? {
+    Some(match short()? {
         Short::InCells(short) => Short::InCells(InCells { tried: Some(first), ..short }),
         in_lines @ Short::InLines { .. } => in_lines,
     })
@@ -229,7 +242,14 @@ pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan) {
     let (root, buffer) = (Rooted::of(fabric, plan), Place::RecvBuf.start());
     let to = (!root.is_me).then_some(buffer);
     let given = Given { root: root.rank, from: buffer, offset: Bytes::ZERO, to, n: plan.bytes };
-    hand_over(&mut local, given, tiles).await;
+    let Some(Short::InCells(short)) = short_bcast(plan, &Measures::of(fabric)) else {
+        return hand_over(&mut local, given, tiles).await;
+    };
+    let line = short.first_line(Line::Down);
+    if !is_lent(&local, given, line).await {
+        return short::bcast(fabric, plan).await;
+    }
+    hand_over_memory(&mut local, given, line, tiles).await;
 }
 
 /// Allgather, in which each rank lends its block or publishes it in pieces, one piece ahead of collecting. For those who can't fetch what
@@ -354,6 +374,49 @@ impl<F: Fabric> Gathering<'_, F> {
                 }
             }
             fabric.release(ticket).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coll::Knobs;
+    use crate::types::{Epoch, OperandOrder};
+
+    /// Whether a Bcast of `n` bytes in tiles of so many is short, among so many ranks, and if so whether it moves in halves.
+    fn short(ranks: usize, tile: usize, n: usize) -> Option<bool> {
+        let plan = Plan {
+            epoch: Epoch(1),
+            bytes: Bytes(n),
+            granule: Bytes(1),
+            root: CommRank(0),
+            order: OperandOrder::Any,
+            knobs: Knobs::UNSET.with(Knob::Tile, tile as u32).with(Knob::Try, TRY_SLOTS),
+            scratch: Bytes::ZERO,
+            reach: Bytes::ZERO,
+        };
+        let short = short_bcast(&plan, &Measures { ranks, nodes: 1, cell: Bytes(4096), slots: 8 })?;
+        let Short::InCells(InCells { in_halves, tried: Some(Source::Slots) }) = short else { panic!("{short:?}") };
+        Some(in_halves)
+    }
+
+    #[test]
+    fn bcasts_of_up_to_two_tiles_in_one_cell_are_short() {
+        for (ranks, tile, n, expected) in [
+            (2, 1024, 1024, Some(false)),
+            (2, 1024, 1025, Some(true)),
+            (2, 1024, 2048, Some(true)),
+            (2, 1024, 2049, None),
+            (2, 4096, 4096, Some(false)),
+            (2, 4096, 4097, None),
+            (3, 1024, 1024, Some(false)),
+            (3, 1024, 2048, None),
+            (2, 64, 96, None),
+            (2, 64, 128, Some(true)),
+            (3, 64, 128, None),
+        ] {
+            assert_eq!(short(ranks, tile, n), expected, "{n} bytes in tiles of {tile} among {ranks}");
         }
     }
 }
