@@ -2,15 +2,17 @@
 //!
 //! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI communication.
 //!
-//! 1. The root says where the message is, or lays it out in slots, as in `tiled`; if it is no longer than two tiles, as in `flat`.
-//! 2. Every rank finds which with the first flag, and copies it, by process_vm_readv out of memory or tile by tile out of slots; of memory it
-//!    answers whether it could.
+//! 1. The root says where the message is, or lays it out in slots: as in `tiled`, or, if memory is tried and the message is no longer than two
+//!    tiles, or than one among more than two ranks, as in `flat`.
+//! 2. Every rank finds which with the first flag, and copies it, by process_vm_readv out of memory or piece by piece out of slots; of memory
+//!    it answers whether it could.
 //! 3. Where one could not the root lays all of it out in slots.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`, all at once.
-//! Cost: one copy of the message, what the system takes to find its pages, and p − 1 answers; out of slots that of `tiled`.
-//! Flags: Down by the root, with process and address beside the first one, which is Up in a call that `flat` would take in halves; Up by each
-//! receiver, with its answer, where memory was lent.
+//! Cost: one copy of the message, what the system takes to find its pages, and p − 1 answers; out of slots that of `tiled`
+//! or `flat`.
+//! Flags: Down by the root; the first one, with process and address, is Up where the message moves in halves, as more than one tile does that goes as in
+//! `flat`; Up by each receiver, with its answer, where memory was lent.
 //! Epochs: a root that lent memory leaves when all have answered; a receiver in e + 1 claims its line of the answer again only when the
 //! root has released it.
 //! Limits: those of the Scatter `single`. Several nodes: as `tiled`. No formula: copies out of memory that has changed take longer on all

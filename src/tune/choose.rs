@@ -143,26 +143,38 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, setting: &Setti
 /// cache of a long one. Whole pages: copies of tiles that begin anywhere in the user's buffer take two to three times as long
 /// (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells: each tile costs them a switch. Tiles that share cells are
 /// shorter: three quarters of a first-level cache, and all of it in messages as long as four, if a cell holds four, and longer in the longest messages
-/// alone; in messages of no more than that a quarter of that cache. Where slots and memory are tried messages of up to two such tiles are short
-/// calls, which move in halves.
+/// alone; in messages of no more than that a quarter of that cache.
 fn usual_tile(shape: &Shape, agreed: &Agreed, setting: &Setting) -> Bytes {
     let Fit { l1, l2 } = agreed.fit;
-    let part = |tiles: usize| Bytes((shape.bytes.0 / tiles).next_multiple_of(PAGE)).min(l2);
+    let part = |tiles: usize| Bytes(shape.bytes.0.div_ceil(tiles).next_multiple_of(PAGE)).min(l2);
     if agreed.crowding.is_shared() {
-        agreed.cell_bytes
-    } else if moves_in_trains(setting, agreed) {
-        let quarters = if shape.bytes < l1 * LONG_IN_QUARTERS { 3 } else { 4 };
-        let usual = (l1 * quarters).min(Bytes(agreed.cell_bytes.0 / 4));
-        if setting.knobs.set(Knob::Try).is_some() && shape.bytes <= usual * 2 {
-            part(2).max(l1)
-        } else if shape.bytes <= usual {
-            l1.min(usual)
-        } else {
-            part(TILES_IN_TRAINS).max(usual)
-        }
-    } else {
-        part(TILES).max(l1)
+        return agreed.cell_bytes;
     }
+    if !moves_in_trains(setting, agreed) {
+        return part(TILES).max(l1);
+    }
+    let usual = tile_of_trains(shape.bytes, agreed);
+    if setting.knobs.set(Knob::Try).is_some() && is_short_if_tried(shape.bytes, agreed, setting) {
+        part(2).max(l1)
+    } else if shape.bytes <= usual {
+        l1.min(usual)
+    } else {
+        part(TILES_IN_TRAINS).max(usual)
+    }
+}
+
+/// Bytes of a tile that shares its cell with others, but for the shortest and the longest messages.
+fn tile_of_trains(bytes: Bytes, agreed: &Agreed) -> Bytes {
+    let l1 = agreed.fit.l1;
+    let quarters = if bytes < l1 * LONG_IN_QUARTERS { 3 } else { 4 };
+    (l1 * quarters).min(Bytes(agreed.cell_bytes.0 / 4))
+}
+
+/// Whether a Bcast of that setting is, if slots and memory are tried, a short call, in halves: one between two ranks of up to two usual tiles, which
+/// then has tiles of half its length, so that `coll::phase::single::short_bcast` finds it short. Such calls take less time than trains of
+/// tiles (docs/PERFORMANCE.md, "Tried").
+pub(super) fn is_short_if_tried(bytes: Bytes, agreed: &Agreed, setting: &Setting) -> bool {
+    moves_in_trains(setting, agreed) && bytes <= tile_of_trains(bytes, agreed) * 2
 }
 
 /// Whether tiles may share cells, on two ranks: each takes a flag then, and little else. Of less than 128 KiB, where cores are far apart, tiles of 24 KiB
@@ -307,7 +319,7 @@ mod tests {
         assert_eq!(Fit::ASSUMED.l1, Bytes(8 << 10));
         let tiles = [16, 24, 32, 127, 128, 512, 1 << 10, 2 << 10, 4 << 10].map(|kib| tile("tiled", kib));
         assert_eq!(tiles, [8, 8, 24, 24, 32, 32, 32, 64, 128]);
-        // Short ones, in halves.
+        // Short calls where slots and memory are tried, whole up to a tile and else in halves; longer ones as above.
         let tiles = [4, 16, 24, 48, 49, 64, 128].map(|kib| tile("single:try=slots", kib));
         assert_eq!(tiles, [8, 8, 12, 24, 24, 24, 32]);
     }

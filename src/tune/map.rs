@@ -276,6 +276,10 @@ mod tests {
             }
             assert_eq!(name(&map, Collective::Bcast, 4 << 10), "flat");
             assert_eq!(name(&map, Collective::Barrier, 0), "flat");
+            if parameters == measured {
+                // Each tile takes a step of the root and of its reader.
+                assert_eq!(name(&map, Collective::Bcast, 12 << 10), "flat");
+            }
         }
     }
 

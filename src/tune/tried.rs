@@ -1,6 +1,7 @@
 //! Calls in which two ways are tried, in place of what the models choose.
 
 use super::Agreed;
+use super::choose::is_short_if_tried;
 use super::class::SizeClass;
 use crate::coll::{Knob, Knobs, REGISTRY, TRY_MEMORY, TRY_SLOTS, rows_of};
 use crate::config::Setting;
@@ -8,8 +9,8 @@ use crate::model::Far;
 use crate::types::{Bytes, Collective, OperandOrder};
 
 /// Of shorter data nothing is tried: what these take depends on waits as much as on copies. Of 16 KiB Bcasts and Scatters take half of the
-/// time out of memory where data rest between calls, and Bcasts a fiftieth to a fifteenth more through slots where they do not
-/// (docs/PERFORMANCE.md, "Tried").
+/// time out of memory where data rest between calls, and Bcasts took a fiftieth to a fifteenth more through slots where they do not, before these
+/// were short calls (docs/PERFORMANCE.md, "Tried").
 const LONGER_THAN: Bytes = Bytes(12 << 10);
 /// Allgathers lose more through slots where both are tried, up to a tenth.
 const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
@@ -46,10 +47,11 @@ pub(super) fn tried(
     if algorithm.lacks(agreed.means(OperandOrder::Any)).is_some() {
         return None;
     }
-    // Pieces of an algorithm without tiles are as long as cells; but a Bcast that one holds moves in halves, as in tiles of half its length.
+    // Pieces of an algorithm without tiles are as long as cells, but those of a Bcast that is a short call either way half as long as it.
     let whole = Knobs::UNSET.with(Knob::Tile, agreed.cell_bytes.0 as u32);
-    let fits = collective == Collective::Bcast && class.end().is_some_and(|longest| longest <= agreed.cell_bytes);
-    let of_pick = if picked.knobs.contains(&Knob::Tile) || fits { pick.knobs } else { whole };
+    let is_short = |longest| is_short_if_tried(longest, agreed, &Setting { row, knobs: Knobs::UNSET });
+    let has_tiles = picked.knobs.contains(&Knob::Tile) || class.end().is_some_and(is_short);
+    let of_pick = if has_tiles { pick.knobs } else { whole };
     let shared = algorithm.knobs.iter().filter_map(|knob| of_pick.set(*knob).map(|value| (*knob, value)));
     let knobs = shared.fold(Knobs::UNSET, |knobs, (knob, value)| knobs.with(knob, value));
     let first = if row == pick.row { TRY_MEMORY } else { TRY_SLOTS };
@@ -147,14 +149,24 @@ mod tests {
         }
         let knobs = Knobs::UNSET.with(Knob::Buffers, 2).with(Knob::Tile, 4096);
         let tiled = Setting { row: coll::find(Collective::Bcast, "tiled").unwrap(), knobs };
-        let tried = |pick: &Setting| {
-            tried(&PAIR, Collective::Bcast, SizeClass::of(Bytes(1 << 20)), pick, &Parameters::default().memory)
+        let tried = |kib: usize, pick: &Setting| {
+            tried(&PAIR, Collective::Bcast, SizeClass::of(Bytes(kib << 10)), pick, &Parameters::default().memory)
                 .map(|tried| tried.to_string())
         };
-        assert_eq!(tried(&tiled).as_deref(), Some("single:try=slots:tile=4096"));
-        let flat = Setting { row: coll::find(Collective::Bcast, "flat").unwrap(), ..tiled };
-        assert_eq!(tried(&flat).as_deref(), Some("single:try=slots:tile=131072"));
-        let tree = Setting { row: coll::find(Collective::Bcast, "tree").unwrap(), ..tiled };
-        assert_eq!(tried(&tree), None);
+        assert_eq!(tried(1 << 10, &tiled).as_deref(), Some("single:try=slots:tile=4096"));
+        let picked = |name| Setting { row: coll::find(Collective::Bcast, name).unwrap(), knobs: Knobs::UNSET };
+        let flat = Setting { row: picked("flat").row, ..tiled };
+        assert_eq!(tried(1 << 10, &flat).as_deref(), Some("single:try=slots:tile=131072"));
+        assert_eq!(tried(1 << 10, &picked("tree")), None);
+        // Short calls have tiles of half their length, as `choose` has them, whatever the models choose.
+        for name in ["flat", "tiled"] {
+            assert_eq!(tried(48, &picked(name)).as_deref(), Some("single:try=slots"), "{name}");
+        }
+        assert_eq!(tried(64, &picked("flat")).as_deref(), Some("single:try=slots:tile=131072"));
+        // With two slots no tiles share a cell.
+        let few = Agreed { slots: 2, ..PAIR };
+        let memory = Parameters::default().memory;
+        let tried = super::tried(&few, Collective::Bcast, SizeClass::of(Bytes(48 << 10)), &picked("flat"), &memory);
+        assert_eq!(tried.map(|tried| tried.to_string()).as_deref(), Some("single:try=slots:tile=131072"));
     }
 }

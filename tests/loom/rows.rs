@@ -123,6 +123,7 @@ fn singles() -> impl Iterator<Item = Program> {
         (Scatter, 56, 64),
         (Scatter, 56, 8),
         (Bcast, 56, 64),
+        (Bcast, 56, 32),
         (Allgather, 56, 64),
         (Bcast, 112, 64),
         (Allgather, 112, 64),
@@ -131,7 +132,9 @@ fn singles() -> impl Iterator<Item = Program> {
         let knobs = KNOBS.with(Knob::Tile, tile).with(Knob::Try, TRY_SLOTS);
         let call = Call { knobs, ..Call::new(collective, "single", bytes) };
         let second = call.rooted(u32::from(collective != Allgather));
-        Program { preemptions: Some(1), ..Program::of([call, second]) }
+        // Two tiles share a cell where there are more than two slots.
+        let slots = if collective == Bcast && tile < 64 { 4 } else { 2 };
+        Program { preemptions: Some(1), slots, lines: 4, ..Program::of([call, second]) }
     })
 }
 

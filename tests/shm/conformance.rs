@@ -39,6 +39,7 @@ fn program(world: &World, thin: usize, seed: u64) -> Vec<Case> {
             // Now and then a call that huddle left to the native library.
             epoch += if random.one_in(20) { 2 } else { 1 };
             // Other tests want a root to be as far ahead as the ring reaches.
+            // A row without the knob is as if nobody had set it.
             let has_buffers = REGISTRY[row].knobs.contains(&Knob::Buffers);
             let buffers = if has_buffers { random.below(4) as u32 } else { 0 };
             calls.push(Case::new(world, row, (Epoch(epoch), root, length), random).with_buffers(world, buffers));
@@ -123,7 +124,7 @@ fn all_machines(size: usize, waiting: &'static Waiting, thin: usize) {
 /// The collectives of which short calls are tried.
 const TRIED: [Collective; 2] = [Collective::Bcast, Collective::Scatter];
 
-/// Those go both ways by plain functions, whole and in halves, as roots and as receivers find.
+/// Short calls that are tried go both ways by plain functions, whole and in halves, as roots and as receivers find.
 fn short_calls_are_lent_and_not(calls: &[Case], collective: Collective) {
     for (halved, is_root, lent) in [false, true].into_iter().flat_map(|halved| {
         [(false, false), (false, true), (true, false), (true, true)].map(|(root, lent)| (halved, root, lent))

@@ -198,12 +198,12 @@ impl Node<'_> {
         Phase { whole: ready[0], busiest, work: load.iter().sum(), depth: *depth as f64 }
     }
 
-    /// Down the tree: the root starts with `root`; a child fetches `taken` bytes, passes them on if it has children, and
-    /// copies `kept` of them to its buffer.
-    fn descend(&self, root: f64, taken: impl Fn(&Edge) -> f64, kept: f64) -> Phase {
+    /// Down the tree: the root starts with what takes it `laid_out`, and a step of its own; a child fetches `taken` bytes, passes them on if it has
+    /// children, and copies `kept` of them to its buffer.
+    fn descend(&self, laid_out: f64, taken: impl Fn(&Edge) -> f64, kept: f64) -> Phase {
         let Outline { ranks, edges, is_inner, depth } = &*self.down;
         let mut ready = vec![0.0; *ranks];
-        let root = self.step() + root;
+        let root = self.step() + laid_out;
         ready[0] = root;
         let (mut whole, mut busiest, mut work) = (root, root, root);
         for edge in edges {

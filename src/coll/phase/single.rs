@@ -11,7 +11,7 @@
 //! ```
 //!
 //! An Allgather draws 2k: in slots pieces 0 … k-1, then k unused; lent, 0 tells where, then 2k-1 unused; missed, pieces k … 2k-1. A short Scatter or
-//! Bcast is all of its call, so nothing follows it: through slots it takes the one ticket of one that tries nothing.
+//! Bcast is all of its call, so nothing follows it: through slots it draws one ticket, as `flat` does.
 
 use super::composed::{self, Rooted, block_of};
 use super::flat::{copy_unless_same, deal_in_pieces, piece_of_block};
@@ -39,20 +39,24 @@ fn lending(plan: &Plan) -> Lending {
 
 /// Whether and how a Scatter is short: one that is tried may be. Whether its root lends then shows with its first flag.
 pub fn short_scatter(plan: &Plan, measures: &Measures) -> Option<Short> {
-    if_tried(plan, || Short::of_scatter(plan, measures))
+    with_trials(plan, Short::of_scatter(plan, measures)?)
 }
 
-/// The same of a Bcast whose message lies in one cell and is no longer than two tiles: it moves whole, or in halves.
+/// Whether and how a Bcast is short: one that is tried, of up to two tiles, may be. It moves whole, or in halves. What fits a line goes as the tiled one.
 pub fn short_bcast(plan: &Plan, measures: &Measures) -> Option<Short> {
-    let is_in_one_cell = Room::of(plan.bytes).has_cell() && BcastSingle::REACH.depth(plan, measures) == plan.bytes;
-    let is_short = is_in_one_cell && plan.bytes <= plan.tile(measures.cell) * 2;
-    if is_short { if_tried(plan, || Short::new(plan, measures, plan.bytes)) } else { None }
+    // No more of a cell is reserved than the row's reach: a tile where more than two ranks read it.
+    let is_reserved = BcastSingle::REACH.depth(plan, measures) == plan.bytes;
+    let is_long = plan.bytes > plan.tile(measures.cell) * 2;
+    if is_long || !is_reserved || !Room::of(plan.bytes).has_cell() {
+        return None;
+    }
+    with_trials(plan, Short::new(plan, measures, plan.bytes)?)
 }
 
-/// How a call is short that `short` tells of, if ranks lend in it what trials find faster.
-fn if_tried(plan: &Plan, short: impl FnOnce() -> Option<Short>) -> Option<Short> {
+/// The same short call, and with what its trials begin; `None` where nothing is tried.
+fn with_trials(plan: &Plan, short: Short) -> Option<Short> {
     let Lending::Tried(first) = lending(plan) else { return None };
-    Some(match short()? {
+    Some(match short {
         Short::InCells(short) => Short::InCells(InCells { tried: Some(first), ..short }),
         in_lines @ Short::InLines { .. } => in_lines,
     })
@@ -96,6 +100,21 @@ async fn is_lent<F: Fabric>(local: &Local<'_, F>, given: Given, first_line: Line
     let (fabric, ticket) = (local.fabric, local.tickets.peek());
     let lends = fabric.decide_to_lend((fabric.rank() == root).then_some(from), n, lending(local.plan));
     short::is_lent!(later, fabric, root, lends, first_line, ticket)
+}
+
+/// A short call: moves it out of memory if the root lends that, and to those who can't fetch from there as `slots` says. -> whether it does
+async fn has_lent<F: Fabric>(
+    local: &mut Local<'_, F>,
+    given: Given,
+    short: InCells,
+    slots: impl ThroughSlots + Send,
+) -> bool {
+    let line = short.first_line(Line::Down);
+    let lends = is_lent(local, given, line).await;
+    if lends {
+        hand_over_memory(local, given, line, slots).await;
+    }
+    lends
 }
 
 /// Moves it out of memory that the root lends, and to those who can't fetch from there through slots.
@@ -215,11 +234,10 @@ pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan) {
     let (mut local, root) = (Local::new(fabric, plan), Rooted::of(fabric, plan));
     let (from, n) = (Blocks { start: Place::SendBuf.start(), stride: plan.bytes }, plan.bytes);
     let given = given_block(fabric, root.rank, from, root.own_block(fabric), n);
-    let line = short.first_line(Line::Down);
-    if !is_lent(&local, given, line).await {
-        return short::scatter(fabric, plan).await;
+    let slots = Dealt { from, most: piece_of_block(fabric) };
+    if !has_lent(&mut local, given, short, slots).await {
+        short::scatter(fabric, plan).await;
     }
-    hand_over_memory(&mut local, given, line, Dealt { from, most: piece_of_block(fabric) }).await;
 }
 
 impl ThroughSlots for Tiles {
@@ -242,14 +260,14 @@ pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan) {
     let (root, buffer) = (Rooted::of(fabric, plan), Place::RecvBuf.start());
     let to = (!root.is_me).then_some(buffer);
     let given = Given { root: root.rank, from: buffer, offset: Bytes::ZERO, to, n: plan.bytes };
-    let Some(Short::InCells(short)) = short_bcast(plan, &Measures::of(fabric)) else {
-        return hand_over(&mut local, given, tiles).await;
+    let short = match short_bcast(plan, &Measures::of(fabric)) {
+        None => return hand_over(&mut local, given, tiles).await,
+        Some(Short::InLines { .. }) => return short::bcast(fabric, plan).await,
+        Some(Short::InCells(short)) => short,
     };
-    let line = short.first_line(Line::Down);
-    if !is_lent(&local, given, line).await {
-        return short::bcast(fabric, plan).await;
+    if !has_lent(&mut local, given, short, tiles).await {
+        short::bcast(fabric, plan).await;
     }
-    hand_over_memory(&mut local, given, line, tiles).await;
 }
 
 /// Allgather, in which each rank lends its block or publishes it in pieces, one piece ahead of collecting. For those who can't fetch what
@@ -382,10 +400,12 @@ impl<F: Fabric> Gathering<'_, F> {
 mod tests {
     use super::*;
     use crate::coll::Knobs;
+    use crate::fabric::INLINE;
     use crate::types::{Epoch, OperandOrder};
 
-    /// Whether a Bcast of `n` bytes in tiles of so many is short, among so many ranks, and if so whether it moves in halves.
-    fn short(ranks: usize, tile: usize, n: usize) -> Option<bool> {
+    /// Whether a Bcast of `n` bytes in tiles of so many is short, among so many ranks with so many slots of 4 KiB on so many nodes, where slots
+    /// and memory are tried, and if so whether it moves in halves.
+    fn short([ranks, slots, nodes]: [usize; 3], tile: usize, n: usize) -> Option<bool> {
         let plan = Plan {
             epoch: Epoch(1),
             bytes: Bytes(n),
@@ -396,27 +416,33 @@ mod tests {
             scratch: Bytes::ZERO,
             reach: Bytes::ZERO,
         };
-        let short = short_bcast(&plan, &Measures { ranks, nodes: 1, cell: Bytes(4096), slots: 8 })?;
+        let measures = Measures { ranks, nodes, cell: Bytes(4096), slots };
+        let untried = Plan { knobs: Knobs::UNSET.with(Knob::Tile, tile as u32), ..plan };
+        assert!(short_bcast(&untried, &measures).is_none(), "nothing is tried");
+        let short = short_bcast(&plan, &measures)?;
         let Short::InCells(InCells { in_halves, tried: Some(Source::Slots) }) = short else { panic!("{short:?}") };
         Some(in_halves)
     }
 
     #[test]
     fn bcasts_of_up_to_two_tiles_in_one_cell_are_short() {
-        for (ranks, tile, n, expected) in [
-            (2, 1024, 1024, Some(false)),
-            (2, 1024, 1025, Some(true)),
-            (2, 1024, 2048, Some(true)),
-            (2, 1024, 2049, None),
-            (2, 4096, 4096, Some(false)),
-            (2, 4096, 4097, None),
-            (3, 1024, 1024, Some(false)),
-            (3, 1024, 2048, None),
-            (2, 64, 96, None),
-            (2, 64, 128, Some(true)),
-            (3, 64, 128, None),
+        let (pair, three) = ([2, 8, 1], [3, 8, 1]);
+        for (of, tile, n, expected) in [
+            (pair, 1024, 1024, Some(false)),
+            (pair, 1024, 1025, Some(true)),
+            (pair, 1024, 2048, Some(true)),
+            (pair, 1024, 2049, None),
+            (pair, 4096, 4096, Some(false)),
+            (pair, 4096, 4097, None),
+            (pair, 64, INLINE.0, None),
+            (pair, 64, INLINE.0 + 1, Some(true)),
+            // No more than a tile is reserved.
+            (three, 1024, 1024, Some(false)),
+            (three, 1024, 1025, None),
+            ([2, 2, 1], 1024, 2048, None),
+            ([2, 8, 2], 1024, 1024, None),
         ] {
-            assert_eq!(short(ranks, tile, n), expected, "{n} bytes in tiles of {tile} among {ranks}");
+            assert_eq!(short(of, tile, n), expected, "{n} bytes in tiles of {tile}, {of:?}");
         }
     }
 }

@@ -404,7 +404,8 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     #[inline(always)]
     pub fn expect_next(&self, ticket: Ticket, n: Bytes) {
         if !IN_LINES && !self.base.waiting.is_oversubscribed {
-            self.base.context.expect_next(ticket, n, self.base.like.reach);
+            let Entered { collective, reach, .. } = *self.base.like;
+            self.base.context.expect_next(collective, ticket, n, reach);
         }
     }
 }

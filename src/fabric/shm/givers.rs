@@ -59,10 +59,7 @@ impl Givers {
         has_published: impl Fn(Epoch) -> bool,
     ) -> bool {
         let (trials, number) = (&self.trials[kind as usize], WaitingCalls::number(epoch, kind));
-        let way = match WaitingCalls::has(number) {
-            true => trials.try_out(number, Self::FAR_APART, clock),
-            false => trials.habit(),
-        };
+        let way = trials.way(number, Self::FAR_APART, clock);
         // There is no call 0.
         let since = self.since.load(Ordering::Relaxed).max(epoch.saturating_sub(Self::FAR_BACK)).max(1);
         way == Arm::One && (since..epoch).any(|epoch| has_published(Epoch(epoch)))

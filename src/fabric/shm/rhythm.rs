@@ -6,9 +6,10 @@
 //! (docs/PERFORMANCE.md, "Tried"): they come while the peers still read, or do something else. A rank asks only after it has
 //! foreseen where the piece before lay.
 //!
-//! What is asked for has to come, and waits in the first-level cache, where the program has data of its own: pieces of 8 KiB and more take up to a
-//! half longer so where cores are close, though not on each processor. So of long pieces some are asked for and some are not, in a few calls in
-//! turn, and the rank goes by what took less time. It is each rank's own affair: peers find the same bytes.
+//! What comes displaces the program's data from the first-level cache, and keeps its copies waiting: on a Zen 5 whose cores are close
+//! Scatters of 32 KiB took up to 1.4 times as long where roots asked, on a Xeon less ("Tried"). So of long pieces some are asked for and
+//! some are not, in a few calls of each collective in turn, and the rank goes by what took less time. It is each rank's own affair: peers
+//! find the same bytes.
 
 use super::clock;
 use super::context::Context;
@@ -17,7 +18,7 @@ use super::writes::Course;
 use crate::fabric::words::Words;
 use crate::kernel::{self, Probed};
 use crate::sync::Passed;
-use crate::types::{Bytes, LINE, Ticket};
+use crate::types::{Bytes, Collective, LINE, Ticket};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -31,8 +32,8 @@ pub(super) struct Rhythm {
     next: AtomicPtr<u8>,
     /// How many bytes of it were asked for.
     asked: AtomicUsize,
-    /// By length, of pieces longer than [`Self::TRIED`].
-    habits: [Habit; Rhythm::CLASSES],
+    /// By collective, all so that none has to be found among those with a root, and length, of pieces longer than [`Self::UNTRIED`].
+    habits: [[Habit; Rhythm::CLASSES]; Collective::ALL.len()],
 }
 
 /// Whether pieces that are alike are asked for.
@@ -41,17 +42,17 @@ struct Habit {
     /// Pieces that were foreseen.
     pieces: AtomicU64,
     /// The other way is not to ask.
-    trials: Trials<Foreseen>,
+    trials: Trials<ForeseenPieces>,
 }
 
 impl Rhythm {
     /// How much is asked for at most: what stays in a first-level cache of 48 KiB until it is written.
     const MOST: Bytes = Bytes(32 << 10);
-    /// Pieces that are no longer are asked for without trials.
-    const TRIED: Bytes = Bytes(4 << 10);
-    /// Up to twice as long, four times as long, and longer.
+    /// Pieces that are no longer are asked for without trials: 4 KiB gained by it wherever that was measured.
+    const UNTRIED: Bytes = Bytes(4 << 10);
+    /// Up to twice as long as that, up to four times as long, and longer.
     const CLASSES: usize = 3;
-    /// Pieces that are farther apart tell nothing of some hundred nanoseconds.
+    /// What asking saves, some hundred nanoseconds, does not show in longer intervals. Assumed.
     const FAR_APART: Duration = Duration::from_micros(20);
 
     /// After a piece for `ticket`: the ticket of the one after it, if that comes as many tickets later as this one came after the one
@@ -72,19 +73,20 @@ impl Rhythm {
         here == foreseen
     }
 
-    /// Whether to ask for the lines of a piece that was foreseen, of `n` bytes.
+    /// Whether to ask for the lines of a piece that was foreseen, of `n` bytes in a call of `collective`.
     #[inline]
-    fn asks_for(&self, n: Bytes) -> bool {
-        self.asks_by(clock::now, n)
+    fn asks_for(&self, collective: Collective, n: Bytes) -> bool {
+        self.asks_by(clock::now, collective, n)
     }
 
     #[inline(always)]
-    fn asks_by(&self, clock: impl FnOnce() -> u64, n: Bytes) -> bool {
-        n <= Self::TRIED || self.habits[Self::class(n)].asks(clock)
+    fn asks_by(&self, clock: impl FnOnce() -> u64, collective: Collective, n: Bytes) -> bool {
+        n <= Self::UNTRIED || self.habits[collective as usize][Self::class(n)].asks(clock)
     }
 
+    /// Of pieces of `n` bytes, more than [`Self::UNTRIED`].
     fn class(n: Bytes) -> usize {
-        (((n.0 - 1) / Self::TRIED.0).ilog2() as usize).min(Self::CLASSES - 1)
+        (((n.0 - 1) / Self::UNTRIED.0).ilog2() as usize).min(Self::CLASSES - 1)
     }
 
     /// Whether all lines of a piece of `n` bytes that begins at `at` were asked for when the one before it was published.
@@ -98,22 +100,19 @@ impl Habit {
     fn asks(&self, clock: impl FnOnce() -> u64) -> bool {
         let number = self.pieces.load(Ordering::Relaxed);
         self.pieces.store(number + 1, Ordering::Relaxed);
-        let way = match Foreseen::has(number) {
-            true => self.trials.try_out(number, Rhythm::FAR_APART, clock),
-            false => self.trials.habit(),
-        };
-        way == Arm::One
+        self.trials.way(number, Rhythm::FAR_APART, clock) == Arm::One
     }
 }
 
 /// Pieces of one class in the order in which they were foreseen.
 #[derive(Debug)]
-struct Foreseen;
+struct ForeseenPieces;
 
-impl Schedule for Foreseen {
-    const BLOCK: u64 = 32;
-    /// As many as the root of a ring of 16 cells may be ahead of its reader, about.
-    const UNTIMED: u64 = 15;
+impl Schedule for ForeseenPieces {
+    const BLOCK: u64 = 64;
+    /// More than the root of a usual ring, of 32 lines, may be ahead of its reader, which sets the pace of one that waits. By the first trial, of
+    /// pieces 512 to 1023, it has been once round in cells that it has touched, which begin to be all at the 256th call.
+    const UNTIMED: u64 = 39;
     const WINDOW: u64 = 1;
     const INTERVAL: u64 = 8;
     const BLOCKS: u64 = 8;
@@ -121,7 +120,7 @@ impl Schedule for Foreseen {
     const EVERY: u64 = 256;
 }
 
-impl TwoWays for Foreseen {
+impl TwoWays for ForeseenPieces {
     const GAIN: f64 = 0.95;
 
     /// A root runs ahead of its reader by leaps, and then waits for it: how long the shortest leap takes says little.
@@ -133,25 +132,28 @@ impl TwoWays for Foreseen {
 impl Context {
     /// This rank has published a piece of `n` bytes for `ticket`, in a call that reaches so far into cells.
     #[inline(always)]
-    pub(super) fn expect_next(&self, ticket: Ticket, n: Bytes, reach: Bytes) {
+    pub(super) fn expect_next(&self, collective: Collective, ticket: Ticket, n: Bytes, reach: Bytes) {
         let claims = self.claims();
         let here = self.piece(self.rank(), ticket, claims.home(ticket));
         // A cell that is passed comes back with its lines. Several readers would take lines from each other where the root is as far ahead as it
         // may be; how much that costs has not been measured.
         if Passed::is_for(self.geometry().ranks) && !self.is_passed(here) {
-            self.expect_after(here, ticket, n, reach);
+            self.expect_after(collective, here, ticket, n, reach);
         }
     }
 
     #[inline(never)]
-    fn expect_after(&self, here: *mut u8, ticket: Ticket, n: Bytes, reach: Bytes) {
+    fn expect_after(&self, collective: Collective, here: *mut u8, ticket: Ticket, n: Bytes, reach: Bytes) {
         let next = self.rhythm.ticket_after(ticket);
         // Foreseen for as long as the rotation keeps its length.
         let there = self.piece(self.rank(), next, self.stretch(next, reach, self.claims().cursor()).home);
-        // A write that is timed is to show what it takes without.
+        // Where writes go around the caches there is nothing to ask for, nor to try. One that is timed is to show what it takes without, but
+        // counts, as trials are of successive pieces.
+        let course = self.writes.course_of_next(n.0);
         if self.rhythm.foresee(here, there)
-            && self.rhythm.asks_for(n)
-            && self.writes.course_of_next(n.0) == Course::Through
+            && course != Course::Around
+            && self.rhythm.asks_for(collective, n)
+            && course == Course::Through
         {
             let length = n.min(Rhythm::MOST).0.min(Probed::in_use().caches.l1 / 3 * 2);
             (0..length).step_by(LINE).for_each(|at| kernel::copy::expect_write(there.wrapping_add(at)));
@@ -199,11 +201,17 @@ mod tests {
         assert!(!rhythm.has_asked_for(at(128), 8) && !rhythm.has_asked_for(at(64), 8));
     }
 
-    /// So many pieces of `n` bytes, which take so many nanoseconds each if they were asked for, and if not; of the last 100 how many are.
+    /// So many pieces of `n` bytes. `takes`: nanoseconds of one that was asked for, and of one that was not. -> how many of the last 100
+    /// were asked for
     fn asked_for(rhythm: &Rhythm, n: Bytes, pieces: usize, takes: [u64; 2]) -> usize {
+        asked_for_in(rhythm, Collective::Scatter, n, pieces, takes)
+    }
+
+    /// The same in calls of a collective.
+    fn asked_for_in(rhythm: &Rhythm, collective: Collective, n: Bytes, pieces: usize, takes: [u64; 2]) -> usize {
         let mut now = 0;
         let ask = |_| {
-            let asks = rhythm.asks_by(|| now, n);
+            let asks = rhythm.asks_by(|| now, collective, n);
             now += takes[usize::from(!asks)];
             asks
         };
@@ -214,13 +222,15 @@ mod tests {
     fn long_pieces_are_asked_for_where_that_is_faster() {
         let rhythm = Rhythm::default();
         let n = Bytes(16 << 10);
-        assert_eq!(asked_for(&rhythm, n, 256, [500, 300]), 100, "before the first trial");
-        assert_eq!(asked_for(&rhythm, n, 8000, [500, 300]), 0);
-        assert_eq!(asked_for(&rhythm, n, 8192, [295, 300]), 0, "too little");
-        assert_eq!(asked_for(&rhythm, n, 8192, [300, 500]), 100);
-        for other in [4 << 10, (4 << 10) + 1, 64 << 10] {
-            assert_eq!(asked_for(&rhythm, Bytes(other), 200, [500, 300]), 100, "{other}: of each class by itself");
+        const PERIOD: usize = ForeseenPieces::PERIOD as usize;
+        assert_eq!(asked_for(&rhythm, n, 512, [500, 300]), 100, "before the first trial");
+        assert_eq!(asked_for(&rhythm, n, PERIOD - 512, [500, 300]), 0);
+        for other in [Rhythm::UNTRIED + Bytes(1), Bytes(64 << 10)] {
+            assert_eq!(asked_for(&rhythm, other, 200, [500, 300]), 100, "{other:?} is of another class");
         }
+        assert_eq!(asked_for_in(&rhythm, Collective::Bcast, n, 200, [500, 300]), 100, "another collective");
+        assert_eq!(asked_for(&rhythm, n, PERIOD, [295, 300]), 0, "too little");
+        assert_eq!(asked_for(&rhythm, n, PERIOD, [300, 500]), 100);
         assert_eq!(asked_for(&rhythm, Bytes(4 << 10), 8000, [500, 300]), 100, "without trials");
     }
 
@@ -231,8 +241,8 @@ mod tests {
     }
 
     #[test]
-    fn each_class_is_of_pieces_up_to_twice_as_long() {
-        let first = Rhythm::TRIED + Bytes(1);
+    fn each_class_but_the_last_is_of_pieces_up_to_twice_as_long() {
+        let first = Rhythm::UNTRIED + Bytes(1);
         for (n, class) in [(first, 0), (Bytes(8 << 10), 0), (Bytes((8 << 10) + 1), 1), (Bytes(16 << 10), 1)] {
             assert_eq!(Rhythm::class(n), class, "{n:?}");
         }

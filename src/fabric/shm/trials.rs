@@ -264,6 +264,12 @@ impl<S: TwoWays> Trials<S> {
         self.evidence.load(Ordering::Relaxed)
     }
 
+    /// The way of that call, which takes notes as in [`Timings::note`] if it is in a trial.
+    #[inline(always)]
+    pub fn way(&self, number: u64, far_apart: Duration, clock: impl FnOnce() -> u64) -> Arm {
+        if S::has(number) { self.try_out(number, far_apart, clock) } else { self.habit() }
+    }
+
     /// The way of that call, which is in a trial and takes notes as in [`Timings::note`].
     #[cold]
     pub fn try_out(&self, number: u64, far_apart: Duration, clock: impl FnOnce() -> u64) -> Arm {
