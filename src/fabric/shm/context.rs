@@ -81,7 +81,8 @@ impl Context {
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let process = std::process::id();
-        let (writes, ways, rhythm, hopes, givers, first_looks, loans, company) = Default::default();
+        let (writes, ways, hopes, givers, first_looks, loans, company) = Default::default();
+        let rhythm = Rhythm::of(Design::of_this_host());
         let passed = Passed::new(geometry.ranks * geometry.passed(), Bytes(Probed::in_use().caches.l2));
         let context = Self {
             segment,
