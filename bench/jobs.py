@@ -73,6 +73,16 @@ class Bench:
         engines = sorted((self.prefix / "lib/huddle").glob("*.so"))
         return hashlib.sha256(b"".join(engine.read_bytes() for engine in engines)).hexdigest()[:16]
 
+    @cached_property
+    def state(self) -> str | None:
+        """The commit of this tree; none of a tree with changes, or without a repository."""
+        command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude", "*"]
+        try:
+            found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return None if found.endswith("-dirty") else found
+
     def build(self, program: str, mpi: Mpi) -> Path:
         """-> the program for this MPI, rebuilt where a source is newer"""
         target = self.work / mpi.name / program

@@ -54,9 +54,14 @@ def grids(store: Store, mpis: dict[str, Mpi], ranks: int) -> dict[str, Results]:
     return {name: found for name in mpis if (found := store.read("grid", name, ranks))}
 
 
+def of_state(header: dict) -> str:
+    """Of which commit it is, if that is known."""
+    return f", state {state}" if (state := header.get("state")) else ""
+
+
 def when(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     headers = [(part.name, found.header) for part in PARTS for ranks in part.ranks for name in mpis if (found := store.read(part.name, name, ranks))]
-    for line in sorted({f"{h['date']}: {h['cpu']}, {h['cores']} cores, Linux {h['kernel']}" for _, h in headers}):
+    for line in sorted({f"{h['date']}{of_state(h)}: {h['cpu']}, {h['cores']} cores, Linux {h['kernel']}" for _, h in headers}):
         yield f"Measured {line}."
     if counted := [h for name, h in headers if name in ("grid", "limits", "shapes")]:
         passes = min(h.get("passes", 1) for h in counted)

@@ -140,7 +140,7 @@ PARTS = [
 
 
 def header_of(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> dict:
-    return {**machine(), "huddle": bench.build_of_huddle, "mpi": mpi.title, "ranks": ranks, "rounds": options.rounds, "quick": options.quick}
+    return {**machine(), "huddle": bench.build_of_huddle, "state": bench.state, "mpi": mpi.title, "ranks": ranks, "rounds": options.rounds, "quick": options.quick}
 
 
 def measure(bench: Bench, store: Store, part: Part, mpi: Mpi, ranks: int, options: Options) -> None:
