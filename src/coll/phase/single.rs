@@ -86,12 +86,11 @@ trait ThroughSlots: Sync {
 
 /// Moves it out of memory or slots, as the root decides.
 async fn hand_over<F: Fabric>(local: &mut Local<'_, F>, given: Given, slots: impl ThroughSlots + Send) {
-    if is_lent(local, given, Line::Down).await {
-        return hand_over_memory(local, given, Line::Down, slots).await;
+    if !has_lent(local, given, Line::Down, &slots).await {
+        slots.give(local, given).await;
+        let unused = local.tickets.draw();
+        local.fabric.release(unused).await;
     }
-    slots.give(local, given).await;
-    let unused = local.tickets.draw();
-    local.fabric.release(unused).await;
 }
 
 /// Whether the root lends its memory: it decides, and the others find out with its first flag. All count the call.
@@ -102,14 +101,14 @@ async fn is_lent<F: Fabric>(local: &Local<'_, F>, given: Given, first_line: Line
     short::is_lent!(later, fabric, root, lends, first_line, ticket)
 }
 
-/// A short call: moves it out of memory if the root lends that, and to those who can't fetch from there as `slots` says. -> whether it does
+/// Moves it out of memory if the root lends that, which shows with its first flag, on `line`, and to those who can't fetch from there as
+/// `slots` says. -> whether it does
 async fn has_lent<F: Fabric>(
     local: &mut Local<'_, F>,
     given: Given,
-    short: InCells,
-    slots: impl ThroughSlots + Send,
+    line: Line,
+    slots: &(impl ThroughSlots + Send),
 ) -> bool {
-    let line = short.first_line(Line::Down);
     let lends = is_lent(local, given, line).await;
     if lends {
         hand_over_memory(local, given, line, slots).await;
@@ -122,7 +121,7 @@ async fn hand_over_memory<F: Fabric>(
     local: &mut Local<'_, F>,
     given: Given,
     first_line: Line,
-    slots: impl ThroughSlots + Send,
+    slots: &(impl ThroughSlots + Send),
 ) {
     let (fabric, ticket) = (local.fabric, local.tickets.draw());
     let is_root = fabric.rank() == given.root;
@@ -235,7 +234,7 @@ pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan) {
     let (from, n) = (Blocks { start: Place::SendBuf.start(), stride: plan.bytes }, plan.bytes);
     let given = given_block(fabric, root.rank, from, root.own_block(fabric), n);
     let slots = Dealt { from, most: piece_of_block(fabric) };
-    if !has_lent(&mut local, given, short, slots).await {
+    if !has_lent(&mut local, given, short.first_line(Line::Down), &slots).await {
         short::scatter(fabric, plan).await;
     }
 }
@@ -265,7 +264,7 @@ pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan) {
         Some(Short::InLines { .. }) => return short::bcast(fabric, plan).await,
         Some(Short::InCells(short)) => short,
     };
-    if !has_lent(&mut local, given, short, tiles).await {
+    if !has_lent(&mut local, given, short.first_line(Line::Down), &tiles).await {
         short::bcast(fabric, plan).await;
     }
 }
