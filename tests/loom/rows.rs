@@ -132,9 +132,10 @@ fn singles() -> impl Iterator<Item = Program> {
         let knobs = KNOBS.with(Knob::Tile, tile).with(Knob::Try, TRY_SLOTS);
         let call = Call { knobs, ..Call::new(collective, "single", bytes) };
         let second = call.rooted(u32::from(collective != Allgather));
+        let program = Program { preemptions: Some(1), ..Program::of([call, second]) };
         // Two tiles share a cell where there are more than two slots.
-        let slots = if collective == Bcast && tile < 64 { 4 } else { 2 };
-        Program { preemptions: Some(1), slots, lines: 4, ..Program::of([call, second]) }
+        let are_two = collective == Bcast && tile < 64;
+        if are_two { Program { slots: 4, lines: 4, ..program } } else { program }
     })
 }
 
