@@ -197,7 +197,7 @@ macro_rules! block {
                 return Ok(());
             }
             looks += 1;
-            if looks > $on.waiting.looks() {
+            if looks > $on.waiting.first_looks() {
                 let $on = &elsewhere(*$on);
                 return $on.outlast($awaited, &|| $look);
             }

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::givers::Kind;
-use super::hopes::looks_at_work;
+use super::hopes::{looks_at_work, pauses_in};
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::sync::PeerCall;
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, Ticket};
@@ -20,7 +20,7 @@ pub struct Waiting {
     pub stall: Option<Duration>,
     /// Lets the MPI library make progress on the program's own traffic. Cheap, never blocks.
     pub progress: fn(),
-    /// Does so in a wait at that time, where ranks share cores, if it is time for that or the wait must.
+    /// Does so in a wait at that time, if it is time for that or the wait must.
     pub keep_pace: fn(Instant, bool),
     /// Where ranks share cores, how long a wait yields before it sleeps.
     pub patience: Duration,
@@ -33,7 +33,7 @@ impl Waiting {
     /// only a cgroup's quota is short ([`Self::patience`] is none then): yields are over at once where nobody else wants the core, and who sleeps is late for those who wait for it, which would sleep in their turn.
     pub const PATIENCE: Duration = Duration::from_micros(50);
 
-    /// How often a wait looks once more before the first thought of anything else.
+    /// How often a wait looks once more before the first thought of anything else but the MPI library's traffic.
     #[inline]
     pub(super) fn looks(&self) -> u32 {
         const LOOKS: u32 = 1000;
@@ -41,6 +41,13 @@ impl Waiting {
         /// ([`looks_at_work`]).
         const LOOKS_OVERSUBSCRIBED: u32 = 1;
         if self.is_oversubscribed { LOOKS_OVERSUBSCRIBED } else { LOOKS }
+    }
+
+    /// How many of these a short call makes where it is: most waits end with the first few.
+    #[inline]
+    pub(super) fn first_looks(&self) -> u32 {
+        const FIRST_LOOKS: u32 = 16;
+        self.looks().min(FIRST_LOOKS)
     }
 }
 
@@ -59,7 +66,10 @@ pub struct Stall {
     pub peer: Option<(CommRank, PeerCall)>,
 }
 
-/// Polls between two calls into the MPI library.
+/// After how long a wait of a short call asks the MPI library, where each rank has a core: about as long as the slowest takes to answer, so
+/// a wait becomes at most twice as long.
+const ASKS_AFTER: Duration = Duration::from_nanos(1300);
+/// Polls between two calls into the MPI library, where a wait lasts.
 const POLLS_PER_PROGRESS: u32 = 64;
 /// Where ranks share cores, yields of the core before a sleep, at least: usually; and in calls whose message or block has at least [`LONG`] bytes,
 /// as peers work on such pieces for longer than a few yields take. A rank that sleeps wakes tens of microseconds late, but leaves the core to the
@@ -101,12 +111,15 @@ impl Call<'_> {
         if self.has_fault() { self.give_up() } else { self.end() }
     }
 
-    /// Returns when `look` finds what it looks for.
+    /// Returns when `look`, which has found nothing a few times, finds what it looks for.
     ///
     /// # Errors
     /// If a peer failed or contradicts, as `look` or this rank finds out.
     pub(super) fn outlast(&self, awaited: Awaited, look: &dyn Fn() -> Result<bool, Fault>) -> Result<(), Fault> {
         self.note(awaited);
+        if !self.waiting.is_oversubscribed && self.comes_soon(look)? {
+            return Ok(());
+        }
         let mut patience = None;
         while !look()? {
             if !self.persevere(&mut patience)
@@ -116,6 +129,25 @@ impl Call<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Where each rank has a core: looks on, and after a while asks the MPI library in between, if it is time for that. Who waits has the time: at the end of
+    /// a call, where it is asked else, that is time of all who wait for this rank next. Whether it came.
+    fn comes_soon(&self, look: &dyn Fn() -> Result<bool, Fault>) -> Result<bool, Fault> {
+        let comes_within = |looks| {
+            for _ in 0..looks {
+                std::hint::spin_loop();
+                if look()? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        if comes_within(pauses_in(ASKS_AFTER))? {
+            return Ok(true);
+        }
+        (self.waiting.keep_pace)(Instant::now(), false);
+        comes_within(self.waiting.looks())
     }
 
     fn end(&self) -> Result<(), Fault> {

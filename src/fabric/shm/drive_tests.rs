@@ -76,6 +76,31 @@ fn waits_ask_before_they_sleep() {
     assert!(asked[first..].iter().all(|(_, must)| *must));
 }
 
+/// Where each rank has a core a wait asks the library once, if it is time for that, when it has lasted for a while.
+#[test]
+fn waits_of_ranks_with_cores_ask_when_they_last() {
+    static ASKED: Mutex<Vec<(Instant, bool)>> = Mutex::new(Vec::new());
+    static PACED: Waiting = Waiting { keep_pace: |now, must| ASKED.lock().unwrap().push((now, must)), ..WAITING };
+    let [me, _peer] = two_ranks();
+    let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket: Ticket::new(Epoch(1), 0) };
+    let outlasts = |looks: u32| {
+        let call = enter_to_wait(&me, &PACED, 1);
+        let (started, looked) = (Instant::now(), std::cell::Cell::new(0));
+        let has_come = || {
+            looked.set(looked.get() + 1);
+            Ok(looked.get() == looks)
+        };
+        call.outlast(awaited, &has_come).unwrap();
+        started
+    };
+    outlasts(1);
+    assert!(ASKED.lock().unwrap().is_empty(), "a short wait");
+    let started = outlasts(pauses_in(ASKS_AFTER) + 1);
+    let asked = ASKED.lock().unwrap();
+    assert!(matches!(asked[..], [(_, false)]), "{asked:?}");
+    assert!(asked[0].0 - started >= ASKS_AFTER / 2, "{:?}", asked[0].0 - started);
+}
+
 /// Rank 0 finds nothing; then rank 1 publishes, `then` goes on; what does rank 0 think of it?
 fn is_trouble_after(then: impl FnOnce(&Context)) -> bool {
     let [me, peer] = two_ranks();
@@ -120,7 +145,7 @@ fn waits_for_a_peer_that_has_gone_on_end() {
         let looks = std::cell::Cell::new(0);
         let of_looks = call.outlast(awaited, &|| {
             looks.set(looks.get() + 1);
-            assert!(looks.get() < 1000, "nobody asks for trouble");
+            assert!(looks.get() < 2000, "nobody asks for trouble");
             Ok(false)
         });
         assert!(matches!(of_looks, Err(Fault::Mismatch { .. })), "{of_looks:?}");

@@ -15,6 +15,8 @@ pub struct Pace {
     started: Instant,
     /// Nanoseconds, as all times here.
     period: u64,
+    /// The same in waits.
+    period_in_wait: u64,
     /// For so many periods without calls the next ones make up.
     owed: u64,
     /// Calls so far, on all communicators.
@@ -39,6 +41,7 @@ impl Pace {
     /// until it has it back.
     const PERIOD_OVERSUBSCRIBED: Duration = Duration::from_millis(4);
     /// The period there where giving the core away matters little: in waits, which give the core away in any case, and in calls that are [`FAR_APART`](Self::FAR_APART).
+    /// Where each rank has a core waits have half the period of calls, so that these need not ask where ranks that wait have time for it.
     const SHORT_PERIOD: Duration = Duration::from_micros(500);
     /// Many times as long as it takes to get a core back.
     const FAR_APART: Duration = Duration::from_micros(100);
@@ -56,9 +59,10 @@ impl Pace {
             true => (Self::PERIOD_OVERSUBSCRIBED, Self::OWED_OVERSUBSCRIBED),
             false => ((Self::SHARE * asking).clamp(Self::PERIOD, Self::LONGEST_PERIOD), Self::OWED),
         };
-        let period = period.as_nanos() as u64;
+        let period_in_wait = if is_oversubscribed { Self::SHORT_PERIOD } else { period / 2 };
+        let [period, period_in_wait] = [period, period_in_wait].map(|time| time.as_nanos() as u64);
         let [calls, interval, looked, paid] = [0, 1, 0, 0].map(AtomicU64::new);
-        Self { started: now, period, owed, calls, interval, looked, paid }
+        Self { started: now, period, period_in_wait, owed, calls, interval, looked, paid }
     }
 
     /// Whether this call, which is counted, looks at the clock.
@@ -69,11 +73,11 @@ impl Pace {
         calls & (self.interval.load(Ordering::Relaxed) - 1) == 0
     }
 
-    /// Whether a call that waits, where ranks share cores, asks the library before it gives its core away at `now`; it does in any case
-    /// where it `must`.
+    /// Whether a call that waits asks the library at `now`, where ranks share cores before it gives its core away; it does in any case where it
+    /// `must`.
     pub fn is_time_in_wait(&self, now: Instant, must: bool) -> bool {
         let now = self.nanoseconds_until(now);
-        let is_time = must || self.paid.load(Ordering::Relaxed) + Self::SHORT_PERIOD.as_nanos() as u64 <= now;
+        let is_time = must || self.paid.load(Ordering::Relaxed) + self.period_in_wait <= now;
         if is_time {
             self.paid.store(now, Ordering::Relaxed);
         }
@@ -199,6 +203,19 @@ mod tests {
             asks[1] += u32::from(process.pace.is_due() && process.pace.is_time(process.now));
         }
         assert!((98..=100).contains(&asks[0]) && asks[1] == 0, "{asks:?}");
+    }
+
+    /// Where ranks have cores of their own, and every second call waits.
+    #[test]
+    fn where_some_calls_wait_the_others_need_not_ask() {
+        let mut process = Process::new(false);
+        let mut asks = [0, 0];
+        for call in 0..10_000 {
+            process.now += Duration::from_micros(5);
+            asks[0] += u32::from(call % 2 == 0 && process.pace.is_time_in_wait(process.now, false));
+            asks[1] += u32::from(process.pace.is_due() && process.pace.is_time(process.now));
+        }
+        assert!((4990..=5000).contains(&asks[0]) && asks[1] <= 1, "{asks:?}");
     }
 
     /// However close upon each other calls were before.
