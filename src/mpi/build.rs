@@ -7,10 +7,11 @@ use super::bridge::BridgeComm;
 use super::communicator::{Shared, Standing};
 use super::device;
 use super::failure::Code;
+use super::home::{self, Home};
 use super::job::Job;
 use super::pool::{self, Offered, Pooled};
 use crate::config::Ring;
-use crate::fabric::shm::{Context, Geometry, Segment};
+use crate::fabric::shm::{Context, Geometry, Presences, Segment};
 use crate::log::{self, Once};
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
@@ -50,6 +51,8 @@ struct Offer {
     has_unknown_devices: u64,
     /// How the ranks of its node lie there ([`Hierarchy::to_words`]); the lowest leader's counts.
     hierarchy: [u64; 2],
+    /// The home of this process ([`home`]); zero where it has none.
+    home: u64,
 }
 
 /// Which segment a node uses, as all ranks read it from the offers.
@@ -116,8 +119,13 @@ impl<'a> Builder<'a> {
         // 1. Ranks say what they have; leaders reserve memory where that is nothing.
         let mut offered =
             pool::offer(&self.members(), &self.geometry, |context| !self.is_leader() || context.is_idle());
-        let pooled = offered.nonces();
-        let mut offer = Offer { pooled, has_unknown_devices: u64::from(device::has_unknown()), ..Offer::default() };
+        let (pooled, home) = (offered.nonces(), home::current());
+        let mut offer = Offer {
+            pooled,
+            has_unknown_devices: u64::from(device::has_unknown()),
+            home: home.as_ref().map_or(0, |home| home.nonce()),
+            ..Offer::default()
+        };
         let mut own = None;
         if self.is_leader() {
             offer.hierarchy = Hierarchy::of(&self.levels(), &self.job.kinds, self.job.trunk).to_words();
@@ -148,6 +156,11 @@ impl<'a> Builder<'a> {
             }
         }
         let (context, nonce, file) = self.context(self.source(&offers, self.layout.my_node()), own, &mut offered);
+        let presences = home.and_then(|home| self.presences(&home, &offers));
+        let context = context.map(|context| match presences {
+            Some(presences) => context.with_presences(presences),
+            None => context,
+        });
         let bridge = self.create_bridge(&offers);
         // 3. They vote.
         let lack = match (&context, &bridge) {
@@ -167,6 +180,13 @@ impl<'a> Builder<'a> {
     fn members(&self) -> Box<[c_int]> {
         let members = self.layout.members(self.layout.my_node());
         members.iter().map(|rank| self.world_ranks[rank.index()]).collect()
+    }
+
+    /// Where the ranks of this node tell whether they have their cores, if that is the home of all of them; else they do so in the communicator's
+    /// own segment.
+    fn presences(&self, home: &Home, offers: &[Offer]) -> Option<Presences> {
+        let members = self.layout.members(self.layout.my_node());
+        home.presences(&self.members(), members.iter().map(|rank| offers[rank.index()].home))
     }
 
     /// Which segment `node` uses.
@@ -402,7 +422,11 @@ impl<'a> Builder<'a> {
             hierarchy: Hierarchy::from_words(self.offer_of(offers, NodeIndex(0)).hierarchy),
             has_single_copy: self.job.has_single_copy,
         };
-        Box::new(Shared::new(Pooled { members: self.members(), nonce, context }, agreed, self.job, bridge))
+        let pooled = Pooled { members: self.members(), nonce, context };
+        if self.job.waiting.is_oversubscribed {
+            home::consider(&pooled);
+        }
+        Box::new(Shared::new(pooled, agreed, self.job, bridge))
     }
 }
 

@@ -15,6 +15,7 @@ pub mod finish;
 mod flatten;
 pub mod handles;
 mod holes;
+mod home;
 mod init;
 mod job;
 mod lane;

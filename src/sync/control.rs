@@ -30,14 +30,11 @@ struct EvidenceLine {
     of: [AtomicU32; Control::SUBJECTS],
 }
 
-/// What only ranks that share cores use, on a line of its own.
+/// What only ranks that share cores use, on a line of its own, which sleepers write too.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct EventLine {
-    /// Sleepers write it too.
     event: Event,
-    /// Not 0 while the rank offers its core to others.
-    away: AtomicU32,
 }
 
 /// What trials have shown a rank, or several: for something, less against it.
@@ -110,18 +107,6 @@ impl Control {
     #[inline]
     pub fn event(&self) -> &Event {
         &self.event.event
-    }
-
-    /// Does something that may give this rank's core to another, and lets peers know meanwhile.
-    pub fn leave_core(&self, to_others: impl FnOnce()) {
-        self.event.away.store(1, Ordering::Relaxed);
-        to_others();
-        self.event.away.store(0, Ordering::Relaxed);
-    }
-
-    /// Whether the rank has given its core to others; a hint. Who is not away may well be at work on another core.
-    pub fn is_away(&self) -> bool {
-        self.event.away.load(Ordering::Relaxed) != 0
     }
 
     /// Whether the rank is in a call of this communicator; a hint. Else it computes, or is in a call of another one.
@@ -290,14 +275,6 @@ mod tests {
             control.tell_of_cells(Bytes(depth), is_reserved);
             assert_eq!(has([1, 64, 128, 256]), expected);
         }
-    }
-
-    #[test]
-    fn a_rank_is_away_while_it_leaves_its_core() {
-        let control = Control::default();
-        assert!(!control.is_away());
-        control.leave_core(|| assert!(control.is_away()));
-        assert!(!control.is_away());
     }
 
     #[test]

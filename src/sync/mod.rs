@@ -9,6 +9,7 @@ mod descriptor;
 mod event;
 mod flag;
 mod passed;
+mod presence;
 mod teller;
 
 #[cfg(loom)]
@@ -20,4 +21,5 @@ pub use descriptor::{Descriptor, PeerCall};
 pub use event::Event;
 pub use flag::{Flag, FlagLine, Payload};
 pub use passed::{Next, Passed};
+pub use presence::Presence;
 pub use teller::Teller;

@@ -10,6 +10,7 @@ use super::givers::Givers;
 use super::hopes::Hopes;
 use super::lines::Lines;
 use super::loans::{Loans, Ranks};
+use super::presences::Presences;
 use super::rhythm::Rhythm;
 use super::rotation::{self, ROTATED, Rotation};
 use super::segment::Segment;
@@ -21,7 +22,7 @@ use crate::fabric::{Line, Source};
 use crate::kernel::Probed;
 use crate::kernel::host::{self, Design};
 use crate::sync::{
-    Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, Passed, Room, Stretch, Teller, Written,
+    Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, Passed, Presence, Room, Stretch, Teller, Written,
 };
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, CommRank, Epoch, FirstLook, NodeRank, SlotReads, SlotStores, Ticket};
@@ -53,6 +54,8 @@ pub struct Context {
     pub(super) first_looks: FirstLooks,
     pub(super) loans: Loans,
     company: Company,
+    /// Whether ranks have their cores, where these share some.
+    presences: Presences,
 }
 
 /// Whether to read slots so by taking lines over, among so many ranks on a host with so many processors of that design.
@@ -84,6 +87,7 @@ impl Context {
         let (writes, ways, hopes, givers, first_looks, loans, company) = Default::default();
         let rhythm = Rhythm::of(Design::of_this_host());
         let passed = Passed::new(geometry.ranks * geometry.passed(), Bytes(Probed::in_use().caches.l2));
+        let presences = Presences::of_segment(&segment, geometry.presences_start(), geometry.ranks);
         let context = Self {
             segment,
             geometry,
@@ -105,11 +109,29 @@ impl Context {
             first_looks,
             loans,
             company,
+            presences,
         };
         if context.reserved.load(Ordering::Relaxed) > 0 {
             context.own_passed();
         }
         context
+    }
+
+    /// The same, whose ranks tell in that place, in this order, whether they have their cores.
+    #[must_use]
+    pub fn with_presences(self, presences: Presences) -> Self {
+        Self { presences, ..self }
+    }
+
+    /// Where the ranks of the segment itself may tell that.
+    pub fn own_presences(&self) -> Presences {
+        Presences::of_segment(&self.segment, self.geometry.presences_start(), self.geometry.ranks)
+    }
+
+    /// Whether `rank` has its core.
+    #[inline]
+    pub(super) fn presence(&self, rank: NodeRank) -> &Presence {
+        self.presences.of(rank)
     }
 
     /// The dimensions.
@@ -394,9 +416,9 @@ impl Context {
     /// Makes all flags those of a new segment. Called by one rank, while the context is idle and no rank of it can enter a
     /// call.
     pub fn clear(&self) {
-        let length = self.geometry.front() - PAGE;
-        // SAFETY: within the segment, whose length `new` checked. Nobody else accesses it now: the caller's promise and the
-        // collective that orders this before the next call. Zeroes are valid for all that lies there.
+        let length = self.geometry.presences_start() - PAGE;
+        // SAFETY: within the segment, whose length `new` checked. Nobody else accesses it now, but for presences, which lie behind it: the caller's
+        // promise and the collective that orders this before the next call. Zeroes are valid for all that lies there.
         unsafe { self.segment.base().add(PAGE).write_bytes(0, length) };
     }
 

@@ -230,7 +230,7 @@ impl Call<'_> {
     fn leave_core(&self, leave: impl FnOnce()) {
         let (context, Entered { epoch, collective, .. }) = (self.context(), self.entered);
         context.givers.note_pause(epoch, Kind::of(collective));
-        context.control(context.rank()).leave_core(leave);
+        context.presence(context.rank()).leave_core(leave);
     }
 
     /// Whether this rank gives its core away without a look at whom it awaits, as others of it may need what it has published.
@@ -274,7 +274,7 @@ impl Call<'_> {
                 };
                 return context.event(rank).sleep_unless(has_come_at_last, NAP);
             }
-            while !has_come() && (yields == 0 || context.control(rank).is_away()) {
+            while !has_come() && (yields == 0 || context.presence(rank).is_away()) {
                 std::thread::yield_now();
                 yields += 1;
                 if (before + yields).is_multiple_of(YIELDS_PER_POLL) {
@@ -300,7 +300,7 @@ impl Call<'_> {
                 }
                 return true;
             }
-            if peer.is_away() {
+            if context.presence(rank).is_away() {
                 return false;
             }
             std::hint::spin_loop();

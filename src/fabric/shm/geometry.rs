@@ -2,7 +2,7 @@
 
 use super::rotation::{self, ROTATED};
 use crate::fabric::Line;
-use crate::sync::{Control, Flag, FlagLine, Passed, Teller, Written};
+use crate::sync::{Control, Flag, FlagLine, Passed, Presence, Teller, Written};
 use crate::types::{Bytes, NodeRank};
 
 /// The dimensions of a segment, the same on all ranks of a node.
@@ -51,8 +51,13 @@ impl Geometry {
         PAGE + self.ranks * self.control()
     }
 
+    /// Behind all that a communicator that takes the segment over has cleared: until then others may use these.
+    pub(super) const fn presences_start(&self) -> usize {
+        self.written_start() + self.ranks * self.written()
+    }
+
     pub(super) const fn cells_start(&self) -> usize {
-        let before = self.written_start() + self.ranks * self.written();
+        let before = self.presences_start() + self.ranks * size_of::<Presence>();
         (before - Self::CELLS_IN_PAGE).next_multiple_of(PAGE) + Self::CELLS_IN_PAGE
     }
 
@@ -118,8 +123,8 @@ impl Geometry {
     /// Behind the number by which its leader marks a segment.
     pub(super) const TELLER: usize = size_of::<Teller>();
 
-    /// Length of the segment: a page for the header, the ranks' control lines, the calls in which they wrote their slots,
-    /// the ranks' cells, and those that they pass to each other.
+    /// Length of the segment: a page for the header, the ranks' control lines, the calls in which they wrote their slots, whether they
+    /// have their cores, the ranks' cells, and those that they pass to each other.
     pub const fn length(&self) -> usize {
         match self.ranks * self.passed() {
             // The next rank's cells would begin half a page behind the slack.

@@ -21,6 +21,7 @@ mod lines;
 mod loans;
 mod next_flags;
 mod pace;
+mod presences;
 mod rhythm;
 mod rotation;
 mod segment;
@@ -39,6 +40,7 @@ pub use drive::{Stall, Waiting};
 pub use geometry::Geometry;
 pub use latest::LatestCall;
 pub use pace::Pace;
+pub use presences::Presences;
 pub use rotation::ROTATED;
 pub use segment::Segment;
 #[cfg(feature = "mpi")]

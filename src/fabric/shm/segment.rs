@@ -11,22 +11,35 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-/// A mapping of shared memory, zeroed at creation.
-#[derive(Debug)]
+/// A mapping of shared memory, zeroed at creation. It lasts as long as some clone of it.
+#[derive(Clone, Debug)]
 pub struct Segment {
     base: NonNull<u8>,
     length: usize,
     /// Whether all of it was reserved before it was mapped.
     is_whole: bool,
+    /// What else is known of it is beside it, where each use of `base` would have to look first.
+    _mapping: Arc<Mapping>,
 }
 
-// SAFETY: a mapping may be used and unmapped by any thread; what is done through `base` is its users' contract.
+/// Unmaps what it holds.
+#[derive(Debug)]
+struct Mapping {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: a mapping may be used by any thread; what is done through `base` is its users' contract.
 unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
+// SAFETY: any thread may unmap it.
+unsafe impl Send for Mapping {}
+// SAFETY: nothing is done with it but to drop it.
+unsafe impl Sync for Mapping {}
 
 impl Segment {
     /// Creates and maps `length` bytes, of which the first `front` are reserved, or all where the kernel can't reserve memory that is
@@ -108,7 +121,7 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
-        Ok(Self { base, length, is_whole })
+        Ok(Self { base, length, is_whole, _mapping: Arc::new(Mapping { base, length }) })
     }
 
     /// The first byte, page-aligned.
@@ -201,9 +214,9 @@ fn allocate(file: &OwnedFd, length: usize) -> io::Result<()> {
     Ok(())
 }
 
-impl Drop for Segment {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this mapping is ours alone; contexts own their segment, so nobody uses it any more.
+        // SAFETY: this mapping is ours alone; who uses it owns a segment that holds it, so nobody does any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
     }
 }
