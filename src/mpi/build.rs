@@ -4,7 +4,7 @@
 //! Allgather of offers, one vote.
 
 use super::bridge::BridgeComm;
-use super::communicator::{Shared, Standing};
+use super::communicator::{self, Shared, Standing};
 use super::device;
 use super::failure::Code;
 use super::home::{self, Home};
@@ -53,6 +53,8 @@ struct Offer {
     hierarchy: [u64; 2],
     /// The home of this process ([`home`]); zero where it has none.
     home: u64,
+    /// Lines of each kind in a rank's ring of the leader's new segment.
+    lines: u64,
 }
 
 /// Which segment a node uses, as all ranks read it from the offers.
@@ -111,7 +113,13 @@ impl<'a> Builder<'a> {
         let (node, node_rank) = layout.place(me);
         let ranks = layout.members(node).len();
         let Ring { slots, cell, round } = job.config.ring(layout.largest_node(), job.caches, job.crowding);
-        let geometry = Geometry { ranks, slots, lines: lines(job, slots), cell, round };
+        let geometry = Geometry {
+            ranks,
+            slots,
+            lines: lines(job.waiting.is_oversubscribed, slots, communicator::count()),
+            cell,
+            round,
+        };
         Ok(Self { job, comm, layout, me, node_rank, world_ranks, geometry })
     }
 
@@ -124,6 +132,7 @@ impl<'a> Builder<'a> {
             pooled,
             has_unknown_devices: u64::from(device::has_unknown()),
             home: home.as_ref().map_or(0, |home| home.nonce()),
+            lines: self.geometry.lines as u64,
             ..Offer::default()
         };
         let mut own = None;
@@ -155,7 +164,11 @@ impl<'a> Builder<'a> {
                 self.give_back(offer);
             }
         }
-        let (context, nonce, file) = self.context(self.source(&offers, self.layout.my_node()), own, &mut offered);
+        let source = self.source(&offers, self.layout.my_node());
+        if let Source::New(leader) = source {
+            self.geometry.lines = leader.lines as usize;
+        }
+        let (context, nonce, file) = self.context(source, own, &mut offered);
         let presences = home.and_then(|home| self.presences(&home, &offers));
         let context = context.map(|context| match presences {
             Some(presences) => context.with_presences(presences),
@@ -442,11 +455,15 @@ fn report_no_bridge(code: c_int) {
 }
 
 /// Lines of each kind in a rank's ring. The root of short messages runs ahead of the others as far as its lines reach; where ranks
-/// share cores, these get its core once for so many calls.
-fn lines(job: &Job, slots: usize) -> usize {
+/// share cores, these get its core once for so many calls. But calls go round in all of them, on each communicator: where a process has
+/// so many others, later ones have fewer lines, so that caches hold those of all.
+fn lines(is_oversubscribed: bool, slots: usize, others: usize) -> usize {
     const USUAL: usize = 32;
     const WHERE_CORES_ARE_SHARED: usize = 256;
-    slots.max(if job.waiting.is_oversubscribed { WHERE_CORES_ARE_SHARED } else { USUAL })
+    /// Communicators that have as many, one as the other.
+    const FEW: usize = 4;
+    let most = if is_oversubscribed { WHERE_CORES_ARE_SHARED } else { USUAL };
+    slots.max((most / (others / FEW + 1).next_power_of_two()).max(USUAL))
 }
 
 fn world_ranks(job: &Job, comm: MPI_Comm, size: c_int) -> Vec<c_int> {
@@ -467,4 +484,16 @@ fn nonce(segment: &Segment) -> u64 {
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let time = time.map_or(1, |time| time.as_nanos() as u64);
     (time ^ (segment.base().as_ptr() as u64) << 16 ^ u64::from(std::process::id()) << 40) | 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_ones_of_many_communicators_have_fewer_lines() {
+        let of = |others: &[usize]| others.iter().map(|others| lines(true, 4, *others)).collect::<Vec<_>>();
+        assert_eq!(of(&[0, 3, 4, 7, 8, 15, 16, 31, 1000]), [256, 256, 128, 128, 64, 64, 32, 32, 32]);
+        assert_eq!([lines(false, 16, 0), lines(false, 16, 9), lines(true, 1024, 9)], [32, 32, 1024]);
+    }
 }

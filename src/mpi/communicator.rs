@@ -86,6 +86,15 @@ pub enum Purpose {
     Recv,
 }
 
+/// Communicators that have shared memory.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// How many this process has.
+pub(super) fn count() -> usize {
+    // Relaxed: a rank's own affair, and a hint.
+    COUNT.load(Ordering::Relaxed)
+}
+
 impl Shared {
     /// A communicator whose ranks have all mapped its segment.
     pub(super) fn new(pooled: Pooled, agreed: Agreed, job: &Job, bridge: Option<BridgeComm>) -> Self {
@@ -98,6 +107,7 @@ impl Shared {
         pooled.context.set_stores(job.config.slot_stores);
         pooled.context.set_reads(job.config.slot_reads);
         pooled.context.set_first_looks(job.config.first_look, &job.waiting);
+        COUNT.fetch_add(1, Ordering::Relaxed);
         Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, declined }
     }
 
@@ -262,8 +272,11 @@ pub unsafe extern "C" fn delete(_: MPI_Comm, _: c_int, value: *mut c_void, _: *m
     recent::forget_all();
     // SAFETY: `look_up` or `keep_native` stored the box; MPI deletes an attribute once.
     let communicator = unsafe { Box::from_raw(value.cast::<Communicator>()) };
-    if let (Some(Standing::Shared(shared)), true) = (communicator.standing.into_inner(), may_free()) {
-        pool::keep(shared.pooled);
+    if let Some(Standing::Shared(shared)) = communicator.standing.into_inner() {
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+        if may_free() {
+            pool::keep(shared.pooled);
+        }
     }
     constants().success
 }

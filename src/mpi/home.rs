@@ -49,3 +49,42 @@ impl Home {
         Some(self.presences.among(places.into_iter().map(|place| NodeRank(place as u32))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::shm::{Context, Geometry, Segment};
+    use crate::topo::{Layout, Levels};
+    use crate::types::{Bytes, CommRank};
+
+    fn pooled(members: &[c_int], nonce: u64) -> Pooled {
+        let n = members.len();
+        let geometry = Geometry { ranks: n, slots: 2, lines: 2, cell: Bytes(64), round: Bytes(64) };
+        let (segment, _) = Segment::create(geometry.length(), geometry.front()).expect("memfd");
+        let levels = Levels::from_paths(&vec![vec![]; n], NodeRank(0));
+        let layout = Layout::new(&vec![0; n], CommRank(0));
+        let context = Context::new(segment, geometry, NodeRank(0), layout, levels);
+        Pooled { members: members.into(), nonce, context }
+    }
+
+    /// One process's view, in one test, since there is one home.
+    #[test]
+    fn the_home_is_the_first_of_the_largest_and_serves_those_who_share_it() {
+        assert!(current().is_none());
+        for (members, nonce, home) in [
+            (&[3, 5][..], 1, 1),
+            (&[5, 7][..], 2, 1),
+            (&[3, 5, 7, 9][..], 3, 3),
+            (&[1, 3, 5, 7][..], 4, 3),
+            (&[3][..], 5, 3),
+        ] {
+            consider(&pooled(members, nonce));
+            assert_eq!(current().map(|home| home.nonce()), Some(home), "{members:?}");
+        }
+        let home = current().expect("a home");
+        let serves = |of: &[c_int], homes: &[u64]| home.presences(of, homes.iter().copied()).is_some();
+        assert!(serves(&[9, 3], &[3, 3]) && serves(&[3, 5, 7, 9], &[3; 4]));
+        assert!(!serves(&[9, 3], &[3, 4]) && !serves(&[9, 3], &[3, 0]), "the home of one of them alone");
+        assert!(!serves(&[1, 3], &[3, 3]), "a rank that it has not");
+    }
+}

@@ -62,10 +62,11 @@ pub(super) fn keep(pooled: Pooled) {
 /// a communicator of its own, uses, frees or evicts them meanwhile; those that are not taken go back.
 pub(super) struct Offered(Vec<Kept>);
 
-/// The newest contexts of these members and dimensions that are wanted.
+/// The newest contexts of these members and dimensions that are wanted, with however many lines.
 pub(super) fn offer(members: &[c_int], geometry: &Geometry, is_wanted: impl Fn(&Context) -> bool) -> Offered {
     let is_suitable = |Pooled { members: of, context, .. }: &Pooled| {
-        **of == *members && context.geometry() == geometry && is_wanted(context)
+        let alike = Geometry { lines: context.geometry().lines, ..*geometry };
+        **of == *members && *context.geometry() == alike && is_wanted(context)
     };
     let (mut pool, mut offered) = (pool(), Vec::new());
     while offered.len() < OFFERED
@@ -153,6 +154,9 @@ mod tests {
         keep(pooled(members, 21));
         let longer = Geometry { cell: Bytes(128), ..GEOMETRY };
         assert_eq!(offer(&members, &longer, |_| true).nonces(), [0; OFFERED]);
-        assert_eq!(offered(members).nonces(), [21, 0, 0, 0]);
+        let more_lines = Geometry { lines: 8, ..GEOMETRY };
+        for geometry in [more_lines, GEOMETRY] {
+            assert_eq!(offer(&members, &geometry, |_| true).nonces(), [21, 0, 0, 0]);
+        }
     }
 }

@@ -129,6 +129,25 @@ fn looks_at_peers_elsewhere_end_when_they_were_in_vain() {
     assert!(!me.hopes.are_dimmed(), "in the call: no matter");
 }
 
+/// Who has given its core away in a call of another communicator is not looked at, where both communicators' ranks tell that in one place.
+#[test]
+fn who_is_away_elsewhere_is_away_here() {
+    let awaited = Awaited::Flag { rank: NodeRank(0), line: Line::Up, ticket: Ticket::new(Epoch(1), 0) };
+    let ([home, other], [here, _peer]) = (two_ranks(), two_ranks());
+    // The ranks are in another order here.
+    let here = here.with_presences(other.own_presences().among([NodeRank(1), NodeRank(0)].into_iter()));
+    assert!(!here.presence(NodeRank(0)).is_away());
+    let other_call = enter(&home, 1);
+    other_call.leave_core(|| assert!(!here.presence(NodeRank(0)).is_away() && here.presence(NodeRank(1)).is_away()));
+    let other_call = enter(&other, 1);
+    other_call.leave_core(|| {
+        assert!(here.presence(NodeRank(0)).is_away());
+        let call = enter(&here, 1);
+        (0..40).for_each(|_| assert!(!call.has_come_from_work(awaited, NodeRank(0))));
+        assert!(!here.hopes.are_dimmed(), "no hope was lost");
+    });
+}
+
 #[test]
 fn waits_for_a_peer_that_has_gone_on_end() {
     for is_oversubscribed in [false, true] {
