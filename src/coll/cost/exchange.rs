@@ -177,7 +177,7 @@ impl Node<'_> {
             time += if is_last { 0.0 } else { self.step() + self.rates.write(n) - self.rates.copy(n) };
             time += step.iter().filter(|rank| rank.0 != 0).map(take).sum::<f64>();
         }
-        self.all(time, waits) * pieces
+        self.all(time * self.behind_others(), waits) * pieces
     }
 
     /// Barrier by dissemination: in each step as many lines as partners.
@@ -222,6 +222,12 @@ impl Node<'_> {
             distance += held;
         }
         self.all(time, waits) * pieces + self.all(self.rates.copy(block), 0.0)
+    }
+
+    /// How many times as long steps with one partner each take where ranks share cores: half of the partners have yet to come to their step behind
+    /// another rank of their core, which none of the models' waits is for (docs/PERFORMANCE.md, "Tried").
+    fn behind_others(&self) -> f64 {
+        if self.scene.ranks_per_core > 1.0 { 1.5 } else { 1.0 }
     }
 
     /// As `turns`, of a step with one partner or several.
