@@ -1,9 +1,9 @@
 // Shapes outside the grid of collectives.c, huddle against the native library: odd sizes, other types, strided data, derived types, counts in
-// turn, one hot root, calls after barriers, skewed arrival, many communicators.
+// turn, one hot root, calls after barriers, skewed arrival, calls after computing, many communicators.
 //
 //   shapes [--only odd,…] [--rounds R] [--block MS]
 //
-// A call's time is from its entry on the slowest rank to its exit; where arrival is skewed, from the last rank's entry to
+// A call's time is from its entry on the slowest rank to its exit; where arrival is skewed, or ranks compute before, from the last rank's entry to
 // the last rank's exit; after a barrier, from the barrier's entry, so that none gains by how far apart it lets ranks go.
 #include "calls.h"
 
@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORT = 512, MANY = 32, DELAY = 10000 };
+enum { SHORT = 512, MANY = 32, DELAY = 10000, SWEPT = 1 << 20 };
 
 typedef enum { BYTES, INTS, FLOATS, DOUBLES, LONG_DOUBLES, PAIRS } Fill;
-typedef enum { NOTHING, DELAYED, A_BARRIER } Before; // what ranks do before a call
+typedef enum { NOTHING, DELAYED, COMPUTING, A_BARRIER } Before; // what ranks do before a call
 typedef struct {
     double value;
     int index;
@@ -105,6 +105,14 @@ static void delay(int k) {
     while (now() < until) {}
 }
 
+// Goes once through as much memory as takes a good part of a second-level cache.
+static void compute(void) {
+    static volatile char memory[SWEPT];
+    for (size_t i = 0; i < SWEPT; i += 64) memory[i]++;
+}
+
+static bool is_skewed(const Shape *s) { return s->before == DELAYED || s->before == COMPUTING; }
+
 // Both ends are taken on all ranks and the latest counts.
 static double skewed_time(int calls) {
     double sum = 0;
@@ -120,7 +128,7 @@ static double block(const void *state, int calls) {
     const Shape *s = way->shape;
     size_t bytes = spanned(s);
     double sum = 0, start = now();
-    if (bytes <= SHORT && s->before != DELAYED) {
+    if (bytes <= SHORT && !is_skewed(s)) {
         for (int k = 0; k < calls; k++) memcpy(in, images[k % 2], bytes), call(s, way->native, k);
         return now() - start;
     }
@@ -128,12 +136,13 @@ static double block(const void *state, int calls) {
     for (int k = 0; k < calls; k++) {
         memcpy(in, images[k % 2], bytes);
         if (s->before == DELAYED) delay(k);
+        if (s->before == COMPUTING) compute();
         entries[k] = now();
         call(s, way->native, k);
         exits[k] = now();
         sum += exits[k] - entries[k];
     }
-    return s->before == DELAYED ? skewed_time(calls) : sum;
+    return is_skewed(s) ? skewed_time(calls) : sum;
 }
 
 static void compare(const Shape *s) {
@@ -142,8 +151,7 @@ static void compare(const Shape *s) {
     memcpy(in, images[0], bytes);
     for (int k = 0; k < WARM_UP * s->comms; k++) call(s, false, k);
     Way ways[2] = {{s, false}, {s, true}};
-    const bool is_skewed = s->before == DELAYED;
-    Subject subjects[2] = {{"huddle", block, &ways[0], is_skewed}, {"native", block, &ways[1], is_skewed}};
+    Subject subjects[2] = {{"huddle", block, &ways[0], is_skewed(s)}, {"native", block, &ways[1], is_skewed(s)}};
     char members[256];
     snprintf(members, sizeof members, "\"group\": \"%s\", \"shape\": \"%s %s\"", s->group, collective_names[s->collective], s->name);
     measure(members, subjects, 2);
@@ -237,6 +245,10 @@ static void compare_all(const char *only) {
         {"skewed arrival", "4 KiB", ALLREDUCE, 512, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, DELAYED, 1},
         {"skewed arrival", "32 KiB", BCAST, 4096, MPI_DOUBLE, none, DOUBLES, -1, DELAYED, 1},
         {"skewed arrival", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, DELAYED, 1},
+        {"after computing", "8 B", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, COMPUTING, 1},
+        {"after computing", "4 KiB", ALLREDUCE, 512, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, COMPUTING, 1},
+        {"after computing", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, COMPUTING, 1},
+        {"after computing", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, COMPUTING, 1},
         {"many communicators", "8 B", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, NOTHING, MANY},
         {"many communicators", "4 KiB", BCAST, 512, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, MANY},
         {"many communicators", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, MANY},

@@ -7,9 +7,10 @@
 //! ```
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::AtomicBool;
 
 /// The version of this page. An engine that was built for another one refuses to open.
-pub const ABI: u32 = 1;
+pub const ABI: u32 = 2;
 
 /// What the loader tells the engine. Everything it points at lives as long as the process.
 #[repr(C)]
@@ -26,6 +27,8 @@ pub struct Loader {
     pub calls: unsafe extern "C" fn(name: *const c_char) -> u64,
     /// The `MPI_X` spelling of the `index`-th `Counted` name, null after the last.
     pub counted: extern "C" fn(index: usize) -> *const c_char,
+    /// Whether this process has called anything so far that begins traffic which goes on between its calls, or completes such.
+    pub traffic: *const AtomicBool,
 }
 
 /// `huddle_engine_open`: prepares the engine and returns 0, or anything else if it can't serve this loader. Called once,

@@ -1,10 +1,14 @@
 //! The one table of names: what this library exports, and what becomes of a call.
 //!
-//! | kind      | exported as        | a call goes to                                              |
-//! |-----------|--------------------|-------------------------------------------------------------|
-//! | `Served`  | `MPI_X`, `PMPI_X`  | the engine where it has an entry, else the native function  |
-//! | `Counted` | `MPI_X`, `PMPI_X`  | the native function, after its counter went up by one       |
-//! | `Api`     | `huddle_x`         | the engine; without one it returns 0                        |
+//! | kind      | exported as        | a call goes to                                                     |
+//! |-----------|--------------------|--------------------------------------------------------------------|
+//! | `Served`  | `MPI_X`, `PMPI_X`  | the engine where it has an entry, else the native function         |
+//! | `Counted` | `MPI_X`, `PMPI_X`  | the native function, after its counter went up by one              |
+//! | `Noted`   | `MPI_X`, `PMPI_X`  | the native function, after the note that the process has traffic that goes on between its calls |
+//! | `Api`     | `huddle_x`         | the engine; without one it returns 0                               |
+//!
+//! `Noted` are the calls that begin such traffic or complete it: whoever begins it by another name (`MPI_Isend_c`, a nonblocking
+//! collective) completes it by one of these.
 //!
 //! An `MPI_X` goes to a profiler first where one comes after this library (`chain`); the profiler calls `PMPI_X`.
 //!
@@ -67,6 +71,29 @@ macro_rules! names {
             Counted: MPI_Ineighbor_alltoall MPI_Ineighbor_alltoall_c;
             Counted: MPI_Ineighbor_alltoallv;
             Counted: MPI_Ineighbor_alltoallw;
+
+            Noted: MPI_Isend;
+            Noted: MPI_Ibsend;
+            Noted: MPI_Irsend;
+            Noted: MPI_Issend;
+            Noted: MPI_Bsend;
+            Noted: MPI_Irecv;
+            Noted: MPI_Imrecv;
+            Noted: MPI_Start;
+            Noted: MPI_Startall;
+            Noted: MPI_Wait;
+            Noted: MPI_Waitall;
+            Noted: MPI_Waitany;
+            Noted: MPI_Waitsome;
+            Noted: MPI_Test;
+            Noted: MPI_Testall;
+            Noted: MPI_Testany;
+            Noted: MPI_Testsome;
+            Noted: MPI_Request_free;
+            Noted: MPI_Win_create;
+            Noted: MPI_Win_create_dynamic;
+            Noted: MPI_Win_allocate;
+            Noted: MPI_Win_allocate_shared;
 
             Api: huddle_version;
             Api: huddle_is_active;

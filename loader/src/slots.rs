@@ -34,6 +34,7 @@ pub const LAZY: *mut c_void = arch::lazy as *mut c_void;
 pub enum Kind {
     Served,
     Counted,
+    Noted,
     Api,
 }
 
@@ -51,11 +52,14 @@ const fn c_str(text: &'static str) -> &'static CStr {
     }
 }
 
-/// Defines the exported function `$symbol`: counts where `$call` is given, then jumps to the target at `$slot`. Arguments
+/// Defines the exported function `$symbol`: counts where `$call` is given, or takes a note, then jumps to the target at `$slot`. Arguments
 /// and stack stay untouched, so it needs no prototype.
 macro_rules! entry {
     ($symbol:expr, $slot:expr) => {
         naked!($symbol, [arch::forward!()], slot = const $slot);
+    };
+    ($symbol:expr, $slot:expr, noted) => {
+        naked!($symbol, [arch::note!(), arch::forward!()], slot = const $slot, traffic = sym TRAFFIC);
     };
     ($symbol:expr, $slot:expr, $call:expr) => {
         naked!(
@@ -88,6 +92,10 @@ macro_rules! export {
     (Counted $name:ident) => {
         entry!(stringify!($name), public(Id::$name), public_calls(Id::$name));
         entry!(concat!("P", stringify!($name)), profiling(Id::$name), profiling_calls(Id::$name));
+    };
+    (Noted $name:ident) => {
+        entry!(stringify!($name), public(Id::$name), noted);
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name), noted);
     };
     (Api $name:ident) => {
         entry!(stringify!($name), public(Id::$name));
@@ -122,6 +130,9 @@ pub static SLOTS: [Slot; COUNT] = [const {
 
 /// The counters by index, written by the entries.
 static CALLS: [Calls; COUNT] = [const { Calls { public: AtomicU64::new(0), profiling: AtomicU64::new(0) } }; COUNT];
+
+/// Whether a `Noted` name was called, written by the entries.
+pub static TRAFFIC: AtomicBool = AtomicBool::new(false);
 
 const fn public(id: Id) -> usize {
     id as usize * size_of::<Slot>() + offset_of!(Slot, public)

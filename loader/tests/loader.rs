@@ -143,6 +143,20 @@ fn both_names_are_counted() {
 }
 
 #[test]
+fn what_begins_or_ends_traffic_is_noted() {
+    let rig = Rig::with_engine("noting");
+    for name in ["MPI_Isend", "PMPI_Isend", "MPI_Waitall", "PMPI_Testsome", "MPI_Win_create"] {
+        let is_native = if name.starts_with('P') { "native profiling" } else { "native" };
+        let calls = ["ask:huddle_is_active", "call:MPI_Gather", "call:MPI_Allreduce", "ask:huddle_is_active"];
+        let call = format!("call:{name}");
+        let calls = [&calls[..], &[&call, "ask:huddle_is_active"]].concat();
+        let said = rig.says("linked", &calls, &[]);
+        let quiet = "MPI_Gather: native\nMPI_Allreduce: engine\nhuddle_is_active: 0\n";
+        assert_eq!(said, format!("huddle_is_active: 0\n{quiet}{name}: {is_native}\nhuddle_is_active: 1\n"));
+    }
+}
+
+#[test]
 fn threads_resolve_once() {
     let rig = Rig::with_engine("threads");
     for _ in 0..8 {

@@ -46,7 +46,9 @@ pub unsafe extern "C" fn huddle_engine_open(loader: *const Loader) -> c_int {
     let mpi_path = unsafe { CStr::from_ptr(loader.mpi_path) }.to_owned();
     // A panic ends the process (`panic = "abort"`): it never crosses into MPI. Its line names rank and call.
     log::report_panics(serve::latest_call);
-    let _ = LOADER.set(KnownLoader { mpi_path, mpi_version, calls: loader.calls, counted: loader.counted });
+    // SAFETY: the loader's word, which lives as long as the process.
+    let traffic = unsafe { &*loader.traffic };
+    let _ = LOADER.set(KnownLoader { mpi_path, mpi_version, calls: loader.calls, counted: loader.counted, traffic });
     0
 }
 

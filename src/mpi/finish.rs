@@ -12,6 +12,7 @@ use crate::report::{Report, Tally, counters};
 use mpi_sys::MPI_Comm;
 use once_cell::sync::OnceCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::atomic::AtomicBool;
 
 /// What the loader knows.
 pub struct Loader {
@@ -23,6 +24,8 @@ pub struct Loader {
     pub calls: unsafe extern "C" fn(*const c_char) -> u64,
     /// Their names.
     pub counted: extern "C" fn(usize) -> *const c_char,
+    /// Whether the process has had traffic that goes on between its calls.
+    pub traffic: &'static AtomicBool,
 }
 
 /// Set when the engine is opened.

@@ -1,7 +1,8 @@
 //! What the ranks of a job agree on in `MPI_Init`, and the state of the engine.
 
+use super::finish::LOADER;
 use crate::config::Config;
-use crate::fabric::shm::{Pace, Waiting};
+use crate::fabric::shm::{Pace, Traffic, Waiting};
 use crate::model::Parameters;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
@@ -218,9 +219,16 @@ pub(super) unsafe fn time_to_ask(world: MPI_Comm) -> Duration {
     last[last.len() / 2]
 }
 
+/// Whether the program may have traffic in the library; it may where no loader tells.
+pub(super) fn traffic() -> Traffic {
+    // Relaxed: what this thread has begun it finds; what others begin at the same time counts from the next call on.
+    let is_known_quiet = LOADER.get().is_some_and(|loader| !loader.traffic.load(Ordering::Relaxed));
+    if is_known_quiet { Traffic::None } else { Traffic::Some }
+}
+
 /// The same in a wait at `now`, if it is time for that or it must.
 fn keep_pace(now: Instant, must: bool) {
-    if active().is_some_and(|job| job.pace.is_time_in_wait(now, must)) {
+    if active().is_some_and(|job| job.pace.is_time_in_wait(now, must, traffic())) {
         progress();
     }
 }

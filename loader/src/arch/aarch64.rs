@@ -23,6 +23,13 @@ macro_rules! count {
     };
 }
 
+/// Takes the note.
+macro_rules! note {
+    () => {
+        concat!("adrp x16, {traffic}\n", "mov w17, #1\n", "strb w17, [x16, :lo12:{traffic}]",)
+    };
+}
+
 /// Jumps to what the target holds; the acquire pairs with the resolver's release, so that the engine is seen whole.
 macro_rules! forward {
     () => {
@@ -34,7 +41,7 @@ macro_rules! forward {
         )
     };
 }
-pub(crate) use {count, forward, land};
+pub(crate) use {count, forward, land, note};
 
 /// The first target of every entry: has the table filled, then makes the same jump again, with every register that can
 /// hold an argument as it was.

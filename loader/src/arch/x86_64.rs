@@ -16,13 +16,20 @@ macro_rules! count {
     };
 }
 
+/// Takes the note.
+macro_rules! note {
+    () => {
+        "mov byte ptr [rip + {traffic}], 1"
+    };
+}
+
 /// Jumps to what the target holds. A plain load is an acquire here.
 macro_rules! forward {
     () => {
         "lea r11, [rip + {slots} + {slot}]\njmp qword ptr [r11]"
     };
 }
-pub(crate) use {count, forward, land};
+pub(crate) use {count, forward, land, note};
 
 /// The first target of every entry: has the table filled, then makes the same jump again, with every register that can
 /// hold an argument as it was.

@@ -9,4 +9,5 @@ struct huddle_loader {
     const char *mpi_version;
     uint64_t (*calls)(const char *name);
     const char *(*counted)(size_t index);
+    const unsigned char *traffic;
 };

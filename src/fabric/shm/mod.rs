@@ -39,7 +39,7 @@ pub use direct::{Direct, Ends};
 pub use drive::{Stall, Waiting};
 pub use geometry::Geometry;
 pub use latest::LatestCall;
-pub use pace::Pace;
+pub use pace::{Pace, Traffic};
 pub use presences::Presences;
 pub use rotation::ROTATED;
 pub use segment::Segment;

@@ -3,6 +3,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// Whether the program may have traffic of its own in the MPI library: whether it ever began or completed any that goes on between its calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// As far as can be told it has none, and never had.
+    None,
+    /// It had some.
+    Some,
+}
+
 /// How often a process asks the MPI library within its calls, besides in long waits: once for each period that has passed, as far as there are
 /// calls, which make up for some periods without any.
 ///
@@ -10,6 +19,9 @@ use std::time::{Duration, Instant};
 /// 1.3 µs where a pause takes 140 cycles), so it can't be done in each; but a program that has computed for long
 /// expects of the calls that follow that they move its messages. To read the clock takes less, but not nothing. So what calls took last, with
 /// all that lay between them, says of how many one looks whether it is time: from every one to every 32nd.
+///
+/// A program that computes between its calls has other things in its caches then, and to ask takes several times as long as such a call does
+/// (docs/PERFORMANCE.md, "Tried"). So where there is no [`Traffic`] it is hardly ever asked.
 #[derive(Debug)]
 pub struct Pace {
     started: Instant,
@@ -43,6 +55,8 @@ impl Pace {
     /// The period there where giving the core away matters little: in waits, which give the core away in any case, and in calls that are [`FAR_APART`](Self::FAR_APART).
     /// Where each rank has a core waits have half the period of calls, so that these need not ask where ranks that wait have time for it.
     const SHORT_PERIOD: Duration = Duration::from_micros(500);
+    /// The period without traffic, in waits too. Who sends by blocking calls alone may leave something behind in some library.
+    const PERIOD_WITHOUT_TRAFFIC: Duration = Duration::from_millis(20);
     /// Many times as long as it takes to get a core back.
     const FAR_APART: Duration = Duration::from_micros(100);
     /// After calls close upon each other, so many may be far apart before one looks.
@@ -75,9 +89,13 @@ impl Pace {
 
     /// Whether a call that waits asks the library at `now`, where ranks share cores before it gives its core away; it does in any case where it
     /// `must`.
-    pub fn is_time_in_wait(&self, now: Instant, must: bool) -> bool {
+    pub fn is_time_in_wait(&self, now: Instant, must: bool, traffic: Traffic) -> bool {
         let now = self.nanoseconds_until(now);
-        let is_time = must || self.paid.load(Ordering::Relaxed) + self.period_in_wait <= now;
+        let period = match traffic {
+            Traffic::None => Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64,
+            Traffic::Some => self.period_in_wait,
+        };
+        let is_time = must || self.paid.load(Ordering::Relaxed) + period <= now;
         if is_time {
             self.paid.store(now, Ordering::Relaxed);
         }
@@ -89,13 +107,17 @@ impl Pace {
     }
 
     /// Whether a call that looks at the clock at `now`, and does not wait, asks the library.
-    pub fn is_time(&self, now: Instant) -> bool {
+    pub fn is_time(&self, now: Instant, traffic: Traffic) -> bool {
         let now = self.nanoseconds_until(now);
         let took = now.saturating_sub(self.looked.load(Ordering::Relaxed)).max(1);
         let before = self.interval.load(Ordering::Relaxed);
         let are_far_apart = took / before >= Self::FAR_APART.as_nanos() as u64;
-        let period = if are_far_apart { self.period.min(Self::SHORT_PERIOD.as_nanos() as u64) } else { self.period };
-        let mut paid = self.paid.load(Ordering::Relaxed).max(now.saturating_sub(self.owed * period));
+        let (period, owed) = match traffic {
+            Traffic::None => (Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64, 1),
+            Traffic::Some if are_far_apart => (self.period.min(Self::SHORT_PERIOD.as_nanos() as u64), self.owed),
+            Traffic::Some => (self.period, self.owed),
+        };
+        let mut paid = self.paid.load(Ordering::Relaxed).max(now.saturating_sub(owed * period));
         let is_time = paid + period <= now;
         if is_time {
             paid += period;
@@ -116,19 +138,20 @@ mod tests {
     struct Process {
         pace: Pace,
         now: Instant,
+        traffic: Traffic,
     }
 
     impl Process {
         fn new(is_oversubscribed: bool) -> Self {
             let now = Instant::now();
-            Self { pace: Pace::new(is_oversubscribed, Duration::ZERO, now), now }
+            Self { pace: Pace::new(is_oversubscribed, Duration::ZERO, now), now, traffic: Traffic::Some }
         }
 
         /// How many of so many calls, which take so many nanoseconds each, ask.
         fn asks(&mut self, calls: u64, each: u64) -> u64 {
             let call = |_: &u64| {
                 self.now += Duration::from_nanos(each);
-                self.pace.is_due() && self.pace.is_time(self.now)
+                self.pace.is_due() && self.pace.is_time(self.now, self.traffic)
             };
             (0..calls).filter(call).count() as u64
         }
@@ -167,7 +190,8 @@ mod tests {
     fn who_takes_long_to_ask_is_asked_more_seldom() {
         for (asking, period) in [(100, 20_000), (1300, 65_000), (50_000, 100_000)] {
             let now = Instant::now();
-            let mut process = Process { pace: Pace::new(false, Duration::from_nanos(asking), now), now };
+            let mut process =
+                Process { pace: Pace::new(false, Duration::from_nanos(asking), now), now, traffic: Traffic::Some };
             let (asks, expected) = (process.asks(100_000, 200), 20_000_000 / period);
             assert!(asks.abs_diff(expected) <= 1 + expected / 20, "{asking} ns: {asks} times, not {expected}");
         }
@@ -189,7 +213,7 @@ mod tests {
         let mut process = Process::new(true);
         process.asks(1000, 5000);
         process.now += Duration::from_millis(50);
-        assert!(process.pace.is_time_in_wait(process.now, true));
+        assert!(process.pace.is_time_in_wait(process.now, true, Traffic::Some));
         assert_eq!(process.asks(400, 5000), 0);
     }
 
@@ -199,8 +223,8 @@ mod tests {
         let mut asks = [0, 0];
         for call in 0..10_000 {
             process.now += Duration::from_micros(5);
-            asks[0] += u32::from(call % 2 == 0 && process.pace.is_time_in_wait(process.now, false));
-            asks[1] += u32::from(process.pace.is_due() && process.pace.is_time(process.now));
+            asks[0] += u32::from(call % 2 == 0 && process.pace.is_time_in_wait(process.now, false, Traffic::Some));
+            asks[1] += u32::from(process.pace.is_due() && process.pace.is_time(process.now, Traffic::Some));
         }
         assert!((98..=100).contains(&asks[0]) && asks[1] == 0, "{asks:?}");
     }
@@ -212,10 +236,33 @@ mod tests {
         let mut asks = [0, 0];
         for call in 0..10_000 {
             process.now += Duration::from_micros(5);
-            asks[0] += u32::from(call % 2 == 0 && process.pace.is_time_in_wait(process.now, false));
-            asks[1] += u32::from(process.pace.is_due() && process.pace.is_time(process.now));
+            asks[0] += u32::from(call % 2 == 0 && process.pace.is_time_in_wait(process.now, false, Traffic::Some));
+            asks[1] += u32::from(process.pace.is_due() && process.pace.is_time(process.now, Traffic::Some));
         }
         assert!((4990..=5000).contains(&asks[0]) && asks[1] <= 1, "{asks:?}");
+    }
+
+    #[test]
+    fn without_traffic_it_is_hardly_ever_asked() {
+        for is_oversubscribed in [false, true] {
+            let mut process = Process { traffic: Traffic::None, ..Process::new(is_oversubscribed) };
+            for each in [100, 5000, 200_000, 3_000_000] {
+                process.asks(1000, each);
+                let (asks, expected) = (process.asks(10_000, each), 10_000 * each / 20_000_000);
+                assert!((expected / 2..=expected + 1).contains(&asks), "{each} ns: {asks} times, not {expected}");
+            }
+            let in_wait = |process: &mut Process| {
+                process.now += Duration::from_micros(400);
+                process.pace.is_time_in_wait(process.now, false, Traffic::None)
+            };
+            assert!((19..=20).contains(&(0..1000).filter(|_| in_wait(&mut process)).count()));
+            // Calls that come together after a long while without any make up for nothing.
+            process.now += Duration::from_secs(1);
+            assert!(process.asks(100, 5000) <= 1);
+            process.traffic = Traffic::Some;
+            process.asks(1000, 20_000);
+            assert!(process.asks(1000, 60_000) >= 14, "as soon as there is some");
+        }
     }
 
     /// However close upon each other calls were before.
