@@ -111,7 +111,7 @@ static void compute(void) {
     for (size_t i = 0; i < SWEPT; i += 64) memory[i]++;
 }
 
-static bool is_skewed(const Shape *s) { return s->before == DELAYED || s->before == COMPUTING; }
+static bool is_timed_from_last(const Shape *s) { return s->before == DELAYED || s->before == COMPUTING; }
 
 // Both ends are taken on all ranks and the latest counts.
 static double skewed_time(int calls) {
@@ -128,7 +128,7 @@ static double block(const void *state, int calls) {
     const Shape *s = way->shape;
     size_t bytes = spanned(s);
     double sum = 0, start = now();
-    if (bytes <= SHORT && !is_skewed(s)) {
+    if (bytes <= SHORT && !is_timed_from_last(s)) {
         for (int k = 0; k < calls; k++) memcpy(in, images[k % 2], bytes), call(s, way->native, k);
         return now() - start;
     }
@@ -142,7 +142,7 @@ static double block(const void *state, int calls) {
         exits[k] = now();
         sum += exits[k] - entries[k];
     }
-    return is_skewed(s) ? skewed_time(calls) : sum;
+    return is_timed_from_last(s) ? skewed_time(calls) : sum;
 }
 
 static void compare(const Shape *s) {
@@ -151,7 +151,7 @@ static void compare(const Shape *s) {
     memcpy(in, images[0], bytes);
     for (int k = 0; k < WARM_UP * s->comms; k++) call(s, false, k);
     Way ways[2] = {{s, false}, {s, true}};
-    Subject subjects[2] = {{"huddle", block, &ways[0], is_skewed(s)}, {"native", block, &ways[1], is_skewed(s)}};
+    Subject subjects[2] = {{"huddle", block, &ways[0], is_timed_from_last(s)}, {"native", block, &ways[1], is_timed_from_last(s)}};
     char members[256];
     snprintf(members, sizeof members, "\"group\": \"%s\", \"shape\": \"%s %s\"", s->group, collective_names[s->collective], s->name);
     measure(members, subjects, 2);

@@ -52,6 +52,42 @@ static void reuse(int loops) {
     MPI_Comm_free(&second);
 }
 
+// A root far ahead of the others goes round in all lines that the communicator has.
+static void use_long(MPI_Comm comm, int salt) {
+    use(comm, salt);
+    int rank;
+    MPI_Comm_rank(comm, &rank);
+    for (int call = 0; call < 300; call++) {
+        int value = rank == 0 ? salt + call : -1;
+        MPI_Bcast(&value, 1, MPI_INT, 0, comm);
+        CHECK(value == salt + call);
+    }
+}
+
+// Ranks that have more communicators than others build some with these, led by one that has and by one that has not, new and from those that
+// were freed.
+static void uneven(void) {
+    enum { MANY = 20 };
+    MPI_Comm pair, dups[MANY], common;
+    int many = world_rank < 2 ? MANY : 0;
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank < 2, 0, &pair);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < many; i++) {
+            MPI_Comm_dup(pair, &dups[i]);
+            use(dups[i], i);
+        }
+        for (int i = 0; i < 4; i++) {
+            MPI_Comm_split(MPI_COMM_WORLD, 0, i % 2 == 0 ? world_rank : -world_rank, &common);
+            use_long(common, i);
+            // From here on no rank has more than others.
+            if (i == 1)
+                for (int k = 0; k < many; k++) MPI_Comm_free(&dups[k]);
+            MPI_Comm_free(&common);
+        }
+    }
+    MPI_Comm_free(&pair);
+}
+
 static void keep_alive(int n) {
     MPI_Comm *comms = malloc((size_t)n * sizeof *comms);
     for (int i = 0; i < n; i++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
@@ -69,6 +105,7 @@ int main(int argc, char **argv) {
     int loops = argument(argc, argv, 300), alive = argc > 2 ? atoi(argv[2]) : 50;
     churn(loops);
     reuse(loops / 3);
+    uneven();
     keep_alive(alive);
     MPI_Finalize();
     say_ok("comm_churn");

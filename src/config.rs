@@ -138,6 +138,18 @@ impl Default for Config {
     }
 }
 
+/// Lines of each kind in a rank's ring of so many slots, on a communicator of a process that has so many others. The root of short messages runs
+/// ahead of the others as far as its lines reach; where ranks share cores, these get its core once for so many calls. But calls go round in all of
+/// them: with each doubling of the communicators from four on later ones have half as many, so that caches hold those of all.
+pub fn lines_of(slots: usize, crowding: Crowding, others: usize) -> usize {
+    const USUAL: usize = 32;
+    const WHERE_CORES_ARE_SHARED: usize = 256;
+    /// 256 lines of a few communicators are some 100 KiB of a core's cache (docs/PERFORMANCE.md, "Tried").
+    const FEW: usize = 4;
+    let most = if crowding.is_shared() { WHERE_CORES_ARE_SHARED } else { USUAL };
+    slots.max((most / (others / FEW + 1).next_power_of_two()).max(USUAL))
+}
+
 impl Config {
     /// The ring of each rank where the largest node has `ranks` and the smallest caches of the job are `caches`: as long as
     /// [`Caches::ring`], unless the node's ranks are so many that it would take too much memory. Then its cells are shorter. So they are where two
@@ -243,6 +255,14 @@ mod tests {
             Config::default().ring(ranks, caches, Crowding::new(ranks, cores)).round.0 >> 10
         };
         assert_eq!([round(2, 2.0), round(3, 2.0), round(4, 2.0), round(8, 2.0)], [128, 64, 64, 32]);
+    }
+
+    #[test]
+    fn later_ones_of_many_communicators_have_fewer_lines() {
+        let (shared, own) = (Crowding::new(4, 2.0), Crowding::new(2, 2.0));
+        let of = [0, 3, 4, 7, 8, 15, 16, 31, 1000].map(|others| lines_of(4, shared, others));
+        assert_eq!(of, [256, 256, 128, 128, 64, 64, 32, 32, 32]);
+        assert_eq!([lines_of(16, own, 0), lines_of(16, own, 9), lines_of(1024, shared, 9)], [32, 32, 1024]);
     }
 
     #[test]

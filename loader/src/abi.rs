@@ -23,16 +23,17 @@ pub struct Loader {
     pub mpi_path: *const c_char,
     /// Text of its `MPI_Get_library_version`.
     pub mpi_version: *const c_char,
-    /// Calls so far of a `Counted` name, by its `MPI_X` spelling; 0 for all others.
+    /// Calls so far of a `Counted` or `Begun` name, by its `MPI_X` spelling; 0 for all others.
     pub calls: unsafe extern "C" fn(name: *const c_char) -> u64,
-    /// The `MPI_X` spelling of the `index`-th `Counted` name, null after the last.
+    /// The `MPI_X` spelling of the `index`-th such name, null after the last.
     pub counted: extern "C" fn(index: usize) -> *const c_char,
-    /// Whether this process has called anything so far that begins traffic which goes on between its calls, or completes such.
+    /// Whether this process has called anything so far that begins traffic which goes on between its calls, or completes such. The entries of
+    /// `Noted` and `Begun` names set it, for good.
     pub traffic: *const AtomicBool,
 }
 
 /// `huddle_engine_open`: prepares the engine and returns 0, or anything else if it can't serve this loader. Called once,
-/// at the first call of the process to a served or counted name, before the table is filled. It must not call MPI by
+/// at the first call of the process to a name of the table, before the table is filled. It must not call MPI by
 /// linked names (they lead back here), nor collectives at all: MPI may not be initialised.
 pub type Open = unsafe extern "C" fn(loader: *const Loader) -> c_int;
 

@@ -59,7 +59,7 @@ fn description(mpi: &Mpi) -> &'static Loader {
         mpi_version: keep(&mpi.version),
         calls,
         counted,
-        traffic: &slots::TRAFFIC,
+        traffic: &slots::TRAFFIC.0,
     }))
 }
 
@@ -93,6 +93,6 @@ unsafe extern "C" fn calls(name: *const c_char) -> u64 {
 
 /// `Loader::counted`.
 extern "C" fn counted(index: usize) -> *const c_char {
-    let mut names = NAMES.iter().filter(|name| name.kind == Kind::Counted);
+    let mut names = NAMES.iter().filter(|name| matches!(name.kind, Kind::Counted | Kind::Begun));
     names.nth(index).map_or(ptr::null(), |name| name.public.as_ptr())
 }

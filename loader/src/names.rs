@@ -4,11 +4,13 @@
 //! |-----------|--------------------|--------------------------------------------------------------------|
 //! | `Served`  | `MPI_X`, `PMPI_X`  | the engine where it has an entry, else the native function         |
 //! | `Counted` | `MPI_X`, `PMPI_X`  | the native function, after its counter went up by one              |
-//! | `Noted`   | `MPI_X`, `PMPI_X`  | the native function, after the note that the process has traffic that goes on between its calls |
+//! | `Noted`   | `MPI_X`, `PMPI_X`  | the native function, after the note that the process has traffic which goes on between its calls |
+//! | `Begun`   | `MPI_X`, `PMPI_X`  | the same, after both                                               |
 //! | `Api`     | `huddle_x`         | the engine; without one it returns 0                               |
 //!
-//! `Noted` are the calls that begin such traffic or complete it: whoever begins it by another name (`MPI_Isend_c`, a nonblocking
-//! collective) completes it by one of these.
+//! `Noted` are calls that begin such traffic, or complete it: most of what is begun by other names (`MPI_Isend_c`, `MPI_File_iread`) is
+//! completed by one of these. Of windows there are names that their target calls too, whatever made them: mpi4py sets an error
+//! handler on each. Blocking calls leave nothing behind that somebody waits for.
 //!
 //! An `MPI_X` goes to a profiler first where one comes after this library (`chain`); the profiler calls `PMPI_X`.
 //!
@@ -43,34 +45,34 @@ macro_rules! names {
             Counted: MPI_Scan MPI_Scan_c;
             Counted: MPI_Scatterv MPI_Scatterv_c;
 
-            Counted: MPI_Iallgather MPI_Iallgather_c;
-            Counted: MPI_Iallgatherv;
-            Counted: MPI_Iallreduce MPI_Iallreduce_c;
-            Counted: MPI_Ialltoall MPI_Ialltoall_c;
-            Counted: MPI_Ialltoallv;
-            Counted: MPI_Ialltoallw;
-            Counted: MPI_Ibarrier;
-            Counted: MPI_Ibcast MPI_Ibcast_c;
-            Counted: MPI_Iexscan MPI_Iexscan_c;
-            Counted: MPI_Igather MPI_Igather_c;
-            Counted: MPI_Igatherv;
-            Counted: MPI_Ireduce MPI_Ireduce_c;
-            Counted: MPI_Ireduce_scatter;
-            Counted: MPI_Ireduce_scatter_block MPI_Ireduce_scatter_block_c;
-            Counted: MPI_Iscan MPI_Iscan_c;
-            Counted: MPI_Iscatter MPI_Iscatter_c;
-            Counted: MPI_Iscatterv;
+            Begun: MPI_Iallgather MPI_Iallgather_c;
+            Begun: MPI_Iallgatherv;
+            Begun: MPI_Iallreduce MPI_Iallreduce_c;
+            Begun: MPI_Ialltoall MPI_Ialltoall_c;
+            Begun: MPI_Ialltoallv;
+            Begun: MPI_Ialltoallw;
+            Begun: MPI_Ibarrier;
+            Begun: MPI_Ibcast MPI_Ibcast_c;
+            Begun: MPI_Iexscan MPI_Iexscan_c;
+            Begun: MPI_Igather MPI_Igather_c;
+            Begun: MPI_Igatherv;
+            Begun: MPI_Ireduce MPI_Ireduce_c;
+            Begun: MPI_Ireduce_scatter;
+            Begun: MPI_Ireduce_scatter_block MPI_Ireduce_scatter_block_c;
+            Begun: MPI_Iscan MPI_Iscan_c;
+            Begun: MPI_Iscatter MPI_Iscatter_c;
+            Begun: MPI_Iscatterv;
 
             Counted: MPI_Neighbor_allgather MPI_Neighbor_allgather_c;
             Counted: MPI_Neighbor_allgatherv;
             Counted: MPI_Neighbor_alltoall MPI_Neighbor_alltoall_c;
             Counted: MPI_Neighbor_alltoallv;
             Counted: MPI_Neighbor_alltoallw;
-            Counted: MPI_Ineighbor_allgather MPI_Ineighbor_allgather_c;
-            Counted: MPI_Ineighbor_allgatherv;
-            Counted: MPI_Ineighbor_alltoall MPI_Ineighbor_alltoall_c;
-            Counted: MPI_Ineighbor_alltoallv;
-            Counted: MPI_Ineighbor_alltoallw;
+            Begun: MPI_Ineighbor_allgather MPI_Ineighbor_allgather_c;
+            Begun: MPI_Ineighbor_allgatherv;
+            Begun: MPI_Ineighbor_alltoall MPI_Ineighbor_alltoall_c;
+            Begun: MPI_Ineighbor_alltoallv;
+            Begun: MPI_Ineighbor_alltoallw;
 
             Noted: MPI_Isend;
             Noted: MPI_Ibsend;
@@ -90,10 +92,21 @@ macro_rules! names {
             Noted: MPI_Testany;
             Noted: MPI_Testsome;
             Noted: MPI_Request_free;
+            Noted: MPI_Request_get_status;
+            Noted: MPI_Buffer_attach;
+            Noted: MPI_Buffer_detach;
             Noted: MPI_Win_create;
             Noted: MPI_Win_create_dynamic;
             Noted: MPI_Win_allocate;
             Noted: MPI_Win_allocate_shared;
+            Noted: MPI_Win_set_errhandler;
+            Noted: MPI_Win_get_group;
+            Noted: MPI_Win_fence;
+            Noted: MPI_Win_lock;
+            Noted: MPI_Win_lock_all;
+            Noted: MPI_Win_post;
+            Noted: MPI_Win_start;
+            Noted: MPI_Win_free;
 
             Api: huddle_version;
             Api: huddle_is_active;

@@ -19,7 +19,7 @@ pub struct Slot {
     pub is_chained: AtomicBool,
 }
 
-/// How often a `Counted` name was called under each of its two symbols.
+/// How often a `Counted` or `Begun` name was called under each of its two symbols.
 #[repr(C)]
 struct Calls {
     public: AtomicU64,
@@ -35,6 +35,7 @@ pub enum Kind {
     Served,
     Counted,
     Noted,
+    Begun,
     Api,
 }
 
@@ -60,6 +61,16 @@ macro_rules! entry {
     };
     ($symbol:expr, $slot:expr, noted) => {
         naked!($symbol, [arch::note!(), arch::forward!()], slot = const $slot, traffic = sym TRAFFIC);
+    };
+    ($symbol:expr, $slot:expr, noted, $call:expr) => {
+        naked!(
+            $symbol,
+            [arch::note!(), arch::count!(), arch::forward!()],
+            slot = const $slot,
+            traffic = sym TRAFFIC,
+            calls = sym CALLS,
+            call = const $call
+        );
     };
     ($symbol:expr, $slot:expr, $call:expr) => {
         naked!(
@@ -97,6 +108,10 @@ macro_rules! export {
         entry!(stringify!($name), public(Id::$name), noted);
         entry!(concat!("P", stringify!($name)), profiling(Id::$name), noted);
     };
+    (Begun $name:ident) => {
+        entry!(stringify!($name), public(Id::$name), noted, public_calls(Id::$name));
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name), noted, profiling_calls(Id::$name));
+    };
     (Api $name:ident) => {
         entry!(stringify!($name), public(Id::$name));
     };
@@ -131,8 +146,12 @@ pub static SLOTS: [Slot; COUNT] = [const {
 /// The counters by index, written by the entries.
 static CALLS: [Calls; COUNT] = [const { Calls { public: AtomicU64::new(0), profiling: AtomicU64::new(0) } }; COUNT];
 
-/// Whether a `Noted` name was called, written by the entries.
-pub static TRAFFIC: AtomicBool = AtomicBool::new(false);
+/// Whether a `Noted` or `Begun` name was called, written by the entries.
+pub static TRAFFIC: Note = Note(AtomicBool::new(false));
+
+/// On lines of its own: threads in a loop of tests read it all the time.
+#[repr(C, align(128))]
+pub struct Note(pub AtomicBool);
 
 const fn public(id: Id) -> usize {
     id as usize * size_of::<Slot>() + offset_of!(Slot, public)
@@ -169,7 +188,7 @@ pub fn index(name: &CStr) -> Option<usize> {
     NAMES.iter().position(|row| row.public == name)
 }
 
-/// How often the operation spelled `MPI_X` was called so far; 0 if it isn't `Counted`. Where a profiler stands between
+/// How often the operation spelled `MPI_X` was called so far; 0 if it is neither `Counted` nor `Begun`. Where a profiler stands between
 /// `MPI_X` and `PMPI_X`, a call goes through both, and the second is what arrives at MPI.
 pub fn calls(name: &CStr) -> u64 {
     let Some(index) = index(name) else {

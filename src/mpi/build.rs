@@ -3,14 +3,14 @@
 //! All ranks are in the same collective call on the communicator, so native collectives on it serve the agreement: one
 //! Allgather of offers, one vote.
 
+use super::board::{self, Board};
 use super::bridge::BridgeComm;
 use super::communicator::{self, Shared, Standing};
 use super::device;
 use super::failure::Code;
-use super::home::{self, Home};
 use super::job::Job;
 use super::pool::{self, Offered, Pooled};
-use crate::config::Ring;
+use crate::config::{Ring, lines_of};
 use crate::fabric::shm::{Context, Geometry, Presences, Segment};
 use crate::log::{self, Once};
 use crate::mpi::handles::constants;
@@ -51,8 +51,8 @@ struct Offer {
     has_unknown_devices: u64,
     /// How the ranks of its node lie there ([`Hierarchy::to_words`]); the lowest leader's counts.
     hierarchy: [u64; 2],
-    /// The home of this process ([`home`]); zero where it has none.
-    home: u64,
+    /// The board of this process ([`board`]); zero where it has none.
+    board: u64,
     /// Lines of each kind in a rank's ring of the leader's new segment.
     lines: u64,
 }
@@ -113,13 +113,8 @@ impl<'a> Builder<'a> {
         let (node, node_rank) = layout.place(me);
         let ranks = layout.members(node).len();
         let Ring { slots, cell, round } = job.config.ring(layout.largest_node(), job.caches, job.crowding);
-        let geometry = Geometry {
-            ranks,
-            slots,
-            lines: lines(job.waiting.is_oversubscribed, slots, communicator::count()),
-            cell,
-            round,
-        };
+        let lines = lines_of(slots, job.crowding, communicator::count());
+        let geometry = Geometry { ranks, slots, lines, cell, round };
         Ok(Self { job, comm, layout, me, node_rank, world_ranks, geometry })
     }
 
@@ -127,11 +122,11 @@ impl<'a> Builder<'a> {
         // 1. Ranks say what they have; leaders reserve memory where that is nothing.
         let mut offered =
             pool::offer(&self.members(), &self.geometry, |context| !self.is_leader() || context.is_idle());
-        let (pooled, home) = (offered.nonces(), home::current());
+        let (pooled, board) = (offered.nonces(), board::current());
         let mut offer = Offer {
             pooled,
             has_unknown_devices: u64::from(device::has_unknown()),
-            home: home.as_ref().map_or(0, |home| home.nonce()),
+            board: board.as_ref().map_or(0, |board| board.nonce()),
             lines: self.geometry.lines as u64,
             ..Offer::default()
         };
@@ -164,16 +159,7 @@ impl<'a> Builder<'a> {
                 self.give_back(offer);
             }
         }
-        let source = self.source(&offers, self.layout.my_node());
-        if let Source::New(leader) = source {
-            self.geometry.lines = leader.lines as usize;
-        }
-        let (context, nonce, file) = self.context(source, own, &mut offered);
-        let presences = home.and_then(|home| self.presences(&home, &offers));
-        let context = context.map(|context| match presences {
-            Some(presences) => context.with_presences(presences),
-            None => context,
-        });
+        let (context, nonce, file) = self.context(&offers, own, &mut offered, board.as_deref());
         let bridge = self.create_bridge(&offers);
         // 3. They vote.
         let lack = match (&context, &bridge) {
@@ -195,11 +181,10 @@ impl<'a> Builder<'a> {
         members.iter().map(|rank| self.world_ranks[rank.index()]).collect()
     }
 
-    /// Where the ranks of this node tell whether they have their cores, if that is the home of all of them; else they do so in the communicator's
-    /// own segment.
-    fn presences(&self, home: &Home, offers: &[Offer]) -> Option<Presences> {
+    /// Where the ranks of this node tell whether they have their cores, if that is the board of all of them.
+    fn presences(&self, board: &Board, offers: &[Offer]) -> Option<Presences> {
         let members = self.layout.members(self.layout.my_node());
-        home.presences(&self.members(), members.iter().map(|rank| offers[rank.index()].home))
+        board.presences(&self.members(), members.iter().map(|rank| offers[rank.index()].board))
     }
 
     /// Which segment `node` uses.
@@ -219,6 +204,27 @@ impl<'a> Builder<'a> {
 
     /// This rank's context on its node's segment, the segment's nonce, and what must stay open until the vote.
     fn context(
+        &mut self,
+        offers: &[Offer],
+        own: Option<Own>,
+        offered: &mut Offered,
+        board: Option<&Board>,
+    ) -> (Option<Context>, u64, Option<OwnedFd>) {
+        let source = self.source(offers, self.layout.my_node());
+        if let Source::New(leader) = source {
+            self.geometry.lines = leader.lines as usize;
+        }
+        let (context, nonce, file) = self.own_or_mapped(source, own, offered);
+        let presences = board.and_then(|board| self.presences(board, offers));
+        let context = match (context, presences) {
+            (Some(context), Some(presences)) => Some(context.with_presences(presences)),
+            (context, _) => context,
+        };
+        (context, nonce, file)
+    }
+
+    /// The same, whose ranks tell in its own segment whether they have their cores.
+    fn own_or_mapped(
         &self,
         source: Source,
         own: Option<Own>,
@@ -437,7 +443,7 @@ impl<'a> Builder<'a> {
         };
         let pooled = Pooled { members: self.members(), nonce, context };
         if self.job.waiting.is_oversubscribed {
-            home::consider(&pooled);
+            board::consider(&pooled);
         }
         Box::new(Shared::new(pooled, agreed, self.job, bridge))
     }
@@ -452,18 +458,6 @@ pub(super) fn has_cells_from_the_start(nodes: usize) -> bool {
 fn report_no_bridge(code: c_int) {
     let text = "no communicator for the steps between nodes of a communicator";
     log::once(Once::NoBridge, format_args!("{text}: MPI_Comm_create_group failed ({}); it stays native", Code(code)));
-}
-
-/// Lines of each kind in a rank's ring. The root of short messages runs ahead of the others as far as its lines reach; where ranks
-/// share cores, these get its core once for so many calls. But calls go round in all of them, on each communicator: where a process has
-/// so many others, later ones have fewer lines, so that caches hold those of all.
-fn lines(is_oversubscribed: bool, slots: usize, others: usize) -> usize {
-    const USUAL: usize = 32;
-    const WHERE_CORES_ARE_SHARED: usize = 256;
-    /// Communicators that have as many, one as the other.
-    const FEW: usize = 4;
-    let most = if is_oversubscribed { WHERE_CORES_ARE_SHARED } else { USUAL };
-    slots.max((most / (others / FEW + 1).next_power_of_two()).max(USUAL))
 }
 
 fn world_ranks(job: &Job, comm: MPI_Comm, size: c_int) -> Vec<c_int> {
@@ -484,16 +478,4 @@ fn nonce(segment: &Segment) -> u64 {
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let time = time.map_or(1, |time| time.as_nanos() as u64);
     (time ^ (segment.base().as_ptr() as u64) << 16 ^ u64::from(std::process::id()) << 40) | 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn later_ones_of_many_communicators_have_fewer_lines() {
-        let of = |others: &[usize]| others.iter().map(|others| lines(true, 4, *others)).collect::<Vec<_>>();
-        assert_eq!(of(&[0, 3, 4, 7, 8, 15, 16, 31, 1000]), [256, 256, 128, 128, 64, 64, 32, 32, 32]);
-        assert_eq!([lines(false, 16, 0), lines(false, 16, 9), lines(true, 1024, 9)], [32, 32, 1024]);
-    }
 }

@@ -86,7 +86,7 @@ pub enum Purpose {
     Recv,
 }
 
-/// Communicators that have shared memory.
+/// Communicators that have shared memory: up with each [`Shared::new`], down with [`delete`].
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// How many this process has.

@@ -219,16 +219,17 @@ pub(super) unsafe fn time_to_ask(world: MPI_Comm) -> Duration {
     last[last.len() / 2]
 }
 
-/// Whether the program may have traffic in the library; it may where no loader tells.
-pub(super) fn traffic() -> Traffic {
+/// Whether the program may have traffic in the library; on several nodes it may, since what is sent there may wait in queues of this process, also
+/// what huddle sends itself.
+pub(super) fn traffic(job: &Job) -> Traffic {
     // Relaxed: what this thread has begun it finds; what others begin at the same time counts from the next call on.
-    let is_known_quiet = LOADER.get().is_some_and(|loader| !loader.traffic.load(Ordering::Relaxed));
-    if is_known_quiet { Traffic::None } else { Traffic::Some }
+    let is_quiet = || LOADER.get().is_some_and(|loader| !loader.traffic.load(Ordering::Relaxed));
+    if job.nodes == Some(1) && is_quiet() { Traffic::NeverSeen } else { Traffic::Possible }
 }
 
-/// The same in a wait at `now`, if it is time for that or it must.
+/// [`progress`] in a wait at `now`, if it is time for that or it must.
 fn keep_pace(now: Instant, must: bool) {
-    if active().is_some_and(|job| job.pace.is_time_in_wait(now, must, traffic())) {
+    if active().is_some_and(|job| job.pace.is_time_in_wait(now, must, traffic(job))) {
         progress();
     }
 }

@@ -2,6 +2,7 @@
 
 mod agree;
 mod arguments;
+mod board;
 mod bridge;
 mod build;
 pub mod collectives;
@@ -15,7 +16,6 @@ pub mod finish;
 mod flatten;
 pub mod handles;
 mod holes;
-mod home;
 mod init;
 mod job;
 mod lane;

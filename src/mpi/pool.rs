@@ -62,11 +62,12 @@ pub(super) fn keep(pooled: Pooled) {
 /// a communicator of its own, uses, frees or evicts them meanwhile; those that are not taken go back.
 pub(super) struct Offered(Vec<Kept>);
 
-/// The newest contexts of these members and dimensions that are wanted, with however many lines.
+/// The newest contexts of these members and dimensions that are wanted, with as many lines or more.
 pub(super) fn offer(members: &[c_int], geometry: &Geometry, is_wanted: impl Fn(&Context) -> bool) -> Offered {
     let is_suitable = |Pooled { members: of, context, .. }: &Pooled| {
-        let alike = Geometry { lines: context.geometry().lines, ..*geometry };
-        **of == *members && *context.geometry() == alike && is_wanted(context)
+        let lines = context.geometry().lines;
+        let alike = Geometry { lines, ..*geometry };
+        **of == *members && *context.geometry() == alike && lines >= geometry.lines && is_wanted(context)
     };
     let (mut pool, mut offered) = (pool(), Vec::new());
     while offered.len() < OFFERED
@@ -154,9 +155,10 @@ mod tests {
         keep(pooled(members, 21));
         let longer = Geometry { cell: Bytes(128), ..GEOMETRY };
         assert_eq!(offer(&members, &longer, |_| true).nonces(), [0; OFFERED]);
-        let more_lines = Geometry { lines: 8, ..GEOMETRY };
-        for geometry in [more_lines, GEOMETRY] {
-            assert_eq!(offer(&members, &geometry, |_| true).nonces(), [21, 0, 0, 0]);
-        }
+        let lines = |lines| Geometry { slots: 1, lines, ..GEOMETRY };
+        assert_eq!(offer(&members, &lines(2), |_| true).nonces(), [0; OFFERED], "more slots");
+        let more_lines = Geometry { lines: 4, ..GEOMETRY };
+        assert_eq!(offer(&members, &more_lines, |_| true).nonces(), [0; OFFERED]);
+        assert_eq!(offered(members).nonces(), [21, 0, 0, 0]);
     }
 }

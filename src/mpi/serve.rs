@@ -64,7 +64,7 @@ pub unsafe fn freeing(comm: *mut MPI_Comm, native: impl FnOnce(*mut MPI_Comm) ->
 /// expect to move within collectives.
 #[cold]
 fn make_progress(job: &Job) {
-    if job.pace.is_time(Instant::now(), job::traffic()) {
+    if job.pace.is_time(Instant::now(), job::traffic(job)) {
         (job.waiting.progress)();
     }
 }

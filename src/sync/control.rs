@@ -30,7 +30,7 @@ struct EvidenceLine {
     of: [AtomicU32; Control::SUBJECTS],
 }
 
-/// What only ranks that share cores use, on a line of its own, which sleepers write too.
+/// What only ranks that share cores use, aligned to have its line for itself, which sleepers write too.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct EventLine {

@@ -4,7 +4,8 @@ use super::atomic::{AtomicU32, Ordering};
 
 /// What a rank that shares its core with others tells of that, on a line of its own: a hint, in whatever call it is.
 ///
-/// Zeroed memory is valid. Writer: the rank. Readers: all ranks that map it.
+/// Zeroed memory is valid. Writer: the rank, also several threads of it, in calls of several communicators: then one may end what the other has told,
+/// which costs some looks. Readers: all ranks that map it.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Presence {

@@ -23,10 +23,17 @@ macro_rules! count {
     };
 }
 
-/// Takes the note.
+/// Takes the note, unless it is there, with registers that hold no argument.
 macro_rules! note {
     () => {
-        concat!("adrp x16, {traffic}\n", "mov w17, #1\n", "strb w17, [x16, :lo12:{traffic}]",)
+        concat!(
+            "adrp x16, {traffic}\n",
+            "ldrb w17, [x16, :lo12:{traffic}]\n",
+            "cbnz w17, 3f\n",
+            "mov w17, #1\n",
+            "strb w17, [x16, :lo12:{traffic}]\n",
+            "3:",
+        )
     };
 }
 

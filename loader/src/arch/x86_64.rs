@@ -16,10 +16,10 @@ macro_rules! count {
     };
 }
 
-/// Takes the note.
+/// Takes the note, unless it is there.
 macro_rules! note {
     () => {
-        "mov byte ptr [rip + {traffic}], 1"
+        "cmp byte ptr [rip + {traffic}], 0\njne 2f\nmov byte ptr [rip + {traffic}], 1\n2:"
     };
 }
 

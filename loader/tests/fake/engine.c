@@ -28,6 +28,7 @@ static long counters(const char *name)
     return loader->calls(name);
 }
 
+/* Under a name of the C interface, by which the probe can ask. */
 static long traffic(void) { return *loader->traffic; }
 
 const void *huddle_engine_entry(const char *name)

@@ -224,8 +224,9 @@ impl Node<'_> {
         self.all(time, waits) * pieces + self.all(self.rates.copy(block), 0.0)
     }
 
-    /// How many times as long steps with one partner each take where ranks share cores: half of the partners have yet to come to their step behind
-    /// another rank of their core, which none of the models' waits is for (docs/PERFORMANCE.md, "Tried").
+    /// How many times as long an Allreduce by dissemination takes where ranks share cores: partners have yet to come to their step behind another rank of
+    /// their core, which none of the models' waits is for. Half as long again is less than was measured, and enough for the others to be chosen
+    /// where they are faster (docs/PERFORMANCE.md, "Tried"). Allgathers were not looked at.
     fn behind_others(&self) -> f64 {
         if self.scene.ranks_per_core > 1.0 { 1.5 } else { 1.0 }
     }

@@ -117,7 +117,7 @@ impl Context {
         context
     }
 
-    /// The same, whose ranks tell in that place, in this order, whether they have their cores.
+    /// The same, whose ranks tell and look there whether they have their cores; before in the segment itself.
     #[must_use]
     pub fn with_presences(self, presences: Presences) -> Self {
         Self { presences, ..self }
@@ -456,6 +456,16 @@ pub(super) mod tests {
             let segment = Segment::open(std::process::id(), file.as_raw_fd(), geometry.length()).expect("mapping");
             Context::new(segment, geometry, NodeRank(me), Layout::single(2), Levels::flat(2, NodeRank(me)))
         })
+    }
+
+    /// Those of another communicator's ranks, who use the segment's while it is taken over, are not cleared with it.
+    #[test]
+    fn presences_outlast_a_clear() {
+        let [one, other] = two_ranks();
+        one.presence(NodeRank(0)).leave_core(|| {
+            other.clear();
+            assert!(other.presence(NodeRank(0)).is_away());
+        });
     }
 
     #[test]

@@ -43,7 +43,8 @@ impl Waiting {
         if self.is_oversubscribed { LOOKS_OVERSUBSCRIBED } else { LOOKS }
     }
 
-    /// How many of these a short call makes where it is: most waits end with the first few.
+    /// How many looks a short call makes in its own code, before the rest of the wait goes on out of line ([`Call::outlast`]): most waits end with
+    /// these.
     #[inline]
     pub(super) fn first_looks(&self) -> u32 {
         const FIRST_LOOKS: u32 = 16;
@@ -66,8 +67,8 @@ pub struct Stall {
     pub peer: Option<(CommRank, PeerCall)>,
 }
 
-/// After how long a wait of a short call asks the MPI library, where each rank has a core: about as long as the slowest takes to answer, so
-/// a wait becomes at most twice as long.
+/// After how long a wait of a short call asks the MPI library, where each rank has a core, or after 100 pauses: about as long as the slowest takes to
+/// answer while it is in the caches, so such a wait becomes at most twice as long.
 const ASKS_AFTER: Duration = Duration::from_nanos(1300);
 /// Polls between two calls into the MPI library, where a wait lasts.
 const POLLS_PER_PROGRESS: u32 = 64;
@@ -131,8 +132,9 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Where each rank has a core: looks on, and after a while asks the MPI library in between, if it is time for that. Who waits has the time: at the end of
-    /// a call, where it is asked else, that is time of all who wait for this rank next. Whether it came.
+    /// Where each rank has a core: looks on for [`ASKS_AFTER`], asks the MPI library, if it is time for that, and looks on. Who waits has the time: at the end
+    /// of a call, where it is asked else, that is time of all who wait for this rank next. Waits of calls that are futures take long anyway.
+    /// Whether it came.
     fn comes_soon(&self, look: &dyn Fn() -> Result<bool, Fault>) -> Result<bool, Fault> {
         let comes_within = |looks| {
             for _ in 0..looks {

@@ -51,7 +51,7 @@ impl Geometry {
         PAGE + self.ranks * self.control()
     }
 
-    /// Behind all that a communicator that takes the segment over has cleared: until then others may use these.
+    /// Behind all that is cleared when another communicator takes the segment over: others may tell there meanwhile.
     pub(super) const fn presences_start(&self) -> usize {
         self.written_start() + self.ranks * self.written()
     }

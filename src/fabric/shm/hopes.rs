@@ -1,8 +1,8 @@
 //! Whether looks at a peer that seems to be at work are of use.
 //!
 //! Where ranks share cores a rank that waits looks on for a while before it gives its own core away, as long as the awaited peer has not
-//! done so. But a peer tells that where it waits: one in a call of another communicator seems to be at work, and looks at it are in
-//! vain, as at one that computes. They take as long as a change of ranks (docs/PERFORMANCE.md, "Tried"), so who has looked in vain for some
+//! done so. Looks at one that computes are in vain, and so are those at one that waits in a call of another communicator, where the two have no place
+//! in common to tell that ([`presences`](super::presences)). They take as long as a change of ranks (docs/PERFORMANCE.md, "Tried"), so who has looked in vain for some
 //! time at peers that are in no call of this communicator looks at such peers now and then only, until that helps again. It is each
 //! rank's own affair.
 

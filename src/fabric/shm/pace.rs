@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 /// Whether the program may have traffic of its own in the MPI library: whether it ever began or completed any that goes on between its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// As far as can be told it has none, and never had.
-    None,
+    /// As far as can be told it never had any.
+    NeverSeen,
     /// It had some.
-    Some,
+    Possible,
 }
 
 /// How often a process asks the MPI library within its calls, besides in long waits: once for each period that has passed, as far as there are
@@ -55,8 +55,9 @@ impl Pace {
     /// The period there where giving the core away matters little: in waits, which give the core away in any case, and in calls that are [`FAR_APART`](Self::FAR_APART).
     /// Where each rank has a core waits have half the period of calls, so that these need not ask where ranks that wait have time for it.
     const SHORT_PERIOD: Duration = Duration::from_micros(500);
-    /// The period without traffic, in waits too. Who sends by blocking calls alone may leave something behind in some library.
-    const PERIOD_WITHOUT_TRAFFIC: Duration = Duration::from_millis(20);
+    /// The period without traffic, in waits too: for peers whose blocking sends to this process fill a queue that its library empties when it is
+    /// called, and for traffic that is begun by names nobody notes. A longer one gains nothing: 7 µs are little beside 5 ms.
+    const PERIOD_WITHOUT_TRAFFIC: Duration = Duration::from_millis(5);
     /// Many times as long as it takes to get a core back.
     const FAR_APART: Duration = Duration::from_micros(100);
     /// After calls close upon each other, so many may be far apart before one looks.
@@ -92,12 +93,16 @@ impl Pace {
     pub fn is_time_in_wait(&self, now: Instant, must: bool, traffic: Traffic) -> bool {
         let now = self.nanoseconds_until(now);
         let period = match traffic {
-            Traffic::None => Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64,
-            Traffic::Some => self.period_in_wait,
+            Traffic::NeverSeen => Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64,
+            Traffic::Possible => self.period_in_wait,
         };
-        let is_time = must || self.paid.load(Ordering::Relaxed) + period <= now;
+        let paid = self.paid.load(Ordering::Relaxed);
+        let is_time = must || paid + period <= now;
         if is_time {
-            self.paid.store(now, Ordering::Relaxed);
+            // Where ranks share cores nothing is left to make up for, as that would give cores away.
+            let is_settled = must || traffic == Traffic::NeverSeen || self.owed == Self::OWED_OVERSUBSCRIBED;
+            let next = paid.max(now.saturating_sub(self.owed * self.period)) + self.period;
+            self.paid.store(if is_settled { now } else { next.min(now) }, Ordering::Relaxed);
         }
         is_time
     }
@@ -113,9 +118,9 @@ impl Pace {
         let before = self.interval.load(Ordering::Relaxed);
         let are_far_apart = took / before >= Self::FAR_APART.as_nanos() as u64;
         let (period, owed) = match traffic {
-            Traffic::None => (Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64, 1),
-            Traffic::Some if are_far_apart => (self.period.min(Self::SHORT_PERIOD.as_nanos() as u64), self.owed),
-            Traffic::Some => (self.period, self.owed),
+            Traffic::NeverSeen => (Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64, 1),
+            Traffic::Possible if are_far_apart => (self.period.min(Self::SHORT_PERIOD.as_nanos() as u64), self.owed),
+            Traffic::Possible => (self.period, self.owed),
         };
         let mut paid = self.paid.load(Ordering::Relaxed).max(now.saturating_sub(owed * period));
         let is_time = paid + period <= now;
@@ -144,7 +149,7 @@ mod tests {
     impl Process {
         fn new(is_oversubscribed: bool) -> Self {
             let now = Instant::now();
-            Self { pace: Pace::new(is_oversubscribed, Duration::ZERO, now), now, traffic: Traffic::Some }
+            Self { pace: Pace::new(is_oversubscribed, Duration::ZERO, now), now, traffic: Traffic::Possible }
         }
 
         /// How many of so many calls, which take so many nanoseconds each, ask.
@@ -191,7 +196,7 @@ mod tests {
         for (asking, period) in [(100, 20_000), (1300, 65_000), (50_000, 100_000)] {
             let now = Instant::now();
             let mut process =
-                Process { pace: Pace::new(false, Duration::from_nanos(asking), now), now, traffic: Traffic::Some };
+                Process { pace: Pace::new(false, Duration::from_nanos(asking), now), now, traffic: Traffic::Possible };
             let (asks, expected) = (process.asks(100_000, 200), 20_000_000 / period);
             assert!(asks.abs_diff(expected) <= 1 + expected / 20, "{asking} ns: {asks} times, not {expected}");
         }
@@ -213,7 +218,7 @@ mod tests {
         let mut process = Process::new(true);
         process.asks(1000, 5000);
         process.now += Duration::from_millis(50);
-        assert!(process.pace.is_time_in_wait(process.now, true, Traffic::Some));
+        assert!(process.pace.is_time_in_wait(process.now, true, Traffic::Possible));
         assert_eq!(process.asks(400, 5000), 0);
     }
 
@@ -223,10 +228,21 @@ mod tests {
         let mut asks = [0, 0];
         for call in 0..10_000 {
             process.now += Duration::from_micros(5);
-            asks[0] += u32::from(call % 2 == 0 && process.pace.is_time_in_wait(process.now, false, Traffic::Some));
-            asks[1] += u32::from(process.pace.is_due() && process.pace.is_time(process.now, Traffic::Some));
+            asks[0] += u32::from(call % 2 == 0 && process.pace.is_time_in_wait(process.now, false, Traffic::Possible));
+            asks[1] += u32::from(process.pace.is_due() && process.pace.is_time(process.now, Traffic::Possible));
         }
         assert!((98..=100).contains(&asks[0]) && asks[1] == 0, "{asks:?}");
+    }
+
+    /// A wait in the first of them does not settle all.
+    #[test]
+    fn calls_after_a_computation_ask_for_it_even_if_one_waits() {
+        let mut process = Process::new(false);
+        process.asks(1000, 100);
+        process.now += Duration::from_millis(1);
+        assert!(process.pace.is_time_in_wait(process.now, false, Traffic::Possible));
+        let asks = process.asks(300, 100);
+        assert!((46..=52).contains(&asks), "{asks}");
     }
 
     /// Where ranks have cores of their own, and every second call waits.
@@ -236,8 +252,8 @@ mod tests {
         let mut asks = [0, 0];
         for call in 0..10_000 {
             process.now += Duration::from_micros(5);
-            asks[0] += u32::from(call % 2 == 0 && process.pace.is_time_in_wait(process.now, false, Traffic::Some));
-            asks[1] += u32::from(process.pace.is_due() && process.pace.is_time(process.now, Traffic::Some));
+            asks[0] += u32::from(call % 2 == 0 && process.pace.is_time_in_wait(process.now, false, Traffic::Possible));
+            asks[1] += u32::from(process.pace.is_due() && process.pace.is_time(process.now, Traffic::Possible));
         }
         assert!((4990..=5000).contains(&asks[0]) && asks[1] <= 1, "{asks:?}");
     }
@@ -245,22 +261,21 @@ mod tests {
     #[test]
     fn without_traffic_it_is_hardly_ever_asked() {
         for is_oversubscribed in [false, true] {
-            let mut process = Process { traffic: Traffic::None, ..Process::new(is_oversubscribed) };
+            let mut process = Process { traffic: Traffic::NeverSeen, ..Process::new(is_oversubscribed) };
             for each in [100, 5000, 200_000, 3_000_000] {
                 process.asks(1000, each);
-                let (asks, expected) = (process.asks(10_000, each), 10_000 * each / 20_000_000);
+                let (asks, expected) = (process.asks(10_000, each), 10_000 * each / 5_000_000);
                 assert!((expected / 2..=expected + 1).contains(&asks), "{each} ns: {asks} times, not {expected}");
             }
             let in_wait = |process: &mut Process| {
                 process.now += Duration::from_micros(400);
-                process.pace.is_time_in_wait(process.now, false, Traffic::None)
+                process.pace.is_time_in_wait(process.now, false, Traffic::NeverSeen)
             };
-            assert!((19..=20).contains(&(0..1000).filter(|_| in_wait(&mut process)).count()));
+            assert!((76..=80).contains(&(0..1000).filter(|_| in_wait(&mut process)).count()));
             // Calls that come together after a long while without any make up for nothing.
             process.now += Duration::from_secs(1);
             assert!(process.asks(100, 5000) <= 1);
-            process.traffic = Traffic::Some;
-            process.asks(1000, 20_000);
+            process.traffic = Traffic::Possible;
             assert!(process.asks(1000, 60_000) >= 14, "as soon as there is some");
         }
     }

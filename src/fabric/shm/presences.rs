@@ -27,7 +27,7 @@ impl Presences {
         Self { segment: segment.clone(), at }
     }
 
-    /// Those of others of a node, who are these here in this order.
+    /// Those of these ranks, which are ranks 0, 1 and so on of the result.
     ///
     /// # Panics
     /// If there is no such rank.

@@ -21,7 +21,7 @@ pub struct Segment {
     length: usize,
     /// Whether all of it was reserved before it was mapped.
     is_whole: bool,
-    /// What else is known of it is beside it, where each use of `base` would have to look first.
+    /// Keeps the mapping. What is needed of it is here too, so that no use has to look there first.
     _mapping: Arc<Mapping>,
 }
 

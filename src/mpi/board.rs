@@ -1,4 +1,5 @@
-//! Where this process tells, whatever call it is in, whether it has its core: in the segment of one of its communicators, its home.
+//! Where this process tells whether it has its core: on its board, in the segment of one of its communicators, for all communicators whose ranks had
+//! the same board when these were built. Others tell in their own segments.
 
 use super::pool::Pooled;
 use crate::fabric::shm::Presences;
@@ -6,43 +7,43 @@ use crate::types::NodeRank;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The communicator, of those that were built so far, that has the most ranks on this node, and the first of these. Its segment stays mapped when it
-/// is freed.
-pub(super) struct Home {
+/// That of the communicator, of those that were built so far, that has the most ranks on this node, and of the first of these. Its segment stays mapped
+/// to the end of the process.
+pub(super) struct Board {
     nonce: u64,
     /// World ranks, in their order on the node.
     members: Box<[c_int]>,
     presences: Presences,
 }
 
-static HOME: Mutex<Option<Arc<Home>>> = Mutex::new(None);
+static BOARD: Mutex<Option<Arc<Board>>> = Mutex::new(None);
 
-fn place() -> MutexGuard<'static, Option<Arc<Home>>> {
-    HOME.lock().unwrap_or_else(PoisonError::into_inner)
+fn place() -> MutexGuard<'static, Option<Arc<Board>>> {
+    BOARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// That of this process; none before it has built a communicator whose ranks share cores.
-pub(super) fn current() -> Option<Arc<Home>> {
+pub(super) fn current() -> Option<Arc<Board>> {
     place().clone()
 }
 
 /// A communicator was built whose ranks share cores.
 pub(super) fn consider(Pooled { members, nonce, context }: &Pooled) {
-    let mut home = place();
-    if home.as_ref().is_none_or(|home| members.len() > home.members.len()) {
-        *home = Some(Arc::new(Home { nonce: *nonce, members: members.clone(), presences: context.own_presences() }));
+    let mut board = place();
+    if board.as_ref().is_none_or(|board| members.len() > board.members.len()) {
+        *board = Some(Arc::new(Board { nonce: *nonce, members: members.clone(), presences: context.own_presences() }));
     }
 }
 
-impl Home {
+impl Board {
     /// By what others know it, never zero.
     pub fn nonce(&self) -> u64 {
         self.nonce
     }
 
-    /// Where these ranks of the world tell it, if this is the home of all of them: then all are among its members.
-    pub fn presences(&self, of: &[c_int], homes: impl IntoIterator<Item = u64>) -> Option<Presences> {
-        let is_common = homes.into_iter().all(|nonce| nonce == self.nonce);
+    /// Where these ranks of the world tell it, if this is the board of all of them: then all are among its members.
+    pub fn presences(&self, of: &[c_int], boards: impl IntoIterator<Item = u64>) -> Option<Presences> {
+        let is_common = boards.into_iter().all(|nonce| nonce == self.nonce);
         let place = |rank: &c_int| self.members.iter().position(|member| member == rank);
         let places: Option<Vec<usize>> = of.iter().map(place).collect();
         let places = places.filter(|_| is_common)?;
@@ -67,11 +68,11 @@ mod tests {
         Pooled { members: members.into(), nonce, context }
     }
 
-    /// One process's view, in one test, since there is one home.
+    /// One process's view, in one test, since there is one board.
     #[test]
-    fn the_home_is_the_first_of_the_largest_and_serves_those_who_share_it() {
+    fn the_board_is_the_first_of_the_largest_and_serves_those_who_share_it() {
         assert!(current().is_none());
-        for (members, nonce, home) in [
+        for (members, nonce, board) in [
             (&[3, 5][..], 1, 1),
             (&[5, 7][..], 2, 1),
             (&[3, 5, 7, 9][..], 3, 3),
@@ -79,12 +80,12 @@ mod tests {
             (&[3][..], 5, 3),
         ] {
             consider(&pooled(members, nonce));
-            assert_eq!(current().map(|home| home.nonce()), Some(home), "{members:?}");
+            assert_eq!(current().map(|board| board.nonce()), Some(board), "{members:?}");
         }
-        let home = current().expect("a home");
-        let serves = |of: &[c_int], homes: &[u64]| home.presences(of, homes.iter().copied()).is_some();
+        let board = current().expect("a board");
+        let serves = |of: &[c_int], boards: &[u64]| board.presences(of, boards.iter().copied()).is_some();
         assert!(serves(&[9, 3], &[3, 3]) && serves(&[3, 5, 7, 9], &[3; 4]));
-        assert!(!serves(&[9, 3], &[3, 4]) && !serves(&[9, 3], &[3, 0]), "the home of one of them alone");
+        assert!(!serves(&[9, 3], &[3, 4]) && !serves(&[9, 3], &[3, 0]), "the board of one of them alone");
         assert!(!serves(&[1, 3], &[3, 3]), "a rank that it has not");
     }
 }
