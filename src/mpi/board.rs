@@ -43,11 +43,12 @@ impl Board {
 
     /// Where these ranks of the world tell it, if this is the board of all of them: then all are among its members.
     pub fn presences(&self, of: &[c_int], boards: impl IntoIterator<Item = u64>) -> Option<Presences> {
-        let is_common = boards.into_iter().all(|nonce| nonce == self.nonce);
+        if boards.into_iter().any(|nonce| nonce != self.nonce) {
+            return None;
+        }
         let place = |rank: &c_int| self.members.iter().position(|member| member == rank);
         let places: Option<Vec<usize>> = of.iter().map(place).collect();
-        let places = places.filter(|_| is_common)?;
-        Some(self.presences.among(places.into_iter().map(|place| NodeRank(place as u32))))
+        Some(self.presences.among(places?.into_iter().map(|place| NodeRank(place as u32))))
     }
 }
 

@@ -87,7 +87,7 @@ impl Context {
         let (writes, ways, hopes, givers, first_looks, loans, company) = Default::default();
         let rhythm = Rhythm::of(Design::of_this_host());
         let passed = Passed::new(geometry.ranks * geometry.passed(), Bytes(Probed::in_use().caches.l2));
-        let presences = Presences::of_segment(&segment, geometry.presences_start(), geometry.ranks);
+        let presences = Presences::of_segment(&segment, &geometry);
         let context = Self {
             segment,
             geometry,
@@ -125,7 +125,7 @@ impl Context {
 
     /// Where the ranks of the segment itself may tell that.
     pub fn own_presences(&self) -> Presences {
-        Presences::of_segment(&self.segment, self.geometry.presences_start(), self.geometry.ranks)
+        Presences::of_segment(&self.segment, &self.geometry)
     }
 
     /// Whether `rank` has its core.

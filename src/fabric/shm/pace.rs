@@ -96,15 +96,19 @@ impl Pace {
             Traffic::NeverSeen => Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64,
             Traffic::Possible => self.period_in_wait,
         };
-        let paid = self.paid.load(Ordering::Relaxed);
-        let is_time = must || paid + period <= now;
+        let is_time = must || self.paid.load(Ordering::Relaxed) + period <= now;
         if is_time {
             // Where ranks share cores nothing is left to make up for, as that would give cores away.
             let is_settled = must || traffic == Traffic::NeverSeen || self.owed == Self::OWED_OVERSUBSCRIBED;
-            let next = paid.max(now.saturating_sub(self.owed * self.period)) + self.period;
+            let next = self.paid_at(now, self.period, self.owed) + self.period;
             self.paid.store(if is_settled { now } else { next.min(now) }, Ordering::Relaxed);
         }
         is_time
+    }
+
+    /// Until when the library has been asked once for each period, but for so many at `now` at most.
+    fn paid_at(&self, now: u64, period: u64, owed: u64) -> u64 {
+        self.paid.load(Ordering::Relaxed).max(now.saturating_sub(owed * period))
     }
 
     fn nanoseconds_until(&self, now: Instant) -> u64 {
@@ -122,7 +126,7 @@ impl Pace {
             Traffic::Possible if are_far_apart => (self.period.min(Self::SHORT_PERIOD.as_nanos() as u64), self.owed),
             Traffic::Possible => (self.period, self.owed),
         };
-        let mut paid = self.paid.load(Ordering::Relaxed).max(now.saturating_sub(owed * period));
+        let mut paid = self.paid_at(now, period, owed);
         let is_time = paid + period <= now;
         if is_time {
             paid += period;
@@ -159,6 +163,17 @@ mod tests {
                 self.pace.is_due() && self.pace.is_time(self.now, self.traffic)
             };
             (0..calls).filter(call).count() as u64
+        }
+
+        /// How many of 10,000 calls, 5 us each, every second of which waits, ask in these waits, and at their ends.
+        fn asks_of_waits_and_calls(&mut self) -> [u32; 2] {
+            let mut asks = [0, 0];
+            for call in 0..10_000 {
+                self.now += Duration::from_micros(5);
+                asks[0] += u32::from(call % 2 == 0 && self.pace.is_time_in_wait(self.now, false, self.traffic));
+                asks[1] += u32::from(self.pace.is_due() && self.pace.is_time(self.now, self.traffic));
+            }
+            asks
         }
     }
 
@@ -224,13 +239,7 @@ mod tests {
 
     #[test]
     fn calls_that_wait_ask_first() {
-        let mut process = Process::new(true);
-        let mut asks = [0, 0];
-        for call in 0..10_000 {
-            process.now += Duration::from_micros(5);
-            asks[0] += u32::from(call % 2 == 0 && process.pace.is_time_in_wait(process.now, false, Traffic::Possible));
-            asks[1] += u32::from(process.pace.is_due() && process.pace.is_time(process.now, Traffic::Possible));
-        }
+        let asks = Process::new(true).asks_of_waits_and_calls();
         assert!((98..=100).contains(&asks[0]) && asks[1] == 0, "{asks:?}");
     }
 
@@ -248,13 +257,7 @@ mod tests {
     /// Where ranks have cores of their own, and every second call waits.
     #[test]
     fn where_some_calls_wait_the_others_need_not_ask() {
-        let mut process = Process::new(false);
-        let mut asks = [0, 0];
-        for call in 0..10_000 {
-            process.now += Duration::from_micros(5);
-            asks[0] += u32::from(call % 2 == 0 && process.pace.is_time_in_wait(process.now, false, Traffic::Possible));
-            asks[1] += u32::from(process.pace.is_due() && process.pace.is_time(process.now, Traffic::Possible));
-        }
+        let asks = Process::new(false).asks_of_waits_and_calls();
         assert!((4990..=5000).contains(&asks[0]) && asks[1] <= 1, "{asks:?}");
     }
 

@@ -4,13 +4,14 @@
 //! away, or looks on at a peer that seems to be at work. So a process tells that in one place, in the segment of one of its communicators, wherever all
 //! ranks of a communicator have that in common.
 
+use super::geometry::Geometry;
 use super::segment::Segment;
 use crate::sync::Presence;
 use crate::types::NodeRank;
 use std::ptr::NonNull;
 
 /// The presences of some ranks, by their ranks on the node.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Presences {
     segment: Segment,
     /// Where they lie in it.
@@ -18,8 +19,9 @@ pub struct Presences {
 }
 
 impl Presences {
-    /// Those of a segment that has so many from `start` on.
-    pub(super) fn of_segment(segment: &Segment, start: usize, ranks: usize) -> Self {
+    /// Those of a segment of these dimensions.
+    pub(super) fn of_segment(segment: &Segment, geometry: &Geometry) -> Self {
+        let (start, ranks) = (geometry.presences_start(), geometry.ranks);
         assert!(
             start.is_multiple_of(align_of::<Presence>()) && start + ranks * size_of::<Presence>() <= segment.length()
         );
