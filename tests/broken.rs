@@ -101,6 +101,7 @@ enum Mistake {
     ClaimsCell,
     ReadsPassed,
     PassesToNobody,
+    MixesCells,
 }
 
 fn ranks<F: Fabric>(fabric: &F) -> impl Iterator<Item = NodeRank> + Send + use<F> {
@@ -337,6 +338,49 @@ is_found!(cells_in_place_of_lines: "flat", tiled, Allreduce, One, None => Breach
 is_found!(parts_overlap: "tiled", tiled, Allreduce, One, OverlappingParts => Breach::ReadRace { .. } | Breach::WriteRace { .. });
 is_found!(result_read_before_down: "tiled", tiled, Allreduce, One, ReadsTooEarly => Breach::ReadRace { .. } | Breach::Untold);
 is_found!(tiles_released_too_early: "tiled", tiled, Allreduce, One, EarlyRelease => Breach::ReadAfterRelease);
+
+/// Allreduce by one relay: each rank adds its operand in the leader's cell, after the one before it.
+async fn relay<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
+    let (me, leader, last) = (fabric.rank(), NodeRank::LEADER, NodeRank(fabric.size() as u32 - 1));
+    let mut tickets = Tickets::of(plan);
+    for (offset, n) in pieces(plan.bytes, plan.reach.max(plan.granule), plan.granule) {
+        let ticket = tickets.draw();
+        let (sum, own) = (Place::Cell { rank: leader, line: Line::Up, ticket }.start(), Place::SendBuf.at(offset));
+        let room = if mistake == Mistake::ClaimsCell { Room::Cell } else { Room::Relayed };
+        fabric.claim(ticket, if me == leader { room } else { Room::Lines }).await;
+        if me == leader {
+            fabric.copy(sum, own, n).await;
+        } else {
+            let is_hasty = matches!(mistake, Mistake::ReadsTooEarly | Mistake::Overwrites);
+            fabric.wait(if is_hasty { leader } else { NodeRank(me.0 - 1) }, Line::Up, ticket).await;
+            if mistake == Mistake::EarlyRelease && fabric.size() > 2 {
+                fabric.release(ticket).await;
+            }
+            match mistake {
+                Mistake::Overwrites | Mistake::EarlyRelease => fabric.copy(sum, own, n).await,
+                _ => fabric.reduce(sum, sum, own, n).await,
+            }
+        }
+        fabric.publish(Line::Up, ticket).await;
+        fabric.wait(last, Line::Up, ticket).await;
+        fabric.copy(Place::RecvBuf.at(offset), sum, n).await;
+        if mistake == Mistake::MixesCells {
+            fabric.claim(tickets.draw(), Room::Cell).await;
+        }
+        fabric.release(ticket).await;
+    }
+}
+
+#[test]
+fn relay_is_right() {
+    is_right(Collective::Allreduce, Nodes::One, start!("relay", relay, None));
+}
+
+is_found!(relayed_too_early: "relay", relay, Allreduce, One, ReadsTooEarly => Breach::ReadRace { .. } | Breach::WriteRace { .. });
+is_found!(overwritten_in_a_relay: "relay", relay, Allreduce, One, Overwrites => Breach::OverwriteRace { .. });
+is_found!(relayed_after_release: "relay", relay, Allreduce, One, EarlyRelease => Breach::WriteAfterRelease);
+is_found!(relayed_and_others: "relay", relay, Allreduce, One, MixesCells => Breach::Lookahead { .. });
+is_found!(written_without_a_relay: "relay", relay, Allreduce, One, ClaimsCell => Breach::NotOwner);
 
 /// Scatter: all fetch their blocks out of the root's memory.
 async fn scatter<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {

@@ -26,6 +26,7 @@ mod allreduce_cyclic;
 mod allreduce_dissemination;
 mod allreduce_flat;
 mod allreduce_hierarchical;
+mod allreduce_relay;
 mod allreduce_tiled;
 mod allreduce_tree;
 mod barrier_dissemination;
@@ -38,6 +39,7 @@ mod bcast_tree;
 mod reduce_cyclic;
 mod reduce_flat;
 mod reduce_hierarchical;
+mod reduce_relay;
 mod reduce_tiled;
 mod reduce_tree;
 mod scatter_flat;
@@ -164,6 +166,8 @@ pub enum Reach {
     StagedSegments,
     /// As far as a tile for each rank is long, or the message.
     Tiles,
+    /// As far as a tile, or the message.
+    RelayedTiles,
 }
 
 impl Reach {
@@ -188,6 +192,7 @@ impl Reach {
             Self::StagedSegments if plan.knobs.segment() == Bytes::ZERO => staged(plan.bytes),
             Self::StagedSegments => staged(plan.bytes.min(plan.knobs.segment())),
             Self::Tiles => plan.bytes.min(tile * measures.ranks),
+            Self::RelayedTiles => plan.bytes.min(tile),
         };
         depth.min(measures.cell)
     }

@@ -248,7 +248,7 @@ mod tests {
         let mistakes = [
             (
                 "trea",
-                r#"no algorithm "trea"; valid: auto, native, flat, tree, tiled, cyclic, hierarchical, dissemination"#,
+                r#"no algorithm "trea"; valid: auto, native, flat, tree, tiled, cyclic, hierarchical, relay, dissemination"#,
             ),
             ("flat,tree", r#""tree" follows an entry for all sizes"#),
             ("<=8K:flat,<=8K:tree", r#""<=8K:tree" does not exceed its predecessor"#),

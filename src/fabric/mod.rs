@@ -7,7 +7,7 @@
 //! owner takes one after the other, and tells with each flag where the cell of its ticket is. (Short pieces have cells that follow from
 //! tickets, [`shm`]: the rules below suffice for both.) The ring of lines may be longer than
 //! that of cells: messages that fit a line may then run further ahead.
-//! Only the owner of a slot writes it for a ticket; everyone reads all. For ticket `t` a rank, in this order and as far as it needs to:
+//! Only the owner of a slot writes it for a ticket, but for cells that are relayed (below); everyone reads all. For ticket `t` a rank, in this order and as far as it needs to:
 //! 1. `claim(t)`: waits until every peer has released the ticket for which this rank wrote that line, or its next cell, last;
 //! 2. writes cell or payload by `copy` or `reduce`;
 //! 3. `publish(line, t)`: makes all its writes so far visible to whoever waits for that flag;
@@ -23,6 +23,10 @@
 //! A cell that is claimed as [`Room::Passed`] goes to the peer that reads it: on a node of two ranks it is that one's to write, in later calls or
 //! tickets, once it has released the ticket. So it has to wait for the last flag by which the owner tells of the cell before it does, and the
 //! owner does not touch the cell after that flag. With more ranks nothing is passed.
+//!
+//! A cell that is claimed as [`Room::Relayed`] its owner writes first; then, one after the other, peers write in it for the same ticket, each after a flag
+//! of the one before it, and before it releases the ticket. That flag also orders what the owner told with its own. A rank has
+//! released what it claimed of the one kind, relayed or not, before it claims a cell of the other one: each takes memory in an order of its own.
 //!
 //! A claim of a cell needs the ticket released by all for which this rank claimed one `slots()` claims or tickets before, and of earlier
 //! calls any: a rank that goes on to the ticket `slots()` further without releasing an earlier one may wait for ever.
@@ -82,7 +86,7 @@ pub enum Place {
     Scratch,
     /// The cell of a slot of `rank`.
     Cell {
-        /// The owner, the only writer.
+        /// The owner, the only writer unless it is [relayed](Room::Relayed).
         rank: NodeRank,
         /// With which flag a peer has learned where it is; to its owner it makes no difference.
         line: Line,

@@ -16,6 +16,10 @@ const TILES: usize = 4;
 const LONG_IN_QUARTERS: usize = 16;
 /// Tiles of a long message, at most, where they share cells.
 const TILES_IN_TRAINS: usize = 32;
+/// Tiles of a message that is relayed, at least: one for each relay.
+const TILES_IN_RELAYS: usize = 2;
+/// So many tiles of relays take the part of a second-level cache that a message may fill ([`Fit`]): as many as are under way at a time.
+const RELAYED: usize = 8;
 /// Phases of a call that may pass over all of its data, at most: before and after the step between nodes, each with a
 /// detour over a leader that is not the root.
 const PASSES: usize = 4;
@@ -147,6 +151,9 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, setting: &Setti
 fn usual_tile(shape: &Shape, agreed: &Agreed, setting: &Setting) -> Bytes {
     let Fit { l1, l2 } = agreed.fit;
     let part = |tiles: usize| Bytes(shape.bytes.0.div_ceil(tiles).next_multiple_of(PAGE)).min(l2);
+    if REGISTRY[setting.row].reach == Reach::RelayedTiles {
+        return part(TILES_IN_RELAYS).clamp(l1, Bytes(l2.0 / RELAYED).max(l1));
+    }
     if agreed.crowding.is_shared() {
         return agreed.cell_bytes;
     }

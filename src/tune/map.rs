@@ -7,7 +7,7 @@ use super::choose::{moves_in_trains, order_of, plan};
 use super::class::SizeClass;
 use super::tried::tried;
 use super::{Agreed, OperatorClass, Shape};
-use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, rows_of};
+use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, Reach, rows_of};
 use crate::config::Setting;
 use crate::model::{Far, Level, Nanos, Parameters, Scene};
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
@@ -194,6 +194,8 @@ fn combinations(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
             Knob::Class => vec![0, KNOMIAL],
             Knob::Stages => vec![0, 1, 2],
             Knob::Up | Knob::Down => vec![0, PUSH],
+            // As long as is under way in relays has to stay in a cache.
+            Knob::Tile if REGISTRY[row].reach == Reach::RelayedTiles => vec![0],
             Knob::Tile if moves_in_trains(&Setting { row, knobs: Knobs::UNSET }, agreed) => vec![0],
             // A quarter of the first-level cache (`Fit::l1`), half of it, and all.
             Knob::Tile | Knob::Segment => vec![0, tile, 2 * tile, 4 * tile],
@@ -304,7 +306,7 @@ mod tests {
         }
     }
 
-    /// What is as fast as any of those measured on 8 and 5 ranks of 2 cores of a Zen 5 (docs/PERFORMANCE.md, "Tried").
+    /// What is as fast as any of those measured on 8 and 5 ranks of 2 cores of a Zen 5; relays came later, and were on a Xeon (docs/PERFORMANCE.md, "Tried").
     #[test]
     fn messages_of_medium_length_are_combined_in_trees_where_ranks_share_cores() {
         let far = Far { copy: 0.023, reduce: 0.024, ..Parameters::default().far };
@@ -312,13 +314,13 @@ mod tests {
         let pair_of =
             |fan| Hierarchy::new([Step { fan: 2, shares: Some(Kind::L3) }, Step { fan, shares: Some(Kind::L2) }]);
         for (ranks, hierarchy, sizes) in [
-            (8, pair_of(4), &[("flat", 8), ("tree", 16), ("tree", 32), ("tree", 64), ("tiled", 1024)][..]),
+            (8, pair_of(4), &[("flat", 8), ("tree", 16), ("tree", 32), ("relay", 64), ("relay", 1024)][..]),
             (
                 8,
                 Hierarchy::flat(8, Some(Kind::L3)),
-                &[("flat", 1), ("tree", 16), ("tree", 32), ("tree", 64), ("tiled", 1024)],
+                &[("flat", 1), ("tree", 16), ("tree", 32), ("relay", 64), ("relay", 1024)],
             ),
-            (5, Hierarchy::flat(5, Some(Kind::L3)), &[("flat", 8), ("tree", 32), ("tree", 64), ("tiled", 1024)]),
+            (5, Hierarchy::flat(5, Some(Kind::L3)), &[("flat", 8), ("relay", 32), ("relay", 64), ("relay", 1024)]),
         ] {
             let crowding = Crowding::new(ranks, 2.0);
             let agreed =

@@ -13,6 +13,7 @@
 
 mod exchange;
 mod phases;
+mod relay;
 
 use super::phase::{self, Tree};
 use super::{Knob, Measures, Plan};
@@ -44,6 +45,15 @@ pub fn of(way: Way, collective: Collective, plan: &Plan, scene: &Scene) -> Optio
     let node = Node::new(way, collective, plan, scene);
     let time = if scene.nodes > 1 { node.composed(collective) } else { node.alone(collective) };
     Some(Nanos(scene.machine.software.call + time))
+}
+
+/// The cost of an Allreduce, or a Reduce, by relays on one node whose ranks share cores. Elsewhere nothing shows what they take.
+pub fn of_relay(collective: Collective, plan: &Plan, scene: &Scene) -> Option<Nanos> {
+    if scene.nodes > 1 || scene.ranks_per_core <= 1.0 || scene.local_ranks == 1 {
+        return None;
+    }
+    let node = Node::new(Way::Tiled, collective, plan, scene);
+    Some(Nanos(scene.machine.software.call + node.relay(collective)))
 }
 
 /// A node at work on a call.

@@ -15,6 +15,7 @@ mod crew;
 pub mod dissemination;
 pub mod exchange;
 mod flat;
+pub mod relay;
 pub mod short;
 pub mod single;
 pub mod tiled;
@@ -25,6 +26,7 @@ use flat::copy_unless_same;
 pub use between::Between;
 pub use crew::Sharing;
 pub use flat::Flat;
+pub use relay::Relay;
 pub use tiled::Tiled;
 pub use tree::Tree;
 

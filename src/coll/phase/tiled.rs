@@ -17,7 +17,7 @@ pub struct Tiled {
 
 impl Tiled {
     /// `sharing` counts for reductions only.
-    pub fn new(sharing: Sharing) -> Self {
+    pub const fn new(sharing: Sharing) -> Self {
         Self { sharing }
     }
 

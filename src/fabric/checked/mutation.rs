@@ -160,7 +160,7 @@ impl Change {
             Self::Drop(kind) | Self::Postpone(kind) => kind.has(operation),
             Self::ReleaseBefore(kind) => kind.has(operation) && ticket_of(operation).is_some(),
             Self::ClaimAtOnce => Kind::Claim.has(operation),
-            Self::ClaimLines => matches!(operation, Operation::Claim(_, Room::Cell | Room::Passed)),
+            Self::ClaimLines => matches!(operation, Operation::Claim(_, room) if room.has_cell()),
             Self::OtherLine => matches!(operation, Operation::Wait(..)),
             Self::EarlierTicket => {
                 matches!(operation, Operation::Wait(_, _, ticket) | Operation::WaitPost(_, ticket) if ticket.step() > 0)

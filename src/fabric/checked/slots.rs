@@ -11,6 +11,8 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Written {
     ticket: Ticket,
+    /// By whom, and when that was by its clock.
+    writer: usize,
     stamp: Stamp,
 }
 
@@ -21,12 +23,12 @@ struct Read {
     stamp: Stamp,
 }
 
-/// Memory that its owner writes and all ranks of the node read: a cell or the payload of a line.
+/// Memory that its owner writes, and peers too where it is relayed, and all ranks of the node read: a cell or the payload of a line.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     bytes: Vec<u8>,
     written: RangeMap<Written>,
-    /// By others, since the owner last wrote the same bytes with knowledge of them.
+    /// Since somebody last wrote the same bytes with knowledge of them.
     reads: Vec<Read>,
 }
 
@@ -39,12 +41,11 @@ impl Store {
         self.bytes.len()
     }
 
-    /// The bytes that `owner` wrote for `ticket`, if all of that happened before what `me` does now.
+    /// The bytes that were written for `ticket`, if all of that happened before what `me` does now.
     pub(super) fn read(
         &mut self,
         clocks: &Clocks,
         me: usize,
-        owner: usize,
         ticket: Ticket,
         range: Range<usize>,
     ) -> Result<&[u8], Breach> {
@@ -52,35 +53,40 @@ impl Store {
             return Err(Breach::Unwritten { at });
         }
         for (_, written) in self.written.overlapping(range.clone()) {
-            if !clocks.knows(me, owner, written.stamp) {
-                return Err(Breach::ReadRace { writer: CommRank(owner as u32) });
+            if !clocks.knows(me, written.writer, written.stamp) {
+                return Err(Breach::ReadRace { writer: CommRank(written.writer as u32) });
             }
             if written.ticket != ticket {
                 return Err(Breach::WrongTicket { found: written.ticket });
             }
         }
-        if me != owner && !range.is_empty() {
+        if !range.is_empty() {
             self.reads.push(Read { range: range.clone(), reader: me, stamp: clocks.stamp(me) });
         }
         Ok(&self.bytes[range])
     }
 
-    /// The bytes, for their owner to write for `ticket`, if all reads of them happened before.
+    /// The bytes, for `me` to write for `ticket`, if all reads of them, and what others wrote there, happened before.
     pub(super) fn write(
         &mut self,
         clocks: &Clocks,
-        owner: usize,
+        me: usize,
         ticket: Ticket,
         range: Range<usize>,
     ) -> Result<&mut [u8], Breach> {
         let overlaps = |read: &Read| read.range.start < range.end && range.start < read.range.end;
-        let knows = |read: &Read| clocks.knows(owner, read.reader, read.stamp);
+        let knows = |read: &Read| clocks.knows(me, read.reader, read.stamp);
         if let Some(read) = self.reads.iter().find(|read| overlaps(read) && !knows(read)) {
             return Err(Breach::WriteRace { reader: CommRank(read.reader as u32) });
         }
-        // What the owner knows now it knows at every later write.
-        self.reads.retain(|read| !knows(read));
-        self.written.set(range.clone(), Written { ticket, stamp: clocks.stamp(owner) });
+        let is_unknown = |before: &Written| !clocks.knows(me, before.writer, before.stamp);
+        let before = self.written.overlapping(range.clone()).map(|(_, written)| written).find(is_unknown);
+        if let Some(Written { writer, .. }) = before {
+            return Err(Breach::OverwriteRace { writer: CommRank(writer as u32) });
+        }
+        // Whoever writes there later has to know of this write, and so of these.
+        self.reads.retain(|read| !(range.start <= read.range.start && read.range.end <= range.end));
+        self.written.set(range.clone(), Written { ticket, writer: me, stamp: clocks.stamp(me) });
         Ok(&mut self.bytes[range])
     }
 }
@@ -101,6 +107,8 @@ pub(super) struct Rings {
     cells: Vec<(Position, Store)>,
     /// How many cells were claimed.
     turns: usize,
+    /// The last ticket for which one was that is not relayed, and that is.
+    last: [Option<Ticket>; 2],
     /// The last cells that were claimed to be passed.
     passes: VecDeque<Pass>,
 }
@@ -134,6 +142,8 @@ struct Lines {
     flags: [History; Line::COUNT],
     /// The cell that was claimed with the line last, and for which ticket.
     home: Option<(Ticket, usize)>,
+    /// Peers may write there.
+    is_relayed: bool,
     /// What each flag told last for a ticket for which its line was claimed: flags without data leave that as it is.
     told: [Option<Told>; Line::COUNT],
     payloads: [Store; Line::COUNT],
@@ -145,11 +155,12 @@ impl Rings {
     pub(super) fn new(lines: usize, cells: usize, cell: Bytes) -> Self {
         let payloads = [Store::new(INLINE.0), Store::new(INLINE.0)];
         let (told, exposed) = ([None; Line::COUNT], [None; Line::COUNT]);
-        let line = Lines { flags: Default::default(), home: None, told, payloads, exposed };
+        let line = Lines { flags: Default::default(), home: None, is_relayed: false, told, payloads, exposed };
         Self {
             lines: vec![(Position::default(), line); lines],
             cells: vec![(Position::default(), Store::new(cell.0)); cells],
             turns: 0,
+            last: [None; 2],
             passes: VecDeque::new(),
         }
     }
@@ -196,9 +207,11 @@ impl Rings {
         let line = self.lines[self.line(ticket)].0;
         match room {
             Room::Lines => line,
-            Room::Cell | Room::Passed => {
+            Room::Cell | Room::Passed | Room::Relayed => {
                 let cell = self.cells[self.turns % self.cells.len()].0;
-                Position { claimed: line.claimed.max(cell.claimed), written: line.written.max(cell.written) }
+                // Cells that are relayed and others take memory in orders of their own.
+                let other = self.last[usize::from(room != Room::Relayed)];
+                Position { claimed: line.claimed.max(cell.claimed), written: line.written.max(cell.written).max(other) }
             }
         }
     }
@@ -235,7 +248,7 @@ impl Rings {
     pub(super) fn is_claimed(&self, ticket: Ticket, room: Room) -> bool {
         match room {
             Room::Lines => self.lines[self.line(ticket)].0.claimed == Some(ticket),
-            Room::Cell | Room::Passed => self.home(ticket).is_some(),
+            Room::Cell | Room::Passed | Room::Relayed => self.home(ticket).is_some(),
         }
     }
 
@@ -246,8 +259,15 @@ impl Rings {
         if room.has_cell() {
             self.cells[cell].0.claimed = Some(ticket);
             self.lines[line].1.home = Some((ticket, cell));
+            self.lines[line].1.is_relayed = room == Room::Relayed;
+            self.last[usize::from(room == Room::Relayed)] = Some(ticket);
             self.turns += 1;
         }
+    }
+
+    /// Whether peers may write the cell of `ticket`.
+    pub(super) fn is_relayed(&self, ticket: Ticket) -> bool {
+        self.home(ticket).is_some() && self.lines[self.line(ticket)].1.is_relayed
     }
 
     /// Something was written for `ticket`.

@@ -103,7 +103,7 @@ impl Machine {
                     self.members[me].rings.touch(*ticket, stamp)?;
                 }
                 let store = self.members[*owner].rings.store(*line, *position);
-                data.extend_from_slice(store.read(&self.clocks, me, *owner, *ticket, range.clone())?);
+                data.extend_from_slice(store.read(&self.clocks, me, *ticket, range.clone())?);
             }
         }
         Ok(())
@@ -125,14 +125,18 @@ impl Machine {
                 self.members[me].memory.write(*place, spot)?.copy_from_slice(data);
             }
             Location::Slot { owner, line, ticket, position, range } => {
-                if *owner != me {
+                let has_released = self.has_released(me, *ticket);
+                let rings = &mut self.members[*owner].rings;
+                if *owner != me && !(line.is_none() && rings.is_relayed(*ticket)) {
                     return Err(Breach::NotOwner);
                 }
-                let rings = &mut self.members[me].rings;
+                if *owner != me && has_released {
+                    return Err(Breach::WriteAfterRelease);
+                }
                 if !rings.is_claimed(*ticket, room_of(*line)) {
                     return Err(Breach::Unclaimed);
                 }
-                if line.is_none() {
+                if *owner == me && line.is_none() {
                     rings.touch(*ticket, self.clocks.stamp(me))?;
                 }
                 rings.write(*ticket);

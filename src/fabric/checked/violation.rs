@@ -19,7 +19,7 @@ pub struct Violation {
 /// The rules of the fabric and of the collectives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Breach {
-    /// Wrote the slot of another rank.
+    /// Wrote the slot of another rank, which was not claimed to be relayed.
     NotOwner,
     /// Reached further into a cell than the call was said to: there may be no memory.
     TooDeep {
@@ -59,6 +59,11 @@ pub enum Breach {
         /// The reader.
         reader: CommRank,
     },
+    /// Wrote bytes that another rank had written, in a relay or in the memory of an earlier ticket, where that did not happen before.
+    OverwriteRace {
+        /// That rank.
+        writer: CommRank,
+    },
     /// Looked for a cell of another rank that no flag of the line had told of, or for what a flag tells that was not published.
     Untold,
     /// Touched a cell that it passed, where nothing says that this was before the peer released its ticket; or was that peer, and released it.
@@ -67,6 +72,8 @@ pub enum Breach {
     NeverTold,
     /// Read a slot of another rank after having released its ticket.
     ReadAfterRelease,
+    /// Wrote a relayed cell of another rank after having released its ticket.
+    WriteAfterRelease,
     /// Wrote its input.
     InputWritten,
     /// Read input that its own output had overwritten in place.

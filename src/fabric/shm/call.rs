@@ -184,6 +184,7 @@ impl<'a> Call<'a> {
             Awaited::Slot { ticket, room: Room::Cell } => (8, ticket),
             Awaited::Slot { ticket, room: Room::Lines } => (10, ticket),
             Awaited::Slot { ticket, room: Room::Passed } => (12, ticket),
+            Awaited::Slot { ticket, room: Room::Relayed } => (14, ticket),
             Awaited::Release { ticket } => (11, ticket),
             Awaited::Bridge => (9, Ticket(0)),
             Awaited::Cells { rank, epoch } => (4 + (u64::from(rank.0) << 8), Ticket::new(epoch, 0)),
@@ -205,6 +206,7 @@ impl<'a> Call<'a> {
             8 => Awaited::Slot { ticket, room: Room::Cell },
             10 => Awaited::Slot { ticket, room: Room::Lines },
             12 => Awaited::Slot { ticket, room: Room::Passed },
+            14 => Awaited::Slot { ticket, room: Room::Relayed },
             11 => Awaited::Release { ticket },
             _ => Awaited::Bridge,
         }

@@ -223,7 +223,7 @@ impl Context {
         if counts {
             self.company.enter(ticket.epoch());
         }
-        let is_taken = self.claim(ticket, room, reach, descriptor, |cursor| self.stretch(ticket, reach, cursor));
+        let is_taken = self.claim(ticket, room, reach, descriptor, |cursor| self.stretch(ticket, room, reach, cursor));
         if counts && is_taken {
             self.company.note(reach);
         }
@@ -232,12 +232,13 @@ impl Context {
 
     /// What a piece for `ticket` takes of this rank's own cells, after one that left that cursor.
     #[inline(always)]
-    pub(super) fn stretch(&self, ticket: Ticket, reach: Bytes, cursor: u64) -> Stretch {
+    pub(super) fn stretch(&self, ticket: Ticket, room: Room, reach: Bytes, cursor: u64) -> Stretch {
         if reach < ROTATED {
             return rotation::stretch_of_short(&self.geometry, ticket, reach, cursor);
         }
         let reserved = Bytes(self.reserved.load(Ordering::Relaxed));
-        Rotation::new(&self.geometry, reach, reserved, self.company.halvings()).next(cursor)
+        let rotation = Rotation::new(&self.geometry, reach, reserved, self.company.halvings());
+        if room == Room::Relayed { rotation.shortest().next(cursor) } else { rotation.next(cursor) }
     }
 
     /// Whether an address is in a cell that is passed.

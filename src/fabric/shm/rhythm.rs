@@ -17,7 +17,7 @@ use super::trials::{Arm, Schedule, Took, Trials, TwoWays};
 use super::writes::Course;
 use crate::fabric::words::Words;
 use crate::kernel::{self, Probed, host::Design};
-use crate::sync::Passed;
+use crate::sync::{Passed, Room};
 use crate::types::{Bytes, Collective, LINE, Ticket};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -162,7 +162,7 @@ impl Context {
     fn expect_after(&self, collective: Collective, here: *mut u8, ticket: Ticket, n: Bytes, reach: Bytes) {
         let next = self.rhythm.ticket_after(ticket);
         // Foreseen for as long as the rotation keeps its length.
-        let there = self.piece(self.rank(), next, self.stretch(next, reach, self.claims().cursor()).home);
+        let there = self.piece(self.rank(), next, self.stretch(next, Room::Cell, reach, self.claims().cursor()).home);
         // Where writes go around the caches there is nothing to ask for, nor to try. One that is timed is to show what it takes without, but
         // counts, as trials are of successive pieces.
         let course = self.writes.course_of_next(n.0);

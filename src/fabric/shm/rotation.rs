@@ -76,6 +76,12 @@ impl Rotation {
         }
     }
 
+    /// The same for pieces that are to stay in caches ([`Room::Relayed`](crate::sync::Room)): one place in each cell.
+    #[inline]
+    pub fn shortest(self) -> Self {
+        Self { places: 0, ..self }
+    }
+
     /// The stretch of the piece after the one that left that cursor. As many successive ones as there are cells have no grain in common.
     #[inline]
     pub fn next(&self, cursor: u64) -> Stretch {
@@ -256,6 +262,25 @@ mod tests {
             assert!(end <= Some((reach * way / 4).max(16 * KIB) + geometry.slack()), "pieces of {reach} bytes");
         }
         assert_eq!(geometry.depth_for(Bytes(100)), Bytes(16 * KIB));
+    }
+
+    #[test]
+    fn pieces_that_are_relayed_take_one_place_in_each_cell() {
+        let geometry = Geometry { ranks: 8, ..geometry(8, 128 << 10) };
+        for reach in [4 << 10, 20_000, 64 << 10, 128 << 10] {
+            let rotation = Rotation::new(&geometry, Bytes(reach), geometry.cell, 0).shortest();
+            let (mut cursor, mut homes, mut grains) = (3 << 20, HashMap::new(), HashMap::new());
+            for step in 0..100_u64 {
+                let stretch = rotation.next(cursor);
+                *homes.entry(stretch.home.expect("a home")).or_insert(0) += 1;
+                for grain in stretch.grains {
+                    let before: Option<u64> = grains.insert(grain, step);
+                    assert!(before.is_none_or(|before| step - before >= 8), "a call would wait for itself");
+                }
+                cursor = stretch.cursor;
+            }
+            assert_eq!(homes.len(), 8, "pieces of {reach} bytes");
+        }
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Walk {
         }
         // Where `rhythm` foresees the next piece: nothing but this one is claimed meanwhile.
         let foreseen = room.has_cell().then(|| {
-            let stretch = self.context.stretch(ticket, reach, self.context.claims.cursor());
+            let stretch = self.context.stretch(ticket, room, reach, self.context.claims.cursor());
             self.context.piece(NodeRank(0), ticket, stretch.home)
         });
         while !self.context.take(ticket, room, reach, descriptor) {
@@ -127,12 +127,14 @@ impl Walk {
         }
         self.written.fetch_add(random.pick(&[0, 0, 5000, 50_000, 1 << 20]), Ordering::Relaxed);
         let others = random.pick(&[1, 1, 2, 5]);
+        let rooms = match random.one_in(4) {
+            true => &[Room::Lines, Room::Relayed, Room::Relayed, Room::Relayed, Room::Relayed, Room::Relayed],
+            false => &[Room::Lines, Room::Cell, Room::Cell, Room::Passed, Room::Passed, Room::Passed],
+        };
         for step in 0..random.between(1, 3 * geometry.slots.min(40)) as u64 {
             let ticket = Ticket::new(epoch, step);
             if random.one_in(others) {
-                let room =
-                    random.pick(&[Room::Lines, Room::Cell, Room::Cell, Room::Passed, Room::Passed, Room::Passed]);
-                self.step(ticket, room, reach);
+                self.step(ticket, random.pick(rooms), reach);
             }
             if random.one_in(10) {
                 self.release(ticket);
