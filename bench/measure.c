@@ -137,13 +137,18 @@ static double per_call(const Subject *subject, int calls) {
 
 // As many calls as take about the time of a block, as many of each root: found by blocks that get longer until one lasts, since the first calls
 // take longer than those that count. With the very first ones huddle builds what it holds for the communicator, and memory is new for thousands.
-// Ranks' beginnings don't count here: few calls would seem to take long.
+// Ranks' beginnings don't count here: few calls would seem to take long. Nor does a block in which a rank lost its core: the shortest of
+// three counts, else blocks of some short calls might have ten of them, and show what it takes to begin.
 static int calls_of(const Subject *subject) {
     double began, took;
     int calls = FIRST_CALLS;
     run(subject, calls, &began);
     for (;;) {
         took = most_of_all(run(subject, calls, &began));
+        for (int more = 0; more < 2; more++) {
+            double again = most_of_all(run(subject, calls, &began));
+            if (again < took) took = again;
+        }
         double wanted = block_nanoseconds / (took / calls + 1);
         int next = ((wanted > MOST_CALLS ? MOST_CALLS : (int)wanted) / size + 1) * size;
         if (took >= block_nanoseconds / 2 || next <= calls) return next;

@@ -166,7 +166,7 @@ pub enum Reach {
     StagedSegments,
     /// As far as a tile for each rank is long, or the message.
     Tiles,
-    /// As far as a tile, or the message.
+    /// As far as a tile, or the message, even where that fits a line: of messages that are relayed.
     RelayedTiles,
 }
 

@@ -7,7 +7,8 @@
 //! owner takes one after the other, and tells with each flag where the cell of its ticket is. (Short pieces have cells that follow from
 //! tickets, [`shm`]: the rules below suffice for both.) The ring of lines may be longer than
 //! that of cells: messages that fit a line may then run further ahead.
-//! Only the owner of a slot writes it for a ticket, but for cells that are relayed (below); everyone reads all. For ticket `t` a rank, in this order and as far as it needs to:
+//! Only the owner of a slot writes it for a ticket, but for cells that are relayed (below); everyone reads all. For ticket `t` a rank, in this
+//! order and as far as it needs to:
 //! 1. `claim(t)`: waits until every peer has released the ticket for which this rank wrote that line, or its next cell, last;
 //! 2. writes cell or payload by `copy` or `reduce`;
 //! 3. `publish(line, t)`: makes all its writes so far visible to whoever waits for that flag;
@@ -17,16 +18,17 @@
 //!    `is_exposed`;
 //!    And the flag of a later ticket of the call, which claimed its lines alone, may tell of more in the cell of `t`, whose
 //!    owner writes on there (a *train*): who reads that releases none of these tickets before it has waited for the last one;
-//! 5. `release(t)`: promises to read no slot of any ticket up to `t` again. Tickets are released in order. The driver
+//! 5. `release(t)`: promises to read no slot of any ticket up to `t` again, and to write none of a peer. Tickets are released in order. The driver
 //!    releases the whole call when it ends, so an algorithm releases only within calls longer than the ring.
 //!
 //! A cell that is claimed as [`Room::Passed`] goes to the peer that reads it: on a node of two ranks it is that one's to write, in later calls or
 //! tickets, once it has released the ticket. So it has to wait for the last flag by which the owner tells of the cell before it does, and the
 //! owner does not touch the cell after that flag. With more ranks nothing is passed.
 //!
-//! A cell that is claimed as [`Room::Relayed`] its owner writes first; then, one after the other, peers write in it for the same ticket, each after a flag
-//! of the one before it, and before it releases the ticket. That flag also orders what the owner told with its own. A rank has
-//! released what it claimed of the one kind, relayed or not, before it claims a cell of the other one: each takes memory in an order of its own.
+//! A cell that is claimed as [`Room::Relayed`] is written by its owner first; then peers write there for the same ticket, one after the other, each
+//! after a flag of the one before. That flag orders what the owner told with its own too, so they need not wait for that. A peer writes before it
+//! releases the ticket, and nobody copies from there before the last one has published. A rank has released what it claimed of the one kind,
+//! relayed or not, before it claims a cell of the other one: each takes memory in an order of its own.
 //!
 //! A claim of a cell needs the ticket released by all for which this rank claimed one `slots()` claims or tickets before, and of earlier
 //! calls any: a rank that goes on to the ticket `slots()` further without releasing an earlier one may wait for ever.
@@ -50,8 +52,8 @@ pub use crate::sync::Room;
 /// Bytes of payload that travel in the pair of cache lines of a flag.
 pub const INLINE: Bytes = Bytes(crate::sync::FlagLine::PAYLOAD);
 
-/// The flags of a slot: one for data that flows towards a root, one for data that flows away from it. Data that move in halves
-/// ([`coll::phase::short`](crate::coll::phase::short)) have the other one for the first.
+/// The flags of a slot: one for data that flows towards a root, or to higher ranks in a relay, one for data that flows away from it, or to lower
+/// ranks. Data that move in halves ([`coll::phase::short`](crate::coll::phase::short)) have the other one for the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Line {
@@ -280,7 +282,7 @@ pub trait Fabric: Sync {
 
     /// Ready when this rank may write that much of its slot for `ticket`.
     fn claim(&self, ticket: Ticket, room: Room) -> impl Future<Output = ()> + Send;
-    /// Promises to read no slot of any ticket up to `ticket` again.
+    /// Promises to read no slot of any ticket up to `ticket` again, and to write none of a peer.
     fn release(&self, ticket: Ticket) -> impl Future<Output = ()> + Send;
     /// Makes all writes of this rank visible to those who wait for this flag.
     fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send;

@@ -86,7 +86,7 @@ impl Entered {
     #[inline]
     pub fn new(collective: Collective, row: usize, plan: &Plan) -> Self {
         let descriptor = Descriptor::new(plan.epoch, collective, row, plan.root.0, plan.bytes);
-        let descriptor = descriptor.telling(plan.reach >= ROTATED);
+        let descriptor = descriptor.telling(plan.reach >= ROTATED).ordered(plan.order);
         Self { collective, epoch: plan.epoch, bytes: plan.bytes, descriptor, reach: plan.reach }
     }
 }
@@ -198,14 +198,16 @@ pub(crate) trait Words {
     }
 
     /// Where the cell of `rank` for `ticket` begins: this rank's own, which it has claimed, or that of a peer, which has published that
-    /// flag.
+    /// flag, as this rank knows from it or from a flag that follows from it.
     ///
     /// # Panics
     /// If it has not.
     #[inline]
     fn home(&self, rank: NodeRank, line: Line, ticket: Ticket) -> u64 {
         let home = self.told_home(rank, line, ticket);
-        home.expect("who uses a cell has claimed it, or has waited for that flag of its owner")
+        home.expect(
+            "who uses a cell has claimed it, or has waited for that flag of its owner, or for one that follows from it",
+        )
     }
 
     /// The same, if it has and told where that is.
@@ -217,7 +219,7 @@ pub(crate) trait Words {
         }
     }
 
-    /// Promises to read no slot of any ticket up to `ticket` again. Cells that were passed with these are this rank's.
+    /// Promises to read no slot of any ticket up to `ticket` again, and to write none of a peer. Cells that were passed with these are this rank's.
     #[inline]
     fn release(&self, ticket: Ticket) {
         self.mine().released.publish(ticket);

@@ -15,8 +15,9 @@ pub enum Room {
     /// A cell that the rank does not touch after the last flag that tells of it. A peer waits for that flag before it releases the ticket:
     /// on a node of two ranks the cell is the peer's then ([`Passed`](super::Passed)).
     Passed,
-    /// A cell in which peers write too, each after a flag of the one before it, before anybody reads what all have written. It lies where the
-    /// last ones did, as far as these are over, since it has to stay in caches.
+    /// A cell in which peers write too, each after a flag of the one before it. Nobody copies from there before the last one has published: till then
+    /// what lies there is an operand only. Such cells take one place in each cell of the ring, so they come back to the same memory
+    /// soon, which is to stay in caches.
     Relayed,
 }
 

@@ -1,6 +1,6 @@
 //! What ranks tell each other of the calls that they are in.
 
-use crate::types::{Bytes, Collective, Epoch};
+use crate::types::{Bytes, Collective, Epoch, OperandOrder};
 use std::fmt;
 
 /// Some bits of a word that stand next to each other.
@@ -15,9 +15,11 @@ const EPOCH: Field = Field { shift: 0, bits: 10 };
 const COLLECTIVE: Field = EPOCH.then(4);
 const ROW: Field = COLLECTIVE.then(6);
 const ROOT: Field = ROW.then(18);
-const BYTES: Field = ROOT.then(25);
+const BYTES: Field = ROOT.then(24);
+/// [`Descriptor::ordered`].
+const ORDERED: Field = BYTES.then(1);
 /// [`Descriptor::telling`].
-const TELLS: Field = BYTES.then(1);
+const TELLS: Field = ORDERED.then(1);
 const _: () = assert!(TELLS.shift + TELLS.bits == u64::BITS);
 
 impl Field {
@@ -73,6 +75,14 @@ impl Descriptor {
     #[inline]
     pub fn telling(self, tells: bool) -> Self {
         Self(self.0 | TELLS.of(u64::from(tells)))
+    }
+
+    /// The same of a call whose operands keep the order of ranks, if they do: that decides who waits for whom, and in whose cell operands are
+    /// combined.
+    #[must_use]
+    #[inline]
+    pub fn ordered(self, order: OperandOrder) -> Self {
+        Self(self.0 | ORDERED.of(u64::from(order == OperandOrder::Rank)))
     }
 
     /// The word.
@@ -158,6 +168,8 @@ mod tests {
         let what = 4 << 10 | 9 << 14 | 0x2_0001 << 20;
         assert_eq!((call.what(), call.word()), (what, what | 0x3ff | 96 << 38));
         assert_eq!(call.telling(true).word(), call.word() | 1 << 63);
+        assert_eq!(call.ordered(OperandOrder::Rank).word(), call.word() | 1 << 62);
+        assert_eq!(call.ordered(OperandOrder::Any), call);
     }
 
     #[test]
@@ -174,6 +186,8 @@ mod tests {
         // Lengths that differ in upper bits alone differ in this.
         assert!(new(7, 8).contradicts(new(7, 8 + (1 << 40)).telling(true).word()));
         assert_eq!(PeerCall::of_word(Epoch(7), new(7, 16).telling(true).word()), peer);
+        // So do operations of which one keeps the order of ranks.
+        assert!(new(7, 8).contradicts(new(7, 8).ordered(OperandOrder::Rank).word()));
         let what = new(7, 8).what();
         assert_eq!(PeerCall::new(Epoch(7), what, 8), PeerCall { bytes: 8, ..peer });
         assert_eq!((PeerCall::row(what), what), (3, new(8, 16).what()));

@@ -138,10 +138,11 @@ impl FlagLine {
         self.home_of.store(ticket.0, Ordering::Relaxed);
     }
 
-    /// Where the cell of `ticket` is, whose flag was reached, if it was announced with that.
+    /// Where the cell of `ticket` is, whose flag was reached, or one that follows from it, if it was announced with that.
     #[inline]
     pub fn home(&self, ticket: Ticket) -> Option<u64> {
-        // Relaxed: what was told with that flag stays until the ticket is released.
+        // Relaxed: ordered by the flag that the caller has reached: this one, or that of a rank that reached this one before it published (a
+        // relay). What was told with it stays until the ticket is released.
         (self.home_of.load(Ordering::Relaxed) == ticket.0).then(|| self.home.load(Ordering::Relaxed))
     }
 

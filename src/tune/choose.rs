@@ -1,7 +1,7 @@
 //! From the shape of a call to its plan.
 
 use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape};
-use crate::coll::phase::{Between, bridge_block};
+use crate::coll::phase::{Between, bridge_block, relay};
 use crate::coll::{Knob, Plan, REGISTRY, Reach, Row};
 use crate::config::{Config, Pick, Setting};
 use crate::sync::Passed;
@@ -18,8 +18,6 @@ const LONG_IN_QUARTERS: usize = 16;
 const TILES_IN_TRAINS: usize = 32;
 /// Tiles of a message that is relayed, at least: one for each relay.
 const TILES_IN_RELAYS: usize = 2;
-/// So many tiles of relays take the part of a second-level cache that a message may fill ([`Fit`]): as many as are under way at a time.
-const RELAYED: usize = 8;
 /// Phases of a call that may pass over all of its data, at most: before and after the step between nodes, each with a
 /// detour over a leader that is not the root.
 const PASSES: usize = 4;
@@ -110,7 +108,7 @@ pub(super) fn mixes_order(agreed: &Agreed) -> bool {
     agreed.nodes > 1 && !agreed.is_block_placed
 }
 
-/// User-defined operations follow rank order whether they commute or not: their results then depend neither on the
+/// User-defined operations follow rank order whether they commute or not: results of those that are associative then depend neither on the
 /// algorithm nor on the placement. Lanes rely on it too: a handle may come to mean an operation that does not commute (`mpi::lane`).
 pub(super) fn order_of(shape: &Shape) -> OperandOrder {
     match shape.operator {
@@ -145,14 +143,14 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, setting: &Setti
 
 /// Bytes per tile, where the user does not say: a part of the message that fits the first-level cache of a short one, the second-level
 /// cache of a long one. Whole pages: copies of tiles that begin anywhere in the user's buffer take two to three times as long
-/// (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells: each tile costs them a switch. Tiles that share cells are
-/// shorter: three quarters of a first-level cache, and all of it in messages as long as four, if a cell holds four, and longer in the longest messages
+/// (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells, since each tile costs them a switch, but of relays as much as
+/// stays in the second-level cache with all that is under way. Tiles that share cells are shorter: three quarters of a first-level cache, and all of it in messages as long as four, if a cell holds four, and longer in the longest messages
 /// alone; in messages of no more than that a quarter of that cache.
 fn usual_tile(shape: &Shape, agreed: &Agreed, setting: &Setting) -> Bytes {
     let Fit { l1, l2 } = agreed.fit;
     let part = |tiles: usize| Bytes(shape.bytes.0.div_ceil(tiles).next_multiple_of(PAGE)).min(l2);
-    if REGISTRY[setting.row].reach == Reach::RelayedTiles {
-        return part(TILES_IN_RELAYS).clamp(l1, Bytes(l2.0 / RELAYED).max(l1));
+    if is_relay(setting) {
+        return part(TILES_IN_RELAYS).clamp(l1, Bytes(l2.0 / relay::UNDER_WAY).max(l1));
     }
     if agreed.crowding.is_shared() {
         return agreed.cell_bytes;
@@ -182,6 +180,11 @@ fn tile_of_trains(bytes: Bytes, agreed: &Agreed) -> Bytes {
 /// tiles (docs/PERFORMANCE.md, "Tried").
 pub(super) fn is_short_if_tried(bytes: Bytes, agreed: &Agreed, setting: &Setting) -> bool {
     moves_in_trains(setting, agreed) && bytes <= tile_of_trains(bytes, agreed) * 2
+}
+
+/// Whether ranks relay the message: its tiles are to stay in caches.
+pub(super) fn is_relay(setting: &Setting) -> bool {
+    REGISTRY[setting.row].reach == Reach::RelayedTiles
 }
 
 /// Whether tiles may share cells, on two ranks: each takes a flag then, and little else. Of less than 128 KiB, where cores are far apart, tiles of 24 KiB
@@ -288,6 +291,17 @@ mod tests {
         assert_eq!(reason(&config, &sized(72), &ONE_NODE), Reason::ForcedNative);
         let (name, plan) = run(&config, &sized(2048), &ONE_NODE);
         assert_eq!((name, plan.knobs.tile()), ("tiled", Bytes(96)));
+    }
+
+    #[test]
+    fn what_is_under_way_of_a_relay_stays_in_a_cache() {
+        let agreed =
+            Agreed { fit: Fit { l1: Bytes(8 << 10), l2: Bytes(512 << 10) }, cell_bytes: Bytes(256 << 10), ..ONE_NODE };
+        let tile = |bytes| {
+            let shape = Shape { bytes: Bytes(bytes), ..REDUCTION };
+            run(&config(&[("HUDDLE_ALLREDUCE", "relay")]), &shape, &agreed).1.knobs.tile().0 >> 10
+        };
+        assert_eq!([64, 32 << 10, 100 << 10, 1 << 20, 1 << 30].map(tile), [8, 16, 52, 64, 64]);
     }
 
     #[test]

@@ -17,11 +17,11 @@ What huddle can run for each collective: the rows of its registry. `HUDDLE_ALLRE
 `HUDDLE_WRITE_DOCS=1 cargo test --no-default-features documentation` renews this page from the sources;
 `scripts/model` renews the part on measurements.
 
-Drawings are for five ranks: `a->b` means that b reads what a has put into its slot. In costs, p ranks lie on a node, q of them
+Drawings are for five ranks: `a->b` means that b reads what a has put into its slot, or, of relays, that b goes on in the same place. In costs, p ranks lie on a node, q of them
 in a group; a line takes `a`, a byte of one stream `b`, of all streams over a link together `B`; m is the length, k the radix;
 radix 1 makes a chain of a tree and counts as 2 in a dissemination.
 
-Each rank has a ring of *slots*, each of a flag's line and a *cell*; only it writes them, all others read
+Each rank has a ring of *slots*, each of a flag's line and a *cell*; only it writes them, but for cells of relays, all others read
 (ARCHITECTURE.md, beside the sources, has all terms). What one step moves is a piece: in tiled algorithms a tile, in trees a
 segment, else what a cell holds. Between nodes a message goes in chunks, each of which one of a node's leaders takes. Knobs:
 `radix`, children in a tree, partners in a dissemination; `class` and `stages`, which tree; `tile`, `segment` and `chunk`,
@@ -34,7 +34,7 @@ says). They are for experiments: a tile of 64 bytes is legal, and slow.
 const MODEL: &str = "\
 ## Costs
 
-Each algorithm but the `single` ones of Bcast and Allgather has a closed form, evaluated on the tree that it walks, for the hierarchy of the communicator's first node, with
+Each algorithm but the `single` ones of Bcast and Allgather, and relays where each rank has a core or nodes are several, has a closed form, evaluated on the tree that it walks, for the hierarchy of the communicator's first node, with
 the parameters of rank 0. It charges each flag's line, each read of a peer's slot by the level that it crosses, copies and
 combinations, streams that share a link (Li et al. 2014, equations 1 to 11; between nodes LogGP, as Nishtala 2009), and huddle's
 own instructions. The papers' own formulas, with their worked values as tests, are in `src/model`. What nobody forces runs with
@@ -75,7 +75,7 @@ Where nobody says otherwise a tile is a quarter of the message, but no shorter t
 longer than one of the second-level cache. Of a Bcast between two ranks, whose tiles share cells, it is three quarters of the
 first-level cache, all of it in messages four times as long as that or longer, or a quarter of a cell where that is less; a quarter of the first-level cache where
 the message has no more than one such tile, half of the message where that has no more than two and slots and memory are tried, and longer where it has more than 32 of them. A segment is as long as a tile may be at most. Where ranks share cores
-tiles and segments are as long as cells. A rank's slots take twice the
+tiles and segments are as long as cells, but those of relays half of the message, no shorter than a quarter of the first-level cache and no longer than a 32nd of the second-level one. A rank's slots take twice the
 second-level cache together, or the whole of it where ranks share cores. The smallest caches of the job count, 32 KiB and 1 MiB where the machine does not tell: `huddle
 info` says which.
 

@@ -3,11 +3,11 @@
 //! Sizes fall into classes, two for each power of two; a class is judged at its upper end, when the first call of it comes. All
 //! ranks judge by what they agreed on alone, with operations that give the same bits everywhere.
 
-use super::choose::{moves_in_trains, order_of, plan};
+use super::choose::{is_relay, moves_in_trains, order_of, plan};
 use super::class::SizeClass;
 use super::tried::tried;
 use super::{Agreed, OperatorClass, Shape};
-use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, Reach, rows_of};
+use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, rows_of};
 use crate::config::Setting;
 use crate::model::{Far, Level, Nanos, Parameters, Scene};
 use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
@@ -194,8 +194,8 @@ fn combinations(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
             Knob::Class => vec![0, KNOMIAL],
             Knob::Stages => vec![0, 1, 2],
             Knob::Up | Knob::Down => vec![0, PUSH],
-            // As long as is under way in relays has to stay in a cache.
-            Knob::Tile if REGISTRY[row].reach == Reach::RelayedTiles => vec![0],
+            // Longer tiles would not stay in a cache together.
+            Knob::Tile if is_relay(&Setting { row, knobs: Knobs::UNSET }) => vec![0],
             Knob::Tile if moves_in_trains(&Setting { row, knobs: Knobs::UNSET }, agreed) => vec![0],
             // A quarter of the first-level cache (`Fit::l1`), half of it, and all.
             Knob::Tile | Knob::Segment => vec![0, tile, 2 * tile, 4 * tile],
@@ -306,9 +306,9 @@ mod tests {
         }
     }
 
-    /// What is as fast as any of those measured on 8 and 5 ranks of 2 cores of a Zen 5; relays came later, and were on a Xeon (docs/PERFORMANCE.md, "Tried").
+    /// Flat ones and trees as measured on 8 and 5 ranks of 2 cores of a Zen 5, relays as on a Xeon (docs/PERFORMANCE.md, "Tried").
     #[test]
-    fn messages_of_medium_length_are_combined_in_trees_where_ranks_share_cores() {
+    fn longer_messages_take_trees_and_then_relays_where_ranks_share_cores() {
         let far = Far { copy: 0.023, reduce: 0.024, ..Parameters::default().far };
         let parameters = Parameters { copy: 0.008, reduce: 0.018, write: 0.02, far, ..Parameters::default() };
         let pair_of =

@@ -63,6 +63,7 @@ fn every_mistake_is_found() {
     let train = Call { knobs: KNOBS.with(Knob::Tile, 16), ..Call::new(Bcast, "tiled", 48) };
     let allreduce = Call::new(Allreduce, "flat", 8);
     let parts = Call::new(Allreduce, "tiled", 16);
+    let relay = Call::new(Allreduce, "relay", 16);
     let reduce = Call::new(Reduce, "tree", 8);
     let single = Call { knobs: KNOBS.with(Knob::Tile, 64), ..Call::new(Scatter, "single", 56) };
     let tried = Call { knobs: single.knobs.with(Knob::Try, TRY_MEMORY), ..single };
@@ -83,6 +84,9 @@ fn every_mistake_is_found() {
         (Change::Drop(Kind::Wait(Line::Down)), Call::new(Reduce, "flat", 64)),
         (Change::Drop(Kind::Wait(Line::Up)), allreduce),
         (Change::Drop(Kind::Wait(Line::Down)), parts),
+        (Change::Drop(Kind::Wait(Line::Up)), relay),
+        (Change::Drop(Kind::Wait(Line::Down)), relay),
+        (Change::Drop(Kind::Claim), relay),
         (Change::Drop(Kind::Wait(Line::Up)), Call::new(Allgather, "flat", 8)),
         (Change::Postpone(Kind::CopyIn), bcast),
         (Change::Postpone(Kind::CopyIn), allreduce),

@@ -30,7 +30,7 @@ fn payloads_survive_three_calls() {
 /// Three pieces of a cell, or four tiles.
 #[test]
 fn cells_survive_calls_of_several_pieces() {
-    let bytes = |name: &str| if name == "tiled" { 32 } else { 192 };
+    let bytes = |name: &str| if matches!(name, "tiled" | "relay") { 32 } else { 192 };
     each(1, bytes, |program| Program { preemptions: Some(1), ..program });
 }
 
@@ -98,6 +98,19 @@ fn tiles_share_a_cell() {
     let preemptions = Some(1);
     for calls in [vec![tiled; 2], vec![tiled, tiled.rooted(1)]] {
         Program { slots: 4, lines: 4, preemptions, ..Program::of(calls) }.explore();
+    }
+}
+
+/// Who waits for the one before it alone finds the cell of the first one, and what all before it left there. On two ranks a
+/// stint has two tickets, of which the last has one piece.
+#[test]
+fn operands_are_relayed() {
+    for collective in [Allreduce, Reduce] {
+        let preemptions = Some(0);
+        Program { ranks: 3, preemptions, ..Program::of([Call::new(collective, "relay", 16)]) }.explore();
+        let longer = Call::new(collective, "relay", 24);
+        Program { slots: 4, lines: 4, preemptions, ..Program::of([longer]) }.explore();
+        Program { preemptions, ..Program::of([longer.in_place(); 2]) }.explore();
     }
 }
 

@@ -47,7 +47,8 @@ pub fn of(way: Way, collective: Collective, plan: &Plan, scene: &Scene) -> Optio
     Some(Nanos(scene.machine.software.call + time))
 }
 
-/// The cost of an Allreduce, or a Reduce, by relays on one node whose ranks share cores. Elsewhere nothing shows what they take.
+/// The cost of an Allreduce, or a Reduce, by relays ([`phase::relay`]) on one node whose ranks share cores; elsewhere they were not measured. They
+/// touch as much memory as tiled ones.
 pub fn of_relay(collective: Collective, plan: &Plan, scene: &Scene) -> Option<Nanos> {
     if scene.nodes > 1 || scene.ranks_per_core <= 1.0 || scene.local_ranks == 1 {
         return None;

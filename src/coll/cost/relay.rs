@@ -5,26 +5,37 @@ use crate::coll::phase::relay::tickets_in_stint;
 use crate::model::{Work, in_cell};
 use crate::types::Collective;
 
-/// Waits of a rank in each of its stints, for those before it in either relay, of whom some are on its own core, and for the results; and, for each rank
-/// of the row, until the first results are there. Measured on 3, 4, 5 and 8 ranks of 2 cores (docs/PERFORMANCE.md, "Tried").
+/// Waits of a rank in each stint: for those before it in either relay, of whom some are on its own core, and for the results. As [`WAITS_PER_RANK`]
+/// measured on 3, 4, 5 and 8 ranks of 2 cores (docs/PERFORMANCE.md, "Tried").
 const WAITS_IN_STINT: f64 = 1.5;
-const WAITS_IN_ROW: f64 = 0.4;
+
+/// Waits for each rank of the node until the first results are there.
+const WAITS_PER_RANK: f64 = 0.4;
 
 impl Node<'_> {
-    /// All ranks add their operands, and all, or in a Reduce the root, collect the sums.
+    /// All ranks combine their operands, and all, or in a Reduce the root, collect the results.
     pub(super) fn relay(&self, collective: Collective) -> f64 {
         let total = self.bytes();
         let (pairs, _) = cut(total, self.tile() * 2);
         let stints = (pairs / tickets_in_stint(self.scene.slots) as f64).ceil();
-        let added =
+        let combined =
             self.fetched_once(total, |n| self.combining(n), |n| self.rates.combine(n)) + 2.0 * pairs * self.step();
-        let waits = stints * WAITS_IN_STINT + self.ranks() * WAITS_IN_ROW;
+        let waits = stints * WAITS_IN_STINT + self.ranks() * WAITS_PER_RANK;
+        let on_the_way = stints * self.stint();
         if collective == Collective::Reduce {
             // The other cores are at work on what follows meanwhile.
             let collected = self.scene.take(0, in_cell(total), 1, self.copying(total));
-            return self.all(added, waits) + collected / self.scene.cores();
+            return self.all(combined, waits).max(on_the_way) + collected / self.scene.cores();
         }
-        self.all(added + self.fetched_once(total, |n| self.copying(n), |n| self.rates.copy(n)), waits)
+        let collected = self.fetched_once(total, |n| self.copying(n), |n| self.rates.copy(n));
+        self.all(combined + collected, waits).max(on_the_way)
+    }
+
+    /// How long a stint is on its way, at least: no rank begins the next one but one before all have had it, so many cores have nothing to do.
+    fn stint(&self) -> f64 {
+        let (scene, n) = (self.scene, self.tile().0.min(self.plan.bytes.0) as f64);
+        let handed_on = self.step() + scene.line(0, 1) + scene.take(0, in_cell(n), 1, self.combining(n));
+        (self.ranks() + tickets_in_stint(scene.slots) as f64 - 1.0) * handed_on
     }
 
     /// Of what all ranks of a core take one after the other the first one fetches it from another core.

@@ -264,3 +264,20 @@ fn rates_change_by_degrees_beyond_the_caches() {
     assert!((scene.rates(1e12).combine(1.0) - far.reduce).abs() < 1e-4);
     assert!((scene.rates(2e6).write(1000.0) - 40.0).abs() < 1e-9);
 }
+
+#[test]
+fn relays_have_a_cost_where_ranks_share_cores_of_one_node() {
+    for collective in [Collective::Allreduce, Collective::Reduce] {
+        let row = &REGISTRY[crate::coll::find(collective, "relay").unwrap()];
+        let cost = |nodes, ranks, ranks_per_core| {
+            let (_, _, scene) = site(nodes, 1, ranks, 0.0);
+            (row.cost)(&plan(row, 1 << 20, 2), &scene.with_ranks_per_core(ranks_per_core))
+        };
+        assert!(cost(1, 8, 1.0).is_none() && cost(2, 8, 4.0).is_none());
+        let [two, four, many] =
+            [(8, 2.0), (8, 4.0), (64, 2.0)].map(|(ranks, shared)| cost(1, ranks, shared).unwrap().0);
+        assert!(two > 0.0 && four > two, "{two} and {four}");
+        // A stint goes through all ranks, however many cores there are.
+        assert!(many > 5.0 * two, "{two} and {many}");
+    }
+}

@@ -1,8 +1,9 @@
-//! The relayed form of a reduction: the ranks of a node add their operands one after the other to the same memory, which stays in the caches
-//! on its way, while a second relay comes from the other end of the row.
+//! The relayed form of a reduction: the ranks of a node combine their operands one after the other in the same memory, which stays in the caches
+//! on its way, while a second relay comes from the other end.
 //!
-//! Where ranks share cores this spares them most of what the other forms do: an operand is read once, where it is added, in place of being copied to a
-//! slot first; and what all of a core's ranks add to is in that core's cache. Two relays in opposite directions keep both halves of the row at work.
+//! Where ranks share cores this spares them most of what the other forms do: an operand is read once, where it is combined, in place of being
+//! copied to a slot first; and where all of a core's ranks combine is in that core's cache. Two relays in opposite directions keep the ranks at
+//! both ends at work.
 
 use super::crew::Piece;
 use super::flat::copy_unless_same;
@@ -11,11 +12,14 @@ use crate::coll::{Plan, pieces};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, OperandOrder, Ticket};
 
-/// Tickets that a rank takes in one go, where the ring has slots for twice as many: the more, the fewer changes of ranks, and the more memory that has to
-/// stay in a cache.
+/// Tickets of a stint, where the ring has slots for twice as many: the more, the fewer changes of ranks, and the more memory that has to stay
+/// in a cache.
 const STINT: usize = 2;
 
-/// So many of them where the ring has `slots` slots.
+/// Pieces under way at a time, at most: of both relays, those of the stint that is combined and of the one before.
+pub const UNDER_WAY: usize = 2 * 2 * STINT;
+
+/// Tickets of a stint where the ring has `slots` slots.
 pub(in crate::coll) fn tickets_in_stint(slots: usize) -> usize {
     STINT.min(slots / 2)
 }
@@ -51,7 +55,7 @@ impl Form for Relay {
     }
 }
 
-/// Allreduce in which every rank copies what has come to the end of either relay; several nodes: the form's phases around the leaders' step.
+/// Allreduce in which every rank copies what is complete; several nodes: the form's phases around the leaders' step.
 pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan) {
     if fabric.layout().nodes() > 1 {
         return composed::allreduce(fabric, plan, Relay).await;
@@ -59,63 +63,70 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan) {
     relay(&mut Local::new(fabric, plan), Some(Place::RecvBuf.start()), Place::SendBuf.start(), plan.bytes).await;
 }
 
-/// The way of a relay along the row of ranks, as one of them sees it.
+/// The order in which a relay comes to the ranks, as one of them sees it.
 #[derive(Clone, Copy, Debug)]
-struct Course {
-    /// Whose operand is the first, and in whose cells it grows.
+struct Chain {
+    /// Whose operand is the first, and in whose cells all are combined.
     first: NodeRank,
-    /// Who adds the last one.
+    /// Whose operand is the last.
     last: NodeRank,
     /// From whom this rank takes over, unless it is the first.
     before: Option<NodeRank>,
-    /// Up, where operands that are added stand on the right.
+    /// Up where it ascends, so that this rank's operand is the right one; Down where it descends.
     line: Line,
 }
 
-impl Course {
-    /// Both: the first of them begins in the half of the row in which this rank is, and has come farther when the other one comes.
-    fn both<F: Fabric>(local: &Local<'_, F>) -> [Self; 2] {
-        let (fabric, last) = (local.fabric, local.fabric.size() as u32 - 1);
-        let levels = fabric.levels();
-        let (me, rank_at): (_, &dyn Fn(u32) -> NodeRank) = match local.plan.order {
-            OperandOrder::Any => (levels.position_of(fabric.rank()), &|position| levels.rank_at(position)),
-            OperandOrder::Rank => (fabric.rank().0, &NodeRank),
-        };
-        let [start, end] = [0, last].map(rank_at);
-        let up = Self { first: start, last: end, before: me.checked_sub(1).map(rank_at), line: Line::Up };
-        let down = Self { first: end, last: start, before: (me < last).then(|| rank_at(me + 1)), line: Line::Down };
-        if 2 * me <= last { [up, down] } else { [down, up] }
+impl Chain {
+    /// Both, of `size` ranks, as the one at `position` sees them: the first of them begins in the half in which that rank is.
+    fn both(size: usize, position: u32, rank_at: impl Fn(u32) -> NodeRank) -> [Self; 2] {
+        let end = size as u32 - 1;
+        let [bottom, top] = [0, end].map(&rank_at);
+        let up = Self { first: bottom, last: top, before: position.checked_sub(1).map(&rank_at), line: Line::Up };
+        let above = (position < end).then(|| rank_at(position + 1));
+        let down = Self { first: top, last: bottom, before: above, line: Line::Down };
+        if 2 * position <= end { [up, down] } else { [down, up] }
     }
 
-    /// Where the operands of that ticket are added up.
-    fn sum(&self, ticket: Ticket) -> Span {
+    /// Those of a call: by position, or, where operands keep their order, by rank.
+    fn of<F: Fabric>(local: &Local<'_, F>) -> [Self; 2] {
+        let (fabric, levels) = (local.fabric, local.fabric.levels());
+        match local.plan.order {
+            OperandOrder::Any => {
+                Self::both(fabric.size(), levels.position_of(fabric.rank()), |position| levels.rank_at(position))
+            }
+            OperandOrder::Rank => Self::both(fabric.size(), fabric.rank().0, NodeRank),
+        }
+    }
+
+    /// Where the operands of that ticket are combined.
+    fn partial(&self, ticket: Ticket) -> Span {
         Place::Cell { rank: self.first, line: self.line, ticket }.start()
     }
 
-    /// Adds this rank's operand, of those that begin at `from`, and hands the piece on.
-    async fn add<F: Fabric>(&self, fabric: &F, Piece { ticket, offset, length }: Piece, from: Span) {
-        let (sum, own) = (self.sum(ticket), from.plus(offset));
+    /// Combines this rank's operand, of those that begin at `from`, and hands the piece on.
+    async fn combine<F: Fabric>(&self, fabric: &F, Piece { ticket, offset, length }: Piece, from: Span) {
+        let (partial, own) = (self.partial(ticket), from.plus(offset));
         match self.before {
-            None => fabric.copy(sum, own, length).await,
+            None => fabric.copy(partial, own, length).await,
             Some(before) => {
                 fabric.wait(before, self.line, ticket).await;
-                let [left, right] = if self.line == Line::Up { [sum, own] } else { [own, sum] };
-                fabric.reduce_alone(sum, left, right, length).await;
+                let [left, right] = if self.line == Line::Up { [partial, own] } else { [own, partial] };
+                fabric.reduce(partial, left, right, length).await;
             }
         }
         fabric.publish(self.line, ticket).await;
     }
 
-    /// Copies the piece to `to` and on, once all operands are added.
+    /// Copies the piece to `to` and on, once all operands are combined.
     async fn collect<F: Fabric>(&self, fabric: &F, Piece { ticket, offset, length }: Piece, to: Span) {
         if fabric.rank() != self.last {
             fabric.wait(self.last, self.line, ticket).await;
         }
-        fabric.copy(to.plus(offset), self.sum(ticket), length).await;
+        fabric.copy(to.plus(offset), self.partial(ticket), length).await;
     }
 }
 
-/// What takes one ticket: a piece that goes up the row, and one that goes down, unless the first was the last of the message.
+/// What takes one ticket: a piece that ascends, and one that descends, unless the first was the last of the message.
 #[derive(Clone, Copy)]
 struct Pair {
     up: Piece,
@@ -123,18 +134,18 @@ struct Pair {
 }
 
 impl Pair {
-    fn of(&self, course: &Course) -> Option<Piece> {
-        if course.line == Line::Up { Some(self.up) } else { self.down }
+    fn piece_of(&self, chain: &Chain) -> Option<Piece> {
+        if chain.line == Line::Up { Some(self.up) } else { self.down }
     }
 
     /// What a rank has to claim for it: who is the first of a relay has the memory.
-    fn room(&self, courses: &[Course; 2]) -> Room {
-        let begins = |course: &Course| course.before.is_none() && self.of(course).is_some();
-        if courses.iter().any(begins) { Room::Relayed } else { Room::Lines }
+    fn room(&self, chains: &[Chain; 2]) -> Room {
+        let begins = |chain: &Chain| chain.before.is_none() && self.piece_of(chain).is_some();
+        if chains.iter().any(begins) { Room::Relayed } else { Room::Lines }
     }
 }
 
-/// Pairs that a rank takes in one go.
+/// Pairs that a rank combines in one go, before it collects those of the stint before.
 type Stint = [Option<Pair>; STINT];
 
 /// The next pairs of a message, so many at most.
@@ -153,6 +164,10 @@ fn next_stint<F: Fabric>(
     stint[0].is_some().then_some(stint)
 }
 
+fn pieces_of(stint: &Stint, chain: &Chain) -> impl Iterator<Item = Piece> + Send {
+    stint.iter().flatten().filter_map(|pair| pair.piece_of(chain))
+}
+
 /// Combines `n` bytes at `from` of every rank, in the order of ranks where the plan demands it; who gives a place `to` gets the result there.
 async fn relay<F: Fabric>(local: &mut Local<'_, F>, to: Option<Span>, from: Span, n: Bytes) {
     let fabric = local.fabric;
@@ -162,44 +177,78 @@ async fn relay<F: Fabric>(local: &mut Local<'_, F>, to: Option<Span>, from: Span
         }
         return;
     }
-    let courses = Course::both(local);
+    let chains = Chain::of(local);
     let mut cut = pieces(n, local.tile(), local.plan.granule);
     let most = tickets_in_stint(fabric.slots());
-    // What was added in one stint is collected after the next one: by then others have added theirs.
-    let mut added: Option<Stint> = None;
-    loop {
-        let next = next_stint(local, &mut cut, most);
-        if let Some(stint) = &next {
-            for pair in stint.iter().flatten() {
-                fabric.claim(pair.up.ticket, pair.room(&courses)).await;
-            }
-            for course in &courses {
-                for piece in stint.iter().flatten().filter_map(|pair| pair.of(course)) {
-                    course.add(fabric, piece, from).await;
-                }
+    // What was combined in one stint is collected after the next one: by then others have combined theirs.
+    let mut combined: Option<Stint> = None;
+    while let Some(stint) = next_stint(local, &mut cut, most) {
+        for pair in stint.iter().flatten() {
+            fabric.claim(pair.up.ticket, pair.room(&chains)).await;
+        }
+        for chain in &chains {
+            for piece in pieces_of(&stint, chain) {
+                chain.combine(fabric, piece, from).await;
             }
         }
-        let is_last = next.is_none();
-        if let Some(stint) = std::mem::replace(&mut added, next) {
-            collect(fabric, &courses, &stint, to).await;
+        if let Some(before) = combined.replace(stint) {
+            collect(fabric, &chains, &before, to).await;
         }
-        if is_last {
-            return;
-        }
+    }
+    if let Some(last) = combined {
+        collect(fabric, &chains, &last, to).await;
     }
 }
 
-/// Collects a stint, and releases it.
-async fn collect<F: Fabric>(fabric: &F, courses: &[Course; 2], stint: &Stint, to: Option<Span>) {
+/// Collects a stint, where the result goes to `to`, and releases it.
+async fn collect<F: Fabric>(fabric: &F, chains: &[Chain; 2], stint: &Stint, to: Option<Span>) {
     if let Some(to) = to {
-        // The relay that ends in this rank's half of the row is the nearer one.
-        for course in courses.iter().rev() {
-            for piece in stint.iter().flatten().filter_map(|pair| pair.of(course)) {
-                course.collect(fabric, piece, to).await;
+        // The relay that ends in this rank's half is the nearer one.
+        for chain in chains.iter().rev() {
+            for piece in pieces_of(stint, chain) {
+                chain.collect(fabric, piece, to).await;
             }
         }
     }
     if let Some(pair) = stint.iter().flatten().last() {
         fabric.release(pair.up.ticket).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_chains_come_to_every_rank_once() {
+        for size in 2..9_usize {
+            // Positions in another order than ranks.
+            let rank_at = |position: u32| NodeRank((position * 5 + 3) % 9);
+            let chains = |position| {
+                let chains = Chain::both(size, position, rank_at);
+                assert_eq!(chains[0].line == Line::Up, 2 * (position as usize) < size, "{position} of {size}");
+                chains
+            };
+            for line in [Line::Up, Line::Down] {
+                let of = |position| chains(position).into_iter().find(|chain| chain.line == line).expect("a chain");
+                let ends = [0, size as u32 - 1].map(rank_at);
+                let mut order: Vec<u32> = (0..size as u32).collect();
+                if line == Line::Down {
+                    order.reverse();
+                }
+                for (index, position) in order.iter().enumerate() {
+                    let before = index.checked_sub(1).map(|before| rank_at(order[before]));
+                    assert_eq!(of(*position).before, before, "{position} of {size}");
+                    let [first, last] = [of(*position).first, of(*position).last];
+                    assert_eq!([first, last], if line == Line::Up { ends } else { [ends[1], ends[0]] });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_under_way_fits_any_ring() {
+        assert_eq!([2, 4, 8, 64].map(tickets_in_stint), [1, 2, 2, 2]);
+        assert!([2, 4, 8].into_iter().all(|slots| 2 * tickets_in_stint(slots) <= slots));
     }
 }

@@ -239,9 +239,9 @@ impl Context {
         self.writes.end(timed, Times { through, around }, ended);
     }
 
-    /// Combines `n` bytes of packed elements of `granule` bytes into a slot of this rank. Loops that combine store through the caches;
-    /// where slots are written around them the result takes the way through a piece of memory of this rank's own. Not where it takes
-    /// the place of an operand: its lines are in this core's cache.
+    /// Combines `n` bytes of packed elements of `granule` bytes into a slot: one of this rank, or one that is relayed. Loops that combine store
+    /// through the caches; where slots are written around them the result takes the way through a piece of memory of this rank's own. Not where
+    /// it takes the place of an operand, whose lines come to this core's cache with that.
     ///
     /// # Safety
     /// As for [`Combine::combine`].

@@ -64,6 +64,8 @@ struct World {
     fetched: HashMap<(usize, usize, usize, usize), Ticket>,
     /// By reader, owner and position: the ticket, and the bytes of its cell that the reader has fetched.
     held: HashMap<(usize, usize, usize), (Ticket, Range<usize>)>,
+    /// By owner and position: the ticket, and which peer wrote its cell last ([`Room::Relayed`](crate::fabric::Room)).
+    relayed: HashMap<(usize, usize), (Ticket, usize)>,
     /// By the node and the path of a group: when the link out of it is free.
     links: HashMap<(u32, Vec<u32>), f64>,
     /// By rank: the steps between nodes that it began, and when.
@@ -247,6 +249,7 @@ impl World {
                 let is_slot = matches!(to.place, Place::Cell { .. });
                 let rate = if is_slot { self.machine.write } else { self.machine.copy };
                 self.work(me, streamed, Work::Copy(rate * n.0 as f64));
+                self.write(me, to);
             }
             Operation::Reduce { to, left, right, n } => {
                 let streamed = self.read(me, left, n) + self.read(me, right, n);
@@ -254,6 +257,7 @@ impl World {
                 let comes_back = matches!(to.place, Place::Cell { .. }) && to != left;
                 let write = if comes_back { self.machine.write - self.machine.copy } else { 0.0 };
                 self.work(me, streamed, Work::Combine((self.machine.reduce + write) * n.0 as f64));
+                self.write(me, to);
             }
             // What is beside a flag comes with it.
             Operation::Expose(..) | Operation::IsExposed(..) | Operation::Answer(..) | Operation::Answered(..) => {
@@ -292,7 +296,8 @@ impl World {
             }
         };
         let owner = self.peer(me, rank);
-        if owner == me {
+        let writer = if line.is_none() { self.last_writer(owner, ticket) } else { owner };
+        if writer == me {
             self.now[me] += self.machine.local;
             return 0.0;
         }
@@ -306,7 +311,27 @@ impl World {
             return 0.0;
         }
         let ahead = self.machine.ahead;
-        self.transfer(me, owner, n.0.next_multiple_of(LINE), ahead)
+        self.transfer(me, writer, n.0.next_multiple_of(LINE), ahead)
+    }
+
+    /// In whose cache a cell is: its owner's, or that of the peer that wrote it last, of which nobody holds what it had before.
+    fn last_writer(&self, owner: usize, ticket: Ticket) -> usize {
+        match self.relayed.get(&(owner, self.position(ticket))) {
+            Some((of, writer)) if *of == ticket => *writer,
+            _ => owner,
+        }
+    }
+
+    /// `me` has written there.
+    fn write(&mut self, me: usize, to: Span) {
+        let Place::Cell { rank, ticket, .. } = to.place else { return };
+        let (owner, position) = (self.peer(me, rank), self.position(ticket));
+        if owner != me {
+            self.relayed.insert((owner, position), (ticket, me));
+            for reader in 0..self.now.len() {
+                self.held.remove(&(reader, owner, position));
+            }
+        }
     }
 
     /// Whether `me` has fetched these lines of a cell before; from here on it has. Bytes that touch what it fetched last
@@ -360,6 +385,7 @@ impl Rank {
             cells: vec![Vec::new(); size],
             fetched: HashMap::new(),
             held: HashMap::new(),
+            relayed: HashMap::new(),
             links: HashMap::new(),
             begun: vec![Vec::new(); size],
             steps: vec![0; size],
