@@ -127,16 +127,16 @@ impl Machine {
             Location::Slot { owner, line, ticket, position, range } => {
                 let has_released = self.has_released(me, *ticket);
                 let rings = &mut self.members[*owner].rings;
-                if *owner != me && !(line.is_none() && rings.is_relayed(*ticket)) {
-                    return Err(Breach::NotOwner);
-                }
-                if *owner != me && has_released {
-                    return Err(Breach::WriteAfterRelease);
-                }
-                if !rings.is_claimed(*ticket, room_of(*line)) {
+                if *owner != me {
+                    if line.is_some() || !rings.is_relayed(*ticket) {
+                        return Err(Breach::NotOwner);
+                    }
+                    if has_released {
+                        return Err(Breach::WriteAfterRelease);
+                    }
+                } else if !rings.is_claimed(*ticket, room_of(*line)) {
                     return Err(Breach::Unclaimed);
-                }
-                if *owner == me && line.is_none() {
+                } else if line.is_none() {
                     rings.touch(*ticket, self.clocks.stamp(me))?;
                 }
                 rings.write(*ticket);
