@@ -21,7 +21,18 @@ pub enum Room {
     Relayed,
 }
 
+const _: () = {
+    let mut index = 0;
+    while index < Room::ALL.len() {
+        assert!(Room::ALL[index] as usize == index, "in the order of discriminants");
+        index += 1;
+    }
+};
+
 impl Room {
+    /// All of them, in the order of their discriminants.
+    pub const ALL: [Self; 4] = [Self::Lines, Self::Cell, Self::Passed, Self::Relayed];
+
     /// For `n` bytes, which lie in a line where they fit.
     #[inline]
     pub fn of(n: Bytes) -> Self {

@@ -186,6 +186,7 @@ fn candidates<'a>(shape: &'a Shape, agreed: &'a Agreed, scene: &'a Scene) -> imp
 fn combinations(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
     let most = agreed.largest_node.saturating_sub(1).max(2) as u32;
     let tile = agreed.fit.l1.0 as u32;
+    let unset = Setting { row, knobs: Knobs::UNSET };
     REGISTRY[row].knobs.iter().fold(vec![Knobs::UNSET], |combinations, knob| {
         let values = match knob {
             // Where ranks share cores each layer of a tree waits for another turn: one layer with all ranks is among them.
@@ -194,9 +195,8 @@ fn combinations(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
             Knob::Class => vec![0, KNOMIAL],
             Knob::Stages => vec![0, 1, 2],
             Knob::Up | Knob::Down => vec![0, PUSH],
-            // Longer tiles would not stay in a cache together.
-            Knob::Tile if is_relay(&Setting { row, knobs: Knobs::UNSET }) => vec![0],
-            Knob::Tile if moves_in_trains(&Setting { row, knobs: Knobs::UNSET }, agreed) => vec![0],
+            // Of relays longer tiles would not stay in a cache together; of trains the models can't tell.
+            Knob::Tile if is_relay(&unset) || moves_in_trains(&unset, agreed) => vec![0],
             // A quarter of the first-level cache (`Fit::l1`), half of it, and all.
             Knob::Tile | Knob::Segment => vec![0, tile, 2 * tile, 4 * tile],
             Knob::Chunk if agreed.nodes > 1 => vec![0, SHORT_CHUNK],

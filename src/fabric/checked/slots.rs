@@ -140,10 +140,8 @@ pub(super) struct Told {
 #[derive(Clone, Debug)]
 struct Lines {
     flags: [History; Line::COUNT],
-    /// The cell that was claimed with the line last, and for which ticket.
-    home: Option<(Ticket, usize)>,
-    /// Peers may write there.
-    is_relayed: bool,
+    /// The cell that was claimed with the line last, for which ticket, and how.
+    home: Option<(Ticket, usize, Room)>,
     /// What each flag told last for a ticket for which its line was claimed: flags without data leave that as it is.
     told: [Option<Told>; Line::COUNT],
     payloads: [Store; Line::COUNT],
@@ -155,7 +153,7 @@ impl Rings {
     pub(super) fn new(lines: usize, cells: usize, cell: Bytes) -> Self {
         let payloads = [Store::new(INLINE.0), Store::new(INLINE.0)];
         let (told, exposed) = ([None; Line::COUNT], [None; Line::COUNT]);
-        let line = Lines { flags: Default::default(), home: None, is_relayed: false, told, payloads, exposed };
+        let line = Lines { flags: Default::default(), home: None, told, payloads, exposed };
         Self {
             lines: vec![(Position::default(), line); lines],
             cells: vec![(Position::default(), Store::new(cell.0)); cells],
@@ -229,8 +227,17 @@ impl Rings {
 
     /// The index of the cell that was claimed for `ticket`.
     pub(super) fn home(&self, ticket: Ticket) -> Option<usize> {
-        let (owner, cell) = self.lines[self.line(ticket)].1.home?;
-        (owner == ticket).then_some(cell)
+        self.claimed_home(ticket).map(|(cell, _)| cell)
+    }
+
+    /// Whether peers may write there.
+    pub(super) fn is_relayed(&self, ticket: Ticket) -> bool {
+        self.claimed_home(ticket).is_some_and(|(_, room)| room == Room::Relayed)
+    }
+
+    fn claimed_home(&self, ticket: Ticket) -> Option<(usize, Room)> {
+        let (owner, cell, room) = self.lines[self.line(ticket)].1.home?;
+        (owner == ticket).then_some((cell, room))
     }
 
     /// What that flag told, as whoever looks at it finds it.
@@ -258,16 +265,10 @@ impl Rings {
         self.lines[line].0.claimed = Some(ticket);
         if room.has_cell() {
             self.cells[cell].0.claimed = Some(ticket);
-            self.lines[line].1.home = Some((ticket, cell));
-            self.lines[line].1.is_relayed = room == Room::Relayed;
+            self.lines[line].1.home = Some((ticket, cell, room));
             self.last[usize::from(room == Room::Relayed)] = Some(ticket);
             self.turns += 1;
         }
-    }
-
-    /// Whether peers may write the cell of `ticket`.
-    pub(super) fn is_relayed(&self, ticket: Ticket) -> bool {
-        self.home(ticket).is_some() && self.lines[self.line(ticket)].1.is_relayed
     }
 
     /// Something was written for `ticket`.
