@@ -115,7 +115,9 @@ fn ranks(page: &mut String, ranks: &Value) -> Written {
 fn parameters(page: &mut String, parameters: &Value, is_pretended: bool) -> Written {
     let (copies, here) = if is_pretended { ("assumed", " here") } else { ("as probed, below", "") };
     let between = match text(&parameters["origin"]) {
-        "measured" => "measured for kinds of neighbours that this machine has, else assumed",
+        "measured" => {
+            "measured for kinds of neighbours that this machine has, else assumed, as all where ranks share cores"
+        }
         origin => origin,
     };
     writeln!(page, "\nSpeed (of copies and sums: {copies}; between ranks: {between})")?;

@@ -137,7 +137,7 @@ fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
 /// kernels that no compiler has optimised are of no use to others.
 pub fn description() -> String {
     /// Raised when kernels or the probe change.
-    const REVISION: u32 = 8;
+    const REVISION: u32 = 9;
     const BUILD: &str = if cfg!(debug_assertions) { "debug " } else { "" };
     let caches = Caches::of_this_host();
     let levels: Vec<_> = Level::available().map(Level::name).collect();

@@ -45,6 +45,9 @@ const AHEAD: f64 = 0.2;
 /// Between two processes that yield to each other on a core of 2024, with what they miss in its caches afterwards.
 const SWITCH: f64 = 1200.0;
 
+/// What of that is not in a bare switch between two threads of a process, 540 ns on a core that [`SWITCH`] fits.
+const MISSED: f64 = 600.0;
+
 /// The rate of one stream is measured by copies, so nothing of them shows. Of a reduction of 32 KiB to 1 MiB 0.3 to 0.7 shows: so
 /// much longer an Allreduce of 2 ranks took than an Allgather without the copy of a rank's own block (`scripts/model`). The least
 /// of that, since more makes the models prefer tiled Allreduces below 128 KiB, which are slower while cores are far apart.
@@ -91,6 +94,19 @@ impl Parameters {
     /// An access between ranks that share a container of that kind, or the node alone.
     pub fn crossing(&self, shares: Option<Kind>) -> Crossing {
         self.crossings[shares.map_or(0, |kind| 1 + kind as usize)]
+    }
+
+    /// The same for ranks that share cores. What the models charge these for waits was found by calls, with the crossings that are assumed: who is
+    /// second on its core finds there what the first one has fetched, so with what a single pair measures they prefer trees and relays too soon
+    /// (docs/PERFORMANCE.md, "Tried").
+    pub fn for_shared_cores(&self) -> Self {
+        let Self { crossings, write, .. } = Self::default();
+        Self { crossings, write: write.max(self.copy), ..*self }
+    }
+
+    /// Until another rank runs on a core that one gives away, where that takes two threads that touch nothing so many nanoseconds.
+    pub fn switch_from(bare: f64) -> f64 {
+        bare + MISSED
     }
 
     /// The levels of a node's hierarchy.
@@ -219,6 +235,11 @@ mod tests {
         assert_eq!(Parameters::from_bytes(&[]), None);
         assert_eq!(Parameters::from_bytes(&Parameters { local: f64::NAN, ..parameters }.to_bytes()), None);
         assert_eq!(Parameters::from_bytes(&Parameters { local: -1.0, ..parameters }.to_bytes()), None);
+    }
+
+    #[test]
+    fn a_bare_switch_is_less_than_what_ranks_wait_for() {
+        assert!((Parameters::switch_from(540.0) / Parameters::default().switch - 1.0).abs() < 0.1);
     }
 
     #[test]

@@ -150,6 +150,7 @@ pub fn predict(row: usize, plan: &Plan, agreed: &Agreed, parameters: &Parameters
 /// What costs depend on besides the call.
 pub fn scene(agreed: &Agreed, parameters: &Parameters) -> Scene {
     let Agreed { ranks, nodes, largest_node, cell_bytes, slots, .. } = *agreed;
+    let parameters = &if agreed.crowding.is_shared() { parameters.for_shared_cores() } else { *parameters };
     let mut levels = parameters.levels(&agreed.hierarchy);
     // Nodes that are larger than the first one have groups that it does not have.
     let known: usize = levels.iter().map(|level| level.fan).product();
@@ -356,6 +357,21 @@ mod tests {
         };
         assert_eq!([picked(1, Bytes(1 << 20)), picked(4, Bytes(64))], [0, 0]);
         assert!((2..=4).contains(&picked(4, Bytes(1 << 20))));
+    }
+
+    #[test]
+    fn what_a_pair_of_idle_cores_measures_is_not_for_ranks_that_share_cores() {
+        let assumed = Parameters::default();
+        let slower = |one: Crossing| Crossing { latency: 3.0 * one.latency, stream: 4.0 * one.stream, ..one };
+        let measured = Parameters { crossings: assumed.crossings.map(slower), write: 2.0 * assumed.write, ..assumed };
+        let levels = |shared: f64| {
+            let flat = Agreed::on_one_node(4, Hierarchy::flat(4, None));
+            let agreed = Agreed { crowding: Crowding::new(4, shared), ..flat };
+            [&assumed, &measured].map(|parameters| scene(&agreed, parameters).levels)
+        };
+        let ([shared, as_shared], [own, as_own]) = (levels(2.0), levels(4.0));
+        assert_eq!(shared, as_shared);
+        assert_ne!(own, as_own);
     }
 
     #[test]

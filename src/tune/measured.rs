@@ -58,7 +58,7 @@ pub fn measure(containers: &Containers, probed: &Probed, directory: &Path) -> io
     }
     // Of the nearest: most readers of a slot are.
     parameters.write = writes.into_iter().min_by(f64::total_cmp).unwrap_or(parameters.write).max(parameters.copy);
-    parameters.switch = switch().unwrap_or(parameters.switch);
+    parameters.switch = switch().map_or(parameters.switch, Parameters::switch_from);
     let file = file_in(directory);
     // What was kept and is faster was measured with fewer disturbances.
     if let Some(kept) = read(&file)

@@ -5,6 +5,14 @@ use crate::coll::Knob;
 use crate::model::{Work, ceil_log, in_cell};
 use crate::types::Bytes;
 
+/// Where ranks share cores each goes through the operands of all, one after the other: what of these is beyond so many bytes no longer stays in a
+/// first-level cache.
+const NEAR: f64 = (64 << 10) as f64;
+
+/// How much longer than the models say that takes them, in parts of it. Flat Allreduces of 32 to 128 KiB on 3 and 4 ranks of 2 cores took twice as
+/// long, those by other algorithms a half more; so they lose to these as they do in measurements (docs/PERFORMANCE.md, "Tried").
+const BEYOND_NEAR: f64 = 1.8;
+
 impl Node<'_> {
     /// Turns of a core's ranks until each of them has seen all others: whoever runs first finds what the last ones do in a later
     /// turn only.
@@ -44,7 +52,10 @@ impl Node<'_> {
     /// Allreduce: every rank combines all operands.
     pub(super) fn combine_all(&self, total: f64) -> f64 {
         let (pieces, n) = cut(total, self.cell());
-        self.all(self.step() + self.rates.write(n) + self.read_all(n, self.combining(n)), self.turns()) * pieces
+        let is_shared = self.scene.ranks_per_core > 1.0;
+        let beyond = if is_shared { 1.0 - (NEAR / (n * self.ranks())).min(1.0) } else { 0.0 };
+        let combined = (1.0 + beyond * BEYOND_NEAR) * self.read_all(n, self.combining(n));
+        self.all(self.step() + self.rates.write(n) + combined, self.turns()) * pieces
     }
 
     /// Allreduce: every rank combines its part of all operands, in its buffer, and collects those of the others: one piece

@@ -265,6 +265,22 @@ fn rates_change_by_degrees_beyond_the_caches() {
     assert!((scene.rates(2e6).write(1000.0) - 40.0).abs() < 1e-9);
 }
 
+/// As measured on 3 and 4 ranks of a Xeon (docs/PERFORMANCE.md, "Tried"), whose rates these are: from 24 to 32 KiB on.
+#[test]
+fn relays_serve_allreduces_whose_operands_are_beyond_a_first_level_cache_where_ranks_share_cores() {
+    let mut machine = Parameters::default().machine([Some(Kind::L3)]);
+    (machine.copy, machine.reduce, machine.write) = (0.019, 0.021, 0.02);
+    machine.far = Far { beyond: (2 << 20) as f64, copy: 0.073, reduce: 0.074 };
+    for ranks in [3, 4] {
+        let scene = two_cores(ranks, machine.clone());
+        for (bytes, is_flat) in [(8 << 10, true), (16 << 10, true), (32 << 10, false), (64 << 10, false)] {
+            let cost = |name, tile| predicted(&scene, Collective::Allreduce, name, bytes, tile);
+            let (flat, relay) = (cost("flat", 0), cost("relay", (bytes / 2).max(12 << 10) as u32));
+            assert_eq!(flat < relay, is_flat, "{ranks} ranks, {bytes} bytes: {flat:.0} and {relay:.0} ns");
+        }
+    }
+}
+
 #[test]
 fn relays_have_a_cost_where_ranks_share_cores_of_one_node() {
     for collective in [Collective::Allreduce, Collective::Reduce] {
