@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 pub fn look_up_or_measure(directory: Option<&Path>) -> Probed {
     let Some(directory) = directory else { return Probed::measure() };
     let description = host::description();
-    let file = file_in(directory, &description);
-    let kept = read(&file, &description);
+    let file = file_in(directory, description);
+    let kept = read(&file, description);
     // Who was not permitted single copies kept the rest: it may be another container, or set differently.
     let probed = match kept {
         None => Probed::measure(),
@@ -24,7 +24,7 @@ pub fn look_up_or_measure(directory: Option<&Path>) -> Probed {
         },
     };
     // A directory that can't be written is no reason to fail or to complain: the program asked for nothing.
-    let _ = write(&file, &description, &probed);
+    let _ = write(&file, description, &probed);
     probed
 }
 

@@ -36,7 +36,7 @@ fn the_second_job_reads_what_the_first_one_measured() {
     // Rates of two measurements are never all equal.
     assert_eq!(first, second);
     let description = host::description();
-    assert_eq!(read(&file_in(&directory, &description), &description), Some(first));
+    assert_eq!(read(&file_in(&directory, description), description), Some(first));
     assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 1);
 }
 
@@ -44,14 +44,14 @@ fn the_second_job_reads_what_the_first_one_measured() {
 fn bad_files_count_as_none_and_are_replaced() {
     let scratch = Scratch::new("bad");
     let description = host::description();
-    let file = file_in(&scratch.0, &description);
+    let file = file_in(&scratch.0, description);
     let good = [description.as_bytes(), b"\n", &Probed::default().to_bytes()].concat();
     let other = [b"another machine\n", &good[..]].concat();
     for bad in [&b""[..], b"\n", b"\xff\xfe\n{}", &good[..good.len() - 9], &other, &vec![b'x'; 1 << 20]] {
         fs::write(&file, bad).expect("a file");
-        assert_eq!(read(&file, &description), None);
+        assert_eq!(read(&file, description), None);
         let found = look_up_or_measure(Some(&scratch.0));
-        assert_eq!(read(&file, &description), Some(found));
+        assert_eq!(read(&file, description), Some(found));
     }
     assert_eq!(scratch.files(), [file]);
 }
@@ -68,10 +68,10 @@ fn where_nothing_can_be_written_there_is_still_an_answer() {
     }
     assert_eq!(scratch.files().len(), 2);
     let description = host::description();
-    let taken = file_in(&scratch.0, &description);
+    let taken = file_in(&scratch.0, description);
     fs::create_dir(&taken).expect("a directory");
-    assert_eq!(read(&taken, &description), None);
-    assert!(write(&taken, &description, &Probed::default()).is_err());
+    assert_eq!(read(&taken, description), None);
+    assert!(write(&taken, description, &Probed::default()).is_err());
     assert_eq!(scratch.files().len(), 3, "nothing half written is left");
 }
 
@@ -79,7 +79,7 @@ fn where_nothing_can_be_written_there_is_still_an_answer() {
 fn traps_are_neither_followed_nor_waited_for() {
     let scratch = Scratch::new("trap");
     let description = host::description();
-    let (file, victim) = (file_in(&scratch.0, &description), scratch.0.join("victim"));
+    let (file, victim) = (file_in(&scratch.0, description), scratch.0.join("victim"));
     fs::write(&victim, "precious").expect("a file");
     let link = |at: &Path| symlink(&victim, at).expect("a link");
     let pipe = |at: &Path| {
@@ -90,7 +90,7 @@ fn traps_are_neither_followed_nor_waited_for() {
     for trap in [&link as &dyn Fn(&Path), &pipe] {
         trap(&before_renaming(&file));
         let found = look_up_or_measure(Some(&scratch.0));
-        assert_eq!(read(&file, &description), Some(found));
+        assert_eq!(read(&file, description), Some(found));
         assert_eq!(fs::read_to_string(&victim).expect("a file"), "precious");
         fs::remove_file(&file).expect("a file");
     }
@@ -102,7 +102,7 @@ fn a_single_copy_that_was_not_permitted_is_measured_where_it_is() {
     let scratch = Scratch::new("single-copy");
     let description = host::description();
     let without = Probed { single_copy: None, ..Probed::default() };
-    write(&file_in(&scratch.0, &description), &description, &without).expect("a file");
+    write(&file_in(&scratch.0, description), description, &without).expect("a file");
     let found = look_up_or_measure(Some(&scratch.0));
     if SingleCopy::measure(0.1).is_none() {
         return println!("skipped: the system does not permit it");

@@ -202,24 +202,28 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// This rank's context on its node's segment, the segment's nonce, and what must stay open until the vote.
+    /// This rank's context on its node's segment, the segment's nonce, and what must stay open until the vote. In a box: it has 16 KiB, and each
+    /// place of the stack that it passes through is new memory in the first calls of a job.
+    #[inline(never)]
     fn context(
         &mut self,
         offers: &[Offer],
         own: Option<Own>,
         offered: &mut Offered,
         board: Option<&Board>,
-    ) -> (Option<Context>, u64, Option<OwnedFd>) {
+    ) -> (Option<Box<Context>>, u64, Option<OwnedFd>) {
         let source = self.source(offers, self.layout.my_node());
         if let Source::New(leader) = source {
             self.geometry.lines = leader.lines as usize;
         }
         let (context, nonce, file) = self.own_or_mapped(source, own, offered);
         let presences = board.and_then(|board| self.presences(board, offers));
-        let context = match (context, presences) {
-            (Some(context), Some(presences)) => Some(context.with_presences(presences)),
-            (context, _) => context,
-        };
+        let context = context.map(|mut context| {
+            if let Some(presences) = presences {
+                context.set_presences(presences);
+            }
+            context
+        });
         (context, nonce, file)
     }
 
@@ -229,20 +233,24 @@ impl<'a> Builder<'a> {
         source: Source,
         own: Option<Own>,
         offered: &mut Offered,
-    ) -> (Option<Context>, u64, Option<OwnedFd>) {
-        let new = |segment| Context::new(segment, self.geometry, self.node_rank, self.layout.clone(), self.levels());
+    ) -> (Option<Box<Context>>, u64, Option<OwnedFd>) {
+        let new = |segment| {
+            let (layout, levels) = (self.layout.clone(), self.levels());
+            Box::new(Context::new(segment, self.geometry, self.node_rank, layout, levels))
+        };
         match (source, own) {
             (Source::New(offer), Some((segment, file))) => (Some(new(segment)), offer.nonce, Some(file)),
             (Source::New(offer), None) => (self.map(offer).map(new), offer.nonce, None),
             (Source::Pooled(nonce), _) => {
-                let gets_cells = |context: &Context| {
+                let gets_cells = |context: &Box<Context>| {
                     !has_cells_from_the_start(self.layout.nodes())
                         || context
                             .reserve_cells(self.geometry.cell)
                             .inspect_err(|error| self.report_no_memory(error))
                             .is_ok()
                 };
-                let context = offered.take(nonce).map(|context| context.renew(self.layout.clone())).filter(gets_cells);
+                let renewed = |context: Context| Box::new(context.renew(self.layout.clone()));
+                let context = offered.take(nonce).map(renewed).filter(gets_cells);
                 if let (true, Some(context)) = (self.is_leader(), &context) {
                     // All members are in this call and have it out of their pools, and it was idle then: nobody enters it
                     // before the vote.
@@ -427,7 +435,8 @@ impl<'a> Builder<'a> {
         reason
     }
 
-    fn finish(self, context: Context, nonce: u64, bridge: Option<BridgeComm>, offers: &[Offer]) -> Box<Shared> {
+    #[inline(never)]
+    fn finish(self, context: Box<Context>, nonce: u64, bridge: Option<BridgeComm>, offers: &[Offer]) -> Box<Shared> {
         let agreed = Agreed {
             ranks: self.layout.size(),
             nodes: self.layout.nodes(),
@@ -441,7 +450,7 @@ impl<'a> Builder<'a> {
             hierarchy: Hierarchy::from_words(self.offer_of(offers, NodeIndex(0)).hierarchy),
             has_single_copy: self.job.has_single_copy,
         };
-        let pooled = Pooled { members: self.members(), nonce, context };
+        let pooled = Pooled { members: self.members(), nonce, context: *context };
         if self.job.waiting.is_oversubscribed {
             board::consider(&pooled);
         }

@@ -29,8 +29,8 @@ pub struct Map {
     scene: Scene,
     /// The same where the library combines operands.
     scene_of_library: Scene,
-    /// By collective, how operands are combined, and class.
-    picks: Box<[[Picks; Combining::COUNT]; Collective::ALL.len()]>,
+    /// By collective and how operands are combined.
+    picks: [[OnceLock<Picks>; Combining::COUNT]; Collective::ALL.len()],
 }
 
 /// On two ranks flat algorithms, which wait the least there, are chosen where the models find others faster by no more than this: a part, and so
@@ -87,23 +87,22 @@ impl Combining {
     }
 }
 
-/// By class.
-type Picks = [OnceLock<Setting>; SizeClass::COUNT];
+/// By class. Made where it is needed, since for all collectives it would be some twenty pages, and a job waits for each in its first calls.
+type Picks = Box<[OnceLock<Setting>]>;
 
 impl Map {
     /// The map of a communicator, in which nothing is chosen yet.
     pub fn new(agreed: &Agreed, parameters: &Parameters) -> Self {
-        let picks = || std::array::from_fn(|_| OnceLock::new());
-        let picks = Box::new(std::array::from_fn(|_| std::array::from_fn(|_| picks())));
         let scene_of_library = scene(agreed, &in_library(parameters));
-        Self { agreed: *agreed, scene: scene(agreed, parameters), scene_of_library, picks }
+        Self { agreed: *agreed, scene: scene(agreed, parameters), scene_of_library, picks: Default::default() }
     }
 
     /// The first choice for such a call.
     #[inline]
     pub fn pick(&self, shape: &Shape) -> Setting {
         let (class, combining) = (SizeClass::of(shape.bytes), Combining::of(shape));
-        match self.picks[shape.collective as usize][combining as usize][class.index()].get() {
+        let picks = self.picks[shape.collective as usize][combining as usize].get();
+        match picks.and_then(|picks| picks[class.index()].get()) {
             Some(pick) => *pick,
             None => self.judge(shape.collective, combining, class),
         }
@@ -113,7 +112,9 @@ impl Map {
     #[cold]
     #[inline(never)]
     fn judge(&self, collective: Collective, combining: Combining, class: SizeClass) -> Setting {
-        *self.picks[collective as usize][combining as usize][class.index()].get_or_init(|| {
+        let picks = self.picks[collective as usize][combining as usize]
+            .get_or_init(|| SizeClass::all().map(|_| OnceLock::new()).collect());
+        *picks[class.index()].get_or_init(|| {
             let shape = combining.shape(collective, class.judged_at());
             let scene = if combining == Combining::Library { &self.scene_of_library } else { &self.scene };
             let row = rows_of(collective).next().map_or(0, |(row, _)| row);

@@ -66,13 +66,13 @@ pub fn measure(containers: &Containers, probed: &Probed, directory: &Path) -> io
     {
         return Ok(kept);
     }
-    kept::write(&file, &host::description(), parameters.to_text().as_bytes())?;
+    kept::write(&file, host::description(), parameters.to_text().as_bytes())?;
     Ok(parameters)
 }
 
 /// The file for this kind of machine.
 fn file_in(directory: &Path) -> PathBuf {
-    kept::file_in(directory, "crossings", &host::description())
+    kept::file_in(directory, "crossings", host::description())
 }
 
 /// Attempts of each measurement.
@@ -80,7 +80,7 @@ const ATTEMPTS: usize = 5;
 
 /// What was kept of this kind of machine; a file that is damaged or of another machine counts as none.
 fn read(file: &Path) -> Option<Parameters> {
-    Parameters::from_text(&kept::read(file, &host::description())?)
+    Parameters::from_text(&kept::read(file, host::description())?)
 }
 
 /// For what two processors may share, from the node alone inwards, the first pair that shares just that.

@@ -209,7 +209,7 @@ pub fn all_kept(directory: &Path) -> Vec<(String, Network)> {
 fn of_this_machine(file: &Path) -> Option<(String, Network)> {
     let text = kept::read_whole(file)?;
     let (description, numbers) = text.split_once('\n')?;
-    let what = description.strip_prefix(&host::description())?.strip_prefix(", ")?;
+    let what = description.strip_prefix(host::description())?.strip_prefix(", ")?;
     Some((what.to_owned(), from_text(numbers)?))
 }
 

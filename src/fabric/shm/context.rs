@@ -117,10 +117,9 @@ impl Context {
         context
     }
 
-    /// The same, whose ranks tell and look there whether they have their cores; before in the segment itself.
-    #[must_use]
-    pub fn with_presences(self, presences: Presences) -> Self {
-        Self { presences, ..self }
+    /// Its ranks tell and look there whether they have their cores; before in the segment itself.
+    pub fn set_presences(&mut self, presences: Presences) {
+        self.presences = presences;
     }
 
     /// Where the ranks of the segment itself may tell that.

@@ -132,9 +132,9 @@ fn looks_at_peers_elsewhere_end_when_they_were_in_vain() {
 #[test]
 fn who_is_away_elsewhere_is_away_here() {
     let awaited = Awaited::Flag { rank: NodeRank(0), line: Line::Up, ticket: Ticket::new(Epoch(1), 0) };
-    let ([home, other], [here, _peer]) = (two_ranks(), two_ranks());
+    let ([home, other], [mut here, _peer]) = (two_ranks(), two_ranks());
     // The ranks are in another order here.
-    let here = here.with_presences(other.own_presences().among([NodeRank(1), NodeRank(0)].into_iter()));
+    here.set_presences(other.own_presences().among([NodeRank(1), NodeRank(0)].into_iter()));
     assert!(!here.presence(NodeRank(0)).is_away());
     let other_call = enter(&home, 1);
     other_call.leave_core(|| assert!(!here.presence(NodeRank(0)).is_away() && here.presence(NodeRank(1)).is_away()));
