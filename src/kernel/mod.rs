@@ -7,6 +7,7 @@
 pub mod cache;
 pub mod copy;
 mod copy_loops;
+pub mod distance;
 pub mod exchange;
 pub mod fetch;
 pub mod host;

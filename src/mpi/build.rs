@@ -11,7 +11,7 @@ use super::failure::Code;
 use super::job::Job;
 use super::pool::{self, Offered, Pooled};
 use crate::config::{Ring, lines_of};
-use crate::fabric::shm::{Context, Geometry, Presences, Segment};
+use crate::fabric::shm::{Context, Geometry, Presences, Segment, take_near_pages};
 use crate::log::{self, Once};
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
@@ -242,21 +242,20 @@ impl<'a> Builder<'a> {
             (Source::New(offer), Some((segment, file))) => (Some(new(segment)), offer.nonce, Some(file)),
             (Source::New(offer), None) => (self.map(offer).map(new), offer.nonce, None),
             (Source::Pooled(nonce), _) => {
-                let gets_cells = |context: &Box<Context>| {
+                let gets_cells = |context: &Context| {
                     !has_cells_from_the_start(self.layout.nodes())
                         || context
                             .reserve_cells(self.geometry.cell)
                             .inspect_err(|error| self.report_no_memory(error))
                             .is_ok()
                 };
-                let renewed = |context: Context| Box::new(context.renew(self.layout.clone()));
-                let context = offered.take(nonce).map(renewed).filter(gets_cells);
+                let context = offered.take(nonce).map(|context| context.renew(self.layout.clone())).filter(gets_cells);
                 if let (true, Some(context)) = (self.is_leader(), &context) {
                     // All members are in this call and have it out of their pools, and it was idle then: nobody enters it
                     // before the vote.
                     context.clear();
                 }
-                (context, nonce, None)
+                (context.map(Box::new), nonce, None)
             }
             (Source::Again | Source::Nothing, _) => (None, 0, None),
         }
@@ -324,7 +323,11 @@ impl<'a> Builder<'a> {
     fn make_segment(&self, offer: &mut Offer) -> Option<Own> {
         let length = self.geometry.length();
         let front = if has_cells_from_the_start(self.layout.nodes()) { length } else { self.geometry.front() };
-        match Segment::create(length, front) {
+        let near = |(segment, file)| {
+            take_near_pages(&segment, &file, self.geometry.flags())?;
+            Ok((segment, file))
+        };
+        match Segment::create(length, front).and_then(near) {
             Ok((segment, file)) => {
                 offer.process = u64::from(std::process::id());
                 offer.descriptor = file.as_raw_fd() as u64;

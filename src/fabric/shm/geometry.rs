@@ -110,6 +110,11 @@ impl Geometry {
         Bytes(needed.0.next_power_of_two().max(of_short)).min(self.cell)
     }
 
+    /// Where what ranks tell each other lies: their control lines.
+    pub const fn flags(&self) -> std::ops::Range<usize> {
+        PAGE..self.written_start()
+    }
+
     /// Length of what is reserved with the segment: all but the cells.
     pub const fn front(&self) -> usize {
         self.cells_start()

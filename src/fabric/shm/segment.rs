@@ -62,7 +62,7 @@ impl Segment {
             // Growing beyond the limit would not fail but kill the process (SIGXFSZ).
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
-        allocate(&file, reserved)?;
+        allocate(&file, 0..reserved)?;
         // SAFETY: plain system call on an own descriptor.
         if reserved < length && unsafe { libc::ftruncate(file.as_raw_fd(), length as libc::off_t) } != 0 {
             return Err(io::Error::last_os_error());
@@ -138,7 +138,7 @@ impl Segment {
 }
 
 /// Bytes of a page of the system.
-fn page() -> usize {
+pub(super) fn page() -> usize {
     static PAGE: OnceLock<usize> = OnceLock::new();
     // SAFETY: no preconditions.
     *PAGE.get_or_init(|| unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize)
@@ -197,13 +197,13 @@ pub(crate) fn longest_file() -> u64 {
     limit.rlim_cur
 }
 
-/// Extends `file` to `length` bytes of memory that is really there.
-fn allocate(file: &OwnedFd, length: usize) -> io::Result<()> {
+/// Gives `file` memory that is really there in that range, and at least that length.
+pub(super) fn allocate(file: &OwnedFd, range: Range<usize>) -> io::Result<()> {
     /// Short enough to be had between two signals of a profiler.
     const STEP: usize = 1 << 20;
-    let mut start = 0;
-    while start < length {
-        let step = STEP.min(length - start);
+    let mut start = range.start;
+    while start < range.end {
+        let step = STEP.min(range.end - start);
         // SAFETY: plain system call on an own descriptor; it also sets the length.
         match unsafe { libc::posix_fallocate(file.as_raw_fd(), start as libc::off_t, step as libc::off_t) } {
             0 => start += step,
