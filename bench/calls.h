@@ -26,8 +26,13 @@ void work_check(const Work *work);
 // loops.c: two ranks only
 void loops_start(void);
 void loop(Collective collective, const double *in, double *out, int n, int root);
-// The loop passes data in chunks of so many bytes from now on.
-void loop_chunk(int bytes);
+// How it passes data: in chunks of so many bytes, through a ring of so many for each rank; and whether each rank combines all of an Allreduce.
+typedef struct {
+    int chunk, ring;
+    bool whole;
+} LoopWay;
+// It goes that way from now on.
+void loop_way(LoopWay way);
 
 // kernel.c: two ranks only. -> whether the kernel lets both ranks read each other's memory
 bool kernel_start(void);

@@ -1,7 +1,7 @@
 // What huddle costs besides the six collectives' own time.
 //
 //   limits overhead          8-byte Allreduce and Barrier, entry to exit, beside the bare exchange of two lines
-//   limits loops             1 and 4 MiB beside hand-written loops (loops.c); 2 ranks
+//   limits loops             the grid beside hand-written loops (loops.c); 2 ranks
 //   limits kernel            64 KiB to 4 MiB beside single copies by the kernel (kernel.c); 2 ranks
 //   limits declined          calls that huddle leaves to the native library, and empty ones, beside the same call by PMPI; run it with
 //                            HUDDLE_ALLREDUCE='<=1K:native' HUDDLE_BARRIER=native
@@ -129,34 +129,48 @@ static void declined(void) {
 
 // ---- loops
 
-// The chunk with which the loop is fastest.
-static int best_chunk(const Work *work) {
+static double slowest(const Work *work, int calls) {
+    double mine = work_block(work, calls) / calls, most;
+    PMPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return most;
+}
+
+// The way in which the loop is fastest.
+static LoopWay best_way(const Work *work) {
+    int bytes = work->n * 8, calls = bytes <= 4096 ? 256 : bytes <= 64 << 10 ? 64 : 8;
+    LoopWay best = {64 << 10, 4 << 20, false};
     double least = 0;
-    int best = 0;
-    for (int bytes = 16 << 10; bytes <= 256 << 10; bytes *= 4) {
-        loop_chunk(bytes);
-        double mine = 0, slowest = 0;
-        for (int round = 0; round < 3; round++) mine = work_block(work, 8);
-        PMPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-        if (best == 0 || slowest < least) least = slowest, best = bytes;
-    }
+    if (bytes <= 64) return best;
+    for (int chunk = 1 << 10; chunk <= 256 << 10; chunk *= 4)
+        for (int ring = 256 << 10; ring <= 4 << 20; ring *= 16)
+            for (int whole = 0; whole <= (work->collective == ALLREDUCE); whole++) {
+                // Chunks of a few hundredths of the message, or of many times it, are never best.
+                if (chunk * 2 > ring || chunk < bytes / 64 || (chunk > 16 * bytes && chunk > 1 << 10)) continue;
+                LoopWay way = {chunk, ring, whole};
+                loop_way(way);
+                slowest(work, calls);
+                double took = slowest(work, calls);
+                if (least == 0 || took < least) least = took, best = way;
+            }
     return best;
 }
 
 static void loops(void) {
+    static const int sizes[] = {8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20};
     loops_start();
     calls_start(4 << 20 >> 3);
-    for (int which = 0; which < BARRIER; which++)
-        for (int mib = 1; mib <= 4; mib *= 4) {
+    for (int which = 0; which < COLLECTIVES; which++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes && (which != BARRIER || i == 0); i++) {
+            int bytes = which == BARRIER ? 0 : sizes[i];
             Work works[3];
             Subject subjects[3] = {{"huddle", work_block, &works[0], false}, {"native", work_block, &works[1], false}, {"loop", work_block, &works[2], false}};
-            for (int by = 0; by < 3; by++) works[by] = (Work){which, by, mib << 20 >> 3, -1, MPI_COMM_WORLD};
-            int chunk = best_chunk(&works[LOOP]);
-            loop_chunk(chunk);
+            for (int by = 0; by < 3; by++) works[by] = (Work){which, by, bytes >> 3, -1, MPI_COMM_WORLD};
+            LoopWay way = best_way(&works[LOOP]);
+            loop_way(way);
             for (int by = 0; by < 3; by++)
                 for (int k = 0; k < WARM_UP; k++) work_check(&works[by]);
             char members[128];
-            snprintf(members, sizeof members, "\"what\": \"loop\", \"collective\": \"%s\", \"bytes\": %d, \"chunk\": %d", collective_names[which], mib << 20, chunk);
+            snprintf(members, sizeof members, "\"what\": \"loop\", \"collective\": \"%s\", \"bytes\": %d, \"chunk\": %d, \"ring\": %d", collective_names[which], bytes, way.chunk, way.ring);
             measure(members, subjects, 3);
         }
 }

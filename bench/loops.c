@@ -13,42 +13,54 @@
 // possible: private memory can be read by its owner only, so what crosses is written into the segment once and read
 // from there once, and each result is written once. (In Allgather the second reading of a chunk is from the cache.)
 //
-// Data pass in chunks through a ring per rank; a counter of chunks written and one of chunks read per rank.
+// Data pass in chunks through a ring per rank; a counter of chunks written and one of chunks read per rank. Messages of at most SHORT_BYTES pass
+// in the line that tells of them. How long chunks and rings are, and whether a rank combines all of an Allreduce itself, which is less to wait
+// for and more to do, whoever measures chooses (LoopWay).
 #include "calls.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 
-enum { RING = 4 << 20, LINE = 128 };
+enum { MOST_RING = 4 << 20, LINE = 128, SHORT_BYTES = 64, SHORTS = 64 };
 typedef struct {
     _Alignas(LINE) _Atomic uint64_t written; // chunks in the owner's ring
     _Alignas(LINE) _Atomic uint64_t read;    // chunks of the other's ring
+    _Alignas(LINE) _Atomic uint64_t read_shorts;
 } Counters;
+typedef struct {
+    _Alignas(LINE) _Atomic uint64_t ordinal; // of the message, from 1 on
+    double data[SHORT_BYTES / sizeof(double)];
+} Short;
 static Counters *counters;
+static Short *shorts;
 static char *rings;
-static uint64_t put_chunks, got_chunks; // by this rank, in all calls
-static int chunk_bytes = 64 << 10;
+static uint64_t put_chunks, got_chunks, put_shorts, got_shorts; // by this rank, in all calls
+static uint64_t seen, seen_shorts;                              // of what the other rank has read
+static LoopWay way = {64 << 10, MOST_RING, false};
 
 void loops_start(void) {
     if (size != 2) fail("the loops are for two ranks");
-    char *memory = shared_memory(4096 + 2 * (size_t)RING);
-    counters = (Counters *)memory, rings = memory + 4096;
+    size_t before = sizeof(Counters) * 2 + sizeof(Short) * 2 * SHORTS, head = (before + 4095) / 4096 * 4096;
+    char *memory = shared_memory(head + 2 * (size_t)MOST_RING);
+    counters = (Counters *)memory, shorts = (Short *)(counters + 2), rings = memory + head;
 }
 
-void loop_chunk(int bytes) {
-    chunk_bytes = bytes;
+void loop_way(LoopWay chosen) {
+    way = chosen;
     // Slots of another length begin where nobody reads.
     while (atomic_load_explicit(&counters[!rank].read, memory_order_acquire) < put_chunks) relax();
     PMPI_Barrier(MPI_COMM_WORLD);
 }
 
-static char *slot(int owner, uint64_t chunk) { return rings + (size_t)owner * RING + chunk % (uint64_t)(RING / chunk_bytes) * (uint64_t)chunk_bytes; }
+static char *slot(int owner, uint64_t chunk) {
+    return rings + (size_t)owner * MOST_RING + chunk % (uint64_t)(way.ring / way.chunk) * (uint64_t)way.chunk;
+}
 
 // Where the next chunk goes, once the other rank has read what was there.
 static char *room(void) {
-    uint64_t depth = (uint64_t)(RING / chunk_bytes);
-    while (put_chunks >= depth + atomic_load_explicit(&counters[!rank].read, memory_order_acquire)) relax();
+    uint64_t depth = (uint64_t)(way.ring / way.chunk);
+    while (put_chunks >= depth + seen) seen = atomic_load_explicit(&counters[!rank].read, memory_order_acquire);
     return slot(rank, put_chunks);
 }
 
@@ -100,6 +112,14 @@ static void allreduce(const double *in, double *out, size_t n, size_t chunk) {
     }
 }
 
+// The same where each combines everything.
+static void exchange_whole(const double *in, double *out, size_t n, size_t chunk) {
+    for (size_t i = 0, chunks = chunks_of(n, chunk); i <= chunks; i++) {
+        if (i < chunks) put(in + i * chunk, length_of(n, chunk, i));
+        if (i > 0) combine(out + (i - 1) * chunk, in + (i - 1) * chunk, get(), length_of(n, chunk, i - 1)), done();
+    }
+}
+
 static void allgather(const double *in, double *out, size_t n, size_t chunk) {
     for (size_t i = 0, chunks = chunks_of(n, chunk); i <= chunks; i++) {
         if (i < chunks) {
@@ -123,9 +143,46 @@ static void one_way(Collective collective, const double *in, double *out, size_t
     }
 }
 
+// ---- messages that fit a line
+
+static void put_short(const double *from, size_t n) {
+    while (put_shorts >= SHORTS + seen_shorts) seen_shorts = atomic_load_explicit(&counters[!rank].read_shorts, memory_order_acquire);
+    Short *line = &shorts[rank * SHORTS + put_shorts % SHORTS];
+    for (size_t i = 0; i < n; i++) line->data[i] = from[i];
+    atomic_store_explicit(&line->ordinal, ++put_shorts, memory_order_release);
+}
+
+// The other rank's next message, once it is there; until done_short().
+static const double *get_short(void) {
+    Short *line = &shorts[!rank * SHORTS + got_shorts % SHORTS];
+    while (atomic_load_explicit(&line->ordinal, memory_order_acquire) <= got_shorts) relax();
+    return line->data;
+}
+
+static void done_short(void) { atomic_store_explicit(&counters[rank].read_shorts, ++got_shorts, memory_order_release); }
+
+static void take_short(double *to, size_t n) {
+    const double *from = get_short();
+    for (size_t i = 0; i < n; i++) to[i] = from[i];
+    done_short();
+}
+
+static void short_call(Collective collective, const double *in, double *out, size_t n, int root) {
+    bool is_root = rank == root, puts = collective == REDUCE ? !is_root : collective == BCAST || collective == SCATTER ? is_root : true;
+    bool takes = collective == ALLREDUCE || collective == ALLGATHER || collective == BARRIER || !puts;
+    if (puts) put_short(collective == SCATTER ? in + (size_t)!rank * n : in, n);
+    if (collective == ALLGATHER || (collective == SCATTER && is_root))
+        for (size_t i = 0; i < n; i++) out[collective == ALLGATHER ? (size_t)rank * n + i : i] = in[collective == SCATTER ? (size_t)rank * n + i : i];
+    if (!takes) return;
+    if (collective == ALLREDUCE || collective == REDUCE) combine(out, in, get_short(), n), done_short();
+    else take_short(collective == BCAST ? (double *)in : collective == ALLGATHER ? out + (size_t)!rank * n : out, n);
+}
+
 void loop(Collective collective, const double *in, double *out, int n, int root) {
-    size_t chunk = (size_t)chunk_bytes / sizeof *in;
-    if (collective == ALLREDUCE) allreduce(in, out, (size_t)n, chunk);
+    size_t chunk = (size_t)way.chunk / sizeof *in;
+    if ((size_t)n * sizeof *in <= SHORT_BYTES) short_call(collective, in, out, (size_t)n, root);
+    else if (collective == ALLREDUCE && way.whole) exchange_whole(in, out, (size_t)n, chunk);
+    else if (collective == ALLREDUCE) allreduce(in, out, (size_t)n, chunk);
     else if (collective == ALLGATHER) allgather(in, out, (size_t)n, chunk);
     else one_way(collective, in, out, (size_t)n, root, chunk);
 }

@@ -176,17 +176,21 @@ def limit_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
 def loop_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
     yield "### Beside loops that move the least bytes\n"
     yield "2 ranks with private buffers and a shared segment; n bytes of a message or block, read and written by the rank that has\n" \
-          "most to do. Cells: huddle's time over that of the loop (bench/loops.c, which says why less is impossible).\n"
-    least = {"Bcast": "n + n", "Reduce": "2n + n", "Allreduce": "2n + 2n", "Allgather": "2n + 3n", "Scatter": "2n + 2n"}
+          "most to do. The loops (bench/loops.c, which says why less is impossible) know what comes and check nothing; each case goes in chunks\n" \
+          "and rings as long as were fastest. Cells: huddle's time over that of the loop.\n"
+    least = {"Bcast": "n + n", "Reduce": "2n + n", "Allreduce": "2n + 2n", "Allgather": "2n + 3n", "Scatter": "2n + 2n", "Barrier": "a line each"}
 
     def cell(case: Case) -> tuple[tuple[str, ...], str] | None:
         if case["what"] != "loop":
             return None
         factor, name = case.ratio_of("huddle", "loop"), case["collective"]
         text = f"{factor.value:.2f} ({factor.low:.2f}–{factor.high:.2f}) of {microseconds(case.time('loop').value)} µs"
-        return (f"{name} {size_text(case['bytes'])}", least[name]), text
+        return (targets.case_name(case), least[name]), text
 
     yield from table(["", "reads + writes", *(mpi.title for mpi, _ in found)], rows_of([results for _, results in found], cell))
+    yield "Geometric means of native/loop, and of native/huddle in the same rounds: what such loops would gain in place of huddle.\n"
+    means = [f"{results.mean_of('native', 'loop'):.2f}, {Results({}, [case for case in results.cases if case['what'] == 'loop']).mean:.2f}" for _, results in found]
+    yield from table([mpi.title for mpi, _ in found], [means] if means else [])
 
 
 def kernel_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:

@@ -92,6 +92,10 @@ class Results:
         """The geometric mean of the ratios."""
         return geometric_mean([case.ratio.value for case in self.cases])
 
+    def mean_of(self, above: str, below: str) -> float:
+        """The same between two subjects, of the cases that have both."""
+        return geometric_mean([case.ratio_of(above, below).value for case in self.cases if {above, below} <= case.line["ns"].keys()])
+
     @property
     def slower(self) -> list[Case]:
         """Cases whose whole interval lies below 1."""
@@ -104,10 +108,10 @@ def geometric_mean(values: list[float]) -> float:
 
 
 def pooled(before: list[dict], after: list[dict]) -> list[dict]:
-    """The lines of a program that was run twice, all of which have rounds: those of both. Each time loops take the chunks that are fastest then."""
+    """The lines of a program that was run twice, all of which have rounds: those of both. Each time loops go the way that is fastest then."""
 
     def name(line: dict) -> tuple:
-        return tuple((field, value) for field, value in line.items() if field not in ("ns", "calls", "chunk"))
+        return tuple((field, value) for field, value in line.items() if field not in ("ns", "calls", "chunk", "ring"))
 
     found = {name(line): line for line in before}
     for line in after:
