@@ -23,7 +23,8 @@ double work_block(const void *work, int calls);
 // Makes one call and ends the job if its result is wrong.
 void work_check(const Work *work);
 
-// loops.c: two ranks only
+// loops.c: two ranks only. Messages of at most so many bytes go in the line that tells of them, whatever the way.
+enum { SHORT_BYTES = 64 };
 void loops_start(void);
 void loop(Collective collective, const double *in, double *out, int n, int root);
 // How it passes data: in chunks of so many bytes, through a ring of so many for each rank; and whether each rank combines all of an Allreduce.

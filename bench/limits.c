@@ -129,7 +129,8 @@ static void declined(void) {
 
 // ---- loops
 
-static double slowest(const Work *work, int calls) {
+// Nanoseconds per call on the slower rank.
+static double slower(const Work *work, int calls) {
     double mine = work_block(work, calls) / calls, most;
     PMPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return most;
@@ -140,17 +141,19 @@ static LoopWay best_way(const Work *work) {
     int bytes = work->n * 8, calls = bytes <= 4096 ? 256 : bytes <= 64 << 10 ? 64 : 8;
     LoopWay best = {64 << 10, 4 << 20, false};
     double least = 0;
-    if (bytes <= 64) return best;
+    if (bytes <= SHORT_BYTES) return best;
     for (int chunk = 1 << 10; chunk <= 256 << 10; chunk *= 4)
-        for (int ring = 256 << 10; ring <= 4 << 20; ring *= 16)
+        for (int ring = 16 << 10; ring <= 4 << 20; ring *= 4)
             for (int whole = 0; whole <= (work->collective == ALLREDUCE); whole++) {
-                // Chunks of a few hundredths of the message, or of many times it, are never best.
-                if (chunk * 2 > ring || chunk < bytes / 64 || (chunk > 16 * bytes && chunk > 1 << 10)) continue;
+                // A rank has up to three chunks of an Allreduce under way. Of long messages few chunks are looked at, since each takes long.
+                if (chunk * 4 > ring || chunk < bytes / 256 || (chunk > 16 * bytes && chunk > 1 << 10)) continue;
                 LoopWay way = {chunk, ring, whole};
                 loop_way(way);
-                slowest(work, calls);
-                double took = slowest(work, calls);
-                if (least == 0 || took < least) least = took, best = way;
+                slower(work, calls);
+                for (int sample = 0; sample < 3; sample++) {
+                    double took = slower(work, calls);
+                    if (least == 0 || took < least) least = took, best = way;
+                }
             }
     return best;
 }
@@ -163,14 +166,17 @@ static void loops(void) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes && (which != BARRIER || i == 0); i++) {
             int bytes = which == BARRIER ? 0 : sizes[i];
             Work works[3];
-            Subject subjects[3] = {{"huddle", work_block, &works[0], false}, {"native", work_block, &works[1], false}, {"loop", work_block, &works[2], false}};
+            const char *names[3] = {"huddle", "native", "loop"};
+            Subject subjects[3];
+            for (int by = 0; by < 3; by++) subjects[by] = (Subject){names[by], work_block, &works[by], false};
             for (int by = 0; by < 3; by++) works[by] = (Work){which, by, bytes >> 3, -1, MPI_COMM_WORLD};
             LoopWay way = best_way(&works[LOOP]);
             loop_way(way);
             for (int by = 0; by < 3; by++)
                 for (int k = 0; k < WARM_UP; k++) work_check(&works[by]);
-            char members[128];
-            snprintf(members, sizeof members, "\"what\": \"loop\", \"collective\": \"%s\", \"bytes\": %d, \"chunk\": %d, \"ring\": %d", collective_names[which], bytes, way.chunk, way.ring);
+            char members[192];
+            const char *format = "\"what\": \"loop\", \"collective\": \"%s\", \"bytes\": %d, \"chunk\": %d, \"ring\": %d, \"whole\": %d";
+            snprintf(members, sizeof members, format, collective_names[which], bytes, way.chunk, way.ring, way.whole);
             measure(members, subjects, 3);
         }
 }

@@ -1,5 +1,5 @@
 // The hand-written loops: each collective between two ranks that have private buffers and share a segment, moving the
-// least bytes. n bytes are a message, or a rank's block. On the rank that has most to do, in a call:
+// least bytes, or (Allreduce, where LoopWay says so) waiting the least. n bytes are a message, or a rank's block. On the rank that has most to do, in a call:
 //
 //   collective   what has to happen                                                             reads   writes
 //   Bcast        the root copies n into the segment, the other rank out of it                    n       n
@@ -22,7 +22,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { MOST_RING = 4 << 20, LINE = 128, SHORT_BYTES = 64, SHORTS = 64 };
+enum { MOST_RING = 4 << 20, LINE = 128, SHORTS = 64 };
 typedef struct {
     _Alignas(LINE) _Atomic uint64_t written; // chunks in the owner's ring
     _Alignas(LINE) _Atomic uint64_t read;    // chunks of the other's ring
@@ -57,10 +57,18 @@ static char *slot(int owner, uint64_t chunk) {
     return rings + (size_t)owner * MOST_RING + chunk % (uint64_t)(way.ring / way.chunk) * (uint64_t)way.chunk;
 }
 
+// Waits until the other rank has read so many, as its counter tells; `known` is what it told last.
+static void await_read(_Atomic uint64_t *counter, uint64_t *known, uint64_t wanted) {
+    while (*known < wanted) {
+        *known = atomic_load_explicit(counter, memory_order_acquire);
+        if (*known < wanted) relax();
+    }
+}
+
 // Where the next chunk goes, once the other rank has read what was there.
 static char *room(void) {
     uint64_t depth = (uint64_t)(way.ring / way.chunk);
-    while (put_chunks >= depth + seen) seen = atomic_load_explicit(&counters[!rank].read, memory_order_acquire);
+    if (put_chunks >= depth) await_read(&counters[!rank].read, &seen, put_chunks - depth + 1);
     return slot(rank, put_chunks);
 }
 
@@ -145,10 +153,14 @@ static void one_way(Collective collective, const double *in, double *out, size_t
 
 // ---- messages that fit a line
 
+static void copy_short(double *to, const double *from, size_t n) {
+    for (size_t i = 0; i < n; i++) to[i] = from[i];
+}
+
 static void put_short(const double *from, size_t n) {
-    while (put_shorts >= SHORTS + seen_shorts) seen_shorts = atomic_load_explicit(&counters[!rank].read_shorts, memory_order_acquire);
+    if (put_shorts >= SHORTS) await_read(&counters[!rank].read_shorts, &seen_shorts, put_shorts - SHORTS + 1);
     Short *line = &shorts[rank * SHORTS + put_shorts % SHORTS];
-    for (size_t i = 0; i < n; i++) line->data[i] = from[i];
+    copy_short(line->data, from, n);
     atomic_store_explicit(&line->ordinal, ++put_shorts, memory_order_release);
 }
 
@@ -162,20 +174,25 @@ static const double *get_short(void) {
 static void done_short(void) { atomic_store_explicit(&counters[rank].read_shorts, ++got_shorts, memory_order_release); }
 
 static void take_short(double *to, size_t n) {
-    const double *from = get_short();
-    for (size_t i = 0; i < n; i++) to[i] = from[i];
+    copy_short(to, get_short(), n);
+    done_short();
+}
+
+static void combine_short(double *out, const double *in, size_t n) {
+    combine(out, in, get_short(), n);
     done_short();
 }
 
 static void short_call(Collective collective, const double *in, double *out, size_t n, int root) {
-    bool is_root = rank == root, puts = collective == REDUCE ? !is_root : collective == BCAST || collective == SCATTER ? is_root : true;
-    bool takes = collective == ALLREDUCE || collective == ALLGATHER || collective == BARRIER || !puts;
-    if (puts) put_short(collective == SCATTER ? in + (size_t)!rank * n : in, n);
-    if (collective == ALLGATHER || (collective == SCATTER && is_root))
-        for (size_t i = 0; i < n; i++) out[collective == ALLGATHER ? (size_t)rank * n + i : i] = in[collective == SCATTER ? (size_t)rank * n + i : i];
-    if (!takes) return;
-    if (collective == ALLREDUCE || collective == REDUCE) combine(out, in, get_short(), n), done_short();
-    else take_short(collective == BCAST ? (double *)in : collective == ALLGATHER ? out + (size_t)!rank * n : out, n);
+    size_t mine = (size_t)rank * n, other = (size_t)!rank * n;
+    switch (collective) {
+    case ALLREDUCE: put_short(in, n), combine_short(out, in, n); break;
+    case BCAST: rank == root ? put_short(in, n) : take_short((double *)in, n); break;
+    case REDUCE: rank == root ? combine_short(out, in, n) : put_short(in, n); break;
+    case ALLGATHER: put_short(in, n), copy_short(out + mine, in, n), take_short(out + other, n); break;
+    case SCATTER: rank == root ? put_short(in + other, n), copy_short(out, in + mine, n) : take_short(out, n); break;
+    default: put_short(in, 0), take_short(out, 0);
+    }
 }
 
 void loop(Collective collective, const double *in, double *out, int n, int root) {

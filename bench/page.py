@@ -174,11 +174,12 @@ def limit_tables(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
 
 
 def loop_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
-    yield "### Beside loops that move the least bytes\n"
+    yield "### Beside hand-written loops\n"
     yield "2 ranks with private buffers and a shared segment; n bytes of a message or block, read and written by the rank that has\n" \
-          "most to do. The loops (bench/loops.c, which says why less is impossible) know what comes and check nothing; each case goes in chunks\n" \
-          "and rings as long as were fastest. Cells: huddle's time over that of the loop.\n"
-    least = {"Bcast": "n + n", "Reduce": "2n + n", "Allreduce": "2n + 2n", "Allgather": "2n + 3n", "Scatter": "2n + 2n", "Barrier": "a line each"}
+          "most to do. The loops (bench/loops.c, which says why less is impossible) know what comes and check nothing; each case goes in\n" \
+          "chunks and rings as long as were fastest. Their lines lie in whichever pages the system gave. Cells: huddle's time over the loop's.\n"
+    least = {"Bcast": "n + n", "Reduce": "2n + n", "Allreduce": "2n + 2n, or 3n + 2n", "Allgather": "2n + 3n", "Scatter": "2n + 2n",
+             "Barrier": "a line each"}
 
     def cell(case: Case) -> tuple[tuple[str, ...], str] | None:
         if case["what"] != "loop":
@@ -188,9 +189,10 @@ def loop_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:
         return (targets.case_name(case), least[name]), text
 
     yield from table(["", "reads + writes", *(mpi.title for mpi, _ in found)], rows_of([results for _, results in found], cell))
-    yield "Geometric means of native/loop, and of native/huddle in the same rounds: what such loops would gain in place of huddle.\n"
-    means = [f"{results.mean_of('native', 'loop'):.2f}, {Results({}, [case for case in results.cases if case['what'] == 'loop']).mean:.2f}" for _, results in found]
-    yield from table([mpi.title for mpi, _ in found], [means] if means else [])
+    yield "Geometric means of native/huddle and of native/loop in these rounds: what such loops would gain in place of huddle.\n"
+    looped = [results.only(lambda case: case["what"] == "loop") for _, results in found]
+    rows = [[f"native/{subject}", *(f"{results.mean_of('native', subject):.2f}" for results in looped)] for subject in ("huddle", "loop")]
+    yield from table(["", *(mpi.title for mpi, _ in found)], rows if found else [])
 
 
 def kernel_table(found: list[tuple[Mpi, Results]]) -> Iterator[str]:

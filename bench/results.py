@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -92,9 +93,13 @@ class Results:
         """The geometric mean of the ratios."""
         return geometric_mean([case.ratio.value for case in self.cases])
 
+    def only(self, is_wanted: Callable[[Case], bool]) -> Results:
+        return Results(self.header, [case for case in self.cases if is_wanted(case)])
+
     def mean_of(self, above: str, below: str) -> float:
         """The same between two subjects, of the cases that have both."""
-        return geometric_mean([case.ratio_of(above, below).value for case in self.cases if {above, below} <= case.line["ns"].keys()])
+        both = self.only(lambda case: {above, below} <= case.line["ns"].keys())
+        return geometric_mean([case.ratio_of(above, below).value for case in both.cases])
 
     @property
     def slower(self) -> list[Case]:
@@ -111,7 +116,7 @@ def pooled(before: list[dict], after: list[dict]) -> list[dict]:
     """The lines of a program that was run twice, all of which have rounds: those of both. Each time loops go the way that is fastest then."""
 
     def name(line: dict) -> tuple:
-        return tuple((field, value) for field, value in line.items() if field not in ("ns", "calls", "chunk", "ring"))
+        return tuple((field, value) for field, value in line.items() if field not in ("ns", "calls", "chunk", "ring", "whole"))
 
     found = {name(line): line for line in before}
     for line in after:

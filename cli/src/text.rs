@@ -116,7 +116,7 @@ fn parameters(page: &mut String, parameters: &Value, is_pretended: bool) -> Writ
     let (copies, here) = if is_pretended { ("assumed", " here") } else { ("as probed, below", "") };
     let between = match text(&parameters["origin"]) {
         "measured" => {
-            "measured for kinds of neighbours that this machine has, else assumed, as all where ranks share cores"
+            "measured for kinds of neighbours that this machine has, else assumed, as crossings are where ranks share cores"
         }
         origin => origin,
     };

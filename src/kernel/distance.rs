@@ -7,12 +7,11 @@
 /// The page at `at` is readable, and nobody writes to it.
 #[cfg(target_arch = "x86_64")]
 pub unsafe fn ticks_to_page(at: *const u8, length: usize) -> Option<u64> {
-    use std::arch::x86_64::{__rdtscp, _mm_clflush, _mm_lfence, _mm_mfence, _rdtsc};
+    use std::arch::x86_64::{_mm_clflush, _mm_lfence, _mm_mfence, _rdtsc};
     const LINES: usize = 8;
     let mut ticks: [u64; LINES] = std::array::from_fn(|index| {
         let line = at.wrapping_add(index * length / LINES);
-        let mut which = 0;
-        // SAFETY: the caller's promise; every such processor has the instructions.
+        // SAFETY: the caller's promise; every such processor has these instructions (rdtscp virtual machines may lack).
         unsafe {
             _mm_clflush(line);
             _mm_mfence();
@@ -21,14 +20,14 @@ pub unsafe fn ticks_to_page(at: *const u8, length: usize) -> Option<u64> {
             _mm_lfence();
             line.read_volatile();
             _mm_lfence();
-            __rdtscp(&raw mut which).saturating_sub(before)
+            _rdtsc().saturating_sub(before)
         }
     });
     ticks.sort_unstable();
     Some(ticks[LINES / 2])
 }
 
-/// As above: these don't flush lines for programs.
+/// As above: not tried on other processors.
 ///
 /// # Safety
 /// None is needed.

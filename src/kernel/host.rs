@@ -2,8 +2,7 @@
 
 use super::Level;
 use std::fs;
-use std::sync::LazyLock;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 /// Sizes of the caches that one core sees, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -45,7 +45,7 @@ const AHEAD: f64 = 0.2;
 /// Between two processes that yield to each other on a core of 2024, with what they miss in its caches afterwards.
 const SWITCH: f64 = 1200.0;
 
-/// What of that is not in a bare switch between two threads of a process, 540 ns on a core that [`SWITCH`] fits.
+/// What of that is not in a bare switch between two threads of a process, which takes 540 on a core that it fits: 660, rounded down.
 const MISSED: f64 = 600.0;
 
 /// The rate of one stream is measured by copies, so nothing of them shows. Of a reduction of 32 KiB to 1 MiB 0.3 to 0.7 shows: so
@@ -96,17 +96,17 @@ impl Parameters {
         self.crossings[shares.map_or(0, |kind| 1 + kind as usize)]
     }
 
-    /// The same for ranks that share cores. What the models charge these for waits was found by calls, with the crossings that are assumed: who is
-    /// second on its core finds there what the first one has fetched, so with what a single pair measures they prefer trees and relays too soon
-    /// (docs/PERFORMANCE.md, "Tried").
+    /// The same for ranks that share cores: what the models charge these for waits was found by calls, with the crossings that are assumed. Who
+    /// is second on its core finds there what the first one has fetched, so with what a single pair measures the models prefer trees and relays
+    /// too soon (docs/PERFORMANCE.md, "Tried"). What slots take to write was measured by that pair too; it is never less than a copy.
     pub fn for_shared_cores(&self) -> Self {
         let Self { crossings, write, .. } = Self::default();
         Self { crossings, write: write.max(self.copy), ..*self }
     }
 
-    /// Until another rank runs on a core that one gives away, where that takes two threads that touch nothing so many nanoseconds.
-    pub fn switch_from(bare: f64) -> f64 {
-        bare + MISSED
+    /// Nanoseconds until another rank runs on a core that one gives away, where two threads that touch nothing take `bare_ns` for that.
+    pub fn switch_from(bare_ns: f64) -> f64 {
+        bare_ns + MISSED
     }
 
     /// The levels of a node's hierarchy.
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_switch_is_less_than_what_ranks_wait_for() {
+    fn the_assumed_switch_is_a_bare_one_and_what_it_misses() {
         assert!((Parameters::switch_from(540.0) / Parameters::default().switch - 1.0).abs() < 0.1);
     }
 

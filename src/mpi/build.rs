@@ -202,8 +202,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// This rank's context on its node's segment, the segment's nonce, and what must stay open until the vote. In a box: it has 16 KiB, and each
-    /// place of the stack that it passes through is new memory in the first calls of a job.
+    /// This rank's context on its node's segment, the segment's nonce, and what must stay open until the vote. In a box, and as `finish` apart
+    /// from `share`: it has 16 KiB, and what of the stack it passes through is new memory in the first calls of a job.
     #[inline(never)]
     fn context(
         &mut self,
@@ -216,14 +216,11 @@ impl<'a> Builder<'a> {
         if let Source::New(leader) = source {
             self.geometry.lines = leader.lines as usize;
         }
-        let (context, nonce, file) = self.own_or_mapped(source, own, offered);
+        let (mut context, nonce, file) = self.own_or_mapped(source, own, offered);
         let presences = board.and_then(|board| self.presences(board, offers));
-        let context = context.map(|mut context| {
-            if let Some(presences) = presences {
-                context.set_presences(presences);
-            }
-            context
-        });
+        if let (Some(context), Some(presences)) = (&mut context, presences) {
+            context.set_presences(presences);
+        }
         (context, nonce, file)
     }
 
@@ -323,11 +320,14 @@ impl<'a> Builder<'a> {
     fn make_segment(&self, offer: &mut Offer) -> Option<Own> {
         let length = self.geometry.length();
         let front = if has_cells_from_the_start(self.layout.nodes()) { length } else { self.geometry.front() };
-        let near = |(segment, file)| {
-            take_near_pages(&segment, &file, self.geometry.flags())?;
+        let with_near_flags = |(segment, file)| {
+            // Where ranks share cores, to give one away takes so much longer than a line that it does not matter.
+            if !self.job.crowding.is_shared() {
+                take_near_pages(&segment, &file, self.geometry.flags())?;
+            }
             Ok((segment, file))
         };
-        match Segment::create(length, front).and_then(near) {
+        match Segment::create(length, front).and_then(with_near_flags) {
             Ok((segment, file)) => {
                 offer.process = u64::from(std::process::id());
                 offer.descriptor = file.as_raw_fd() as u64;

@@ -61,8 +61,8 @@ fit beside that (Graham's bound); no more ranks read at a time than have cores. 
 of all ranks of a core, a switch each; where all wait for all, half a turn more for each two ranks of a core beyond the second;
 where ranks run ahead, one for as many pieces as they have slots. The root of a Scatter waits for all others where its slots do not hold
 the blocks, and with single copies: that takes twelve waits. Where half of the cores have a rank more than the others, these decide how
-long all are at work. What a flat Allreduce combines takes longer there as soon as the operands of all ranks
-are beyond a first-level cache. A tiled Allreduce waits once more than its parts do; a hierarchical one for other groups too, with each piece. In
+long all are at work. A flat Allreduce takes longer there as soon as the operands of all ranks exceed
+64 KiB together, as they leave a first-level cache. A tiled Allreduce waits once more than its parts do; a hierarchical one for other groups too, with each piece. In
 a Reduce on one node that is not flat ranks wait that are not its root, while those of their core write their next operands.
 
 Sums and the like of long doubles, which huddle leaves to the MPI library, are charged LIBRARY ns/byte more than others, assumed. So they
@@ -81,7 +81,7 @@ second-level cache together, or the whole of it where ranks share cores. The sma
 info` says which.
 
 Rates of copies and reductions come from the kernels' probe. `huddle probe` measures, on an idle machine, what moves between
-its processors and what it takes to give a core to another rank, for later jobs. What messages take between nodes rank 0 and a
+its processors and what it takes two threads to give each other a core, to which 600 ns are added for what a rank misses then, for later jobs. What messages take between nodes rank 0 and a
 rank of another node measure in MPI_Init, in some two milliseconds, where there are several nodes whose ranks do not share
 cores; it is kept with the machine's, by library, and rank 0's is agreed. A machine that nobody has measured is taken for the
 one below. So is what moves between ranks that share cores, on all machines: who is second on its core finds there what the first one has fetched,

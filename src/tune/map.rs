@@ -88,7 +88,7 @@ impl Combining {
 }
 
 /// By class. Made where it is needed, since for all collectives it would be some twenty pages, and a job waits for each in its first calls.
-type Picks = Box<[OnceLock<Setting>]>;
+type Picks = Box<[OnceLock<Setting>; SizeClass::COUNT]>;
 
 impl Map {
     /// The map of a communicator, in which nothing is chosen yet.
@@ -113,7 +113,7 @@ impl Map {
     #[inline(never)]
     fn judge(&self, collective: Collective, combining: Combining, class: SizeClass) -> Setting {
         let picks = self.picks[collective as usize][combining as usize]
-            .get_or_init(|| SizeClass::all().map(|_| OnceLock::new()).collect());
+            .get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
         *picks[class.index()].get_or_init(|| {
             let shape = combining.shape(collective, class.judged_at());
             let scene = if combining == Combining::Library { &self.scene_of_library } else { &self.scene };
@@ -365,12 +365,15 @@ mod tests {
         let assumed = Parameters::default();
         let slower = |one: Crossing| Crossing { latency: 3.0 * one.latency, stream: 4.0 * one.stream, ..one };
         let measured = Parameters { crossings: assumed.crossings.map(slower), write: 2.0 * assumed.write, ..assumed };
-        let levels = |shared: f64| {
+        let distances = |shared: f64| {
             let flat = Agreed::on_one_node(4, Hierarchy::flat(4, None));
             let agreed = Agreed { crowding: Crowding::new(4, shared), ..flat };
-            [&assumed, &measured].map(|parameters| scene(&agreed, parameters).levels)
+            [&assumed, &measured].map(|parameters| {
+                let scene = scene(&agreed, parameters);
+                (scene.levels, scene.machine.write)
+            })
         };
-        let ([shared, as_shared], [own, as_own]) = (levels(2.0), levels(4.0));
+        let ([shared, as_shared], [own, as_own]) = (distances(2.0), distances(4.0));
         assert_eq!(shared, as_shared);
         assert_ne!(own, as_own);
     }

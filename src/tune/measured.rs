@@ -3,7 +3,7 @@
 //! Rates of copies and reductions come from the kernels' probe, which every job has. What crossings between ranks cost is
 //! measured by `huddle probe`, on an idle machine, by pairs of threads bound to processors that share a container of each kind
 //! (some ten milliseconds), and kept beside the kernels' file. A job does not measure it: in MPI_Init the other ranks wait on
-//! the very processors. The network is measured by jobs on several nodes ([`network`](super::network)).
+//! the very processors. Where ranks share cores what is assumed counts all the same ([`Parameters::for_shared_cores`]). The network is measured by jobs on several nodes ([`network`](super::network)).
 
 use crate::kept;
 use crate::kernel::exchange::{self, Times};

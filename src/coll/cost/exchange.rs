@@ -5,13 +5,13 @@ use crate::coll::Knob;
 use crate::model::{Work, ceil_log, in_cell};
 use crate::types::Bytes;
 
-/// Where ranks share cores each goes through the operands of all, one after the other: what of these is beyond so many bytes no longer stays in a
-/// first-level cache.
-const NEAR: f64 = (64 << 10) as f64;
+/// Bytes of the operands of all ranks up to which a flat Allreduce of ranks that share cores takes what its formula says: about where they leave
+/// a first-level cache, since each rank goes through all of them in turn.
+const IN_FIRST_CACHE: f64 = (64 << 10) as f64;
 
-/// How much longer than the models say that takes them, in parts of it. Flat Allreduces of 32 to 128 KiB on 3 and 4 ranks of 2 cores took twice as
-/// long, those by other algorithms a half more; so they lose to these as they do in measurements (docs/PERFORMANCE.md, "Tried").
-const BEYOND_NEAR: f64 = 1.8;
+/// How much longer reading them takes where all of them are beyond that, in parts of it. Chosen so that relays win where they do in
+/// measurements: from 24 or 32 KiB on, on 3, 4 and 5 ranks of 2 cores (docs/PERFORMANCE.md, "Tried").
+const BEYOND_FIRST_CACHE: f64 = 2.4;
 
 impl Node<'_> {
     /// Turns of a core's ranks until each of them has seen all others: whoever runs first finds what the last ones do in a later
@@ -53,8 +53,9 @@ impl Node<'_> {
     pub(super) fn combine_all(&self, total: f64) -> f64 {
         let (pieces, n) = cut(total, self.cell());
         let is_shared = self.scene.ranks_per_core > 1.0;
-        let beyond = if is_shared { 1.0 - (NEAR / (n * self.ranks())).min(1.0) } else { 0.0 };
-        let combined = (1.0 + beyond * BEYOND_NEAR) * self.read_all(n, self.combining(n));
+        let beyond = if is_shared { 1.0 - (IN_FIRST_CACHE / (n * self.ranks())).min(1.0) } else { 0.0 };
+        let late = beyond * BEYOND_FIRST_CACHE * self.read_all(n, self.copying(n));
+        let combined = self.read_all(n, self.combining(n)) + late;
         self.all(self.step() + self.rates.write(n) + combined, self.turns()) * pieces
     }
 

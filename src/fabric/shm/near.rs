@@ -1,74 +1,101 @@
 //! The pages of a segment in which flags lie: near ones.
 //!
-//! A flag goes from cache to cache by way of the memory that it belongs to. On hosts with several memory nodes that shows (docs/PERFORMANCE.md, "Tried"),
-//! and a virtual machine does not know where its pages are. So the leader, before others map them, times all of these, and takes others in place of those
-//! that are further away.
+//! A flag goes from cache to cache by way of the memory that it belongs to. On hosts with several memory nodes that shows (docs/PERFORMANCE.md,
+//! "Tried"), and a virtual machine does not know where its pages are. So the leader, before others map the segment, times the pages of its flags
+//! and replaces those that are further away than the others.
 
 use super::segment::{Segment, allocate, page};
 use crate::kernel::distance::ticks_to_page;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// More flags are those of ranks that share cores: to give a core away takes so much longer than a line that it does not matter.
-const MOST: usize = 64 << 10;
+/// Bytes of flags that are looked at, at most: 2 to 4 us for each page, while the other ranks wait.
+const LONGEST: usize = 64 << 10;
 /// How many pages are tried in place of one.
 const ATTEMPTS: usize = 4;
 /// How often a page is looked at that seems to be far: others on the machine add to a look.
 const LOOKS: usize = 3;
 
-/// Pages that a process keeps in order not to find them again, at most about so many; then it looks no more. Programs that last on communicators
-/// make these first.
-const MOST_KEPT: usize = 16;
-/// Relaxed throughout: a count.
-static KEPT: AtomicUsize = AtomicUsize::new(0);
+/// How many pages a process has set aside and looked at. Relaxed throughout: counts.
+struct Counts {
+    kept: AtomicUsize,
+    seen: AtomicUsize,
+}
+
+impl Counts {
+    /// Pages that are set aside so that the process does not get them again: 64 KiB.
+    const MOST_KEPT: usize = 16;
+    /// Pages that are looked at, of a dozen communicators of two ranks: programs make those first that last.
+    const MOST_SEEN: usize = 64;
+
+    const fn new() -> Self {
+        Self { kept: AtomicUsize::new(0), seen: AtomicUsize::new(0) }
+    }
+
+    fn may_look(&self) -> bool {
+        self.may_keep() && self.seen.load(Ordering::Relaxed) < Self::MOST_SEEN
+    }
+
+    fn may_keep(&self) -> bool {
+        self.kept.load(Ordering::Relaxed) < Self::MOST_KEPT
+    }
+}
 
 /// Whether a page that takes so many ticks is further away than usual ones are: 1.15 times as long was found, or twice.
 fn is_far(ticks: u64, usual: u64) -> bool {
     ticks > usual + usual / 10
 }
 
-/// Takes near pages for the bytes in `flags` of a segment that is all zero, reserved so far and mapped by nobody else.
+/// Takes near pages for the bytes in `flags` of a segment, all of which are zero, reserved so far and mapped by nobody else; `file` is the
+/// segment's descriptor.
 ///
 /// # Errors
 /// Where memory is short: then a page of it may be missing.
 pub fn take_near_pages(segment: &Segment, file: &OwnedFd, flags: Range<usize>) -> io::Result<()> {
-    /// What pages have taken for the flags that were nearest so far.
-    static USUAL: AtomicU64 = AtomicU64::new(u64::MAX);
-    if flags.len() > MOST || KEPT.load(Ordering::Relaxed) >= MOST_KEPT {
+    static COUNTS: Counts = Counts::new();
+    assert!(flags.start <= flags.end && flags.end <= segment.length(), "{flags:?} of {}", segment.length());
+    if flags.len() > LONGEST || !COUNTS.may_look() {
         return Ok(());
     }
-    // SAFETY: pages of the mapping, which this thread alone uses so far.
-    replace_far_pages(file, flags, &USUAL, |start| unsafe { ticks_to_page(segment.base().as_ptr().add(start), page()) })
+    // SAFETY: pages of the mapping, by the assertion, which this thread alone uses so far.
+    replace_far_pages(file, flags, &COUNTS, |start| unsafe {
+        ticks_to_page(segment.base().as_ptr().add(start), page())
+    })
 }
 
-/// `ticks_to` tells how far the page is that starts there, `usual` what most have taken.
+/// `ticks_to` tells how far the page is that starts there.
 fn replace_far_pages(
     file: &OwnedFd,
     flags: Range<usize>,
-    usual: &AtomicU64,
+    counts: &Counts,
     mut ticks_to: impl FnMut(usize) -> Option<u64>,
 ) -> io::Result<()> {
     let starts = (flags.start / page() * page()..flags.end).step_by(page());
-    let Some(found) = starts.map(|start| Some((start, ticks_to(start)?))).collect::<Option<Vec<_>>>() else {
+    let Some(pages) = starts.map(|start| Some((start, ticks_to(start)?))).collect::<Option<Vec<_>>>() else {
         return Ok(());
     };
-    let mut ticks: Vec<u64> = found.iter().map(|(_, ticks)| *ticks).collect();
+    counts.seen.fetch_add(pages.len(), Ordering::Relaxed);
+    // Of this segment alone: the whole machine may be slower than it was for others.
+    let mut ticks: Vec<u64> = pages.iter().map(|(_, ticks)| *ticks).collect();
     ticks.sort_unstable();
-    let Some(median) = ticks.get(ticks.len() / 2) else { return Ok(()) };
-    // Relaxed: a number that stands for itself.
-    let usual = usual.fetch_min(*median, Ordering::Relaxed).min(*median);
-    for (start, _) in found.into_iter().filter(|(_, ticks)| is_far(*ticks, usual)) {
+    let Some(&usual) = ticks.get(ticks.len().saturating_sub(1) / 2) else { return Ok(()) };
+    for (start, _) in pages.into_iter().filter(|(_, ticks)| is_far(*ticks, usual)) {
         let mut is_near = || (0..LOOKS).filter_map(|_| ticks_to(start)).min().is_none_or(|ticks| !is_far(ticks, usual));
         for _ in 0..ATTEMPTS {
-            if is_near() || !give_back(file, start) {
+            if is_near() || !counts.may_keep() || !give_back(file, start) {
                 break;
             }
-            // What is given back is the next to be had.
+            // What is given back is the next to be had, here again where there is no other.
             let held = Held::one();
-            allocate(file, start..start + page())?;
-            held.into_iter().for_each(Held::keep);
+            if allocate(file, start..start + page()).is_err() {
+                drop(held);
+                return allocate(file, start..start + page());
+            }
+            if let Some(held) = held {
+                held.keep(&counts.kept);
+            }
         }
     }
     Ok(())
@@ -92,9 +119,9 @@ impl Held {
         (at != libc::MAP_FAILED).then_some(Self(at))
     }
 
-    /// As long as the process lasts: its next segment would find it again.
-    fn keep(self) {
-        KEPT.fetch_add(1, Ordering::Relaxed);
+    /// As long as the process lasts, whose next segment would find it again; counted there.
+    fn keep(self, kept: &AtomicUsize) {
+        kept.fetch_add(1, Ordering::Relaxed);
         std::mem::forget(self);
     }
 }
@@ -110,11 +137,12 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
-    /// A segment of four pages; the second of the last three seems to be far for so many looks. -> how many there were
-    fn looks_until_near(far: usize) -> (Segment, OwnedFd, usize) {
+    /// Replaces far pages of a segment's second to fourth page, the third of which seems to be far for so many looks. -> the segment, and how
+    /// many looks there were
+    fn replaced(far: usize, counts: &Counts) -> (Segment, OwnedFd, usize) {
         let (segment, file) = Segment::create(5 * page(), 4 * page()).expect("memfd");
         let mut looks = 0;
-        replace_far_pages(&file, page()..4 * page() - 100, &AtomicU64::new(u64::MAX), |start| {
+        replace_far_pages(&file, page()..4 * page() - 100, counts, |start| {
             assert!([1, 2, 3].map(|index| index * page()).contains(&start));
             looks += usize::from(start == 2 * page());
             Some(if start == 2 * page() && looks <= far { 1150 } else { 1000 })
@@ -123,18 +151,13 @@ mod tests {
         (segment, file, looks)
     }
 
-    #[test]
-    fn far_pages_are_replaced_until_one_is_near() {
-        assert_eq!(
-            [0, 1, 2, 3, 4, 5, 100].map(|far| looks_until_near(far).2),
-            [1, 4, 4, 4, 7, 7, 1 + LOOKS * ATTEMPTS]
-        );
+    fn kept(counts: &Counts) -> usize {
+        counts.kept.load(Ordering::Relaxed)
     }
 
-    #[test]
-    fn pages_that_were_replaced_are_there_and_zero() {
-        let (segment, file, _) = looks_until_near(100);
-        let theirs = Segment::open(std::process::id(), file.as_raw_fd(), 5 * page()).expect("open through /proc");
+    /// Reads zeros in the pages of a segment, and what the peer writes there.
+    fn check_pages(segment: &Segment, file: &OwnedFd) {
+        let theirs = Segment::open(std::process::id(), file.as_raw_fd(), segment.length()).expect("open through /proc");
         for at in [0, page(), 2 * page(), 3 * page() - 1, 4 * page() - 1] {
             // SAFETY: both mappings are that long and used by this thread only.
             unsafe {
@@ -146,29 +169,60 @@ mod tests {
     }
 
     #[test]
-    fn what_all_pages_take_is_usual() {
-        let (_segment, file) = Segment::create(4 * page(), 4 * page()).expect("memfd");
-        let mut looks = 0;
-        let usual = AtomicU64::new(1900);
-        let mut find = |ticks: u64| {
-            looks = 0;
-            replace_far_pages(&file, 0..4 * page(), &usual, |_| {
-                looks += 1;
-                Some(ticks)
-            })
-            .expect("memory");
-            looks
-        };
-        assert_eq!([2000, 1000, 1000].map(&mut find), [4; 3]);
-        assert_eq!(find(2000), 4 + 4 * LOOKS * ATTEMPTS, "of a later segment, all are far");
+    fn far_pages_are_replaced_until_one_is_near() {
+        let found = [0, 1, 2, 3, 4, 5, 100].map(|far| {
+            let counts = Counts::new();
+            (replaced(far, &counts).2, kept(&counts))
+        });
+        assert_eq!(found, [(1, 0), (4, 0), (4, 0), (4, 0), (7, 1), (7, 1), (1 + LOOKS * ATTEMPTS, ATTEMPTS)]);
     }
 
     #[test]
-    fn what_is_slower_by_little_stays() {
+    fn pages_that_were_replaced_are_there_and_zero() {
+        let (segment, file, _) = replaced(100, &Counts::new());
+        check_pages(&segment, &file);
+    }
+
+    #[test]
+    fn pages_that_are_as_far_as_most_stay() {
+        let (_segment, file) = Segment::create(5 * page(), 5 * page()).expect("memfd");
+        for far in 0..=5 {
+            let counts = Counts::new();
+            let ticks = |start: usize| Some(if start / page() < far { 2000 } else { 1000 });
+            replace_far_pages(&file, 0..5 * page(), &counts, ticks).expect("memory");
+            assert_eq!(kept(&counts), if far < 3 { far * ATTEMPTS } else { 0 }, "{far} of 5");
+        }
+    }
+
+    #[test]
+    fn a_process_sets_aside_and_looks_at_so_many_pages() {
+        let counts = Counts::new();
+        while counts.may_look() {
+            replaced(100, &counts);
+            assert!(kept(&counts) <= Counts::MOST_KEPT);
+        }
+        assert_eq!(kept(&counts), Counts::MOST_KEPT);
+        let counts = Counts::new();
+        let mut segments = 0;
+        while counts.may_look() {
+            replaced(0, &counts);
+            segments += 1;
+        }
+        assert_eq!((segments, kept(&counts)), (Counts::MOST_SEEN.div_ceil(3), 0));
+    }
+
+    #[test]
+    fn what_is_slower_by_little_is_not_far() {
         assert!(!is_far(1090, 1000) && is_far(1150, 1000) && is_far(2100, 1000));
-        let (segment, file) = Segment::create(1 << 20, 1 << 20).expect("memfd");
-        for flags in [0..0, page()..3 * page() - 100, 0..1 << 20] {
+    }
+
+    #[test]
+    fn real_pages_are_there_and_zero_afterwards() {
+        for flags in [0..0, page()..3 * page() - 100, 0..4 * page(), 0..LONGEST + 1] {
+            let length = flags.end.max(4 * page());
+            let (segment, file) = Segment::create(length, length).expect("memfd");
             take_near_pages(&segment, &file, flags).expect("memory");
+            check_pages(&segment, &file);
         }
     }
 }
