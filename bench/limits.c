@@ -168,8 +168,10 @@ static void loops(void) {
             Work works[3];
             const char *names[3] = {"huddle", "native", "loop"};
             Subject subjects[3];
-            for (int by = 0; by < 3; by++) subjects[by] = (Subject){names[by], work_block, &works[by], false};
-            for (int by = 0; by < 3; by++) works[by] = (Work){which, by, bytes >> 3, -1, MPI_COMM_WORLD};
+            for (int by = 0; by < 3; by++) {
+                works[by] = (Work){which, by, bytes >> 3, -1, MPI_COMM_WORLD};
+                subjects[by] = (Subject){names[by], work_block, &works[by], false};
+            }
             LoopWay way = best_way(&works[LOOP]);
             loop_way(way);
             for (int by = 0; by < 3; by++)

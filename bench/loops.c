@@ -1,5 +1,6 @@
 // The hand-written loops: each collective between two ranks that have private buffers and share a segment, moving the
-// least bytes, or (Allreduce, where LoopWay says so) waiting the least. n bytes are a message, or a rank's block. On the rank that has most to do, in a call:
+// least bytes, or (Allreduce, where LoopWay says so) waiting the least. n bytes are a message, or a rank's block. On the rank that has most to do,
+// in a call:
 //
 //   collective   what has to happen                                                             reads   writes
 //   Bcast        the root copies n into the segment, the other rank out of it                    n       n

@@ -2,7 +2,7 @@
 
 use super::Level;
 use std::fs;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::OnceLock;
 
 /// Sizes of the caches that one core sees, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +137,8 @@ fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
 /// kernels that no compiler has optimised are of no use to others. Found once: in a virtual machine the hypervisor answers
 /// for the processor, 7 us for each of these questions.
 pub fn description() -> &'static str {
-    static DESCRIPTION: LazyLock<String> = LazyLock::new(describe);
-    &DESCRIPTION
+    static FOUND: OnceLock<String> = OnceLock::new();
+    FOUND.get_or_init(describe)
 }
 
 fn describe() -> String {

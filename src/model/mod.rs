@@ -23,7 +23,7 @@ pub use crate::kernel::SingleCopy;
 pub use machine::{Between, Crossing, Far, Machine, Nanos, Network, Overlap, Software, Work};
 pub use outline::{Edge, Outline};
 pub use parameters::Parameters;
-pub use scene::{Level, Rates, Scene, in_cell};
+pub use scene::{Level, Rates, Scene, in_cell, part_beyond};
 
 /// The least `l` with `base^l >= n`: ⌈log_base n⌉; 0 for `n` up to 1.
 pub fn ceil_log(base: usize, n: usize) -> u32 {

@@ -45,6 +45,11 @@ pub fn in_cell(n: f64) -> f64 {
     n.max(FlagLine::PAYLOAD as f64 + 1.0)
 }
 
+/// What part of `bytes` is beyond the first `limit` of them.
+pub fn part_beyond(limit: f64, bytes: f64) -> f64 {
+    1.0 - (limit / bytes).min(1.0)
+}
+
 /// What a rank does to data alone, in nanoseconds per byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
@@ -125,6 +130,11 @@ impl Scene {
         latency + (stream * line).max(shared * line * self.at_once(readers))
     }
 
+    /// Whether ranks share cores.
+    pub fn shares_cores(&self) -> bool {
+        self.ranks_per_core > 1.0
+    }
+
     /// Cores that the ranks of a node have, at least 1.
     pub fn cores(&self) -> f64 {
         (self.local_ranks as f64 / self.ranks_per_core).max(1.0)
@@ -150,7 +160,7 @@ impl Scene {
     /// them for the rest.
     pub fn rates(&self, bytes: f64) -> Rates {
         let Machine { local, copy, reduce, write, far, .. } = self.machine;
-        let beyond = 1.0 - (far.beyond / bytes).min(1.0);
+        let beyond = part_beyond(far.beyond, bytes);
         let graded = |near: f64, far: f64| near + beyond * (far - near);
         Rates {
             local,

@@ -2,7 +2,7 @@
 
 use super::{Node, Way, cut};
 use crate::coll::Knob;
-use crate::model::{Work, ceil_log, in_cell};
+use crate::model::{Work, ceil_log, in_cell, part_beyond};
 use crate::types::Bytes;
 
 /// Bytes of the operands of all ranks up to which a flat Allreduce of ranks that share cores takes what its formula says: about where they leave
@@ -52,8 +52,7 @@ impl Node<'_> {
     /// Allreduce: every rank combines all operands.
     pub(super) fn combine_all(&self, total: f64) -> f64 {
         let (pieces, n) = cut(total, self.cell());
-        let is_shared = self.scene.ranks_per_core > 1.0;
-        let beyond = if is_shared { 1.0 - (IN_FIRST_CACHE / (n * self.ranks())).min(1.0) } else { 0.0 };
+        let beyond = if self.scene.shares_cores() { part_beyond(IN_FIRST_CACHE, n * self.ranks()) } else { 0.0 };
         let late = beyond * BEYOND_FIRST_CACHE * self.read_all(n, self.copying(n));
         let combined = self.read_all(n, self.combining(n)) + late;
         self.all(self.step() + self.rates.write(n) + combined, self.turns()) * pieces
@@ -240,7 +239,7 @@ impl Node<'_> {
     /// their core, which none of the models' waits is for. Half as long again is less than was measured, and enough for the others to be chosen
     /// where they are faster (docs/PERFORMANCE.md, "Tried"). Allgathers were not looked at.
     fn behind_others(&self) -> f64 {
-        if self.scene.ranks_per_core > 1.0 { 1.5 } else { 1.0 }
+        if self.scene.shares_cores() { 1.5 } else { 1.0 }
     }
 
     /// As `turns`, of a step with one partner or several.

@@ -50,7 +50,7 @@ pub fn of(way: Way, collective: Collective, plan: &Plan, scene: &Scene) -> Optio
 /// The cost of an Allreduce, or a Reduce, by relays ([`phase::relay`]) on one node whose ranks share cores; elsewhere they were not measured. They
 /// touch as much memory as tiled ones.
 pub fn of_relay(collective: Collective, plan: &Plan, scene: &Scene) -> Option<Nanos> {
-    if scene.nodes > 1 || scene.ranks_per_core <= 1.0 || scene.local_ranks == 1 {
+    if scene.nodes > 1 || !scene.shares_cores() || scene.local_ranks == 1 {
         return None;
     }
     let node = Node::new(Way::Tiled, collective, plan, scene);
@@ -151,7 +151,7 @@ impl<'a> Node<'a> {
     /// that the more ranks share a core. For each wait all ranks of a core have their turn.
     fn elapsed(&self, Time { path, work, waits }: Time) -> f64 {
         let (ranks_per_core, cores) = (self.scene.ranks_per_core, self.scene.cores());
-        if ranks_per_core <= 1.0 {
+        if !self.scene.shares_cores() {
             return path;
         }
         let (least, most) = (path.max(work / cores), work / cores + path * (1.0 - 1.0 / cores));
@@ -187,8 +187,8 @@ impl<'a> Node<'a> {
 
     /// So many waits that follow from each other.
     fn waited(&self, waits: f64) -> f64 {
-        let ranks_per_core = self.scene.ranks_per_core;
-        if ranks_per_core > 1.0 { waits * ranks_per_core * self.scene.machine.switch } else { 0.0 }
+        let Scene { ranks_per_core, ref machine, .. } = *self.scene;
+        if self.scene.shares_cores() { waits * ranks_per_core * machine.switch } else { 0.0 }
     }
 
     /// Phases on each node around a step between nodes, piece by piece.
@@ -263,7 +263,7 @@ impl<'a> Node<'a> {
 /// rank has had the core between (measured: docs/PERFORMANCE.md, "Tried"). Other collectives have not been looked at so.
 fn is_from_memory(collective: Collective, bytes: f64, scene: &Scene) -> bool {
     let all = bytes * scene.local_ranks as f64;
-    collective == Collective::Scatter && scene.ranks_per_core > 1.0 && all > scene.machine.memory.beyond
+    collective == Collective::Scatter && scene.shares_cores() && all > scene.machine.memory.beyond
 }
 
 /// How many pieces of at most `most` bytes `total` bytes are, and how long one is on average; at least one.

@@ -29,7 +29,7 @@ impl Node<'_> {
     /// beyond a core's caches that was not found to matter (docs/PERFORMANCE.md, "Tried").
     pub(super) fn held_up(&self, total: f64) -> f64 {
         let Scene { ranks_per_core, ref machine, .. } = *self.scene;
-        if ranks_per_core <= 1.0 {
+        if !self.scene.shares_cores() {
             return 0.0;
         }
         let waits = match self.way {
