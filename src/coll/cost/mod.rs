@@ -97,12 +97,17 @@ impl<'a> Node<'a> {
             _ => n,
         };
         let ring = plan.knobs.set(Knob::Buffers).map_or(scene.slots, |buffers| scene.slots.min(buffers as usize));
-        let touched = sent + received + slots.min((scene.cell.0 * ring) as f64);
-        // A core's caches hold what all of its ranks touch.
+        let in_slots = slots.min((scene.cell.0 * ring) as f64);
+        // A core's caches hold what all of its ranks touch. What a root sends or has in its slots is there once.
+        let touched = match collective {
+            Collective::Bcast => (sent + received) * scene.ranks_per_core + in_slots,
+            Collective::Scatter => sent + in_slots + received * scene.ranks_per_core,
+            _ => (sent + received + in_slots) * scene.ranks_per_core,
+        };
         let is_from_memory = is_from_memory(collective, sent + received, scene);
         let rates = match is_from_memory {
             true => scene.rates_of_memory(),
-            false => scene.rates(touched * scene.ranks_per_core),
+            false => scene.rates(touched),
         };
         let fits_a_slot = scene.nodes == 1 && slots <= scene.cell.0 as f64;
         let is_short = way == Way::Flat && fits_a_slot && plan.knobs.set(Knob::Buffers).is_none();

@@ -168,18 +168,27 @@ fn two_cores(ranks: usize, machine: Machine) -> Scene {
     Scene::new((ranks, 1, ranks), levels, SHARED_SLOTS, machine).with_ranks_per_core(ranks as f64 / 2.0)
 }
 
+/// A Xeon as its kernels' probe finds it.
+fn xeon() -> Machine {
+    let mut machine = Parameters::default().machine([Some(Kind::L3)]);
+    (machine.copy, machine.reduce, machine.write) = (0.019, 0.021, 0.02);
+    machine.far = Far { beyond: (2 << 20) as f64, copy: 0.073, reduce: 0.074 };
+    machine.single_copy = SingleCopy { call: 442.0, per_byte: 0.02 };
+    machine
+}
+
 /// What a Scatter takes there by that algorithm.
 fn scattered(scene: &Scene, name: &str, block: usize) -> f64 {
     predicted(scene, Collective::Scatter, name, block, 4096)
 }
 
 /// Where a root's slots hold all blocks it lays them out and goes on. Where they don't it waits for all others in any case, and single copies
-/// move less.
+/// move less. At the rates that are assumed, and at those of a Xeon (docs/PERFORMANCE.md, "Tried").
 #[test]
 fn roots_that_share_cores_let_others_fetch_what_their_slots_do_not_hold() {
     let (cell, slots) = SHARED_SLOTS;
-    for ranks in [4, 5, 8] {
-        let mut machine = Parameters::default().machine([Some(Kind::L3)]);
+    let assumed = Parameters::default().machine([Some(Kind::L3)]);
+    for (ranks, mut machine) in [4, 5, 8].map(|ranks| (ranks, assumed.clone())).into_iter().chain([(4, xeon())]) {
         // The last-level cache holds all.
         machine.memory.beyond = f64::INFINITY;
         let scene = two_cores(ranks, machine);
@@ -187,6 +196,23 @@ fn roots_that_share_cores_let_others_fetch_what_their_slots_do_not_hold() {
         for (block, is_held) in [(held / 4, true), (held, true), (held + (held / 8), false), (4 * held, false)] {
             let (flat, single) = (scattered(&scene, "flat", block), scattered(&scene, "single", block));
             assert_eq!(flat < single, is_held, "{ranks} ranks, {block} bytes: {flat:.0} and {single:.0} ns");
+        }
+    }
+}
+
+/// A root that shares its core goes on while its ring has room: one that waits for its readers has them take turns. Readers on a core find what
+/// the first of them has read in its caches. As measured on 4 to 6 ranks of a Xeon (docs/PERFORMANCE.md, "Tried").
+#[test]
+fn roots_that_share_cores_fill_their_ring() {
+    for ranks in [4, 5, 6] {
+        let scene = two_cores(ranks, xeon());
+        for bytes in [768 << 10, 1 << 20, 4 << 20] {
+            let cost = |buffers| {
+                let knobs = Knobs::UNSET.with(Knob::Buffers, buffers);
+                predicted_with(&scene, Collective::Bcast, "flat", bytes, knobs)
+            };
+            let [ring, one, two] = [0, 1, 2].map(cost);
+            assert!(ring < one.min(two), "{ranks} ranks, {bytes} bytes: {ring:.0}, {one:.0} and {two:.0} ns");
         }
     }
 }
@@ -268,11 +294,8 @@ fn rates_change_by_degrees_beyond_the_caches() {
 /// As measured on 3 and 4 ranks of a Xeon (docs/PERFORMANCE.md, "Tried"), whose rates these are: from 24 to 32 KiB on.
 #[test]
 fn relays_serve_allreduces_whose_operands_are_beyond_a_first_level_cache_where_ranks_share_cores() {
-    let mut machine = Parameters::default().machine([Some(Kind::L3)]);
-    (machine.copy, machine.reduce, machine.write) = (0.019, 0.021, 0.02);
-    machine.far = Far { beyond: (2 << 20) as f64, copy: 0.073, reduce: 0.074 };
     for ranks in [3, 4] {
-        let scene = two_cores(ranks, machine.clone());
+        let scene = two_cores(ranks, xeon());
         for (bytes, is_flat) in [(8 << 10, true), (16 << 10, true), (32 << 10, false), (64 << 10, false)] {
             let cost = |name, tile| predicted(&scene, Collective::Allreduce, name, bytes, tile);
             let (flat, relay) = (cost("flat", 0), cost("relay", (bytes / 2).max(12 << 10) as u32));
