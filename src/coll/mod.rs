@@ -8,7 +8,7 @@
 use self::phase::tiled::train_of;
 use crate::fabric::{Fabric, Room};
 use crate::model::{Nanos, Scene};
-use crate::types::{Bytes, Collective, CommRank, Epoch, LINE, NodeRank, OperandOrder, Ticket};
+use crate::types::{Bytes, Collective, CommRank, Epoch, LINE, NodeRank, OperandOrder, PAGE, Ticket};
 use std::future::Future;
 use std::ops::Range;
 
@@ -299,6 +299,19 @@ pub fn pieces(total: Bytes, most: Bytes, granule: Bytes) -> impl Iterator<Item =
     })
 }
 
+/// How long pieces of at most `most` bytes are, of which `ranks` ranks of a node all work on each, so that `total` bytes are as few as there can be:
+/// between two about as long as each other, since beside a short last one there is little for the others to overlap with. More ranks take
+/// turns where they share cores, and lose by it; where each has one nothing was measured (docs/PERFORMANCE.md, "Tried").
+#[inline]
+pub fn piece_between(ranks: usize, total: Bytes, most: Bytes, granule: Bytes) -> Bytes {
+    let longest = most.round_down_to(granule);
+    if ranks != 2 || total <= longest || longest == Bytes::ZERO {
+        return most;
+    }
+    let even = total.0.div_ceil(total.0.div_ceil(longest.0));
+    longest.min(Bytes(even.next_multiple_of(PAGE.next_multiple_of(granule.0))))
+}
+
 /// The part of `n` bytes that rank `rank` of `size` works on in a tiled phase: nearly equal parts, cut at multiples of
 /// `granule` and, where that leaves work for all, of a cache line.
 #[inline]
@@ -308,4 +321,32 @@ pub fn part(n: Bytes, granule: Bytes, rank: NodeRank, size: usize) -> Range<usiz
     let units = n.0.div_ceil(unit);
     let cut = |rank: usize| (units * rank / size * unit).min(n.0);
     cut(rank.index())..cut(rank.index() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ranks_take_as_few_pieces_of_about_one_length() {
+        for (most, granule) in
+            [1 << 10, 20 << 10, 128 << 10].into_iter().flat_map(|most| [1, 8, 24, 1000].map(|granule| (most, granule)))
+        {
+            let unit = PAGE.next_multiple_of(granule);
+            for elements in (1..=5 * most / granule).step_by(97) {
+                let total = elements * granule;
+                let cut = |ranks| {
+                    let piece = piece_between(ranks, Bytes(total), Bytes(most), Bytes(granule));
+                    pieces(Bytes(total), piece, Bytes(granule)).map(|(offset, n)| (offset.0, n.0)).collect::<Vec<_>>()
+                };
+                let [two, more] = [2, 3].map(cut);
+                assert_eq!(two.len(), more.len(), "{total} bytes of at most {most}");
+                let (first, last) = (two[0].1, two[two.len() - 1].1);
+                assert!(two.iter().enumerate().all(|(index, (offset, _))| *offset == index * first), "{two:?}");
+                assert!(first <= most && first.is_multiple_of(granule) && last.is_multiple_of(granule), "{two:?}");
+                assert_eq!((two.len() - 1) * first + last, total);
+                assert!(first - last < two.len() * unit, "{two:?}");
+            }
+        }
+    }
 }

@@ -2,13 +2,14 @@
 
 use super::composed::block_of;
 use super::{Local, others};
-use crate::coll::{Plan, pieces};
+use crate::coll::{Plan, piece_between, pieces};
 use crate::fabric::{Fabric, Line, Place};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 
-/// Allgather on one node, `piece` bytes of each block at a time, publishing one piece ahead of collecting.
+/// Allgather on one node, `piece` bytes of each block at a time at most, publishing one piece ahead of collecting.
 pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan, piece: Bytes) {
     let mut local = Local::new(fabric, plan);
+    let piece = piece_between(fabric.size(), plan.bytes, piece, Bytes(1));
     let mut ahead = None;
     for (offset, n) in pieces(plan.bytes, piece, Bytes(1)) {
         let ticket = local.tickets.draw();

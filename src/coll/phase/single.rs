@@ -19,7 +19,7 @@ use super::short::InCells;
 use super::tiled::{Tiles, bcast_in_trains};
 use super::{Blocks, Dealing, Flat, Local, Sharing, Tiled, exchange, later, others, short};
 use crate::coll::bcast_single::BcastSingle;
-use crate::coll::{Algorithm, Knob, Measures, Plan, Short, TRY_SLOTS, pieces};
+use crate::coll::{Algorithm, Knob, Measures, Plan, Short, TRY_SLOTS, piece_between, pieces};
 use crate::fabric::{Exposed, Fabric, Lending, Line, Place, Room, Source, Span};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 use std::future::Future;
@@ -275,7 +275,7 @@ pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan) {
     if fabric.layout().nodes() > 1 {
         return composed::allgather(fabric, plan, Flat).await;
     }
-    let piece = plan.tile(fabric.cell_bytes());
+    let piece = piece_between(fabric.size(), plan.bytes, plan.tile(fabric.cell_bytes()), Bytes(1));
     if fabric.size() == 1 || fits_line(plan.bytes.min(piece)) {
         return exchange::allgather(fabric, plan, piece).await;
     }
