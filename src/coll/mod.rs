@@ -299,9 +299,12 @@ pub fn pieces(total: Bytes, most: Bytes, granule: Bytes) -> impl Iterator<Item =
     })
 }
 
-/// How long pieces of at most `most` bytes are, of which `ranks` ranks of a node all work on each, so that `total` bytes are as few as there can be:
-/// between two about as long as each other, since beside a short last one there is little for the others to overlap with. More ranks take
-/// turns where they share cores, and lose by it; where each has one nothing was measured (docs/PERFORMANCE.md, "Tried").
+/// How long the pieces are in which `total` bytes go where all of `ranks` ranks of a node work on each piece; at most `most` bytes, and no more pieces
+/// than of full ones.
+///
+/// Two ranks take pieces about as long as each other: beside a short last one a full one overlaps with little. They are of whole pages, or about, as copies are
+/// fastest. More ranks lose by it where they share cores; where each of them has one, and of two that share one, nothing was measured
+/// (docs/PERFORMANCE.md, "Tried").
 #[inline]
 pub fn piece_between(ranks: usize, total: Bytes, most: Bytes, granule: Bytes) -> Bytes {
     let longest = most.round_down_to(granule);
@@ -330,7 +333,7 @@ mod tests {
     #[test]
     fn two_ranks_take_as_few_pieces_of_about_one_length() {
         for (most, granule) in
-            [1 << 10, 20 << 10, 128 << 10].into_iter().flat_map(|most| [1, 8, 24, 1000].map(|granule| (most, granule)))
+            [20 << 10, 40 << 10, 128 << 10].into_iter().flat_map(|most| [1, 8, 24, 6000].map(|granule| (most, granule)))
         {
             let unit = PAGE.next_multiple_of(granule);
             for elements in (1..=5 * most / granule).step_by(97) {

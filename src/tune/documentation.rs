@@ -22,8 +22,8 @@ in a group; a line takes `a`, a byte of one stream `b`, of all streams over a li
 radix 1 makes a chain of a tree and counts as 2 in a dissemination.
 
 Each rank has a ring of *slots*, each of a flag's line and a *cell*; only it writes them, but for cells of relays, all others read
-(ARCHITECTURE.md, beside the sources, has all terms). What one step moves is a piece: in tiled algorithms a tile, in trees a
-segment, else what a cell holds. Between nodes a message goes in chunks, each of which one of a node's leaders takes. Knobs:
+(ARCHITECTURE.md, beside the sources, has all terms). What one step moves is a piece: at most a tile in tiled algorithms, a
+segment in trees, else what a cell holds. Between nodes a message goes in chunks, each of which one of a node's leaders takes. Knobs:
 `radix`, children in a tree, partners in a dissemination; `class` and `stages`, which tree; `tile`, `segment` and `chunk`,
 bytes of each; `buffers`, how many pieces a broadcast's root may be ahead of its slowest reader (its whole ring, where nobody
 says); `leaders`, how many ranks of a node take chunks in turn; `up` and `down`, whether a barrier's signals are on a line of
@@ -70,8 +70,9 @@ are sooner done once for all ranks than by each. A user's operations are charged
 
 On a node of two ranks Bcasts and Reduces in more pieces than a rank has cells to pass take longer by what it takes to get the lines of slots
 back that the other rank has read. So messages beyond some 256 KiB move in few long pieces or, as tiled Bcasts, in tiles of
-which several share a cell: the models can't tell how long these are best, so no lengths are compared. Pieces of
-Allreduces, Reduces and Allgathers are about as long as each other there; of all else, and on more ranks, all but the last are full.
+which several share a cell: the models can't tell how long these are best, so no lengths are compared. There pieces of
+flat and tiled Allreduces, of flat, tiled and tree Reduces and of Allgathers by `flat`, `tiled` and `single` are about as long as each other, in whole pages, since
+beside a short rest a full one overlaps with little. All others are full but for the last.
 
 Where nobody says otherwise a tile is a quarter of the message, but no shorter than a quarter of the first-level cache and no
 longer than one of the second-level cache. Of a Bcast between two ranks, whose tiles share cells, it is three quarters of the

@@ -98,7 +98,7 @@ impl<'a> Node<'a> {
         };
         let ring = plan.knobs.set(Knob::Buffers).map_or(scene.slots, |buffers| scene.slots.min(buffers as usize));
         let in_slots = slots.min((scene.cell.0 * ring) as f64);
-        // A core's caches hold what all of its ranks touch. What a root sends or has in its slots is there once.
+        // A core's caches hold what all of its ranks touch. What a root has in its slots is there once, and what it deals out.
         let touched = match collective {
             Collective::Bcast => (sent + received) * scene.ranks_per_core + in_slots,
             Collective::Scatter => sent + in_slots + received * scene.ranks_per_core,

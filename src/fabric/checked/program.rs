@@ -73,6 +73,9 @@ enum Messages {
 /// Chance of one in this that a program has long messages.
 const LONG: usize = 200;
 
+/// And in this that one of two ranks has cells of some pages.
+const LARGE: usize = 16;
+
 impl Program {
     /// The program of `seed`, which calls any algorithm of the registry.
     pub fn random(seed: u64) -> Self {
@@ -96,6 +99,8 @@ impl Program {
         let least = layout.largest_node().max(16);
         let cell = match random.below(4) {
             _ if is_long => 64 << 10,
+            // Of some pages: shorter ones are cut no other way between two ranks (`piece_between`).
+            _ if ranks == 2 && random.one_in(LARGE) => 20 << 10,
             0 => random.between(least, 300),
             _ => random.pick(&[64, 128, 256, 512, 768]),
         };
