@@ -16,7 +16,7 @@
 use super::cost::{self, Way};
 use super::phase::short;
 use super::phase::{Flat, Local, combine_in_rank_order, composed, later};
-use super::{Algorithm, Knob, Measures, Plan, Reach, Short, piece_between, pieces};
+use super::{Algorithm, Knob, Measures, Plan, Reach, Short, pieces_between};
 use crate::fabric::{Fabric, Line, Place};
 use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
@@ -53,8 +53,7 @@ all   each rank combines slots 0 1 2 3 4";
         }
         let mut local = Local::new(fabric, plan);
         let mut ahead = None;
-        let piece = piece_between(fabric.size(), plan.bytes, fabric.cell_bytes(), plan.granule);
-        for (offset, n) in pieces(plan.bytes, piece, plan.granule) {
+        for (offset, n) in pieces_between(fabric.size(), plan.bytes, fabric.cell_bytes(), plan.granule) {
             // 1.
             let ticket = local.tickets.draw();
             local.publish_copy(Line::Up, ticket, Place::SendBuf.at(offset), n).await;

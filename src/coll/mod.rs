@@ -315,6 +315,17 @@ pub fn piece_between(ranks: usize, total: Bytes, most: Bytes, granule: Bytes) ->
     longest.min(Bytes(even.next_multiple_of(PAGE.next_multiple_of(granule.0))))
 }
 
+/// Cuts `total` bytes into such pieces, as [`pieces`] does.
+#[inline]
+pub fn pieces_between(
+    ranks: usize,
+    total: Bytes,
+    most: Bytes,
+    granule: Bytes,
+) -> impl Iterator<Item = (Bytes, Bytes)> + Send + use<> {
+    pieces(total, piece_between(ranks, total, most, granule), granule)
+}
+
 /// The part of `n` bytes that rank `rank` of `size` works on in a tiled phase: nearly equal parts, cut at multiples of
 /// `granule` and, where that leaves work for all, of a cache line.
 #[inline]
@@ -339,8 +350,8 @@ mod tests {
             for elements in (1..=5 * most / granule).step_by(97) {
                 let total = elements * granule;
                 let cut = |ranks| {
-                    let piece = piece_between(ranks, Bytes(total), Bytes(most), Bytes(granule));
-                    pieces(Bytes(total), piece, Bytes(granule)).map(|(offset, n)| (offset.0, n.0)).collect::<Vec<_>>()
+                    let pieces = pieces_between(ranks, Bytes(total), Bytes(most), Bytes(granule));
+                    pieces.map(|(offset, n)| (offset.0, n.0)).collect::<Vec<_>>()
                 };
                 let [two, more] = [2, 3].map(cut);
                 assert_eq!(two.len(), more.len(), "{total} bytes of at most {most}");

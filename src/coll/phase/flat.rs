@@ -1,7 +1,7 @@
 //! The flat form: every rank deals with every other directly. Fewest steps; the root touches all slots.
 
 use super::{Blocks, Dealing, Form, Local, block_in_slot, combine_in_rank_order, later, others};
-use crate::coll::{Knob, piece_between, pieces};
+use crate::coll::{Knob, pieces, pieces_between};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
 
@@ -12,8 +12,7 @@ pub struct Flat;
 impl Form for Flat {
     async fn reduce_to<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, to: Span, from: Span, n: Bytes) {
         let fabric = local.fabric;
-        let piece = piece_between(fabric.size(), n, fabric.cell_bytes(), local.plan.granule);
-        for (offset, length) in pieces(n, piece, local.plan.granule) {
+        for (offset, length) in pieces_between(fabric.size(), n, fabric.cell_bytes(), local.plan.granule) {
             let ticket = local.tickets.draw();
             let (to, from) = (to.plus(offset), from.plus(offset));
             if fabric.rank() == root {

@@ -4,7 +4,7 @@
 use super::crew::{Crew, Piece, Sharing, collect_in_stages, collect_parts, combine_part, publish_operand};
 use super::flat::{bcast_in_pieces, copy_unless_same, gather_in_pieces};
 use super::{Blocks, Dealing, Flat, Form, Local, composed, ranks};
-use crate::coll::{Knob, Plan, piece_between, pieces};
+use crate::coll::{Knob, Plan, pieces, pieces_between};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::sync::Passed;
 use crate::types::{Bytes, NodeRank, PAGE};
@@ -36,8 +36,8 @@ impl Form for Tiled {
         let crew = Crew::of(local, self.sharing);
         // One piece is published ahead of the one that is combined.
         let mut ahead = None;
-        let length = piece_between(fabric.size(), n, self.reduction_piece(local, &crew), local.plan.granule);
-        for (offset, length) in pieces(n, length, local.plan.granule) {
+        let most = self.reduction_piece(local, &crew);
+        for (offset, length) in pieces_between(fabric.size(), n, most, local.plan.granule) {
             let piece = Piece { ticket: local.tickets.draw(), offset, length };
             // Nobody waits for what the root combines, and writes to its cell.
             publish_operand(local, &crew, piece, from, Room::Cell).await;
@@ -234,8 +234,8 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, form: Tiled) {
     let mut local = Local::new(fabric, plan);
     let crew = Crew::of(&local, form.sharing);
     let (from, to) = (Place::SendBuf.start(), Place::RecvBuf.start());
-    let length = piece_between(fabric.size(), plan.bytes, form.reduction_piece(&local, &crew), plan.granule);
-    let pieces = pieces(plan.bytes, length, plan.granule);
+    let most = form.reduction_piece(&local, &crew);
+    let pieces = pieces_between(fabric.size(), plan.bytes, most, plan.granule);
     if crew.groups() > 1 && plan.knobs.get(Knob::Stages) > 1 {
         for (offset, length) in pieces {
             let piece = Piece { ticket: local.tickets.draw(), offset, length };

@@ -4,7 +4,7 @@
 use super::flat::copy_unless_same;
 use super::{Blocks, Dealing, Form, Local};
 use crate::coll::knobs::{KNOMIAL, PUSH};
-use crate::coll::{Knob, Plan, piece_between, pieces};
+use crate::coll::{Knob, Plan, pieces, pieces_between};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::topo::{Levels, TreeClass, TreeNode};
 use crate::types::{Bytes, NodeRank, OperandOrder, Ticket};
@@ -56,8 +56,7 @@ impl Form for Tree {
     async fn reduce_to<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, to: Span, from: Span, n: Bytes) {
         let fabric = local.fabric;
         let node = self.up(local, local.plan.order, root);
-        let piece = piece_between(fabric.size(), n, self.piece(local), local.plan.granule);
-        for (offset, length) in pieces(n, piece, local.plan.granule) {
+        for (offset, length) in pieces_between(fabric.size(), n, self.piece(local), local.plan.granule) {
             let ticket = local.tickets.draw();
             let (to, from) = (to.plus(offset), from.plus(offset));
             if node.parent.is_none() {
