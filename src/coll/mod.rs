@@ -299,12 +299,12 @@ pub fn pieces(total: Bytes, most: Bytes, granule: Bytes) -> impl Iterator<Item =
     })
 }
 
-/// How long the pieces are in which `total` bytes go where all of `ranks` ranks of a node work on each piece; at most `most` bytes, and no more pieces
-/// than of full ones.
+/// How long the pieces are in which `total` bytes go where all of `ranks` ranks of a node work on each piece; at most `most` bytes, and no
+/// more pieces than of full ones.
 ///
-/// Two ranks take pieces about as long as each other: beside a short last one a full one overlaps with little. They are of whole pages, or about, as copies are
-/// fastest. More ranks lose by it where they share cores; where each of them has one, and of two that share one, nothing was measured
-/// (docs/PERFORMANCE.md, "Tried").
+/// Two ranks take pieces about as long as each other: beside a short last one a full one overlaps with little. They are of whole pages, or
+/// about, as copies are fastest. More ranks lose by it where they share cores; where each of them has one, and of two that share one,
+/// nothing was measured (docs/PERFORMANCE.md, "Tried").
 #[inline]
 pub fn piece_between(ranks: usize, total: Bytes, most: Bytes, granule: Bytes) -> Bytes {
     let longest = most.round_down_to(granule);

@@ -214,7 +214,8 @@ fn has_too_many_steps(plan: &Plan, row: usize, agreed: &Agreed) -> bool {
         return false;
     }
     // A ticket moves a tile or more (a cell is no shorter than a tile) or, for each rank, its share of a cell, of which rounding loses less
-    // than half; two ranks, whose pieces may be even, take no more of them for that; only at the end of a block, of a train or of a step between nodes, and at the start of a message, it moves less.
+    // than half; two ranks, whose pieces may be even, take no more of them for that; only at the end of a block, of a train or of a step
+    // between nodes, and at the start of a message, it moves less.
     let block =
         if collective.has_blocks() && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { COUNTED_CHUNK };
     let between = if name == "dissemination" { Between::dissemination(plan) } else { Between::Native };

@@ -71,8 +71,8 @@ are sooner done once for all ranks than by each. A user's operations are charged
 On a node of two ranks Bcasts and Reduces in more pieces than a rank has cells to pass take longer by what it takes to get the lines of slots
 back that the other rank has read. So messages beyond some 256 KiB move in few long pieces or, as tiled Bcasts, in tiles of
 which several share a cell: the models can't tell how long these are best, so no lengths are compared. There pieces of
-flat and tiled Allreduces, of flat, tiled and tree Reduces and of Allgathers by `flat`, `tiled` and `single` are about as long as each other, in whole pages, since
-beside a short rest a full one overlaps with little. All others are full but for the last.
+flat and tiled Allreduces, of flat, tiled and tree Reduces and of Allgathers by `flat`, `tiled` and `single` are about as long as each
+other, in whole pages, since beside a short rest a full one overlaps with little. All others are full but for the last.
 
 Where nobody says otherwise a tile is a quarter of the message, but no shorter than a quarter of the first-level cache and no
 longer than one of the second-level cache. Of a Bcast between two ranks, whose tiles share cells, it is three quarters of the

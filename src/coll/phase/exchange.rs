@@ -6,11 +6,11 @@ use crate::coll::{Plan, pieces_between};
 use crate::fabric::{Fabric, Line, Place};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 
-/// Allgather on one node, `piece` bytes of each block at a time at most, publishing one piece ahead of collecting.
-pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan, piece: Bytes) {
+/// Allgather on one node, at most so many bytes of each block at a time, publishing one piece ahead of collecting.
+pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan, most: Bytes) {
     let mut local = Local::new(fabric, plan);
     let mut ahead = None;
-    for (offset, n) in pieces_between(fabric.size(), plan.bytes, piece, Bytes(1)) {
+    for (offset, n) in pieces_between(fabric.size(), plan.bytes, most, Bytes(1)) {
         let ticket = local.tickets.draw();
         local.publish_copy(Line::Up, ticket, Place::SendBuf.at(offset), n).await;
         if let Some((ticket, offset, n)) = ahead.replace((ticket, offset, n)) {
