@@ -1,5 +1,5 @@
 // Shapes outside the grid of collectives.c, huddle against the native library: odd sizes, other types, strided data, derived types, counts in
-// turn, one hot root, calls after barriers, skewed arrival, calls after computing, many communicators.
+// turn, one hot root, calls after barriers, skewed arrival, calls after computing and after exchanges of messages, many communicators.
 //
 //   shapes [--only odd,…] [--rounds R] [--block MS]
 //
@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORT = 512, MANY = 32, DELAY = 10000, SWEPT = 1 << 20 };
+enum { SHORT = 512, MANY = 32, DELAY = 10000, SWEPT = 1 << 20, BORDER = 2048 };
 
 typedef enum { BYTES, INTS, FLOATS, DOUBLES, LONG_DOUBLES, PAIRS } Fill;
-typedef enum { NOTHING, DELAYED, COMPUTING, A_BARRIER } Before; // what ranks do before a call
+typedef enum { NOTHING, DELAYED, COMPUTING, EXCHANGING, A_BARRIER } Before; // what ranks do before a call
 typedef struct {
     double value;
     int index;
@@ -111,7 +111,22 @@ static void compute(void) {
     for (size_t i = 0; i < SWEPT; i += 64) memory[i]++;
 }
 
-static bool is_timed_from_last(const Shape *s) { return s->before == DELAYED || s->before == COMPUTING; }
+// Exchanges borders with the neighbours in a row of ranks, as programs on grids do, and computes.
+static void exchange(void) {
+    static char borders[4][BORDER];
+    int left = rank > 0 ? rank - 1 : MPI_PROC_NULL, right = rank + 1 < size ? rank + 1 : MPI_PROC_NULL;
+    MPI_Request requests[4];
+    MPI_Irecv(borders[0], BORDER, MPI_BYTE, left, 0, MPI_COMM_WORLD, &requests[0]);
+    MPI_Irecv(borders[1], BORDER, MPI_BYTE, right, 1, MPI_COMM_WORLD, &requests[1]);
+    MPI_Isend(borders[2], BORDER, MPI_BYTE, right, 0, MPI_COMM_WORLD, &requests[2]);
+    MPI_Isend(borders[3], BORDER, MPI_BYTE, left, 1, MPI_COMM_WORLD, &requests[3]);
+    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+    compute();
+}
+
+static bool is_timed_from_last(const Shape *s) {
+    return s->before == DELAYED || s->before == COMPUTING || s->before == EXCHANGING;
+}
 
 // Both ends are taken on all ranks and the latest counts.
 static double skewed_time(int calls) {
@@ -137,6 +152,7 @@ static double block(const void *state, int calls) {
         memcpy(in, images[k % 2], bytes);
         if (s->before == DELAYED) delay(k);
         if (s->before == COMPUTING) compute();
+        if (s->before == EXCHANGING) exchange();
         entries[k] = now();
         call(s, way->native, k);
         exits[k] = now();
@@ -252,6 +268,10 @@ static void compare_all(const char *only) {
         {"many communicators", "8 B", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, NOTHING, MANY},
         {"many communicators", "4 KiB", BCAST, 512, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, MANY},
         {"many communicators", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, MANY},
+        {"after exchanges", "8 B", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, EXCHANGING, 1},
+        {"after exchanges", "4 KiB", ALLREDUCE, 512, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, EXCHANGING, 1},
+        {"after exchanges", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, EXCHANGING, 1},
+        {"after exchanges", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, EXCHANGING, 1},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         if (is_listed(only, shapes[i].group)) compare(&shapes[i]);

@@ -7,10 +7,10 @@
 //! ```
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 
 /// The version of this page. An engine that was built for another one refuses to open.
-pub const ABI: u32 = 2;
+pub const ABI: u32 = 3;
 
 /// What the loader tells the engine. Everything it points at lives as long as the process.
 #[repr(C)]
@@ -27,9 +27,18 @@ pub struct Loader {
     pub calls: unsafe extern "C" fn(name: *const c_char) -> u64,
     /// The `MPI_X` spelling of the `index`-th such name, null after the last.
     pub counted: extern "C" fn(index: usize) -> *const c_char,
-    /// Whether this process has called anything so far that begins traffic which goes on between its calls, or completes such. The entries of
-    /// `Noted` and `Begun` names set it, for good.
-    pub traffic: *const AtomicBool,
+    /// The program's own traffic in the MPI library.
+    pub traffic: *const Traffic,
+}
+
+/// Traffic of a process that goes on between its calls, as far as the entries of the loader see it begin and end. On lines of its own: the engine
+/// reads it in every call.
+#[repr(C, align(128))]
+pub struct Traffic {
+    /// Requests that were begun and are not completed; negative where some were begun unseen.
+    pub open: AtomicI64,
+    /// There is, or was, some whose end nobody sees. Set for good.
+    pub is_endless: AtomicBool,
 }
 
 /// `huddle_engine_open`: prepares the engine and returns 0, or anything else if it can't serve this loader. Called once,

@@ -59,7 +59,7 @@ fn description(mpi: &Mpi) -> &'static Loader {
         mpi_version: keep(&mpi.version),
         calls,
         counted,
-        traffic: &slots::TRAFFIC.0,
+        traffic: &slots::TRAFFIC,
     }))
 }
 

@@ -18,6 +18,7 @@ mod mpi;
 mod names;
 mod narrow;
 mod objects;
+mod requests;
 mod say;
 mod slots;
 
@@ -50,6 +51,7 @@ fn fill(mpi: &Mpi) {
     narrow::prepare(mpi, profilers);
     let choose = |name| targets(name, mpi, engine.as_ref(), profilers);
     let chosen: Vec<Slot> = NAMES.iter().map(choose).collect();
+    note_chained(&chosen);
     for (index, slot) in SLOTS.iter().enumerate() {
         slot.is_chained.store(is_chained(index, &chosen), Relaxed);
         // [target] release: what the engine set up before is there for whoever jumps to the new targets. The jumps in `arch`
@@ -71,7 +73,8 @@ fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, profilers: Option<Pr
         let entry = served().unwrap_or(zero as *mut c_void);
         return slot(entry, entry, false);
     }
-    let native = mpi.symbol(name.public).zip(mpi.symbol(name.profiling));
+    let native =
+        mpi.symbol(name.public).zip(mpi.symbol(name.profiling)).map(|native| closing(name, native, mpi, engine));
     let entry = if name.kind == Kind::Served && native.is_some() { served() } else { None };
     let (public, profiling) = native.unwrap_or((arch::lacking as *mut c_void, arch::lacking as *mut c_void));
     let Some(profilers) = profilers else {
@@ -79,6 +82,29 @@ fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, profilers: Option<Pr
     };
     let next = profilers.behind(name);
     slot(next.or(entry).unwrap_or(public), entry.unwrap_or(profiling), next.is_some())
+}
+
+/// What closes requests where the name's native functions complete some, for an engine that asks how many are open; else these. Without a profiler
+/// between them they do the same.
+fn closing(
+    name: &Name,
+    native: (*mut c_void, *mut c_void),
+    mpi: &Mpi,
+    engine: Option<&Engine>,
+) -> (*mut c_void, *mut c_void) {
+    let family = mpi.family().filter(|_| name.kind == Kind::Closes && engine.is_some());
+    match family.and_then(|family| requests::closer(name, native.1, family)) {
+        Some(closer) => (closer, closer),
+        None => native,
+    }
+}
+
+/// A request that a profiler hands on is opened twice, and closed once.
+fn note_chained(chosen: &[Slot]) {
+    let opens = |index: usize| matches!(NAMES[index].kind, Kind::Opens | Kind::Begun);
+    if (0..NAMES.len()).any(|index| opens(index) && is_chained(index, chosen)) {
+        slots::TRAFFIC.is_endless.store(true, Relaxed);
+    }
 }
 
 /// Whether a call of the `MPI_X` at `index` comes back as a `PMPI_X`, maybe in its plain form.

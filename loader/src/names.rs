@@ -4,13 +4,16 @@
 //! |-----------|--------------------|--------------------------------------------------------------------|
 //! | `Served`  | `MPI_X`, `PMPI_X`  | the engine where it has an entry, else the native function         |
 //! | `Counted` | `MPI_X`, `PMPI_X`  | the native function, after its counter went up by one              |
-//! | `Noted`   | `MPI_X`, `PMPI_X`  | the native function, after the note that the process has traffic which goes on between its calls |
+//! | `Opens`   | `MPI_X`, `PMPI_X`  | the native function, after the number of open requests went up by one |
 //! | `Begun`   | `MPI_X`, `PMPI_X`  | the same, after both                                               |
+//! | `Closes`  | `MPI_X`, `PMPI_X`  | the native function, after which that number goes down by as many as it has completed (`requests`) |
+//! | `Noted`   | `MPI_X`, `PMPI_X`  | the native function, after the note that the process has traffic whose end nobody sees |
 //! | `Api`     | `huddle_x`         | the engine; without one it returns 0                               |
 //!
-//! `Noted` are calls that begin such traffic, or complete it: most of what is begun by other names (`MPI_Isend_c`, `MPI_File_iread`) is
-//! completed by one of these. Of windows there are names that their target calls too, whatever made them: mpi4py sets an error
-//! handler on each. Blocking calls leave nothing behind that somebody waits for.
+//! So the engine knows whether the process may have traffic that goes on between its calls. What no request tells the end of is `Noted`: windows,
+//! buffered and persistent communication, requests that are freed. More is completed than was begun where it was begun by other names
+//! (`MPI_File_iread`, `MPI_Rput`): that is noted too. Of windows there are names that their target calls too, whatever made them: mpi4py sets an
+//! error handler on each. Blocking calls leave nothing behind that somebody waits for.
 //!
 //! An `MPI_X` goes to a profiler first where one comes after this library (`chain`); the profiler calls `PMPI_X`.
 //!
@@ -74,25 +77,25 @@ macro_rules! names {
             Begun: MPI_Ineighbor_alltoallv;
             Begun: MPI_Ineighbor_alltoallw;
 
-            Noted: MPI_Isend;
-            Noted: MPI_Ibsend;
-            Noted: MPI_Irsend;
-            Noted: MPI_Issend;
-            Noted: MPI_Bsend;
-            Noted: MPI_Irecv;
-            Noted: MPI_Imrecv;
-            Noted: MPI_Start;
-            Noted: MPI_Startall;
-            Noted: MPI_Wait;
-            Noted: MPI_Waitall;
-            Noted: MPI_Waitany;
-            Noted: MPI_Waitsome;
-            Noted: MPI_Test;
-            Noted: MPI_Testall;
-            Noted: MPI_Testany;
-            Noted: MPI_Testsome;
+            Opens: MPI_Isend MPI_Isend_c;
+            Opens: MPI_Irsend MPI_Irsend_c;
+            Opens: MPI_Issend MPI_Issend_c;
+            Opens: MPI_Irecv MPI_Irecv_c;
+            Opens: MPI_Imrecv MPI_Imrecv_c;
+            Closes: MPI_Wait;
+            Closes: MPI_Waitall;
+            Closes: MPI_Waitany;
+            Closes: MPI_Waitsome;
+            Closes: MPI_Test;
+            Closes: MPI_Testall;
+            Closes: MPI_Testany;
+            Closes: MPI_Testsome;
             Noted: MPI_Request_free;
             Noted: MPI_Request_get_status;
+            Noted: MPI_Start;
+            Noted: MPI_Startall;
+            Noted: MPI_Bsend;
+            Noted: MPI_Ibsend;
             Noted: MPI_Buffer_attach;
             Noted: MPI_Buffer_detach;
             Noted: MPI_Win_create;

@@ -47,7 +47,7 @@ const fn array(counts: usize, read: Read) -> Array {
     Array { counts, displacements: Some(counts + 1), read }
 }
 
-static POSITIONS: [Positions; 18] = [
+static POSITIONS: [Positions; 23] = [
     positions("allgather", &[1, 4], &[], 6),
     positions("allgatherv", &[1], &[array(4, Read::Always)], 7),
     positions("allreduce", &[2], &[], 5),
@@ -58,14 +58,19 @@ static POSITIONS: [Positions; 18] = [
     positions("exscan", &[2], &[], 5),
     positions("gather", &[1, 4], &[], 7),
     positions("gatherv", &[1], &[array(4, Read::AtRoot(7))], 8),
+    positions("mrecv", &[1], &[], 3), // the message has its communicator
     positions("neighbor_allgather", &[1, 4], &[], 6),
     positions("neighbor_alltoall", &[1, 4], &[], 6),
+    positions("recv", &[1], &[], 5),
     positions("reduce", &[2], &[], 6),
     positions("reduce_scatter", &[], &[LOCAL], 5),
     positions("reduce_scatter_block", &[2], &[], 5),
+    positions("rsend", &[1], &[], 5),
     positions("scan", &[2], &[], 5),
     positions("scatter", &[1, 4], &[], 7),
     positions("scatterv", &[5], &[array(1, Read::AtRoot(7))], 8),
+    positions("send", &[1], &[], 5),
+    positions("ssend", &[1], &[], 5),
 ];
 const EXCHANGE: [Array; 2] = [array(1, Read::UnlessInPlace), array(5, Read::Always)];
 const LOCAL: Array = Array { counts: 2, displacements: None, read: Read::Always };

@@ -1,11 +1,12 @@
 //! The jump table: a slot, a counter and the exported entries of every name in `names`.
 
+use crate::abi::Traffic;
 use crate::arch;
 use crate::names::names;
 use std::ffi::{CStr, c_void};
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64};
 
 /// Where an entry jumps to. Written by the resolver, read by the entries.
 pub type Target = AtomicPtr<c_void>;
@@ -34,8 +35,10 @@ pub const LAZY: *mut c_void = arch::lazy as *mut c_void;
 pub enum Kind {
     Served,
     Counted,
-    Noted,
+    Opens,
     Begun,
+    Closes,
+    Noted,
     Api,
 }
 
@@ -53,21 +56,37 @@ const fn c_str(text: &'static str) -> &'static CStr {
     }
 }
 
-/// Defines the exported function `$symbol`: counts where `$call` is given, or takes a note, then jumps to the target at `$slot`. Arguments
-/// and stack stay untouched, so it needs no prototype.
+/// Defines the exported function `$symbol`: takes a note, or counts the request that it opens, or the call where `$call` is given, then jumps
+/// to the target at `$slot`. Arguments and stack stay untouched, so it needs no prototype.
 macro_rules! entry {
     ($symbol:expr, $slot:expr) => {
         naked!($symbol, [arch::forward!()], slot = const $slot);
     };
     ($symbol:expr, $slot:expr, noted) => {
-        naked!($symbol, [arch::note!(), arch::forward!()], slot = const $slot, traffic = sym TRAFFIC);
-    };
-    ($symbol:expr, $slot:expr, noted, $call:expr) => {
         naked!(
             $symbol,
-            [arch::note!(), arch::count!(), arch::forward!()],
+            [arch::note!(), arch::forward!()],
             slot = const $slot,
             traffic = sym TRAFFIC,
+            note = const offset_of!(Traffic, is_endless)
+        );
+    };
+    ($symbol:expr, $slot:expr, opens) => {
+        naked!(
+            $symbol,
+            [arch::open!(), arch::forward!()],
+            slot = const $slot,
+            traffic = sym TRAFFIC,
+            open = const offset_of!(Traffic, open)
+        );
+    };
+    ($symbol:expr, $slot:expr, opens, $call:expr) => {
+        naked!(
+            $symbol,
+            [arch::open!(), arch::count!(), arch::forward!()],
+            slot = const $slot,
+            traffic = sym TRAFFIC,
+            open = const offset_of!(Traffic, open),
             calls = sym CALLS,
             call = const $call
         );
@@ -104,13 +123,20 @@ macro_rules! export {
         entry!(stringify!($name), public(Id::$name), public_calls(Id::$name));
         entry!(concat!("P", stringify!($name)), profiling(Id::$name), profiling_calls(Id::$name));
     };
+    (Opens $name:ident) => {
+        entry!(stringify!($name), public(Id::$name), opens);
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name), opens);
+    };
+    (Begun $name:ident) => {
+        entry!(stringify!($name), public(Id::$name), opens, public_calls(Id::$name));
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name), opens, profiling_calls(Id::$name));
+    };
+    (Closes $name:ident) => {
+        export!(Served $name);
+    };
     (Noted $name:ident) => {
         entry!(stringify!($name), public(Id::$name), noted);
         entry!(concat!("P", stringify!($name)), profiling(Id::$name), noted);
-    };
-    (Begun $name:ident) => {
-        entry!(stringify!($name), public(Id::$name), noted, public_calls(Id::$name));
-        entry!(concat!("P", stringify!($name)), profiling(Id::$name), noted, profiling_calls(Id::$name));
     };
     (Api $name:ident) => {
         entry!(stringify!($name), public(Id::$name));
@@ -146,12 +172,8 @@ pub static SLOTS: [Slot; COUNT] = [const {
 /// The counters by index, written by the entries.
 static CALLS: [Calls; COUNT] = [const { Calls { public: AtomicU64::new(0), profiling: AtomicU64::new(0) } }; COUNT];
 
-/// Whether a `Noted` or `Begun` name was called, written by the entries.
-pub static TRAFFIC: Note = Note(AtomicBool::new(false));
-
-/// On lines of its own: threads in a loop of tests read it all the time.
-#[repr(C, align(128))]
-pub struct Note(pub AtomicBool);
+/// The program's own traffic, written by the entries and by `requests`.
+pub static TRAFFIC: Traffic = Traffic { open: AtomicI64::new(0), is_endless: AtomicBool::new(false) };
 
 const fn public(id: Id) -> usize {
     id as usize * size_of::<Slot>() + offset_of!(Slot, public)

@@ -7,7 +7,7 @@ mod entries;
 mod preloaded;
 
 use crate::log;
-use crate::mpi::finish::{LOADER, Loader as KnownLoader};
+use crate::mpi::loader::{LOADER, Loader as KnownLoader, OwnTraffic};
 use crate::mpi::native::{self, Native};
 use crate::mpi::serve;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -46,8 +46,9 @@ pub unsafe extern "C" fn huddle_engine_open(loader: *const Loader) -> c_int {
     let mpi_path = unsafe { CStr::from_ptr(loader.mpi_path) }.to_owned();
     // A panic ends the process (`panic = "abort"`): it never crosses into MPI. Its line names rank and call.
     log::report_panics(serve::latest_call);
-    // SAFETY: the loader's word, which lives as long as the process.
+    // SAFETY: the loader's words, which live as long as the process.
     let traffic = unsafe { &*loader.traffic };
+    let traffic = OwnTraffic { open: &traffic.open, is_endless: &traffic.is_endless };
     let _ = LOADER.set(KnownLoader { mpi_path, mpi_version, calls: loader.calls, counted: loader.counted, traffic });
     0
 }

@@ -5,31 +5,13 @@
 
 use super::communicator::do_not_copy;
 use super::job::{self, Job};
+use super::loader::LOADER;
 use crate::log;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::report::{Report, Tally, counters};
 use mpi_sys::MPI_Comm;
-use once_cell::sync::OnceCell;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::sync::atomic::AtomicBool;
-
-/// What the loader knows.
-pub struct Loader {
-    /// Path of the MPI library, as it was loaded.
-    pub mpi_path: CString,
-    /// The text of `MPI_Get_library_version`.
-    pub mpi_version: String,
-    /// Calls of a collective that huddle doesn't serve.
-    pub calls: unsafe extern "C" fn(*const c_char) -> u64,
-    /// Their names.
-    pub counted: extern "C" fn(usize) -> *const c_char,
-    /// Whether the process has had traffic that goes on between its calls.
-    pub traffic: &'static AtomicBool,
-}
-
-/// Set when the engine is opened.
-pub static LOADER: OnceCell<Loader> = OnceCell::new();
+use std::ffi::{CStr, c_int, c_void};
 
 /// Arranges for [`finalize`] to run.
 pub(super) fn at_finalize() {

@@ -160,7 +160,7 @@ fn announce() {
     if !job.config.is_verbose {
         return;
     }
-    let mpi = super::finish::LOADER.get().map_or("", |loader| loader.mpi_version.as_str());
+    let mpi = super::loader::LOADER.get().map_or("", |loader| loader.mpi_version.as_str());
     let mpi = mpi.lines().next().unwrap_or_default().trim_end_matches(',');
     let state = job.inactive.map_or_else(|| "active".to_owned(), |reason| format!("inactive: {}", reason.meaning()));
     let alone = match started(|name| std::env::var(name).ok()) {

@@ -1,6 +1,6 @@
 //! What the ranks of a job agree on in `MPI_Init`, and the state of the engine.
 
-use super::finish::LOADER;
+use super::loader::{LOADER, OwnTraffic};
 use crate::config::Config;
 use crate::fabric::shm::{Pace, Traffic, Waiting};
 use crate::model::Parameters;
@@ -54,6 +54,8 @@ pub struct Job {
     pub waiting: Waiting,
     /// How often calls let the MPI library make progress that do not wait for long.
     pub pace: Pace,
+    /// What the program has in the library, where the loader tells.
+    pub own_traffic: Option<OwnTraffic>,
     /// Whether several threads may call MPI at once.
     pub is_threaded: bool,
     /// The attribute of communicators that holds their state.
@@ -104,12 +106,23 @@ impl Job {
             maps: Mutex::default(),
             waiting,
             pace: Pace::new(waiting.is_oversubscribed, Duration::ZERO, Instant::now()),
+            own_traffic: LOADER.get().map(|loader| loader.traffic),
             is_threaded: true,
             keyval: c.keyval_invalid,
             bridges: AtomicU32::new(0),
             sequence: AtomicU32::new(0),
             inactive: None,
             is_one_build: true,
+        }
+    }
+
+    /// Whether the program may have traffic in the library; on several nodes it may, since what is sent there may wait in queues of this process,
+    /// also what huddle sends itself.
+    #[inline(always)]
+    pub(super) fn traffic(&self) -> Traffic {
+        match self.own_traffic {
+            Some(own) if self.nodes == Some(1) => own.now(),
+            _ => Traffic::Possible,
         }
     }
 
@@ -219,17 +232,9 @@ pub(super) unsafe fn time_to_ask(world: MPI_Comm) -> Duration {
     last[last.len() / 2]
 }
 
-/// Whether the program may have traffic in the library; on several nodes it may, since what is sent there may wait in queues of this process, also
-/// what huddle sends itself.
-pub(super) fn traffic(job: &Job) -> Traffic {
-    // Relaxed: what this thread has begun it finds; what others begin at the same time counts from the next call on.
-    let is_quiet = || LOADER.get().is_some_and(|loader| !loader.traffic.load(Ordering::Relaxed));
-    if job.nodes == Some(1) && is_quiet() { Traffic::NeverSeen } else { Traffic::Possible }
-}
-
 /// [`progress`] in a wait at `now`, if it is time for that or it must.
 fn keep_pace(now: Instant, must: bool) {
-    if active().is_some_and(|job| job.pace.is_time_in_wait(now, must, traffic(job))) {
+    if active().is_some_and(|job| job.pace.is_time_in_wait(now, must, job.traffic())) {
         progress();
     }
 }

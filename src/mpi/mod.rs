@@ -20,6 +20,7 @@ mod init;
 mod job;
 mod lane;
 mod lanes;
+pub mod loader;
 pub mod native;
 mod network;
 pub mod op;

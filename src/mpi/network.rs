@@ -1,7 +1,7 @@
 //! The network between nodes, measured in `MPI_Init` by rank 0 and a rank of another node, by messages of the native library on
 //! huddle's own communicator.
 
-use super::finish::LOADER;
+use super::loader::LOADER;
 use crate::config::Config;
 use crate::model::Network;
 use crate::mpi::handles::constants;

@@ -19,7 +19,7 @@
 //! It costs a request to the host's PMIx server for each rank looked at (`bench/limits.c init` times the whole of MPI_Init).
 //! `PMIx_Init` takes as much less time in the native `MPI_Init` as it takes here.
 
-use super::finish::LOADER;
+use super::loader::LOADER;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::{offset_of, transmute};
 use std::path::{Path, PathBuf};

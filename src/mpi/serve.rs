@@ -64,7 +64,7 @@ pub unsafe fn freeing(comm: *mut MPI_Comm, native: impl FnOnce(*mut MPI_Comm) ->
 /// expect to move within collectives.
 #[cold]
 fn make_progress(job: &Job) {
-    if job.pace.is_time(Instant::now(), job::traffic(job)) {
+    if job.pace.is_time(Instant::now(), job.traffic()) {
         (job.waiting.progress)();
     }
 }
@@ -299,7 +299,7 @@ impl Site<'_> {
     /// A call that huddle has ended.
     #[inline(always)]
     fn done(&self) -> Served {
-        if self.job.pace.is_due() {
+        if self.job.pace.is_due(|| self.job.traffic()) {
             make_progress(self.job);
         }
         Served::Done(constants().success)

@@ -12,10 +12,25 @@ macro_rules! land {
 /// Adds one to the counter, with base-line instructions and registers that hold no argument.
 macro_rules! count {
     () => {
+        arch::add_one!("{calls} + {call}")
+    };
+}
+
+/// One more request is open.
+macro_rules! open {
+    () => {
+        arch::add_one!("{traffic} + {open}")
+    };
+}
+
+macro_rules! add_one {
+    ($place:expr) => {
         concat!(
-            "adrp x16, {calls} + {call}\n",
-            "add x16, x16, :lo12:{calls} + {call}\n",
-            "2: ldxr x17, [x16]\n",
+            "adrp x16, ",
+            $place,
+            "\nadd x16, x16, :lo12:",
+            $place,
+            "\n2: ldxr x17, [x16]\n",
             "add x17, x17, #1\n",
             "stxr w15, x17, [x16]\n",
             "cbnz w15, 2b",
@@ -27,11 +42,12 @@ macro_rules! count {
 macro_rules! note {
     () => {
         concat!(
-            "adrp x16, {traffic}\n",
-            "ldrb w17, [x16, :lo12:{traffic}]\n",
+            "adrp x16, {traffic} + {note}\n",
+            "add x16, x16, :lo12:{traffic} + {note}\n",
+            "ldrb w17, [x16]\n",
             "cbnz w17, 3f\n",
             "mov w17, #1\n",
-            "strb w17, [x16, :lo12:{traffic}]\n",
+            "strb w17, [x16]\n",
             "3:",
         )
     };
@@ -48,7 +64,7 @@ macro_rules! forward {
         )
     };
 }
-pub(crate) use {count, forward, land, note};
+pub(crate) use {add_one, count, forward, land, note, open};
 
 /// The first target of every entry: has the table filled, then makes the same jump again, with every register that can
 /// hold an argument as it was.

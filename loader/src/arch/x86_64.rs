@@ -16,10 +16,17 @@ macro_rules! count {
     };
 }
 
+/// One more request is open.
+macro_rules! open {
+    () => {
+        "lock inc qword ptr [rip + {traffic} + {open}]"
+    };
+}
+
 /// Takes the note, unless it is there.
 macro_rules! note {
     () => {
-        "cmp byte ptr [rip + {traffic}], 0\njne 2f\nmov byte ptr [rip + {traffic}], 1\n2:"
+        "cmp byte ptr [rip + {traffic} + {note}], 0\njne 2f\nmov byte ptr [rip + {traffic} + {note}], 1\n2:"
     };
 }
 
@@ -29,7 +36,7 @@ macro_rules! forward {
         "lea r11, [rip + {slots} + {slot}]\njmp qword ptr [r11]"
     };
 }
-pub(crate) use {count, forward, land, note};
+pub(crate) use {count, forward, land, note, open};
 
 /// The first target of every entry: has the table filled, then makes the same jump again, with every register that can
 /// hold an argument as it was.

@@ -14,7 +14,7 @@ int huddle_engine_open(const struct huddle_loader *h)
     if (loader)
         puts("opened twice");
     loader = h;
-    return h->abi != 2 || getenv("FAKE_REFUSE") != NULL;
+    return h->abi != 3 || getenv("FAKE_REFUSE") != NULL;
 }
 
 static struct big served(PARAMETERS) { return answer(ENGINE, ARGUMENTS); }
@@ -29,7 +29,7 @@ static long counters(const char *name)
 }
 
 /* Under a name of the C interface, by which the probe can ask. */
-static long traffic(void) { return *loader->traffic; }
+static long traffic(void) { return loader->traffic->is_endless ? -1 : loader->traffic->open; }
 
 const void *huddle_engine_entry(const char *name)
 {

@@ -2,6 +2,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct huddle_traffic {
+    int64_t open;
+    unsigned char is_endless;
+};
+
 struct huddle_loader {
     uint32_t abi;
     void *mpi;
@@ -9,5 +14,5 @@ struct huddle_loader {
     const char *mpi_version;
     uint64_t (*calls)(const char *name);
     const char *(*counted)(size_t index);
-    const unsigned char *traffic;
+    const struct huddle_traffic *traffic;
 };

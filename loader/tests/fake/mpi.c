@@ -19,8 +19,7 @@ BOTH(Barrier)
 BOTH(Gather)
 BOTH(Isend)
 BOTH(Ibarrier)
-BOTH(Testsome)
-BOTH(Waitall)
+BOTH(Win_fence)
 BOTH(Win_create)
 
 int PMPI_Get_library_version(char *text, int *length)
@@ -49,6 +48,10 @@ NAMED(Bcast, (void *p, int count, int type, int root, int comm),
       return printf("Bcast %p %d %d %d %d\n", p, count, type, root, comm), 21)
 NAMED(Ialltoall, (void *s, int sn, int st, void *r, int rn, int rt, int comm, int *request),
       return printf("Ialltoall %p %d %d %p %d %d %d %p\n", s, sn, st, r, rn, rt, comm, (void *)request), 22)
+NAMED(Imrecv, (void *r, int count, int type, int *message, int *request),
+      return printf("Imrecv %p %d %d %p %p\n", r, count, type, (void *)message, (void *)request), 26)
+NAMED(Irecv, (void *r, int count, int type, int from, int tag, int comm, int *request),
+      return printf("Irecv %p %d %d %d %d %d %p\n", r, count, type, from, tag, comm, (void *)request), 27)
 NAMED(Gatherv, (void *s, int sn, int st, void *r, int *rn, int *d, int rt, int root, int comm),
       printf("Gatherv %p %d %d %p", s, sn, st, r);
       if (root == 1 || root == -4) print("counts", rn, 3), print("at", d, 3); else printf(" %p", (void *)rn);
@@ -61,3 +64,25 @@ NAMED(Alltoallv, (void *s, int *sn, int *sd, int st, void *r, int *rn, int *rd, 
 NAMED(Reduce_scatter, (void *s, void *r, int *n, int type, int op, int comm),
       printf("Reduce_scatter %p %p", s, r); print("counts", n, comm == 8 ? 2 : 3);
       return printf(" %d %d %d\n", type, op, comm), 25)
+
+/* Requests: 0 is null, 1 completes in the next call, 2 does not. */
+#ifdef OPENMPI
+typedef long request;
+#else
+typedef int request;
+#endif
+static int complete(request *requests, int n)
+{
+    int completed = 0;
+    for (int i = 0; i < n; i++)
+        if (requests[i] == 1)
+            requests[i] = 0, completed++;
+    return completed;
+}
+NAMED(Wait, (request *r, void *status), return printf("Wait %p completes %d\n", status, complete(r, 1)), 31)
+NAMED(Test, (request *r, int *flag, void *status),
+      return printf("Test %p %p completes %d\n", (void *)flag, status, complete(r, 1)), 32)
+NAMED(Waitall, (int n, request *r, void *statuses),
+      return printf("Waitall %d %p completes %d\n", n, statuses, complete(r, n)), 33)
+NAMED(Testsome, (int n, request *r, int *done, int *indices, void *statuses),
+      return printf("Testsome %d %p %p %p completes %d\n", n, (void *)done, (void *)indices, statuses, complete(r, n)), 34)

@@ -1,6 +1,6 @@
 /* Does what its arguments say, in order:
    open:FILE, call:NAME (with the sample of fake.h), threads:NAME, ask:NAME (an Api name), count:NAME, absent:NAME,
-   narrow. With OWN it has an MPI_Allreduce of its own, as a profiler that is linked statically. */
+   narrow, ints:NAME=REQUESTS and longs:NAME=REQUESTS (a call that completes these: a digit for each). With OWN it has an MPI_Allreduce of its own, as a profiler that is linked statically. */
 #include "fake.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -60,16 +60,47 @@ static void narrow(void)
     int (*gatherv)(void *, long, int, void *, long *, long *, int, int, int) = find("MPI_Gatherv_c");
     int (*alltoallv)(void *, long *, long *, int, void *, long *, long *, int, int) = find("MPI_Alltoallv_c");
     int (*reduce_scatter)(void *, void *, long *, int, int, int) = find("MPI_Reduce_scatter_c");
+    int (*imrecv)(void *, long, int, int *, int *) = find("MPI_Imrecv_c");
+    int (*irecv)(void *, long, int, int, int, int, int *) = find("MPI_Irecv_c");
     void *p = (void *)0x10, *q = (void *)0x20;
     printf("= %d\n", bcast(p, 3, 4, 5, 7));
     bcast(p, big, 4, 5, 7);
     printf("= %d\n", ialltoall(p, 1, 2, q, 3, 4, 7, (int *)0x30));
+    printf("= %d\n", imrecv(p, 1, 2, (int *)0x20, (int *)0x30));
+    printf("= %d\n", irecv(p, 1, 2, 3, 4, 7, (int *)0x30));
+    irecv(p, big, 2, 3, 4, 7, (int *)0x30);
     printf("= %d\n", gatherv(p, 2, 3, q, counts, at, 4, 1, 7));
     gatherv(p, 2, 3, q, (long *)0x50, (long *)0x60, 4, 0, 7);
     gatherv(p, 2, 3, q, counts, far, 4, -4, 8);
     printf("= %d\n", alltoallv(p, counts, at, 2, q, more, at, 3, 7));
     alltoallv((void *)1, (long *)0x50, NULL, 2, q, counts, at, 3, 8);
     printf("= %d\n", reduce_scatter(p, q, counts, 2, 3, 8));
+}
+
+/* A call to a function of MPI-2 with requests, of that many bytes each, between words that nobody writes to. */
+static void complete(char *name, size_t bytes)
+{
+    enum { MOST = 100, GUARD = 7 };
+    long room[MOST + 2];
+    char *requests = strchr(name, '='), *at = (char *)(room + 1);
+    *requests++ = 0;
+    int n = (int)strlen(requests);
+    memset(room, GUARD, sizeof room);
+    for (int i = 0; i < n; i++) {
+        long wide = requests[i] - '0';
+        int narrow = (int)wide;
+        memcpy(at + (size_t)i * bytes, bytes == sizeof narrow ? (void *)&narrow : (void *)&wide, bytes);
+    }
+    void *f = find(name), *flag = (void *)0x10, *status = (void *)0x20;
+    int code = strstr(name, "Waitall")    ? ((int (*)(int, void *, void *))f)(n, at, status)
+               : strstr(name, "Testsome") ? ((int (*)(int, void *, void *, void *, void *))f)(n, at, flag, flag, status)
+               : strstr(name, "Wait")     ? ((int (*)(void *, void *))f)(at, status)
+                                          : ((int (*)(void *, void *, void *))f)(at, flag, status);
+    const char *guards[] = {(char *)room, at + (size_t)n * bytes};
+    for (int i = 0; i < 2; i++)
+        if (guards[i][0] != GUARD)
+            puts("damaged");
+    printf("= %d\n", code);
 }
 
 int main(int argc, char **argv)
@@ -90,6 +121,10 @@ int main(int argc, char **argv)
             printf("%s: %ld\n", name, ((long (*)(const char *))find("huddle_counters"))(name));
         else if (!strncmp(argv[i], "absent:", 7))
             printf("%s: %s\n", name, dlsym(RTLD_DEFAULT, name) ? "present" : "absent");
+        else if (!strncmp(argv[i], "ints:", 5))
+            complete(name, sizeof(int));
+        else if (!strncmp(argv[i], "longs:", 6))
+            complete(name, sizeof(long));
         else
             narrow();
         fflush(stdout);

@@ -1,5 +1,5 @@
-/* A profiler: says its TAG for each call that it sees. With ONLY it defines MPI_Allreduce alone; with HAND_ON its
-   MPI_Allreduce ends in the next profiler's. */
+/* A profiler: says its TAG for each call that it sees. With ONLY it defines MPI_Allreduce alone, with SENDS
+   MPI_Isend too; with HAND_ON its MPI_Allreduce ends in the next profiler's. */
 #define _GNU_SOURCE
 #include "fake.h"
 #include <dlfcn.h>
@@ -17,6 +17,10 @@ struct big MPI_Allreduce(PARAMETERS)
 }
 #else
 WRAP(Allreduce)
+#endif
+
+#ifdef SENDS
+WRAP(Isend)
 #endif
 
 #ifndef ONLY

@@ -1,14 +1,14 @@
 //! How often calls that do not wait for long let the MPI library make progress on the program's own traffic.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whether the program may have traffic of its own in the MPI library: whether it ever began or completed any that goes on between its calls.
+/// Whether the program may have traffic of its own in the MPI library that goes on between its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// As far as can be told it never had any.
-    NeverSeen,
-    /// It had some.
+    /// As far as can be told it has none.
+    Absent,
+    /// It may have some.
     Possible,
 }
 
@@ -35,8 +35,11 @@ pub struct Pace {
     calls: AtomicU64,
     /// How many there are for one that looks, a power of two.
     interval: AtomicU64,
-    /// When that was last, since `started`.
+    /// When that was last, since `started`, and how many calls there had been.
     looked: AtomicU64,
+    looked_in: AtomicU64,
+    /// There was no traffic then.
+    had_none: AtomicBool,
     /// Until when the library has been asked once for each period.
     paid: AtomicU64,
 }
@@ -76,16 +79,18 @@ impl Pace {
         };
         let period_in_wait = if is_oversubscribed { Self::SHORT_PERIOD } else { period / 2 };
         let [period, period_in_wait] = [period, period_in_wait].map(|time| time.as_nanos() as u64);
-        let [calls, interval, looked, paid] = [0, 1, 0, 0].map(AtomicU64::new);
-        Self { started: now, period, period_in_wait, owed, calls, interval, looked, paid }
+        let [calls, interval, looked, looked_in, paid] = [0, 1, 0, 0, 0].map(AtomicU64::new);
+        let had_none = AtomicBool::new(false);
+        Self { started: now, period, period_in_wait, owed, calls, interval, looked, looked_in, had_none, paid }
     }
 
-    /// Whether this call, which is counted, looks at the clock.
+    /// Whether this call, which is counted, looks at the clock: also the first one with traffic, since those without may look seldom.
     #[inline(always)]
-    pub fn is_due(&self) -> bool {
+    pub fn is_due(&self, traffic: impl FnOnce() -> Traffic) -> bool {
         let calls = self.calls.load(Ordering::Relaxed).wrapping_add(1);
         self.calls.store(calls, Ordering::Relaxed);
         calls & (self.interval.load(Ordering::Relaxed) - 1) == 0
+            || self.had_none.load(Ordering::Relaxed) && traffic() == Traffic::Possible
     }
 
     /// Whether a call that waits asks the library at `now`, where ranks share cores before it gives its core away; it does in any case where it
@@ -93,13 +98,13 @@ impl Pace {
     pub fn is_time_in_wait(&self, now: Instant, must: bool, traffic: Traffic) -> bool {
         let now = self.nanoseconds_until(now);
         let period = match traffic {
-            Traffic::NeverSeen => Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64,
+            Traffic::Absent => Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64,
             Traffic::Possible => self.period_in_wait,
         };
         let is_time = must || self.paid.load(Ordering::Relaxed) + period <= now;
         if is_time {
             // Where ranks share cores nothing is left to make up for, as that would give cores away.
-            let is_settled = must || traffic == Traffic::NeverSeen || self.owed == Self::OWED_OVERSUBSCRIBED;
+            let is_settled = must || traffic == Traffic::Absent || self.owed == Self::OWED_OVERSUBSCRIBED;
             let next = self.paid_at(now, self.period, self.owed) + self.period;
             self.paid.store(if is_settled { now } else { next.min(now) }, Ordering::Relaxed);
         }
@@ -119,10 +124,11 @@ impl Pace {
     pub fn is_time(&self, now: Instant, traffic: Traffic) -> bool {
         let now = self.nanoseconds_until(now);
         let took = now.saturating_sub(self.looked.load(Ordering::Relaxed)).max(1);
-        let before = self.interval.load(Ordering::Relaxed);
-        let are_far_apart = took / before >= Self::FAR_APART.as_nanos() as u64;
+        let calls = self.calls.load(Ordering::Relaxed);
+        let made = calls.wrapping_sub(self.looked_in.load(Ordering::Relaxed)).max(1);
+        let are_far_apart = took / made >= Self::FAR_APART.as_nanos() as u64;
         let (period, owed) = match traffic {
-            Traffic::NeverSeen => (Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64, 1),
+            Traffic::Absent => (Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64, 1),
             Traffic::Possible if are_far_apart => (self.period.min(Self::SHORT_PERIOD.as_nanos() as u64), self.owed),
             Traffic::Possible => (self.period, self.owed),
         };
@@ -132,10 +138,12 @@ impl Pace {
             paid += period;
         }
         let rest = (paid + period).saturating_sub(now);
-        let calls = (before * rest / took).clamp(1, Self::LONGEST);
+        let interval = (made.saturating_mul(rest) / took).clamp(1, Self::LONGEST);
         self.looked.store(now, Ordering::Relaxed);
+        self.looked_in.store(calls, Ordering::Relaxed);
+        self.had_none.store(traffic == Traffic::Absent, Ordering::Relaxed);
         self.paid.store(paid, Ordering::Relaxed);
-        self.interval.store(1 << calls.ilog2(), Ordering::Relaxed);
+        self.interval.store(1 << interval.ilog2(), Ordering::Relaxed);
         is_time
     }
 }
@@ -160,7 +168,7 @@ mod tests {
         fn asks(&mut self, calls: u64, each: u64) -> u64 {
             let call = |_: &u64| {
                 self.now += Duration::from_nanos(each);
-                self.pace.is_due() && self.pace.is_time(self.now, self.traffic)
+                self.pace.is_due(|| self.traffic) && self.pace.is_time(self.now, self.traffic)
             };
             (0..calls).filter(call).count() as u64
         }
@@ -171,7 +179,7 @@ mod tests {
             for call in 0..10_000 {
                 self.now += Duration::from_micros(5);
                 asks[0] += u32::from(call % 2 == 0 && self.pace.is_time_in_wait(self.now, false, self.traffic));
-                asks[1] += u32::from(self.pace.is_due() && self.pace.is_time(self.now, self.traffic));
+                asks[1] += u32::from(self.pace.is_due(|| self.traffic) && self.pace.is_time(self.now, self.traffic));
             }
             asks
         }
@@ -264,7 +272,7 @@ mod tests {
     #[test]
     fn without_traffic_it_is_hardly_ever_asked() {
         for is_oversubscribed in [false, true] {
-            let mut process = Process { traffic: Traffic::NeverSeen, ..Process::new(is_oversubscribed) };
+            let mut process = Process { traffic: Traffic::Absent, ..Process::new(is_oversubscribed) };
             for each in [100, 5000, 200_000, 3_000_000] {
                 process.asks(1000, each);
                 let (asks, expected) = (process.asks(10_000, each), 10_000 * each / 5_000_000);
@@ -272,7 +280,7 @@ mod tests {
             }
             let in_wait = |process: &mut Process| {
                 process.now += Duration::from_micros(400);
-                process.pace.is_time_in_wait(process.now, false, Traffic::NeverSeen)
+                process.pace.is_time_in_wait(process.now, false, Traffic::Absent)
             };
             assert!((76..=80).contains(&(0..1000).filter(|_| in_wait(&mut process)).count()));
             // Calls that come together after a long while without any make up for nothing.
@@ -292,6 +300,22 @@ mod tests {
             let asks = process.asks(100, each);
             assert!((100 - 32..=100).contains(&asks), "{each} ns: {asks}");
         }
+    }
+
+    /// A program that exchanges messages has traffic in some of its calls, which ask as if all had.
+    #[test]
+    fn calls_with_traffic_ask_whatever_others_do() {
+        let mut process = Process::new(false);
+        let mut asks = 0;
+        for round in 0..1000 {
+            process.now += Duration::from_micros(100);
+            process.traffic = Traffic::Absent;
+            let before = process.asks(7, 300);
+            process.traffic = Traffic::Possible;
+            asks += process.asks(1, 300);
+            assert!(before == 0 || round == 0, "round {round}");
+        }
+        assert!(asks >= 998, "{asks}");
     }
 
     #[test]
