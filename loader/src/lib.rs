@@ -74,7 +74,7 @@ fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, profilers: Option<Pr
         return slot(entry, entry, false);
     }
     let native =
-        mpi.symbol(name.public).zip(mpi.symbol(name.profiling)).map(|native| closing(name, native, mpi, engine));
+        mpi.symbol(name.public).zip(mpi.symbol(name.profiling)).map(|native| counting(name, native, mpi, engine));
     let entry = if name.kind == Kind::Served && native.is_some() { served() } else { None };
     let (public, profiling) = native.unwrap_or((arch::lacking as *mut c_void, arch::lacking as *mut c_void));
     let Some(profilers) = profilers else {
@@ -84,17 +84,17 @@ fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, profilers: Option<Pr
     slot(next.or(entry).unwrap_or(public), entry.unwrap_or(profiling), next.is_some())
 }
 
-/// What closes requests where the name's native functions complete some, for an engine that asks how many are open; else these. Without a profiler
-/// between them they do the same.
-fn closing(
+/// What counts requests in front of native functions that start or complete some, for an engine that asks how many are open; else these. Without a
+/// profiler between the two they do the same.
+fn counting(
     name: &Name,
     native: (*mut c_void, *mut c_void),
     mpi: &Mpi,
     engine: Option<&Engine>,
 ) -> (*mut c_void, *mut c_void) {
-    let family = mpi.family().filter(|_| name.kind == Kind::Closes && engine.is_some());
-    match family.and_then(|family| requests::closer(name, native.1, family)) {
-        Some(closer) => (closer, closer),
+    let family = mpi.family().filter(|_| name.kind == Kind::Followed && engine.is_some());
+    match family.and_then(|family| requests::in_front_of(name, native.1, family)) {
+        Some(in_front) => (in_front, in_front),
         None => native,
     }
 }

@@ -6,12 +6,12 @@
 //! | `Counted` | `MPI_X`, `PMPI_X`  | the native function, after its counter went up by one              |
 //! | `Opens`   | `MPI_X`, `PMPI_X`  | the native function, after the number of open requests went up by one |
 //! | `Begun`   | `MPI_X`, `PMPI_X`  | the same, after both                                               |
-//! | `Closes`  | `MPI_X`, `PMPI_X`  | the native function, after which that number goes down by as many as it has completed (`requests`) |
+//! | `Followed`| `MPI_X`, `PMPI_X`  | the native function, and that number by as many requests as it starts or completes (`requests`) |
 //! | `Noted`   | `MPI_X`, `PMPI_X`  | the native function, after the note that the process has traffic whose end nobody sees |
 //! | `Api`     | `huddle_x`         | the engine; without one it returns 0                               |
 //!
 //! So the engine knows whether the process may have traffic that goes on between its calls. What no request tells the end of is `Noted`: windows,
-//! buffered and persistent communication, requests that are freed. More is completed than was begun where it was begun by other names
+//! buffered communication, requests that are freed. More is completed than was begun where it was begun by other names
 //! (`MPI_File_iread`, `MPI_Rput`): that is noted too. Of windows there are names that their target calls too, whatever made them: mpi4py sets an
 //! error handler on each. Blocking calls leave nothing behind that somebody waits for.
 //!
@@ -82,18 +82,19 @@ macro_rules! names {
             Opens: MPI_Issend MPI_Issend_c;
             Opens: MPI_Irecv MPI_Irecv_c;
             Opens: MPI_Imrecv MPI_Imrecv_c;
-            Closes: MPI_Wait;
-            Closes: MPI_Waitall;
-            Closes: MPI_Waitany;
-            Closes: MPI_Waitsome;
-            Closes: MPI_Test;
-            Closes: MPI_Testall;
-            Closes: MPI_Testany;
-            Closes: MPI_Testsome;
+            Opens: MPI_Comm_idup;
+            Followed: MPI_Start;
+            Followed: MPI_Startall;
+            Followed: MPI_Wait;
+            Followed: MPI_Waitall;
+            Followed: MPI_Waitany;
+            Followed: MPI_Waitsome;
+            Followed: MPI_Test;
+            Followed: MPI_Testall;
+            Followed: MPI_Testany;
+            Followed: MPI_Testsome;
             Noted: MPI_Request_free;
             Noted: MPI_Request_get_status;
-            Noted: MPI_Start;
-            Noted: MPI_Startall;
             Noted: MPI_Bsend;
             Noted: MPI_Ibsend;
             Noted: MPI_Buffer_attach;

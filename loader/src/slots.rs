@@ -37,7 +37,7 @@ pub enum Kind {
     Counted,
     Opens,
     Begun,
-    Closes,
+    Followed,
     Noted,
     Api,
 }
@@ -131,7 +131,7 @@ macro_rules! export {
         entry!(stringify!($name), public(Id::$name), opens, public_calls(Id::$name));
         entry!(concat!("P", stringify!($name)), profiling(Id::$name), opens, profiling_calls(Id::$name));
     };
-    (Closes $name:ident) => {
+    (Followed $name:ident) => {
         export!(Served $name);
     };
     (Noted $name:ident) => {

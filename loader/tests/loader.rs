@@ -170,6 +170,22 @@ fn requests_are_open_until_they_are_completed() {
         ("longs:MPI_Testsome=22", "1"),
         ("longs:PMPI_Testsome=21", "0"),
         ("longs:MPI_Waitall=", "0"),
+        // Persistent ones, which keep their handles.
+        ("longs:MPI_Startall=3456", "4"),
+        ("longs:MPI_Start=7", "5"),
+        ("longs:MPI_Wait=8", "5"),
+        ("longs:MPI_Wait=4", "4"),
+        ("longs:MPI_Wait=4", "4"),
+        ("longs:MPI_Testany=254", "4"),
+        ("longs:MPI_Testany=52", "3"),
+        ("call:MPI_Isend", "4"),
+        ("longs:MPI_Testsome=2610", "2"),
+        ("longs:MPI_Test=7", "1"),
+        ("longs:MPI_Start=7", "2"),
+        ("longs:MPI_Waitall=3746", "0"),
+        ("longs:MPI_Startall=34", "2"),
+        ("longs:MPI_Testany=2344", "2"),
+        ("longs:MPI_Testany=2340", "0"),
     ];
     let (calls, expected): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
     assert_eq!(traffic_after(&rig, "linked", &calls, &[]), expected);
@@ -182,16 +198,20 @@ fn calls_that_complete_requests_arrive_as_they_are() {
     let rig = Rig::with_engine("completing");
     let many = "12".repeat(40);
     let waitall = format!("longs:MPI_Waitall={many}");
-    let said = rig.says("linked", &["longs:MPI_Wait=1", "longs:MPI_Test=2", "longs:PMPI_Testsome=111", &waitall], &[]);
+    let calls =
+        ["longs:MPI_Start=5", "longs:MPI_Test=2", "longs:PMPI_Testsome=1111", &waitall, "longs:PMPI_Testany=121"];
+    let said = rig.says("linked", &calls, &[]);
     let expected = "\
-Wait 0x20 completes 1
-= 31
-Test 0x10 0x20 completes 0
-= 32
-Testsome 3 0x10 0x10 0x20 completes 3
-= 34
+Start 5
+= 30
+Test 0x20 completes 0
+= 0
+Testsome 4 0x20 completes 4
+= 0
 Waitall 80 0x20 completes 40
 = 33
+Testany 3 0x20 completes 1
+= 0
 ";
     assert_eq!(said, expected);
 }

@@ -77,7 +77,7 @@ static void narrow(void)
     printf("= %d\n", reduce_scatter(p, q, counts, 2, 3, 8));
 }
 
-/* A call to a function of MPI-2 with requests, of that many bytes each, between words that nobody writes to. */
+/* A call to a function with requests, of that many bytes each, between words that nobody writes to. */
 static void complete(char *name, size_t bytes)
 {
     enum { MOST = 100, GUARD = 7 };
@@ -91,11 +91,15 @@ static void complete(char *name, size_t bytes)
         int narrow = (int)wide;
         memcpy(at + (size_t)i * bytes, bytes == sizeof narrow ? (void *)&narrow : (void *)&wide, bytes);
     }
-    void *f = find(name), *flag = (void *)0x10, *status = (void *)0x20;
-    int code = strstr(name, "Waitall")    ? ((int (*)(int, void *, void *))f)(n, at, status)
-               : strstr(name, "Testsome") ? ((int (*)(int, void *, void *, void *, void *))f)(n, at, flag, flag, status)
+    int done, more[MOST];
+    void *f = find(name), *status = (void *)0x20;
+    int code = strstr(name, "Startall")   ? ((int (*)(int, void *))f)(n, at)
+               : strstr(name, "Start")    ? ((int (*)(void *))f)(at)
+               : strstr(name, "Waitall")  ? ((int (*)(int, void *, void *))f)(n, at, status)
                : strstr(name, "Wait")     ? ((int (*)(void *, void *))f)(at, status)
-                                          : ((int (*)(void *, void *, void *))f)(at, flag, status);
+               : strstr(name, "Testany")  ? ((int (*)(int, void *, int *, int *, void *))f)(n, at, more, &done, status)
+               : strstr(name, "Testsome") ? ((int (*)(int, void *, int *, int *, void *))f)(n, at, &done, more, status)
+                                          : ((int (*)(void *, int *, void *))f)(at, &done, status);
     const char *guards[] = {(char *)room, at + (size_t)n * bytes};
     for (int i = 0; i < 2; i++)
         if (guards[i][0] != GUARD)
