@@ -136,6 +136,10 @@ impl Keyed for Lane {
         key.count as u32
     }
 
+    fn may_end(&self) -> bool {
+        matches!(self.lasting, Lasting::While(_))
+    }
+
     #[inline(always)]
     fn is_over(&self) -> bool {
         match self.lasting {
@@ -157,11 +161,9 @@ impl Site<'_> {
         } else {
             return false;
         };
-        if lanes.has(&key) {
-            return false;
-        }
+        let Some(vacancy) = lanes.vacancy(&key) else { return false };
         let lane = Lane::new(self, (key, lasting), row, plan, operator);
-        lane.map(|lane| lanes.open(lane)).is_some()
+        lane.map(|lane| lanes.open(vacancy, lane)).is_some()
     }
 }
 

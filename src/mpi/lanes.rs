@@ -10,13 +10,19 @@ pub(super) trait Keyed {
     /// A number that tells many keys apart, and is the same for equal ones.
     fn tag(key: &Self::Key) -> u32;
 
-    /// Whether its key may mean something else by now.
+    /// Whether its key may come to mean something else.
+    fn may_end(&self) -> bool;
+
+    /// Whether it may mean something else by now.
     fn is_over(&self) -> bool;
 }
 
 /// Solvers call with the counts of some dot products in turn, and others with counts that vary. Each takes some 300 bytes for each
 /// collective of a communicator that is called so, and some KiB of scratch where the library combines elements of the program's.
-const LANES: usize = 32;
+const LANES: usize = u64::BITS as usize;
+
+/// So many tags are compared at once.
+const TOGETHER: usize = 16;
 
 /// See the module.
 pub(super) struct Lanes<L> {
@@ -24,6 +30,8 @@ pub(super) struct Lanes<L> {
     lanes: [Option<Box<L>>; LANES],
     /// Of the keys of these, side by side: to look into every lane would take a cache line each.
     tags: [u32; LANES],
+    /// A bit for each lane that may be over.
+    may_end: u64,
     /// Where the one is that was used last.
     last: usize,
     /// How many are there: calls that are declined look in vain.
@@ -34,9 +42,13 @@ pub(super) struct Lanes<L> {
     freed: Option<u64>,
 }
 
+/// A place for a lane that is not there yet.
+pub(super) struct Vacancy(usize);
+
 impl<L> Default for Lanes<L> {
     fn default() -> Self {
-        Self { lanes: Default::default(), tags: [0; LANES], last: 0, taken: 0, state: 0, freed: None }
+        let (lanes, tags) = (std::array::from_fn(|_| None), [0; LANES]);
+        Self { lanes, tags, may_end: 0, last: 0, taken: 0, state: 0, freed: None }
     }
 }
 
@@ -59,13 +71,12 @@ impl<L: Keyed> Lanes<L> {
     #[inline(never)]
     fn position(&self, key: &L::Key) -> Option<usize> {
         let tag = L::tag(key);
-        let has_key = |lane: &Option<Box<L>>| lane.as_ref().is_some_and(|lane| lane.key() == key);
-        self.tags[..self.taken].iter().zip(&self.lanes).position(|(other, lane)| *other == tag && has_key(lane))
-    }
-
-    /// Whether calls with that key have a lane, though they may not go by it: their addresses may forbid it.
-    pub fn has(&self, key: &L::Key) -> bool {
-        self.position(key).is_some_and(|at| !self.is_over(at))
+        let has_key = |at: &usize| self.lanes[*at].as_ref().is_some_and(|lane| lane.key() == key);
+        let chunks = self.tags.chunks_exact(TOGETHER).enumerate().take(self.taken.div_ceil(TOGETHER));
+        // All of a chunk, without a branch for each: the compiler compares several by one instruction.
+        let with_tag = chunks.filter(|(_, tags)| tags.iter().fold(false, |found, other| found | (*other == tag)));
+        let places = with_tag.flat_map(|(chunk, _)| chunk * TOGETHER..(chunk + 1) * TOGETHER);
+        places.filter(|at| self.tags[*at] == tag).find(has_key)
     }
 
     fn is_over(&self, at: usize) -> bool {
@@ -78,21 +89,39 @@ impl<L: Keyed> Lanes<L> {
         self.freed.replace(freed) == Some(freed)
     }
 
-    /// Takes the place of the lane with its key, or else a free one, that of one that is over, or of any but the last one.
-    pub fn open(&mut self, lane: L) {
-        let at = self.position(lane.key()).unwrap_or_else(|| self.place());
+    /// Where a lane with that key goes: to the place of one that is over, with its key if there is one, to a free one, or to that of any but the last
+    /// one. `None` if calls with that key have a lane, though they may not go by it: their addresses may forbid it.
+    pub fn vacancy(&mut self, key: &L::Key) -> Option<Vacancy> {
+        match self.position(key) {
+            Some(at) => self.is_over(at).then_some(Vacancy(at)),
+            None => Some(Vacancy(self.place())),
+        }
+    }
+
+    /// A lane takes its place; it is the last one now.
+    pub fn open(&mut self, Vacancy(at): Vacancy, lane: L) {
         self.tags[at] = L::tag(lane.key());
-        self.lanes[at] = Some(Box::new(lane));
+        self.may_end = self.may_end & !(1 << at) | u64::from(lane.may_end()) << at;
+        self.taken = self.taken.max(at + 1);
         self.last = at;
+        match &mut self.lanes[at] {
+            // Calls with many counts in turn open one each, and would free one each.
+            Some(place) => **place = lane,
+            free => *free = Some(Box::new(lane)),
+        }
     }
 
     fn place(&mut self) -> usize {
         if self.taken < LANES {
-            self.taken += 1;
-            return self.taken - 1;
+            return self.taken;
         }
-        if let Some(over) = (0..LANES).find(|at| self.is_over(*at)) {
-            return over;
+        let mut may_end = self.may_end;
+        while may_end != 0 {
+            let at = may_end.trailing_zeros() as usize;
+            if self.is_over(at) {
+                return at;
+            }
+            may_end &= may_end - 1;
         }
         // By chance (a linear congruential sequence, its upper bits): in turn or by age, keys that come in turn and are one too many
         // would never be found.
@@ -122,9 +151,18 @@ mod tests {
             (*key % 20) as u32
         }
 
+        fn may_end(&self) -> bool {
+            true
+        }
+
         fn is_over(&self) -> bool {
             self.2
         }
+    }
+
+    fn open(lanes: &mut Lanes<Numbered>, lane: Numbered) {
+        let Some(vacancy) = lanes.vacancy(&lane.0) else { unreachable!("there is none with that key") };
+        lanes.open(vacancy, lane);
     }
 
     fn lane(key: usize, ordinal: usize) -> Numbered {
@@ -135,12 +173,12 @@ mod tests {
     fn as_many_as_there_are_places_are_found_in_any_order() {
         let mut lanes = Lanes::default();
         assert!(lanes.find(&0).is_none());
-        (0..LANES).for_each(|key| lanes.open(lane(key, 100 + key)));
+        (0..LANES).for_each(|key| open(&mut lanes, lane(key, 100 + key)));
         for key in (0..LANES).chain([3, 1, 3, 3, 0, 7]) {
             assert_eq!(lanes.find(&key).map(|lane| lane.1), Some(100 + key));
         }
         // One more takes the place of another one, not of that which was used last.
-        lanes.open(lane(LANES, 0));
+        open(&mut lanes, lane(LANES, 0));
         assert!(lanes.find(&LANES).is_some() && lanes.find(&7).is_some());
         assert_eq!((0..=LANES).filter(|key| lanes.find(key).is_none()).count(), 1);
     }
@@ -153,7 +191,7 @@ mod tests {
                 true
             }
             None => {
-                lanes.open(lane(*key, 0));
+                open(lanes, lane(*key, 0));
                 false
             }
         };
@@ -178,17 +216,17 @@ mod tests {
     #[test]
     fn a_lane_that_is_over_makes_room_for_one_with_its_key() {
         let mut lanes = Lanes::default();
-        lanes.open(Numbered(5, 1, true));
-        assert!(lanes.find(&5).is_none() && !lanes.has(&5));
-        lanes.open(lane(5, 2));
-        assert!(lanes.has(&5));
+        open(&mut lanes, Numbered(5, 1, true));
+        assert!(lanes.find(&5).is_none());
+        open(&mut lanes, lane(5, 2));
+        assert!(lanes.vacancy(&5).is_none());
         assert_eq!(lanes.find(&5).map(|lane| lane.1), Some(2));
         assert_eq!(lanes.lanes.iter().flatten().count(), 1);
         // And where all places are taken, for any.
-        (6..5 + LANES).for_each(|key| lanes.open(Numbered(key, 1, key == 20)));
-        assert!(lanes.find(&40).is_none());
-        lanes.open(lane(40, 1));
-        assert!((5..5 + LANES).chain([40]).all(|key| (key == 20) == lanes.find(&key).is_none()));
+        (6..5 + LANES).for_each(|key| open(&mut lanes, Numbered(key, 1, key == 20)));
+        assert!(lanes.find(&(LANES + 8)).is_none());
+        open(&mut lanes, lane(LANES + 8, 1));
+        assert!((5..5 + LANES).chain([LANES + 8]).all(|key| (key == 20) == lanes.find(&key).is_none()));
     }
 
     #[test]
