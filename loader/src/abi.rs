@@ -28,14 +28,14 @@ pub struct Loader {
     /// The `MPI_X` spelling of the `index`-th such name, null after the last.
     pub counted: extern "C" fn(index: usize) -> *const c_char,
     /// The program's own traffic in the MPI library.
-    pub traffic: *const Traffic,
+    pub traffic: *const OwnTraffic,
 }
 
-/// Traffic of a process that goes on between its calls, as far as the entries of the loader see it begin and end. On lines of its own: the engine
-/// reads it in every call.
+/// The program's traffic in the MPI library that goes on between its calls, as far as the loader sees it begin and end. On lines of its own: the
+/// engine reads it in every call.
 #[repr(C, align(128))]
-pub struct Traffic {
-    /// Requests that were begun and are not completed; negative where some were begun unseen.
+pub struct OwnTraffic {
+    /// Requests that were begun and are not completed; may be negative where some were begun unseen.
     pub open: AtomicI64,
     /// There is, or was, some whose end nobody sees. Set for good.
     pub is_endless: AtomicBool,

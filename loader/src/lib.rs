@@ -92,14 +92,14 @@ fn counting(
     mpi: &Mpi,
     engine: Option<&Engine>,
 ) -> (*mut c_void, *mut c_void) {
-    let family = mpi.family().filter(|_| name.kind == Kind::Followed && engine.is_some());
-    match family.and_then(|family| requests::in_front_of(name, native.1, family)) {
+    let is_followed = name.kind == Kind::Followed && engine.is_some();
+    match is_followed.then(|| requests::in_front_of(name, native.1, mpi)).flatten() {
         Some(in_front) => (in_front, in_front),
         None => native,
     }
 }
 
-/// A request that a profiler hands on is opened twice, and closed once.
+/// Notes traffic for good where a profiler hands on requests: these are opened twice and completed once.
 fn note_chained(chosen: &[Slot]) {
     let opens = |index: usize| matches!(NAMES[index].kind, Kind::Opens | Kind::Begun);
     if (0..NAMES.len()).any(|index| opens(index) && is_chained(index, chosen)) {

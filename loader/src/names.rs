@@ -10,10 +10,10 @@
 //! | `Noted`   | `MPI_X`, `PMPI_X`  | the native function, after the note that the process has traffic whose end nobody sees |
 //! | `Api`     | `huddle_x`         | the engine; without one it returns 0                               |
 //!
-//! So the engine knows whether the process may have traffic that goes on between its calls. What no request tells the end of is `Noted`: windows,
-//! buffered communication, requests that are freed. More is completed than was begun where it was begun by other names
-//! (`MPI_File_iread`, `MPI_Rput`): that is noted too. Of windows there are names that their target calls too, whatever made them: mpi4py sets an
-//! error handler on each. Blocking calls leave nothing behind that somebody waits for.
+//! So the engine knows whether the process may have traffic that goes on between its calls. What no request tells the end of is `Noted`: windows and
+//! buffered sends. Of windows there are names that their target calls too, whatever made them: mpi4py sets an error handler on each. More is completed
+//! than was begun where it was begun by other names (`MPI_Isendrecv`, `MPI_File_iread`): that is noted too, but not before, and hides as many requests
+//! as are completed so. Blocking calls leave nothing behind that somebody waits for.
 //!
 //! An `MPI_X` goes to a profiler first where one comes after this library (`chain`); the profiler calls `PMPI_X`.
 //!
@@ -93,12 +93,9 @@ macro_rules! names {
             Followed: MPI_Testall;
             Followed: MPI_Testany;
             Followed: MPI_Testsome;
-            Noted: MPI_Request_free;
-            Noted: MPI_Request_get_status;
-            Noted: MPI_Bsend;
-            Noted: MPI_Ibsend;
-            Noted: MPI_Buffer_attach;
-            Noted: MPI_Buffer_detach;
+            Noted: MPI_Bsend MPI_Bsend_c;
+            Noted: MPI_Ibsend MPI_Ibsend_c;
+            Noted: MPI_Buffer_attach MPI_Buffer_attach_c;
             Noted: MPI_Win_create;
             Noted: MPI_Win_create_dynamic;
             Noted: MPI_Win_allocate;

@@ -6,7 +6,7 @@ use crate::arch::REGISTERS;
 use crate::chain::Profilers;
 use crate::mpi::Mpi;
 use crate::say::die;
-use crate::slots::{NAMES, SLOTS, Slot, Target, index, locate, name_of};
+use crate::slots::{NAMES, SLOTS, Slot, Target, W, index, locate, name_of};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::transmute;
 use std::slice;
@@ -22,7 +22,8 @@ struct Positions {
     stem: &'static str,
     counts: &'static [usize],
     arrays: &'static [Array],
-    comm: usize,
+    /// The last one of the blocking form: the communicator, where there are arrays.
+    last: usize,
 }
 
 /// An array of counts, with its array of displacements, by position.
@@ -39,15 +40,15 @@ enum Read {
     UnlessInPlace,
 }
 
-const fn positions(stem: &'static str, counts: &'static [usize], arrays: &'static [Array], comm: usize) -> Positions {
-    Positions { stem, counts, arrays, comm }
+const fn positions(stem: &'static str, counts: &'static [usize], arrays: &'static [Array], last: usize) -> Positions {
+    Positions { stem, counts, arrays, last }
 }
 
 const fn array(counts: usize, read: Read) -> Array {
     Array { counts, displacements: Some(counts + 1), read }
 }
 
-static POSITIONS: [Positions; 23] = [
+static POSITIONS: [Positions; 25] = [
     positions("allgather", &[1, 4], &[], 6),
     positions("allgatherv", &[1], &[array(4, Read::Always)], 7),
     positions("allreduce", &[2], &[], 5),
@@ -55,10 +56,12 @@ static POSITIONS: [Positions; 23] = [
     positions("alltoallv", &[], &EXCHANGE, 8),
     positions("alltoallw", &[], &EXCHANGE, 8),
     positions("bcast", &[1], &[], 4),
+    positions("bsend", &[1], &[], 5),
+    positions("buffer_attach", &[1], &[], 1),
     positions("exscan", &[2], &[], 5),
     positions("gather", &[1, 4], &[], 7),
     positions("gatherv", &[1], &[array(4, Read::AtRoot(7))], 8),
-    positions("mrecv", &[1], &[], 3), // the message has its communicator
+    positions("mrecv", &[1], &[], 3),
     positions("neighbor_allgather", &[1, 4], &[], 6),
     positions("neighbor_alltoall", &[1, 4], &[], 6),
     positions("recv", &[1], &[], 5),
@@ -98,7 +101,6 @@ type Query = unsafe extern "C-unwind" fn(comm: usize, answer: *mut c_int) -> c_i
 
 /// Any plain form: what the callee doesn't declare, it doesn't read.
 type Plain = unsafe extern "C-unwind" fn(W, W, W, W, W, W, W, W, W) -> c_int;
-type W = usize;
 
 static NATIVE: OnceLock<Native> = OnceLock::new();
 
@@ -131,7 +133,7 @@ fn route(mpi: &Mpi, profilers: Option<Profilers>, name: &CStr) -> Option<Route> 
     let profiler = profilers.and_then(|profilers| profilers.in_front(&NAMES[plain]));
     // SAFETY: it is a function of the operation's plain form.
     let profiler = profiler.map(|function| unsafe { transmute::<*mut c_void, Plain>(function) });
-    let arguments = positions.comm + 1 + usize::from(nonblocking.is_some());
+    let arguments = positions.last + 1 + usize::from(nonblocking.is_some());
     Some(Route { plain, profiler, positions, arguments })
 }
 
@@ -168,7 +170,7 @@ pub unsafe extern "C-unwind" fn call(target: &Target, registers: *const usize, s
     let mut arrays = Vec::new(); // no allocation where there are none
     for array in route.positions.arrays {
         // SAFETY: the arguments are where `positions` says.
-        arrays.push(unsafe { native.narrow_array(array, &mut a, route.positions.comm) });
+        arrays.push(unsafe { native.narrow_array(array, &mut a, route.positions.last) });
     }
     let slot = &SLOTS[route.plain];
     let plain = if is_profiling { &slot.profiling } else { &slot.public };

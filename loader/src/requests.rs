@@ -1,77 +1,136 @@
 //! Which requests are open: begun, and not completed.
 //!
-//! Most are opened by the entries of `Opens` and `Begun` names, which count. A call that completes such a request gives it another handle in the
-//! program's memory, MPI_REQUEST_NULL; one that is not completed keeps its own. So what a call changed tells, whatever a library's null handle is.
-//! Persistent requests keep theirs: those that were started are known by them, and a call reports which of these it completed.
+//! Most are opened by the entries of `Opens` and `Begun` names, which count. A call that completes such a request puts MPI_REQUEST_NULL in its place
+//! in the program's memory. Persistent requests stay there: those that were started are known by their handles.
 //!
-//! Where a call fails, or a library gives no other handle to what it completed at once, a request stays open for good: the engine then expects
-//! traffic that is not there, as it does where nothing is known.
+//! What is not known to be complete stays open: the engine then expects traffic that is not there, as it does where nothing is known. So it is where
+//! a call reports an error, and where an active request is freed.
 
-use crate::slots::{Name, TRAFFIC};
+use crate::mpi::Mpi;
+use crate::names::names;
+use crate::objects::first_symbol;
+use crate::slots::{Name, TRAFFIC, W};
 use std::collections::HashSet;
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::transmute;
+use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::{ptr, slice};
 
 /// Any of these functions: what the callee doesn't declare, it doesn't read.
-type Native = unsafe extern "C-unwind" fn(W, W, W, W, W) -> c_int;
-type W = usize;
-type Arguments = [W; 5];
+type Function = unsafe extern "C-unwind" fn(W, W, W, W, W) -> c_int;
 
-/// A function that takes requests.
-struct Function {
-    name: &'static CStr,
-    /// The first argument is how many requests the second one points to; else it points to one.
-    takes_many: bool,
-    /// What it does with them. Positions are those of arguments.
-    effect: Effect,
-}
-
+/// What a function does with requests. Numbers are positions of arguments that point to ints, which it writes.
 enum Effect {
     /// Opens all.
     Start,
-    /// Completes all, when it has no error.
+    /// Completes all.
     Wait,
-    /// Completes all if this int says so.
+    /// Completes all if this says so.
     Test { flag: usize },
-    /// Completes the one whose index this int is, if that other int says so, where there is one.
+    /// Completes the one with this index, if the flag says so, where there is one.
     Any { index: usize, flag: Option<usize> },
-    /// Completes as many as this int says, whose indices are there.
+    /// Completes so many, with these indices.
     Some { count: usize, indices: usize },
 }
 
-const fn of_one(name: &'static CStr, effect: Effect) -> Function {
-    Function { name, takes_many: false, effect }
-}
-
-const fn of_many(name: &'static CStr, effect: Effect) -> Function {
-    Function { name, takes_many: true, effect }
+/// A `Followed` name.
+struct Followed {
+    name: &'static str,
+    /// The first argument is how many requests the second one points to; else it points to one.
+    takes_many: bool,
+    effect: Effect,
+    /// What stands in front of its native function, where handles are ints (MPICH), and where they are pointers (Open MPI).
+    in_front: [Function; 2],
 }
 
 const COUNT: usize = 10;
 
-static FUNCTIONS: [Function; COUNT] = [
-    of_one(c"MPI_Start", Effect::Start),
-    of_many(c"MPI_Startall", Effect::Start),
-    of_one(c"MPI_Wait", Effect::Wait),
-    of_many(c"MPI_Waitall", Effect::Wait),
-    of_one(c"MPI_Test", Effect::Test { flag: 1 }),
-    of_many(c"MPI_Testall", Effect::Test { flag: 2 }),
-    of_many(c"MPI_Waitany", Effect::Any { index: 2, flag: None }),
-    of_many(c"MPI_Testany", Effect::Any { index: 2, flag: Some(3) }),
-    of_many(c"MPI_Waitsome", Effect::Some { count: 2, indices: 3 }),
-    of_many(c"MPI_Testsome", Effect::Some { count: 2, indices: 3 }),
+const fn one<const INDEX: usize>(name: &'static str, effect: Effect) -> Followed {
+    let in_front = [follow::<c_int, INDEX> as Function, follow::<usize, INDEX>];
+    Followed { name, takes_many: false, effect, in_front }
+}
+
+const fn many<const INDEX: usize>(name: &'static str, effect: Effect) -> Followed {
+    Followed { takes_many: true, ..one::<INDEX>(name, effect) }
+}
+
+static FOLLOWED: [Followed; COUNT] = FOLLOWED_NAMES;
+
+const FOLLOWED_NAMES: [Followed; COUNT] = [
+    one::<0>("MPI_Start", Effect::Start),
+    many::<1>("MPI_Startall", Effect::Start),
+    one::<2>("MPI_Wait", Effect::Wait),
+    many::<3>("MPI_Waitall", Effect::Wait),
+    one::<4>("MPI_Test", Effect::Test { flag: 1 }),
+    many::<5>("MPI_Testall", Effect::Test { flag: 2 }),
+    many::<6>("MPI_Waitany", Effect::Any { index: 2, flag: None }),
+    many::<7>("MPI_Testany", Effect::Any { index: 2, flag: Some(3) }),
+    many::<8>("MPI_Waitsome", Effect::Some { count: 2, indices: 3 }),
+    many::<9>("MPI_Testsome", Effect::Some { count: 2, indices: 3 }),
 ];
 
-/// The native functions of `FUNCTIONS`, from the time on when the table of names leads to what stands in front of them.
-static NATIVE: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(ptr::null_mut()) }; COUNT];
+/// The table of names has the same ones.
+macro_rules! check {
+    ($($kind:ident: $($name:ident)*;)*) => {
+        const _: () = {
+            let mut followed = 0;
+            $($(followed += check!(@ $kind $name);)*)*
+            assert!(followed == COUNT);
+        };
+    };
+    (@ Followed $name:ident) => {{
+        assert!(is_followed(stringify!($name)));
+        1
+    }};
+    (@ $kind:ident $name:ident) => { 0 };
+}
+names!(check);
 
-/// A handle of a request: an int (MPICH) or a pointer (Open MPI).
-trait Handle: Copy + Default + PartialEq {
-    /// The same as a word.
+const fn is_followed(name: &str) -> bool {
+    let mut index = 0;
+    while index < COUNT && !are_equal(FOLLOWED_NAMES[index].name.as_bytes(), name.as_bytes()) {
+        index += 1;
+    }
+    index < COUNT
+}
+
+const fn are_equal(left: &[u8], right: &[u8]) -> bool {
+    let mut at = 0;
+    while at < left.len() && at < right.len() && left[at] == right[at] {
+        at += 1;
+    }
+    at == left.len() && at == right.len()
+}
+
+/// The native functions of `FOLLOWED`, from the time on when the table of names leads to what stands in front of them.
+static NATIVE: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(ptr::null_mut()) }; COUNT];
+/// MPI_REQUEST_NULL, likewise.
+static NULL: AtomicUsize = AtomicUsize::new(0);
+
+/// What stands in front of `native`, the function of that name in this library; `None` where its handles are not known.
+pub fn in_front_of(name: &Name, native: *mut c_void, mpi: &Mpi) -> Option<*mut c_void> {
+    const MPICH_NULL: usize = 0x2c00_0000;
+    let index = FOLLOWED.iter().position(|followed| name.public.to_str() == Ok(followed.name))?;
+    let (null, width) = match mpi.family()? {
+        "mpich" => (MPICH_NULL, 0),
+        "openmpi" => (object(c"ompi_request_null", mpi)? as usize, 1),
+        _ => return None,
+    };
+    // Relaxed: whoever is led here finds them by the release in `fill`.
+    NULL.store(null, Relaxed);
+    NATIVE[index].store(native, Relaxed);
+    Some(FOLLOWED[index].in_front[width] as *mut c_void)
+}
+
+/// Where an object of the MPI library is: in the program, where that has been linked so that it has it (a copy relocation).
+fn object(name: &CStr, mpi: &Mpi) -> Option<*mut c_void> {
+    first_symbol(name).or_else(|| mpi.symbol(name))
+}
+
+/// A handle of a request: an int or a pointer.
+trait Handle: Copy {
     fn word(self) -> W;
 }
 
@@ -87,98 +146,113 @@ impl Handle for usize {
     }
 }
 
-/// By the index of the function.
-macro_rules! in_front_of {
-    ($handle:ty: $($index:literal)*) => {
-        [$(call::<$handle, $index>),*]
-    };
-}
-static OF_INTS: [Native; COUNT] = in_front_of!(c_int: 0 1 2 3 4 5 6 7 8 9);
-static OF_POINTERS: [Native; COUNT] = in_front_of!(usize: 0 1 2 3 4 5 6 7 8 9);
-
-/// What stands in front of `native`, the function of that name in a library of that family; `None` where its handles are not known.
-pub fn in_front_of(name: &Name, native: *mut c_void, family: &str) -> Option<*mut c_void> {
-    let index = FUNCTIONS.iter().position(|function| function.name == name.public)?;
-    let in_front = match family {
-        "mpich" => OF_INTS[index],
-        "openmpi" => OF_POINTERS[index],
-        _ => return None,
-    };
-    // Relaxed: whoever is led here finds it by the release in `fill`.
-    NATIVE[index].store(native, Relaxed);
-    Some(in_front as *mut c_void)
+/// The requests of a call, in the program's memory.
+#[derive(Clone, Copy)]
+struct Requests<H> {
+    first: *const H,
+    count: usize,
 }
 
-/// Makes the call, and counts the requests that it opens or completes.
-///
-/// # Safety
-/// These are the arguments of a call to the function at `INDEX`, of a library whose handles are `H`s.
-unsafe extern "C-unwind" fn call<H: Handle, const INDEX: usize>(a: W, b: W, c: W, d: W, e: W) -> c_int {
-    let arguments = [a, b, c, d, e];
-    // SAFETY: the function's, stored before anybody was led here.
-    let native = unsafe { transmute::<*mut c_void, Native>(NATIVE[INDEX].load(Relaxed)) };
-    // SAFETY: the arguments of the call.
-    let call = || unsafe { native(a, b, c, d, e) };
-    let function = &FUNCTIONS[INDEX];
-    let (count, first) = if function.takes_many { (a as c_int, b) } else { (1, a) };
-    let first = first as *const H;
-    // What MPI rejects is not looked at.
-    let count = if first.is_null() { 0 } else { usize::try_from(count).unwrap_or(0) };
-    // SAFETY: MPI demands so many handles there, which nobody else touches during the call.
-    let handle = |at: usize| unsafe { first.add(at).read_unaligned() };
-    if matches!(function.effect, Effect::Start) {
-        start((0..count).map(|at| handle(at).word()));
-        return call();
+impl<H: Handle> Requests<H> {
+    /// Those of a call with these arguments. What MPI rejects is not looked at.
+    fn of(followed: &Followed, a: W, b: W) -> Self {
+        let (count, first) = if followed.takes_many { (a as c_int, b) } else { (1, a) };
+        let first = first as *const H;
+        Self { first, count: if first.is_null() { 0 } else { usize::try_from(count).unwrap_or(0) } }
     }
-    /// So many need no memory of their own.
-    const FEW: usize = 32;
-    let (mut few, many);
-    let before = if count <= FEW {
-        few = [H::default(); FEW];
-        (0..count).for_each(|at| few[at] = handle(at));
-        &few[..count]
-    } else {
-        many = (0..count).map(handle).collect::<Vec<H>>();
-        &many[..]
-    };
-    let code = call();
-    let mut completed = before.iter().enumerate().filter(|&(at, before)| handle(at) != *before).count();
-    if ARE_STARTED.load(Relaxed) > 0 && code == SUCCESS {
-        // SAFETY: the call has succeeded, so its arguments are as MPI demands.
-        let indices = unsafe { completed_by(&function.effect, &arguments, count) };
-        completed += complete(indices.filter_map(|at| before.get(at)).map(|handle| handle.word()));
+
+    /// # Safety
+    /// The call is under way, or was until now.
+    unsafe fn handle(&self, at: usize) -> Option<W> {
+        // SAFETY: MPI demands so many handles there, which nobody else touches during the call.
+        let handle = unsafe { self.first.add(at).read_unaligned() }.word();
+        (handle != NULL.load(Relaxed)).then_some(handle)
     }
-    if completed > 0 {
-        note_completed(completed as i64);
+
+    /// Those that are not null.
+    ///
+    /// # Safety
+    /// As of `handle`.
+    unsafe fn handles(self) -> impl Iterator<Item = W> {
+        // SAFETY: as the caller promises.
+        (0..self.count).filter_map(move |at| unsafe { self.handle(at) })
     }
-    code
 }
 
 /// `MPI_SUCCESS`, of all MPIs.
 const SUCCESS: c_int = 0;
 
-/// The indices of the requests of which a call of `count` has reported that they are complete, maybe for long.
+/// Makes the call, and counts the requests that it opens or completes. User code within it may throw, or jump out: nothing here has to be dropped.
 ///
 /// # Safety
-/// These are the arguments of such a call that has succeeded.
-unsafe fn completed_by(effect: &Effect, arguments: &Arguments, count: usize) -> impl Iterator<Item = usize> {
-    // SAFETY: as the caller promises, an int that the call has written.
-    let int = |at: usize| unsafe { (arguments[at] as *const c_int).read_unaligned() };
-    let (all, some): (usize, &[c_int]) = match *effect {
-        Effect::Wait => (count, &[]),
-        Effect::Test { flag } if int(flag) != 0 => (count, &[]),
-        Effect::Any { flag: Some(flag), .. } if int(flag) == 0 => (0, &[]),
-        // MPI_UNDEFINED, which is negative, says that none is active, not even one that it has not reported (MPICH, of MPI_PROC_NULL).
-        Effect::Any { index, .. } | Effect::Some { count: index, .. } if int(index) < 0 => (count, &[]),
-        // SAFETY: as above.
-        Effect::Any { index, .. } => (0, slice::from_ref(unsafe { &*(arguments[index] as *const c_int) })),
-        Effect::Some { count: some, indices } if int(some) > 0 => {
-            // SAFETY: as above, so many ints.
-            (0, unsafe { slice::from_raw_parts(arguments[indices] as *const c_int, int(some) as usize) })
+/// These are the arguments of a call to the function at `INDEX`, of a library whose handles are `H`s.
+unsafe extern "C-unwind" fn follow<H: Handle, const INDEX: usize>(a: W, b: W, c: W, d: W, e: W) -> c_int {
+    let followed = &FOLLOWED[INDEX];
+    let requests = Requests::<H>::of(followed, a, b);
+    // SAFETY: the function's, stored before anybody was led here, with the arguments of the call.
+    let native = || unsafe { transmute::<*mut c_void, Function>(NATIVE[INDEX].load(Relaxed))(a, b, c, d, e) };
+    let argument = |at: usize| [a, b, c, d, e][at] as *const c_int;
+    // SAFETY: used once the call has succeeded: an int that it has written.
+    let int = |at: usize| unsafe { argument(at).read_unaligned() };
+    // SAFETY: these are the requests of the call.
+    let handles = || unsafe { requests.handles() };
+    match followed.effect {
+        Effect::Start => {
+            let code = native();
+            // Also after an error: some may have been started.
+            start(handles());
+            code
         }
-        Effect::Start | Effect::Test { .. } | Effect::Some { .. } => (0, &[]),
+        Effect::Wait | Effect::Test { .. } => {
+            let before = handles().count();
+            let code = native();
+            let is_done = match followed.effect {
+                Effect::Test { flag } => code != SUCCESS || int(flag) != 0,
+                _ => true,
+            };
+            if is_done {
+                // What is there still is persistent, or has not come to its end.
+                let ended = if code == SUCCESS { complete(handles()) } else { 0 };
+                note_completed(before.saturating_sub(handles().count()) + ended);
+            }
+            code
+        }
+        Effect::Any { index, flag } => {
+            let code = native();
+            if code == SUCCESS && flag.is_none_or(|flag| int(flag) != 0) {
+                let reported = if int(index) < 0 { int(index) } else { 1 };
+                // SAFETY: as `int`.
+                unsafe { note_reported(requests, reported, argument(index)) };
+            }
+            code
+        }
+        Effect::Some { count, indices } => {
+            let code = native();
+            if code == SUCCESS {
+                // SAFETY: as `int`.
+                unsafe { note_reported(requests, int(count), argument(indices)) };
+            }
+            code
+        }
+    }
+}
+
+/// A call reports so many of its requests to be complete, whose indices are there. MPI_UNDEFINED, which is negative, says that none is active, not
+/// even one that no call has reported (MPICH, of MPI_PROC_NULL).
+///
+/// # Safety
+/// The call was under way until now, and has written that.
+unsafe fn note_reported<H: Handle>(requests: Requests<H>, reported: c_int, indices: *const c_int) {
+    let Ok(reported) = usize::try_from(reported) else {
+        // SAFETY: the caller's promise.
+        return note_completed(complete(unsafe { requests.handles() }));
     };
-    (0..all).chain(some.iter().map(|&index| index as usize))
+    let is_completed = |&at: &usize| {
+        // SAFETY: the caller's promise.
+        let handle = unsafe { requests.handle(indices.add(at).read_unaligned() as usize) };
+        handle.is_none_or(|persistent| complete(std::iter::once(persistent)) == 1)
+    };
+    note_completed((0..reported).filter(is_completed).count());
 }
 
 /// The handles of persistent requests that were started and not completed.
@@ -194,6 +268,11 @@ fn start(handles: impl Iterator<Item = W>) {
 
 /// Those among these that were started are complete. -> how many they are
 fn complete(handles: impl Iterator<Item = W>) -> usize {
+    let mut handles = handles.peekable();
+    // Without any there is no lock to take.
+    if ARE_STARTED.load(Relaxed) == 0 || handles.peek().is_none() {
+        return 0;
+    }
     change_started(|started| handles.filter(|handle| started.remove(handle)).count())
 }
 
@@ -206,9 +285,10 @@ fn change_started(change: impl FnOnce(&mut HashSet<W>) -> usize) -> usize {
 }
 
 /// So many requests are open no longer. If they were more than had been begun, some were begun unseen, now and later.
-fn note_completed(requests: i64) {
+fn note_completed(requests: usize) {
+    let requests = requests as i64;
     // Relaxed: as in `change_started`.
-    if TRAFFIC.open.fetch_sub(requests, Relaxed) < requests {
+    if requests > 0 && TRAFFIC.open.fetch_sub(requests, Relaxed) < requests {
         TRAFFIC.is_endless.store(true, Relaxed);
     }
 }

@@ -1,12 +1,15 @@
 //! The jump table: a slot, a counter and the exported entries of every name in `names`.
 
-use crate::abi::Traffic;
+use crate::abi::OwnTraffic;
 use crate::arch;
 use crate::names::names;
 use std::ffi::{CStr, c_void};
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64};
+
+/// An argument in a register that holds integers: a number, a handle or an address.
+pub type W = usize;
 
 /// Where an entry jumps to. Written by the resolver, read by the entries.
 pub type Target = AtomicPtr<c_void>;
@@ -68,7 +71,7 @@ macro_rules! entry {
             [arch::note!(), arch::forward!()],
             slot = const $slot,
             traffic = sym TRAFFIC,
-            note = const offset_of!(Traffic, is_endless)
+            note = const offset_of!(OwnTraffic, is_endless)
         );
     };
     ($symbol:expr, $slot:expr, opens) => {
@@ -77,7 +80,7 @@ macro_rules! entry {
             [arch::open!(), arch::forward!()],
             slot = const $slot,
             traffic = sym TRAFFIC,
-            open = const offset_of!(Traffic, open)
+            open = const offset_of!(OwnTraffic, open)
         );
     };
     ($symbol:expr, $slot:expr, opens, $call:expr) => {
@@ -86,7 +89,7 @@ macro_rules! entry {
             [arch::open!(), arch::count!(), arch::forward!()],
             slot = const $slot,
             traffic = sym TRAFFIC,
-            open = const offset_of!(Traffic, open),
+            open = const offset_of!(OwnTraffic, open),
             calls = sym CALLS,
             call = const $call
         );
@@ -173,7 +176,7 @@ pub static SLOTS: [Slot; COUNT] = [const {
 static CALLS: [Calls; COUNT] = [const { Calls { public: AtomicU64::new(0), profiling: AtomicU64::new(0) } }; COUNT];
 
 /// The program's own traffic, written by the entries and by `requests`.
-pub static TRAFFIC: Traffic = Traffic { open: AtomicI64::new(0), is_endless: AtomicBool::new(false) };
+pub static TRAFFIC: OwnTraffic = OwnTraffic { open: AtomicI64::new(0), is_endless: AtomicBool::new(false) };
 
 const fn public(id: Id) -> usize {
     id as usize * size_of::<Slot>() + offset_of!(Slot, public)

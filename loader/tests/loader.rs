@@ -232,6 +232,25 @@ fn handles_are_as_long_as_those_of_the_mpi() {
     assert_eq!(traffic_after(&rig, "probe", &calls, &[]), expected);
 }
 
+/// With Debian's two libraries, whose handles and habits differ.
+#[test]
+fn requests_of_real_mpis_are_open_until_they_are_completed() {
+    let rig = Rig::new("real");
+    for family in ["mpich", "openmpi"] {
+        let (engine, mpicc) = (format!("huddle/libhuddle-{family}.so"), &*format!("mpicc.{family}"));
+        rig.cc(&engine, "engine.c", &["-shared", "-fPIC", "-DSERVES_NOTHING"]);
+        let (program, source) = (rig.path(mpicc), format!("{FAKES}/requests.c"));
+        let status = Command::new(mpicc).args(["-O1", "-w", "-o", &program, &source, "-ldl"]).status();
+        assert!(status.expect("scripts/setup installs it").success(), "{mpicc}");
+        let said = rig.says(mpicc, &[], &[]);
+        let counts = |what: &str| said.lines().filter_map(|line| line.strip_prefix(what)).collect::<Vec<_>>();
+        assert_eq!([counts("begun "), counts("started ")], [[3; 8], [3; 8]].map(|n| n.map(|n| n.to_string()).to_vec()));
+        assert_eq!(counts("completed "), ["0"; 17], "{mpicc}");
+        let others = ["freed ", "cancelled ", "failed ", "duplicated ", "attached "].map(|what| counts(what).join(" "));
+        assert_eq!(others, ["0", "0", "0", "0", "-1"], "{mpicc}");
+    }
+}
+
 #[test]
 fn traffic_whose_end_nobody_sees_is_noted_for_good() {
     let rig = Rig::with_engine("endless");

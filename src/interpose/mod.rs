@@ -7,15 +7,11 @@ mod entries;
 mod preloaded;
 
 use crate::log;
-use crate::mpi::loader::{LOADER, Loader as KnownLoader, OwnTraffic};
+use crate::mpi::loader::abi::{self, ABI, Loader};
+use crate::mpi::loader::{LOADER, Loader as KnownLoader};
 use crate::mpi::native::{self, Native};
 use crate::mpi::serve;
 use std::ffi::{CStr, c_char, c_int, c_void};
-
-#[path = "../../loader/src/abi.rs"]
-mod abi;
-
-use abi::{ABI, Loader};
 
 const _: abi::Open = huddle_engine_open;
 const _: abi::Entry = huddle_engine_entry;
@@ -44,11 +40,10 @@ pub unsafe extern "C" fn huddle_engine_open(loader: *const Loader) -> c_int {
     let mpi_version = unsafe { CStr::from_ptr(loader.mpi_version) }.to_string_lossy().into_owned();
     // SAFETY: as above.
     let mpi_path = unsafe { CStr::from_ptr(loader.mpi_path) }.to_owned();
-    // A panic ends the process (`panic = "abort"`): it never crosses into MPI. Its line names rank and call.
+    // A panic ends the process with a line that names rank and call.
     log::report_panics(serve::latest_call);
     // SAFETY: the loader's words, which live as long as the process.
     let traffic = unsafe { &*loader.traffic };
-    let traffic = OwnTraffic { open: &traffic.open, is_endless: &traffic.is_endless };
     let _ = LOADER.set(KnownLoader { mpi_path, mpi_version, calls: loader.calls, counted: loader.counted, traffic });
     0
 }

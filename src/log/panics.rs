@@ -1,10 +1,12 @@
 //! The line that a panic leaves.
 
-/// From now on a panic leaves one line, which names the call that `latest` tells of, in place of Rust's own.
+/// From now on a panic leaves one line, which names the call that `latest` tells of, in place of Rust's own, and ends the process: it never crosses into
+/// MPI.
 pub fn report_panics(latest: fn() -> Option<String>) {
     std::panic::set_hook(Box::new(move |panic| {
         let call = latest().unwrap_or_else(|| "no call that huddle served".to_owned());
         super::error(format_args!("internal fault in or after {call}: {panic}"));
+        std::process::abort();
     }));
 }
 

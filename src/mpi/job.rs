@@ -1,6 +1,7 @@
 //! What the ranks of a job agree on in `MPI_Init`, and the state of the engine.
 
-use super::loader::{LOADER, OwnTraffic};
+use super::loader::abi::OwnTraffic;
+use super::loader::{self, LOADER};
 use crate::config::Config;
 use crate::fabric::shm::{Pace, Traffic, Waiting};
 use crate::model::Parameters;
@@ -55,7 +56,7 @@ pub struct Job {
     /// How often calls let the MPI library make progress that do not wait for long.
     pub pace: Pace,
     /// What the program has in the library, where the loader tells.
-    pub own_traffic: Option<OwnTraffic>,
+    pub own_traffic: Option<&'static OwnTraffic>,
     /// Whether several threads may call MPI at once.
     pub is_threaded: bool,
     /// The attribute of communicators that holds their state.
@@ -121,7 +122,7 @@ impl Job {
     #[inline(always)]
     pub(super) fn traffic(&self) -> Traffic {
         match self.own_traffic {
-            Some(own) if self.nodes == Some(1) => own.now(),
+            Some(own) if self.nodes == Some(1) => loader::traffic(own),
             _ => Traffic::Possible,
         }
     }

@@ -1,9 +1,13 @@
 //! What the loader tells the engine.
 
 use crate::fabric::shm::Traffic;
+use abi::OwnTraffic;
 use once_cell::sync::OnceCell;
 use std::ffi::{CString, c_char};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
+
+#[path = "../../loader/src/abi.rs"]
+pub mod abi;
 
 /// What the loader knows.
 pub struct Loader {
@@ -16,27 +20,16 @@ pub struct Loader {
     /// Their names.
     pub counted: extern "C" fn(usize) -> *const c_char,
     /// The program's own traffic.
-    pub traffic: OwnTraffic,
+    pub traffic: &'static OwnTraffic,
 }
 
 /// Set when the engine is opened.
 pub static LOADER: OnceCell<Loader> = OnceCell::new();
 
-/// What this process has in the MPI library that goes on between its calls, as far as the loader sees.
-#[derive(Clone, Copy)]
-pub struct OwnTraffic {
-    /// Requests that were begun and are not completed.
-    pub open: &'static AtomicI64,
-    /// There is, or was, some whose end the loader does not see.
-    pub is_endless: &'static AtomicBool,
-}
-
-impl OwnTraffic {
-    /// Whether there may be some.
-    #[inline(always)]
-    pub fn now(self) -> Traffic {
-        // Relaxed: what this thread has begun it finds; what others begin at the same time counts from the next call on.
-        let is_absent = self.open.load(Ordering::Relaxed) == 0 && !self.is_endless.load(Ordering::Relaxed);
-        if is_absent { Traffic::Absent } else { Traffic::Possible }
-    }
+/// Whether there may be some of the program's traffic now.
+#[inline(always)]
+pub(super) fn traffic(own: &OwnTraffic) -> Traffic {
+    // Relaxed: what this thread has begun it finds; what others begin at the same time counts from the next call on.
+    let is_absent = own.open.load(Ordering::Relaxed) == 0 && !own.is_endless.load(Ordering::Relaxed);
+    if is_absent { Traffic::Absent } else { Traffic::Possible }
 }

@@ -21,7 +21,7 @@ use crate::mpi::handles::{Legality, PREDEFINED_MOST, Predefined, PredefinedOp, c
 use crate::mpi::native::native;
 use crate::tune::OperatorClass;
 use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Op};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -345,7 +345,23 @@ impl Library {
     unsafe fn reduce_local(&self, input: *const u8, inout: *mut u8, n: usize) {
         let count = (n / self.granule) as c_int;
         // SAFETY: the caller's promise.
-        let code = unsafe { native().reduce_local(input.cast(), inout.cast(), count, self.datatype, self.op) };
+        let code = unsafe { reduce_local(input.cast(), inout.cast(), count, self.datatype, self.op) };
         assert!(code == constants().success, "MPI_Reduce_local failed ({})", Code(code));
     }
+}
+
+/// `MPI_Reduce_local`. An operation of the program's that throws ends the process here, as of any `extern "C"` function: its peers wait for what it
+/// combines, and the call can't be left in the middle.
+///
+/// # Safety
+/// As of the native function.
+unsafe extern "C" fn reduce_local(
+    input: *const c_void,
+    inout: *mut c_void,
+    count: c_int,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { native().reduce_local(input, inout, count, datatype, op) }
 }

@@ -65,20 +65,23 @@ NAMED(Reduce_scatter, (void *s, void *r, int *n, int type, int op, int comm),
       printf("Reduce_scatter %p %p", s, r); print("counts", n, comm == 8 ? 2 : 3);
       return printf(" %d %d %d\n", type, op, comm), 25)
 
-/* Requests: 0 is null, 1 completes in the next call, 2 does not; from 3 on they are persistent and complete as 1 does. A Testany looks at the first
-   one alone, and if the last one is null says that none is active. */
+/* Requests: 1 completes in the next call, 2 does not; from 3 on they are persistent and complete as 1 does. A Testany looks at the first one alone,
+   and if the last one is null says that none is active. */
 #ifdef OPENMPI
 typedef long request;
+long ompi_request_null;
+#define REQUEST_NULL ((request)&ompi_request_null)
 #else
 typedef int request;
+#define REQUEST_NULL 0x2c000000
 #endif
 static int complete(request *requests, int n, int *indices)
 {
     int completed = 0;
     for (int i = 0; i < n; i++)
-        if (requests[i] != 0 && requests[i] != 2) {
+        if (requests[i] != REQUEST_NULL && requests[i] != 2) {
             if (indices) indices[completed] = i;
-            if (requests[i] == 1) requests[i] = 0;
+            if (requests[i] == 1) requests[i] = REQUEST_NULL;
             completed++;
         }
     return completed;
@@ -91,7 +94,7 @@ NAMED(Test, (request *r, int *flag, void *status),
 NAMED(Waitall, (int n, request *r, void *statuses), /* an error */
       return printf("Waitall %d %p completes %d\n", n, statuses, complete(r, n, NULL)), n > 20 ? 33 : 0)
 NAMED(Testany, (int n, request *r, int *index, int *flag, void *status),
-      int all[100], done = complete(r, n > 0, all); *index = done ? all[0] : -1; *flag = done || n == 0 || r[n - 1] == 0;
+      int all[100], done = complete(r, n > 0, all); *index = done ? all[0] : -1; *flag = done || n == 0 || r[n - 1] == REQUEST_NULL;
       return printf("Testany %d %p completes %d\n", n, status, done), 0)
 NAMED(Testsome, (int n, request *r, int *done, int *indices, void *statuses),
       return *done = complete(r, n, indices), printf("Testsome %d %p completes %d\n", n, statuses, *done), 0)

@@ -125,7 +125,8 @@ impl Pace {
         let now = self.nanoseconds_until(now);
         let took = now.saturating_sub(self.looked.load(Ordering::Relaxed)).max(1);
         let calls = self.calls.load(Ordering::Relaxed);
-        let made = calls.wrapping_sub(self.looked_in.load(Ordering::Relaxed)).max(1);
+        // Threads that call at once may count one less.
+        let made = calls.saturating_sub(self.looked_in.load(Ordering::Relaxed)).max(1);
         let are_far_apart = took / made >= Self::FAR_APART.as_nanos() as u64;
         let (period, owed) = match traffic {
             Traffic::Absent => (Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64, 1),
