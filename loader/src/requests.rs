@@ -58,6 +58,7 @@ const fn many<const INDEX: usize>(name: &'static str, effect: Effect) -> Followe
 
 static FOLLOWED: [Followed; COUNT] = FOLLOWED_NAMES;
 
+/// The same, for what is checked while this is compiled.
 const FOLLOWED_NAMES: [Followed; COUNT] = [
     one::<0>("MPI_Start", Effect::Start),
     many::<1>("MPI_Startall", Effect::Start),

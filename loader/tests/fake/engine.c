@@ -14,7 +14,7 @@ int huddle_engine_open(const struct huddle_loader *h)
     if (loader)
         puts("opened twice");
     loader = h;
-    return h->abi != 3 || getenv("FAKE_REFUSE") != NULL;
+    return h->abi != HUDDLE_LOADER_ABI || getenv("FAKE_REFUSE") != NULL;
 }
 
 static struct big served(PARAMETERS) { return answer(ENGINE, ARGUMENTS); }

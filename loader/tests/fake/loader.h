@@ -2,6 +2,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { HUDDLE_LOADER_ABI = 3 };
+
 struct huddle_traffic {
     int64_t open;
     unsigned char is_endless;
