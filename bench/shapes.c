@@ -1,5 +1,6 @@
-// Shapes outside the grid of collectives.c, huddle against the native library: odd sizes, sizes between, other types, strided data, derived types, counts in
-// turn, one hot root, calls after barriers, skewed arrival, calls after computing and after exchanges of messages, many communicators.
+// Shapes outside the grid of collectives.c, huddle against the native library: odd sizes, sizes between the grid's, other types, strided data,
+// derived types, counts in turn, one hot root, calls after barriers, skewed arrival, calls after computing and after exchanges of messages, many
+// communicators.
 //
 //   shapes [--only odd,…] [--rounds R] [--block MS]
 //

@@ -167,7 +167,6 @@ static void complete_in_all_ways(void) {
         CHECK(came[0] == 10 * left + way && came[1] == 10 * right + way && nothing == -1);
         for (int i = 0; i < FIRST_PERSISTENT; i++) CHECK(requests[i] == MPI_REQUEST_NULL);
     }
-    // Frees of requests that may be active are another matter: then nobody sees their ends.
     sparse_collectives(102);
     for (int i = FIRST_PERSISTENT; i < REQUESTS; i++) MPI_Request_free(&requests[i]);
 }

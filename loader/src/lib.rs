@@ -25,6 +25,7 @@ mod slots;
 use chain::Profilers;
 use engine::Engine;
 use mpi::Mpi;
+use requests::Handles;
 use slots::{Kind, LAZY, NAMES, Name, SLOTS, Slot, Target, locate, name_of};
 use std::env;
 use std::ffi::c_void;
@@ -49,7 +50,9 @@ fn fill(mpi: &Mpi) {
     // PMPI_X would lead past the engine.
     let profilers = (!is_profiling_native).then_some(Profilers(mpi));
     narrow::prepare(mpi, profilers);
-    let choose = |name| targets(name, mpi, engine.as_ref(), profilers);
+    // Nobody else asks how many requests are open.
+    let handles = engine.as_ref().and_then(|_| Handles::of(mpi));
+    let choose = |name| targets(name, mpi, (engine.as_ref(), handles), profilers);
     let chosen: Vec<Slot> = NAMES.iter().map(choose).collect();
     note_chained(&chosen);
     for (index, slot) in SLOTS.iter().enumerate() {
@@ -62,7 +65,12 @@ fn fill(mpi: &Mpi) {
 }
 
 /// Where the two symbols of `name` lead; without `profilers`, `PMPI_X` stays native.
-fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, profilers: Option<Profilers>) -> Slot {
+fn targets(
+    name: &Name,
+    mpi: &Mpi,
+    (engine, handles): (Option<&Engine>, Option<Handles>),
+    profilers: Option<Profilers>,
+) -> Slot {
     let slot = |public: *mut c_void, profiling: *mut c_void, is_chained: bool| Slot {
         public: public.into(),
         profiling: profiling.into(),
@@ -73,8 +81,10 @@ fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, profilers: Option<Pr
         let entry = served().unwrap_or(zero as *mut c_void);
         return slot(entry, entry, false);
     }
-    let native =
-        mpi.symbol(name.public).zip(mpi.symbol(name.profiling)).map(|native| counting(name, native, mpi, engine));
+    // What counts requests stands in front of both names alike: without a profiler between them they do the same.
+    let counting = |native| handles.and_then(|handles| handles.in_front_of(name, native)).map(|one| (one, one));
+    let native = mpi.symbol(name.public).zip(mpi.symbol(name.profiling));
+    let native = native.map(|(public, profiling)| counting(profiling).unwrap_or((public, profiling)));
     let entry = if name.kind == Kind::Served && native.is_some() { served() } else { None };
     let (public, profiling) = native.unwrap_or((arch::lacking as *mut c_void, arch::lacking as *mut c_void));
     let Some(profilers) = profilers else {
@@ -82,21 +92,6 @@ fn targets(name: &Name, mpi: &Mpi, engine: Option<&Engine>, profilers: Option<Pr
     };
     let next = profilers.behind(name);
     slot(next.or(entry).unwrap_or(public), entry.unwrap_or(profiling), next.is_some())
-}
-
-/// What counts requests in front of native functions that start or complete some, for an engine that asks how many are open; else these. Without a
-/// profiler between the two they do the same.
-fn counting(
-    name: &Name,
-    native: (*mut c_void, *mut c_void),
-    mpi: &Mpi,
-    engine: Option<&Engine>,
-) -> (*mut c_void, *mut c_void) {
-    let is_followed = name.kind == Kind::Followed && engine.is_some();
-    match is_followed.then(|| requests::in_front_of(name, native.1, mpi)).flatten() {
-        Some(in_front) => (in_front, in_front),
-        None => native,
-    }
 }
 
 /// Notes traffic for good where a profiler hands on requests: these are opened twice and completed once.

@@ -41,7 +41,7 @@ struct Followed {
     /// The first argument is how many requests the second one points to; else it points to one.
     takes_many: bool,
     effect: Effect,
-    /// What stands in front of its native function, where handles are ints (MPICH), and where they are pointers (Open MPI).
+    /// What stands in front of its native function, by [`Handles`]: ints (MPICH), pointers (Open MPI).
     in_front: [Function; 2],
 }
 
@@ -110,19 +110,34 @@ static NATIVE: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(ptr::null_mu
 /// MPI_REQUEST_NULL, likewise.
 static NULL: AtomicUsize = AtomicUsize::new(0);
 
-/// What stands in front of `native`, the function of that name in this library; `None` where its handles are not known.
-pub fn in_front_of(name: &Name, native: *mut c_void, mpi: &Mpi) -> Option<*mut c_void> {
-    const MPICH_NULL: usize = 0x2c00_0000;
-    let index = FOLLOWED.iter().position(|followed| name.public.to_str() == Ok(followed.name))?;
-    let (null, width) = match mpi.family()? {
-        "mpich" => (MPICH_NULL, 0),
-        "openmpi" => (object(c"ompi_request_null", mpi)? as usize, 1),
-        _ => return None,
-    };
-    // Relaxed: whoever is led here finds them by the release in `fill`.
-    NULL.store(null, Relaxed);
-    NATIVE[index].store(native, Relaxed);
-    Some(FOLLOWED[index].in_front[width] as *mut c_void)
+/// The handles of requests of an MPI library.
+#[derive(Clone, Copy)]
+pub enum Handles {
+    Ints,
+    Pointers,
+}
+
+impl Handles {
+    /// Those of this library, whose requests are followed from now on; `None` where they are not known.
+    pub fn of(mpi: &Mpi) -> Option<Self> {
+        const MPICH_NULL: usize = 0x2c00_0000;
+        let (null, handles) = match mpi.family()? {
+            "mpich" => (MPICH_NULL, Self::Ints),
+            "openmpi" => (object(c"ompi_request_null", mpi)? as usize, Self::Pointers),
+            _ => return None,
+        };
+        // Relaxed: whoever is led to what stands in front of functions finds it by the release in `fill`.
+        NULL.store(null, Relaxed);
+        Some(handles)
+    }
+
+    /// What stands in front of `native`, the function of that name, if it is followed.
+    pub fn in_front_of(self, name: &Name, native: *mut c_void) -> Option<*mut c_void> {
+        let index = FOLLOWED.iter().position(|followed| name.public.to_str() == Ok(followed.name))?;
+        // Relaxed: as above.
+        NATIVE[index].store(native, Relaxed);
+        Some(FOLLOWED[index].in_front[self as usize] as *mut c_void)
+    }
 }
 
 /// Where an object of the MPI library is: in the program, where that has been linked so that it has it (a copy relocation).

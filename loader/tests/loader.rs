@@ -151,6 +151,12 @@ fn traffic_after(rig: &Rig, program: &str, steps: &[&str], environment: &[(&str,
     said.lines().filter_map(|line| line.strip_prefix("huddle_is_active: ")).map(str::to_owned).collect()
 }
 
+/// After each step the engine sees what stands beside it.
+fn check_traffic(rig: &Rig, program: &str, steps: &[(&str, &str)], environment: &[(&str, &str)]) {
+    let (calls, expected): (Vec<&str>, Vec<&str>) = steps.iter().copied().unzip();
+    assert_eq!(traffic_after(rig, program, &calls, environment), expected, "{environment:?}");
+}
+
 #[test]
 fn requests_are_open_until_they_are_completed() {
     let rig = Rig::with_engine("requests");
@@ -187,9 +193,8 @@ fn requests_are_open_until_they_are_completed() {
         ("longs:MPI_Testany=2344", "2"),
         ("longs:MPI_Testany=2340", "0"),
     ];
-    let (calls, expected): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
-    assert_eq!(traffic_after(&rig, "linked", &calls, &[]), expected);
-    assert_eq!(traffic_after(&rig, "linked", &calls, &[("HUDDLE_PMPI", "0")]), expected);
+    check_traffic(&rig, "linked", &steps, &[]);
+    check_traffic(&rig, "linked", &steps, &[("HUDDLE_PMPI", "0")]);
 }
 
 /// Arguments and the answer pass, however many requests there are.
@@ -228,8 +233,7 @@ fn handles_are_as_long_as_those_of_the_mpi() {
         ("ints:MPI_Waitall=0212", "1"),
         ("ints:MPI_Wait=1", "0"),
     ];
-    let (calls, expected): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
-    assert_eq!(traffic_after(&rig, "probe", &calls, &[]), expected);
+    check_traffic(&rig, "probe", &steps, &[]);
 }
 
 /// With Debian's two libraries, whose handles and habits differ.

@@ -345,7 +345,7 @@ impl Library {
     unsafe fn reduce_local(&self, input: *const u8, inout: *mut u8, n: usize) {
         let count = (n / self.granule) as c_int;
         // SAFETY: the caller's promise.
-        let code = unsafe { reduce_local(input.cast(), inout.cast(), count, self.datatype, self.op) };
+        let code = unsafe { reduce_or_end(input.cast(), inout.cast(), count, self.datatype, self.op) };
         assert!(code == constants().success, "MPI_Reduce_local failed ({})", Code(code));
     }
 }
@@ -355,7 +355,7 @@ impl Library {
 ///
 /// # Safety
 /// As of the native function.
-unsafe extern "C" fn reduce_local(
+unsafe extern "C" fn reduce_or_end(
     input: *const c_void,
     inout: *mut c_void,
     count: c_int,
