@@ -2,16 +2,21 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { SHORT = 64, DOUBLES_PER_LINE = 8 };
 const char *const collective_names[COLLECTIVES] = {"Allreduce", "Bcast", "Reduce", "Allgather", "Scatter", "Barrier"};
 static double *in, *out, sink;
 
-void calls_start(int most) {
+static double *buffer(size_t bytes, int offset) {
+    char *memory = aligned_alloc(4096, (bytes + (size_t)offset + 4095) / 4096 * 4096);
+    if (!memory) fail("no memory");
+    return memset(memory + offset, 0, bytes);
+}
+
+void calls_start(int most, int offset) {
     size_t bytes = ((size_t)most * (size_t)size + DOUBLES_PER_LINE) * sizeof *in;
-    in = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-    if (!in || !out) fail("no memory");
-    for (size_t i = 0; i < bytes / sizeof *in; i++) in[i] = out[i] = 0;
+    in = buffer(bytes, offset), out = buffer(bytes, offset);
 }
 
 static void call(const Work *work, int root) {

@@ -16,8 +16,8 @@ typedef struct {
     MPI_Comm comm;
 } Work;
 
-// Buffers for messages of so many doubles.
-void calls_start(int most);
+// Buffers for messages of so many doubles, so many bytes behind the start of a page.
+void calls_start(int most, int offset);
 // The block of a subject whose state is a Work.
 double work_block(const void *work, int calls);
 // Makes one call and ends the job if its result is wrong.

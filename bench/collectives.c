@@ -1,7 +1,8 @@
 // The six collectives, huddle against the native library.
 //
-//   collectives [--only Bcast,…] [--sizes 8,64,…] [--rounds R] [--block MS]
+//   collectives [--only Bcast,…] [--sizes 8,64,…] [--offset 16] [--rounds R] [--block MS]
 //
+// Buffers begin so many bytes behind the start of a page: long ones of malloc do 16 behind it.
 // Sizes are bytes of the message, or of one rank's block (Allgather, Scatter). Roots rotate, data are modified between calls.
 #include "calls.h"
 
@@ -37,7 +38,7 @@ int main(int argc, char **argv) {
     int sizes[MOST_SIZES], most = 8;
     int n = parse_sizes(option(argc, argv, "--sizes", "8,64,512,4096,32768,262144,1048576,4194304"), sizes);
     for (int i = 0; i < n; i++) most = sizes[i] > most ? sizes[i] : most;
-    calls_start(most / 8);
+    calls_start(most / 8, atoi(option(argc, argv, "--offset", "0")));
     for (int which = 0; which < COLLECTIVES; which++) {
         if (!is_listed(only, collective_names[which])) continue;
         if (which == BARRIER) compare(BARRIER, 0);

@@ -161,7 +161,7 @@ static LoopWay best_way(const Work *work) {
 static void loops(void) {
     static const int sizes[] = {8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20};
     loops_start();
-    calls_start(4 << 20 >> 3);
+    calls_start(4 << 20 >> 3, 0);
     for (int which = 0; which < COLLECTIVES; which++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes && (which != BARRIER || i == 0); i++) {
             int bytes = which == BARRIER ? 0 : sizes[i];
@@ -193,7 +193,7 @@ static void kernels(void) {
         if (rank == 0) fprintf(stderr, "limits: the kernel lets no rank read another's memory\n");
         return;
     }
-    calls_start(4 << 20 >> 3);
+    calls_start(4 << 20 >> 3, 0);
     for (int i = 0; i < 3; i++)
         for (int bytes = 64 << 10; bytes <= 4 << 20; bytes *= 4) {
             Work works[3];
@@ -321,7 +321,7 @@ static void print_memory(int comms) {
 }
 
 static void memory(void) {
-    calls_start(4 << 20 >> 3);
+    calls_start(4 << 20 >> 3, 0);
     print_memory(0);
     for (int which = 0; which < COLLECTIVES; which++)
         for (int k = 0; k < WARM_UP; k++) work_check(&(Work){which, HUDDLE, which == BARRIER ? 0 : 4 << 20 >> 3, -1, MPI_COMM_WORLD});

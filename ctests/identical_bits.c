@@ -1,11 +1,12 @@
 // Sums of random floating-point numbers: the order of the additions shows in the last bits, and all ranks must
-// get the same ones, for every size, in place or not, also where ranks come late. With a second argument
-// also of NaNs, of which each rank has others: which of two stays depends on the instructions that combine them, and in MPICH on the rank.
+// get the same ones, for every size, in place or not, also where ranks come late and where their buffers lie at other places in cache lines.
+// With a second argument also of NaNs, of which each rank has others: which of two stays depends on the instructions that combine them, and in
+// MPICH on the rank.
 #include "check.h"
 
 #include <stdint.h>
 
-enum { MOST = 70000 };
+enum { MOST = 70000, LINE = 64 };
 
 static double random_double(unsigned *seed) {
     double mantissa = (double)next_number(seed) / 16777216.0 + (double)next_number(seed) * 1e-12;
@@ -15,6 +16,13 @@ static double random_double(unsigned *seed) {
 static double rank_nan(int j) {
     uint64_t word = UINT64_C(0x7ff8000000000001) + (uint64_t)(world_rank * 7 + j % 5) + ((uint64_t)(world_rank % 2) << 63);
     double nan;
+    memcpy(&nan, &word, sizeof nan);
+    return nan;
+}
+
+static float narrow_nan(int j) {
+    uint32_t word = UINT32_C(0x7fc00001) + (uint32_t)(world_rank * 7 + j % 5) + ((uint32_t)(world_rank % 2) << 31);
+    float nan;
     memcpy(&nan, &word, sizeof nan);
     return nan;
 }
@@ -32,9 +40,14 @@ int main(int argc, char **argv) {
     look_around();
     int counts[] = {1, 2, 3, 6, 7, 8, 9, 63, 64, 65, 512, 1023, 1024, 1025, 4097, 8192, 8191, 30000, 65537, MOST};
     int rounds = argument(argc, argv, 3), late = world_size - 1;
-    double *in = malloc(MOST * sizeof(double)), *out = malloc(MOST * sizeof(double));
-    float *narrow = malloc(MOST * sizeof(float)), *sums = malloc(MOST * sizeof(float));
-    CHECK(in != NULL && out != NULL && narrow != NULL && sums != NULL);
+    char *memory[4];
+    for (int i = 0; i < 4; i++) {
+        memory[i] = malloc(MOST * sizeof(double) + LINE);
+        CHECK(memory[i] != NULL);
+    }
+    // Places that ranks don't share, each buffer's its own.
+    double *in = (double *)memory[0] + world_rank % 8, *out = (double *)memory[1] + world_rank * 3 % 8;
+    float *narrow = (float *)memory[2] + world_rank % 16, *sums = (float *)memory[3] + world_rank * 5 % 16;
     bool has_nans = argc > 2;
     unsigned seed = 77u + (unsigned)world_rank * 1000u;
     for (int round = 0; round < rounds; round++)
@@ -48,12 +61,18 @@ int main(int argc, char **argv) {
             check_identical(sums, (size_t)n * sizeof(float));
             MPI_Allreduce(MPI_IN_PLACE, in, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
             check_identical(in, (size_t)n * sizeof(double));
-            for (int j = 0; has_nans && j < n; j++) in[j] = rank_nan(j);
+            for (int j = 0; has_nans && j < n; j++) in[j] = rank_nan(j), narrow[j] = narrow_nan(j);
             MPI_Allreduce(in, out, n, MPI_DOUBLE, i % 2 ? MPI_SUM : MPI_PROD, MPI_COMM_WORLD);
             check_identical(out, (size_t)n * sizeof(double));
+            MPI_Allreduce(narrow, sums, n, MPI_FLOAT, i % 2 ? MPI_PROD : MPI_SUM, MPI_COMM_WORLD);
+            check_identical(sums, (size_t)n * sizeof(float));
+            if (n % 2 == 0 && round == 0) {
+                MPI_Allreduce(in, out, n / 2, MPI_C_DOUBLE_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
+                check_identical(out, (size_t)n * sizeof(double));
+            }
             late = (late + 1) % world_size;
         }
-    free(in), free(out), free(narrow), free(sums);
+    for (int i = 0; i < 4; i++) free(memory[i]);
     MPI_Finalize();
     say_ok("identical_bits");
     return 0;

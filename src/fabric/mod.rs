@@ -301,10 +301,6 @@ pub trait Fabric: Sync {
     fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send;
     /// `to = left op right` element by element. `to` may equal `left` or `right`, else the spans do not overlap.
     fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send;
-    /// The same of elements whose operands no other rank combines in this step, so that all ranks have the same bits however that is done.
-    fn reduce_alone(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send {
-        self.reduce(to, left, right, n)
-    }
     /// Decides whether this rank lends its memory at `from`, where its data lie for others; `None` where it has none. Each rank decides once in a call
     /// that moves `n` bytes so, whether it has data or not, since calls are counted and timed by that. Local: peers see what is exposed.
     fn decide_to_lend(&self, from: Option<Span>, n: Bytes, lending: Lending) -> bool;

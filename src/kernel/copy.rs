@@ -2,9 +2,9 @@
 //!
 //! [`copy`] and [`copy_to`] move up to [`SMALL`] bytes inline, by loads and stores that overlap where the length is between
 //! two powers of two; the rest by the kernel in use for its [`SizeClass`] and its [`Destination`]. [`copy_streaming`] is for slots
-//! whose readers are far away: it writes to memory, around the caches; and [`copy_fetching`] for who reads such slots. [`copy_in_pages`]
-//! and [`copy_streaming_in_pages`] are for long pieces that end in memory of the rank's own. Which kernel is in use follows from
-//! measurements of the machine ([`Probed`](super::Probed)); before those it is libc's `memcpy` but for streams and pages.
+//! whose readers are far away: it writes to memory, around the caches; and [`copy_fetching`] for who reads such slots. [`copy_in_streams`]
+//! and [`copy_around_in_streams`] are for long pieces that end in memory of the rank's own. Which kernel is in use follows from
+//! measurements of the machine ([`Probed`](super::Probed)); before those it is libc's `memcpy` but for streaming stores and several streams.
 
 use super::Level;
 use super::copy_loops as loops;
@@ -47,8 +47,8 @@ const fn row(name: &'static str, level: Level, stores: Stores, run: CopyFn) -> C
     CopyKernel { name, level, stores, run }
 }
 
-/// All ways to copy; the first one serves until something else is chosen. Those of several pages in turn serve [`copy_in_pages`] and
-/// [`copy_streaming_in_pages`] alone.
+/// All ways to copy; the first one serves until something else is chosen. Those in several streams serve [`copy_in_streams`] and
+/// [`copy_around_in_streams`] alone.
 pub static COPIES: &[CopyKernel] = &[
     row("libc", Level::Baseline, Stores::WholeLines, loops::libc),
     row("baseline", Level::Baseline, Stores::Cached, loops::baseline),
@@ -69,17 +69,17 @@ pub static COPIES: &[CopyKernel] = &[
     row("stream-avx512", Level::Avx512, Stores::Streaming, loops::stream_avx512),
     #[cfg(target_arch = "x86_64")]
     row("stream-avx512-prefetch", Level::Avx512, Stores::Streaming, loops::stream_avx512_prefetch),
-    row("pages-baseline", Level::Baseline, Stores::Cached, loops::pages_baseline),
+    row("streams-baseline", Level::Baseline, Stores::Cached, loops::streams_baseline),
     #[cfg(target_arch = "x86_64")]
-    row("pages-avx2", Level::Avx2, Stores::Cached, loops::pages_avx2),
+    row("streams-avx2", Level::Avx2, Stores::Cached, loops::streams_avx2),
     #[cfg(target_arch = "x86_64")]
-    row("pages-avx512", Level::Avx512, Stores::Cached, loops::pages_avx512),
+    row("streams-avx512", Level::Avx512, Stores::Cached, loops::streams_avx512),
     #[cfg(target_arch = "x86_64")]
-    row("stream-pages-baseline", Level::Baseline, Stores::Streaming, loops::stream_pages_baseline),
+    row("around-streams-baseline", Level::Baseline, Stores::Streaming, loops::around_streams_baseline),
     #[cfg(target_arch = "x86_64")]
-    row("stream-pages-avx2", Level::Avx2, Stores::Streaming, loops::stream_pages_avx2),
+    row("around-streams-avx2", Level::Avx2, Stores::Streaming, loops::around_streams_avx2),
     #[cfg(target_arch = "x86_64")]
-    row("stream-pages-avx512", Level::Avx512, Stores::Streaming, loops::stream_pages_avx512),
+    row("around-streams-avx512", Level::Avx512, Stores::Streaming, loops::around_streams_avx512),
 ];
 
 impl CopyKernel {
@@ -93,9 +93,9 @@ impl CopyKernel {
         Self::available().find(|kernel| kernel.name == name)
     }
 
-    /// Whether it takes several pages in turn.
-    pub fn is_in_pages(&self) -> bool {
-        self.name.contains("pages")
+    /// Whether it copies in several streams.
+    pub fn is_in_streams(&self) -> bool {
+        self.name.contains("streams")
     }
 
     /// Copies `n` bytes.
@@ -202,12 +202,12 @@ static FETCHING: AtomicPtr<()> = place(loops::libc);
 
 /// The function of [`copy_in_vectors`].
 static IN_VECTORS: AtomicPtr<()> = place(loops::baseline);
-/// The functions of [`copy_in_pages`] and [`copy_streaming_in_pages`].
-static IN_PAGES: [AtomicPtr<()>; 2] = [place(loops::pages_baseline), place(STREAMING_IN_PAGES_EVERYWHERE)];
+/// The functions of [`copy_in_streams`] and [`copy_around_in_streams`].
+static IN_STREAMS: [AtomicPtr<()>; 2] = [place(loops::streams_baseline), place(AROUND_IN_STREAMS_EVERYWHERE)];
 #[cfg(target_arch = "x86_64")]
-const STREAMING_IN_PAGES_EVERYWHERE: CopyFn = loops::stream_pages_baseline;
+const AROUND_IN_STREAMS_EVERYWHERE: CopyFn = loops::around_streams_baseline;
 #[cfg(not(target_arch = "x86_64"))]
-const STREAMING_IN_PAGES_EVERYWHERE: CopyFn = loops::pages_baseline;
+const AROUND_IN_STREAMS_EVERYWHERE: CopyFn = loops::streams_baseline;
 
 /// From here on copies to `destination` use `kernel` for lengths of `class`.
 pub fn choose(destination: Destination, class: SizeClass, kernel: &'static CopyKernel) {
@@ -224,13 +224,13 @@ pub fn choose_fetching(kernel: &'static CopyKernel) {
     choose_for(&FETCHING, kernel);
 }
 
-/// From here on [`copy_in_vectors`], [`copy_in_pages`] and [`copy_streaming_in_pages`] use vectors of `level`.
+/// From here on [`copy_in_vectors`], [`copy_in_streams`] and [`copy_around_in_streams`] use vectors of `level`.
 pub fn choose_vectors(level: Level) {
     for kernel in CopyKernel::available().filter(|kernel| kernel.name == level.name()) {
         choose_for(&IN_VECTORS, kernel);
     }
-    for kernel in CopyKernel::available().filter(|kernel| kernel.is_in_pages() && kernel.level == level) {
-        choose_for(&IN_PAGES[usize::from(kernel.stores == Stores::Streaming)], kernel);
+    for kernel in CopyKernel::available().filter(|kernel| kernel.is_in_streams() && kernel.level == level) {
+        choose_for(&IN_STREAMS[usize::from(kernel.stores == Stores::Streaming)], kernel);
     }
 }
 
@@ -324,17 +324,14 @@ pub unsafe fn copy_of(class: SizeClass, to: *mut u8, from: *const u8, n: usize) 
     unsafe { call(&CHOSEN[Destination::Private as usize][class as usize], to, from, n) }
 }
 
-/// How many pages [`copy_in_pages`] and [`copy_streaming_in_pages`] take in turn while so many are left; two halves of what is left then.
-pub const PAGES_IN_TURN: [usize; 2] = [8, 4];
-
-/// As [`copy`], of several pages of memory in turn.
+/// As [`copy`], in [several streams](super::streams).
 ///
 /// # Safety
 /// As for [`copy`].
 #[inline]
-pub unsafe fn copy_in_pages(to: *mut u8, from: *const u8, n: usize) {
+pub unsafe fn copy_in_streams(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
-    unsafe { call(&IN_PAGES[0], to, from, n) }
+    unsafe { call(&IN_STREAMS[0], to, from, n) }
 }
 
 /// As [`copy`], by a plain loop of vectors: for lines that this core has already, at whose start the processor's own loop and libc, which takes
@@ -348,14 +345,14 @@ pub unsafe fn copy_in_vectors(to: *mut u8, from: *const u8, n: usize) {
     unsafe { call(&IN_VECTORS, to, from, n) }
 }
 
-/// As [`copy_streaming`], of several pages of memory in turn.
+/// As [`copy_streaming`], in [several streams](super::streams).
 ///
 /// # Safety
 /// As for [`copy`].
 #[inline]
-pub unsafe fn copy_streaming_in_pages(to: *mut u8, from: *const u8, n: usize) {
+pub unsafe fn copy_around_in_streams(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
-    unsafe { call(&IN_PAGES[1], to, from, n) }
+    unsafe { call(&IN_STREAMS[1], to, from, n) }
 }
 
 /// Copies by the function in `place` what is longer than [`SMALL`].

@@ -3,8 +3,9 @@
 //! The first block is stored where it belongs, the loop goes on from the next cache line of the destination, and the last
 //! block ends where the destination ends: no remainder is copied byte by byte. Streaming loops store each line once, whole.
 
-use super::copy::{PAGES_IN_TURN, copy_in_vectors, ends};
-use super::reduce::{half_of_pair, keep_loop};
+use super::copy::{copy_in_vectors, ends};
+use super::reduce::keep_loop;
+use super::streams::{STEP, STREAMS, length_of};
 use crate::types::{LINE, PAGE};
 
 /// By libc's `memcpy`; where its `rep movsb` may stall by vectors.
@@ -74,52 +75,29 @@ unsafe fn blocks<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
     }
 }
 
-/// Copies in blocks of `BLOCK` bytes, of up to eight pages in turn: processors fetch ahead within a page, and so have as many more lines
-/// on their way.
+/// Copies in several streams, what is left behind them in blocks of `BLOCK` bytes.
 ///
 /// # Safety
 /// As for [`copy`](super::copy::copy), and `n` is more than 64.
 #[inline(always)]
-unsafe fn pages<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
-    let mut at = to_next_line(to) % LINE;
-    // SAFETY: all blocks, and what is left behind them, lie within `n` bytes; the caller's promise.
+unsafe fn streams<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
+    let start = to_next_line(to) % LINE;
+    let length = length_of(STREAMS, n - start);
+    let end = start + STREAMS * length;
+    // SAFETY: all steps, and what is left behind them, lie within `n` bytes; the caller's promise.
     unsafe {
         to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
-        at = in_turn::<{ PAGES_IN_TURN[0] }>(to, from, at, n);
-        at = in_turn::<{ PAGES_IN_TURN[1] }>(to, from, at, n);
-        while let Some(half) = half_of_pair::<BLOCK>(n - at) {
-            for first in (at..at + half).step_by(BLOCK) {
-                let second = first + half;
-                to.add(first).cast::<[u8; BLOCK]>().write(from.add(first).cast::<[u8; BLOCK]>().read());
-                to.add(second).cast::<[u8; BLOCK]>().write(from.add(second).cast::<[u8; BLOCK]>().read());
-                keep_loop();
-            }
-            at += 2 * half;
-        }
-        match n - at {
-            0..=LINE => to.add(n - LINE).cast::<[u8; LINE]>().write(from.add(n - LINE).cast::<[u8; LINE]>().read()),
-            rest => blocks::<BLOCK>(to.add(at), from.add(at), rest),
-        }
-    }
-}
-
-/// Copies from `at` on, of `PAGES` pages in turn, while so many are left. -> where it ends
-///
-/// # Safety
-/// As for [`copy`](super::copy::copy).
-#[inline(always)]
-unsafe fn in_turn<const PAGES: usize>(to: *mut u8, from: *const u8, mut at: usize, n: usize) -> usize {
-    while n - at >= PAGES * PAGE {
-        for first in (at..at + PAGE).step_by(LINE) {
-            for place in (0..PAGES).map(|page| first + page * PAGE) {
-                // SAFETY: all lines lie within `n` bytes; the caller's promise.
-                unsafe { to.add(place).cast::<[u8; LINE]>().write(from.add(place).cast::<[u8; LINE]>().read()) };
+        for first in (start..start + length).step_by(STEP) {
+            for at in (0..STREAMS).map(|stream| first + stream * length) {
+                to.add(at).cast::<[u8; STEP]>().write(from.add(at).cast::<[u8; STEP]>().read());
             }
             keep_loop();
         }
-        at += PAGES * PAGE;
+        match n - end {
+            0..=LINE => to.add(n - LINE).cast::<[u8; LINE]>().write(from.add(n - LINE).cast::<[u8; LINE]>().read()),
+            rest => blocks::<BLOCK>(to.add(end), from.add(end), rest),
+        }
     }
-    at
 }
 
 /// By vectors that every processor has.
@@ -131,13 +109,13 @@ pub unsafe fn baseline(to: *mut u8, from: *const u8, n: usize) {
     unsafe { blocks::<64>(to, from, n) }
 }
 
-/// By vectors that every processor has, of several pages in turn.
+/// By vectors that every processor has, in several streams.
 ///
 /// # Safety
 /// As for [`copy`](super::copy::copy), and `n` is more than 64.
-pub unsafe fn pages_baseline(to: *mut u8, from: *const u8, n: usize) {
+pub unsafe fn streams_baseline(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
-    unsafe { pages::<64>(to, from, n) }
+    unsafe { streams::<64>(to, from, n) }
 }
 
 /// The four quarters of the data at the same time, line by line: processors fetch ahead from memory for each of several streams.
@@ -166,8 +144,8 @@ pub use x86::*;
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::super::copy::small;
-    use super::super::reduce::half_of_pair;
-    use super::{PAGE, PAGES_IN_TURN, blocks, copy_in_vectors, pages, stalls_processors_loop, to_next_line};
+    use super::super::streams::{STEP, STREAMS, length_of};
+    use super::{blocks, copy_in_vectors, stalls_processors_loop, streams, to_next_line};
     use crate::types::LINE;
     use std::arch::asm;
     use std::arch::x86_64::*;
@@ -192,24 +170,24 @@ mod x86 {
         unsafe { blocks::<256>(to, from, n) }
     }
 
-    /// By vectors of 32 bytes, of several pages in turn.
+    /// By vectors of 32 bytes, in several streams.
     ///
     /// # Safety
     /// As for [`avx2`].
     #[target_feature(enable = "avx2")]
-    pub unsafe fn pages_avx2(to: *mut u8, from: *const u8, n: usize) {
+    pub unsafe fn streams_avx2(to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
-        unsafe { pages::<128>(to, from, n) }
+        unsafe { streams::<128>(to, from, n) }
     }
 
-    /// By vectors of 64 bytes, of several pages in turn.
+    /// By vectors of 64 bytes, in several streams.
     ///
     /// # Safety
     /// As for [`avx512`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub unsafe fn pages_avx512(to: *mut u8, from: *const u8, n: usize) {
+    pub unsafe fn streams_avx512(to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
-        unsafe { pages::<128>(to, from, n) }
+        unsafe { streams::<128>(to, from, n) }
     }
 
     /// By the processor's own loop; where that may stall by vectors.
@@ -238,7 +216,7 @@ mod x86 {
 
     /// A streaming loop: `$line` copies a cache line to an aligned place.
     macro_rules! stream {
-        ($(#[$doc:meta] $name:ident $(, $feature:literal)?, ahead $ahead:expr, in_pages $in_pages:expr, |$to:ident, $from:ident| $line:block;)*) => {$(
+        ($(#[$doc:meta] $name:ident $(, $feature:literal)?, ahead $ahead:expr, in_streams $in_streams:expr, |$to:ident, $from:ident| $line:block;)*) => {$(
             #[$doc]
             ///
             /// # Safety
@@ -254,26 +232,16 @@ mod x86 {
                         to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
                         at = to_next_line(to);
                     }
-                    for pages in PAGES_IN_TURN {
-                        while $in_pages && n - at >= pages * PAGE {
-                            for first in (at..at + PAGE).step_by(LINE) {
-                                for place in (0..pages).map(|page| first + page * PAGE) {
-                                    let ($to, $from) = (to.add(place), from.add(place));
-                                    $line
-                                }
-                            }
-                            at += pages * PAGE;
-                        }
-                    }
-                    while $in_pages && let Some(half) = half_of_pair::<LINE>(n - at) {
-                        for first in (at..at + half).step_by(LINE) {
-                            for place in [first, first + half] {
+                    let length = if $in_streams { length_of(STREAMS, n - at) } else { 0 };
+                    for first in (at..at + length).step_by(STEP) {
+                        for step in (0..STREAMS).map(|stream| first + stream * length) {
+                            for place in (step..step + STEP).step_by(LINE) {
                                 let ($to, $from) = (to.add(place), from.add(place));
                                 $line
                             }
                         }
-                        at += 2 * half;
                     }
+                    at += STREAMS * length;
                     while at + LINE <= n {
                         let ($to, $from) = (to.add(at), from.add(at));
                         if $ahead > 0 {
@@ -291,7 +259,7 @@ mod x86 {
 
     stream! {
         /// By streaming stores of 16 bytes.
-        stream_baseline, ahead 0, in_pages false, |to, from| {
+        stream_baseline, ahead 0, in_streams false, |to, from| {
             let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
             let line = [from, from.add(1), from.add(2), from.add(3)].map(|from| _mm_loadu_si128(from));
             _mm_stream_si128(to, line[0]);
@@ -300,29 +268,29 @@ mod x86 {
             _mm_stream_si128(to.add(3), line[3]);
         };
         /// By streaming stores of 32 bytes.
-        stream_avx2, "avx2", ahead 0, in_pages false, |to, from| {
+        stream_avx2, "avx2", ahead 0, in_streams false, |to, from| {
             let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
             let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
             _mm256_stream_si256(to, line.0);
             _mm256_stream_si256(to.add(1), line.1);
         };
         /// By streaming stores of 32 bytes, with prefetches.
-        stream_avx2_prefetch, "avx2", ahead AHEAD, in_pages false, |to, from| {
+        stream_avx2_prefetch, "avx2", ahead AHEAD, in_streams false, |to, from| {
             let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
             let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
             _mm256_stream_si256(to, line.0);
             _mm256_stream_si256(to.add(1), line.1);
         };
         /// By streaming stores of 64 bytes.
-        stream_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_pages false, |to, from| {
+        stream_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_streams false, |to, from| {
             _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
         };
         /// By streaming stores of 64 bytes, with prefetches.
-        stream_avx512_prefetch, "avx512f,avx512bw,avx512dq,avx512vl", ahead AHEAD, in_pages false, |to, from| {
+        stream_avx512_prefetch, "avx512f,avx512bw,avx512dq,avx512vl", ahead AHEAD, in_streams false, |to, from| {
             _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
         };
-        /// By streaming stores of 16 bytes, of several pages in turn.
-        stream_pages_baseline, ahead 0, in_pages true, |to, from| {
+        /// By streaming stores of 16 bytes, in several streams.
+        around_streams_baseline, ahead 0, in_streams true, |to, from| {
             let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
             let line = [from, from.add(1), from.add(2), from.add(3)].map(|from| _mm_loadu_si128(from));
             _mm_stream_si128(to, line[0]);
@@ -330,15 +298,15 @@ mod x86 {
             _mm_stream_si128(to.add(2), line[2]);
             _mm_stream_si128(to.add(3), line[3]);
         };
-        /// By streaming stores of 32 bytes, of several pages in turn.
-        stream_pages_avx2, "avx2", ahead 0, in_pages true, |to, from| {
+        /// By streaming stores of 32 bytes, in several streams.
+        around_streams_avx2, "avx2", ahead 0, in_streams true, |to, from| {
             let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
             let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
             _mm256_stream_si256(to, line.0);
             _mm256_stream_si256(to.add(1), line.1);
         };
-        /// By streaming stores of 64 bytes, of several pages in turn.
-        stream_pages_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_pages true, |to, from| {
+        /// By streaming stores of 64 bytes, in several streams.
+        around_streams_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_streams true, |to, from| {
             _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
         };
     }

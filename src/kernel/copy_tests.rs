@@ -86,20 +86,20 @@ fn what_is_chosen_copies() {
 fn vectors_of_every_level_copy() {
     for level in Level::available() {
         choose_vectors(level);
-        let chosen = IN_PAGES.each_ref().map(|place| place.load(Ordering::Relaxed));
+        let chosen = IN_STREAMS.each_ref().map(|place| place.load(Ordering::Relaxed));
         let are_of_level =
             |name: &str, chosen| CopyKernel::from_name(name).is_none_or(|kernel| kernel.run as *mut () == chosen);
         assert!(CopyKernel::from_name(level.name()).is_some(), "each level has a plain loop");
         assert!(are_of_level(level.name(), IN_VECTORS.load(Ordering::Relaxed)));
-        assert!(are_of_level(&format!("pages-{}", level.name()), chosen[0]));
-        assert!(are_of_level(&format!("stream-pages-{}", level.name()), chosen[1]));
+        assert!(are_of_level(&format!("streams-{}", level.name()), chosen[0]));
+        assert!(are_of_level(&format!("around-streams-{}", level.name()), chosen[1]));
         for n in [0, 1, 64, 65, 4096, 4160, 8192, 8193, 20_000, 70_001] {
             // SAFETY: as above.
-            check("copy_in_pages", n, (3, 40), |to, from, n| unsafe { copy_in_pages(to, from, n) });
+            check("copy_in_streams", n, (3, 40), |to, from, n| unsafe { copy_in_streams(to, from, n) });
             // SAFETY: as above.
             check("copy_in_vectors", n, (3, 40), |to, from, n| unsafe { copy_in_vectors(to, from, n) });
             // SAFETY: as above.
-            check("copy_streaming_in_pages", n, (3, 40), |to, from, n| unsafe { copy_streaming_in_pages(to, from, n) });
+            check("copy_around_in_streams", n, (3, 40), |to, from, n| unsafe { copy_around_in_streams(to, from, n) });
         }
     }
 }

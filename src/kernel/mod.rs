@@ -4,6 +4,7 @@
 //! operands, [`copy`](mod@copy) copies bytes, [`segments`] moves data between packed memory and the layout of a user's datatype.
 //! [`fetch`](mod@fetch) copies out of other processes. Which of several kernels serve, [`probe`] measures and [`cache`] keeps; [`exchange`] measures what moves between processors.
 
+mod arithmetic;
 pub mod cache;
 pub mod copy;
 mod copy_loops;
@@ -16,11 +17,12 @@ mod pairs;
 pub mod probe;
 pub mod reduce;
 pub mod segments;
+pub mod streams;
 pub mod switch;
 
 pub use copy::{
-    CopyKernel, Destination, SizeClass, copy, copy_fetching, copy_in_pages, copy_in_vectors, copy_of, copy_streaming,
-    copy_streaming_in_pages, copy_taking, copy_to,
+    CopyKernel, Destination, SizeClass, copy, copy_around_in_streams, copy_fetching, copy_in_streams, copy_in_vectors,
+    copy_of, copy_streaming, copy_taking, copy_to,
 };
 pub use fetch::{SingleCopy, fetch, withhold_single_copies};
 pub use level::Level;

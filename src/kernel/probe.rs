@@ -356,9 +356,9 @@ impl Area {
     }
 }
 
-/// Copies of several pages in turn serve what they are made for alone.
+/// Copies in several streams serve what they are made for alone.
 fn plain_copies() -> impl Iterator<Item = &'static CopyKernel> {
-    CopyKernel::available().filter(|kernel| !kernel.is_in_pages())
+    CopyKernel::available().filter(|kernel| !kernel.is_in_streams())
 }
 
 /// Drives `n` bytes at `at` out of all caches, where the processor lets programs do that.

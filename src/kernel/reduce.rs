@@ -7,14 +7,16 @@
 //! than a block goes in halves of a block, a quarter, and so on: no element is stored twice there, since a load that spans two
 //! recent stores has to wait for both to reach the cache.
 //!
-//! Levels and [`Streams`] yield the same bits: nothing is reassociated, products and sums are not fused, `MPI_MAX` and `MPI_MIN` are
+//! Levels, [`Streams`] and places in memory yield the same bits, and so all ranks that combine the same elements have the same result: nothing is
+//! reassociated, products and sums are not fused, `MPI_MAX` and `MPI_MIN` are
 //! `left > right ? left : right` and its mirror image, logical operations yield 1 or 0, and integers wrap, as in the native
-//! libraries. One thing is open, as in the languages and in IEEE 754: which payload survives where both operands of a sum or
-//! product are NaNs. Within a level it depends on the length, the position and the streams alone; the ranks of a node use one level, and where
-//! several combine the same elements, one kind of streams.
+//! libraries. Languages and IEEE 754 leave open which payload survives where both operands of a sum or product are NaNs, and compilers order them by
+//! loop: here the left one does. NaNs in products of complex numbers are the language's one.
 
+use super::arithmetic::{Arithmetic, Calculate, each};
+use super::streams::{STREAMS, length_of};
 use super::{Combine, Element, Level, Op, pairs};
-use crate::types::PAGE;
+use crate::types::{LINE, PAGE};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -24,14 +26,14 @@ pub struct Kernel {
     pub(super) run: unsafe fn(to: *mut u8, left: *const u8, right: *const u8, bytes: usize, streams: Streams),
 }
 
-/// How a kernel goes through long operands, if it has a choice: pairs go as one stream. The result is the same, but for payloads of NaNs.
+/// How a kernel goes through long operands, if it has a choice: pairs go as one stream. The result is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Streams {
     /// From beginning to end.
     One,
-    /// Two pages in turn.
-    Pages,
+    /// Several [streams](super::streams): two from 4 KiB on, more from 20 KiB on.
+    Several,
 }
 
 impl Kernel {
@@ -50,7 +52,7 @@ impl Combine for Kernel {
     #[inline]
     unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
         // SAFETY: the contract of both is the same.
-        unsafe { self.combine_in(Streams::Pages, to, left, right, bytes) }
+        unsafe { self.combine_in(Streams::Several, to, left, right, bytes) }
     }
 
     #[inline]
@@ -61,7 +63,11 @@ impl Combine for Kernel {
 
 /// A binary operation on `T`.
 trait Apply<T> {
-    fn apply(left: T, right: T) -> T;
+    /// `left op= right` for arrays of packed elements.
+    ///
+    /// # Safety
+    /// This processor has the level; `BYTES` is a multiple of the element.
+    unsafe fn apply<L: Calculate, const BYTES: usize>(left: &mut [u8; BYTES], right: &[u8; BYTES]);
 }
 
 struct Max;
@@ -83,14 +89,32 @@ struct Complex<T> {
     imaginary: T,
 }
 
+/// The number, or the one NaN that there is then: of several that come together in a product none has a claim to stay.
+#[inline(always)]
+fn or_one_nan<T: Copy + PartialEq + From<f32>>(number: T) -> T {
+    #[expect(clippy::eq_op, reason = "only a NaN differs from itself")]
+    let is_number = number == number;
+    if is_number { number } else { f32::NAN.into() }
+}
+
 macro_rules! apply {
     ($($op:ident for $($type:ty),+: |$left:ident, $right:ident| $value:expr;)*) => {
         $($(impl Apply<$type> for $op {
             #[inline(always)]
-            fn apply($left: $type, $right: $type) -> $type {
-                $value
+            unsafe fn apply<L: Calculate, const BYTES: usize>(left: &mut [u8; BYTES], right: &[u8; BYTES]) {
+                // SAFETY: numbers have no invalid bits; the caller's promise.
+                unsafe { each(left, right, |$left: $type, $right: $type| $value) }
             }
         })+)*
+    };
+    ($($op:ident for $type:ty: $arithmetic:ident;)*) => {
+        $(impl Apply<$type> for $op {
+            #[inline(always)]
+            unsafe fn apply<L: Calculate, const BYTES: usize>(left: &mut [u8; BYTES], right: &[u8; BYTES]) {
+                // SAFETY: the caller's promise.
+                unsafe { L::calculate(Arithmetic::$arithmetic, left, right) }
+            }
+        })*
     };
 }
 
@@ -99,11 +123,9 @@ apply! {
     Min for i8, i16, i32, i64, u8, u16, u32, u64, f32, f64: |left, right| if left < right { left } else { right };
     Sum for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| left.wrapping_add(right);
     Prod for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| left.wrapping_mul(right);
-    Sum for f32, f64: |left, right| left + right;
-    Prod for f32, f64: |left, right| left * right;
     Prod for Complex<f32>, Complex<f64>: |left, right| Complex {
-        real: left.real * right.real - left.imaginary * right.imaginary,
-        imaginary: left.real * right.imaginary + left.imaginary * right.real,
+        real: or_one_nan(left.real * right.real - left.imaginary * right.imaginary),
+        imaginary: or_one_nan(left.real * right.imaginary + left.imaginary * right.real),
     };
     Land for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| ((left != 0) & (right != 0)).into();
     Lor for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| ((left != 0) | (right != 0)).into();
@@ -113,26 +135,31 @@ apply! {
     Bxor for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| left ^ right;
 }
 
+apply! {
+    Sum for f32: SumF32;
+    Sum for f64: SumF64;
+    Prod for f32: ProdF32;
+    Prod for f64: ProdF64;
+}
+
+/// So many bytes, and more, begin with what comes before a cache line of the result, and go in as many streams as copies. Loads that go over two
+/// lines bring fewer lines at a time from another core, stores that do cost more where there are many.
+const LONG: usize = 20 << 10;
+
 /// `left op right` for a block of `BYTES` bytes.
 ///
 /// # Safety
-/// Both are readable for `BYTES` bytes.
+/// Both are readable for `BYTES` bytes, a multiple of the element; this processor has the level.
 #[inline(always)]
-unsafe fn block<T: Copy, O: Apply<T>, const BYTES: usize>(left: *const u8, right: *const u8) -> [u8; BYTES] {
-    // SAFETY: the caller vouches for the operands; elements are read and written within arrays of `BYTES` bytes.
+unsafe fn block<T: Copy, O: Apply<T>, L: Calculate, const BYTES: usize>(
+    left: *const u8,
+    right: *const u8,
+) -> [u8; BYTES] {
+    // SAFETY: the caller's promise.
     unsafe {
-        let (left, right) = (left.cast::<[u8; BYTES]>().read(), right.cast::<[u8; BYTES]>().read());
-        let mut result = left;
-        let mut at = 0;
-        while at < BYTES / size_of::<T>() {
-            let operands = (
-                left.as_ptr().cast::<T>().add(at).read_unaligned(),
-                right.as_ptr().cast::<T>().add(at).read_unaligned(),
-            );
-            result.as_mut_ptr().cast::<T>().add(at).write_unaligned(O::apply(operands.0, operands.1));
-            at += 1;
-        }
-        result
+        let (mut left, right) = (left.cast::<[u8; BYTES]>().read(), right.cast::<[u8; BYTES]>().read());
+        O::apply::<L, BYTES>(&mut left, &right);
+        left
     }
 }
 
@@ -146,12 +173,11 @@ pub(super) fn keep_loop() {
     }
 }
 
-/// Of a loop over `rest` bytes that takes blocks of two stretches in turn: how long these are, in whole blocks; none where what is left
-/// is too short for that. Processors fetch ahead within a page of memory: of two they have more lines on their way, which
-/// matters where these come from another core (group `fetch` of benches/kernels.rs).
+/// Bytes from `to` to the next cache line, if that is whole elements: stores that go over two lines take up to twice as long.
 #[inline(always)]
-pub(super) fn half_of_pair<const BLOCK: usize>(rest: usize) -> Option<usize> {
-    (rest >= PAGE).then(|| (rest / (2 * BLOCK) * BLOCK).min(PAGE))
+fn to_next_line<T>(to: *mut u8) -> usize {
+    let rest = to.addr().wrapping_neg() % LINE;
+    if rest.is_multiple_of(size_of::<T>()) { rest } else { 0 }
 }
 
 /// Combines `bytes` bytes, at least a block.
@@ -159,7 +185,7 @@ pub(super) fn half_of_pair<const BLOCK: usize>(rest: usize) -> Option<usize> {
 /// # Safety
 /// As for [`Combine`].
 #[inline(always)]
-unsafe fn blocks<T: Copy, O: Apply<T>, const BLOCK: usize>(
+unsafe fn blocks<T: Copy, O: Apply<T>, L: Calculate, const BLOCK: usize, const STEP: usize>(
     to: *mut u8,
     left: *const u8,
     right: *const u8,
@@ -167,26 +193,23 @@ unsafe fn blocks<T: Copy, O: Apply<T>, const BLOCK: usize>(
     streams: Streams,
 ) {
     let last = bytes - BLOCK;
-    // SAFETY: all blocks end within `bytes`; the caller's promise.
+    // SAFETY: all blocks and steps end within `bytes`; the caller's promise.
     unsafe {
-        let tail = block::<T, O, BLOCK>(left.add(last), right.add(last));
+        let tail = block::<T, O, L, BLOCK>(left.add(last), right.add(last));
         let mut at = 0;
-        while streams == Streams::Pages
-            && let Some(half) = half_of_pair::<BLOCK>(last - at)
-        {
-            for first in (at..at + half).step_by(BLOCK) {
-                let second = first + half;
-                // Both before any store, whose address would look like that of the other's load: they differ by a page.
-                let one = block::<T, O, BLOCK>(left.add(first), right.add(first));
-                let other = block::<T, O, BLOCK>(left.add(second), right.add(second));
-                to.add(first).cast::<[u8; BLOCK]>().write(one);
-                to.add(second).cast::<[u8; BLOCK]>().write(other);
-                keep_loop();
-            }
-            at += 2 * half;
+        if bytes >= LONG {
+            at = to_next_line::<T>(to);
+            short::<T, O, L, BLOCK>(to, left, right, at);
+        }
+        if streams == Streams::Several {
+            at = match bytes {
+                LONG.. => in_streams::<T, O, L, STREAMS, STEP>(to, left, right, at, last),
+                PAGE.. => in_streams::<T, O, L, 2, STEP>(to, left, right, at, last),
+                _ => at,
+            };
         }
         while at < last {
-            let result = block::<T, O, BLOCK>(left.add(at), right.add(at));
+            let result = block::<T, O, L, BLOCK>(left.add(at), right.add(at));
             to.add(at).cast::<[u8; BLOCK]>().write(result);
             at += BLOCK;
             keep_loop();
@@ -195,12 +218,38 @@ unsafe fn blocks<T: Copy, O: Apply<T>, const BLOCK: usize>(
     }
 }
 
+/// Combines what lies between `at` and `end` in so many streams. -> where these end
+///
+/// # Safety
+/// As for [`Combine`].
+#[inline(always)]
+unsafe fn in_streams<T: Copy, O: Apply<T>, L: Calculate, const STREAMS: usize, const STEP: usize>(
+    to: *mut u8,
+    left: *const u8,
+    right: *const u8,
+    at: usize,
+    end: usize,
+) -> usize {
+    let length = length_of(STREAMS, end - at);
+    for first in (at..at + length).step_by(STEP) {
+        for place in (0..STREAMS).map(|stream| first + stream * length) {
+            // SAFETY: all steps end before `end`; the caller's promise.
+            unsafe {
+                let result = block::<T, O, L, STEP>(left.add(place), right.add(place));
+                to.add(place).cast::<[u8; STEP]>().write(result);
+            }
+        }
+        keep_loop();
+    }
+    at + STREAMS * length
+}
+
 /// Combines `bytes` bytes, less than a block.
 ///
 /// # Safety
 /// As for [`Combine`].
 #[inline(always)]
-unsafe fn short<T: Copy, O: Apply<T>, const BLOCK: usize>(
+unsafe fn short<T: Copy, O: Apply<T>, L: Calculate, const BLOCK: usize>(
     to: *mut u8,
     left: *const u8,
     right: *const u8,
@@ -209,7 +258,7 @@ unsafe fn short<T: Copy, O: Apply<T>, const BLOCK: usize>(
     macro_rules! pieces {
         ($at:ident: $($piece:literal)*) => {
             $(if $piece < BLOCK && $piece >= size_of::<T>() && bytes & $piece != 0 {
-                let result = block::<T, O, $piece>(left.add($at), right.add($at));
+                let result = block::<T, O, L, $piece>(left.add($at), right.add($at));
                 to.add($at).cast::<[u8; $piece]>().write(result);
                 $at += $piece;
             })*
@@ -223,12 +272,30 @@ unsafe fn short<T: Copy, O: Apply<T>, const BLOCK: usize>(
     debug_assert_eq!(at, bytes);
 }
 
+/// Combines an element.
+///
+/// # Safety
+/// As for [`Combine`].
+#[inline(always)]
+unsafe fn one<T: Copy, O: Apply<T>, L: Calculate>(to: *mut u8, left: *const u8, right: *const u8) {
+    macro_rules! of_length {
+        ($($length:literal)*) => {
+            match size_of::<T>() {
+                $($length => to.cast::<[u8; $length]>().write(block::<T, O, L, $length>(left, right)),)*
+                _ => unreachable!("elements have 1, 2, 4, 8 or 16 bytes"),
+            }
+        };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { of_length!(1 2 4 8 16) }
+}
+
 /// The kernel of `O` on `T`.
 ///
 /// # Safety
 /// As for [`Combine`].
 #[inline(always)]
-unsafe fn combine<T: Copy, O: Apply<T>, const BLOCK: usize>(
+unsafe fn combine<T: Copy, O: Apply<T>, L: Calculate, const BLOCK: usize, const STEP: usize>(
     to: *mut u8,
     left: *const u8,
     right: *const u8,
@@ -239,26 +306,25 @@ unsafe fn combine<T: Copy, O: Apply<T>, const BLOCK: usize>(
     // SAFETY: the caller's promise.
     unsafe {
         if bytes == size_of::<T>() {
-            let operands = (left.cast::<T>().read_unaligned(), right.cast::<T>().read_unaligned());
-            to.cast::<T>().write_unaligned(O::apply(operands.0, operands.1));
+            one::<T, O, L>(to, left, right);
         } else if bytes >= BLOCK {
-            blocks::<T, O, BLOCK>(to, left, right, bytes, streams);
+            blocks::<T, O, L, BLOCK, STEP>(to, left, right, bytes, streams);
         } else {
-            short::<T, O, BLOCK>(to, left, right, bytes);
+            short::<T, O, L, BLOCK>(to, left, right, bytes);
         }
     }
 }
 
 /// A [`Level`] as a type.
-trait Compile {
+trait Compile: Calculate {
     /// The kernel of `O` on `T`, compiled for this level. It must not be called where the level is not available.
     fn kernel<T: Copy, O: Apply<T>>() -> Kernel;
 }
 
 macro_rules! compile {
-    ($($name:ident $(, $feature:literal)?: blocks of $block:literal;)*) => {
+    ($($name:ident $(, $feature:literal)?: blocks of $block:literal, steps of $step:literal;)*) => {
         $(
-            struct $name;
+            pub(super) struct $name;
 
             impl Compile for $name {
                 fn kernel<T: Copy, O: Apply<T>>() -> Kernel {
@@ -271,7 +337,7 @@ macro_rules! compile {
                         streams: Streams,
                     ) {
                         // SAFETY: the caller's promise.
-                        unsafe { combine::<T, O, $block>(to, left, right, bytes, streams) }
+                        unsafe { combine::<T, O, $name, $block, $step>(to, left, right, bytes, streams) }
                     }
 
                     Kernel { run: run::<T, O> }
@@ -283,12 +349,12 @@ macro_rules! compile {
 
 // A block is four registers: enough independent work for two loads and a store per cycle.
 compile! {
-    Baseline: blocks of 64;
+    Baseline: blocks of 64, steps of 64;
 }
 #[cfg(target_arch = "x86_64")]
 compile! {
-    Avx2, "avx2": blocks of 128;
-    Avx512, "avx512f,avx512bw,avx512dq,avx512vl": blocks of 256;
+    Avx2, "avx2": blocks of 128, steps of 128;
+    Avx512, "avx512f,avx512bw,avx512dq,avx512vl": blocks of 256, steps of 128;
 }
 
 fn integer<L: Compile, T: Copy>(op: Op) -> Option<Kernel>

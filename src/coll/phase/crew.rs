@@ -174,7 +174,7 @@ pub async fn combine_part<F: Fabric>(
             match left {
                 None => left = Some(operand(rank)),
                 Some(before) => {
-                    fabric.reduce_alone(result, before, operand(rank), length).await;
+                    fabric.reduce(result, before, operand(rank), length).await;
                     left = Some(result);
                 }
             }
@@ -189,7 +189,7 @@ pub async fn combine_part<F: Fabric>(
         for distance in distances.take_while(has_child).filter(|distance| group + distance < groups) {
             let child = crew.worker(group + distance, part);
             fabric.wait(child, Line::Down, ticket).await;
-            fabric.reduce_alone(result, result, cell(child, Line::Down), length).await;
+            fabric.reduce(result, result, cell(child, Line::Down), length).await;
         }
         if let Some(copied) = copied {
             fabric.copy(copied, result, length).await;

@@ -401,17 +401,6 @@ impl Fabric for Call<'_> {
         ready(())
     }
 
-    #[inline(always)]
-    fn reduce_alone(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send {
-        let (context, destination) = (self.context(), to.place.destination());
-        if let Some(combine) = self.buffers.combine {
-            let memory = [to, left, right].map(|span| self.memory(span));
-            // SAFETY: as in `copy`.
-            unsafe { context.combine_alone(&self.entered, combine, destination, memory, n.0, self.granule) };
-        }
-        ready(())
-    }
-
     fn decide_to_lend(&self, from: Option<Span>, n: Bytes, lending: Lending) -> bool {
         let (context, collective) = (self.context(), self.entered.collective);
         let source = match (self.chosen, lending) {

@@ -3,15 +3,15 @@
 
 use super::clock;
 use super::context::Context;
-use super::ways::{Material, Parts, Way, Ways};
+use super::ways::{Choice, Material, Turn, Way, Ways};
 use super::writes::{Course, Times, Writes};
 use crate::fabric::words::Entered;
 use crate::kernel::{self, Combine, Destination, Kernel, SizeClass, Streams};
 
-use crate::types::{Bytes, Collective, LINE};
+use crate::types::{Bytes, Collective};
 use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The longest piece of [`SizeClass::Medium`](kernel::SizeClass), whose copies fetch no lines of slots; it fits the first-level cache
 /// beside its source.
@@ -112,37 +112,14 @@ impl Context {
         n: usize,
         granule: Bytes,
     ) {
-        // SAFETY: the caller's promise, for both arms.
+        // SAFETY: the caller's promise, for all arms.
         unsafe {
             match destination {
                 Destination::Slot => self.write_combined(combine, [to, left, right], n, granule),
-                Destination::Private if n >= Ways::SHORTEST && call.collective == Collective::Reduce => {
-                    self.combine_long(call, combine, [to, left, right], n, granule);
+                Destination::Private if n >= Ways::SHORTEST => {
+                    self.combine_long(call, combine, [to, left, right], n);
                 }
                 Destination::Private => combine.combine(to, left, right, n),
-            }
-        }
-    }
-
-    /// The same of elements that no other rank combines ([`Fabric::reduce_alone`](crate::fabric::Fabric::reduce_alone)).
-    ///
-    /// # Safety
-    /// As for [`Combine::combine`].
-    #[inline(always)]
-    pub(super) unsafe fn combine_alone(
-        &self,
-        call: &Entered,
-        combine: &dyn Combine,
-        destination: Destination,
-        memory: [*mut u8; 3],
-        n: usize,
-        granule: Bytes,
-    ) {
-        // SAFETY: the caller's promise, for both arms.
-        unsafe {
-            match destination {
-                Destination::Private if n >= Ways::SHORTEST => self.combine_long(call, combine, memory, n, granule),
-                _ => self.combine(call, combine, destination, memory, n, granule),
             }
         }
     }
@@ -183,38 +160,24 @@ impl Context {
         let choice = self.ways.of(call.collective, material, call.bytes * times, n);
         let class = at_least_long(n);
         // SAFETY: the caller's promise.
-        unsafe {
-            match choice.parts() {
-                Parts::Whole(way) => copy_by(way, class, to, from, n),
-                Parts::Halves(ways) => choice.judge(ways, copy_halves(ways, class, to, from, n)),
-            }
-        }
+        by_turn(choice, |way| unsafe { copy_by(way, class, to, from, n) });
     }
 
-    /// Combines `n` bytes, at least [`Ways::SHORTEST`], to memory of this rank alone, which nobody else combines: streams differ in which payload
-    /// stays of two NaNs.
+    /// Combines `n` bytes, at least [`Ways::SHORTEST`], to memory of this rank alone.
     ///
     /// # Safety
     /// As for [`Combine::combine`].
     #[inline(never)]
-    unsafe fn combine_long(
-        &self,
-        call: &Entered,
-        combine: &dyn Combine,
-        memory: [*mut u8; 3],
-        n: usize,
-        granule: Bytes,
-    ) {
-        // SAFETY: the caller's promise.
+    unsafe fn combine_long(&self, call: &Entered, combine: &dyn Combine, memory: [*mut u8; 3], n: usize) {
+        let [to, left, right] = memory;
+        // SAFETY: the caller's promise, for both.
         unsafe {
-            let Some(kernel) = combine.kernel() else {
-                let [to, left, right] = memory;
-                return combine.combine(to, left, right, n);
-            };
-            let choice = self.ways.of(call.collective, Material::Operands, call.bytes, n);
-            match choice.parts() {
-                Parts::Whole(way) => combine_by(way, kernel, memory, n),
-                Parts::Halves(ways) => choice.judge(ways, combine_halves(ways, kernel, memory, n, granule)),
+            match combine.kernel() {
+                None => combine.combine(to, left, right, n),
+                Some(kernel) => {
+                    let choice = self.ways.of(call.collective, Material::Operands, call.bytes, n);
+                    by_turn(choice, |way| combine_by(way, kernel, memory, n));
+                }
             }
         }
     }
@@ -266,6 +229,18 @@ impl Context {
     }
 }
 
+/// Does what is to be done with a piece by the way whose turn it is.
+fn by_turn(choice: Choice<'_>, run: impl FnOnce(Way)) {
+    match choice.turn() {
+        Turn::Usual(way) => run(way),
+        Turn::Timed(way) => {
+            let started = Instant::now();
+            run(way);
+            choice.judge(started.elapsed());
+        }
+    }
+}
+
 /// Copies `n` bytes of a piece of that class.
 ///
 /// # Safety
@@ -275,58 +250,9 @@ unsafe fn copy_by(way: Way, class: SizeClass, to: *mut u8, from: *const u8, n: u
     unsafe {
         match way {
             Way::One => kernel::copy_of(class, to, from, n),
-            Way::Pages => kernel::copy_in_pages(to, from, n),
-            Way::Around => kernel::copy_streaming_in_pages(to, from, n),
+            Way::Several => kernel::copy_in_streams(to, from, n),
+            Way::Around => kernel::copy_around_in_streams(to, from, n),
         }
-    }
-}
-
-/// Copies `n` bytes of a piece of that class, half of them each way. -> what the halves took
-///
-/// # Safety
-/// As for [`kernel::copy()`].
-#[cold]
-unsafe fn copy_halves(ways: [Way; 2], class: SizeClass, to: *mut u8, from: *const u8, n: usize) -> [Duration; 2] {
-    // Of whole lines; what is left goes first.
-    let half = n / (2 * LINE) * LINE;
-    let rest = n - 2 * half;
-    // SAFETY: the caller's promise; rest and halves lie within `n` bytes.
-    unsafe {
-        kernel::copy(to, from, rest);
-        let started = Instant::now();
-        copy_by(ways[0], class, to.add(rest), from.add(rest), half);
-        let midway = Instant::now();
-        copy_by(ways[1], class, to.add(rest + half), from.add(rest + half), half);
-        [midway - started, midway.elapsed()]
-    }
-}
-
-/// Combines `n` bytes of packed elements of `granule` bytes, half of them each way. -> what the halves took
-///
-/// # Safety
-/// As for [`Combine::combine`]; `n` is at least [`Ways::SHORTEST`].
-#[cold]
-unsafe fn combine_halves(
-    ways: [Way; 2],
-    kernel: Kernel,
-    memory: [*mut u8; 3],
-    n: usize,
-    granule: Bytes,
-) -> [Duration; 2] {
-    debug_assert!(n >= Ways::SHORTEST);
-    // What is left is no shorter than a block of a kernel: see `in_pieces`.
-    let half = Bytes((n - SHORTEST_PIECE) / 2).round_down_to(unit_of(granule)).round_down_to(granule).0;
-    let from = |at: usize| memory.map(|memory| memory.wrapping_add(at));
-    // SAFETY: the caller's promise; both halves and what is left lie within `n` bytes, and are whole elements.
-    unsafe {
-        let started = Instant::now();
-        combine_by(ways[0], kernel, memory, half);
-        let midway = Instant::now();
-        combine_by(ways[1], kernel, from(half), half);
-        let took = [midway - started, midway.elapsed()];
-        let [to, left, right] = from(2 * half);
-        kernel.combine(to, left, right, n - 2 * half);
-        took
     }
 }
 
@@ -335,7 +261,7 @@ unsafe fn combine_halves(
 /// # Safety
 /// As for [`Combine::combine`].
 unsafe fn combine_by(way: Way, kernel: Kernel, [to, left, right]: [*mut u8; 3], n: usize) {
-    let streams = if way == Way::Pages { Streams::Pages } else { Streams::One };
+    let streams = if way == Way::Several { Streams::Several } else { Streams::One };
     // SAFETY: the caller's promise.
     unsafe { kernel.combine_in(streams, to, left, right, n) }
 }
@@ -345,22 +271,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_are_copied_whole_by_all_ways() {
-        for pair in Way::ALL.into_iter().flat_map(|first| Way::ALL.map(|second| [first, second])) {
+    fn all_ways_copy() {
+        for way in Way::ALL {
             for (n, shift) in [(16 << 10, 0), ((16 << 10) + 1, 1), (40_007, 63), ((1 << 20) + 127, 16)] {
                 let from: Vec<u8> = (0..n).map(|byte| (byte * 31 % 251) as u8).collect();
                 let mut to = vec![0_u8; n + 128];
                 let start = to.as_ptr().align_offset(64) + shift;
                 // SAFETY: both have `n` bytes there.
-                unsafe { copy_halves(pair, SizeClass::of(n), to.as_mut_ptr().add(start), from.as_ptr(), n) };
-                assert!(to[start..start + n] == from, "{pair:?}, {n} bytes");
-                assert!(to[..start].iter().chain(&to[start + n..]).all(|byte| *byte == 0), "{pair:?}, {n} bytes");
+                unsafe { copy_by(way, SizeClass::of(n), to.as_mut_ptr().add(start), from.as_ptr(), n) };
+                assert!(to[start..start + n] == from, "{way:?}, {n} bytes");
+                assert!(to[..start].iter().chain(&to[start + n..]).all(|byte| *byte == 0), "{way:?}, {n} bytes");
             }
         }
     }
 
     #[test]
-    fn pieces_and_halves_combine_to_the_same_as_the_whole() {
+    fn pieces_and_all_ways_combine_to_the_same() {
         use crate::kernel::reduce::kernel_at;
         use crate::kernel::{Element, Level, Op};
         let kernels = [Op::Sum, Op::Prod, Op::Maxloc].into_iter().flat_map(|op| {
@@ -371,9 +297,10 @@ mod tests {
             let size = element.bytes();
             let Some(kernel) = kernel_at(level, op, element) else { continue };
             for n in (Ways::SHORTEST..36_000).step_by(4 * 131).map(|n: usize| n.next_multiple_of(size)) {
-                // No NaNs, whatever is made of the words.
+                // Some words are NaNs with a payload.
                 let words = |sign: u32| -> Vec<u8> {
-                    (0..n / 4).flat_map(|word| (sign | (0x3f80_0001 + word as u32 * 7 % 1000)).to_le_bytes()).collect()
+                    let one = |word: u32| if word % 5 < 2 { 0x7fc0_0000 } else { 0x3f80_0001 };
+                    (0..n as u32 / 4).flat_map(|word| (sign | (one(word) + word * 7 % 1000)).to_le_bytes()).collect()
                 };
                 let (left, right) = (words(0), words(1 << 31));
                 let mut whole = vec![0_u8; n];
@@ -398,13 +325,9 @@ mod tests {
                         }
                     });
                 });
-                // SAFETY: all have `n` bytes, a multiple of the element.
-                check("one stream", &|memory| unsafe { combine_by(Way::One, kernel, memory, n) });
-                for ways in [[Way::One, Way::Pages], [Way::Pages, Way::One]] {
-                    check("halves", &|memory| {
-                        // SAFETY: as above.
-                        unsafe { combine_halves(ways, kernel, memory, n, Bytes(size)) };
-                    });
+                for way in Way::ALL {
+                    // SAFETY: all have `n` bytes, a multiple of the element.
+                    check(&format!("{way:?}"), &|memory| unsafe { combine_by(way, kernel, memory, n) });
                 }
             }
         }

@@ -2,18 +2,16 @@
 //! around them.
 //!
 //! Processors fetch ahead within a page of memory, and of each stream only so many lines. Where a line takes long from the peer's
-//! cache (150 ns between cores of one large die) eight pages at a time have more lines on their way and take a fifth less time; a core
-//! alone copies as fast either way. What combines two operands reads two streams already: on some processors two pages of each are faster
-//! still, on others a fifth slower. A result that the caches can't hold is fetched from memory before it is overwritten, by stores that go
+//! cache (150 ns between cores of one large die) [several](crate::kernel::streams) have more lines on their way and take a fifth less time; a
+//! core alone copies as fast either way. A result that the caches can't hold is fetched from memory before it is overwritten, by stores that go
 //! through them; streaming stores leave that out, and are up to 1.6 times as fast there, but take up to 2.2 times as long where the
 //! caches hold it (docs/PERFORMANCE.md, "Tried"), whatever size these claim to have: those of virtual machines and of shared nodes hold
-//! less. So a rank now and then takes one half of a piece its usual way and one another, and goes by that, for each collective and size
-//! apart. It is each rank's own affair.
+//! less. So a rank now and then takes one of two pieces of the same length its usual way and one another, and goes by that, for each collective
+//! and size apart. It is each rank's own affair.
 
 use super::clock;
-use crate::kernel::copy::PAGES_IN_TURN;
-use crate::types::{Bytes, Collective, PAGE};
-use std::sync::atomic::{AtomicU8, Ordering};
+use crate::types::{Bytes, Collective};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A way to copy or to combine.
@@ -23,13 +21,13 @@ pub(super) enum Way {
     /// One stream through the caches.
     One,
     /// Several of them.
-    Pages,
+    Several,
     /// Several around the caches, also of what a rank has itself, where that is compared with one stream.
     Around,
 }
 
 impl Way {
-    pub const ALL: [Self; 3] = [Self::One, Self::Pages, Self::Around];
+    pub const ALL: [Self; 3] = [Self::One, Self::Several, Self::Around];
 
     /// Its time counts so many times when ways are compared: what went around the caches has to be fetched by those who read it. Assumed,
     /// not measured.
@@ -46,7 +44,7 @@ pub(super) enum Material {
     Own,
     /// Data in a slot.
     Slot,
-    /// Two operands that this rank alone combines, by a kernel, wherever they are.
+    /// Two operands that a kernel combines, wherever they are.
     Operands,
 }
 
@@ -54,12 +52,13 @@ impl Material {
     const ALL: [Self; 3] = [Self::Own, Self::Slot, Self::Operands];
 }
 
-/// What to do with a piece.
+/// How to move or combine the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parts {
-    Whole(Way),
-    /// One half each way, in this order, with [`Choice::judge`] after it.
-    Halves([Way; 2]),
+pub(super) enum Turn {
+    /// So.
+    Usual(Way),
+    /// So, with [`Choice::judge`] after it.
+    Timed(Way),
 }
 
 /// The ways of one rank in one context.
@@ -70,34 +69,31 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Shorter pieces have no two halves of two pages each: they are copied as one stream, and combined as
-    /// [`Streams::Pages`](crate::kernel::Streams::Pages).
+    /// Shorter pieces are copied as one stream, and combined as [`Streams::Several`](crate::kernel::Streams::Several).
     pub const SHORTEST: usize = 16 << 10;
-    /// As long as the pages that are taken in turn at most.
-    const ALL_PAGES: usize = PAGES_IN_TURN[0] * PAGE;
+    /// Pieces of this length and more are apart from shorter ones, however short the result is.
+    const LONG: usize = 32 << 10;
     const SIZES: usize = 5;
 
     /// For such pieces of `n` bytes, in calls of that collective with results of that length, wherever these end up.
     ///
-    /// Results below 2 MiB may well stay in caches, and are not tried around them. There pieces too short for all pages in turn are apart. To
-    /// copy these nothing but one stream is tried: halves of them take as long to begin as to copy, so comparisons favour streams that are
-    /// slower for whole ones (docs/PERFORMANCE.md, "Tried"). What a rank has itself takes a third longer by several streams than by one.
+    /// Results below 2 MiB may well stay in caches, and are not tried around them. What a rank has itself takes longer by several streams than by
+    /// one, but around the caches.
     pub fn of(&self, collective: Collective, material: Material, received: Bytes, n: usize) -> Choice<'_> {
         let size = match received.0 >> 20 {
-            0..2 => usize::from(n >= Self::ALL_PAGES),
+            0..2 => usize::from(n >= Self::LONG),
             2..8 => 2,
             8..32 => 3,
             _ => 4,
         };
         let may_go_around = size > 1 && cfg!(target_arch = "x86_64");
         let tried: &[Way] = match (material, may_go_around) {
-            (Material::Slot, _) if size == 0 => &[Way::One],
-            (Material::Slot, false) | (Material::Operands, _) => &[Way::One, Way::Pages],
+            (Material::Slot, false) | (Material::Operands, _) => &[Way::One, Way::Several],
             (Material::Slot, true) => &Way::ALL,
             (Material::Own, false) => &[Way::One],
             (Material::Own, true) => &[Way::One, Way::Around],
         };
-        Choice { tried, habit: &self.habits[collective as usize][material as usize][size] }
+        Choice { tried, habit: &self.habits[collective as usize][material as usize][size], length: n as u64 }
     }
 }
 
@@ -106,10 +102,12 @@ impl Ways {
 #[derive(Debug, Default)]
 struct Habit {
     usual: AtomicU8,
-    /// Pieces that are not compared until one is.
-    uncompared: AtomicU8,
+    /// Pieces that go the usual way until one is compared, or, of a comparison that has begun, until another one begins.
+    untimed: AtomicU8,
     /// Comparisons since the usual way changed last: another one is compared each time, and the order changes.
     compared: AtomicU8,
+    /// The first piece of a comparison that has begun: its length, and its time in nanoseconds. 0 where none has.
+    first: [AtomicU64; 2],
     /// By way: comparisons that it won against the usual one, less those that it lost, but not below 0.
     evidence: [AtomicU8; Way::ALL.len()],
 }
@@ -119,11 +117,13 @@ struct Habit {
 pub(super) struct Choice<'a> {
     tried: &'static [Way],
     habit: &'a Habit,
+    /// Of the piece.
+    length: u64,
 }
 
 impl Choice<'_> {
-    /// At first one piece in so many is compared: to read the clock takes as long as to copy a kilobyte, and a comparison reads it three
-    /// times.
+    /// At first one piece in so many is compared, and one of the same length that follows: to read the clock takes as long as to copy a kilobyte,
+    /// and a piece that is timed reads it twice.
     const INTERVAL: u32 = 32;
     /// After each so many comparisons the interval doubles, three times at most, to 256 pieces: a way that is slow for good costs some of
     /// each comparison.
@@ -135,48 +135,72 @@ impl Choice<'_> {
 
     /// What to do with a piece of at least [`Ways::SHORTEST`] bytes.
     #[inline]
-    pub fn parts(self) -> Parts {
-        let uncompared = self.habit.uncompared.load(Ordering::Relaxed);
+    pub fn turn(self) -> Turn {
+        let untimed = self.habit.untimed.load(Ordering::Relaxed);
         if self.tried.len() == 1 {
-            return Parts::Whole(self.tried[0]);
+            return Turn::Usual(self.tried[0]);
         }
-        if uncompared == 0 {
-            return self.comparison();
+        let first = self.habit.first[0].load(Ordering::Relaxed);
+        if untimed == 0 || first == self.length {
+            return self.comparison(first);
         }
-        self.habit.uncompared.store(uncompared - 1, Ordering::Relaxed);
-        Parts::Whole(self.usual())
+        self.habit.untimed.store(untimed - 1, Ordering::Relaxed);
+        Turn::Usual(self.usual())
     }
 
     fn usual(self) -> Way {
         Way::ALL[self.habit.usual.load(Ordering::Relaxed) as usize]
     }
 
-    #[cold]
-    fn comparison(self) -> Parts {
-        /// Where reading the clock takes longer nothing is compared: it is read oftener than for `Writes`, and about shorter times.
-        const CLOCK: Duration = Duration::from_nanos(100);
-        /// Where counting goes on after the highest number, with the same way and order next.
-        const AGAIN: u8 = 4 * Choice::COMPARISONS;
-        let compared = self.habit.compared.load(Ordering::Relaxed);
-        let interval = Self::INTERVAL << (compared / Self::COMPARISONS).min(3);
-        self.habit.uncompared.store((interval - 1) as u8, Ordering::Relaxed);
-        let usual = self.usual();
-        if clock::reading() > CLOCK {
-            return Parts::Whole(usual);
-        }
-        self.habit.compared.store(compared.checked_add(1).unwrap_or(AGAIN), Ordering::Relaxed);
+    /// Both ways of the comparison that is due or has begun, in their order.
+    fn compared(self) -> [Way; 2] {
+        let (compared, usual) = (self.habit.compared.load(Ordering::Relaxed) as usize, self.usual());
         let others = self.tried.len() - 1;
-        let other = self.tried.iter().filter(|way| **way != usual).nth(compared as usize % others);
-        let other = other.copied().unwrap_or(usual);
-        let is_other_first = (compared as usize / others).is_multiple_of(2);
-        Parts::Halves(if is_other_first { [other, usual] } else { [usual, other] })
+        let other = self.tried.iter().filter(|way| **way != usual).nth(compared % others).copied().unwrap_or(usual);
+        let is_other_first = (compared / others).is_multiple_of(2);
+        if is_other_first { [other, usual] } else { [usual, other] }
     }
 
-    /// After halves of the same length, which took so long.
+    /// A piece that is the first one of a comparison, or the second one where one of its length was the first.
     #[cold]
-    pub fn judge(self, ways: [Way; 2], took: [Duration; 2]) {
+    fn comparison(self, first: u64) -> Turn {
+        /// Where reading the clock takes longer nothing is compared: it is read oftener than for `Writes`, and about shorter times.
+        const CLOCK: Duration = Duration::from_nanos(100);
+        self.await_next();
+        match clock::reading() > CLOCK {
+            true => Turn::Usual(self.usual()),
+            false => Turn::Timed(self.compared()[usize::from(first == self.length)]),
+        }
+    }
+
+    /// From here on pieces go the usual way until the next one is due.
+    fn await_next(self) {
+        let compared = self.habit.compared.load(Ordering::Relaxed);
+        let interval = Self::INTERVAL << (compared / Self::COMPARISONS).min(3);
+        self.habit.untimed.store((interval - 1) as u8, Ordering::Relaxed);
+    }
+
+    /// After a piece that was timed: it took so long.
+    #[cold]
+    pub fn judge(self, took: Duration) {
+        let [first, nanos] = &self.habit.first;
+        if first.load(Ordering::Relaxed) != self.length {
+            first.store(self.length, Ordering::Relaxed);
+            return nanos.store(took.as_nanos() as u64, Ordering::Relaxed);
+        }
+        first.store(0, Ordering::Relaxed);
+        self.conclude([Duration::from_nanos(nanos.load(Ordering::Relaxed)), took]);
+    }
+
+    /// After both pieces of a comparison.
+    fn conclude(self, took: [Duration; 2]) {
+        /// Where counting goes on after the highest number, with the same way and order next.
+        const AGAIN: u8 = 4 * Choice::COMPARISONS;
+        let ways = self.compared();
+        let compared = &self.habit.compared;
+        compared.store(compared.load(Ordering::Relaxed).checked_add(1).unwrap_or(AGAIN), Ordering::Relaxed);
         let usual = usize::from(ways[1] == self.usual());
-        let cost = |half: usize| took[half].as_secs_f64() * ways[half].price();
+        let cost = |piece: usize| took[piece].as_secs_f64() * ways[piece].price();
         let other = ways[1 - usual];
         let evidence = &self.habit.evidence[other as usize];
         let before = evidence.load(Ordering::Relaxed);
@@ -185,7 +209,7 @@ impl Choice<'_> {
         evidence.store(now, Ordering::Relaxed);
         if now >= Self::ENOUGH {
             self.habit.usual.store(other as u8, Ordering::Relaxed);
-            self.habit.compared.store(0, Ordering::Relaxed);
+            compared.store(0, Ordering::Relaxed);
             self.habit.evidence.iter().for_each(|evidence| evidence.store(0, Ordering::Relaxed));
         }
     }
@@ -204,21 +228,21 @@ mod tests {
         ways.of(Collective::Bcast, Material::Slot, received, LENGTH)
     }
 
-    /// So many pieces, half of which takes so many nanoseconds by each way: how many were compared.
+    /// So many pieces that take so many nanoseconds by each way: how many were timed.
     fn copy(choice: Choice<'_>, times: usize, mut each: impl FnMut(Way) -> u64) -> usize {
-        let is_compared = |_: &usize| {
-            let Parts::Halves(ways) = choice.parts() else { return false };
-            choice.judge(ways, ways.map(|way| Duration::from_nanos(each(way))));
+        let is_timed = |_: &usize| {
+            let Turn::Timed(way) = choice.turn() else { return false };
+            choice.judge(Duration::from_nanos(each(way)));
             true
         };
-        (0..times).filter(is_compared).count()
+        (0..times).filter(is_timed).count()
     }
 
     /// Some pieces, after which the usual way is that; `false` where the clock is too slow for any comparison.
     fn becomes(choice: Choice<'_>, each: [u64; 3], way: Way) -> bool {
-        let compared = copy(choice, 3000, |way| each[way as usize]);
-        assert!(compared == 0 || choice.usual() == way, "{each:?}: {:?}", choice.usual());
-        compared > 0
+        let timed = copy(choice, 3000, |way| each[way as usize]);
+        assert!(timed == 0 || choice.usual() == way, "{each:?}: {:?}", choice.usual());
+        timed > 0
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -227,10 +251,10 @@ mod tests {
         let ways = Ways::default();
         let choice = choice(&ways, LONG);
         let _ = becomes(choice, [100, 96, 100], Way::One)
-            && becomes(choice, [100, 90, 100], Way::Pages)
-            && becomes(choice, [100, 90, 80], Way::Pages)
+            && becomes(choice, [100, 90, 100], Way::Several)
+            && becomes(choice, [100, 90, 80], Way::Several)
             && becomes(choice, [100, 90, 70], Way::Around)
-            && becomes(choice, [100, 90, 82], Way::Pages)
+            && becomes(choice, [100, 90, 82], Way::Several)
             && becomes(choice, [100, 110, 200], Way::One);
     }
 
@@ -238,7 +262,7 @@ mod tests {
     fn short_results_do_not_go_around_the_caches() {
         let ways = Ways::default();
         let choice = choice(&ways, SHORT);
-        let _ = becomes(choice, [100, 100, 10], Way::One) && becomes(choice, [100, 90, 10], Way::Pages);
+        let _ = becomes(choice, [100, 100, 10], Way::One) && becomes(choice, [100, 90, 10], Way::Several);
     }
 
     #[test]
@@ -246,7 +270,7 @@ mod tests {
         let ways = Ways::default();
         let choice = |received| ways.of(Collective::Allgather, Material::Own, received, LENGTH);
         assert_eq!(copy(choice(SHORT), 3000, |_| 100), 0, "there is one way");
-        assert_eq!(choice(SHORT).parts(), Parts::Whole(Way::One));
+        assert_eq!(choice(SHORT).turn(), Turn::Usual(Way::One));
         let _ = becomes(choice(LONG), [100, 10, 100], Way::One)
             && (cfg!(not(target_arch = "x86_64")) || becomes(choice(LONG), [100, 10, 50], Way::Around));
     }
@@ -256,8 +280,8 @@ mod tests {
         let ways = Ways::default();
         let choice = choice(&ways, SHORT);
         for won in [true, true, true, false, false, false].into_iter().cycle().take(60) {
-            let times = if won { [2, 1] } else { [1, 2] };
-            choice.judge([Way::One, Way::Pages], times.map(Duration::from_micros));
+            let times = choice.compared().map(|way| if (way == Way::Several) == won { 1 } else { 2 });
+            choice.conclude(times.map(Duration::from_micros));
             assert_eq!(choice.usual(), Way::One);
         }
     }
@@ -271,8 +295,8 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) % 80
         };
-        let compared = copy(choice(&ways, LONG), 100_000, |way| if way == Way::Around { 3000 } else { 1000 + vary() });
-        assert!(compared <= 100_000 / 150, "{compared} of 100000");
+        let timed = copy(choice(&ways, LONG), 100_000, |way| if way == Way::Around { 3000 } else { 1000 + vary() });
+        assert!(timed <= 2 * 100_000 / 150, "{timed} of 100000");
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -281,29 +305,57 @@ mod tests {
         let ways = Ways::default();
         let choice = choice(&ways, LONG);
         let mut counts = [[0; 2]; 2];
-        let mut compared = Vec::new();
+        let mut begun = Vec::new();
         for piece in 0..200_000 {
-            let Parts::Halves(ways) = choice.parts() else { continue };
-            let other = if ways[0] == Way::One { ways[1] } else { ways[0] };
-            counts[other as usize - 1][usize::from(ways[0] == Way::One)] += 1;
-            compared.push(piece);
+            let is_first = choice.habit.first[0].load(Ordering::Relaxed) == 0;
+            let Turn::Timed(way) = choice.turn() else { continue };
+            choice.judge(Duration::from_nanos(100));
+            if is_first {
+                begun.push(piece);
+            }
+            if way != Way::One {
+                counts[way as usize - 1][usize::from(is_first)] += 1;
+            }
         }
-        let Some(last) = compared.last() else { return }; // a slow clock
-        let distances = [1, 17, 33, 49].map(|at| compared[at] - compared[at - 1]);
-        assert_eq!(distances, [32, 64, 128, 256]);
-        assert!(*last >= 200_000 - 256);
-        assert!(counts.as_flattened().iter().all(|count| *count * 4 <= compared.len() + 4), "{counts:?}");
+        let Some(last) = begun.last() else { return }; // a slow clock
+        let distances = [1, 17, 33, 49].map(|at| begun[at] - begun[at - 1]);
+        assert_eq!(distances, [33, 65, 129, 257]);
+        assert!(*last >= 200_000 - 257);
+        assert!(counts.as_flattened().iter().all(|count| *count * 4 <= begun.len() + 4), "{counts:?}");
     }
 
+    /// Pieces of two lengths in turn, as of a message that is no multiple of its pieces.
     #[test]
-    fn short_pieces_are_copied_as_one_stream() {
+    fn pieces_of_the_same_length_are_compared() {
         let ways = Ways::default();
-        let of = |n, received| ways.of(Collective::Bcast, Material::Slot, received, n);
-        assert_eq!(of(Ways::ALL_PAGES - 1, SHORT).tried, [Way::One]);
-        assert_eq!(copy(of(Ways::ALL_PAGES - 1, SHORT), 3000, |_| 100), 0);
-        for longer in [of(Ways::ALL_PAGES, SHORT), of(Ways::SHORTEST, LONG)] {
-            assert!(longer.tried.len() > 1, "{:?}", longer.tried);
+        let lengths = [LENGTH, LENGTH + 4096];
+        let mut timed = 0;
+        for piece in 0..3000 {
+            let length = lengths[piece % 2];
+            let choice = ways.of(Collective::Bcast, Material::Slot, SHORT, length);
+            let Turn::Timed(way) = choice.turn() else { continue };
+            // The longer ones take a third less.
+            let nanos = if length == LENGTH { 300 } else { 200 } + if way == Way::Several { 0 } else { 30 };
+            choice.judge(Duration::from_nanos(nanos));
+            timed += 1;
         }
+        assert!(timed == 0 || choice(&ways, SHORT).usual() == Way::Several);
+        assert!(timed <= 3000 / 10, "{timed}");
+    }
+
+    /// Of lengths that do not come again nothing is learnt, and few are timed.
+    #[test]
+    fn pieces_of_any_length_are_seldom_timed() {
+        let ways = Ways::default();
+        let mut timed = 0;
+        for piece in 0..3200 {
+            let choice = ways.of(Collective::Bcast, Material::Slot, SHORT, LENGTH + piece);
+            if let Turn::Timed(_) = choice.turn() {
+                choice.judge(Duration::from_nanos(100));
+                timed += 1;
+            }
+        }
+        assert!(timed <= 3200 / 32, "{timed}");
     }
 
     /// A program that goes from pieces of 20 KiB to longer ones: the former have been compared so often that they hardly are any more.
@@ -311,10 +363,10 @@ mod tests {
     fn what_short_pieces_have_shown_delays_no_long_ones() {
         let ways = Ways::default();
         let of = |n| ways.of(Collective::Reduce, Material::Operands, SHORT, n);
-        let compared = copy(of(20 << 10), 30_000, |_| 1000);
+        let timed = copy(of(20 << 10), 30_000, |_| 1000);
         let needed = Choice::INTERVAL as usize * usize::from(Choice::ENOUGH);
-        copy(of(32 << 10), needed, |way| if way == Way::Pages { 900 } else { 1000 });
-        assert!(compared == 0 || of(32 << 10).usual() == Way::Pages && of(20 << 10).usual() == Way::One);
+        copy(of(32 << 10), needed, |way| if way == Way::Several { 900 } else { 1000 });
+        assert!(timed == 0 || of(32 << 10).usual() == Way::Several && of(20 << 10).usual() == Way::One);
     }
 
     #[test]

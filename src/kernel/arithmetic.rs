@@ -1,0 +1,128 @@
+//! Sums and products of packed floats by the instructions of the processor.
+//!
+//! Of two NaNs the instructions keep the first operand's payload. `+` and `*` leave it open which that is, and compilers order operands by
+//! loop: ranks whose results lie at other places in cache lines go through other loops, and would get other bits.
+
+use super::reduce::Baseline;
+#[cfg(target_arch = "x86_64")]
+use super::reduce::{Avx2, Avx512};
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{__m128i, __m256i, __m512i};
+
+/// What to calculate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    SumF32,
+    SumF64,
+    ProdF32,
+    ProdF64,
+}
+
+/// What a level of vectors can do.
+pub trait Calculate {
+    /// `left op= right` for arrays of packed numbers. Of two NaNs the left one stays.
+    ///
+    /// # Safety
+    /// This processor has the level; `BYTES` is a multiple of the numbers' length.
+    unsafe fn calculate<const BYTES: usize>(arithmetic: Arithmetic, left: &mut [u8; BYTES], right: &[u8; BYTES]);
+}
+
+/// One instruction for each of the longest vectors, then for each shorter one that is left.
+#[cfg(target_arch = "x86_64")]
+macro_rules! instructions {
+    ($left:ident, $right:ident: $($vector:ty, $register:ident: $instruction:expr;)+) => {{
+        let mut at = 0;
+        $(while $left.len() - at >= size_of::<$vector>() {
+            // SAFETY: both vectors lie within arrays of the same length; the caller vouches for the level.
+            unsafe {
+                let place = $left.as_mut_ptr().add(at).cast::<$vector>();
+                let mut value = place.read_unaligned();
+                let other = $right.as_ptr().add(at).cast::<$vector>().read_unaligned();
+                std::arch::asm!($instruction, inout($register) value, in($register) other, options(pure, nomem, nostack));
+                place.write_unaligned(value);
+            }
+            at += size_of::<$vector>();
+        })+
+        debug_assert_eq!(at, $left.len());
+    }};
+}
+
+// With a prefix that names the encoding, since without it assemblers exchange operands where that saves a byte.
+#[cfg(target_arch = "x86_64")]
+macro_rules! calculate {
+    ($level:ident $(, $feature:literal)?: $start:literal, $end:literal, $($vector:ty: $register:ident),+) => {
+        impl Calculate for $level {
+            $(#[target_feature(enable = $feature)])?
+            #[inline]
+            unsafe fn calculate<const BYTES: usize>(arithmetic: Arithmetic, left: &mut [u8; BYTES], right: &[u8; BYTES]) {
+                match arithmetic {
+                    Arithmetic::SumF32 => instructions!(left, right:
+                        $($vector, $register: concat!($start, "addps", $end);)+
+                        f64, xmm_reg: concat!($start, "addps", $end);
+                        f32, xmm_reg: concat!($start, "addss", $end);
+                    ),
+                    Arithmetic::ProdF32 => instructions!(left, right:
+                        $($vector, $register: concat!($start, "mulps", $end);)+
+                        f64, xmm_reg: concat!($start, "mulps", $end);
+                        f32, xmm_reg: concat!($start, "mulss", $end);
+                    ),
+                    Arithmetic::SumF64 => instructions!(left, right:
+                        $($vector, $register: concat!($start, "addpd", $end);)+
+                        f64, xmm_reg: concat!($start, "addsd", $end);
+                    ),
+                    Arithmetic::ProdF64 => instructions!(left, right:
+                        $($vector, $register: concat!($start, "mulpd", $end);)+
+                        f64, xmm_reg: concat!($start, "mulsd", $end);
+                    ),
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+calculate! { Baseline: "", " {0}, {1}", __m128i: xmm_reg }
+#[cfg(target_arch = "x86_64")]
+calculate! { Avx2, "avx2": "{{vex3}} v", " {0}, {0}, {1}", __m256i: ymm_reg, __m128i: xmm_reg }
+#[cfg(target_arch = "x86_64")]
+calculate! { Avx512, "avx512f,avx512bw,avx512dq,avx512vl": "{{evex}} v", " {0}, {0}, {1}", __m512i: zmm_reg, __m256i: ymm_reg, __m128i: xmm_reg }
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Calculate for Baseline {
+    unsafe fn calculate<const BYTES: usize>(arithmetic: Arithmetic, left: &mut [u8; BYTES], right: &[u8; BYTES]) {
+        // SAFETY: floats have no invalid bits; the caller's promise.
+        unsafe {
+            match arithmetic {
+                Arithmetic::SumF32 => {
+                    each(left, right, |left: f32, right| if left.is_nan() { left } else { left + right })
+                }
+                Arithmetic::ProdF32 => {
+                    each(left, right, |left: f32, right| if left.is_nan() { left } else { left * right })
+                }
+                Arithmetic::SumF64 => {
+                    each(left, right, |left: f64, right| if left.is_nan() { left } else { left + right })
+                }
+                Arithmetic::ProdF64 => {
+                    each(left, right, |left: f64, right| if left.is_nan() { left } else { left * right })
+                }
+            }
+        }
+    }
+}
+
+/// `left = of(left, right)` for each element of arrays of packed ones.
+///
+/// # Safety
+/// All bits of a `T` are valid; `BYTES` is a multiple of its length.
+#[inline(always)]
+pub unsafe fn each<T: Copy, const BYTES: usize>(left: &mut [u8; BYTES], right: &[u8; BYTES], of: impl Fn(T, T) -> T) {
+    let mut at = 0;
+    while at < BYTES / size_of::<T>() {
+        // SAFETY: the elements lie within arrays of the same length; the caller's promise.
+        unsafe {
+            let place = left.as_mut_ptr().cast::<T>().add(at);
+            place.write_unaligned(of(place.read_unaligned(), right.as_ptr().cast::<T>().add(at).read_unaligned()));
+        }
+        at += 1;
+    }
+}
