@@ -39,6 +39,21 @@ pub struct Map {
 /// excepted: they gain more where a line takes longer. Where ranks share cores waits are something else.
 const TIE: (f64, f64) = (0.05, 250.0);
 
+/// The same of Allreduces, however long: the models see no more than 8 % between a flat one and one of which each rank combines a half. They charge
+/// both alike for what a rank reads of its peer, but halves are read while they are in the first-level cache of who has just combined them, which
+/// takes longer (docs/PERFORMANCE.md, "Tried").
+const TIE_OF_ALLREDUCES: f64 = 0.1;
+
+/// By how many nanoseconds a flat algorithm may take longer than the best one.
+fn tie(collective: Collective, combining: Combining, best: Nanos) -> f64 {
+    match (collective, combining) {
+        // The library's time is assumed and most of such a call: so no part of it tells, only what a wait may take.
+        (_, Combining::Library) => TIE.1,
+        (Collective::Allreduce, _) => TIE_OF_ALLREDUCES * best.0,
+        _ => TIE.1.min(TIE.0 * best.0),
+    }
+}
+
 /// Nanoseconds per byte, assumed, by which the library is slower than huddle's kernels, where it combines numbers that have none: by how much
 /// Allreduces of long doubles take longer than others on 5 ranks of a Zen 5 (docs/PERFORMANCE.md, "Tried"); the additions alone take two thirds
 /// of it. So these are better combined once than on all ranks, sooner than others.
@@ -122,8 +137,7 @@ impl Map {
             let found: Vec<Candidate> = candidates(&shape, &self.agreed, scene).collect();
             let best = found.iter().min_by(|left, right| left.cost.0.total_cmp(&right.cost.0));
             let Some(best) = best else { return flat };
-            // The library's time is assumed and most of such a call: so no part of it tells, only what a wait may take.
-            let tie = if combining == Combining::Library { TIE.1 } else { TIE.1.min(TIE.0 * best.cost.0) };
+            let tie = tie(collective, combining, best.cost);
             let ties = |one: &Candidate| one.cost.0 - best.cost.0 <= tie;
             let may_tie = self.agreed.ranks == 2
                 && !self.agreed.crowding.is_shared()
@@ -263,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ranks_share_the_reduction_of_long_messages() {
+    fn two_ranks_each_combine_all_of_an_allreduce() {
         // As probed on a processor of 2024, its crossings assumed and measured.
         let far = Far { copy: 0.015, reduce: 0.019, ..Parameters::default().far };
         let assumed = Parameters { copy: 0.008, reduce: 0.016, far, ..Parameters::default() };
@@ -275,8 +289,7 @@ mod tests {
             let map = Map::new(&agreed, &parameters);
             for bytes in SizeClass::all().map(SizeClass::judged_at).filter(|bytes| bytes.0 >= 8) {
                 let name = name(&map, Collective::Allreduce, bytes.0);
-                assert!(name == "flat" || bytes > Bytes(64 << 10), "{name} of {bytes:?}");
-                assert!(name == "tiled" || bytes < Bytes(512 << 10), "{name} of {bytes:?}");
+                assert_eq!(name, "flat", "{bytes:?}");
             }
             assert_eq!(name(&map, Collective::Bcast, 4 << 10), "flat");
             assert_eq!(name(&map, Collective::Barrier, 0), "flat");
@@ -447,7 +460,11 @@ mod tests {
                 let flat = Setting { row: rows_of(collective).next().expect("a row").0, knobs: Knobs::UNSET };
                 let more = ranking.iter().find(|one| one.setting == flat).map(|flat| flat.cost.0 - ranking[0].cost.0);
                 let is_excepted = REGISTRY[ranking[0].setting.row].reach == Reach::StagedTrains;
-                let is_tie = !is_excepted && more.is_some_and(|more| more <= 250.0 && more <= 0.05 * ranking[0].cost.0);
+                let most = match collective {
+                    Collective::Allreduce => 0.1 * ranking[0].cost.0,
+                    _ => f64::min(250.0, 0.05 * ranking[0].cost.0),
+                };
+                let is_tie = !is_excepted && more.is_some_and(|more| more <= most);
                 let expected = if is_tie && !agreed.crowding.is_shared() { flat } else { ranking[0].setting };
                 ties += usize::from(expected != ranking[0].setting);
                 assert_eq!(first(&map, collective, bytes), expected, "{collective:?} of {bytes:?}");
