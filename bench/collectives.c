@@ -38,7 +38,9 @@ int main(int argc, char **argv) {
     int sizes[MOST_SIZES], most = 8;
     int n = parse_sizes(option(argc, argv, "--sizes", "8,64,512,4096,32768,262144,1048576,4194304"), sizes);
     for (int i = 0; i < n; i++) most = sizes[i] > most ? sizes[i] : most;
-    calls_start(most / 8, atoi(option(argc, argv, "--offset", "0")));
+    int offset = atoi(option(argc, argv, "--offset", "0"));
+    if (offset < 0 || offset % 8 != 0) fail("--offset is in whole doubles");
+    calls_start(most / 8, offset);
     for (int which = 0; which < COLLECTIVES; which++) {
         if (!is_listed(only, collective_names[which])) continue;
         if (which == BARRIER) compare(BARRIER, 0);

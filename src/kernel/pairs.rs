@@ -72,8 +72,8 @@ unsafe fn run<T: Copy + PartialOrd, L: Location>(
 /// The kernel for pairs whose value is a `T`.
 pub(super) fn kernel<T: Copy + PartialOrd>(op: Op) -> Option<Kernel> {
     match op {
-        Op::Minloc => Some(Kernel { run: run::<T, Minloc> }),
-        Op::Maxloc => Some(Kernel { run: run::<T, Maxloc> }),
+        Op::Minloc => Some(Kernel { run: run::<T, Minloc>, has_streams: false }),
+        Op::Maxloc => Some(Kernel { run: run::<T, Maxloc>, has_streams: false }),
         _ => None,
     }
 }

@@ -1,17 +1,15 @@
 //! Reduction kernels: one function per operation, element and instruction set, picked from a table by [`kernel`].
 //!
-//! One source for all: `combine` works on *blocks*, whose length is known where it is compiled. A block is loaded whole,
-//! combined and stored whole, so the compiler turns each into vector code of the level's width without asking which
-//! pointers are equal: loads of a block precede its stores, and a result may replace an operand. The last block is loaded and
-//! combined before anything is stored, since it overlaps the one before where the length is no multiple. What is shorter
-//! than a block goes in halves of a block, a quarter, and so on: no element is stored twice there, since a load that spans two
-//! recent stores has to wait for both to reach the cache.
+//! One source for all: `combine` works on *blocks*, whose length is known where it is compiled. A block is loaded whole, combined and stored
+//! whole, so the compiler turns each into vector code of the level's width without asking which pointers are equal: loads of a block precede
+//! its stores, and a result may replace an operand. The last block is loaded and combined before anything is stored, since it overlaps the one
+//! before where the length is no multiple. What is shorter than a block goes in halves of a block, a quarter, and so on: no element is stored
+//! twice there, since a load that spans two recent stores has to wait for both to reach the cache.
 //!
-//! Levels, [`Streams`] and places in memory yield the same bits, and so all ranks that combine the same elements have the same result: nothing is
-//! reassociated, products and sums are not fused, `MPI_MAX` and `MPI_MIN` are
-//! `left > right ? left : right` and its mirror image, logical operations yield 1 or 0, and integers wrap, as in the native
-//! libraries. Languages and IEEE 754 leave open which payload survives where both operands of a sum or product are NaNs, and compilers order them by
-//! loop: here the left one does. NaNs in products of complex numbers are the language's one.
+//! Levels, [`Streams`] and places in memory yield the same bits, and so do all ranks that combine the same elements: nothing is
+//! reassociated, products and sums are not fused, `MPI_MAX` and `MPI_MIN` are `left > right ? left : right` and its mirror image,
+//! logical operations yield 1 or 0, and integers wrap, as in the native libraries. Of two NaNs in a sum or product the left one stays
+//! ([`super::arithmetic`]); NaNs in products of complex numbers are the language's one.
 
 use super::arithmetic::{Arithmetic, Calculate, each};
 use super::streams::{STREAMS, length_of};
@@ -23,16 +21,18 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// Combines packed operands of one element by one operation. See [`Combine`] for the contracts.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    pub(super) run: unsafe fn(to: *mut u8, left: *const u8, right: *const u8, bytes: usize, streams: Streams),
+    pub(crate) run: unsafe fn(to: *mut u8, left: *const u8, right: *const u8, bytes: usize, streams: Streams),
+    /// Whether [`Streams`] make a difference.
+    pub(crate) has_streams: bool,
 }
 
-/// How a kernel goes through long operands, if it has a choice: pairs go as one stream. The result is the same.
+/// How a kernel goes through long operands: pairs go as one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Streams {
     /// From beginning to end.
     One,
-    /// Several [streams](super::streams): two from 4 KiB on, more from 20 KiB on.
+    /// [Several](super::streams): two from 4 KiB on, more from 20 KiB on.
     Several,
 }
 
@@ -89,7 +89,7 @@ struct Complex<T> {
     imaginary: T,
 }
 
-/// The number, or the one NaN that there is then: of several that come together in a product none has a claim to stay.
+/// The number, or the language's NaN.
 #[inline(always)]
 fn or_one_nan<T: Copy + PartialEq + From<f32>>(number: T) -> T {
     #[expect(clippy::eq_op, reason = "only a NaN differs from itself")]
@@ -340,7 +340,7 @@ macro_rules! compile {
                         unsafe { combine::<T, O, $name, $block, $step>(to, left, right, bytes, streams) }
                     }
 
-                    Kernel { run: run::<T, O> }
+                    Kernel { run: run::<T, O>, has_streams: true }
                 }
             }
         )*

@@ -7,7 +7,6 @@ use super::ways::{Choice, Material, Turn, Way, Ways};
 use super::writes::{Course, Times, Writes};
 use crate::fabric::words::Entered;
 use crate::kernel::{self, Combine, Destination, Kernel, SizeClass, Streams};
-
 use crate::types::{Bytes, Collective};
 use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
@@ -157,7 +156,7 @@ impl Context {
     #[inline(never)]
     unsafe fn copy_long(&self, call: &Entered, material: Material, to: *mut u8, from: *const u8, n: usize) {
         let times = if call.collective == Collective::Allgather { self.layout().size() } else { 1 };
-        let choice = self.ways.of(call.collective, material, call.bytes * times, n);
+        let choice = self.ways.of(call.collective, material, call.bytes * times, n, None);
         let class = at_least_long(n);
         // SAFETY: the caller's promise.
         by_turn(choice, |way| unsafe { copy_by(way, class, to, from, n) });
@@ -172,10 +171,10 @@ impl Context {
         let [to, left, right] = memory;
         // SAFETY: the caller's promise, for both.
         unsafe {
-            match combine.kernel() {
+            match combine.kernel().filter(|kernel| kernel.has_streams) {
                 None => combine.combine(to, left, right, n),
                 Some(kernel) => {
-                    let choice = self.ways.of(call.collective, Material::Operands, call.bytes, n);
+                    let choice = self.ways.of(call.collective, Material::Operands, call.bytes, n, Some(kernel));
                     by_turn(choice, |way| combine_by(way, kernel, memory, n));
                 }
             }
