@@ -9,7 +9,7 @@
 //! Levels, [`Streams`] and places in memory yield the same bits, and so do all ranks that combine the same elements: nothing is
 //! reassociated, products and sums are not fused, `MPI_MAX` and `MPI_MIN` are `left > right ? left : right` and its mirror image,
 //! logical operations yield 1 or 0, and integers wrap, as in the native libraries. Of two NaNs in a sum or product the left one stays
-//! ([`super::arithmetic`]); NaNs in products of complex numbers are the language's one.
+//! (`arithmetic`); NaNs in products of complex numbers are the language's one.
 
 use super::arithmetic::{Arithmetic, Calculate, each};
 use super::streams::{STREAMS, length_of};
