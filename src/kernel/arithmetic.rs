@@ -1,4 +1,4 @@
-//! Sums and products of packed floats by the instructions of the processor.
+//! Sums and products of packed floats, on x86-64 by the instructions of the processor, elsewhere by a comparison.
 //!
 //! Of two NaNs the instructions keep the first operand's payload. `+` and `*` leave it open which that is, and compilers order operands by
 //! loop: ranks whose results lie at other places in cache lines go through other loops, and would get other bits.
@@ -58,12 +58,10 @@ macro_rules! calculate {
                 match arithmetic {
                     Arithmetic::SumF32 => instructions!(left, right:
                         $($vector, $register: concat!($start, "addps", $end);)+
-                        f64, xmm_reg: concat!($start, "addps", $end);
                         f32, xmm_reg: concat!($start, "addss", $end);
                     ),
                     Arithmetic::ProdF32 => instructions!(left, right:
                         $($vector, $register: concat!($start, "mulps", $end);)+
-                        f64, xmm_reg: concat!($start, "mulps", $end);
                         f32, xmm_reg: concat!($start, "mulss", $end);
                     ),
                     Arithmetic::SumF64 => instructions!(left, right:

@@ -29,6 +29,7 @@ pub struct CopyKernel {
     pub level: Level,
     /// What its stores do.
     pub stores: Stores,
+    is_in_streams: bool,
     run: CopyFn,
 }
 
@@ -44,7 +45,11 @@ pub enum Stores {
 }
 
 const fn row(name: &'static str, level: Level, stores: Stores, run: CopyFn) -> CopyKernel {
-    CopyKernel { name, level, stores, run }
+    CopyKernel { name, level, stores, is_in_streams: false, run }
+}
+
+const fn row_in_streams(name: &'static str, level: Level, stores: Stores, run: CopyFn) -> CopyKernel {
+    CopyKernel { is_in_streams: true, ..row(name, level, stores, run) }
 }
 
 /// All ways to copy; the first one serves until something else is chosen. Those in several streams serve [`copy_in_streams`] and
@@ -69,17 +74,17 @@ pub static COPIES: &[CopyKernel] = &[
     row("stream-avx512", Level::Avx512, Stores::Streaming, loops::stream_avx512),
     #[cfg(target_arch = "x86_64")]
     row("stream-avx512-prefetch", Level::Avx512, Stores::Streaming, loops::stream_avx512_prefetch),
-    row("streams-baseline", Level::Baseline, Stores::Cached, loops::streams_baseline),
+    row_in_streams("several-baseline", Level::Baseline, Stores::Cached, loops::several_baseline),
     #[cfg(target_arch = "x86_64")]
-    row("streams-avx2", Level::Avx2, Stores::Cached, loops::streams_avx2),
+    row_in_streams("several-avx2", Level::Avx2, Stores::Cached, loops::several_avx2),
     #[cfg(target_arch = "x86_64")]
-    row("streams-avx512", Level::Avx512, Stores::Cached, loops::streams_avx512),
+    row_in_streams("several-avx512", Level::Avx512, Stores::Cached, loops::several_avx512),
     #[cfg(target_arch = "x86_64")]
-    row("around-streams-baseline", Level::Baseline, Stores::Streaming, loops::around_streams_baseline),
+    row_in_streams("several-around-baseline", Level::Baseline, Stores::Streaming, loops::several_around_baseline),
     #[cfg(target_arch = "x86_64")]
-    row("around-streams-avx2", Level::Avx2, Stores::Streaming, loops::around_streams_avx2),
+    row_in_streams("several-around-avx2", Level::Avx2, Stores::Streaming, loops::several_around_avx2),
     #[cfg(target_arch = "x86_64")]
-    row("around-streams-avx512", Level::Avx512, Stores::Streaming, loops::around_streams_avx512),
+    row_in_streams("several-around-avx512", Level::Avx512, Stores::Streaming, loops::several_around_avx512),
 ];
 
 impl CopyKernel {
@@ -95,7 +100,7 @@ impl CopyKernel {
 
     /// Whether it copies in several streams.
     pub fn is_in_streams(&self) -> bool {
-        self.name.contains("streams")
+        self.is_in_streams
     }
 
     /// Copies `n` bytes.
@@ -203,11 +208,11 @@ static FETCHING: AtomicPtr<()> = place(loops::libc);
 /// The function of [`copy_in_vectors`].
 static IN_VECTORS: AtomicPtr<()> = place(loops::baseline);
 /// The functions of [`copy_in_streams`] and [`copy_around_in_streams`].
-static IN_STREAMS: [AtomicPtr<()>; 2] = [place(loops::streams_baseline), place(AROUND_IN_STREAMS_EVERYWHERE)];
+static IN_STREAMS: [AtomicPtr<()>; 2] = [place(loops::several_baseline), place(AROUND_IN_STREAMS_EVERYWHERE)];
 #[cfg(target_arch = "x86_64")]
-const AROUND_IN_STREAMS_EVERYWHERE: CopyFn = loops::around_streams_baseline;
+const AROUND_IN_STREAMS_EVERYWHERE: CopyFn = loops::several_around_baseline;
 #[cfg(not(target_arch = "x86_64"))]
-const AROUND_IN_STREAMS_EVERYWHERE: CopyFn = loops::streams_baseline;
+const AROUND_IN_STREAMS_EVERYWHERE: CopyFn = loops::several_baseline;
 
 /// From here on copies to `destination` use `kernel` for lengths of `class`.
 pub fn choose(destination: Destination, class: SizeClass, kernel: &'static CopyKernel) {

@@ -4,8 +4,7 @@
 //! block ends where the destination ends: no remainder is copied byte by byte. Streaming loops store each line once, whole.
 
 use super::copy::{copy_in_vectors, ends};
-use super::reduce::keep_loop;
-use super::streams::{STEP, STREAMS, length_of};
+use super::streams::{STEP, STREAMS, keep_loop, length_of, to_next_line};
 use crate::types::{LINE, PAGE};
 
 /// By libc's `memcpy`; where its `rep movsb` may stall by vectors.
@@ -34,12 +33,6 @@ fn stalls_processors_loop(to: *mut u8, from: *const u8) -> bool {
     cfg!(target_arch = "x86_64") && ahead != 0 && ahead < CLOSE
 }
 
-/// Bytes from `to` to the next cache line: 1 to 64.
-#[inline(always)]
-fn to_next_line(to: *mut u8) -> usize {
-    LINE - (to.addr() & (LINE - 1))
-}
-
 /// Copies in blocks of `BLOCK` bytes, a multiple of a cache line.
 ///
 /// # Safety
@@ -64,8 +57,9 @@ unsafe fn blocks<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
         }
         let last = n - BLOCK;
         let tail = from.add(last).cast::<[u8; BLOCK]>().read();
+        // The first line is stored already.
         to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
-        let mut at = to_next_line(to);
+        let mut at = LINE - to.addr() % LINE;
         while at < last {
             to.add(at).cast::<[u8; BLOCK]>().write(from.add(at).cast::<[u8; BLOCK]>().read());
             at += BLOCK;
@@ -80,8 +74,8 @@ unsafe fn blocks<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
 /// # Safety
 /// As for [`copy`](super::copy::copy), and `n` is more than 64.
 #[inline(always)]
-unsafe fn streams<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
-    let start = to_next_line(to) % LINE;
+unsafe fn several<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
+    let start = to_next_line(to);
     let length = length_of(STREAMS, n - start);
     let end = start + STREAMS * length;
     // SAFETY: all steps, and what is left behind them, lie within `n` bytes; the caller's promise.
@@ -113,9 +107,9 @@ pub unsafe fn baseline(to: *mut u8, from: *const u8, n: usize) {
 ///
 /// # Safety
 /// As for [`copy`](super::copy::copy), and `n` is more than 64.
-pub unsafe fn streams_baseline(to: *mut u8, from: *const u8, n: usize) {
+pub unsafe fn several_baseline(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
-    unsafe { streams::<64>(to, from, n) }
+    unsafe { several::<64>(to, from, n) }
 }
 
 /// The four quarters of the data at the same time, line by line: processors fetch ahead from memory for each of several streams.
@@ -144,8 +138,8 @@ pub use x86::*;
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::super::copy::small;
-    use super::super::streams::{STEP, STREAMS, length_of};
-    use super::{blocks, copy_in_vectors, stalls_processors_loop, streams, to_next_line};
+    use super::super::streams::{STEP, STREAMS, length_of, to_next_line};
+    use super::{blocks, copy_in_vectors, several, stalls_processors_loop};
     use crate::types::LINE;
     use std::arch::asm;
     use std::arch::x86_64::*;
@@ -175,9 +169,9 @@ mod x86 {
     /// # Safety
     /// As for [`avx2`].
     #[target_feature(enable = "avx2")]
-    pub unsafe fn streams_avx2(to: *mut u8, from: *const u8, n: usize) {
+    pub unsafe fn several_avx2(to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
-        unsafe { streams::<128>(to, from, n) }
+        unsafe { several::<128>(to, from, n) }
     }
 
     /// By vectors of 64 bytes, in several streams.
@@ -185,9 +179,9 @@ mod x86 {
     /// # Safety
     /// As for [`avx512`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub unsafe fn streams_avx512(to: *mut u8, from: *const u8, n: usize) {
+    pub unsafe fn several_avx512(to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
-        unsafe { streams::<128>(to, from, n) }
+        unsafe { several::<128>(to, from, n) }
     }
 
     /// By the processor's own loop; where that may stall by vectors.
@@ -227,10 +221,9 @@ mod x86 {
                 // the processor may delay, before everything that follows.
                 unsafe {
                     // A line that is stored in part has to be fetched: only where there is one.
-                    let mut at = 0;
-                    if !to.addr().is_multiple_of(LINE) {
+                    let mut at = to_next_line(to);
+                    if at > 0 {
                         to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
-                        at = to_next_line(to);
                     }
                     let length = if $in_streams { length_of(STREAMS, n - at) } else { 0 };
                     for first in (at..at + length).step_by(STEP) {
@@ -290,7 +283,7 @@ mod x86 {
             _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
         };
         /// By streaming stores of 16 bytes, in several streams.
-        around_streams_baseline, ahead 0, in_streams true, |to, from| {
+        several_around_baseline, ahead 0, in_streams true, |to, from| {
             let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
             let line = [from, from.add(1), from.add(2), from.add(3)].map(|from| _mm_loadu_si128(from));
             _mm_stream_si128(to, line[0]);
@@ -299,14 +292,14 @@ mod x86 {
             _mm_stream_si128(to.add(3), line[3]);
         };
         /// By streaming stores of 32 bytes, in several streams.
-        around_streams_avx2, "avx2", ahead 0, in_streams true, |to, from| {
+        several_around_avx2, "avx2", ahead 0, in_streams true, |to, from| {
             let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
             let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
             _mm256_stream_si256(to, line.0);
             _mm256_stream_si256(to.add(1), line.1);
         };
         /// By streaming stores of 64 bytes, in several streams.
-        around_streams_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_streams true, |to, from| {
+        several_around_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_streams true, |to, from| {
             _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
         };
     }

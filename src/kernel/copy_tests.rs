@@ -91,8 +91,8 @@ fn vectors_of_every_level_copy() {
             |name: &str, chosen| CopyKernel::from_name(name).is_none_or(|kernel| kernel.run as *mut () == chosen);
         assert!(CopyKernel::from_name(level.name()).is_some(), "each level has a plain loop");
         assert!(are_of_level(level.name(), IN_VECTORS.load(Ordering::Relaxed)));
-        assert!(are_of_level(&format!("streams-{}", level.name()), chosen[0]));
-        assert!(are_of_level(&format!("around-streams-{}", level.name()), chosen[1]));
+        assert!(are_of_level(&format!("several-{}", level.name()), chosen[0]));
+        assert!(are_of_level(&format!("several-around-{}", level.name()), chosen[1]));
         for n in [0, 1, 64, 65, 4096, 4160, 8192, 8193, 20_000, 70_001] {
             // SAFETY: as above.
             check("copy_in_streams", n, (3, 40), |to, from, n| unsafe { copy_in_streams(to, from, n) });

@@ -9,12 +9,12 @@
 //! Levels, [`Streams`] and places in memory yield the same bits, and so do all ranks that combine the same elements: nothing is
 //! reassociated, products and sums are not fused, `MPI_MAX` and `MPI_MIN` are `left > right ? left : right` and its mirror image,
 //! logical operations yield 1 or 0, and integers wrap, as in the native libraries. Of two NaNs in a sum or product the left one stays
-//! (`arithmetic`); NaNs in products of complex numbers are the language's one.
+//! (`arithmetic`); each NaN in a product of complex numbers becomes the language's `NAN`.
 
 use super::arithmetic::{Arithmetic, Calculate, each};
-use super::streams::{STREAMS, length_of};
+use super::streams::{APART, STREAMS, keep_loop, length_of, to_next_line};
 use super::{Combine, Element, Level, Op, pairs};
-use crate::types::{LINE, PAGE};
+use crate::types::PAGE;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -89,7 +89,7 @@ struct Complex<T> {
     imaginary: T,
 }
 
-/// The number, or the language's NaN.
+/// The number, or `NAN` in place of any NaN: compilers may exchange operands of `+` and `*`, and payloads would differ.
 #[inline(always)]
 fn or_one_nan<T: Copy + PartialEq + From<f32>>(number: T) -> T {
     #[expect(clippy::eq_op, reason = "only a NaN differs from itself")]
@@ -142,9 +142,10 @@ apply! {
     Prod for f64: ProdF64;
 }
 
-/// So many bytes, and more, begin with what comes before a cache line of the result, and go in as many streams as copies. Loads that go over two
-/// lines bring fewer lines at a time from another core, stores that do cost more where there are many.
-const LONG: usize = 20 << 10;
+/// From this length on results are stored from a cache line on, in as many streams as copies have. Operands may straddle lines then. Such loads bring
+/// fewer lines at a time from another core, and cost Allreduces of 4 and 8 KiB a tenth; in longer ones stores that straddle lines cost more
+/// (docs/PERFORMANCE.md, "Tried").
+const LINED_UP: usize = 20 << 10;
 
 /// `left op right` for a block of `BYTES` bytes.
 ///
@@ -163,20 +164,10 @@ unsafe fn block<T: Copy, O: Apply<T>, L: Calculate, const BYTES: usize>(
     }
 }
 
-/// Keeps the compiler from vectorising the loop around it: its body is vector code already.
+/// Bytes from `to` to the next cache line, if that is whole elements.
 #[inline(always)]
-pub(super) fn keep_loop() {
-    // SAFETY: no instruction.
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
-    unsafe {
-        std::arch::asm!("", options(nomem, nostack, preserves_flags))
-    }
-}
-
-/// Bytes from `to` to the next cache line, if that is whole elements: stores that go over two lines take up to twice as long.
-#[inline(always)]
-fn to_next_line<T>(to: *mut u8) -> usize {
-    let rest = to.addr().wrapping_neg() % LINE;
+fn head_of<T>(to: *mut u8) -> usize {
+    let rest = to_next_line(to);
     if rest.is_multiple_of(size_of::<T>()) { rest } else { 0 }
 }
 
@@ -185,7 +176,7 @@ fn to_next_line<T>(to: *mut u8) -> usize {
 /// # Safety
 /// As for [`Combine`].
 #[inline(always)]
-unsafe fn blocks<T: Copy, O: Apply<T>, L: Calculate, const BLOCK: usize, const STEP: usize>(
+unsafe fn blocks<T: Copy, O: Apply<T>, L: Calculate, const BLOCK: usize, const EACH: usize>(
     to: *mut u8,
     left: *const u8,
     right: *const u8,
@@ -197,14 +188,14 @@ unsafe fn blocks<T: Copy, O: Apply<T>, L: Calculate, const BLOCK: usize, const S
     unsafe {
         let tail = block::<T, O, L, BLOCK>(left.add(last), right.add(last));
         let mut at = 0;
-        if bytes >= LONG {
-            at = to_next_line::<T>(to);
+        if bytes >= LINED_UP {
+            at = head_of::<T>(to);
             short::<T, O, L, BLOCK>(to, left, right, at);
         }
         if streams == Streams::Several {
             at = match bytes {
-                LONG.. => in_streams::<T, O, L, STREAMS, STEP>(to, left, right, at, last),
-                PAGE.. => in_streams::<T, O, L, 2, STEP>(to, left, right, at, last),
+                LINED_UP.. => in_streams::<T, O, L, STREAMS, EACH>(to, left, right, at, last),
+                PAGE.. => in_streams::<T, O, L, 2, EACH>(to, left, right, at, last),
                 _ => at,
             };
         }
@@ -218,30 +209,31 @@ unsafe fn blocks<T: Copy, O: Apply<T>, L: Calculate, const BLOCK: usize, const S
     }
 }
 
-/// Combines what lies between `at` and `end` in so many streams. -> where these end
+/// Combines what lies between `at` and `end` in `COUNT` streams, `EACH` bytes of each in turn. -> where they end
 ///
 /// # Safety
 /// As for [`Combine`].
 #[inline(always)]
-unsafe fn in_streams<T: Copy, O: Apply<T>, L: Calculate, const STREAMS: usize, const STEP: usize>(
+unsafe fn in_streams<T: Copy, O: Apply<T>, L: Calculate, const COUNT: usize, const EACH: usize>(
     to: *mut u8,
     left: *const u8,
     right: *const u8,
     at: usize,
     end: usize,
 ) -> usize {
-    let length = length_of(STREAMS, end - at);
-    for first in (at..at + length).step_by(STEP) {
-        for place in (0..STREAMS).map(|stream| first + stream * length) {
-            // SAFETY: all steps end before `end`; the caller's promise.
+    const { assert!(APART.is_multiple_of(EACH), "streams are whole steps") };
+    let length = length_of(COUNT, end - at);
+    for first in (at..at + length).step_by(EACH) {
+        for place in (0..COUNT).map(|stream| first + stream * length) {
+            // SAFETY: streams are whole steps and end at `end` or before, which lies within the operands; the caller's promise.
             unsafe {
-                let result = block::<T, O, L, STEP>(left.add(place), right.add(place));
-                to.add(place).cast::<[u8; STEP]>().write(result);
+                let result = block::<T, O, L, EACH>(left.add(place), right.add(place));
+                to.add(place).cast::<[u8; EACH]>().write(result);
             }
         }
         keep_loop();
     }
-    at + STREAMS * length
+    at + COUNT * length
 }
 
 /// Combines `bytes` bytes, less than a block.
@@ -295,7 +287,7 @@ unsafe fn one<T: Copy, O: Apply<T>, L: Calculate>(to: *mut u8, left: *const u8, 
 /// # Safety
 /// As for [`Combine`].
 #[inline(always)]
-unsafe fn combine<T: Copy, O: Apply<T>, L: Calculate, const BLOCK: usize, const STEP: usize>(
+unsafe fn combine<T: Copy, O: Apply<T>, L: Calculate, const BLOCK: usize, const EACH: usize>(
     to: *mut u8,
     left: *const u8,
     right: *const u8,
@@ -308,7 +300,7 @@ unsafe fn combine<T: Copy, O: Apply<T>, L: Calculate, const BLOCK: usize, const 
         if bytes == size_of::<T>() {
             one::<T, O, L>(to, left, right);
         } else if bytes >= BLOCK {
-            blocks::<T, O, L, BLOCK, STEP>(to, left, right, bytes, streams);
+            blocks::<T, O, L, BLOCK, EACH>(to, left, right, bytes, streams);
         } else {
             short::<T, O, L, BLOCK>(to, left, right, bytes);
         }

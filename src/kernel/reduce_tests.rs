@@ -185,6 +185,10 @@ const GUARD: u8 = 0xa5;
 
 /// What `kernel` makes of operands that lie `shift` bytes after guards.
 fn result(kernel: Kernel, left: &[u8], right: &[u8], shift: usize, replaced: Replaced) -> Vec<u8> {
+    result_in(Streams::Several, kernel, left, right, shift, replaced)
+}
+
+fn result_in(streams: Streams, kernel: Kernel, left: &[u8], right: &[u8], shift: usize, replaced: Replaced) -> Vec<u8> {
     let n = left.len();
     let guarded = |bytes: &[u8]| [vec![GUARD; shift], bytes.to_vec(), vec![GUARD; 16]].concat();
     let (mut left, mut right, mut apart) = (guarded(left), guarded(right), guarded(&vec![0x5a; n]));
@@ -195,7 +199,7 @@ fn result(kernel: Kernel, left: &[u8], right: &[u8], shift: usize, replaced: Rep
         Replaced::Right => right_at,
     };
     // SAFETY: all point to `n` bytes of vectors that live on and are used by nobody else.
-    unsafe { kernel.combine(to, left_at, right_at, n) };
+    unsafe { kernel.combine_in(streams, to, left_at, right_at, n) };
     let result = match replaced {
         Replaced::Neither => apart,
         Replaced::Left => left,
@@ -221,8 +225,10 @@ fn check(op: Op, element: Element, left: &[u8], right: &[u8], shift: usize) {
         };
         let expected = expected.as_ref().expect("an operation with a kernel has an oracle");
         for replaced in [Replaced::Neither, Replaced::Left, Replaced::Right] {
-            let result = result(kernel, left, right, shift, replaced);
-            assert_eq!(&result, expected, "{level:?} {op:?} {element:?} {replaced:?}");
+            for streams in [Streams::One, Streams::Several] {
+                let result = result_in(streams, kernel, left, right, shift, replaced);
+                assert_eq!(&result, expected, "{level:?} {op:?} {element:?} {replaced:?} {streams:?}");
+            }
         }
     }
 }
@@ -273,13 +279,14 @@ proptest! {
 
 #[test]
 fn of_two_nans_the_left_one_stays() {
-    let of = |payload: u32| f32::from_bits(0x7fc0_0000 + payload).to_le_bytes().repeat(300);
-    for level in Level::available() {
-        for op in [Op::Sum, Op::Prod] {
-            let kernel = kernel_at(level, op, Element::F32).expect("a kernel");
-            for n in [4, 60, 1200] {
-                let result = result(kernel, &of(5)[..n], &of(7)[..n], 0, Replaced::Neither);
-                assert_eq!(result, of(5)[..n], "{level:?} {op:?}");
+    let single = |payload: u32| (0x7fc0_0000 + payload).to_le_bytes().repeat(6000);
+    let double = |payload: u64| (0x7ff8_0000_0000_0000 + payload).to_le_bytes().repeat(3000);
+    for (element, left, right) in [(Element::F32, single(5), single(7)), (Element::F64, double(5), double(7))] {
+        for (level, op) in Level::available().flat_map(|level| [(level, Op::Sum), (level, Op::Prod)]) {
+            let kernel = kernel_at(level, op, element).expect("a kernel");
+            for n in [element.bytes(), 56, 1200, 24_000] {
+                let result = result(kernel, &left[..n], &right[..n], 0, Replaced::Neither);
+                assert!(result == left[..n], "{level:?} {op:?} {element:?}, {n} bytes");
             }
         }
     }
@@ -288,7 +295,11 @@ fn of_two_nans_the_left_one_stays() {
 /// Long enough for several streams.
 #[test]
 fn long_operands_agree_with_the_oracle() {
-    for (at, bytes) in [4096_usize, 4352, 4400, 8192, 8448, 9001, 12_800, 20_011, 65_536].into_iter().enumerate() {
+    for (at, bytes) in
+        [4096_usize, 4352, 4400, 8192, 8448, 9001, 12_800, 20_011, LINED_UP, LINED_UP + 16, 24_571, 65_536]
+            .into_iter()
+            .enumerate()
+    {
         let random: Vec<u8> = (0..2 * bytes).map(|byte| (byte * 31 + byte / 251 * 7 + at) as u8).collect();
         for (element, op) in
             [(Element::F64, Op::Sum), (Element::I32, Op::Max), (Element::U8, Op::Bxor), (Element::C64, Op::Prod)]

@@ -1,9 +1,9 @@
 //! Several streams of memory at a time.
 //!
-//! Processors fetch ahead of a stream of loads, and of each stream only so many lines: of several more are on their way, which matters
-//! where these come from another core. Streams whose places are alike in the last twelve bits hinder each other, since the processor takes a load for
-//! one of what has just been stored there, and the ways of the first-level cache that such lines share are few. So no two of them are
-//! (docs/PERFORMANCE.md, "Tried").
+//! Processors fetch ahead of a stream of loads, and of each stream only so many lines: of several streams more lines are on their way, which
+//! matters where these come from another core. Streams whose places are alike in the last twelve bits hinder each other, since the processor
+//! takes a load for one of what has just been stored at such a place, and the first-level cache has few ways for such lines. So no two streams of a
+//! buffer are (docs/PERFORMANCE.md, "Tried"); those of two buffers that begin at other places in a page may still be.
 
 use crate::types::LINE;
 
@@ -13,15 +13,30 @@ pub const STREAMS: usize = 6;
 /// So much of each stream in turn: processors fetch lines in pairs.
 pub const STEP: usize = 2 * LINE;
 
-/// The length of each of so many streams that begin one behind the other in `n` bytes: whole steps, at least their part of `n` but for half a
-/// kilobyte; 0 where `n` is too short. An odd multiple of 256 bytes: up to sixteen streams begin at places that differ in the last twelve bits then.
+/// By odd multiples of this many bytes streams are apart: up to sixteen begin at places that differ in the last twelve bits then.
+pub const APART: usize = 256;
+
+/// The length of each of so many streams that begin one behind the other in `n` bytes: an odd multiple of [`APART`], their part of `n` but for at
+/// most twice that; 0 where `n` is too short.
 #[inline(always)]
 pub const fn length_of(streams: usize, n: usize) -> usize {
-    const APART: usize = 256;
-    let lengths = n / (streams * APART);
-    match lengths {
-        0 => 0,
-        _ => (lengths - 1 + lengths % 2) * APART,
+    let units = n / (streams * APART);
+    if units == 0 { 0 } else { ((units - 1) | 1) * APART }
+}
+
+/// Bytes from `to` to the next place where a cache line begins, from 0 on.
+#[inline(always)]
+pub fn to_next_line(to: *mut u8) -> usize {
+    to.addr().wrapping_neg() % LINE
+}
+
+/// Keeps the compiler from vectorising the loop around it: its body is vector code already.
+#[inline(always)]
+pub fn keep_loop() {
+    // SAFETY: no instruction.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+    unsafe {
+        std::arch::asm!("", options(nomem, nostack, preserves_flags))
     }
 }
 
@@ -33,18 +48,29 @@ mod tests {
 
     #[test]
     fn streams_are_whole_steps_that_leave_little() {
-        for n in (0..70_000).step_by(61) {
+        for n in (0..200_000).step_by(61) {
             let length = length_of(STREAMS, n);
             assert!(length.is_multiple_of(STEP) && STREAMS * length <= n, "{n}");
-            assert!(n - STREAMS * length < STREAMS * 512, "{n}");
+            assert!(n - STREAMS * length < STREAMS * 2 * APART, "{n}");
         }
     }
 
     #[test]
     fn no_two_streams_are_alike_in_the_last_bits() {
-        for n in [4 << 10, 10_000, 16 << 10, 24 << 10, 32 << 10, 64 << 10, 128 << 10, 1 << 20] {
-            let places: HashSet<_> = (0..STREAMS).map(|stream| stream * length_of(STREAMS, n) % PAGE / STEP).collect();
-            assert_eq!(places.len(), STREAMS, "{n}");
+        for streams in [2, STREAMS, 16] {
+            for n in (streams * APART..200_000).step_by(61) {
+                let length = length_of(streams, n);
+                let places: HashSet<_> = (0..streams).map(|stream| stream * length % PAGE / APART).collect();
+                assert_eq!(places.len(), streams, "{n}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_begin_at_their_multiples() {
+        for address in 0..300_usize {
+            let rest = to_next_line(std::ptr::without_provenance_mut(address));
+            assert!(rest < LINE && (address + rest).is_multiple_of(LINE), "{address}");
         }
     }
 }

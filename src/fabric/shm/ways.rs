@@ -56,9 +56,9 @@ impl Material {
 /// How to move or combine the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// So.
+    /// This way.
     Usual(Way),
-    /// So, with [`Choice::judge`] after it.
+    /// This way, and [`Choice::judge`] has to be told how long it took.
     Timed(Way),
 }
 
@@ -79,8 +79,8 @@ impl Ways {
     /// For such pieces of `n` bytes, in calls of that collective with results of that length, wherever these end up; operands are combined by
     /// `kernel`.
     ///
-    /// Results below 8 MiB may well stay in caches, and are not tried around them: pieces that took less so by themselves made calls slower there.
-    /// What a rank has itself takes longer by several streams than by one, but around the caches.
+    /// Results below 8 MiB are not tried around the caches: such pieces took less time by themselves and made calls slower, since what they stored was
+    /// still on its way. libc copies what a rank has itself as fast as several streams do, or up to a tenth faster.
     pub fn of(
         &self,
         collective: Collective,
@@ -102,6 +102,7 @@ impl Ways {
             (Material::Own, false) => &[Way::One],
             (Material::Own, true) => &[Way::One, Way::Around],
         };
+        // The length, and above it the kernel: operations take different times.
         let kernel = kernel.map_or(0, |kernel| kernel.run as usize as u64);
         let kind = (n as u64).wrapping_add(kernel << u32::BITS);
         Choice { tried, habit: &self.habits[collective as usize][material as usize][size], kind }
@@ -113,10 +114,10 @@ impl Ways {
 #[derive(Debug, Default)]
 struct Habit {
     usual: AtomicU8,
-    /// Pieces that go the usual way until one is compared, or, of a comparison that has begun, until another one begins.
+    /// Pieces until the next comparison begins; set anew by each piece that is timed.
     untimed: AtomicU16,
     /// Comparisons since the usual way changed last: another one is compared each time, and the order changes.
-    compared: AtomicU8,
+    comparisons: AtomicU8,
     /// What the pieces of the comparison are that has begun; 0 where none has.
     kind: AtomicU64,
     /// How many of them were timed.
@@ -153,12 +154,12 @@ impl Choice<'_> {
     /// What to do with a piece of at least [`Ways::SHORTEST`] bytes.
     #[inline]
     pub fn turn(self) -> Turn {
-        let untimed = self.habit.untimed.load(Ordering::Relaxed);
         if self.tried.len() == 1 {
             return Turn::Usual(self.tried[0]);
         }
+        let untimed = self.habit.untimed.load(Ordering::Relaxed);
         if untimed == 0 || self.habit.kind.load(Ordering::Relaxed) == self.kind {
-            return self.comparison();
+            return self.take_part();
         }
         self.habit.untimed.store(untimed - 1, Ordering::Relaxed);
         Turn::Usual(self.usual())
@@ -169,20 +170,20 @@ impl Choice<'_> {
     }
 
     /// Both ways of the comparison that is due or has begun, in their order.
-    fn compared(self) -> [Way; 2] {
-        let (compared, usual) = (self.habit.compared.load(Ordering::Relaxed) as usize, self.usual());
+    fn candidates(self) -> [Way; 2] {
+        let (comparisons, usual) = (self.habit.comparisons.load(Ordering::Relaxed) as usize, self.usual());
         let others = self.tried.len() - 1;
-        let other = self.tried.iter().filter(|way| **way != usual).nth(compared % others).copied().unwrap_or(usual);
-        let is_other_first = (compared / others).is_multiple_of(2);
+        let other = self.tried.iter().filter(|way| **way != usual).nth(comparisons % others).copied().unwrap_or(usual);
+        let is_other_first = (comparisons / others).is_multiple_of(2);
         if is_other_first { [other, usual] } else { [usual, other] }
     }
 
     /// A piece that begins a comparison, or is like the ones of the comparison that has begun.
     #[cold]
-    fn comparison(self) -> Turn {
+    fn take_part(self) -> Turn {
         /// Where reading the clock takes longer nothing is compared: it is read oftener than for `Writes`, and about shorter times.
         const CLOCK: Duration = Duration::from_nanos(100);
-        self.await_next();
+        self.put_off_next();
         if clock::reading() > CLOCK {
             return Turn::Usual(self.usual());
         }
@@ -190,15 +191,15 @@ impl Choice<'_> {
             self.habit.timed.store(0, Ordering::Relaxed);
             self.habit.took.iter().for_each(|took| took.store(0, Ordering::Relaxed));
         }
-        Turn::Timed(self.compared()[Self::ORDER[self.habit.timed.load(Ordering::Relaxed) as usize]])
+        Turn::Timed(self.candidates()[Self::ORDER[self.habit.timed.load(Ordering::Relaxed) as usize]])
     }
 
     /// From here on pieces go the usual way until a comparison is due: not always as many, or comparisons would fall into step with calls.
-    fn await_next(self) {
-        let compared = self.habit.compared.load(Ordering::Relaxed);
+    fn put_off_next(self) {
+        let comparisons = self.habit.comparisons.load(Ordering::Relaxed);
         let first = Self::INTERVALS[usize::from(self.tried.contains(&Way::Around))];
-        let interval = first << (compared / Self::COMPARISONS).min(3);
-        self.habit.untimed.store(interval - 1 - u16::from(compared % 8), Ordering::Relaxed);
+        let interval = first << (comparisons / Self::COMPARISONS).min(3);
+        self.habit.untimed.store(interval - 1 - u16::from(comparisons % 8), Ordering::Relaxed);
     }
 
     /// After a piece that was timed: it took so long.
@@ -219,20 +220,20 @@ impl Choice<'_> {
     fn conclude(self, took: [Duration; 2]) {
         /// Where counting goes on after the highest number, with the same way and order next.
         const AGAIN: u8 = 4 * Choice::COMPARISONS;
-        let ways = self.compared();
-        let compared = &self.habit.compared;
-        compared.store(compared.load(Ordering::Relaxed).checked_add(1).unwrap_or(AGAIN), Ordering::Relaxed);
-        let usual = usize::from(ways[1] == self.usual());
+        let ways = self.candidates();
+        let comparisons = &self.habit.comparisons;
+        comparisons.store(comparisons.load(Ordering::Relaxed).checked_add(1).unwrap_or(AGAIN), Ordering::Relaxed);
+        let usual_at = usize::from(ways[1] == self.usual());
         let cost = |way: usize| took[way].as_secs_f64() * ways[way].price();
-        let other = ways[1 - usual];
+        let other = ways[1 - usual_at];
         let evidence = &self.habit.evidence[other as usize];
         let before = evidence.load(Ordering::Relaxed);
-        let has_won = Self::MARGIN * cost(1 - usual) < cost(usual);
+        let has_won = Self::MARGIN * cost(1 - usual_at) < cost(usual_at);
         let now = if has_won { before + 1 } else { before.saturating_sub(1) };
         evidence.store(now, Ordering::Relaxed);
         if now >= Self::ENOUGH {
             self.habit.usual.store(other as u8, Ordering::Relaxed);
-            compared.store(0, Ordering::Relaxed);
+            comparisons.store(0, Ordering::Relaxed);
             self.habit.evidence.iter().for_each(|evidence| evidence.store(0, Ordering::Relaxed));
         }
     }
@@ -303,7 +304,7 @@ mod tests {
         let ways = Ways::default();
         let choice = choice(&ways, SHORT);
         for won in [true, true, true, false, false, false].into_iter().cycle().take(60) {
-            let times = choice.compared().map(|way| if (way == Way::Several) == won { 1 } else { 2 });
+            let times = choice.candidates().map(|way| if (way == Way::Several) == won { 1 } else { 2 });
             choice.conclude(times.map(Duration::from_micros));
             assert_eq!(choice.usual(), Way::One);
         }
@@ -335,11 +336,9 @@ mod tests {
             choice.judge(Duration::from_nanos(100));
             if is_first {
                 begun.push(piece);
-                if way != Way::One {
-                    counts[way as usize - 1][0] += 1;
-                }
-            } else if way != Way::One {
-                counts[way as usize - 1][1] += 1;
+            }
+            if way != Way::One {
+                counts[way as usize - 1][usize::from(!is_first)] += 1;
             }
         }
         let Some(last) = begun.last() else { return }; // a slow clock
@@ -372,7 +371,7 @@ mod tests {
             let choice = choice(&ways, SHORT);
             let (mut timed, mut taken) = (0, 0);
             for piece in 0..100_000 {
-                let way_of = match choice.turn() {
+                let taken_way = match choice.turn() {
                     Turn::Usual(way) => way,
                     Turn::Timed(way) => {
                         let nanos = costs[piece % costs.len()] * if way == Way::Several { factor } else { 100 } / 100;
@@ -381,9 +380,9 @@ mod tests {
                         continue;
                     }
                 };
-                taken += usize::from(way_of == way);
+                taken += usize::from(taken_way == way);
             }
-            assert!(timed == 0 || taken > 90_000, "{costs:?}, {factor}: {taken} of {timed}");
+            assert!(timed == 0 || taken > 90_000, "{costs:?}, {factor}: {taken} of 100000");
         }
     }
 
@@ -392,7 +391,7 @@ mod tests {
     fn pieces_of_the_same_length_are_compared() {
         let ways = Ways::default();
         let lengths = [LENGTH, LENGTH + 4096];
-        let mut timed = 0;
+        let mut timed = Vec::new();
         for piece in 0..3000 {
             let length = lengths[piece % 2];
             let choice = ways.of(Collective::Bcast, Material::Slot, SHORT, length, None);
@@ -400,10 +399,13 @@ mod tests {
             // The longer ones take a third less.
             let nanos = if length == LENGTH { 300 } else { 200 } + if way == Way::Several { 0 } else { 30 };
             choice.judge(Duration::from_nanos(nanos));
-            timed += 1;
+            timed.push(length);
         }
-        assert!(timed == 0 || choice(&ways, SHORT).usual() == Way::Several);
-        assert!(timed <= 3000 / 6, "{timed}");
+        for comparison in timed.chunks_exact(Choice::ORDER.len()) {
+            assert!(comparison.iter().all(|length| *length == comparison[0]), "{comparison:?}");
+        }
+        assert!(timed.is_empty() || choice(&ways, SHORT).usual() == Way::Several);
+        assert!(timed.len() <= 3000 / 6, "{}", timed.len());
     }
 
     /// Of lengths that do not come again nothing is learnt, and few are timed.
