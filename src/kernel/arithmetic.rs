@@ -27,9 +27,12 @@ pub trait Calculate {
     unsafe fn calculate<const BYTES: usize>(arithmetic: Arithmetic, left: &mut [u8; BYTES], right: &[u8; BYTES]);
 }
 
-/// One instruction for each of the longest vectors, then for each shorter one that is left.
+/// One instruction for each of the longest vectors, then for each shorter one and each number that is left.
 #[cfg(target_arch = "x86_64")]
 macro_rules! instructions {
+    ($left:ident, $right:ident, [$($vector:ty: $register:ident),+]: $packed:expr, $number:ty: $scalar:expr) => {
+        instructions!($left, $right: $($vector, $register: $packed;)+ $number, xmm_reg: $scalar;)
+    };
     ($left:ident, $right:ident: $($vector:ty, $register:ident: $instruction:expr;)+) => {{
         let mut at = 0;
         $(while $left.len() - at >= size_of::<$vector>() {
@@ -55,23 +58,19 @@ macro_rules! calculate {
             $(#[target_feature(enable = $feature)])?
             #[inline]
             unsafe fn calculate<const BYTES: usize>(arithmetic: Arithmetic, left: &mut [u8; BYTES], right: &[u8; BYTES]) {
+                macro_rules! by {
+                    ($operation:literal, $kind:literal, $number:ty) => {
+                        instructions!(
+                            left, right, [$($vector: $register),+]: concat!($start, $operation, "p", $kind, $end),
+                            $number: concat!($start, $operation, "s", $kind, $end)
+                        )
+                    };
+                }
                 match arithmetic {
-                    Arithmetic::SumF32 => instructions!(left, right:
-                        $($vector, $register: concat!($start, "addps", $end);)+
-                        f32, xmm_reg: concat!($start, "addss", $end);
-                    ),
-                    Arithmetic::ProdF32 => instructions!(left, right:
-                        $($vector, $register: concat!($start, "mulps", $end);)+
-                        f32, xmm_reg: concat!($start, "mulss", $end);
-                    ),
-                    Arithmetic::SumF64 => instructions!(left, right:
-                        $($vector, $register: concat!($start, "addpd", $end);)+
-                        f64, xmm_reg: concat!($start, "addsd", $end);
-                    ),
-                    Arithmetic::ProdF64 => instructions!(left, right:
-                        $($vector, $register: concat!($start, "mulpd", $end);)+
-                        f64, xmm_reg: concat!($start, "mulsd", $end);
-                    ),
+                    Arithmetic::SumF32 => by!("add", "s", f32),
+                    Arithmetic::ProdF32 => by!("mul", "s", f32),
+                    Arithmetic::SumF64 => by!("add", "d", f64),
+                    Arithmetic::ProdF64 => by!("mul", "d", f64),
                 }
             }
         }
