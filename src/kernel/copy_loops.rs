@@ -4,7 +4,7 @@
 //! block ends where the destination ends: no remainder is copied byte by byte. Streaming loops store each line once, whole.
 
 use super::copy::{copy_in_vectors, ends};
-use super::streams::{STEP, STREAMS, keep_loop, length_of, to_next_line};
+use super::streams::{STEP, STREAMS, in_turn, keep_loop, to_next_line};
 use crate::types::{LINE, PAGE};
 
 /// By libc's `memcpy`; where its `rep movsb` may stall by vectors.
@@ -75,18 +75,12 @@ unsafe fn blocks<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
 /// As for [`copy`](super::copy::copy), and `n` is more than 64.
 #[inline(always)]
 unsafe fn several<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
-    let start = to_next_line(to);
-    let length = length_of(STREAMS, n - start);
-    let end = start + STREAMS * length;
     // SAFETY: all steps, and what is left behind them, lie within `n` bytes; the caller's promise.
     unsafe {
         to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
-        for first in (start..start + length).step_by(STEP) {
-            for at in (0..STREAMS).map(|stream| first + stream * length) {
-                to.add(at).cast::<[u8; STEP]>().write(from.add(at).cast::<[u8; STEP]>().read());
-            }
-            keep_loop();
-        }
+        let end = in_turn::<STREAMS, STEP>(to_next_line(to), n, |at| {
+            to.add(at).cast::<[u8; STEP]>().write(from.add(at).cast::<[u8; STEP]>().read());
+        });
         match n - end {
             0..=LINE => to.add(n - LINE).cast::<[u8; LINE]>().write(from.add(n - LINE).cast::<[u8; LINE]>().read()),
             rest => blocks::<BLOCK>(to.add(end), from.add(end), rest),
@@ -138,7 +132,7 @@ pub use x86::*;
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::super::copy::small;
-    use super::super::streams::{STEP, STREAMS, length_of, to_next_line};
+    use super::super::streams::{STEP, STREAMS, in_turn, to_next_line};
     use super::{blocks, copy_in_vectors, several, stalls_processors_loop};
     use crate::types::LINE;
     use std::arch::asm;
@@ -208,9 +202,44 @@ mod x86 {
     /// How far ahead of the loads a streaming loop prefetches: a few lines more than a latency of memory holds.
     const AHEAD: usize = 1024;
 
-    /// A streaming loop: `$line` copies a cache line to an aligned place.
+    /// A cache line to an aligned place, by streaming stores of 16 bytes.
+    #[inline(always)]
+    unsafe fn line_in_16s(to: *mut u8, from: *const u8) {
+        let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
+        // SAFETY: the caller's promise.
+        unsafe {
+            let line = [from, from.add(1), from.add(2), from.add(3)].map(|from| _mm_loadu_si128(from));
+            _mm_stream_si128(to, line[0]);
+            _mm_stream_si128(to.add(1), line[1]);
+            _mm_stream_si128(to.add(2), line[2]);
+            _mm_stream_si128(to.add(3), line[3]);
+        }
+    }
+
+    /// The same, of 32 bytes.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn line_in_32s(to: *mut u8, from: *const u8) {
+        let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
+        // SAFETY: the caller's promise.
+        unsafe {
+            let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
+            _mm256_stream_si256(to, line.0);
+            _mm256_stream_si256(to.add(1), line.1);
+        }
+    }
+
+    /// The same, whole.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn whole_line(to: *mut u8, from: *const u8) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast())) }
+    }
+
+    /// Streaming loops: the function that copies a cache line, and in how many streams.
     macro_rules! stream {
-        ($(#[$doc:meta] $name:ident $(, $feature:literal)?, ahead $ahead:expr, in_streams $in_streams:expr, |$to:ident, $from:ident| $line:block;)*) => {$(
+        ($(#[$doc:meta] $name:ident $(, $feature:literal)?: $line:ident, streams $streams:expr, ahead $ahead:expr;)*) => {$(
             #[$doc]
             ///
             /// # Safety
@@ -225,22 +254,18 @@ mod x86 {
                     if at > 0 {
                         to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
                     }
-                    let length = if $in_streams { length_of(STREAMS, n - at) } else { 0 };
-                    for first in (at..at + length).step_by(STEP) {
-                        for step in (0..STREAMS).map(|stream| first + stream * length) {
+                    if $streams > 1 {
+                        at = in_turn::<$streams, STEP>(at, n, |step| {
                             for place in (step..step + STEP).step_by(LINE) {
-                                let ($to, $from) = (to.add(place), from.add(place));
-                                $line
+                                $line(to.add(place), from.add(place));
                             }
-                        }
+                        });
                     }
-                    at += STREAMS * length;
                     while at + LINE <= n {
-                        let ($to, $from) = (to.add(at), from.add(at));
                         if $ahead > 0 {
-                            _mm_prefetch::<_MM_HINT_NTA>($from.wrapping_add($ahead).cast());
+                            _mm_prefetch::<_MM_HINT_NTA>(from.wrapping_add(at + $ahead).cast());
                         }
-                        $line
+                        $line(to.add(at), from.add(at));
                         at += LINE;
                     }
                     small(to.add(at), from.add(at), n - at);
@@ -252,55 +277,20 @@ mod x86 {
 
     stream! {
         /// By streaming stores of 16 bytes.
-        stream_baseline, ahead 0, in_streams false, |to, from| {
-            let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
-            let line = [from, from.add(1), from.add(2), from.add(3)].map(|from| _mm_loadu_si128(from));
-            _mm_stream_si128(to, line[0]);
-            _mm_stream_si128(to.add(1), line[1]);
-            _mm_stream_si128(to.add(2), line[2]);
-            _mm_stream_si128(to.add(3), line[3]);
-        };
+        stream_baseline: line_in_16s, streams 1, ahead 0;
         /// By streaming stores of 32 bytes.
-        stream_avx2, "avx2", ahead 0, in_streams false, |to, from| {
-            let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
-            let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
-            _mm256_stream_si256(to, line.0);
-            _mm256_stream_si256(to.add(1), line.1);
-        };
+        stream_avx2, "avx2": line_in_32s, streams 1, ahead 0;
         /// By streaming stores of 32 bytes, with prefetches.
-        stream_avx2_prefetch, "avx2", ahead AHEAD, in_streams false, |to, from| {
-            let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
-            let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
-            _mm256_stream_si256(to, line.0);
-            _mm256_stream_si256(to.add(1), line.1);
-        };
+        stream_avx2_prefetch, "avx2": line_in_32s, streams 1, ahead AHEAD;
         /// By streaming stores of 64 bytes.
-        stream_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_streams false, |to, from| {
-            _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
-        };
+        stream_avx512, "avx512f,avx512bw,avx512dq,avx512vl": whole_line, streams 1, ahead 0;
         /// By streaming stores of 64 bytes, with prefetches.
-        stream_avx512_prefetch, "avx512f,avx512bw,avx512dq,avx512vl", ahead AHEAD, in_streams false, |to, from| {
-            _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
-        };
+        stream_avx512_prefetch, "avx512f,avx512bw,avx512dq,avx512vl": whole_line, streams 1, ahead AHEAD;
         /// By streaming stores of 16 bytes, in several streams.
-        several_around_baseline, ahead 0, in_streams true, |to, from| {
-            let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
-            let line = [from, from.add(1), from.add(2), from.add(3)].map(|from| _mm_loadu_si128(from));
-            _mm_stream_si128(to, line[0]);
-            _mm_stream_si128(to.add(1), line[1]);
-            _mm_stream_si128(to.add(2), line[2]);
-            _mm_stream_si128(to.add(3), line[3]);
-        };
+        several_around_baseline: line_in_16s, streams STREAMS, ahead 0;
         /// By streaming stores of 32 bytes, in several streams.
-        several_around_avx2, "avx2", ahead 0, in_streams true, |to, from| {
-            let (to, from) = (to.cast::<__m256i>(), from.cast::<__m256i>());
-            let line = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
-            _mm256_stream_si256(to, line.0);
-            _mm256_stream_si256(to.add(1), line.1);
-        };
+        several_around_avx2, "avx2": line_in_32s, streams STREAMS, ahead 0;
         /// By streaming stores of 64 bytes, in several streams.
-        several_around_avx512, "avx512f,avx512bw,avx512dq,avx512vl", ahead 0, in_streams true, |to, from| {
-            _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast()));
-        };
+        several_around_avx512, "avx512f,avx512bw,avx512dq,avx512vl": whole_line, streams STREAMS, ahead 0;
     }
 }

@@ -12,7 +12,7 @@
 //! (`arithmetic`); each NaN in a product of complex numbers becomes the language's `NAN`.
 
 use super::arithmetic::{Arithmetic, Calculate, each};
-use super::streams::{APART, STREAMS, keep_loop, length_of, to_next_line};
+use super::streams::{self, STREAMS, keep_loop, to_next_line};
 use super::{Combine, Element, Level, Op, pairs};
 use crate::types::PAGE;
 use std::sync::OnceLock;
@@ -221,19 +221,11 @@ unsafe fn in_streams<T: Copy, O: Apply<T>, L: Calculate, const COUNT: usize, con
     at: usize,
     end: usize,
 ) -> usize {
-    const { assert!(APART.is_multiple_of(EACH), "streams are whole steps") };
-    let length = length_of(COUNT, end - at);
-    for first in (at..at + length).step_by(EACH) {
-        for place in (0..COUNT).map(|stream| first + stream * length) {
-            // SAFETY: streams are whole steps and end at `end` or before, which lies within the operands; the caller's promise.
-            unsafe {
-                let result = block::<T, O, L, EACH>(left.add(place), right.add(place));
-                to.add(place).cast::<[u8; EACH]>().write(result);
-            }
-        }
-        keep_loop();
-    }
-    at + COUNT * length
+    // SAFETY: streams are whole steps and end at `end` or before, which lies within the operands; the caller's promise.
+    streams::in_turn::<COUNT, EACH>(at, end, |place| unsafe {
+        let result = block::<T, O, L, EACH>(left.add(place), right.add(place));
+        to.add(place).cast::<[u8; EACH]>().write(result);
+    })
 }
 
 /// Combines `bytes` bytes, less than a block.

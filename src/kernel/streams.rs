@@ -16,6 +16,20 @@ pub const STEP: usize = 2 * LINE;
 /// By odd multiples of this many bytes streams are apart: up to sixteen begin at places that differ in the last twelve bits then.
 pub const APART: usize = 256;
 
+/// Does something at each place of so many streams between `at` and `end`, `EACH` bytes of each in turn. -> where the streams end
+#[inline(always)]
+pub fn in_turn<const COUNT: usize, const EACH: usize>(at: usize, end: usize, mut at_place: impl FnMut(usize)) -> usize {
+    const { assert!(APART.is_multiple_of(EACH), "streams are whole steps") };
+    let length = length_of(COUNT, end - at);
+    for first in (at..at + length).step_by(EACH) {
+        for stream in 0..COUNT {
+            at_place(first + stream * length);
+        }
+        keep_loop();
+    }
+    at + COUNT * length
+}
+
 /// The length of each of so many streams that begin one behind the other in `n` bytes: an odd multiple of [`APART`], their part of `n` but for at
 /// most twice that; 0 where `n` is too short.
 #[inline(always)]
@@ -64,6 +78,16 @@ mod tests {
                 assert_eq!(places.len(), streams, "{n}");
             }
         }
+    }
+
+    #[test]
+    fn each_place_has_its_turn_once() {
+        let (at, end) = (64, 70_000);
+        let mut places = Vec::new();
+        let rest = in_turn::<STREAMS, STEP>(at, end, |place| places.push(place));
+        assert!(places[..STREAMS].windows(2).all(|pair| pair[1] - pair[0] == length_of(STREAMS, end - at)));
+        places.sort_unstable();
+        assert_eq!(places, (at..rest).step_by(STEP).collect::<Vec<_>>());
     }
 
     #[test]
