@@ -1,6 +1,6 @@
 // Shapes outside the grid of collectives.c, huddle against the native library: odd sizes, sizes between the grid's, other types, strided data,
 // derived types, counts in turn, one hot root, calls after barriers, skewed arrival, calls after computing and after exchanges of messages, many
-// communicators.
+// communicators, windows.
 //
 //   shapes [--only odd,…] [--rounds R] [--block MS]
 //
@@ -18,7 +18,7 @@
 enum { SHORT = 512, MANY = 32, DELAY = 10000, SWEPT = 1 << 20, BORDER = 2048 };
 
 typedef enum { BYTES, INTS, FLOATS, DOUBLES, LONG_DOUBLES, PAIRS } Fill;
-typedef enum { NOTHING, DELAYED, COMPUTING, EXCHANGING, A_BARRIER } Before; // what ranks do before a call
+typedef enum { NOTHING, DELAYED, COMPUTING, EXCHANGING, SHARING, A_BARRIER } Before; // what ranks do before a call
 typedef struct {
     double value;
     int index;
@@ -46,6 +46,7 @@ typedef struct {
 
 static char *in, *out, *images[2];
 static MPI_Comm comms[MANY];
+static MPI_Win window = MPI_WIN_NULL;
 static double *entries, *exits, *last;
 
 // ---- data
@@ -127,9 +128,25 @@ static void exchange(void) {
     compute();
 }
 
-static bool is_timed_from_last(const Shape *s) {
-    return s->before == DELAYED || s->before == COMPUTING || s->before == EXCHANGING;
+// Writes into memory that ranks share by a window, as programs do that keep one copy of their tables on a node, and computes.
+static void share(void) {
+    static volatile char *mine;
+    if (window == MPI_WIN_NULL) {
+        MPI_Win_allocate_shared(BORDER, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &window);
+        MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
+    }
+    mine[0]++;
+    MPI_Win_sync(window);
+    compute();
 }
+
+static void free_window(void) {
+    if (window == MPI_WIN_NULL) return;
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+}
+
+static bool is_timed_from_last(const Shape *s) { return s->before != NOTHING && s->before != A_BARRIER; }
 
 // Both ends are taken on all ranks and the latest counts.
 static double skewed_time(int calls) {
@@ -156,6 +173,7 @@ static double block(const void *state, int calls) {
         if (s->before == DELAYED) delay(k);
         if (s->before == COMPUTING) compute();
         if (s->before == EXCHANGING) exchange();
+        if (s->before == SHARING) share();
         entries[k] = now();
         call(s, way->native, k);
         exits[k] = now();
@@ -282,6 +300,11 @@ static void compare_all(const char *only) {
         {"after exchanges", "4 KiB", ALLREDUCE, 512, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, EXCHANGING, 1},
         {"after exchanges", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, EXCHANGING, 1},
         {"after exchanges", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, EXCHANGING, 1},
+        // The last: that a process has had windows is not forgotten.
+        {"with a shared window", "8 B", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, SHARING, 1},
+        {"with a shared window", "4 KiB", ALLREDUCE, 512, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, SHARING, 1},
+        {"with a shared window", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, SHARING, 1},
+        {"with a shared window", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, SHARING, 1},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         bool is_left_out = shapes[i].before == EXCHANGING && size > sysconf(_SC_NPROCESSORS_ONLN);
@@ -290,6 +313,7 @@ static void compare_all(const char *only) {
     }
     MPI_Op_free(&sum);
     MPI_Op_free(&points);
+    free_window();
 }
 
 int main(int argc, char **argv) {

@@ -20,7 +20,8 @@ static const char *no_name(size_t index) {
 
 // MPI_Init of the engine: all that its ranks agree on there and in MPI_Finalize is its own.
 static void init_by(const char *engine, int *argc, char ***argv) {
-    static const struct huddle_traffic no_traffic;
+    static uint32_t notice;
+    static struct huddle_traffic no_traffic = {.notice = &notice};
     static struct huddle_loader loader = {HUDDLE_LOADER_ABI, NULL, "", "", no_calls, no_name, &no_traffic};
     loader.mpi = dlopen(NULL, RTLD_LAZY);
     void *opened = dlopen(engine, RTLD_NOW | RTLD_LOCAL);

@@ -7,10 +7,10 @@
 //! ```
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32};
 
 /// The version of this page. An engine that was built for another one refuses to open.
-pub const ABI: u32 = 3;
+pub const ABI: u32 = 4;
 
 /// What the loader tells the engine. Everything it points at lives as long as the process.
 #[repr(C)]
@@ -39,6 +39,11 @@ pub struct OwnTraffic {
     pub open: AtomicI64,
     /// There is, or was, some whose end nobody sees. Set for good.
     pub is_endless: AtomicBool,
+    /// Others may reach into memory of this process, which can need its library's progress. Set for good.
+    pub has_windows: AtomicBool,
+    /// Not 0 once this process has reached into memory of others since somebody made it 0. The loader's own at first; the engine may put
+    /// another one in its place, also one that processes share.
+    pub notice: AtomicPtr<AtomicU32>,
 }
 
 /// `huddle_engine_open`: prepares the engine and returns 0, or anything else if it can't serve this loader. Called once,

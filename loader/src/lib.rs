@@ -54,7 +54,6 @@ fn fill(mpi: &Mpi) {
     let handles = engine.as_ref().and_then(|_| Handles::of(mpi));
     let choose = |name| targets(name, mpi, (engine.as_ref(), handles), profilers);
     let chosen: Vec<Slot> = NAMES.iter().map(choose).collect();
-    note_chained(&chosen);
     for (index, slot) in SLOTS.iter().enumerate() {
         slot.is_chained.store(is_chained(index, &chosen), Relaxed);
         // [target] release: what the engine set up before is there for whoever jumps to the new targets. The jumps in `arch`
@@ -92,14 +91,6 @@ fn targets(
     };
     let next = profilers.behind(name);
     slot(next.or(entry).unwrap_or(public), entry.unwrap_or(profiling), next.is_some())
-}
-
-/// Notes traffic for good where a profiler hands on requests: these are opened twice and completed once.
-fn note_chained(chosen: &[Slot]) {
-    let opens = |index: usize| matches!(NAMES[index].kind, Kind::Opens | Kind::Begun);
-    if (0..NAMES.len()).any(|index| opens(index) && is_chained(index, chosen)) {
-        slots::TRAFFIC.is_endless.store(true, Relaxed);
-    }
 }
 
 /// Whether a call of the `MPI_X` at `index` comes back as a `PMPI_X`, maybe in its plain form.

@@ -8,10 +8,14 @@
 //! | `Begun`   | `MPI_X`, `PMPI_X`  | the same, after both                                               |
 //! | `Followed`| `MPI_X`, `PMPI_X`  | the native function, and that number by as many requests as it starts or completes (`requests`) |
 //! | `Noted`   | `MPI_X`, `PMPI_X`  | the native function, after the note that the process has traffic whose end nobody sees |
+//! | `Window`  | `MPI_X`, `PMPI_X`  | the native function, after the note that others may reach into its memory |
+//! | `OneSided`| `MPI_X`, `PMPI_X`  | the native function, after that note and a notice, which processes share, that some process reaches into memory of others |
+//! | `OneSidedBegun` | `MPI_X`, `PMPI_X` | the same without the note, after the number of open requests went up by one |
 //! | `Api`     | `huddle_x`         | the engine; without one it returns 0                               |
 //!
-//! So the engine knows whether the process may have traffic that goes on between its calls. What no request tells the end of is `Noted`: windows and
-//! buffered sends. Of windows there are names that their target calls too, whatever made them: mpi4py sets an error handler on each. More is completed
+//! So the engine knows whether the process may have traffic that goes on between its calls. What no request tells the end of is `Noted`: buffered
+//! sends. Of windows there are names that their target calls too, whatever made them: mpi4py sets an error handler on each. Who reaches into windows of
+//! others waits for that by one of the `OneSided` names or completes a request, with which it began; a fence waits for all, so none of them is elsewhere. More is completed
 //! than was begun where it was begun by other names (`MPI_Isendrecv`, `MPI_File_iread`): that is noted too, but not before, and hides as many requests
 //! as are completed so. Blocking calls leave nothing behind that somebody waits for.
 //!
@@ -96,18 +100,31 @@ macro_rules! names {
             Noted: MPI_Bsend MPI_Bsend_c;
             Noted: MPI_Ibsend MPI_Ibsend_c;
             Noted: MPI_Buffer_attach MPI_Buffer_attach_c;
-            Noted: MPI_Win_create;
-            Noted: MPI_Win_create_dynamic;
-            Noted: MPI_Win_allocate;
-            Noted: MPI_Win_allocate_shared;
-            Noted: MPI_Win_set_errhandler;
-            Noted: MPI_Win_get_group;
-            Noted: MPI_Win_fence;
-            Noted: MPI_Win_lock;
-            Noted: MPI_Win_lock_all;
-            Noted: MPI_Win_post;
-            Noted: MPI_Win_start;
-            Noted: MPI_Win_free;
+            Window: MPI_Win_create;
+            Window: MPI_Win_create_dynamic;
+            Window: MPI_Win_allocate;
+            Window: MPI_Win_allocate_shared;
+            Window: MPI_Win_set_errhandler;
+            Window: MPI_Win_get_group;
+            Window: MPI_Win_fence;
+            Window: MPI_Win_free;
+            OneSided: MPI_Win_lock;
+            OneSided: MPI_Win_lock_all;
+            OneSided: MPI_Win_unlock;
+            OneSided: MPI_Win_unlock_all;
+            OneSided: MPI_Win_flush;
+            OneSided: MPI_Win_flush_all;
+            OneSided: MPI_Win_flush_local;
+            OneSided: MPI_Win_flush_local_all;
+            OneSided: MPI_Win_post;
+            OneSided: MPI_Win_start;
+            OneSided: MPI_Win_complete;
+            OneSided: MPI_Win_wait;
+            OneSided: MPI_Win_test;
+            OneSidedBegun: MPI_Rput;
+            OneSidedBegun: MPI_Rget;
+            OneSidedBegun: MPI_Raccumulate;
+            OneSidedBegun: MPI_Rget_accumulate;
 
             Api: huddle_version;
             Api: huddle_is_active;

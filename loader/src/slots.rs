@@ -6,7 +6,7 @@ use crate::names::names;
 use std::ffi::{CStr, c_void};
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
 
 /// An argument in a register that holds integers: a number, a handle or an address.
 pub type W = usize;
@@ -42,6 +42,9 @@ pub enum Kind {
     Begun,
     Followed,
     Noted,
+    Window,
+    OneSided,
+    OneSidedBegun,
     Api,
 }
 
@@ -59,48 +62,52 @@ const fn c_str(text: &'static str) -> &'static CStr {
     }
 }
 
-/// Defines the exported function `$symbol`: takes a note, or counts the request that it opens, or the call where `$call` is given, then jumps
-/// to the target at `$slot`. Arguments and stack stay untouched, so it needs no prototype.
+/// Defines the exported function `$symbol`: has these effects in turn, then jumps to the target at `$slot`. Arguments and stack stay untouched, so
+/// it needs no prototype. Effects: `note(field of OwnTraffic)`, `raise` the notice, `open` a request, `open_unless(the place that says so)`,
+/// `count(place of the counter)`.
 macro_rules! entry {
-    ($symbol:expr, $slot:expr) => {
-        naked!($symbol, [arch::forward!()], slot = const $slot);
+    ($symbol:expr, $slot:expr $(, $($effects:tt)*)?) => {
+        entry!(@ $symbol, [] [slot = const $slot] $($($effects)*)?);
     };
-    ($symbol:expr, $slot:expr, noted) => {
-        naked!(
-            $symbol,
-            [arch::note!(), arch::forward!()],
-            slot = const $slot,
-            traffic = sym TRAFFIC,
-            note = const offset_of!(OwnTraffic, is_endless)
+    (@ $symbol:expr, [$($code:expr,)*] [$($operands:tt)*]) => {
+        naked!($symbol, [$($code,)* arch::forward!()], $($operands)*);
+    };
+    (@ $symbol:expr, [$($code:expr,)*] [$($operands:tt)*] note($field:ident) $($rest:tt)*) => {
+        entry!(
+            @ $symbol,
+            [$($code,)* arch::note!(),]
+            [$($operands)*, noted = sym TRAFFIC, note = const offset_of!(OwnTraffic, $field)] $($rest)*
         );
     };
-    ($symbol:expr, $slot:expr, opens) => {
-        naked!(
-            $symbol,
-            [arch::open!(), arch::forward!()],
-            slot = const $slot,
-            traffic = sym TRAFFIC,
-            open = const offset_of!(OwnTraffic, open)
+    (@ $symbol:expr, [$($code:expr,)*] [$($operands:tt)*] raise $($rest:tt)*) => {
+        entry!(
+            @ $symbol,
+            [$($code,)* arch::raise!(),]
+            [$($operands)*, raised = sym TRAFFIC, notice = const offset_of!(OwnTraffic, notice)] $($rest)*
         );
     };
-    ($symbol:expr, $slot:expr, opens, $call:expr) => {
-        naked!(
-            $symbol,
-            [arch::open!(), arch::count!(), arch::forward!()],
-            slot = const $slot,
-            traffic = sym TRAFFIC,
-            open = const offset_of!(OwnTraffic, open),
-            calls = sym CALLS,
-            call = const $call
+    (@ $symbol:expr, [$($code:expr,)*] [$($operands:tt)*] open $($rest:tt)*) => {
+        entry!(
+            @ $symbol,
+            [$($code,)* arch::open!(),]
+            [$($operands)*, opened = sym TRAFFIC, open = const offset_of!(OwnTraffic, open)] $($rest)*
         );
     };
-    ($symbol:expr, $slot:expr, $call:expr) => {
-        naked!(
-            $symbol,
-            [arch::count!(), arch::forward!()],
-            slot = const $slot,
-            calls = sym CALLS,
-            call = const $call
+    (@ $symbol:expr, [$($code:expr,)*] [$($operands:tt)*] open_unless($place:expr) $($rest:tt)*) => {
+        entry!(
+            @ $symbol,
+            [$($code,)* arch::unless!(arch::open!()),]
+            [
+                $($operands)*,
+                unless = const $place, opened = sym TRAFFIC, open = const offset_of!(OwnTraffic, open)
+            ] $($rest)*
+        );
+    };
+    (@ $symbol:expr, [$($code:expr,)*] [$($operands:tt)*] count($place:expr) $($rest:tt)*) => {
+        entry!(
+            @ $symbol,
+            [$($code,)* arch::count!(),]
+            [$($operands)*, calls = sym CALLS, call = const $place] $($rest)*
         );
     };
 }
@@ -117,29 +124,46 @@ macro_rules! naked {
     };
 }
 
+/// Both functions of a name. A call of an `MPI_X` that goes to a profiler comes back as a `PMPI_X`, which opens what it opens.
 macro_rules! export {
     (Served $name:ident) => {
         entry!(stringify!($name), public(Id::$name));
         entry!(concat!("P", stringify!($name)), profiling(Id::$name));
     };
     (Counted $name:ident) => {
-        entry!(stringify!($name), public(Id::$name), public_calls(Id::$name));
-        entry!(concat!("P", stringify!($name)), profiling(Id::$name), profiling_calls(Id::$name));
+        entry!(stringify!($name), public(Id::$name), count(public_calls(Id::$name)));
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name), count(profiling_calls(Id::$name)));
     };
     (Opens $name:ident) => {
-        entry!(stringify!($name), public(Id::$name), opens);
-        entry!(concat!("P", stringify!($name)), profiling(Id::$name), opens);
+        entry!(stringify!($name), public(Id::$name), open_unless(chained(Id::$name)));
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name), open);
     };
     (Begun $name:ident) => {
-        entry!(stringify!($name), public(Id::$name), opens, public_calls(Id::$name));
-        entry!(concat!("P", stringify!($name)), profiling(Id::$name), opens, profiling_calls(Id::$name));
+        entry!(
+            stringify!($name),
+            public(Id::$name),
+            open_unless(chained(Id::$name)) count(public_calls(Id::$name))
+        );
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name), open count(profiling_calls(Id::$name)));
     };
     (Followed $name:ident) => {
         export!(Served $name);
     };
     (Noted $name:ident) => {
-        entry!(stringify!($name), public(Id::$name), noted);
-        entry!(concat!("P", stringify!($name)), profiling(Id::$name), noted);
+        entry!(stringify!($name), public(Id::$name), note(is_endless));
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name), note(is_endless));
+    };
+    (Window $name:ident) => {
+        entry!(stringify!($name), public(Id::$name), note(has_windows));
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name), note(has_windows));
+    };
+    (OneSided $name:ident) => {
+        entry!(stringify!($name), public(Id::$name), note(has_windows) raise);
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name), note(has_windows) raise);
+    };
+    (OneSidedBegun $name:ident) => {
+        entry!(stringify!($name), public(Id::$name), raise open_unless(chained(Id::$name)));
+        entry!(concat!("P", stringify!($name)), profiling(Id::$name), raise open);
     };
     (Api $name:ident) => {
         entry!(stringify!($name), public(Id::$name));
@@ -176,7 +200,15 @@ pub static SLOTS: [Slot; COUNT] = [const {
 static CALLS: [Calls; COUNT] = [const { Calls { public: AtomicU64::new(0), profiling: AtomicU64::new(0) } }; COUNT];
 
 /// The program's own traffic, written by the entries and by `requests`.
-pub static TRAFFIC: OwnTraffic = OwnTraffic { open: AtomicI64::new(0), is_endless: AtomicBool::new(false) };
+pub static TRAFFIC: OwnTraffic = OwnTraffic {
+    open: AtomicI64::new(0),
+    is_endless: AtomicBool::new(false),
+    has_windows: AtomicBool::new(false),
+    notice: AtomicPtr::new((&raw const NOTICE).cast_mut()),
+};
+
+/// Of this process alone.
+static NOTICE: AtomicU32 = AtomicU32::new(0);
 
 const fn public(id: Id) -> usize {
     id as usize * size_of::<Slot>() + offset_of!(Slot, public)
@@ -184,6 +216,10 @@ const fn public(id: Id) -> usize {
 
 const fn profiling(id: Id) -> usize {
     id as usize * size_of::<Slot>() + offset_of!(Slot, profiling)
+}
+
+const fn chained(id: Id) -> usize {
+    id as usize * size_of::<Slot>() + offset_of!(Slot, is_chained)
 }
 
 const fn public_calls(id: Id) -> usize {

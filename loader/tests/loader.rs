@@ -261,25 +261,55 @@ fn traffic_whose_end_nobody_sees_is_noted_for_good() {
     // More is completed than was begun, by the names that are seen.
     let unseen = ["call:MPI_Isend", "longs:MPI_Waitall=11", "call:MPI_Isend"];
     assert_eq!(traffic_after(&rig, "linked", &unseen, &[]), ["1", "-1", "-1"]);
-    for name in ["MPI_Win_create", "PMPI_Win_create", "MPI_Win_fence"] {
+    for name in ["MPI_Bsend", "PMPI_Bsend"] {
         let call = format!("call:{name}");
         let calls = ["call:MPI_Gather", &call, "call:MPI_Isend", "longs:MPI_Wait=1"];
         assert_eq!(traffic_after(&rig, "linked", &calls, &[]), ["0", "-1", "-1", "-1"], "{name}");
     }
 }
 
-/// It would be opened twice. A profiler that comes before this library gets calls by names that the MPI lacks, so it is the same there.
+/// Both for good: the engine lowers the notice.
 #[test]
-fn a_request_that_a_profiler_hands_on_is_noted_for_good() {
+fn windows_are_noted_and_who_reaches_into_them_raises_a_notice() {
+    let rig = Rig::with_engine("windows");
+    for (name, after) in [
+        ("MPI_Win_create", ["100", "101", "100"]),
+        ("PMPI_Win_create", ["100", "101", "100"]),
+        ("MPI_Win_fence", ["100", "101", "100"]),
+        ("MPI_Win_lock", ["1100", "1101", "1100"]),
+        ("PMPI_Win_flush", ["1100", "1101", "1100"]),
+        ("MPI_Rget", ["1001", "1002", "1001"]),
+    ] {
+        let call = format!("call:{name}");
+        let calls = ["call:MPI_Gather", &call, "call:MPI_Isend", "longs:MPI_Wait=1"];
+        assert_eq!(traffic_after(&rig, "linked", &calls, &[]), [&["0"], &after[..]].concat(), "{name}");
+    }
+}
+
+#[test]
+fn a_notice_is_raised_where_the_engine_wants_it() {
+    let rig = Rig::with_engine("notice");
+    let steps = [
+        ("call:MPI_Win_create", "100"),
+        ("call:MPI_Win_lock", "1100"),
+        ("call:MPI_Gather", "100"),
+        ("call:MPI_Win_flush", "1100"),
+        ("call:MPI_Win_flush", "1100"),
+        ("call:MPI_Win_fence", "100"),
+        ("call:PMPI_Rget", "1101"),
+    ];
+    check_traffic(&rig, "linked", &steps, &[("FAKE_SHARED", "1")]);
+}
+
+/// However a profiler comes to the call. One that comes before this library gets calls by names that the MPI lacks.
+#[test]
+fn a_request_that_a_profiler_hands_on_is_opened_once() {
     let rig = Rig::with_profilers("profiled_requests");
     rig.profiler("sender", &["-DONLY", "-DSENDS"]);
-    let calls = ["call:MPI_Isend", "longs:MPI_Wait=1"];
-    for (libraries, expected) in
-        [(["huddle", "sender"], ["-1", "-1"]), (["sender", "huddle"], ["-1", "-1"]), (["huddle", "first"], ["1", "0"])]
-    {
-        let environment = [("LD_PRELOAD", rig.list(&libraries))];
-        let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
-        assert_eq!(traffic_after(&rig, "linked", &calls, &environment), expected, "{libraries:?}");
+    // Four of the last step are opened, two of them by MPI_Irecv_c.
+    let steps = [("call:MPI_Gather", "0"), ("call:MPI_Isend", "1"), ("longs:MPI_Wait=1", "0"), ("narrow", "4")];
+    for libraries in [["huddle", "sender"], ["sender", "huddle"], ["huddle", "first"]] {
+        check_traffic(&rig, "linked", &steps, &[("LD_PRELOAD", &rig.list(&libraries))]);
     }
 }
 

@@ -457,6 +457,9 @@ impl<'a> Builder<'a> {
         if self.job.waiting.is_oversubscribed {
             board::consider(&pooled);
         }
+        if let (Some(own), true) = (self.job.own_traffic, pooled.members.len() == self.job.size) {
+            self.job.windows.consider(&pooled.context, own);
+        }
         Box::new(Shared::new(pooled, agreed, self.job, bridge))
     }
 }

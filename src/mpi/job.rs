@@ -2,6 +2,7 @@
 
 use super::loader::abi::OwnTraffic;
 use super::loader::{self, LOADER};
+use super::windows::Windows;
 use crate::config::Config;
 use crate::fabric::shm::{Pace, Traffic, Waiting};
 use crate::model::Parameters;
@@ -57,6 +58,8 @@ pub struct Job {
     pub pace: Pace,
     /// What the program has in the library, where the loader tells.
     pub own_traffic: Option<&'static OwnTraffic>,
+    /// Whether other processes may reach into windows of this one.
+    pub windows: Windows,
     /// Whether several threads may call MPI at once.
     pub is_threaded: bool,
     /// The attribute of communicators that holds their state.
@@ -108,6 +111,7 @@ impl Job {
             waiting,
             pace: Pace::new(waiting.is_oversubscribed, Duration::ZERO, Instant::now()),
             own_traffic: LOADER.get().map(|loader| loader.traffic),
+            windows: Windows::default(),
             is_threaded: true,
             keyval: c.keyval_invalid,
             bridges: AtomicU32::new(0),
@@ -122,7 +126,7 @@ impl Job {
     #[inline(always)]
     pub(super) fn traffic(&self) -> Traffic {
         match self.own_traffic {
-            Some(own) if self.nodes == Some(1) => loader::traffic(own),
+            Some(own) if self.nodes == Some(1) => loader::traffic(own, || self.windows.may_be_reached()),
             _ => Traffic::Possible,
         }
     }
@@ -235,7 +239,11 @@ pub(super) unsafe fn time_to_ask(world: MPI_Comm) -> Duration {
 
 /// [`progress`] in a wait at `now`, if it is time for that or it must.
 fn keep_pace(now: Instant, must: bool) {
-    if active().is_some_and(|job| job.pace.is_time_in_wait(now, must, job.traffic())) {
+    let Some(job) = active() else {
+        return;
+    };
+    job.windows.settle(now);
+    if job.pace.is_time_in_wait(now, must, job.traffic()) {
         progress();
     }
 }

@@ -26,10 +26,12 @@ pub struct Loader {
 /// Set when the engine is opened.
 pub static LOADER: OnceCell<Loader> = OnceCell::new();
 
-/// Whether there may be some of the program's traffic now.
+/// Whether there may be some of the program's traffic now; `may_be_reached`: by other processes, into windows.
 #[inline(always)]
-pub(super) fn traffic(own: &OwnTraffic) -> Traffic {
+pub(super) fn traffic(own: &OwnTraffic, may_be_reached: impl FnOnce() -> bool) -> Traffic {
     // Relaxed: what this thread has begun it finds; what others begin at the same time counts from the next call on.
-    let is_absent = own.open.load(Ordering::Relaxed) == 0 && !own.is_endless.load(Ordering::Relaxed);
+    let is_absent = own.open.load(Ordering::Relaxed) == 0
+        && !own.is_endless.load(Ordering::Relaxed)
+        && !(own.has_windows.load(Ordering::Relaxed) && may_be_reached());
     if is_absent { Traffic::Absent } else { Traffic::Possible }
 }

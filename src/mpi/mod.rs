@@ -31,3 +31,4 @@ mod recent;
 mod refusals;
 pub mod serve;
 mod whole;
+mod windows;

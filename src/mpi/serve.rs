@@ -64,7 +64,9 @@ pub unsafe fn freeing(comm: *mut MPI_Comm, native: impl FnOnce(*mut MPI_Comm) ->
 /// expect to move within collectives.
 #[cold]
 fn make_progress(job: &Job) {
-    if job.pace.is_time(Instant::now(), job.traffic()) {
+    let now = Instant::now();
+    job.windows.settle(now);
+    if job.pace.is_time(now, job.traffic()) {
         (job.waiting.progress)();
     }
 }

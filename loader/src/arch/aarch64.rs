@@ -19,7 +19,7 @@ macro_rules! count {
 /// One more request is open.
 macro_rules! open {
     () => {
-        arch::add_one!("{traffic} + {open}")
+        arch::add_one!("{opened} + {open}")
     };
 }
 
@@ -38,17 +38,47 @@ macro_rules! add_one {
     };
 }
 
+/// That, unless a byte says otherwise.
+macro_rules! unless {
+    ($code:expr) => {
+        concat!(
+            "adrp x16, {slots} + {unless}\n",
+            "add x16, x16, :lo12:{slots} + {unless}\n",
+            "ldrb w17, [x16]\n",
+            "cbnz w17, 5f\n",
+            $code,
+            "\n5:",
+        )
+    };
+}
+
 /// Takes the note, unless it is there, with registers that hold no argument.
 macro_rules! note {
     () => {
         concat!(
-            "adrp x16, {traffic} + {note}\n",
-            "add x16, x16, :lo12:{traffic} + {note}\n",
+            "adrp x16, {noted} + {note}\n",
+            "add x16, x16, :lo12:{noted} + {note}\n",
             "ldrb w17, [x16]\n",
             "cbnz w17, 3f\n",
             "mov w17, #1\n",
             "strb w17, [x16]\n",
             "3:",
+        )
+    };
+}
+
+/// Raises the notice, wherever it is, unless it is raised, with registers that hold no argument.
+macro_rules! raise {
+    () => {
+        concat!(
+            "adrp x16, {raised} + {notice}\n",
+            "add x16, x16, :lo12:{raised} + {notice}\n",
+            "ldr x16, [x16]\n",
+            "ldr w17, [x16]\n",
+            "cbnz w17, 4f\n",
+            "mov w17, #1\n",
+            "str w17, [x16]\n",
+            "4:",
         )
     };
 }
@@ -64,7 +94,7 @@ macro_rules! forward {
         )
     };
 }
-pub(crate) use {add_one, count, forward, land, note, open};
+pub(crate) use {add_one, count, forward, land, note, open, raise, unless};
 
 /// The first target of every entry: has the table filled, then makes the same jump again, with every register that can
 /// hold an argument as it was.

@@ -19,14 +19,34 @@ macro_rules! count {
 /// One more request is open.
 macro_rules! open {
     () => {
-        "lock inc qword ptr [rip + {traffic} + {open}]"
+        "lock inc qword ptr [rip + {opened} + {open}]"
+    };
+}
+
+/// That, unless a byte says otherwise.
+macro_rules! unless {
+    ($code:expr) => {
+        concat!("cmp byte ptr [rip + {slots} + {unless}], 0\njne 4f\n", $code, "\n4:")
     };
 }
 
 /// Takes the note, unless it is there.
 macro_rules! note {
     () => {
-        "cmp byte ptr [rip + {traffic} + {note}], 0\njne 2f\nmov byte ptr [rip + {traffic} + {note}], 1\n2:"
+        "cmp byte ptr [rip + {noted} + {note}], 0\njne 2f\nmov byte ptr [rip + {noted} + {note}], 1\n2:"
+    };
+}
+
+/// Raises the notice, wherever it is, unless it is raised.
+macro_rules! raise {
+    () => {
+        concat!(
+            "mov r11, qword ptr [rip + {raised} + {notice}]\n",
+            "cmp dword ptr [r11], 0\n",
+            "jne 3f\n",
+            "mov dword ptr [r11], 1\n",
+            "3:",
+        )
     };
 }
 
@@ -36,7 +56,7 @@ macro_rules! forward {
         "lea r11, [rip + {slots} + {slot}]\njmp qword ptr [r11]"
     };
 }
-pub(crate) use {count, forward, land, note, open};
+pub(crate) use {count, forward, land, note, open, raise, unless};
 
 /// The first target of every entry: has the table filled, then makes the same jump again, with every register that can
 /// hold an argument as it was.

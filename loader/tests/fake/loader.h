@@ -2,11 +2,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HUDDLE_LOADER_ABI = 3 };
+enum { HUDDLE_LOADER_ABI = 4 };
 
 struct huddle_traffic {
     int64_t open;
     unsigned char is_endless;
+    unsigned char has_windows;
+    uint32_t *notice;
 };
 
 struct huddle_loader {
@@ -16,5 +18,5 @@ struct huddle_loader {
     const char *mpi_version;
     uint64_t (*calls)(const char *name);
     const char *(*counted)(size_t index);
-    const struct huddle_traffic *traffic;
+    struct huddle_traffic *traffic;
 };

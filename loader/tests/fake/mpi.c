@@ -21,6 +21,10 @@ BOTH(Isend)
 BOTH(Ibarrier)
 BOTH(Win_fence)
 BOTH(Win_create)
+BOTH(Win_lock)
+BOTH(Win_flush)
+BOTH(Rget)
+BOTH(Bsend)
 
 int PMPI_Get_library_version(char *text, int *length)
 {

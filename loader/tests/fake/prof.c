@@ -1,5 +1,5 @@
 /* A profiler: says its TAG for each call that it sees. With ONLY it defines MPI_Allreduce alone, with SENDS
-   MPI_Isend too; with HAND_ON its MPI_Allreduce ends in the next profiler's. */
+   MPI_Isend and MPI_Irecv too; with HAND_ON its MPI_Allreduce ends in the next profiler's. */
 #define _GNU_SOURCE
 #include "fake.h"
 #include <dlfcn.h>
@@ -21,6 +21,11 @@ WRAP(Allreduce)
 
 #ifdef SENDS
 WRAP(Isend)
+int PMPI_Irecv(void *, int, int, int, int, int, int *);
+int MPI_Irecv(void *r, int n, int type, int from, int tag, int comm, int *request)
+{
+    return fputs(TAG ": ", stdout), PMPI_Irecv(r, n, type, from, tag, comm, request);
+}
 #endif
 
 #ifndef ONLY

@@ -10,6 +10,7 @@ use super::givers::Givers;
 use super::hopes::Hopes;
 use super::lines::Lines;
 use super::loans::{Loans, Ranks};
+use super::notices::SharedNotice;
 use super::presences::Presences;
 use super::rhythm::Rhythm;
 use super::rotation::{self, ROTATED, Rotation};
@@ -125,6 +126,11 @@ impl Context {
     /// Where the ranks of the segment itself may tell that.
     pub fn own_presences(&self) -> Presences {
         Presences::of_segment(&self.segment, &self.geometry)
+    }
+
+    /// Where the processes that have the segment may tell each other of one-sided calls.
+    pub fn notice(&self) -> SharedNotice {
+        SharedNotice::of_segment(&self.segment)
     }
 
     /// Whether `rank` has its core.

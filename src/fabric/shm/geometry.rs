@@ -2,7 +2,7 @@
 
 use super::rotation::{self, ROTATED};
 use crate::fabric::Line;
-use crate::sync::{Control, Flag, FlagLine, Passed, Presence, Teller, Written};
+use crate::sync::{Control, Flag, FlagLine, Notice, Passed, Presence, Teller, Written};
 use crate::types::{Bytes, NodeRank};
 
 /// The dimensions of a segment, the same on all ranks of a node.
@@ -127,6 +127,9 @@ impl Geometry {
 
     /// Behind the number by which its leader marks a segment.
     pub(super) const TELLER: usize = size_of::<Teller>();
+
+    /// Behind that; nothing clears it.
+    pub(super) const NOTICE: usize = (Self::TELLER + size_of::<Teller>()).next_multiple_of(size_of::<Notice>());
 
     /// Length of the segment: a page for the header, the ranks' control lines, the calls in which they wrote their slots, whether they
     /// have their cores, the ranks' cells, and those that they pass to each other.

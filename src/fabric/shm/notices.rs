@@ -1,0 +1,27 @@
+//! Where the processes of a job tell each other that some of them reach into memory of others.
+
+use super::geometry::Geometry;
+use super::segment::Segment;
+use crate::sync::Notice;
+use std::ops::Deref;
+
+/// The notice in the header of a segment, which stays mapped as long as this is there.
+#[derive(Debug)]
+pub struct SharedNotice(Segment);
+
+impl SharedNotice {
+    pub(super) fn of_segment(segment: &Segment) -> Self {
+        const _: () = assert!(Geometry::NOTICE.is_multiple_of(align_of::<Notice>()));
+        Self(segment.clone())
+    }
+}
+
+impl Deref for SharedNotice {
+    type Target = Notice;
+
+    #[inline]
+    fn deref(&self) -> &Notice {
+        // SAFETY: within the header, which is page-aligned; zeroed, or written through atomics only.
+        unsafe { self.0.base().add(Geometry::NOTICE).cast::<Notice>().as_ref() }
+    }
+}
