@@ -59,8 +59,10 @@ fn kibibytes(text: &str) -> Option<usize> {
 
 /// How many processors this host has, whether or not this process may use them.
 pub fn processors() -> i64 {
+    /// The system is asked once: it reads a file, and each communicator wants to know.
+    static PROCESSORS: OnceLock<i64> = OnceLock::new();
     // SAFETY: no preconditions.
-    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }
+    *PROCESSORS.get_or_init(|| unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) })
 }
 
 /// Designs of processors, as far as they were found to differ in what they do with lines that several caches have.

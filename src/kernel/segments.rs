@@ -7,6 +7,7 @@
 //! tight loop within each.
 
 use crate::types::LINE;
+use smallvec::SmallVec;
 
 /// A user's buffer as the sequence of its packed bytes, whatever its layout in memory.
 pub trait PackedBuffer: Sync {
@@ -35,10 +36,13 @@ struct Run {
     packed: usize,
 }
 
+/// Most datatypes have one, so no memory is taken from the heap for it: programs make some for each call.
+type Runs = SmallVec<[Run; 1]>;
+
 /// The flattened layout of a datatype.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segments {
-    runs: Box<[Run]>,
+    runs: Runs,
     /// Packed bytes of an element.
     size: usize,
     /// Nearly all of it lies in blocks of a cache line and more.
@@ -94,7 +98,7 @@ impl Segments {
     /// Where the data of `count` elements start, relative to the buffer, if they lie packed in memory.
     #[inline]
     pub fn contiguous_at(&self, count: usize) -> Option<isize> {
-        match *self.runs {
+        match self.runs[..] {
             [] => Some(0),
             [run] if run.repeat == 1 && (count <= 1 || self.extent == run.len as isize) => Some(run.at),
             _ => None,
@@ -117,8 +121,8 @@ impl Segments {
         Self::new(self.runs.clone(), self.size, extent)
     }
 
-    fn new(runs: Box<[Run]>, size: usize, extent: isize) -> Self {
-        let stride = match *runs {
+    fn new(runs: Runs, size: usize, extent: isize) -> Self {
+        let stride = match runs[..] {
             [run] if run.repeat == 1 => Some(extent),
             [run] if (run.repeat as isize).checked_mul(run.stride) == Some(extent) => Some(run.stride),
             _ => None,
@@ -307,7 +311,7 @@ impl Move for Scatter {
 /// Puts [`Segments`] together from blocks in the order of the typemap.
 #[derive(Debug)]
 pub struct Builder {
-    runs: Vec<Run>,
+    runs: Runs,
     /// The last block, which may still grow: its place and length.
     open: Option<(isize, usize)>,
     size: usize,
@@ -319,7 +323,7 @@ pub struct Builder {
 impl Builder {
     /// Nothing yet, and at most `most` runs.
     pub fn new(most: usize) -> Self {
-        Self { runs: Vec::new(), open: None, size: 0, most, steps: 0 }
+        Self { runs: Runs::new(), open: None, size: 0, most, steps: 0 }
     }
 
     /// Adds a block of `len` bytes at `at`.
@@ -361,7 +365,7 @@ impl Builder {
             let outer = isize::try_from(copy).ok()?.checked_mul(stride)?.checked_add(at)?;
             outer.checked_add(inner)
         };
-        match *layout.runs {
+        match layout.runs[..] {
             [run] if run.repeat == 1 => {
                 place(repeat, run.at).ok_or(TooComplex)?;
                 self.push_strided(place(0, run.at).ok_or(TooComplex)?, run.len, stride, repeat)
@@ -433,7 +437,7 @@ impl Builder {
     /// If the layout is too complex.
     pub fn finish(mut self, extent: isize) -> Result<Segments, TooComplex> {
         self.close()?;
-        Ok(Segments::new(self.runs.into_boxed_slice(), self.size, extent))
+        Ok(Segments::new(self.runs, self.size, extent))
     }
 }
 

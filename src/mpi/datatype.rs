@@ -1,7 +1,8 @@
 //! The user's datatypes and buffers as packed bytes.
 //!
 //! A derived datatype is flattened when a call first uses it. The result is an attribute of the datatype, so it lives as long
-//! as the datatype and is never found under a reused handle; duplicates don't inherit it.
+//! as the datatype and is never found under a reused handle; duplicates don't inherit it. Where a program makes datatypes for one call each it is
+//! left out (`keeping`).
 //!
 //! What can't be flattened (distributed arrays, layouts with too many pieces) is packed and unpacked as a whole by the
 //! library. Observed: `MPI_Pack` of MPICH 4.0.2 and Open MPI 4.1.4 writes the packed bytes without a header.
@@ -11,6 +12,7 @@
 //! elements passes; Open MPI ignores the receive type of Allgather and Scatter, and crashes on it if there is data.
 
 use super::flatten::{Extent, extent, flatten};
+use super::keeping::Keeping;
 use super::whole::{MOST_PACKED, Whole};
 use crate::kernel::{PackedBuffer, Segments};
 use crate::mpi::handles::{PREDEFINED_MOST, Predefined, constants, predefined};
@@ -69,7 +71,12 @@ pub struct TypeLayout {
     pub type_map: TypeMap,
     /// Whether the library was seen to accept the datatype.
     is_committed: AtomicBool,
+    /// Whether a second call has used it.
+    is_used_again: AtomicBool,
 }
+
+/// Of all datatypes of the process.
+static KEEPING: Keeping = Keeping::new();
 
 impl TypeLayout {
     /// The layout of `datatype`, freshly read.
@@ -78,7 +85,10 @@ impl TypeLayout {
     /// MPI is initialised, and `datatype` is valid and not null.
     unsafe fn read(datatype: MPI_Datatype) -> Option<Self> {
         // SAFETY: the caller's promise.
-        let (Extent { size, extent, true_lb, true_extent }, flat) = unsafe { (extent(datatype)?, flatten(datatype)) };
+        let known = unsafe { extent(datatype) }?;
+        // SAFETY: as above.
+        let flat = unsafe { flatten(datatype, &known) };
+        let Extent { size, extent, true_lb, true_extent } = known;
         let type_map = match flat {
             Err(_) => TypeMap::Opaque,
             // The library has another idea of this datatype, and its idea counts: Open MPI 4.1.4 takes a stride of -1 byte
@@ -93,7 +103,15 @@ impl TypeLayout {
                 _ => TypeMap::Segments { segments: flat.segments, times: flat.times },
             },
         };
-        Some(Self { size, extent, true_lb, true_extent, type_map, is_committed: AtomicBool::new(false) })
+        Some(Self {
+            size,
+            extent,
+            true_lb,
+            true_extent,
+            type_map,
+            is_committed: AtomicBool::new(false),
+            is_used_again: AtomicBool::new(false),
+        })
     }
 
     /// The layout of `datatype`: its attribute, made where it is missing.
@@ -173,7 +191,9 @@ impl TypeLayout {
     #[inline]
     unsafe fn cached(datatype: MPI_Datatype) -> Option<Arc<Self>> {
         // SAFETY: the caller's promise; the attribute keeps its count of the Arc.
-        unsafe { Self::attribute(datatype).map(|kept| Arc::clone(&ManuallyDrop::new(Arc::from_raw(kept)))) }
+        let layout =
+            unsafe { Self::attribute(datatype).map(|kept| Arc::clone(&ManuallyDrop::new(Arc::from_raw(kept)))) };
+        layout.inspect(|layout| layout.is_used_again.store(true, Ordering::Relaxed))
     }
 
     /// The layout of `datatype` that lasts as long as it does, or until [`freed`] tells: that of a predefined one, or an attribute of one that
@@ -202,7 +222,7 @@ impl TypeLayout {
         layout.is_committed.load(Ordering::Relaxed).then_some(layout.size)
     }
 
-    /// Reads the layout of `datatype` and makes it an attribute. Two threads may do so at once; one of them wins.
+    /// Reads the layout of `datatype` and makes it an attribute, if that is of use. Two threads may do so at once; one of them wins.
     ///
     /// # Safety
     /// As for `of`.
@@ -211,6 +231,9 @@ impl TypeLayout {
         static SETTING: Mutex<()> = Mutex::new(());
         // SAFETY: the caller's promise.
         let layout = Arc::new(unsafe { Self::read(datatype) }?);
+        if !KEEPING.is_of_use() {
+            return Some(layout);
+        }
         let _one_at_a_time = SETTING.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the caller's promise; the attribute owns one count of the Arc, which `delete` gives back.
         unsafe {
@@ -269,7 +292,8 @@ pub(super) fn freed() -> u64 {
 unsafe extern "C" fn delete(_datatype: MPI_Datatype, _keyval: c_int, value: *mut c_void, _extra: *mut c_void) -> c_int {
     FREED.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the value is the pointer that `keep` stored, deleted once.
-    drop(unsafe { Arc::from_raw(value.cast_const().cast::<TypeLayout>()) });
+    let layout = unsafe { Arc::from_raw(value.cast_const().cast::<TypeLayout>()) };
+    KEEPING.note_freed(layout.is_used_again.load(Ordering::Relaxed));
     constants().success
 }
 

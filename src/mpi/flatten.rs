@@ -8,6 +8,7 @@ use crate::kernel::segments::{Builder, Segments, TooComplex};
 use crate::mpi::handles::{Class, constants, predefined};
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Aint, MPI_Count, MPI_Datatype};
+use smallvec::SmallVec;
 use std::ffi::c_int;
 
 /// Datatypes nested more deeply are not flattened.
@@ -64,30 +65,30 @@ pub(super) unsafe fn extent(datatype: MPI_Datatype) -> Option<Extent> {
     })
 }
 
-/// Flattens `datatype`.
+/// Flattens `datatype`, of which the library says this.
 ///
 /// # Errors
 /// If it has too many pieces, or was made in a way that isn't known here; then only the library can handle it.
 ///
 /// # Safety
 /// MPI is initialised, and `datatype` is valid and not null.
-pub(super) unsafe fn flatten(datatype: MPI_Datatype) -> Result<Flattened, TooComplex> {
-    // SAFETY: the caller's promise.
+pub(super) unsafe fn flatten(datatype: MPI_Datatype, known: &Extent) -> Result<Flattened, TooComplex> {
+    let most = most_runs(known.size);
+    // SAFETY: the caller's promise, which holds for the datatypes inside as well.
     unsafe {
-        let most = most_runs(extent(datatype).ok_or(TooComplex)?.size);
+        let construction = construction(datatype)?;
         // Many copies of a type with many pieces are kept as copies.
-        if let Construction::Derived(contents) = construction(datatype)?
+        if let Construction::Derived(contents) = &construction
             && contents.combiner == constants().combiner_contiguous
         {
             let child = layout(contents.datatype(0)?, most, 1)?;
-            let (times, whole) = (contents.count(0)?, extent(datatype).ok_or(TooComplex)?.extent);
-            if child.runs() > 1
-                && isize::try_from(times).ok().and_then(|n| n.checked_mul(child.extent())) == Some(whole)
-            {
+            let times = contents.count(0)?;
+            let length = isize::try_from(times).ok().and_then(|n| n.checked_mul(child.extent()));
+            if child.runs() > 1 && length == Some(known.extent) {
                 return Ok(Flattened { segments: child, times });
             }
         }
-        Ok(Flattened { segments: layout(datatype, most, 0)?, times: 1 })
+        Ok(Flattened { segments: laid_out(datatype, &construction, known, (most, 0))?, times: 1 })
     }
 }
 
@@ -102,10 +103,13 @@ enum Construction {
 /// The arguments of a constructor. Numbers are in the order of the standard, large counts like small ones.
 struct Contents {
     combiner: c_int,
-    numbers: Vec<i64>,
-    addresses: Vec<MPI_Aint>,
-    datatypes: Vec<MPI_Datatype>,
+    numbers: Few<i64>,
+    addresses: Few<MPI_Aint>,
+    datatypes: Few<MPI_Datatype>,
 }
+
+/// As many as most constructors have need no memory of the heap: programs make datatypes for each call.
+type Few<T> = SmallVec<[T; 8]>;
 
 impl Contents {
     fn number(&self, index: usize) -> Result<isize, TooComplex> {
@@ -171,9 +175,12 @@ unsafe fn envelope(datatype: MPI_Datatype) -> Option<(c_int, [usize; 4])> {
 /// # Safety
 /// As for [`flatten`].
 unsafe fn is_basic(datatype: MPI_Datatype) -> bool {
-    let is_basic = |combiner| combiner == constants().combiner_named || class_by_f90(combiner).is_some();
     // SAFETY: the caller's promise. What can't be examined is better left alone.
-    unsafe { envelope(datatype) }.is_none_or(|(combiner, _)| is_basic(combiner))
+    unsafe { envelope(datatype) }.is_none_or(|(combiner, _)| makes_basic(combiner))
+}
+
+fn makes_basic(combiner: c_int) -> bool {
+    combiner == constants().combiner_named || class_by_f90(combiner).is_some()
 }
 
 /// What numbers are the elements of a datatype of `MPI_Type_create_f90_*`.
@@ -203,14 +210,18 @@ fn class_by_f90(combiner: c_int) -> Option<Class> {
 unsafe fn construction(datatype: MPI_Datatype) -> Result<Construction, TooComplex> {
     // SAFETY: the caller's promise; the arrays have the lengths that the library asked for.
     unsafe {
-        if predefined(datatype).is_some() || is_basic(datatype) {
+        if predefined(datatype).is_some() {
             return Ok(Construction::Basic);
         }
-        let (combiner, [n_integers, n_addresses, n_large, n_datatypes]) = envelope(datatype).ok_or(TooComplex)?;
-        let mut integers: Vec<c_int> = vec![0; n_integers];
-        let mut addresses: Vec<MPI_Aint> = vec![0; n_addresses];
-        let mut large: Vec<MPI_Count> = vec![0; n_large];
-        let mut datatypes = vec![constants().datatype_null; n_datatypes];
+        // As in `is_basic`.
+        let (combiner, [n_integers, n_addresses, n_large, n_datatypes]) = match envelope(datatype) {
+            Some((combiner, numbers)) if !makes_basic(combiner) => (combiner, numbers),
+            _ => return Ok(Construction::Basic),
+        };
+        let mut integers: Few<c_int> = Few::from_elem(0, n_integers);
+        let mut addresses: Few<MPI_Aint> = Few::from_elem(0, n_addresses);
+        let mut large: Few<MPI_Count> = Few::from_elem(0, n_large);
+        let mut datatypes = Few::from_elem(constants().datatype_null, n_datatypes);
         let code = match native().type_get_contents_c {
             Some(type_get_contents_c) => type_get_contents_c(
                 datatype,
@@ -236,10 +247,9 @@ unsafe fn construction(datatype: MPI_Datatype) -> Result<Construction, TooComple
         if code != constants().success {
             return Err(TooComplex);
         }
-        let mut numbers: Vec<i64> = integers.into_iter().map(i64::from).collect();
+        let mut numbers: Few<i64> = integers.into_iter().map(i64::from).collect();
         // With large counts all numbers are such, but for the dimensions and the order of a subarray around them.
-        let at = numbers.len().min(1);
-        numbers.splice(at..at, large);
+        numbers.insert_many(numbers.len().min(1), large);
         Ok(Construction::Derived(Contents { combiner, numbers, addresses, datatypes }))
     }
 }
@@ -249,14 +259,33 @@ unsafe fn construction(datatype: MPI_Datatype) -> Result<Construction, TooComple
 /// # Safety
 /// As for [`flatten`].
 unsafe fn layout(datatype: MPI_Datatype, most: usize, depth: usize) -> Result<Segments, TooComplex> {
-    let mut builder = Builder::new(most);
-    // SAFETY: the caller's promise.
-    let known = unsafe { extent(datatype) }.ok_or(TooComplex)?;
     if depth > DEEPEST {
         return Err(TooComplex);
     }
+    if let Some(known) = predefined(datatype).filter(|known| known.is_contiguous()) {
+        let mut builder = Builder::new(most);
+        builder.push(0, known.size)?;
+        return builder.finish(known.extent as isize);
+    }
     // SAFETY: the caller's promise.
-    match unsafe { construction(datatype) }? {
+    unsafe {
+        let known = extent(datatype).ok_or(TooComplex)?;
+        laid_out(datatype, &construction(datatype)?, &known, (most, depth))
+    }
+}
+
+/// The same of one that was made so, and of which the library says this.
+///
+/// # Safety
+/// As for [`flatten`].
+unsafe fn laid_out(
+    datatype: MPI_Datatype,
+    construction: &Construction,
+    known: &Extent,
+    (most, depth): (usize, usize),
+) -> Result<Segments, TooComplex> {
+    let mut builder = Builder::new(most);
+    match construction {
         Construction::Basic => match predefined(datatype).and_then(|predefined| predefined.second) {
             Some((second_at, second_size)) if known.size > second_size => {
                 builder.push(0, known.size - second_size)?;
@@ -267,7 +296,7 @@ unsafe fn layout(datatype: MPI_Datatype, most: usize, depth: usize) -> Result<Se
             _ => builder.push(known.true_lb, known.size)?,
         },
         // SAFETY: the caller's promise holds for the datatypes inside as well.
-        Construction::Derived(contents) => unsafe { add(&mut builder, &contents, most, depth) }?,
+        Construction::Derived(contents) => unsafe { add(&mut builder, contents, most, depth) }?,
     }
     let segments = builder.finish(known.extent)?;
     // A check on the reading of the envelope: the library knows the size.

@@ -18,6 +18,7 @@ pub mod handles;
 mod holes;
 mod init;
 mod job;
+mod keeping;
 mod lane;
 mod lanes;
 pub mod loader;

@@ -33,7 +33,8 @@ struct Pool {
 struct Kept {
     /// Its ordinal among those that were freed.
     ordinal: u64,
-    pooled: Pooled,
+    /// In a box: it has some 18 KiB, which would move with each change of the list.
+    pooled: Box<Pooled>,
 }
 
 impl Pool {
@@ -55,7 +56,7 @@ pub(super) fn keep(pooled: Pooled) {
     let mut pool = pool();
     pool.freed += 1;
     let ordinal = pool.freed;
-    pool.insert(Kept { ordinal, pooled });
+    pool.insert(Kept { ordinal, pooled: Box::new(pooled) });
 }
 
 /// Contexts for a communicator that is about to be built. They are out of the pool, so that no other thread offers them for
@@ -85,9 +86,9 @@ impl Offered {
     }
 
     /// The one with this nonce, for good.
-    pub fn take(&mut self, nonce: u64) -> Option<Context> {
+    pub fn take(&mut self, nonce: u64) -> Option<Box<Pooled>> {
         let at = self.0.iter().position(|kept| kept.pooled.nonce == nonce)?;
-        Some(self.0.remove(at).pooled.context)
+        Some(self.0.remove(at).pooled)
     }
 }
 

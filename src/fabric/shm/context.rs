@@ -48,12 +48,12 @@ pub struct Context {
     pub(super) writes: Writes,
     /// Whether this rank takes over the lines of peers' slots that it reads.
     takes_over: AtomicBool,
-    pub(super) ways: Ways,
+    pub(super) ways: Box<Ways>,
     pub(super) rhythm: Rhythm,
     pub(super) hopes: Hopes,
     pub(super) givers: Givers,
     pub(super) first_looks: FirstLooks,
-    pub(super) loans: Loans,
+    pub(super) loans: Box<Loans>,
     company: Company,
     /// Whether ranks have their cores, where these share some.
     presences: Presences,

@@ -1,0 +1,93 @@
+//! Whether what was found out of a datatype is worth keeping with it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Some programs make a datatype for each call and free it after that. To make an attribute of it, and to give that back, takes longer than to look at
+/// most datatypes, so it is left out once enough have been kept in vain, but for some that tell whether that is still so.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    /// How many were, one after the other.
+    in_vain: AtomicU32,
+    /// How many could have been kept since.
+    passed: AtomicU32,
+}
+
+// Relaxed: counts that may be off by what another thread does at the time.
+impl Keeping {
+    const ENOUGH: u32 = 8;
+    /// One of so many is kept all the same.
+    const TRIED: u32 = 16;
+
+    pub const fn new() -> Self {
+        Self { in_vain: AtomicU32::new(0), passed: AtomicU32::new(0) }
+    }
+
+    /// Whether to keep the next one.
+    pub fn is_of_use(&self) -> bool {
+        if self.in_vain.load(Ordering::Relaxed) < Self::ENOUGH {
+            return true;
+        }
+        let passed = self.passed.load(Ordering::Relaxed).wrapping_add(1);
+        self.passed.store(passed, Ordering::Relaxed);
+        // Without a rhythm, as the program may have the same.
+        scattered(passed).is_multiple_of(Self::TRIED)
+    }
+
+    /// A datatype was freed that had been kept.
+    pub fn note_freed(&self, was_used_again: bool) {
+        let in_vain = if was_used_again { 0 } else { self.in_vain.load(Ordering::Relaxed).saturating_add(1) };
+        self.in_vain.store(in_vain, Ordering::Relaxed);
+    }
+}
+
+/// The finisher of MurmurHash3: numbers that follow each other yield ones without order.
+const fn scattered(number: u32) -> u32 {
+    let number = (number ^ number >> 16).wrapping_mul(0x85eb_ca6b);
+    let number = (number ^ number >> 13).wrapping_mul(0xc2b2_ae35);
+    number ^ number >> 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of 1600 are kept; all are freed.
+    fn kept(keeping: &Keeping, are_used_again: impl Fn(u32) -> bool) -> usize {
+        let is_kept = |&n: &u32| {
+            let is_kept = keeping.is_of_use();
+            if is_kept {
+                keeping.note_freed(are_used_again(n));
+            }
+            is_kept
+        };
+        (0..1600).filter(is_kept).count()
+    }
+
+    #[test]
+    fn what_is_freed_after_one_call_is_hardly_ever_kept() {
+        let keeping = Keeping::new();
+        assert_eq!(kept(&keeping, |_| true), 1600);
+        assert!((90..=125).contains(&kept(&keeping, |_| false)));
+        // One that is used again shows that keeping is of use again.
+        assert!(kept(&keeping, |_| true) > 1560);
+    }
+
+    /// Whatever its place in the rhythm of those that are not.
+    #[test]
+    fn what_is_used_again_is_found_among_others() {
+        for rhythm in 2..40 {
+            for place in 0..rhythm {
+                let keeping = Keeping::new();
+                (0..Keeping::ENOUGH).for_each(|_| keeping.note_freed(false));
+                (0..place).for_each(|_| _ = keeping.is_of_use());
+                let is_kept = |_: &usize| {
+                    let is_kept = keeping.is_of_use();
+                    (1..rhythm).for_each(|_| _ = keeping.is_of_use());
+                    is_kept
+                };
+                let uses = (1..).find(is_kept).expect("it is kept at last");
+                assert!(uses <= 256, "{place} of {rhythm}: {uses}");
+            }
+        }
+    }
+}
