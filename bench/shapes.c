@@ -1,5 +1,5 @@
 // Shapes outside the grid of collectives.c, huddle against the native library: odd sizes, sizes between the grid's, other types, strided data,
-// derived types, counts in turn, one hot root, calls after barriers, skewed arrival, calls after computing and after exchanges of messages, many
+// derived types, datatypes made for each call, counts in turn, one hot root, calls after barriers, skewed arrival, calls after computing and after exchanges of messages, many
 // communicators, windows.
 //
 //   shapes [--only odd,…] [--rounds R] [--block MS]
@@ -15,10 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SHORT = 512, MANY = 32, DELAY = 10000, SWEPT = 1 << 20, BORDER = 2048 };
+enum { SHORT = 512, MANY = 32, DELAY = 10000, SWEPT = 1 << 20, BORDER = 2048, COLUMN = 16 };
 
 typedef enum { BYTES, INTS, FLOATS, DOUBLES, LONG_DOUBLES, PAIRS } Fill;
-typedef enum { NOTHING, DELAYED, COMPUTING, EXCHANGING, SHARING, A_BARRIER } Before; // what ranks do before a call
+// What ranks do before a call; from DELAYED on its time is from the last rank's entry.
+typedef enum { NOTHING, A_BARRIER, A_NEW_TYPE, DELAYED, COMPUTING, EXCHANGING, SHARING } Before;
 typedef struct {
     double value;
     int index;
@@ -79,19 +80,28 @@ static void sum_points(void *from, void *to, int *n, MPI_Datatype *type) {
 
 // ---- one call
 
+static MPI_Datatype vector(int blocks, int length, int stride) {
+    MPI_Datatype type;
+    MPI_Type_vector(blocks, length, stride, MPI_DOUBLE, &type);
+    MPI_Type_commit(&type);
+    return type;
+}
+
 static void call(const Shape *s, bool native, int k) {
     // Each count comes with each root.
     int counts = 1 + s->more, count = s->count + k % counts, root = s->root >= 0 ? s->root : k / counts % size;
     MPI_Comm comm = comms[k % s->comms];
+    MPI_Datatype type = s->before == A_NEW_TYPE ? vector(COLUMN, 1, 2) : s->type;
     if (s->before == A_BARRIER) (native ? PMPI_Barrier : MPI_Barrier)(comm);
     switch (s->collective) {
-    case ALLREDUCE: (native ? PMPI_Allreduce : MPI_Allreduce)(in, out, count, s->type, s->op, comm); break;
-    case BCAST: (native ? PMPI_Bcast : MPI_Bcast)(in, count, s->type, root, comm); break;
-    case REDUCE: (native ? PMPI_Reduce : MPI_Reduce)(in, out, count, s->type, s->op, root, comm); break;
-    case ALLGATHER: (native ? PMPI_Allgather : MPI_Allgather)(in, count, s->type, out, count, s->type, comm); break;
-    case SCATTER: (native ? PMPI_Scatter : MPI_Scatter)(in, count, s->type, out, count, s->type, root, comm); break;
+    case ALLREDUCE: (native ? PMPI_Allreduce : MPI_Allreduce)(in, out, count, type, s->op, comm); break;
+    case BCAST: (native ? PMPI_Bcast : MPI_Bcast)(in, count, type, root, comm); break;
+    case REDUCE: (native ? PMPI_Reduce : MPI_Reduce)(in, out, count, type, s->op, root, comm); break;
+    case ALLGATHER: (native ? PMPI_Allgather : MPI_Allgather)(in, count, type, out, count, type, comm); break;
+    case SCATTER: (native ? PMPI_Scatter : MPI_Scatter)(in, count, type, out, count, type, root, comm); break;
     default: (native ? PMPI_Barrier : MPI_Barrier)(comm);
     }
+    if (s->before == A_NEW_TYPE) MPI_Type_free(&type);
 }
 
 static size_t spanned(const Shape *s) {
@@ -146,7 +156,7 @@ static void free_window(void) {
     MPI_Win_free(&window);
 }
 
-static bool is_timed_from_last(const Shape *s) { return s->before != NOTHING && s->before != A_BARRIER; }
+static bool is_timed_from_last(const Shape *s) { return s->before >= DELAYED; }
 
 // Both ends are taken on all ranks and the latest counts.
 static double skewed_time(int calls) {
@@ -195,13 +205,6 @@ static void compare(const Shape *s) {
 }
 
 // ---- the list
-
-static MPI_Datatype vector(int blocks, int length, int stride) {
-    MPI_Datatype type;
-    MPI_Type_vector(blocks, length, stride, MPI_DOUBLE, &type);
-    MPI_Type_commit(&type);
-    return type;
-}
 
 static MPI_Datatype column(int rows, int columns) {
     MPI_Datatype plain = vector(rows, 1, columns), resized;
@@ -269,6 +272,8 @@ static void compare_all(const char *only) {
         {"derived types", "1 contiguous of 3 DOUBLE", ALLGATHER, 1, of_three(), none, DOUBLES, -1, NOTHING, 1},
         {"derived types", "4 structs", SCATTER, 4, of_points(), none, DOUBLES, -1, NOTHING, 1},
         {"derived types", "4 structs, user-defined", ALLREDUCE, 4, of_points(), points, DOUBLES, -1, NOTHING, 1},
+        {"datatypes made for each call", "16 DOUBLE, every 2nd", BCAST, 1, vector(COLUMN, 1, 2), none, DOUBLES, -1, A_NEW_TYPE, 1},
+        {"datatypes made for each call", "16 DOUBLE, every 2nd", ALLGATHER, 1, vector(COLUMN, 1, 2), none, DOUBLES, -1, A_NEW_TYPE, 1},
         {"counts in turn", "1 to 4 DOUBLE SUM", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, NOTHING, 1, 3},
         {"counts in turn", "1 to 4 DOUBLE", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, 1, 3},
         {"counts in turn", "1 to 16 DOUBLE", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, 1, 15},
