@@ -144,6 +144,8 @@ static void share(void) {
     if (window == MPI_WIN_NULL) {
         MPI_Win_allocate_shared(BORDER, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &window);
         MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
+        // Until that was long ago, as in a program that runs for minutes.
+        for (int i = 0; i < 60; i++) usleep(10000), MPI_Barrier(MPI_COMM_WORLD);
     }
     mine[0]++;
     MPI_Win_sync(window);

@@ -41,8 +41,8 @@ pub struct OwnTraffic {
     pub is_endless: AtomicBool,
     /// Others may reach into memory of this process, which can need its library's progress. Set for good.
     pub has_windows: AtomicBool,
-    /// Not 0 once this process has reached into memory of others since somebody made it 0. The loader's own at first; the engine may put
-    /// another one in its place, also one that processes share.
+    /// Points to a word that calls of one-sided communication make 1, and the engine 0. The loader's own at first; the engine may put in one that
+    /// processes share, which then tells of any of them.
     pub notice: AtomicPtr<AtomicU32>,
 }
 

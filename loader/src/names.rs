@@ -9,15 +9,16 @@
 //! | `Followed`| `MPI_X`, `PMPI_X`  | the native function, and that number by as many requests as it starts or completes (`requests`) |
 //! | `Noted`   | `MPI_X`, `PMPI_X`  | the native function, after the note that the process has traffic whose end nobody sees |
 //! | `Window`  | `MPI_X`, `PMPI_X`  | the native function, after the note that others may reach into its memory |
-//! | `OneSided`| `MPI_X`, `PMPI_X`  | the native function, after that note and a notice, which processes share, that some process reaches into memory of others |
-//! | `OneSidedBegun` | `MPI_X`, `PMPI_X` | the same without the note, after the number of open requests went up by one |
+//! | `OneSided`| `MPI_X`, `PMPI_X`  | the native function, after that note, and a notice, which processes share, that one-sided communication is under way |
+//! | `OneSidedBegun` | `MPI_X`, `PMPI_X` | the native function, after that notice, and the number of open requests went up by one; a lock came before, and noted the window |
 //! | `Api`     | `huddle_x`         | the engine; without one it returns 0                               |
 //!
 //! So the engine knows whether the process may have traffic that goes on between its calls. What no request tells the end of is `Noted`: buffered
-//! sends. Of windows there are names that their target calls too, whatever made them: mpi4py sets an error handler on each. Who reaches into windows of
-//! others waits for that by one of the `OneSided` names or completes a request, with which it began; a fence waits for all, so none of them is elsewhere. More is completed
-//! than was begun where it was begun by other names (`MPI_Isendrecv`, `MPI_File_iread`): that is noted too, but not before, and hides as many requests
-//! as are completed so. Blocking calls leave nothing behind that somebody waits for.
+//! sends. Calls by `Window` names get windows, or are made by any target too, whatever made its window: mpi4py sets an error handler on each. Who
+//! reaches into memory of others waits for that in a call by a `OneSided` name, or completes a request that a `OneSidedBegun` one began. Fences
+//! raise no notice: all processes of the window are in them, and make progress there. More is completed than was begun where it was begun by other
+//! names (`MPI_Isendrecv`, `MPI_File_iread`): that is noted too, but not before, and hides as many requests as are completed so. Blocking calls
+//! leave nothing behind that somebody waits for.
 //!
 //! An `MPI_X` goes to a profiler first where one comes after this library (`chain`); the profiler calls `PMPI_X`.
 //!

@@ -1,7 +1,7 @@
 //! Which requests are open: begun, and not completed.
 //!
-//! Most are opened by the entries of `Opens`, `Begun` and `OneSidedBegun` names, which count. A call that completes such a request puts MPI_REQUEST_NULL in its place
-//! in the program's memory. Persistent requests stay there: those that were started are known by their handles.
+//! Most are opened by the entries of `Opens`, `Begun` and `OneSidedBegun` names, which count. A call that completes such a request puts
+//! MPI_REQUEST_NULL in its place in the program's memory. Persistent requests stay there: those that were started are known by their handles.
 //!
 //! What is not known to be complete stays open: the engine then expects traffic that is not there, as it does where nothing is known. So it is where
 //! a call reports an error, and where an active request is freed.

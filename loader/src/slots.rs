@@ -63,8 +63,8 @@ const fn c_str(text: &'static str) -> &'static CStr {
 }
 
 /// Defines the exported function `$symbol`: has these effects in turn, then jumps to the target at `$slot`. Arguments and stack stay untouched, so
-/// it needs no prototype. Effects: `note(field of OwnTraffic)`, `raise` the notice, `open` a request, `open_unless(the place that says so)`,
-/// `count(place of the counter)`.
+/// it needs no prototype. Effects: `note(field of OwnTraffic)`, `raise` the notice, `open` a request, `open_unless_chained(name)`,
+/// `count(place of the counter)`. Operands have names of their own for each, since effects combine and a name may be given once.
 macro_rules! entry {
     ($symbol:expr, $slot:expr $(, $($effects:tt)*)?) => {
         entry!(@ $symbol, [] [slot = const $slot] $($($effects)*)?);
@@ -93,13 +93,13 @@ macro_rules! entry {
             [$($operands)*, opened = sym TRAFFIC, open = const offset_of!(OwnTraffic, open)] $($rest)*
         );
     };
-    (@ $symbol:expr, [$($code:expr,)*] [$($operands:tt)*] open_unless($place:expr) $($rest:tt)*) => {
+    (@ $symbol:expr, [$($code:expr,)*] [$($operands:tt)*] open_unless_chained($id:expr) $($rest:tt)*) => {
         entry!(
             @ $symbol,
             [$($code,)* arch::unless!(arch::open!()),]
             [
                 $($operands)*,
-                unless = const $place, opened = sym TRAFFIC, open = const offset_of!(OwnTraffic, open)
+                unless = const chained($id), opened = sym TRAFFIC, open = const offset_of!(OwnTraffic, open)
             ] $($rest)*
         );
     };
@@ -124,7 +124,8 @@ macro_rules! naked {
     };
 }
 
-/// Both functions of a name. A call of an `MPI_X` that goes to a profiler comes back as a `PMPI_X`, which opens what it opens.
+/// Both functions of a name. A call of an `MPI_X` that goes to a profiler comes back as a `PMPI_X`, which opens what it opens. That is known once the table is
+/// filled, in the first call of the process, which begins no request.
 macro_rules! export {
     (Served $name:ident) => {
         entry!(stringify!($name), public(Id::$name));
@@ -135,14 +136,14 @@ macro_rules! export {
         entry!(concat!("P", stringify!($name)), profiling(Id::$name), count(profiling_calls(Id::$name)));
     };
     (Opens $name:ident) => {
-        entry!(stringify!($name), public(Id::$name), open_unless(chained(Id::$name)));
+        entry!(stringify!($name), public(Id::$name), open_unless_chained(Id::$name));
         entry!(concat!("P", stringify!($name)), profiling(Id::$name), open);
     };
     (Begun $name:ident) => {
         entry!(
             stringify!($name),
             public(Id::$name),
-            open_unless(chained(Id::$name)) count(public_calls(Id::$name))
+            open_unless_chained(Id::$name) count(public_calls(Id::$name))
         );
         entry!(concat!("P", stringify!($name)), profiling(Id::$name), open count(profiling_calls(Id::$name)));
     };
@@ -162,7 +163,7 @@ macro_rules! export {
         entry!(concat!("P", stringify!($name)), profiling(Id::$name), note(has_windows) raise);
     };
     (OneSidedBegun $name:ident) => {
-        entry!(stringify!($name), public(Id::$name), raise open_unless(chained(Id::$name)));
+        entry!(stringify!($name), public(Id::$name), raise open_unless_chained(Id::$name));
         entry!(concat!("P", stringify!($name)), profiling(Id::$name), raise open);
     };
     (Api $name:ident) => {

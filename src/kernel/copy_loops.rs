@@ -203,6 +203,9 @@ mod x86 {
     const AHEAD: usize = 1024;
 
     /// A cache line to an aligned place, by streaming stores of 16 bytes.
+    ///
+    /// # Safety
+    /// `to` is the start of a line; one may be read and written. The caller fences.
     #[inline(always)]
     unsafe fn line_in_16s(to: *mut u8, from: *const u8) {
         let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
@@ -217,6 +220,9 @@ mod x86 {
     }
 
     /// The same, of 32 bytes.
+    ///
+    /// # Safety
+    /// As for [`line_in_16s`]; the processor has AVX2.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn line_in_32s(to: *mut u8, from: *const u8) {
@@ -229,7 +235,10 @@ mod x86 {
         }
     }
 
-    /// The same, whole.
+    /// The same, by one store.
+    ///
+    /// # Safety
+    /// As for [`line_in_16s`]; the processor has AVX-512.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn whole_line(to: *mut u8, from: *const u8) {

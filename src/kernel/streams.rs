@@ -16,7 +16,8 @@ pub const STEP: usize = 2 * LINE;
 /// By odd multiples of this many bytes streams are apart: up to sixteen begin at places that differ in the last twelve bits then.
 pub const APART: usize = 256;
 
-/// Does something at each place of so many streams between `at` and `end`, `EACH` bytes of each in turn. -> where the streams end
+/// Calls `at_place` with the start of each step, `EACH` bytes of each of so many streams in turn. All steps lie between `at` and `end`, and none overlap.
+/// -> where the streams end
 #[inline(always)]
 pub fn in_turn<const COUNT: usize, const EACH: usize>(at: usize, end: usize, mut at_place: impl FnMut(usize)) -> usize {
     const { assert!(APART.is_multiple_of(EACH), "streams are whole steps") };
@@ -82,12 +83,16 @@ mod tests {
 
     #[test]
     fn each_place_has_its_turn_once() {
-        let (at, end) = (64, 70_000);
-        let mut places = Vec::new();
-        let rest = in_turn::<STREAMS, STEP>(at, end, |place| places.push(place));
-        assert!(places[..STREAMS].windows(2).all(|pair| pair[1] - pair[0] == length_of(STREAMS, end - at)));
-        places.sort_unstable();
-        assert_eq!(places, (at..rest).step_by(STEP).collect::<Vec<_>>());
+        let at = 64;
+        for end in [at, at + 100, at + STREAMS * APART, 70_000] {
+            let mut places = Vec::new();
+            let rest = in_turn::<STREAMS, STEP>(at, end, |place| places.push(place));
+            let length = length_of(STREAMS, end - at);
+            assert!(rest <= end && (rest == at) == (length == 0), "{end}");
+            assert!(places.iter().take(STREAMS).is_sorted_by(|left, right| **right - **left == length), "{end}");
+            places.sort_unstable();
+            assert_eq!(places, (at..rest).step_by(STEP).collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -246,7 +246,8 @@ impl<'a> Builder<'a> {
                             .inspect_err(|error| self.report_no_memory(error))
                             .is_ok()
                 };
-                let context = offered.take(nonce).map(|pooled| pooled.context.renew(self.layout.clone())).filter(gets_cells);
+                let context =
+                    offered.take(nonce).map(|pooled| pooled.context.renew(self.layout.clone())).filter(gets_cells);
                 if let (true, Some(context)) = (self.is_leader(), &context) {
                     // All members are in this call and have it out of their pools, and it was idle then: nobody enters it
                     // before the vote.

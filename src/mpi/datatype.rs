@@ -2,7 +2,7 @@
 //!
 //! A derived datatype is flattened when a call first uses it. The result is an attribute of the datatype, so it lives as long
 //! as the datatype and is never found under a reused handle; duplicates don't inherit it. Where a program makes datatypes for one call each it is
-//! left out (`keeping`).
+//! left out (`habit`).
 //!
 //! What can't be flattened (distributed arrays, layouts with too many pieces) is packed and unpacked as a whole by the
 //! library. Observed: `MPI_Pack` of MPICH 4.0.2 and Open MPI 4.1.4 writes the packed bytes without a header.
@@ -12,7 +12,7 @@
 //! elements passes; Open MPI ignores the receive type of Allgather and Scatter, and crashes on it if there is data.
 
 use super::flatten::{Extent, extent, flatten};
-use super::keeping::Keeping;
+use super::habit::Habit;
 use super::whole::{MOST_PACKED, Whole};
 use crate::kernel::{PackedBuffer, Segments};
 use crate::mpi::handles::{PREDEFINED_MOST, Predefined, constants, predefined};
@@ -21,7 +21,7 @@ use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The native call is to answer: MPI rejects these arguments, or they exceed the address space.
@@ -71,12 +71,12 @@ pub struct TypeLayout {
     pub type_map: TypeMap,
     /// Whether the library was seen to accept the datatype.
     is_committed: AtomicBool,
-    /// Whether a second call has used it.
-    is_used_again: AtomicBool,
+    /// How often calls have looked for it, up to [`Self::AGAIN`] times.
+    looks: AtomicU8,
 }
 
 /// Of all datatypes of the process.
-static KEEPING: Keeping = Keeping::new();
+static HABIT: Habit = Habit::new();
 
 impl TypeLayout {
     /// The layout of `datatype`, freshly read.
@@ -110,7 +110,7 @@ impl TypeLayout {
             true_extent,
             type_map,
             is_committed: AtomicBool::new(false),
-            is_used_again: AtomicBool::new(false),
+            looks: AtomicU8::new(1),
         })
     }
 
@@ -131,7 +131,9 @@ impl TypeLayout {
             return unsafe { Self::of_predefined(known) }.ok_or(Rejected::TooLarge);
         }
         // SAFETY: the caller's promise.
-        let layout = unsafe { Self::cached(datatype).or_else(|| Self::keep(datatype)) }.ok_or(Rejected::TooLarge)?;
+        let kept = unsafe { Self::cached(datatype) }.inspect(|layout| layout.note_look());
+        // SAFETY: as above.
+        let layout = kept.or_else(|| unsafe { Self::keep(datatype) }).ok_or(Rejected::TooLarge)?;
         if !layout.is_committed.load(Ordering::Relaxed) {
             // SAFETY: the caller's promise; no element is packed, so the addresses are not used.
             let code = unsafe {
@@ -191,9 +193,22 @@ impl TypeLayout {
     #[inline]
     unsafe fn cached(datatype: MPI_Datatype) -> Option<Arc<Self>> {
         // SAFETY: the caller's promise; the attribute keeps its count of the Arc.
-        let layout =
-            unsafe { Self::attribute(datatype).map(|kept| Arc::clone(&ManuallyDrop::new(Arc::from_raw(kept)))) };
-        layout.inspect(|layout| layout.is_used_again.store(true, Ordering::Relaxed))
+        unsafe { Self::attribute(datatype).map(|kept| Arc::clone(&ManuallyDrop::new(Arc::from_raw(kept)))) }
+    }
+
+    /// So often a call that is not the first one has looked: each looks twice at most, for its two buffers.
+    const AGAIN: u8 = 3;
+
+    // Relaxed: a hint, in which a look of another thread may be missing.
+    fn note_look(&self) {
+        let looks = self.looks.load(Ordering::Relaxed);
+        if looks < Self::AGAIN {
+            self.looks.store(looks + 1, Ordering::Relaxed);
+        }
+    }
+
+    fn is_used_again(&self) -> bool {
+        self.looks.load(Ordering::Relaxed) == Self::AGAIN
     }
 
     /// The layout of `datatype` that lasts as long as it does, or until [`freed`] tells: that of a predefined one, or an attribute of one that
@@ -206,7 +221,7 @@ impl TypeLayout {
         let layout = unsafe {
             match predefined(datatype) {
                 Some(known) => Self::of_predefined(known),
-                None => Self::cached(datatype),
+                None => Self::cached(datatype).filter(|layout| layout.is_used_again()),
             }
         };
         layout.filter(|layout| layout.is_committed.load(Ordering::Relaxed))
@@ -219,6 +234,7 @@ impl TypeLayout {
     pub(super) unsafe fn known_size(datatype: MPI_Datatype) -> Option<usize> {
         // SAFETY: the caller's promise; the attribute keeps the layout alive.
         let layout = unsafe { Self::attribute(datatype)?.as_ref() }?;
+        layout.note_look();
         layout.is_committed.load(Ordering::Relaxed).then_some(layout.size)
     }
 
@@ -231,7 +247,7 @@ impl TypeLayout {
         static SETTING: Mutex<()> = Mutex::new(());
         // SAFETY: the caller's promise.
         let layout = Arc::new(unsafe { Self::read(datatype) }?);
-        if !KEEPING.is_of_use() {
+        if !HABIT.keeps_next() {
             return Some(layout);
         }
         let _one_at_a_time = SETTING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -293,7 +309,7 @@ unsafe extern "C" fn delete(_datatype: MPI_Datatype, _keyval: c_int, value: *mut
     FREED.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the value is the pointer that `keep` stored, deleted once.
     let layout = unsafe { Arc::from_raw(value.cast_const().cast::<TypeLayout>()) };
-    KEEPING.note_freed(layout.is_used_again.load(Ordering::Relaxed));
+    HABIT.note_freed(layout.is_used_again());
     constants().success
 }
 

@@ -65,7 +65,7 @@ pub(super) unsafe fn extent(datatype: MPI_Datatype) -> Option<Extent> {
     })
 }
 
-/// Flattens `datatype`, of which the library says this.
+/// Flattens `datatype`, whose size and extents are `known`.
 ///
 /// # Errors
 /// If it has too many pieces, or was made in a way that isn't known here; then only the library can handle it.
@@ -88,8 +88,14 @@ pub(super) unsafe fn flatten(datatype: MPI_Datatype, known: &Extent) -> Result<F
                 return Ok(Flattened { segments: child, times });
             }
         }
-        Ok(Flattened { segments: laid_out(datatype, &construction, known, (most, 0))?, times: 1 })
+        Ok(Flattened { segments: laid_out(datatype, &construction, known, Bounds { most, depth: 0 })?, times: 1 })
     }
+}
+
+/// How many runs a layout may have, and within how many others it lies.
+struct Bounds {
+    most: usize,
+    depth: usize,
 }
 
 /// How a datatype was made.
@@ -175,12 +181,18 @@ unsafe fn envelope(datatype: MPI_Datatype) -> Option<(c_int, [usize; 4])> {
 /// # Safety
 /// As for [`flatten`].
 unsafe fn is_basic(datatype: MPI_Datatype) -> bool {
-    // SAFETY: the caller's promise. What can't be examined is better left alone.
-    unsafe { envelope(datatype) }.is_none_or(|(combiner, _)| makes_basic(combiner))
+    // SAFETY: the caller's promise.
+    unsafe { constructor(datatype) }.is_none()
 }
 
-fn makes_basic(combiner: c_int) -> bool {
-    combiner == constants().combiner_named || class_by_f90(combiner).is_some()
+/// What made a derived datatype, as [`envelope`]; none of a basic one, and of what can't be examined, which is better left alone.
+///
+/// # Safety
+/// As for [`flatten`].
+unsafe fn constructor(datatype: MPI_Datatype) -> Option<(c_int, [usize; 4])> {
+    let is_derived = |combiner| combiner != constants().combiner_named && class_by_f90(combiner).is_none();
+    // SAFETY: the caller's promise.
+    unsafe { envelope(datatype) }.filter(|(combiner, _)| is_derived(*combiner))
 }
 
 /// What numbers are the elements of a datatype of `MPI_Type_create_f90_*`.
@@ -213,10 +225,8 @@ unsafe fn construction(datatype: MPI_Datatype) -> Result<Construction, TooComple
         if predefined(datatype).is_some() {
             return Ok(Construction::Basic);
         }
-        // As in `is_basic`.
-        let (combiner, [n_integers, n_addresses, n_large, n_datatypes]) = match envelope(datatype) {
-            Some((combiner, numbers)) if !makes_basic(combiner) => (combiner, numbers),
-            _ => return Ok(Construction::Basic),
+        let Some((combiner, [n_integers, n_addresses, n_large, n_datatypes])) = constructor(datatype) else {
+            return Ok(Construction::Basic);
         };
         let mut integers: Few<c_int> = Few::from_elem(0, n_integers);
         let mut addresses: Few<MPI_Aint> = Few::from_elem(0, n_addresses);
@@ -270,11 +280,11 @@ unsafe fn layout(datatype: MPI_Datatype, most: usize, depth: usize) -> Result<Se
     // SAFETY: the caller's promise.
     unsafe {
         let known = extent(datatype).ok_or(TooComplex)?;
-        laid_out(datatype, &construction(datatype)?, &known, (most, depth))
+        laid_out(datatype, &construction(datatype)?, &known, Bounds { most, depth })
     }
 }
 
-/// The same of one that was made so, and of which the library says this.
+/// The layout of one element of `datatype`, which was made by `construction`, and whose size and extents are `known`.
 ///
 /// # Safety
 /// As for [`flatten`].
@@ -282,7 +292,7 @@ unsafe fn laid_out(
     datatype: MPI_Datatype,
     construction: &Construction,
     known: &Extent,
-    (most, depth): (usize, usize),
+    Bounds { most, depth }: Bounds,
 ) -> Result<Segments, TooComplex> {
     let mut builder = Builder::new(most);
     match construction {

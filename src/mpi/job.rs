@@ -58,7 +58,7 @@ pub struct Job {
     pub pace: Pace,
     /// What the program has in the library, where the loader tells.
     pub own_traffic: Option<&'static OwnTraffic>,
-    /// Whether other processes may reach into windows of this one.
+    /// Whether any process may reach into windows of another one.
     pub windows: Windows,
     /// Whether several threads may call MPI at once.
     pub is_threaded: bool,
@@ -242,7 +242,7 @@ fn keep_pace(now: Instant, must: bool) {
     let Some(job) = active() else {
         return;
     };
-    job.windows.settle(now);
+    job.windows.lower_if_due(now);
     if job.pace.is_time_in_wait(now, must, job.traffic()) {
         progress();
     }

@@ -26,7 +26,7 @@ pub struct Loader {
 /// Set when the engine is opened.
 pub static LOADER: OnceCell<Loader> = OnceCell::new();
 
-/// Whether there may be some of the program's traffic now; `may_be_reached`: by other processes, into windows.
+/// Whether there may be some of the program's traffic now; `may_be_reached` tells whether others may reach into windows.
 #[inline(always)]
 pub(super) fn traffic(own: &OwnTraffic, may_be_reached: impl FnOnce() -> bool) -> Traffic {
     // Relaxed: what this thread has begun it finds; what others begin at the same time counts from the next call on.

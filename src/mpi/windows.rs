@@ -18,20 +18,21 @@ struct Told {
     notice: SharedNotice,
     processes: u32,
     /// In the one that lowers it.
-    keeper: Option<Keeper>,
+    periods: Option<Periods>,
 }
 
 impl Windows {
     /// A context was built that all processes of the job have, on one node; each of them comes here. Which one is their first may
-    /// differ between them where threads build several at a time: then nobody's notice counts.
+    /// differ between them where threads build several at a time: then no notice is joined by all, and windows count as traffic for good.
     pub fn consider(&self, context: &Context, own: &OwnTraffic) {
         self.0.get_or_init(|| {
             let notice = context.notice();
             notice.join();
-            // Release: whoever is led to it finds the memory mapped.
+            // It stays mapped: what is told here is part of the job, which lasts as long as the process, and calls raise it after MPI_Finalize too.
+            // [notice] release: pairs with the load of the address in `raise` of the loader's `arch`, on which its store depends.
             own.notice.store(notice.word().cast_mut(), Ordering::Release);
-            let keeper = (context.rank() == NodeRank::LEADER).then(|| Keeper::new(Instant::now()));
-            Told { notice, processes: context.geometry().ranks as u32, keeper }
+            let periods = (context.rank() == NodeRank::LEADER).then(|| Periods::from(Instant::now()));
+            Told { notice, processes: context.geometry().ranks as u32, periods }
         });
     }
 
@@ -42,70 +43,104 @@ impl Windows {
     }
 
     /// Lowers the notice at `now`, if that is due and this process does so.
-    pub fn settle(&self, now: Instant) {
-        if let Some(Told { notice, processes, keeper: Some(keeper) }) = self.0.get()
-            && keeper.is_due(now, notice.may_be_raised(*processes))
+    pub fn lower_if_due(&self, now: Instant) {
+        if let Some(Told { notice, periods: Some(periods), .. }) = self.0.get()
+            && periods.begin_if_over(now)
         {
             notice.lower();
         }
     }
 }
 
-/// When a notice is lowered.
+/// When a notice is lowered: once in a period, as far as somebody looks.
 #[derive(Debug)]
-struct Keeper {
+struct Periods {
     started: Instant,
-    /// Since when it has been seen to be raised, in nanoseconds since `started`; 0 while it is not.
-    since: AtomicU64,
+    /// When the last one began, in nanoseconds since `started`.
+    begun: AtomicU64,
 }
 
-impl Keeper {
-    /// Many times as long as who reaches into another's memory has to wait for that, if it lets the library make progress.
-    const LASTS: Duration = Duration::from_millis(20);
+impl Periods {
+    /// A call that reaches into another's memory counts for one to two of these: as long as one of some ten megabytes takes, if the other one lets its library
+    /// make progress. Longer ones, whose end nobody sees, go on more slowly then.
+    const LENGTH: Duration = Duration::from_millis(250);
 
-    fn new(started: Instant) -> Self {
-        Self { started, since: AtomicU64::new(0) }
+    fn from(started: Instant) -> Self {
+        Self { started, begun: AtomicU64::new(0) }
     }
 
-    // Relaxed: threads that look at once may lower it a little sooner or later.
-    fn is_due(&self, now: Instant, is_raised: bool) -> bool {
-        let now = (now.saturating_duration_since(self.started).as_nanos() as u64).max(1);
-        let since = self.since.load(Ordering::Relaxed);
-        let is_due = is_raised && since != 0 && since + Self::LASTS.as_nanos() as u64 <= now;
-        let since = match since {
-            _ if is_due || !is_raised => 0,
-            0 => now,
-            since => since,
-        };
-        self.since.store(since, Ordering::Relaxed);
-        is_due
+    /// Whether the last one is over; then the next one begins.
+    fn begin_if_over(&self, now: Instant) -> bool {
+        let now = now.saturating_duration_since(self.started).as_nanos() as u64;
+        // Relaxed: threads that look at once may both find it over, and a call counts less long.
+        let is_over = self.begun.load(Ordering::Relaxed) + Self::LENGTH.as_nanos() as u64 <= now;
+        if is_over {
+            self.begun.store(now, Ordering::Relaxed);
+        }
+        is_over
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::shm::{Geometry, Segment};
+    use crate::topo::{Layout, Levels};
+    use crate::types::Bytes;
+    use std::os::fd::AsRawFd;
+    use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32};
+
+    /// A process of two, and what its loader raises.
+    fn process(context: &Context) -> (Windows, &'static OwnTraffic) {
+        let word = Box::into_raw(Box::new(AtomicU32::new(0)));
+        let own = OwnTraffic {
+            open: AtomicI64::new(0),
+            is_endless: AtomicBool::new(false),
+            has_windows: AtomicBool::new(true),
+            notice: AtomicPtr::new(word),
+        };
+        let (windows, own) = (Windows::default(), Box::leak(Box::new(own)));
+        assert!(windows.may_be_reached());
+        windows.consider(context, own);
+        (windows, own)
+    }
 
     #[test]
-    fn a_notice_is_lowered_when_it_has_been_seen_for_a_while() {
-        let begin = Instant::now();
-        let keeper = Keeper::new(begin);
-        let is_due = |milliseconds, is_raised| keeper.is_due(begin + Duration::from_millis(milliseconds), is_raised);
-        for (milliseconds, is_raised, expected) in [
-            (0, true, false),
-            (19, true, false),
-            (21, true, true),
-            (22, false, false),
-            // Seen anew, however long ago it was raised.
-            (900, true, false),
-            (910, false, false),
-            (925, true, false),
-            (944, true, false),
-            (945, true, true),
-            (946, true, false),
-            (9000, true, true),
-        ] {
-            assert_eq!(is_due(milliseconds, is_raised), expected, "{milliseconds} ms");
+    fn what_one_process_raises_all_see_until_the_leader_has_lowered_it() {
+        let geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64), round: Bytes(64) };
+        let (segment, file) = Segment::create(geometry.length(), geometry.front()).expect("memfd");
+        let theirs = Segment::open(std::process::id(), file.as_raw_fd(), geometry.length()).expect("mapping");
+        let context = |segment, me| {
+            Context::new(segment, geometry, NodeRank(me), Layout::single(2), Levels::flat(2, NodeRank(me)))
+        };
+        let contexts = [context(segment, 0), context(theirs, 1)];
+        let now = Instant::now();
+        let processes = contexts.each_ref().map(process);
+        let may_be_reached = || processes.each_ref().map(|(windows, _)| windows.may_be_reached());
+        let lower_after = |milliseconds| {
+            let at = now + Duration::from_secs(1) + Duration::from_millis(milliseconds);
+            processes.iter().for_each(|(windows, _)| windows.lower_if_due(at));
+        };
+        assert_eq!(may_be_reached(), [true; 2], "what was before is not known");
+        for (round, (_, own)) in [0, 1, 2, 3].into_iter().zip(processes.iter().cycle()) {
+            lower_after(1000 * round + 250);
+            lower_after(1000 * round + 500);
+            assert_eq!(may_be_reached(), [false; 2]);
+            // SAFETY: the word of the notice, in a segment that is mapped as long as the processes know it.
+            unsafe { own.notice.load(Ordering::Relaxed).as_ref() }.expect("a word").store(1, Ordering::Relaxed);
+            assert_eq!(may_be_reached(), [true; 2]);
+            lower_after(1000 * round + 750);
+            contexts[0].clear();
+            assert_eq!(may_be_reached(), [true; 2], "another communicator may have taken the segment over");
         }
+    }
+
+    #[test]
+    fn periods_begin_when_the_last_one_is_over() {
+        let start = Instant::now();
+        let periods = Periods::from(start);
+        let is_over = |milliseconds| periods.begin_if_over(start + Duration::from_millis(milliseconds));
+        let found = [0, 249, 251, 252, 500, 501, 502, 9000, 9249, 9250].map(is_over);
+        assert_eq!(found, [false, false, true, false, false, true, false, true, false, true]);
     }
 }

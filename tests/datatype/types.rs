@@ -59,10 +59,11 @@ pub fn layouts_follow_their_datatype(make: &Constructors, comm: MPI_Comm) {
         reused += i32::from(datatype == last);
         last = datatype;
         // SAFETY: valid datatypes and a communicator of this process.
-        let (layout, again) = unsafe { (TypeLayout::of(datatype, comm), TypeLayout::of(datatype, comm)) };
-        let (layout, again) = (layout.expect("committed"), again.expect("committed"));
+        let looks = [(); 3].map(|()| unsafe { TypeLayout::of(datatype, comm) }.expect("committed"));
+        let [layout, again, third] = looks;
         assert_eq!(layout.size, 8 * (2 + round as usize % 7));
-        assert!(Arc::ptr_eq(&layout, &again), "the attribute is found again");
+        assert!(Arc::ptr_eq(&layout, &again) && Arc::ptr_eq(&layout, &third), "the attribute is found again");
+        drop(third);
         let duplicate = make!(make, dup, datatype);
         // SAFETY: as above.
         let copy = unsafe { TypeLayout::of(duplicate, comm) }.expect("duplicates of committed datatypes are committed");
@@ -73,6 +74,32 @@ pub fn layouts_follow_their_datatype(make: &Constructors, comm: MPI_Comm) {
         assert_eq!(Arc::strong_count(&layout), 1, "the attribute was deleted with its datatype");
     }
     assert!(reused > 50, "this library does not reuse handles: the test shows nothing");
+}
+
+/// Those of one call each, under handles that are used again, and one of many calls among them.
+pub fn layouts_of_one_call_are_hardly_ever_kept(make: &Constructors, comm: MPI_Comm) {
+    // SAFETY: valid datatypes and a communicator of this process.
+    let look = |datatype| unsafe { TypeLayout::of(datatype, comm) }.expect("committed");
+    let c = constants();
+    let of_many = committed(make!(make, vector, 9, 1, 2, c.double));
+    let mut kept = 0;
+    let mut is_found_again = false;
+    for round in 0..1000 {
+        let datatype = committed(make!(make, vector, 2 + round % 7, 1, 2, c.double));
+        let layout = look(datatype);
+        assert_eq!(layout.size, 8 * (2 + round as usize % 7));
+        // Both buffers of a call.
+        assert_eq!(look(datatype).size, layout.size);
+        kept += Arc::strong_count(&layout) - 1;
+        free(datatype);
+        assert_eq!(Arc::strong_count(&layout), 1, "freed with its datatype");
+        if round > 100 {
+            is_found_again = Arc::ptr_eq(&look(of_many), &look(of_many));
+        }
+    }
+    assert!(kept < 200, "{kept} of 1000");
+    assert!(is_found_again);
+    free(of_many);
 }
 
 /// Two threads look at a new datatype at the same time.

@@ -38,7 +38,7 @@ macro_rules! add_one {
     };
 }
 
-/// That, unless a byte says otherwise.
+/// Runs `$code` unless calls of the name go to a profiler: then its `PMPI_X` does so.
 macro_rules! unless {
     ($code:expr) => {
         concat!(
@@ -67,7 +67,8 @@ macro_rules! note {
     };
 }
 
-/// Raises the notice, wherever it is, unless it is raised, with registers that hold no argument.
+/// Raises the notice, wherever it is, unless it is raised, with registers that hold no argument. [notice] pairs with the engine's release: the load and store
+/// at the address depend on the load of the address.
 macro_rules! raise {
     () => {
         concat!(

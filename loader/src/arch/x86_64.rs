@@ -23,7 +23,7 @@ macro_rules! open {
     };
 }
 
-/// That, unless a byte says otherwise.
+/// Runs `$code` unless calls of the name go to a profiler: then its `PMPI_X` does so.
 macro_rules! unless {
     ($code:expr) => {
         concat!("cmp byte ptr [rip + {slots} + {unless}], 0\njne 4f\n", $code, "\n4:")
@@ -37,7 +37,7 @@ macro_rules! note {
     };
 }
 
-/// Raises the notice, wherever it is, unless it is raised.
+/// Raises the notice, wherever it is, unless it is raised. [notice] acquire: pairs with the engine's release; a plain load is one here.
 macro_rules! raise {
     () => {
         concat!(

@@ -31,6 +31,7 @@ const PAIR: usize = 2 * size_of::<FlagLine>();
 pub(super) const FLAGS_START: usize = (size_of::<Control>() / PAIR * 2 + 1) * size_of::<FlagLine>();
 
 const _: () = assert!(FLAGS_START >= size_of::<Control>() && PAGE.is_multiple_of(PAIR));
+const _: () = assert!(Geometry::NOTICE + size_of::<Notice>() <= PAGE, "within the header");
 
 impl Geometry {
     /// Where in a page the first cell starts, and all do whose length is a multiple of a page. Programs' long buffers start at a

@@ -1,4 +1,4 @@
-//! Where the processes of a job tell each other that some of them reach into memory of others.
+//! Where the processes of a job tell each other of one-sided communication.
 
 use super::geometry::Geometry;
 use super::segment::Segment;
@@ -11,7 +11,6 @@ pub struct SharedNotice(Segment);
 
 impl SharedNotice {
     pub(super) fn of_segment(segment: &Segment) -> Self {
-        const _: () = assert!(Geometry::NOTICE.is_multiple_of(align_of::<Notice>()));
         Self(segment.clone())
     }
 }
@@ -21,7 +20,7 @@ impl Deref for SharedNotice {
 
     #[inline]
     fn deref(&self) -> &Notice {
-        // SAFETY: within the header, which is page-aligned; zeroed, or written through atomics only.
+        // SAFETY: within the header (`Geometry::NOTICE`), which is page-aligned; zeroed, or written through atomics only.
         unsafe { self.0.base().add(Geometry::NOTICE).cast::<Notice>().as_ref() }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Some programs make a datatype for each call and free it after that. To make an attribute of it, and to give that back, takes longer than to look at
-/// most datatypes, so it is left out once enough have been kept in vain, but for some that tell whether that is still so.
+/// Some programs make a datatype for each call and free it after that. To make an attribute of it, and to give that back, takes as long as to look at
+/// most datatypes. So it is left out once enough have been kept in vain, but for some that tell whether that is still so.
 #[derive(Debug)]
-pub(super) struct Keeping {
+pub(super) struct Habit {
     /// How many were, one after the other.
     in_vain: AtomicU32,
     /// How many could have been kept since.
@@ -13,7 +13,7 @@ pub(super) struct Keeping {
 }
 
 // Relaxed: counts that may be off by what another thread does at the time.
-impl Keeping {
+impl Habit {
     const ENOUGH: u32 = 8;
     /// One of so many is kept all the same.
     const TRIED: u32 = 16;
@@ -23,7 +23,7 @@ impl Keeping {
     }
 
     /// Whether to keep the next one.
-    pub fn is_of_use(&self) -> bool {
+    pub fn keeps_next(&self) -> bool {
         if self.in_vain.load(Ordering::Relaxed) < Self::ENOUGH {
             return true;
         }
@@ -52,11 +52,11 @@ mod tests {
     use super::*;
 
     /// How many of 1600 are kept; all are freed.
-    fn kept(keeping: &Keeping, are_used_again: impl Fn(u32) -> bool) -> usize {
+    fn kept(habit: &Habit, are_used_again: impl Fn(u32) -> bool) -> usize {
         let is_kept = |&n: &u32| {
-            let is_kept = keeping.is_of_use();
+            let is_kept = habit.keeps_next();
             if is_kept {
-                keeping.note_freed(are_used_again(n));
+                habit.note_freed(are_used_again(n));
             }
             is_kept
         };
@@ -65,11 +65,11 @@ mod tests {
 
     #[test]
     fn what_is_freed_after_one_call_is_hardly_ever_kept() {
-        let keeping = Keeping::new();
-        assert_eq!(kept(&keeping, |_| true), 1600);
-        assert!((90..=125).contains(&kept(&keeping, |_| false)));
-        // One that is used again shows that keeping is of use again.
-        assert!(kept(&keeping, |_| true) > 1560);
+        let habit = Habit::new();
+        assert_eq!(kept(&habit, |_| true), 1600);
+        assert!((90..=125).contains(&kept(&habit, |_| false)));
+        // One that is used again shows that to keep them is of use again.
+        assert!(kept(&habit, |_| true) > 1560);
     }
 
     /// Whatever its place in the rhythm of those that are not.
@@ -77,12 +77,12 @@ mod tests {
     fn what_is_used_again_is_found_among_others() {
         for rhythm in 2..40 {
             for place in 0..rhythm {
-                let keeping = Keeping::new();
-                (0..Keeping::ENOUGH).for_each(|_| keeping.note_freed(false));
-                (0..place).for_each(|_| _ = keeping.is_of_use());
+                let habit = Habit::new();
+                (0..Habit::ENOUGH).for_each(|_| habit.note_freed(false));
+                (0..place).for_each(|_| _ = habit.keeps_next());
                 let is_kept = |_: &usize| {
-                    let is_kept = keeping.is_of_use();
-                    (1..rhythm).for_each(|_| _ = keeping.is_of_use());
+                    let is_kept = habit.keeps_next();
+                    (1..rhythm).for_each(|_| _ = habit.keeps_next());
                     is_kept
                 };
                 let uses = (1..).find(is_kept).expect("it is kept at last");
