@@ -4,11 +4,12 @@
 //! instead, since input and output of this rank differ in length, the handler is called from here. Where the standard leaves room, the
 //! library itself is asked, on a communicator of this process alone.
 
-use super::datatype::{Rejected, View};
+use super::datatype::Rejected;
 use super::device::{self, Role, Staged};
 use super::job::abort;
 use super::op::Operator;
 use super::serve::Site;
+use super::view::View;
 use crate::kernel::PackedBuffer;
 use crate::log;
 use crate::mpi::handles::{constants, predefined};
@@ -146,15 +147,36 @@ fn operand(
             Some(bytes) => Ok((Operand::Memory(address.cast()), Bytes(bytes))),
             None => too_large(),
         },
-        _ => {
-            let view = view(site, address, count, datatype)?;
-            let bytes = Bytes(view.len());
-            match view.as_contiguous() {
-                Some(at) => Ok((Operand::Memory(at), bytes)),
-                None => Ok((Operand::View(view), bytes)),
-            }
-        }
+        _ => Ok(operand_of(view(site, address, count, datatype)?)),
     }
+}
+
+/// A buffer with holes, or without, and its packed length.
+fn operand_of(view: View) -> (Operand, Bytes) {
+    let bytes = Bytes(view.len());
+    match view.as_contiguous() {
+        Some(at) => (Operand::Memory(at), bytes),
+        None => (Operand::View(view), bytes),
+    }
+}
+
+/// As [`operand`], beside another one of the call, of which a datatype that both have is known already.
+#[inline]
+fn operand_beside(
+    site: &Site<'_>,
+    role: Role,
+    (address, count, datatype): Output,
+    (other, other_type): (&Operand, MPI_Datatype),
+) -> Result<(Operand, Bytes), Refused> {
+    if let Operand::View(view) = other
+        && datatype == other_type
+        && count >= 0
+        && !device::may_be_used()
+        && let Some(alike) = view.alike(address, count as u64)
+    {
+        return alike.map(operand_of).or_else(|_| too_large());
+    }
+    operand(site, role, address, count, datatype)
 }
 
 fn view(site: &Site<'_>, address: *mut c_void, count: MPI_Count, datatype: MPI_Datatype) -> Result<View, Refused> {
@@ -359,7 +381,8 @@ pub unsafe fn allgather(site: &Site<'_>, send: Input, recv: Output) -> Result<Pr
         };
         return Ok(Prepared { is_in_place: true, ..Prepared::moving(bytes, CommRank(0), own, buffer) });
     }
-    let (own, length) = operand(site, Role::Input, send.0.cast_mut(), send.1, send.2)?;
+    let send_at = (send.0.cast_mut(), send.1, send.2);
+    let (own, length) = operand_beside(site, Role::Input, send_at, (&buffer, recv.2))?;
     if length != bytes {
         return Err(Refused::Truncated);
     }
@@ -404,7 +427,7 @@ pub unsafe fn scatter(site: &Site<'_>, send: Input, recv: Output, root: c_int) -
     if recv.0 == in_place {
         return Ok(Prepared { is_in_place: true, ..Prepared::moving(bytes, root, blocks, Operand::Absent) });
     }
-    let (buffer, length) = operand(site, Role::Output, recv.0, recv.1, recv.2)?;
+    let (buffer, length) = operand_beside(site, Role::Output, recv, (&blocks, send.2))?;
     if length != bytes {
         return Err(Refused::Truncated);
     }

@@ -1,4 +1,4 @@
-//! The user's datatypes and buffers as packed bytes.
+//! The user's datatypes as packed bytes.
 //!
 //! A derived datatype is flattened when a call first uses it. The result is an attribute of the datatype, so it lives as long
 //! as the datatype and is never found under a reused handle; duplicates don't inherit it. Where a program makes datatypes for one call each it is
@@ -13,14 +13,12 @@
 
 use super::flatten::{Extent, extent, flatten};
 use super::habit::Habit;
-use super::whole::{MOST_PACKED, Whole};
-use crate::kernel::{PackedBuffer, Segments};
+use crate::kernel::Segments;
 use crate::mpi::handles::{PREDEFINED_MOST, Predefined, constants, predefined};
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -311,180 +309,4 @@ unsafe extern "C" fn delete(_datatype: MPI_Datatype, _keyval: c_int, value: *mut
     let layout = unsafe { Arc::from_raw(value.cast_const().cast::<TypeLayout>()) };
     HABIT.note_freed(layout.is_used_again());
     constants().success
-}
-
-/// A buffer of the program as packed bytes: address, count and datatype.
-#[derive(Clone)]
-pub struct View {
-    memory: Memory,
-    len: usize,
-}
-
-#[derive(Clone)]
-enum Memory {
-    /// Packed as it lies.
-    Contiguous(*mut u8),
-    /// Elements of `TypeMap::Segments`.
-    Segments(*mut u8, Arc<TypeLayout>),
-    /// Packed by the library.
-    Opaque(Arc<Whole>),
-}
-
-// SAFETY: the pointers are the program's, which lends the buffer to one call; threads take turns.
-unsafe impl Send for View {}
-// SAFETY: as above.
-unsafe impl Sync for View {}
-
-impl View {
-    /// `count` elements of `datatype` at `address`, which is null (`MPI_BOTTOM`) where the datatype holds absolute addresses.
-    ///
-    /// # Errors
-    /// If MPI rejects the datatype, or the size exceeds the address space.
-    ///
-    /// # Safety
-    /// As for [`TypeLayout::of`]. The buffer is the program's for as long as the view is used.
-    pub unsafe fn new(
-        address: *mut c_void,
-        count: u64,
-        datatype: MPI_Datatype,
-        self_comm: MPI_Comm,
-    ) -> Result<Self, Rejected> {
-        let base = address.cast::<u8>();
-        let count = usize::try_from(count).map_err(|_| Rejected::TooLarge)?;
-        let length = |size: usize| {
-            size.checked_mul(count).filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or(Rejected::TooLarge)
-        };
-        if let Some(known) = predefined(datatype).filter(|known| known.is_contiguous()) {
-            return Ok(Self { memory: Memory::Contiguous(base), len: length(known.size)? });
-        }
-        // SAFETY: the caller's promise.
-        let layout = unsafe { TypeLayout::of(datatype, self_comm) }?;
-        let len = length(layout.size)?;
-        let memory = match &layout.type_map {
-            TypeMap::Contiguous { at } => Memory::Contiguous(base.wrapping_offset(*at)),
-            TypeMap::Segments { segments, times } => match segments.contiguous_at(count.saturating_mul(*times)) {
-                Some(at) => Memory::Contiguous(base.wrapping_offset(at)),
-                None => Memory::Segments(base, layout),
-            },
-            // The library is not asked to pack no elements.
-            TypeMap::Opaque if len == 0 => Memory::Contiguous(base),
-            TypeMap::Opaque if layout.size > MOST_PACKED && native().pack_c.is_none() => {
-                return Err(Rejected::TooLarge);
-            }
-            TypeMap::Opaque => Memory::Opaque(Arc::new(Whole::new(base, count, datatype, self_comm, layout))),
-        };
-        Ok(Self { memory, len })
-    }
-
-    /// Packed bytes of the buffer.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the buffer holds no data.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Where the packed bytes lie, if they lie packed in memory.
-    #[inline]
-    pub fn as_contiguous(&self) -> Option<*mut u8> {
-        match self.memory {
-            Memory::Contiguous(at) => Some(at),
-            _ => None,
-        }
-    }
-
-    /// The buffer's address, or that of its data where they lie packed.
-    pub(super) fn address(&self) -> *mut u8 {
-        match &self.memory {
-            Memory::Contiguous(base) | Memory::Segments(base, _) => *base,
-            Memory::Opaque(whole) => whole.base(),
-        }
-    }
-
-    /// Whether the datatype tells where the data are, whatever else.
-    pub(super) fn has_absolute_addresses(&self) -> bool {
-        !matches!(self.memory, Memory::Contiguous(_)) && self.address() == constants().bottom.cast()
-    }
-
-    /// From the lowest byte of the data to the one after the highest.
-    pub(super) fn span(&self) -> Range<*mut u8> {
-        let (count, layout) = match &self.memory {
-            Memory::Contiguous(at) => return *at..at.wrapping_add(self.len),
-            Memory::Segments(_, layout) => (self.len / layout.size.max(1), &**layout),
-            Memory::Opaque(whole) => whole.elements(),
-        };
-        let last = layout.extent.wrapping_mul(count as isize - 1);
-        let low = self.address().wrapping_offset(layout.true_lb);
-        low.wrapping_offset(last.min(0))..low.wrapping_add(layout.true_extent).wrapping_offset(last.max(0))
-    }
-
-    /// Calls `each` with address and length of each block of adjacent data, in packed order; not at all where only the library
-    /// knows them.
-    pub(super) fn each_block(&self, each: &mut dyn FnMut(*mut u8, usize)) {
-        match &self.memory {
-            Memory::Contiguous(at) => each(*at, self.len),
-            Memory::Segments(base, layout) => {
-                let segments = layout.segments();
-                let blocks = segments.blocks(self.len / segments.size().max(1));
-                blocks.for_each(|(at, n)| each(base.wrapping_offset(at), n));
-            }
-            Memory::Opaque(_) => {}
-        }
-    }
-
-    /// The buffer where only the library can pack it.
-    pub(super) fn whole(&self) -> Option<&Whole> {
-        match &self.memory {
-            Memory::Opaque(whole) => Some(whole),
-            _ => None,
-        }
-    }
-
-    /// Brings what was written to the program's buffer, where that was held back. Called once after the last write.
-    pub fn finish(&self) {
-        if let Memory::Opaque(whole) = &self.memory {
-            whole.unpack();
-        }
-    }
-}
-
-impl PackedBuffer for View {
-    #[inline]
-    unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
-        debug_assert!(offset + n <= self.len);
-        // SAFETY: the range lies in the buffer, which is the program's as `new` was promised.
-        unsafe {
-            match &self.memory {
-                Memory::Contiguous(at) => to.copy_from_nonoverlapping(at.wrapping_add(offset), n),
-                Memory::Segments(base, layout) => layout.segments().gather(*base, offset, to, n),
-                Memory::Opaque(whole) => to.copy_from_nonoverlapping(whole.packed().wrapping_add(offset), n),
-            }
-        }
-    }
-
-    #[inline]
-    unsafe fn write(&self, offset: usize, from: *const u8, n: usize) {
-        debug_assert!(offset + n <= self.len);
-        // SAFETY: as in `read`.
-        unsafe {
-            match &self.memory {
-                Memory::Contiguous(at) => at.wrapping_add(offset).copy_from_nonoverlapping(from, n),
-                Memory::Segments(base, layout) => layout.segments().scatter(*base, offset, from, n),
-                Memory::Opaque(whole) => {
-                    whole.changed().wrapping_add(offset).copy_from_nonoverlapping(from, n);
-                }
-            }
-        }
-    }
-
-    fn fills_lines(&self) -> bool {
-        match &self.memory {
-            Memory::Contiguous(_) | Memory::Opaque(_) => true,
-            Memory::Segments(_, layout) => layout.segments().fills_lines(),
-        }
-    }
 }

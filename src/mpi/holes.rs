@@ -1,6 +1,6 @@
 //! Pairs that have holes in memory, such as `MPI_DOUBLE_INT`, to and from the packed form that kernels combine.
 //!
-//! [`View`](super::datatype::View) does it for all datatypes; for a few elements most of its work is to find out what it has to do.
+//! [`View`](super::view::View) does it for all datatypes; for a few elements most of its work is to find out what it has to do.
 
 use super::handles::Predefined;
 

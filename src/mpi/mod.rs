@@ -31,5 +31,6 @@ mod pool;
 mod recent;
 mod refusals;
 pub mod serve;
+pub mod view;
 mod whole;
 mod windows;

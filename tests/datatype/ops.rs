@@ -3,10 +3,11 @@
 use crate::Random;
 use crate::constructors::{Constructors, committed, free, make};
 use huddle::kernel::PackedBuffer;
-use huddle::mpi::datatype::{Rejected, TypeLayout, View};
+use huddle::mpi::datatype::{Rejected, TypeLayout};
 use huddle::mpi::handles::{Class, Legality, Predefined, PredefinedOp, all_ops, all_predefined, constants};
 use huddle::mpi::native::native;
 use huddle::mpi::op::Operator;
+use huddle::mpi::view::View;
 use huddle::tune::OperatorClass;
 use mpi_sys::{MPI_Aint, MPI_Comm, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};

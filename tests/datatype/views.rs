@@ -3,9 +3,10 @@
 use crate::Random;
 use crate::constructors::{Constructors, committed, free, make, random_datatype};
 use huddle::kernel::PackedBuffer;
-use huddle::mpi::datatype::{TypeLayout, TypeMap, View};
+use huddle::mpi::datatype::{TypeLayout, TypeMap};
 use huddle::mpi::handles::constants;
 use huddle::mpi::native::native;
+use huddle::mpi::view::View;
 use mpi_sys::{MPI_Aint, MPI_Comm, MPI_Count, MPI_Datatype};
 use std::collections::HashSet;
 use std::ffi::c_int;

@@ -5,7 +5,7 @@
 
 use super::{Copies, Memory, memory_at};
 use crate::mpi::communicator::Purpose;
-use crate::mpi::datatype::View;
+use crate::mpi::view::View;
 use std::ops::Range;
 
 /// What a call does with a buffer.
