@@ -1,6 +1,6 @@
 // Shapes outside the grid of collectives.c, huddle against the native library: odd sizes, sizes between the grid's, other types, strided data,
-// derived types, datatypes made for each call, counts in turn, one hot root, calls after barriers, skewed arrival, calls after computing and after exchanges of messages, many
-// communicators, windows.
+// derived types, datatypes made for each call, counts in turn, one hot root, calls after barriers, skewed arrival, calls after computing and after
+// exchanges of messages, many communicators, windows.
 //
 //   shapes [--only odd,…] [--rounds R] [--block MS]
 //

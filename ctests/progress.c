@@ -128,8 +128,9 @@ static double seconds(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-// Nobody has reached into memory for so long that this is no traffic any more (src/mpi/windows.rs). Then rank 0 is the root of calls far apart, less than its
-// ring has lines, so that it never waits, and the last rank meanwhile gets through to its memory. -> whether it did before the last of them
+// Nobody has reached into memory for so long that this is no traffic any more (src/mpi/windows.rs). Then rank 0 is the root of calls far apart,
+// less than its ring has lines, so that it never waits, and the last rank meanwhile gets through to its memory. -> whether it did before the last
+// of them
 static bool passive_target_of_root(int salt) {
     enum { QUIET = 600, CALLS = 24 };
     for (int millisecond = 0; millisecond < QUIET; millisecond++) {

@@ -124,8 +124,8 @@ macro_rules! naked {
     };
 }
 
-/// Both functions of a name. A call of an `MPI_X` that goes to a profiler comes back as a `PMPI_X`, which opens what it opens. That is known once the table is
-/// filled, in the first call of the process, which begins no request.
+/// Both functions of a name. A call of an `MPI_X` that goes to a profiler comes back as a `PMPI_X`, which opens what it opens. That is known once
+/// the table is filled, in the first call of the process, which begins no request.
 macro_rules! export {
     (Served $name:ident) => {
         entry!(stringify!($name), public(Id::$name));

@@ -172,9 +172,9 @@ fn operand_beside(
         && datatype == other_type
         && count >= 0
         && !device::may_be_used()
-        && let Some(alike) = view.alike(address, count as u64)
+        && let Some(alike) = view.alike(address, count as u64).unwrap_or_else(|_| too_large())
     {
-        return alike.map(operand_of).or_else(|_| too_large());
+        return Ok(operand_of(alike));
     }
     operand(site, role, address, count, datatype)
 }

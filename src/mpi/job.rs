@@ -131,6 +131,12 @@ impl Job {
         }
     }
 
+    /// The same, at a time at which the notice of windows is lowered if that is due.
+    pub(super) fn traffic_at(&self, now: Instant) -> Traffic {
+        self.windows.lower_if_due(now);
+        self.traffic()
+    }
+
     /// What the models choose on such a communicator.
     pub fn map(&self, agreed: &Agreed) -> Arc<Map> {
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
@@ -239,11 +245,7 @@ pub(super) unsafe fn time_to_ask(world: MPI_Comm) -> Duration {
 
 /// [`progress`] in a wait at `now`, if it is time for that or it must.
 fn keep_pace(now: Instant, must: bool) {
-    let Some(job) = active() else {
-        return;
-    };
-    job.windows.lower_if_due(now);
-    if job.pace.is_time_in_wait(now, must, job.traffic()) {
+    if active().is_some_and(|job| job.pace.is_time_in_wait(now, must, job.traffic_at(now))) {
         progress();
     }
 }

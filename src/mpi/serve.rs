@@ -65,8 +65,7 @@ pub unsafe fn freeing(comm: *mut MPI_Comm, native: impl FnOnce(*mut MPI_Comm) ->
 #[cold]
 fn make_progress(job: &Job) {
     let now = Instant::now();
-    job.windows.lower_if_due(now);
-    if job.pace.is_time(now, job.traffic()) {
+    if job.pace.is_time(now, job.traffic_at(now)) {
         (job.waiting.progress)();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::datatype::{Rejected, TypeLayout, TypeMap};
 use super::whole::{MOST_PACKED, Whole};
-use crate::kernel::{PackedBuffer, Segments};
+use crate::kernel::PackedBuffer;
 use crate::mpi::handles::{constants, predefined};
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
@@ -33,18 +33,18 @@ unsafe impl Send for View {}
 unsafe impl Sync for View {}
 
 impl Memory {
-    /// `count` elements at `base`, each `times` elements of the segments of `layout`.
+    /// `count` elements of this layout at `base`; the layout where only the library knows it.
     #[inline]
-    fn in_segments(
-        base: *mut u8,
-        (segments, times): (&Segments, usize),
-        count: usize,
-        layout: &Arc<TypeLayout>,
-    ) -> Self {
-        match segments.contiguous_at(count.saturating_mul(times)) {
+    fn laid_out(base: *mut u8, count: usize, layout: Arc<TypeLayout>) -> Result<Self, Arc<TypeLayout>> {
+        let packed_at = match &layout.type_map {
+            TypeMap::Contiguous { at } => Some(*at),
+            TypeMap::Segments { segments, times } => segments.contiguous_at(count.saturating_mul(*times)),
+            TypeMap::Opaque => return Err(layout),
+        };
+        Ok(match packed_at {
             Some(at) => Self::Contiguous(base.wrapping_offset(at)),
-            None => Self::Segments(base, Arc::clone(layout)),
-        }
+            None => Self::Segments(base, layout),
+        })
     }
 }
 
@@ -76,31 +76,26 @@ impl View {
         // SAFETY: the caller's promise.
         let layout = unsafe { TypeLayout::of(datatype, self_comm) }?;
         let len = length(layout.size, count)?;
-        let memory = match &layout.type_map {
-            TypeMap::Contiguous { at } => Memory::Contiguous(base.wrapping_offset(*at)),
-            TypeMap::Segments { segments, times } => Memory::in_segments(base, (segments, *times), count, &layout),
+        let memory = match Memory::laid_out(base, count, layout) {
+            Ok(memory) => memory,
             // The library is not asked to pack no elements.
-            TypeMap::Opaque if len == 0 => Memory::Contiguous(base),
-            TypeMap::Opaque if layout.size > MOST_PACKED && native().pack_c.is_none() => {
-                return Err(Rejected::TooLarge);
-            }
-            TypeMap::Opaque => Memory::Opaque(Arc::new(Whole::new(base, count, datatype, self_comm, layout))),
+            Err(_) if len == 0 => Memory::Contiguous(base),
+            Err(layout) if layout.size > MOST_PACKED && native().pack_c.is_none() => return Err(Rejected::TooLarge),
+            Err(layout) => Memory::Opaque(Arc::new(Whole::new(base, count, datatype, self_comm, layout))),
         };
         Ok(Self { memory, len })
     }
 
-    /// Another buffer of the same datatype, `count` elements at `address`, where elements lie in segments: without a look at the datatype.
+    /// Another buffer of the same datatype, `count` elements at `address`, without a look at the datatype; none unless elements lie in segments.
     ///
     /// # Errors
     /// If the size exceeds the address space.
-    pub(super) fn alike(&self, address: *mut c_void, count: u64) -> Option<Result<Self, Rejected>> {
-        let Memory::Segments(_, layout) = &self.memory else { return None };
-        let TypeMap::Segments { segments, times } = &layout.type_map else { return None };
-        let new = |count: usize| {
-            let memory = Memory::in_segments(address.cast(), (segments, *times), count, layout);
-            Ok(Self { memory, len: length(layout.size, count)? })
-        };
-        Some(usize::try_from(count).map_err(|_| Rejected::TooLarge).and_then(new))
+    pub(super) fn alike(&self, address: *mut c_void, count: u64) -> Result<Option<Self>, Rejected> {
+        let Memory::Segments(_, layout) = &self.memory else { return Ok(None) };
+        let count = usize::try_from(count).map_err(|_| Rejected::TooLarge)?;
+        let len = length(layout.size, count)?;
+        let memory = Memory::laid_out(address.cast(), count, Arc::clone(layout));
+        Ok(memory.ok().map(|memory| Self { memory, len }))
     }
 
     /// Packed bytes of the buffer.

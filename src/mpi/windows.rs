@@ -61,8 +61,8 @@ struct Periods {
 }
 
 impl Periods {
-    /// A call that reaches into another's memory counts for one to two of these: as long as one of some ten megabytes takes, if the other one lets its library
-    /// make progress. Longer ones, whose end nobody sees, go on more slowly then.
+    /// A call that reaches into another's memory counts for one to two of these: as long as one of some ten megabytes takes, if the other one lets
+    /// its library make progress. Longer ones, whose end nobody sees, go on more slowly then.
     const LENGTH: Duration = Duration::from_millis(250);
 
     fn from(started: Instant) -> Self {

@@ -67,8 +67,8 @@ macro_rules! note {
     };
 }
 
-/// Raises the notice, wherever it is, unless it is raised, with registers that hold no argument. [notice] pairs with the engine's release: the load and store
-/// at the address depend on the load of the address.
+/// Raises the notice, wherever it is, unless it is raised, with registers that hold no argument. [notice] pairs with the engine's release: the
+/// load and store at the address depend on the load of the address.
 macro_rules! raise {
     () => {
         concat!(

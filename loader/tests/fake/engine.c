@@ -28,8 +28,8 @@ static long counters(const char *name)
     return loader->calls(name);
 }
 
-/* Under a name of the C interface, by which the probe can ask: requests that are open, 100 more if there are windows, 1000 if others are reached into;
-   or -1 for traffic whose end nobody sees. With FAKE_SHARED the engine's own word has the notice, which is lowered once it was told. */
+/* Under a name of the C interface, by which the probe can ask: requests that are open, 100 more if there are windows, 1000 if others are
+   reached into; or -1 for traffic whose end nobody sees. With FAKE_SHARED the engine's own word has the notice, which is lowered once it was told. */
 static long traffic(void)
 {
     static uint32_t shared;
