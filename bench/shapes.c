@@ -1,12 +1,13 @@
 // Shapes outside the grid of collectives.c, huddle against the native library: odd sizes, sizes between the grid's, other types, strided data,
 // derived types, datatypes made for each call, counts in turn, one hot root, calls after barriers, skewed arrival, calls after computing and after
-// exchanges of messages, many communicators, windows.
+// exchanges of messages, many communicators, calls among others of the library, windows.
 //
 //   shapes [--only odd,…] [--rounds R] [--block MS]
 //
 // A call's time is from its entry on the slowest rank to its exit; where arrival is skewed, or ranks compute before, from the last rank's entry to
-// the last rank's exit; after a barrier, from the barrier's entry, so that none gains by how far apart it lets ranks go. Exchanges of messages
-// are left out where ranks share cores: there they settle who has the core, and calls that differ take as long.
+// the last rank's exit; after a barrier, from the barrier's entry, so that none gains by how far apart it lets ranks go; among other calls, of
+// all that there is of the loop. Exchanges of messages are left out where ranks share cores: there they settle who has the core, and calls that
+// differ take as long.
 #include "calls.h"
 
 #include <stddef.h>
@@ -15,11 +16,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SHORT = 512, MANY = 32, DELAY = 10000, SWEPT = 1 << 20, BORDER = 2048, COLUMN = 16 };
+enum { SHORT = 512, MANY = 32, DELAY = 10000, SWEPT = 1 << 20, BORDER = 2048, SMALL_BORDER = 512, COLUMN = 16 };
 
 typedef enum { BYTES, INTS, FLOATS, DOUBLES, LONG_DOUBLES, PAIRS } Fill;
-// What ranks do before a call; from DELAYED on its time is from the last rank's entry.
-typedef enum { NOTHING, A_BARRIER, A_NEW_TYPE, DELAYED, COMPUTING, EXCHANGING, SHARING } Before;
+// What ranks do before a call, or around it; from DELAYED on its time is from the last rank's entry.
+typedef enum { NOTHING, A_BARRIER, A_NEW_TYPE, A_GATHER, MESSAGES, A_REDUCTION, DELAYED, COMPUTING, EXCHANGING, SHARING } Before;
 typedef struct {
     double value;
     int index;
@@ -87,12 +88,29 @@ static MPI_Datatype vector(int blocks, int length, int stride) {
     return type;
 }
 
+// Begins calls of the library itself, which go on during one of ours. -> how many are to be waited for
+static int begin_others(Before which, int root, MPI_Request requests[2]) {
+    static char borders[2][SMALL_BORDER];
+    static double mine = 1, all;
+    switch (which) {
+    case A_GATHER: PMPI_Gather(borders[0], 1, MPI_INT, out, 1, MPI_INT, root, MPI_COMM_WORLD); return 0;
+    case A_REDUCTION: PMPI_Iallreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, comms[1], requests); return 1;
+    case MESSAGES:
+        MPI_Irecv(borders[0], SMALL_BORDER, MPI_BYTE, (rank + size - 1) % size, 0, MPI_COMM_WORLD, &requests[0]);
+        MPI_Isend(borders[1], SMALL_BORDER, MPI_BYTE, (rank + 1) % size, 0, MPI_COMM_WORLD, &requests[1]);
+        return 2;
+    default: return 0;
+    }
+}
+
 static void call(const Shape *s, bool native, int k) {
     // Each count comes with each root.
     int counts = 1 + s->more, count = s->count + k % counts, root = s->root >= 0 ? s->root : k / counts % size;
     MPI_Comm comm = comms[k % s->comms];
     MPI_Datatype type = s->before == A_NEW_TYPE ? vector(COLUMN, 1, 2) : s->type;
     if (s->before == A_BARRIER) (native ? PMPI_Barrier : MPI_Barrier)(comm);
+    MPI_Request others[2];
+    int begun = begin_others(s->before, root, others);
     switch (s->collective) {
     case ALLREDUCE: (native ? PMPI_Allreduce : MPI_Allreduce)(in, out, count, type, s->op, comm); break;
     case BCAST: (native ? PMPI_Bcast : MPI_Bcast)(in, count, type, root, comm); break;
@@ -101,6 +119,7 @@ static void call(const Shape *s, bool native, int k) {
     case SCATTER: (native ? PMPI_Scatter : MPI_Scatter)(in, count, type, out, count, type, root, comm); break;
     default: (native ? PMPI_Barrier : MPI_Barrier)(comm);
     }
+    if (begun > 0) MPI_Waitall(begun, others, MPI_STATUSES_IGNORE);
     if (s->before == A_NEW_TYPE) MPI_Type_free(&type);
 }
 
@@ -307,6 +326,11 @@ static void compare_all(const char *only) {
         {"after exchanges", "4 KiB", ALLREDUCE, 512, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, EXCHANGING, 1},
         {"after exchanges", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, EXCHANGING, 1},
         {"after exchanges", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, EXCHANGING, 1},
+        {"among other calls", "8 B after a gather", BCAST, 1, MPI_DOUBLE, none, DOUBLES, 0, A_GATHER, 1},
+        {"among other calls", "4 KiB after a gather", BCAST, 512, MPI_DOUBLE, none, DOUBLES, 0, A_GATHER, 1},
+        {"among other calls", "8 B during messages", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, MESSAGES, 1},
+        {"among other calls", "8 B during messages", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, MESSAGES, 1},
+        {"among other calls", "8 B during a reduction", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, A_REDUCTION, 1},
         // The last: that a process has had windows is not forgotten.
         {"with a shared window", "8 B", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, SHARING, 1},
         {"with a shared window", "4 KiB", ALLREDUCE, 512, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, SHARING, 1},

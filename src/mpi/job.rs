@@ -88,6 +88,7 @@ impl Job {
             stall: config.stall,
             progress,
             keep_pace,
+            traffic: own_traffic,
             patience: Waiting::PATIENCE,
             report: super::serve::report_stall,
         };
@@ -241,6 +242,11 @@ pub(super) unsafe fn time_to_ask(world: MPI_Comm) -> Duration {
     }
     last.sort_unstable();
     last[last.len() / 2]
+}
+
+/// Whether the program may have traffic of its own.
+fn own_traffic() -> Traffic {
+    active().map_or(Traffic::Absent, Job::traffic)
 }
 
 /// [`progress`] in a wait at `now`, if it is time for that or it must.

@@ -4,7 +4,7 @@ use crate::case::Case;
 use crate::world::{Rank, World};
 use huddle::coll::find;
 use huddle::fabric::checked::Random;
-use huddle::fabric::shm::{Awaited, PeerCall, Stall, Waiting};
+use huddle::fabric::shm::{Awaited, PeerCall, Stall, Traffic, Waiting};
 use huddle::fabric::{Line, Room};
 use huddle::types::{Collective, CommRank, Epoch, NodeRank, OperandOrder, Ticket};
 use std::sync::Mutex;
@@ -24,6 +24,7 @@ macro_rules! reporting {
             stall: Some(AFTER),
             progress: || {},
             keep_pace: |_, _| {},
+            traffic: || Traffic::Absent,
             patience: Waiting::PATIENCE,
             report: |stall| $stalls.lock().unwrap().push(*stall),
         };

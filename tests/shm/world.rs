@@ -1,7 +1,7 @@
 //! Ranks as threads, on one node or several.
 
 use crate::bridge::Switch;
-use huddle::fabric::shm::{Context, Geometry, Segment, Stall, Waiting};
+use huddle::fabric::shm::{Context, Geometry, Segment, Stall, Traffic, Waiting};
 use huddle::topo::{Layout, Levels};
 use huddle::types::{Bytes, CommRank, FirstLook, NodeIndex, SlotReads, SlotStores};
 use std::os::fd::AsRawFd;
@@ -18,6 +18,7 @@ pub static SPINNING: Waiting = Waiting {
     stall: HANG,
     progress: std::thread::yield_now,
     keep_pace: |_, _| {},
+    traffic: || Traffic::Absent,
     patience: Duration::ZERO,
     report: hang,
 };
@@ -27,6 +28,7 @@ pub static SLEEPING: Waiting = Waiting {
     stall: HANG,
     progress: || {},
     keep_pace: |_, _| {},
+    traffic: || Traffic::Absent,
     patience: Duration::ZERO,
     report: hang,
 };

@@ -1,8 +1,9 @@
 //! Driving a call to its end: polling, backing off, keeping the MPI library's traffic moving, noticing trouble.
 
 use super::call::Call;
-use super::givers::Kind;
-use super::hopes::{looks_at_work, pauses_in};
+use super::hopes::{Look, looks_at_work, pauses_in};
+use super::pace::Traffic;
+use super::waiting_calls::Kind;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::sync::PeerCall;
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, Ticket};
@@ -22,6 +23,8 @@ pub struct Waiting {
     pub progress: fn(),
     /// Does so in a wait at that time, if it is time for that or the wait must.
     pub keep_pace: fn(Instant, bool),
+    /// Whether the program may have such traffic. Cheap.
+    pub traffic: fn() -> Traffic,
     /// Where ranks share cores, how long a wait yields before it sleeps.
     pub patience: Duration,
     /// Reports a line.
@@ -291,13 +294,12 @@ impl Call<'_> {
     /// away and get it back takes longer than most of what peers do. Whether it came.
     fn has_come_from_work(&self, awaited: Awaited, rank: NodeRank) -> bool {
         let (context, peer) = (self.context(), self.context().control(rank));
-        let hopes = &context.hopes;
-        // To see where the peer is takes lines from it: not where nothing hangs on that.
-        let is_in_call = hopes.are_dimmed() && peer.is_in_call();
-        let looks = if is_in_call || hopes.take_chance() { looks_at_work() } else { 1 };
-        for look in 0..looks {
+        let (hopes, Entered { epoch, collective, .. }) = (&context.hopes, self.entered);
+        let look = hopes.look(epoch, Kind::of(collective), self.waiting.traffic, || peer.is_in_call());
+        let looks = if look == Look::Once { 1 } else { looks_at_work() };
+        for number in 0..looks {
             if context.has_come(awaited, rank) {
-                if look > 0 && !is_in_call {
+                if number > 0 && look == Look::Elsewhere {
                     hopes.rise();
                 }
                 return true;
@@ -307,7 +309,7 @@ impl Call<'_> {
             }
             std::hint::spin_loop();
         }
-        if looks > 1 && !peer.is_in_call() {
+        if look != Look::Once && !peer.is_in_call() {
             hopes.sink();
         }
         false

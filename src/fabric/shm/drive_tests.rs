@@ -16,6 +16,7 @@ pub(in super::super) const WAITING: Waiting = Waiting {
     stall: None,
     progress: || {},
     keep_pace: |_, _| {},
+    traffic: || Traffic::Absent,
     patience: Waiting::PATIENCE,
     report: |stall| panic!("{stall:?}"),
 };
@@ -113,19 +114,23 @@ fn is_trouble_after(then: impl FnOnce(&Context)) -> bool {
     call.notice_trouble()
 }
 
+/// How a rank that would await a peer in no call here looks on at it next.
+fn look_elsewhere(context: &Context) -> Look {
+    context.hopes.look(Epoch(1), Kind::WithRoot, || Traffic::Absent, || false)
+}
+
 /// Who is in a call here is looked at as long as it has its core, others as long as there is hope.
 #[test]
 fn looks_at_peers_elsewhere_end_when_they_were_in_vain() {
     let [me, _peer] = two_ranks();
     let call = enter(&me, 1);
     let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket: Ticket::new(Epoch(1), 0) };
-    assert!(!me.hopes.are_dimmed());
     (0..40).for_each(|_| assert!(!call.has_come_from_work(awaited, NodeRank(1))));
-    assert!(!me.hopes.take_chance(), "in no call: in vain");
+    assert_eq!(look_elsewhere(&me), Look::Once, "in no call: in vain");
     let [me, peer] = two_ranks();
     let (call, _theirs) = (enter(&me, 1), enter(&peer, 1));
     (0..40).for_each(|_| assert!(!call.has_come_from_work(awaited, NodeRank(1))));
-    assert!(!me.hopes.are_dimmed(), "in the call: no matter");
+    assert_eq!(look_elsewhere(&me), Look::Elsewhere, "in the call: no matter");
 }
 
 /// Who has given its core away in a call of another communicator is not looked at, where both communicators' ranks tell that in one place.
@@ -143,7 +148,7 @@ fn who_is_away_elsewhere_is_away_here() {
         assert!(here.presence(NodeRank(0)).is_away());
         let call = enter(&here, 1);
         (0..40).for_each(|_| assert!(!call.has_come_from_work(awaited, NodeRank(0))));
-        assert!(!here.hopes.are_dimmed(), "no hope was lost");
+        assert_eq!(look_elsewhere(&here), Look::Elsewhere, "no hope was lost");
     });
 }
 

@@ -6,28 +6,13 @@
 //! bind ranks, the next root but one has the core in time then: Bcasts, Reduces and Scatters take a tenth to a third less time. Where the next root
 //! is on the same core and those after it are not, they take up to a half more. Exchanges take up to a seventh less time where cores are far apart, and as
 //! much where they are close (docs/PERFORMANCE.md, "Tried"). No rank knows who has which core, and who will be root. So ranks give their core
-//! away, look on in a few calls of trials, and do from then on what took less time, in calls with a root and without one apart. Which calls try
-//! which way follows from their epochs, so that all ranks try the same at about the same time; else it is each rank's own affair.
+//! away, and look on in a few calls of trials ([`waiting_calls`](super::waiting_calls)), in calls with a root and without one apart.
 
 use super::clock;
-use super::trials::{Arm, Schedule, Trials, TwoWays};
-use crate::types::{Collective, Epoch};
+use super::trials::{Arm, Trials};
+use super::waiting_calls::{Kind, Question, WaitingCalls};
+use crate::types::Epoch;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-/// Calls that are judged together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    WithRoot,
-    WithoutRoot,
-}
-
-impl Kind {
-    /// Those that a call of `collective` is one of.
-    pub fn of(collective: Collective) -> Self {
-        if collective.has_root() { Self::WithRoot } else { Self::WithoutRoot }
-    }
-}
 
 /// What one rank does on one context. Relaxed throughout: as [`Trials`].
 #[derive(Debug, Default)]
@@ -41,8 +26,6 @@ pub(super) struct Givers {
 impl Givers {
     /// So many calls back a rank looks for what it has published: who was so far ahead of others does not wait for them.
     const FAR_BACK: u64 = 8;
-    /// Calls that are farther apart tell nothing of changes of ranks, which take a microsecond.
-    const FAR_APART: Duration = Duration::from_millis(1);
 
     /// At the first pause of a wait for a flag in the call of `epoch`: whether this rank gives its core away at once, if it has published something
     /// before this call, as `has_published` says, since the one in which it last gave its core away in a wait here; in the last
@@ -54,15 +37,15 @@ impl Givers {
     fn decide_by(
         &self,
         clock: impl FnOnce() -> u64,
-        Epoch(epoch): Epoch,
+        epoch: Epoch,
         kind: Kind,
         has_published: impl Fn(Epoch) -> bool,
     ) -> bool {
-        let (trials, number) = (&self.trials[kind as usize], WaitingCalls::number(epoch, kind));
-        let way = trials.way(number, Self::FAR_APART, clock);
+        let number = WaitingCalls::number(epoch, Question::GiveWay, kind);
+        let way = self.trials[kind as usize].way(number, WaitingCalls::FAR_APART, clock);
         // There is no call 0.
-        let since = self.since.load(Ordering::Relaxed).max(epoch.saturating_sub(Self::FAR_BACK)).max(1);
-        way == Arm::One && (since..epoch).any(|epoch| has_published(Epoch(epoch)))
+        let since = self.since.load(Ordering::Relaxed).max(epoch.0.saturating_sub(Self::FAR_BACK)).max(1);
+        way == Arm::One && (since..epoch.0).any(|epoch| has_published(Epoch(epoch)))
     }
 
     /// This rank gives its core away in the call of `epoch`. In one with a root it may publish more, which counts. Of calls without one, in
@@ -72,40 +55,10 @@ impl Givers {
     }
 }
 
-/// Calls by their epochs, among which those are noted in which this rank waits.
-#[derive(Debug)]
-struct WaitingCalls;
-
-impl Schedule for WaitingCalls {
-    const BLOCK: u64 = 64;
-    /// Some ranks are some calls ahead of others.
-    const UNTIMED: u64 = 32;
-    const WINDOW: u64 = 8;
-    const INTERVAL: u64 = 24;
-    const BLOCKS: u64 = 8;
-    /// 3 % of all calls are tried: one way may take half as long again as the other, and programs with many ranks for each core make few
-    /// calls.
-    const EVERY: u64 = 256;
-}
-
-impl TwoWays for WaitingCalls {
-    const GAIN: f64 = 0.95;
-}
-
-impl WaitingCalls {
-    /// While ways are tried in calls with a root, those without go by their habit, and the other way round: each call of a trial counts with
-    /// all that lies between.
-    fn number(epoch: u64, kind: Kind) -> u64 {
-        match kind {
-            Kind::WithRoot => epoch,
-            Kind::WithoutRoot => epoch + Self::PERIOD / 2,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::shm::trials::{Schedule, TwoWays};
 
     /// A rank that is the root of every fourth call, and pauses in all others; `takes` tells the nanoseconds of a call in which givers give way, or
     /// look on. -> in how many calls this one gave way
@@ -114,7 +67,8 @@ mod tests {
         let is_root = |epoch: u64| epoch.is_multiple_of(4);
         let gave = epochs.filter(|epoch| {
             let habit = givers.trials[Kind::WithRoot as usize].habit();
-            let way = if WaitingCalls::has(*epoch) { WaitingCalls::way(*epoch) } else { habit };
+            let number = number(*epoch);
+            let way = if WaitingCalls::has(number) { WaitingCalls::way(number) } else { habit };
             now += if way == Arm::One { gives } else { looks };
             let has_published = |Epoch(epoch)| is_root(epoch);
             let gives = !is_root(*epoch) && givers.decide_by(|| now, Epoch(*epoch), Kind::WithRoot, has_published);
@@ -126,8 +80,13 @@ mod tests {
         gave.count()
     }
 
-    const fn trial(number: u64) -> std::ops::Range<u64> {
-        let first = number * WaitingCalls::PERIOD + WaitingCalls::CALLS;
+    fn number(epoch: u64) -> u64 {
+        WaitingCalls::number(Epoch(epoch), Question::GiveWay, Kind::WithRoot)
+    }
+
+    fn trial(trial: u64) -> std::ops::Range<u64> {
+        let ahead = 0u64.wrapping_sub(number(0));
+        let first = ahead + trial * WaitingCalls::PERIOD + WaitingCalls::CALLS;
         first..first + WaitingCalls::CALLS
     }
 

@@ -3,9 +3,18 @@
 //! Where ranks share cores a rank that waits looks on for a while before it gives its own core away, as long as the awaited peer has not
 //! done so. Looks at one that computes are in vain, and so are those at one that waits in a call of another communicator, where the two have no place
 //! in common to tell that ([`presences`](super::presences)). They take as long as a change of ranks (docs/PERFORMANCE.md, "Tried"), so who has looked in vain for some
-//! time at peers that are in no call of this communicator looks at such peers now and then only, until that helps again. It is each
-//! rank's own affair.
+//! time at peers that are in no call of this communicator looks at such peers now and then only, until that helps again.
+//!
+//! Looks that help may do harm nevertheless: a peer that waits in the MPI library seems to be at work too, and what it waits for may be a rank that needs
+//! this core. Where programs mix messages or collectives of the library with calls here, those calls took up to twice as long as where ranks gave
+//! their cores away at once, and programs that compute between calls up to a fifth less ("Tried"). So both ways are tried ([`waiting_calls`](super::waiting_calls)), and till then
+//! ranks with traffic of their own under way give their cores away. All of it is each rank's own affair.
 
+use super::clock;
+use super::pace::Traffic;
+use super::trials::{Arm, Trials};
+use super::waiting_calls::{Kind, Question, WaitingCalls};
+use crate::types::Epoch;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -65,6 +74,19 @@ pub(super) struct Hopes {
     doubts: AtomicU32,
     /// Chances to look on that were left out since hope was lost, or since one was taken.
     missed: AtomicU32,
+    /// In calls with a root, and without one. The other way is to give the core away.
+    trials: [Trials<WaitingCalls>; 2],
+}
+
+/// How a rank that awaits a peer looks on at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// No more than once.
+    Once,
+    /// At one that is in this call, or a later one here.
+    AtCall,
+    /// At one that does something else, as far as is known.
+    Elsewhere,
 }
 
 impl Hopes {
@@ -77,13 +99,44 @@ impl Hopes {
     /// Without hope one chance in so many is taken.
     const TRIED: u32 = 16;
 
-    /// Whether anything hangs on where the peer is.
-    pub fn are_dimmed(&self) -> bool {
+    /// In a wait in the call of `epoch` for a peer that is in a call here, as `is_in_call` says, or is not. That takes lines from the peer: it is asked only where something
+    /// hangs on it. `traffic` says whether the program has some, with which the peer may be busy.
+    pub fn look(
+        &self,
+        epoch: Epoch,
+        kind: Kind,
+        traffic: impl FnOnce() -> Traffic,
+        is_in_call: impl FnOnce() -> bool,
+    ) -> Look {
+        self.look_by(clock::now, epoch, kind, traffic, is_in_call)
+    }
+
+    fn look_by(
+        &self,
+        clock: impl FnOnce() -> u64,
+        epoch: Epoch,
+        kind: Kind,
+        traffic: impl FnOnce() -> Traffic,
+        is_in_call: impl FnOnce() -> bool,
+    ) -> Look {
+        let number = WaitingCalls::number(epoch, Question::LookElsewhere, kind);
+        let untried = || if traffic() == Traffic::Absent { Arm::One } else { Arm::Other };
+        let way = self.trials[kind as usize].way_or(number, WaitingCalls::FAR_APART, clock, untried);
+        if (way == Arm::Other || self.are_dimmed()) && is_in_call() {
+            Look::AtCall
+        } else if way == Arm::One && self.take_chance() {
+            Look::Elsewhere
+        } else {
+            Look::Once
+        }
+    }
+
+    fn are_dimmed(&self) -> bool {
         self.doubts.load(Ordering::Relaxed) > 0
     }
 
     /// Whether to take this chance to look on at a peer in no call here.
-    pub fn take_chance(&self) -> bool {
+    fn take_chance(&self) -> bool {
         if self.doubts.load(Ordering::Relaxed) < Self::LOST {
             return true;
         }
@@ -108,6 +161,7 @@ impl Hopes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::shm::trials::Schedule;
 
     #[test]
     fn who_looked_in_vain_tries_now_and_then_until_it_helps() {
@@ -125,6 +179,47 @@ mod tests {
         assert!(!hopes.take_chance());
         hopes.rise();
         assert!((0..Hopes::TRIED).all(|_| hopes.take_chance()));
+    }
+
+    /// Calls of a program, in which looks at peers elsewhere help, that take so many nanoseconds where ranks give their cores away, and where
+    /// they look on. -> how many of the last 100 looked on
+    fn looked_on(hopes: &Hopes, kind: Kind, epochs: std::ops::Range<u64>, [gives, looks]: [u64; 2]) -> usize {
+        let mut now = 0;
+        let look = |epoch| {
+            let looks_on = hopes.look_by(|| now, Epoch(epoch), kind, || Traffic::Absent, || false) == Look::Elsewhere;
+            now += if looks_on { looks } else { gives };
+            looks_on
+        };
+        epochs.map(look).collect::<Vec<_>>().iter().rev().take(100).filter(|looks_on| **looks_on).count()
+    }
+
+    #[test]
+    fn ranks_give_their_cores_away_where_that_takes_less_time() {
+        const PERIOD: u64 = WaitingCalls::PERIOD;
+        let hopes = Hopes::default();
+        assert_eq!(looked_on(&hopes, Kind::WithRoot, 1..500, [2000, 4000]), 100, "before the first trial");
+        assert_eq!(looked_on(&hopes, Kind::WithRoot, 500..PERIOD, [2000, 4000]), 0);
+        assert_eq!(looked_on(&hopes, Kind::WithoutRoot, 1..PERIOD, [3000, 2900]), 100, "of calls without a root");
+        assert_eq!(looked_on(&hopes, Kind::WithRoot, PERIOD..3 * PERIOD, [3000, 2000]), 100, "the program has changed");
+    }
+
+    #[test]
+    fn who_gives_its_core_away_looks_on_at_calls_here_only() {
+        let look = |hopes: &Hopes, traffic| {
+            [true, false].map(|is_in_call| hopes.look(Epoch(1), Kind::WithRoot, || traffic, || is_in_call))
+        };
+        let (always, here_only) = ([Look::Elsewhere; 2], [Look::AtCall, Look::Once]);
+        let trial = |hopes: &Hopes, way| hopes.trials[Kind::WithRoot as usize].begin(way, 2);
+        let hopes = Hopes::default();
+        assert_eq!(look(&hopes, Traffic::Absent), always, "nothing hangs on where the peer is");
+        assert_eq!(look(&hopes, Traffic::Possible), here_only);
+        trial(&hopes, Arm::One);
+        assert_eq!(look(&hopes, Traffic::Possible), always);
+        trial(&hopes, Arm::Other);
+        assert_eq!(look(&hopes, Traffic::Absent), here_only);
+        let hopes = Hopes::default();
+        (0..Hopes::LOST).for_each(|_| hopes.sink());
+        assert_eq!(look(&hopes, Traffic::Absent), here_only, "all was in vain");
     }
 
     #[test]

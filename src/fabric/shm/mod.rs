@@ -30,6 +30,7 @@ mod segment;
 mod single;
 mod trials;
 mod turns;
+mod waiting_calls;
 mod ways;
 mod writes;
 

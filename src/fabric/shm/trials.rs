@@ -258,6 +258,18 @@ impl<S: TwoWays> Trials<S> {
         Arm::by(self.evidence())
     }
 
+    /// The way of that call, as [`Self::way`]; as long as nothing speaks for one or the other, `otherwise`.
+    pub fn way_or(
+        &self,
+        number: u64,
+        far_apart: Duration,
+        clock: impl FnOnce() -> u64,
+        otherwise: impl FnOnce() -> Arm,
+    ) -> Arm {
+        let is_open = !S::has(number) && self.evidence() == 0;
+        if is_open { otherwise() } else { self.way(number, far_apart, clock) }
+    }
+
     /// What speaks for the other way, less what speaks against it.
     #[inline(always)]
     pub fn evidence(&self) -> i32 {
