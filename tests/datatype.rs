@@ -86,6 +86,7 @@ fn datatypes_and_operations_agree_with_the_library() {
     types::uncommitted_datatypes_are_rejected(&make, comm);
     types::layouts_follow_their_datatype(&make, comm);
     types::layouts_of_one_call_are_hardly_ever_kept(&make, comm);
+    types::layouts_serve_for_what_is_made_alike(&make, comm);
     types::threads_may_look_at_once(&make, comm);
     views::random_datatypes_read_and_write_as_the_library_does(&make, comm);
     views::absolute_addresses_work(&make, comm);

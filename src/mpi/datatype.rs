@@ -2,7 +2,7 @@
 //!
 //! A derived datatype is flattened when a call first uses it. The result is an attribute of the datatype, so it lives as long
 //! as the datatype and is never found under a reused handle; duplicates don't inherit it. Where a program makes datatypes for one call each it is
-//! left out (`habit`).
+//! left out (`habit`), and what was found out of one serves for others that are made alike (`alike`).
 //!
 //! What can't be flattened (distributed arrays, layouts with too many pieces) is packed and unpacked as a whole by the
 //! library. Observed: `MPI_Pack` of MPICH 4.0.2 and Open MPI 4.1.4 writes the packed bytes without a header.
@@ -11,15 +11,17 @@
 //! `MPI_Unpack` even of no elements (class `MPI_ERR_TYPE`). The collectives themselves are less strict: MPICH's Bcast of no
 //! elements passes; Open MPI ignores the receive type of Allgather and Scatter, and crashes on it if there is data.
 
+use super::alike;
+use super::constructor::Constructor;
 use super::flatten::{Extent, extent, flatten};
 use super::habit::Habit;
 use crate::kernel::Segments;
+use crate::kernel::segments::TooComplex;
 use crate::mpi::handles::{PREDEFINED_MOST, Predefined, constants, predefined};
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
-use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The native call is to answer: MPI rejects these arguments, or they exceed the address space.
@@ -54,7 +56,7 @@ pub enum TypeMap {
     Opaque,
 }
 
-/// What is known about a datatype that isn't packed in memory and predefined at once.
+/// How the elements of a datatype lie in memory that isn't packed there and predefined at once: the same for all that are made alike.
 #[derive(Debug)]
 pub struct TypeLayout {
     /// Packed bytes of an element.
@@ -67,8 +69,11 @@ pub struct TypeLayout {
     pub true_extent: usize,
     /// How elements lie in memory.
     pub type_map: TypeMap,
-    /// Whether the library was seen to accept the datatype.
-    is_committed: AtomicBool,
+}
+
+/// The attribute of a datatype that the library was seen to accept.
+struct Kept {
+    layout: Arc<TypeLayout>,
     /// How often calls have looked for it, up to [`Self::AGAIN`] times.
     looks: AtomicU8,
 }
@@ -77,15 +82,32 @@ pub struct TypeLayout {
 static HABIT: Habit = Habit::new();
 
 impl TypeLayout {
-    /// The layout of `datatype`, freshly read.
+    /// The layout of `datatype`, freshly read unless one that was made alike is remembered.
     ///
     /// # Safety
     /// MPI is initialised, and `datatype` is valid and not null.
-    unsafe fn read(datatype: MPI_Datatype) -> Option<Self> {
+    unsafe fn read(datatype: MPI_Datatype) -> Option<Arc<Self>> {
+        // SAFETY: the caller's promise.
+        let constructor = unsafe { Constructor::of(datatype) };
+        // SAFETY: as above.
+        let read = |constructor: Result<Option<&Constructor>, TooComplex>| unsafe {
+            Self::made_by(datatype, constructor).map(Arc::new)
+        };
+        match constructor {
+            Ok(Some(constructor)) => alike::find_or(constructor, |constructor| read(Ok(Some(constructor)))),
+            other => read(other.map(|_| None)),
+        }
+    }
+
+    /// The layout of `datatype`, which was made by that constructor.
+    ///
+    /// # Safety
+    /// As for `read`.
+    unsafe fn made_by(datatype: MPI_Datatype, constructor: Result<Option<&Constructor>, TooComplex>) -> Option<Self> {
         // SAFETY: the caller's promise.
         let known = unsafe { extent(datatype) }?;
         // SAFETY: as above.
-        let flat = unsafe { flatten(datatype, &known) };
+        let flat = constructor.and_then(|constructor| unsafe { flatten(datatype, constructor, &known) });
         let Extent { size, extent, true_lb, true_extent } = known;
         let type_map = match flat {
             Err(_) => TypeMap::Opaque,
@@ -101,18 +123,10 @@ impl TypeLayout {
                 _ => TypeMap::Segments { segments: flat.segments, times: flat.times },
             },
         };
-        Some(Self {
-            size,
-            extent,
-            true_lb,
-            true_extent,
-            type_map,
-            is_committed: AtomicBool::new(false),
-            looks: AtomicU8::new(1),
-        })
+        Some(Self { size, extent, true_lb, true_extent, type_map })
     }
 
-    /// The layout of `datatype`: its attribute, made where it is missing.
+    /// The layout of `datatype`: of its attribute, made where it is missing.
     ///
     /// # Errors
     /// If the datatype is null or not committed.
@@ -128,22 +142,40 @@ impl TypeLayout {
             // SAFETY: the caller's promise.
             return unsafe { Self::of_predefined(known) }.ok_or(Rejected::TooLarge);
         }
-        // SAFETY: the caller's promise.
-        let kept = unsafe { Self::cached(datatype) }.inspect(|layout| layout.note_look());
-        // SAFETY: as above.
-        let layout = kept.or_else(|| unsafe { Self::keep(datatype) }).ok_or(Rejected::TooLarge)?;
-        if !layout.is_committed.load(Ordering::Relaxed) {
-            // SAFETY: the caller's promise; no element is packed, so the addresses are not used.
-            let code = unsafe {
-                let (from, mut to, mut position) = ([0u64; 2], [0u64; 2], 0);
-                native().pack(from.as_ptr().cast(), 0, datatype, to.as_mut_ptr().cast(), 16, &mut position, self_comm)
-            };
-            if code != constants().success {
-                return Err(Rejected::NotCommitted);
-            }
-            layout.is_committed.store(true, Ordering::Relaxed);
+        // SAFETY: the caller's promise; the attribute lives as long as the datatype.
+        if let Some(kept) = unsafe { Kept::of(datatype) } {
+            kept.note_look();
+            return Ok(Arc::clone(&kept.layout));
         }
-        Ok(layout)
+        // SAFETY: the caller's promise.
+        unsafe { Self::first_of(datatype, self_comm) }
+    }
+
+    /// The layout of `datatype`, of which there is no attribute; it becomes one, if that is of use.
+    ///
+    /// # Errors
+    /// If the datatype is not committed.
+    ///
+    /// # Safety
+    /// As for `of`.
+    #[cold]
+    unsafe fn first_of(datatype: MPI_Datatype, self_comm: MPI_Comm) -> Result<Arc<Self>, Rejected> {
+        // SAFETY: the caller's promise; no element is packed, so the addresses are not used.
+        let code = unsafe {
+            let (from, mut to, mut position) = ([0u64; 2], [0u64; 2], 0);
+            native().pack(from.as_ptr().cast(), 0, datatype, to.as_mut_ptr().cast(), 16, &mut position, self_comm)
+        };
+        if code != constants().success {
+            return Err(Rejected::NotCommitted);
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            let layout = Self::read(datatype).ok_or(Rejected::TooLarge)?;
+            if HABIT.keeps_next() {
+                Kept::keep(datatype, &layout);
+            }
+            Ok(layout)
+        }
     }
 
     /// Its segments, where elements lie in such.
@@ -163,35 +195,71 @@ impl TypeLayout {
         static LAYOUTS: [OnceLock<Option<Arc<TypeLayout>>>; PREDEFINED_MOST] =
             [const { OnceLock::new() }; PREDEFINED_MOST];
         // SAFETY: the caller's promise.
-        let read = || unsafe { Self::read(known.handle) }.map(Arc::new);
-        let layout = LAYOUTS[known.index].get_or_init(read).clone();
-        if let Some(layout) = &layout {
-            layout.is_committed.store(true, Ordering::Relaxed);
-        }
-        layout
+        let read = || unsafe { Self::read(known.handle) };
+        LAYOUTS[known.index].get_or_init(read).clone()
     }
 
-    /// The attribute of `datatype`: a pointer that `keep` got from an Arc, alive while the datatype is.
+    /// The layout of `datatype` that lasts as long as it does, or until [`freed`] tells: that of a predefined one, or of one that
+    /// a call has used before.
     ///
     /// # Safety
     /// As for `of`.
+    pub(super) unsafe fn kept(datatype: MPI_Datatype) -> Option<Arc<Self>> {
+        // SAFETY: the caller's promise; the attribute lives as long as the datatype.
+        unsafe {
+            match predefined(datatype) {
+                Some(known) => Self::of_predefined(known),
+                None => Kept::of(datatype).filter(|kept| kept.is_used_again()).map(|kept| Arc::clone(&kept.layout)),
+            }
+        }
+    }
+
+    /// Packed bytes of an element of `datatype`, where a call has used it before.
+    ///
+    /// # Safety
+    /// As for `of`.
+    pub(super) unsafe fn known_size(datatype: MPI_Datatype) -> Option<usize> {
+        // SAFETY: the caller's promise; the attribute lives as long as the datatype.
+        let kept = unsafe { Kept::of(datatype) }?;
+        kept.note_look();
+        Some(kept.layout.size)
+    }
+}
+
+impl Kept {
+    /// The attribute of `datatype`.
+    ///
+    /// # Safety
+    /// As for [`TypeLayout::of`]; the datatype is not freed while the result is used.
     #[inline]
-    unsafe fn attribute(datatype: MPI_Datatype) -> Option<*const Self> {
+    unsafe fn of<'a>(datatype: MPI_Datatype) -> Option<&'a Self> {
         let keyval = keyval()?;
         let (mut value, mut found): (*const Self, c_int) = (std::ptr::null(), 0);
         // SAFETY: the caller's promise.
         let code = unsafe { native().type_get_attr(datatype, keyval, (&raw mut value).cast(), &mut found) };
-        (code == constants().success && found != 0).then_some(value)
+        let is_found = code == constants().success && found != 0;
+        // SAFETY: the value is the box that `keep` made, which lives as long as the datatype.
+        if is_found { unsafe { value.as_ref() } } else { None }
     }
 
-    /// The layout that is kept of `datatype`.
+    /// Makes the layout of `datatype` an attribute. Two threads may do so at once; one of them wins.
     ///
     /// # Safety
-    /// As for `of`.
-    #[inline]
-    unsafe fn cached(datatype: MPI_Datatype) -> Option<Arc<Self>> {
-        // SAFETY: the caller's promise; the attribute keeps its count of the Arc.
-        unsafe { Self::attribute(datatype).map(|kept| Arc::clone(&ManuallyDrop::new(Arc::from_raw(kept)))) }
+    /// As for [`TypeLayout::of`].
+    unsafe fn keep(datatype: MPI_Datatype, layout: &Arc<TypeLayout>) {
+        static SETTING: Mutex<()> = Mutex::new(());
+        let Some(keyval) = keyval() else { return };
+        let _one_at_a_time = SETTING.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the caller's promise; the attribute owns the box, which `delete` frees.
+        unsafe {
+            if Self::of(datatype).is_some() {
+                return;
+            }
+            let kept = Box::into_raw(Box::new(Self { layout: Arc::clone(layout), looks: AtomicU8::new(1) }));
+            if native().type_set_attr(datatype, keyval, kept.cast()) != constants().success {
+                drop(Box::from_raw(kept));
+            }
+        }
     }
 
     /// So often a call that is not the first one has looked: each looks twice at most, for its two buffers.
@@ -207,60 +275,6 @@ impl TypeLayout {
 
     fn is_used_again(&self) -> bool {
         self.looks.load(Ordering::Relaxed) == Self::AGAIN
-    }
-
-    /// The layout of `datatype` that lasts as long as it does, or until [`freed`] tells: that of a predefined one, or an attribute of one that
-    /// a call has used before and the library accepts.
-    ///
-    /// # Safety
-    /// As for `of`.
-    pub(super) unsafe fn kept(datatype: MPI_Datatype) -> Option<Arc<Self>> {
-        // SAFETY: the caller's promise.
-        let layout = unsafe {
-            match predefined(datatype) {
-                Some(known) => Self::of_predefined(known),
-                None => Self::cached(datatype).filter(|layout| layout.is_used_again()),
-            }
-        };
-        layout.filter(|layout| layout.is_committed.load(Ordering::Relaxed))
-    }
-
-    /// Packed bytes of an element of `datatype`, where a call has used it before and the library accepts it.
-    ///
-    /// # Safety
-    /// As for `of`.
-    pub(super) unsafe fn known_size(datatype: MPI_Datatype) -> Option<usize> {
-        // SAFETY: the caller's promise; the attribute keeps the layout alive.
-        let layout = unsafe { Self::attribute(datatype)?.as_ref() }?;
-        layout.note_look();
-        layout.is_committed.load(Ordering::Relaxed).then_some(layout.size)
-    }
-
-    /// Reads the layout of `datatype` and makes it an attribute, if that is of use. Two threads may do so at once; one of them wins.
-    ///
-    /// # Safety
-    /// As for `of`.
-    #[cold]
-    unsafe fn keep(datatype: MPI_Datatype) -> Option<Arc<Self>> {
-        static SETTING: Mutex<()> = Mutex::new(());
-        // SAFETY: the caller's promise.
-        let layout = Arc::new(unsafe { Self::read(datatype) }?);
-        if !HABIT.keeps_next() {
-            return Some(layout);
-        }
-        let _one_at_a_time = SETTING.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the caller's promise; the attribute owns one count of the Arc, which `delete` gives back.
-        unsafe {
-            if let Some(other) = Self::cached(datatype) {
-                return Some(other);
-            }
-            let value = Arc::into_raw(Arc::clone(&layout));
-            let code = keyval().map(|keyval| native().type_set_attr(datatype, keyval, value.cast_mut().cast()));
-            if code != Some(constants().success) {
-                drop(Arc::from_raw(value));
-            }
-        }
-        Some(layout)
     }
 }
 
@@ -306,7 +320,7 @@ pub(super) fn freed() -> u64 {
 unsafe extern "C" fn delete(_datatype: MPI_Datatype, _keyval: c_int, value: *mut c_void, _extra: *mut c_void) -> c_int {
     FREED.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the value is the pointer that `keep` stored, deleted once.
-    let layout = unsafe { Arc::from_raw(value.cast_const().cast::<TypeLayout>()) };
-    HABIT.note_freed(layout.is_used_again());
+    let kept = unsafe { Box::from_raw(value.cast::<Kept>()) };
+    HABIT.note_freed(kept.is_used_again());
     constants().success
 }

@@ -1,10 +1,11 @@
-//! Whether what was found out of a datatype is worth keeping with it.
+//! Whether what was found out of a datatype is worth keeping, with it or for others.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Some programs make a datatype for each call and free it after that. To make an attribute of it, and to give that back, takes as long as to look
-/// at most datatypes. So it is left out once enough have been kept in vain, but for some that tell whether that is still so.
-#[derive(Debug)]
+/// at most datatypes. So it is left out once enough have been kept in vain, but for some that tell whether that is still so. The same goes for what is remembered
+/// for datatypes that are made alike.
+#[derive(Debug, Default)]
 pub(super) struct Habit {
     /// How many were, one after the other.
     in_vain: AtomicU32,
@@ -33,7 +34,7 @@ impl Habit {
         scattered(passed).is_multiple_of(Self::TRIED)
     }
 
-    /// A datatype was freed that had been kept.
+    /// What had been kept is no more: with the datatype, or to make room.
     pub fn note_freed(&self, was_used_again: bool) {
         let in_vain = if was_used_again { 0 } else { self.in_vain.load(Ordering::Relaxed).saturating_add(1) };
         self.in_vain.store(in_vain, Ordering::Relaxed);

@@ -1,12 +1,14 @@
 //! The only code that names MPI.
 
 mod agree;
+mod alike;
 mod arguments;
 mod board;
 mod bridge;
 mod build;
 pub mod collectives;
 mod communicator;
+mod constructor;
 pub mod datatype;
 mod decline;
 mod device;

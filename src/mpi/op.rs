@@ -12,9 +12,9 @@
 //! `MPI_Type_create_f90_*`. Both take `MPI_CHAR` as an integer, Open MPI also `MPI_BYTE`. MPICH lets `MPI_LAND` of floating
 //! point pass and aborts when it has to compute.
 
+use super::constructor::class_of_f90;
 use super::datatype::{Rejected, TypeLayout, TypeMap};
 use super::failure::Code;
-use super::flatten::class_of_f90;
 use super::whole::{pack_elements, unpack_elements};
 use crate::kernel::{Combine, Kernel};
 use crate::mpi::handles::{Legality, PREDEFINED_MOST, Predefined, PredefinedOp, constants, predefined, predefined_op};
