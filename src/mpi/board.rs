@@ -28,7 +28,7 @@ pub(super) fn current() -> Option<Arc<Board>> {
 }
 
 /// A communicator was built whose ranks share cores.
-pub(super) fn consider(Pooled { members, nonce, context }: &Pooled) {
+pub(super) fn consider(Pooled { members, nonce, context, .. }: &Pooled) {
     let mut board = place();
     if board.as_ref().is_none_or(|board| members.len() > board.members.len()) {
         *board = Some(Arc::new(Board { nonce: *nonce, members: members.clone(), presences: context.own_presences() }));
@@ -66,7 +66,7 @@ mod tests {
         let levels = Levels::from_paths(&vec![vec![]; n], NodeRank(0));
         let layout = Layout::new(&vec![0; n], CommRank(0));
         let context = Context::new(segment, geometry, NodeRank(0), layout, levels);
-        Pooled { members: members.into(), nonce, context }
+        Pooled { members: members.into(), nonce, hierarchy: [0; 2], context }
     }
 
     /// One process's view, in one test, since there is one board.

@@ -132,7 +132,8 @@ impl<'a> Builder<'a> {
         };
         let mut own = None;
         if self.is_leader() {
-            offer.hierarchy = Hierarchy::of(&self.levels(), &self.job.kinds, self.job.trunk).to_words();
+            let find = || Hierarchy::of(&self.levels(), &self.job.kinds, self.job.trunk).to_words();
+            offer.hierarchy = offered.hierarchy().unwrap_or_else(find);
             if pooled[0] == 0 {
                 own = self.make_segment(&mut offer);
             }
@@ -203,7 +204,7 @@ impl<'a> Builder<'a> {
     }
 
     /// This rank's context on its node's segment, the segment's nonce, and what must stay open until the vote. In a box, and as `finish` apart
-    /// from `share`: it has 16 KiB, and what of the stack it passes through is new memory in the first calls of a job.
+    /// from `share`: it has some KiB, and what of the stack it passes through is new memory in the first calls of a job.
     #[inline(never)]
     fn context(
         &mut self,
@@ -454,7 +455,8 @@ impl<'a> Builder<'a> {
             hierarchy: Hierarchy::from_words(self.offer_of(offers, NodeIndex(0)).hierarchy),
             has_single_copy: self.job.has_single_copy,
         };
-        let pooled = Pooled { members: self.members(), nonce, context: *context };
+        let hierarchy = self.offer_of(offers, self.layout.my_node()).hierarchy;
+        let pooled = Pooled { members: self.members(), nonce, hierarchy, context: *context };
         if self.job.waiting.is_oversubscribed {
             board::consider(&pooled);
         }

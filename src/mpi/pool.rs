@@ -17,6 +17,8 @@ pub(super) struct Pooled {
     pub members: Box<[c_int]>,
     /// The number in its header.
     pub nonce: u64,
+    /// How these members lie on the node ([`Hierarchy`](crate::topo::Hierarchy)), as their leader found out.
+    pub hierarchy: [u64; 2],
     pub context: Context,
 }
 
@@ -33,7 +35,7 @@ struct Pool {
 struct Kept {
     /// Its ordinal among those that were freed.
     ordinal: u64,
-    /// In a box: it has some 18 KiB, which would move with each change of the list.
+    /// In a box: it has some KiB, which would move with each change of the list.
     pooled: Box<Pooled>,
 }
 
@@ -85,6 +87,11 @@ impl Offered {
         std::array::from_fn(|index| self.0.get(index).map_or(0, |kept| kept.pooled.nonce))
     }
 
+    /// How the members of all of them lie on the node; none where there is none.
+    pub fn hierarchy(&self) -> Option<[u64; 2]> {
+        self.0.first().map(|kept| kept.pooled.hierarchy)
+    }
+
     /// The one with this nonce, for good.
     pub fn take(&mut self, nonce: u64) -> Option<Box<Pooled>> {
         let at = self.0.iter().position(|kept| kept.pooled.nonce == nonce)?;
@@ -119,7 +126,7 @@ mod tests {
         let (segment, _) = Segment::create(GEOMETRY.length(), GEOMETRY.front()).expect("memfd");
         let levels = Levels::from_paths(&[vec![], vec![]], NodeRank(0));
         let context = Context::new(segment, GEOMETRY, NodeRank(0), Layout::new(&[0, 0], CommRank(0)), levels);
-        Pooled { members: Box::new(members), nonce, context }
+        Pooled { members: Box::new(members), nonce, hierarchy: [0; 2], context }
     }
 
     fn offered(members: [c_int; 2]) -> Offered {

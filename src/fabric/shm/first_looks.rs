@@ -32,8 +32,8 @@ pub(super) struct FirstLooks {
     trials: Trials<Exchanges>,
     /// What a rank that looks late asks for beside the peer's.
     pub next_flags: NextFlags,
-    /// When it looks in calls with a root.
-    pub turns: Turns,
+    /// When it looks in calls with a root. In a box, as contexts move when they are made.
+    pub turns: Box<Turns>,
 }
 
 impl FirstLooks {
