@@ -88,8 +88,8 @@ static MPI_Datatype vector(int blocks, int length, int stride) {
     return type;
 }
 
-// Begins calls of the library itself, which go on during one of ours. -> how many are to be waited for
-static int begin_others(Before which, int root, MPI_Request requests[2]) {
+// Calls of the library itself before one of ours, or that go on during it. -> how many are to be waited for
+static int call_others(Before which, int root, MPI_Request requests[2]) {
     static char borders[2][SMALL_BORDER];
     static double mine = 1, all;
     switch (which) {
@@ -110,7 +110,7 @@ static void call(const Shape *s, bool native, int k) {
     MPI_Datatype type = s->before == A_NEW_TYPE ? vector(COLUMN, 1, 2) : s->type;
     if (s->before == A_BARRIER) (native ? PMPI_Barrier : MPI_Barrier)(comm);
     MPI_Request others[2];
-    int begun = begin_others(s->before, root, others);
+    int begun = call_others(s->before, root, others);
     switch (s->collective) {
     case ALLREDUCE: (native ? PMPI_Allreduce : MPI_Allreduce)(in, out, count, type, s->op, comm); break;
     case BCAST: (native ? PMPI_Bcast : MPI_Bcast)(in, count, type, root, comm); break;

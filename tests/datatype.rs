@@ -89,6 +89,7 @@ fn datatypes_and_operations_agree_with_the_library() {
     types::layouts_serve_for_what_is_made_alike(&make, comm);
     types::threads_may_look_at_once(&make, comm);
     views::random_datatypes_read_and_write_as_the_library_does(&make, comm);
+    views::crowded_datatypes_work(&make, comm);
     views::absolute_addresses_work(&make, comm);
     views::unknown_constructors_work(&make, comm);
     views::large_counts_work(&make, comm);

@@ -1,10 +1,10 @@
 //! Layouts of datatypes that were made last, for others that are made alike.
 //!
-//! Programs that make a datatype for each call mostly make the same one. What its constructor was and with which arguments the library tells in two
-//! calls; sizes, extents and layout follow from these, and take several times as long to find out. Where a program makes another one each time, few
-//! are remembered ([`Habit`]).
+//! Programs that make a datatype for each call mostly make the same one. What its constructor was and with which arguments the library
+//! tells in two calls, and three for each derived datatype inside; sizes, extents and layout follow from these, and take several times as
+//! long to find out. Where a program makes another one each time, few are remembered ([`Habit`]).
 
-use super::constructor::Constructor;
+use super::constructor::{Arguments, Constructor};
 use super::datatype::{TypeLayout, TypeMap};
 use super::habit::Habit;
 use std::cell::{Cell, RefCell};
@@ -17,32 +17,32 @@ const MOST_ARGUMENTS: usize = 64;
 /// Nor are layouts of more runs, which take up to some megabytes.
 const MOST_RUNS: usize = 1 << 10;
 
-/// What a constructor made, of which handles are no longer known.
+/// What a constructor makes of such arguments.
 struct Entry {
-    constructor: Constructor,
+    arguments: Arguments,
     layout: Arc<TypeLayout>,
     has_served: Cell<bool>,
 }
 
 /// What was made last.
 #[derive(Default)]
-struct Made {
+struct Remembered {
     entries: [Option<Entry>; SOME],
     /// The one that is the oldest.
     oldest: usize,
     habit: Habit,
 }
 
-impl Made {
+impl Remembered {
     fn find(&self, constructor: &Constructor) -> Option<Arc<TypeLayout>> {
-        let entry = self.entries.iter().flatten().find(|entry| entry.constructor == *constructor)?;
+        let entry = self.entries.iter().flatten().find(|entry| entry.arguments == *constructor)?;
         entry.has_served.set(true);
         Some(Arc::clone(&entry.layout))
     }
 
     /// In place of the oldest one.
-    fn add(&mut self, constructor: Constructor, layout: Arc<TypeLayout>) {
-        let entry = Entry { constructor, layout, has_served: Cell::new(false) };
+    fn add(&mut self, arguments: Arguments, layout: Arc<TypeLayout>) {
+        let entry = Entry { arguments, layout, has_served: Cell::new(false) };
         if let Some(forgotten) = self.entries[self.oldest].replace(entry) {
             self.habit.note_freed(forgotten.has_served.get());
         }
@@ -51,33 +51,35 @@ impl Made {
 }
 
 thread_local! {
-    static MADE: RefCell<Made> = RefCell::default();
+    static REMEMBERED: RefCell<Remembered> = RefCell::default();
 }
 
-/// The layout of what `constructor` makes: a remembered one, or what `read` finds out. At the end of a thread nothing is remembered.
+/// The layout of what `constructor` makes, which has `size` bytes: a remembered one, or what `read` finds out. At the end of a thread nothing is
+/// remembered.
 #[inline]
 pub(super) fn find_or(
-    mut constructor: Constructor,
+    constructor: Constructor,
+    size: usize,
     read: impl FnOnce(&Constructor) -> Option<Arc<TypeLayout>>,
 ) -> Option<Arc<TypeLayout>> {
-    if let Ok(Some(found)) = MADE.try_with(|made| made.borrow().find(&constructor)) {
+    let found = REMEMBERED.try_with(|remembered| remembered.borrow().find(&constructor));
+    // A check on the reading of arguments, as of layouts that are new.
+    if let Some(found) = found.ok().flatten().filter(|layout| layout.size == size) {
         return Some(found);
     }
     let layout = read(&constructor)?;
-    _ = MADE.try_with(|made| {
-        let mut made = made.borrow_mut();
-        if made.habit.keeps_next() && is_worth(&constructor, &layout) {
-            constructor.let_go();
-            made.add(constructor, Arc::clone(&layout));
+    if is_short(&layout) && REMEMBERED.try_with(|remembered| remembered.borrow().habit.keeps_next()) == Ok(true) {
+        // The library is called, to free what is inside, while nothing is borrowed.
+        if let Some(arguments) = constructor.into_arguments(MOST_ARGUMENTS) {
+            _ = REMEMBERED.try_with(|remembered| remembered.borrow_mut().add(arguments, Arc::clone(&layout)));
         }
-    });
+    }
     Some(layout)
 }
 
-fn is_worth(constructor: &Constructor, layout: &TypeLayout) -> bool {
-    let runs = match &layout.type_map {
-        TypeMap::Segments { segments, .. } => segments.runs(),
-        _ => 0,
-    };
-    runs <= MOST_RUNS && constructor.arguments().is_some_and(|arguments| arguments <= MOST_ARGUMENTS)
+fn is_short(layout: &TypeLayout) -> bool {
+    match &layout.type_map {
+        TypeMap::Segments { segments, .. } => segments.runs() <= MOST_RUNS,
+        TypeMap::Contiguous { .. } | TypeMap::Opaque => true,
+    }
 }

@@ -56,7 +56,7 @@ impl Board {
 mod tests {
     use super::*;
     use crate::fabric::shm::{Context, Geometry, Segment};
-    use crate::topo::{Layout, Levels};
+    use crate::topo::{Hierarchy, Layout, Levels};
     use crate::types::{Bytes, CommRank};
 
     fn pooled(members: &[c_int], nonce: u64) -> Pooled {
@@ -66,7 +66,7 @@ mod tests {
         let levels = Levels::from_paths(&vec![vec![]; n], NodeRank(0));
         let layout = Layout::new(&vec![0; n], CommRank(0));
         let context = Context::new(segment, geometry, NodeRank(0), layout, levels);
-        Pooled { members: members.into(), nonce, hierarchy: [0; 2], context }
+        Pooled { members: members.into(), nonce, hierarchy: Hierarchy::from_words([0; 2]), context }
     }
 
     /// One process's view, in one test, since there is one board.

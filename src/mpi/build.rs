@@ -132,8 +132,8 @@ impl<'a> Builder<'a> {
         };
         let mut own = None;
         if self.is_leader() {
-            let find = || Hierarchy::of(&self.levels(), &self.job.kinds, self.job.trunk).to_words();
-            offer.hierarchy = offered.hierarchy().unwrap_or_else(find);
+            let find = || Hierarchy::of(&self.levels(), &self.job.kinds, self.job.trunk);
+            offer.hierarchy = offered.hierarchy().unwrap_or_else(find).to_words();
             if pooled[0] == 0 {
                 own = self.make_segment(&mut offer);
             }
@@ -455,7 +455,7 @@ impl<'a> Builder<'a> {
             hierarchy: Hierarchy::from_words(self.offer_of(offers, NodeIndex(0)).hierarchy),
             has_single_copy: self.job.has_single_copy,
         };
-        let hierarchy = self.offer_of(offers, self.layout.my_node()).hierarchy;
+        let hierarchy = Hierarchy::from_words(self.offer_of(offers, self.layout.my_node()).hierarchy);
         let pooled = Pooled { members: self.members(), nonce, hierarchy, context: *context };
         if self.job.waiting.is_oversubscribed {
             board::consider(&pooled);

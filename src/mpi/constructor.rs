@@ -12,78 +12,132 @@ use std::ffi::c_int;
 /// Datatypes nested more deeply are not flattened.
 const DEEPEST: usize = 48;
 
-/// As many as most constructors have need no memory of the heap: programs make datatypes for each call.
-type Few<T> = SmallVec<[T; 6]>;
+/// Nor are those with more arguments inside, all together, which would have too many pieces anyway: a struct of two of a kind, of which each is
+/// such a struct, has millions after some steps.
+const MOST_INSIDE: usize = 1 << 18;
 
-/// A constructor with its arguments. Numbers are in the order of the standard, large counts like small ones.
+/// As many as most constructors have need no memory of the heap: programs make datatypes for each call.
+type Few<T> = SmallVec<[T; 8]>;
+
+/// How a datatype was made.
+pub(super) enum Construction {
+    /// It lies in memory as it is packed.
+    Basic,
+    /// By a constructor.
+    By(Constructor),
+    /// The library does not tell, or it is nested too deeply.
+    Unknown,
+}
+
+/// A constructor and its arguments that are no datatypes. Numbers are in the order of the standard, large counts like small ones.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Constructor {
-    /// Which one.
-    pub combiner: c_int,
+struct Scalars {
+    combiner: c_int,
     numbers: Few<i64>,
     addresses: Few<MPI_Aint>,
+}
+
+/// A constructor with its arguments, as long as the call lasts that reads them.
+#[derive(Debug)]
+pub(super) struct Constructor {
+    scalars: Scalars,
     parts: SmallVec<[Part; 1]>,
 }
 
 /// A datatype that a constructor was given.
 #[derive(Debug)]
-pub(super) struct Part {
-    /// To be freed here if it is derived; null once it was.
-    handle: MPI_Datatype,
-    /// Of a derived one.
-    envelope: Option<Envelope>,
-    /// What made a derived one.
-    made: Option<Box<Constructor>>,
+pub(super) enum Part {
+    /// One that lies in memory as it is packed.
+    Basic(MPI_Datatype),
+    /// One that another constructor made.
+    Derived(Box<Inner>),
+}
+
+/// A derived datatype inside of another one.
+#[derive(Debug)]
+pub(super) struct Inner {
+    handle: Owned,
+    constructor: Constructor,
+}
+
+/// A handle that `get_contents` returned for us to free.
+#[derive(Debug)]
+struct Owned(MPI_Datatype);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: ours to free, as it is not predefined; handles live within the call that read them, so MPI is not finalised.
+        unsafe { native().type_free(&mut self.0) };
+    }
+}
+
+/// A part of which nothing is known yet but this.
+enum Unread {
+    Basic(MPI_Datatype),
+    Derived(Owned, Envelope),
+}
+
+/// A constructor with its arguments to be compared with others: no handles of datatypes that were made.
+#[derive(Debug)]
+pub(super) struct Arguments {
+    scalars: Scalars,
+    parts: SmallVec<[KnownPart; 1]>,
+}
+
+#[derive(Debug)]
+enum KnownPart {
+    Predefined(MPI_Datatype),
+    Derived(Box<Arguments>),
 }
 
 /// What made a datatype and with how many integers, addresses, large counts and datatypes.
 type Envelope = (c_int, [usize; 4]);
 
 impl Constructor {
-    /// What made `datatype`; none of one that lies in memory as it is packed.
-    ///
-    /// # Errors
-    /// If the library does not tell, or it is nested too deeply.
+    /// How `datatype` was made.
     ///
     /// # Safety
     /// MPI is initialised, and `datatype` is valid and not null.
     #[inline]
-    pub unsafe fn of(datatype: MPI_Datatype) -> Result<Option<Self>, TooComplex> {
+    pub unsafe fn of(datatype: MPI_Datatype) -> Construction {
         if predefined(datatype).is_some() {
-            return Ok(None);
+            return Construction::Basic;
         }
+        let mut left = MOST_INSIDE;
         // SAFETY: the caller's promise.
         unsafe {
-            let Some(envelope) = envelope_of_derived(datatype) else { return Ok(None) };
-            let mut constructor = contents(datatype, envelope).ok_or(TooComplex)?;
-            constructor.read_parts(1)?;
-            Ok(Some(constructor))
+            match envelope_of_derived(datatype) {
+                None => Construction::Basic,
+                Some(envelope) => {
+                    Self::read(datatype, envelope, 0, &mut left).map_or(Construction::Unknown, Construction::By)
+                }
+            }
         }
     }
 
-    /// Finds out what made the datatypes inside, which lie so deep in another one.
+    /// That of `datatype`, which lies so deep in another one; so many arguments more may be inside.
     ///
     /// # Safety
     /// As for [`Self::of`].
-    unsafe fn read_parts(&mut self, depth: usize) -> Result<(), TooComplex> {
-        for part in &mut self.parts {
-            let Some(envelope) = part.envelope else { continue };
-            if depth > DEEPEST {
-                return Err(TooComplex);
-            }
-            // SAFETY: the caller's promise; handles inside are as valid.
-            unsafe {
-                let mut made = Box::new(contents(part.handle, envelope).ok_or(TooComplex)?);
-                made.read_parts(depth + 1)?;
-                part.made = Some(made);
-            }
-        }
-        Ok(())
+    unsafe fn read(datatype: MPI_Datatype, envelope: Envelope, depth: usize, left: &mut usize) -> Option<Self> {
+        // SAFETY: the caller's promise.
+        let (scalars, datatypes) = unsafe { contents(datatype, envelope) }?;
+        // All of them first, so that each one is freed that has to be, whatever comes.
+        // SAFETY: as above, and the library has given them to us.
+        let unread: SmallVec<[Unread; 1]> = datatypes.into_iter().map(|part| unsafe { Unread::new(part) }).collect();
+        // SAFETY: as above; handles inside are as valid.
+        let parts = unread.into_iter().map(|part| unsafe { part.read(depth + 1, left) }).collect::<Option<_>>()?;
+        Some(Self { scalars, parts })
+    }
+
+    /// Which one it is.
+    pub fn combiner(&self) -> c_int {
+        self.scalars.combiner
     }
 
     /// An argument.
     pub fn number(&self, index: usize) -> Result<isize, TooComplex> {
-        self.numbers.get(index).and_then(|&number| isize::try_from(number).ok()).ok_or(TooComplex)
+        self.scalars.numbers.get(index).and_then(|&number| isize::try_from(number).ok()).ok_or(TooComplex)
     }
 
     /// The same where it is a number of something.
@@ -94,7 +148,7 @@ impl Constructor {
     /// The displacement in bytes with this index; `numbers_before` numbers precede the displacements where these are large
     /// counts.
     pub fn address(&self, index: usize, numbers_before: usize) -> Result<isize, TooComplex> {
-        match self.addresses.get(index) {
+        match self.scalars.addresses.get(index) {
             Some(address) => Ok(isize::from_ne_bytes(address.to_ne_bytes())),
             None => self.number(numbers_before + index),
         }
@@ -105,73 +159,86 @@ impl Constructor {
         self.parts.get(index).ok_or(TooComplex)
     }
 
-    /// How many arguments there are, also of what is inside; none where some datatype is not known for what it is.
-    pub fn arguments(&self) -> Option<usize> {
-        let own = self.numbers.len() + self.addresses.len() + self.parts.len();
-        self.parts.iter().try_fold(own, |sum, part| match &part.made {
-            Some(made) => Some(sum + made.arguments()?),
-            None => predefined(part.handle).map(|_| sum),
-        })
+    /// Its arguments without handles, if there are at most so many, also inside; none where a basic datatype is not in our tables, whose
+    /// handle may be used again.
+    pub fn into_arguments(self, most: usize) -> Option<Arguments> {
+        let mut left = most;
+        self.within(&mut left)
     }
 
-    /// Frees the handles of datatypes inside: the constructor is good for comparisons only.
-    pub fn let_go(&mut self) {
-        for part in &mut self.parts {
-            part.free();
-            if let Some(made) = &mut part.made {
-                made.let_go();
+    fn within(self, left: &mut usize) -> Option<Arguments> {
+        let Self { scalars, parts } = self;
+        *left = left.checked_sub(scalars.numbers.len() + scalars.addresses.len() + parts.len())?;
+        let known = |part| match part {
+            Part::Basic(handle) => predefined(handle).map(|_| KnownPart::Predefined(handle)),
+            Part::Derived(inner) => inner.constructor.within(left).map(|part| KnownPart::Derived(Box::new(part))),
+        };
+        Some(Arguments { scalars, parts: parts.into_iter().map(known).collect::<Option<_>>()? })
+    }
+}
+
+impl Part {
+    /// Valid for as long as this is.
+    pub fn handle(&self) -> MPI_Datatype {
+        match self {
+            Self::Basic(handle) => *handle,
+            Self::Derived(inner) => inner.handle.0,
+        }
+    }
+
+    /// What made a derived one.
+    pub fn constructor(&self) -> Option<&Constructor> {
+        match self {
+            Self::Basic(_) => None,
+            Self::Derived(inner) => Some(&inner.constructor),
+        }
+    }
+}
+
+impl Unread {
+    /// # Safety
+    /// As for [`Constructor::of`]; the handle is ours to free if it is derived.
+    unsafe fn new(handle: MPI_Datatype) -> Self {
+        if predefined(handle).is_some() {
+            return Self::Basic(handle);
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { envelope_of_derived(handle) } {
+            None => Self::Basic(handle),
+            Some(envelope) => Self::Derived(Owned(handle), envelope),
+        }
+    }
+
+    /// Finds out what made it, as [`Constructor::read`].
+    ///
+    /// # Safety
+    /// As for [`Constructor::of`].
+    unsafe fn read(self, depth: usize, left: &mut usize) -> Option<Part> {
+        match self {
+            Self::Basic(handle) => Some(Part::Basic(handle)),
+            Self::Derived(handle, envelope) => {
+                *left = left.checked_sub(1 + envelope.1.iter().sum::<usize>()).filter(|_| depth <= DEEPEST)?;
+                // SAFETY: the caller's promise.
+                let constructor = unsafe { Constructor::read(handle.0, envelope, depth, left) }?;
+                Some(Part::Derived(Box::new(Inner { handle, constructor })))
             }
         }
     }
 }
 
-impl Part {
-    /// # Safety
-    /// As for [`Constructor::of`]; the handle is this one's to free, unless it is basic.
-    unsafe fn new(handle: MPI_Datatype) -> Self {
-        // SAFETY: the caller's promise.
-        let envelope = if predefined(handle).is_some() { None } else { unsafe { envelope_of_derived(handle) } };
-        Self { handle, envelope, made: None }
-    }
-
-    /// Valid for as long as this is.
-    pub fn handle(&self) -> MPI_Datatype {
-        self.handle
-    }
-
-    /// What made it, if it is derived.
-    pub fn made(&self) -> Option<&Constructor> {
-        self.made.as_deref()
-    }
-
-    fn free(&mut self) {
-        let null = constants().datatype_null;
-        if self.envelope.is_some() && self.handle != null {
-            let mut handle = std::mem::replace(&mut self.handle, null);
-            // SAFETY: `get_contents` returned this handle for us to free, as it is not predefined.
-            unsafe { native().type_free(&mut handle) };
-        }
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        self.free();
-    }
-}
-
-impl PartialEq for Part {
-    /// Whether they were made alike; handles of derived ones are each another one.
-    fn eq(&self, other: &Self) -> bool {
-        match (&self.made, &other.made) {
-            (Some(made), Some(other)) => made == other,
-            (None, None) => self.handle == other.handle,
+impl PartialEq<Constructor> for Arguments {
+    /// Whether both make the same.
+    fn eq(&self, other: &Constructor) -> bool {
+        let is_alike = |(own, other): (&KnownPart, &Part)| match (own, other) {
+            (KnownPart::Predefined(own), Part::Basic(other)) => own == other,
+            (KnownPart::Derived(own), Part::Derived(other)) => **own == other.constructor,
             _ => false,
-        }
+        };
+        self.scalars == other.scalars
+            && self.parts.len() == other.parts.len()
+            && self.parts.iter().zip(&other.parts).all(is_alike)
     }
 }
-
-impl Eq for Part {}
 
 /// What made a datatype and with how many arguments: integers, addresses, large counts, datatypes.
 ///
@@ -226,7 +293,7 @@ fn class_by_f90(combiner: c_int) -> Option<Class> {
     classes.iter().find(|(known, _)| *known == combiner).map(|(_, class)| *class)
 }
 
-/// The arguments of the constructor of `datatype`, of which this is the envelope; parts know nothing of their own constructors yet.
+/// The arguments of the constructor of `datatype`, of which this is the envelope, and the datatypes among them.
 ///
 /// # Safety
 /// As for [`Constructor::of`].
@@ -234,7 +301,7 @@ fn class_by_f90(combiner: c_int) -> Option<Class> {
 unsafe fn contents(
     datatype: MPI_Datatype,
     (combiner, [n_integers, n_addresses, n_large, n_datatypes]): Envelope,
-) -> Option<Constructor> {
+) -> Option<(Scalars, Few<MPI_Datatype>)> {
     // SAFETY: the caller's promise; the arrays have the lengths that the library asked for.
     unsafe {
         let mut integers: Few<c_int> = Few::from_elem(0, n_integers);
@@ -269,8 +336,6 @@ unsafe fn contents(
         let mut numbers: Few<i64> = integers.into_iter().map(i64::from).collect();
         // With large counts all numbers are such, but for the dimensions and the order of a subarray around them.
         numbers.insert_many(numbers.len().min(1), large);
-        // All of them, so that those that are not basic are freed whatever comes.
-        let parts = datatypes.into_iter().map(|datatype| Part::new(datatype)).collect();
-        Some(Constructor { combiner, numbers, addresses, parts })
+        Some((Scalars { combiner, numbers, addresses }, datatypes))
     }
 }

@@ -12,11 +12,10 @@
 //! elements passes; Open MPI ignores the receive type of Allgather and Scatter, and crashes on it if there is data.
 
 use super::alike;
-use super::constructor::Constructor;
-use super::flatten::{Extent, extent, flatten};
+use super::constructor::{Construction, Constructor};
+use super::flatten::{Extent, Flattened, extent, flatten, size};
 use super::habit::Habit;
 use crate::kernel::Segments;
-use crate::kernel::segments::TooComplex;
 use crate::mpi::handles::{PREDEFINED_MOST, Predefined, constants, predefined};
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
@@ -56,7 +55,7 @@ pub enum TypeMap {
     Opaque,
 }
 
-/// How the elements of a datatype lie in memory that isn't packed there and predefined at once: the same for all that are made alike.
+/// How elements of a datatype lie in memory: the same for all that are made alike. Not needed of predefined ones without holes.
 #[derive(Debug)]
 pub struct TypeLayout {
     /// Packed bytes of an element.
@@ -71,8 +70,8 @@ pub struct TypeLayout {
     pub type_map: TypeMap,
 }
 
-/// The attribute of a datatype that the library was seen to accept.
-struct Kept {
+/// The attribute of a datatype that was seen to be committed.
+struct Attribute {
     layout: Arc<TypeLayout>,
     /// How often calls have looked for it, up to [`Self::AGAIN`] times.
     looks: AtomicU8,
@@ -88,48 +87,45 @@ impl TypeLayout {
     /// MPI is initialised, and `datatype` is valid and not null.
     unsafe fn read(datatype: MPI_Datatype) -> Option<Arc<Self>> {
         // SAFETY: the caller's promise.
-        let constructor = unsafe { Constructor::of(datatype) };
-        // SAFETY: as above.
-        let read = |constructor: Result<Option<&Constructor>, TooComplex>| unsafe {
-            Self::made_by(datatype, constructor).map(Arc::new)
+        let read = |constructor: Option<&Constructor>| unsafe {
+            let known = extent(datatype)?;
+            Some(Arc::new(Self::new(known, flatten(datatype, constructor, &known).ok())))
         };
-        match constructor {
-            Ok(Some(constructor)) => alike::find_or(constructor, |constructor| read(Ok(Some(constructor)))),
-            other => read(other.map(|_| None)),
+        // SAFETY: as above.
+        unsafe {
+            match Constructor::of(datatype) {
+                Construction::Basic => read(None),
+                Construction::By(constructor) => {
+                    alike::find_or(constructor, size(datatype)?, |constructor| read(Some(constructor)))
+                }
+                Construction::Unknown => Some(Arc::new(Self::new(extent(datatype)?, None))),
+            }
         }
     }
 
-    /// The layout of `datatype`, which was made by that constructor.
-    ///
-    /// # Safety
-    /// As for `read`.
-    unsafe fn made_by(datatype: MPI_Datatype, constructor: Result<Option<&Constructor>, TooComplex>) -> Option<Self> {
-        // SAFETY: the caller's promise.
-        let known = unsafe { extent(datatype) }?;
-        // SAFETY: as above.
-        let flat = constructor.and_then(|constructor| unsafe { flatten(datatype, constructor, &known) });
-        let Extent { size, extent, true_lb, true_extent } = known;
+    /// That of a datatype of these sizes and extents; flattened, if it was.
+    fn new(Extent { size, extent, true_lb, true_extent }: Extent, flat: Option<Flattened>) -> Self {
         let type_map = match flat {
-            Err(_) => TypeMap::Opaque,
+            None => TypeMap::Opaque,
             // The library has another idea of this datatype, and its idea counts: Open MPI 4.1.4 takes a stride of -1 byte
             // for none, so that a vector that turns bytes around becomes contiguous.
-            Ok(flat)
+            Some(flat)
                 if size > 0 && flat.segments.bounds(flat.times) != Some((true_lb, true_lb + true_extent as isize)) =>
             {
                 TypeMap::Opaque
             }
-            Ok(flat) => match flat.segments.contiguous_at(2) {
+            Some(flat) => match flat.segments.contiguous_at(2) {
                 Some(at) if flat.times == 1 => TypeMap::Contiguous { at },
                 _ => TypeMap::Segments { segments: flat.segments, times: flat.times },
             },
         };
-        Some(Self { size, extent, true_lb, true_extent, type_map })
+        Self { size, extent, true_lb, true_extent, type_map }
     }
 
     /// The layout of `datatype`: of its attribute, made where it is missing.
     ///
     /// # Errors
-    /// If the datatype is null or not committed.
+    /// If the datatype is null, not committed, or exceeds the address space.
     ///
     /// # Safety
     /// MPI is initialised; `datatype` is valid or null, and not freed meanwhile; `self_comm` is a private communicator of
@@ -143,7 +139,7 @@ impl TypeLayout {
             return unsafe { Self::of_predefined(known) }.ok_or(Rejected::TooLarge);
         }
         // SAFETY: the caller's promise; the attribute lives as long as the datatype.
-        if let Some(kept) = unsafe { Kept::of(datatype) } {
+        if let Some(kept) = unsafe { Attribute::of(datatype) } {
             kept.note_look();
             return Ok(Arc::clone(&kept.layout));
         }
@@ -154,7 +150,7 @@ impl TypeLayout {
     /// The layout of `datatype`, of which there is no attribute; it becomes one, if that is of use.
     ///
     /// # Errors
-    /// If the datatype is not committed.
+    /// If the datatype is not committed, or exceeds the address space.
     ///
     /// # Safety
     /// As for `of`.
@@ -172,7 +168,7 @@ impl TypeLayout {
         unsafe {
             let layout = Self::read(datatype).ok_or(Rejected::TooLarge)?;
             if HABIT.keeps_next() {
-                Kept::keep(datatype, &layout);
+                Attribute::keep(datatype, &layout);
             }
             Ok(layout)
         }
@@ -209,7 +205,9 @@ impl TypeLayout {
         unsafe {
             match predefined(datatype) {
                 Some(known) => Self::of_predefined(known),
-                None => Kept::of(datatype).filter(|kept| kept.is_used_again()).map(|kept| Arc::clone(&kept.layout)),
+                None => {
+                    Attribute::of(datatype).filter(|kept| kept.is_used_again()).map(|kept| Arc::clone(&kept.layout))
+                }
             }
         }
     }
@@ -220,13 +218,13 @@ impl TypeLayout {
     /// As for `of`.
     pub(super) unsafe fn known_size(datatype: MPI_Datatype) -> Option<usize> {
         // SAFETY: the caller's promise; the attribute lives as long as the datatype.
-        let kept = unsafe { Kept::of(datatype) }?;
+        let kept = unsafe { Attribute::of(datatype) }?;
         kept.note_look();
         Some(kept.layout.size)
     }
 }
 
-impl Kept {
+impl Attribute {
     /// The attribute of `datatype`.
     ///
     /// # Safety
@@ -320,7 +318,7 @@ pub(super) fn freed() -> u64 {
 unsafe extern "C" fn delete(_datatype: MPI_Datatype, _keyval: c_int, value: *mut c_void, _extra: *mut c_void) -> c_int {
     FREED.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the value is the pointer that `keep` stored, deleted once.
-    let kept = unsafe { Box::from_raw(value.cast::<Kept>()) };
+    let kept = unsafe { Box::from_raw(value.cast::<Attribute>()) };
     HABIT.note_freed(kept.is_used_again());
     constants().success
 }

@@ -30,6 +30,17 @@ pub(super) struct Extent {
     pub(super) true_extent: usize,
 }
 
+/// Packed bytes of an element of `datatype`, none if the library can't tell.
+///
+/// # Safety
+/// MPI is initialised, and `datatype` is valid and not null.
+pub(super) unsafe fn size(datatype: MPI_Datatype) -> Option<usize> {
+    let mut size: MPI_Count = 0;
+    // SAFETY: the caller's promise, and a valid place for the result.
+    let code = unsafe { native().type_size_x(datatype, &mut size) };
+    usize::try_from(size).ok().filter(|_| code == constants().success)
+}
+
 /// Size and extents of `datatype`, none if the library can't tell them (`MPI_UNDEFINED`) or they exceed the address space.
 ///
 /// # Safety
@@ -79,7 +90,7 @@ pub(super) unsafe fn flatten(
     let most = most_runs(known.size);
     // Many copies of a type with many pieces are kept as copies.
     if let Some(constructor) = constructor
-        && constructor.combiner == constants().combiner_contiguous
+        && constructor.combiner() == constants().combiner_contiguous
     {
         // SAFETY: the caller's promise.
         let child = unsafe { layout(constructor.part(0)?, most) }?;
@@ -102,7 +113,7 @@ unsafe fn layout(part: &Part, most: usize) -> Result<Segments, TooComplex> {
     // SAFETY: the caller's promise; a part's handle is valid.
     unsafe {
         let known = extent(part.handle()).ok_or(TooComplex)?;
-        laid_out(part.handle(), part.made(), &known, most)
+        laid_out(part.handle(), part.constructor(), &known, most)
     }
 }
 
@@ -141,7 +152,7 @@ unsafe fn laid_out(
 /// As for [`flatten`].
 unsafe fn add(builder: &mut Builder, constructor: &Constructor, most: usize) -> Result<(), TooComplex> {
     let constants = constants();
-    let combiner = constructor.combiner;
+    let combiner = constructor.combiner();
     if combiner == constants.combiner_struct {
         let count = constructor.count(0)?;
         for index in 0..count {

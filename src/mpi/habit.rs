@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Some programs make a datatype for each call and free it after that. To make an attribute of it, and to give that back, takes as long as to look
-/// at most datatypes. So it is left out once enough have been kept in vain, but for some that tell whether that is still so. The same goes for what is remembered
-/// for datatypes that are made alike.
+/// Some programs make a datatype for each call and free it after that. To make an attribute of it, and to give that back, takes as long as
+/// to look at most datatypes. So it is left out once enough have been kept in vain, but for some that tell whether that is still so. The
+/// same goes for what is remembered for datatypes that are made alike.
 #[derive(Debug, Default)]
 pub(super) struct Habit {
     /// How many were, one after the other.

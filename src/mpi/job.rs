@@ -88,7 +88,7 @@ impl Job {
             stall: config.stall,
             progress,
             keep_pace,
-            traffic: own_traffic,
+            traffic: traffic_now,
             patience: Waiting::PATIENCE,
             report: super::serve::report_stall,
         };
@@ -245,7 +245,7 @@ pub(super) unsafe fn time_to_ask(world: MPI_Comm) -> Duration {
 }
 
 /// Whether the program may have traffic of its own.
-fn own_traffic() -> Traffic {
+fn traffic_now() -> Traffic {
     active().map_or(Traffic::Absent, Job::traffic)
 }
 

@@ -2,6 +2,7 @@
 //! and free communicators in loops pay for reserving and mapping memory once.
 
 use crate::fabric::shm::{Context, Geometry};
+use crate::topo::Hierarchy;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,8 +18,8 @@ pub(super) struct Pooled {
     pub members: Box<[c_int]>,
     /// The number in its header.
     pub nonce: u64,
-    /// How these members lie on the node ([`Hierarchy`](crate::topo::Hierarchy)), as their leader found out.
-    pub hierarchy: [u64; 2],
+    /// How these members lie on the node, as their leader found out.
+    pub hierarchy: Hierarchy,
     pub context: Context,
 }
 
@@ -88,7 +89,7 @@ impl Offered {
     }
 
     /// How the members of all of them lie on the node; none where there is none.
-    pub fn hierarchy(&self) -> Option<[u64; 2]> {
+    pub fn hierarchy(&self) -> Option<Hierarchy> {
         self.0.first().map(|kept| kept.pooled.hierarchy)
     }
 
@@ -126,7 +127,7 @@ mod tests {
         let (segment, _) = Segment::create(GEOMETRY.length(), GEOMETRY.front()).expect("memfd");
         let levels = Levels::from_paths(&[vec![], vec![]], NodeRank(0));
         let context = Context::new(segment, GEOMETRY, NodeRank(0), Layout::new(&[0, 0], CommRank(0)), levels);
-        Pooled { members: Box::new(members), nonce, hierarchy: [0; 2], context }
+        Pooled { members: Box::new(members), nonce, hierarchy: Hierarchy::from_words([0; 2]), context }
     }
 
     fn offered(members: [c_int; 2]) -> Offered {

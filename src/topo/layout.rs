@@ -25,18 +25,19 @@ impl Layout {
     /// # Panics
     /// If `me` is not an index of `labels`.
     pub fn new(labels: &[u32], me: CommRank) -> Self {
-        let mut nodes: Vec<Vec<CommRank>> = vec![Vec::with_capacity(labels.len())];
+        let mut nodes: Vec<Vec<CommRank>> = vec![Vec::new()];
         let mut index_of = std::collections::HashMap::new();
         let mut place = Vec::with_capacity(labels.len());
         for (rank, label) in labels.iter().enumerate() {
-            let mut find = || {
+            // Most communicators are on one node: a table would take longer than all else.
+            let node = if *label == labels[0] {
+                0
+            } else {
                 *index_of.entry(*label).or_insert_with(|| {
                     nodes.push(Vec::new());
                     nodes.len() - 1
                 })
             };
-            // Most communicators are on one node: a table would take longer than all else.
-            let node = if *label == labels[0] { 0 } else { find() };
             place.push((NodeIndex(node as u32), NodeRank(nodes[node].len() as u32)));
             nodes[node].push(CommRank(rank as u32));
         }

@@ -4,7 +4,7 @@ use crate::constructors::{Constructors, committed, free, make};
 use huddle::kernel::Element;
 use huddle::mpi::datatype::{Rejected, TypeLayout, TypeMap};
 use huddle::mpi::handles::{Class, PredefinedOp, all_predefined, constants, predefined, predefined_op};
-use mpi_sys::MPI_Comm;
+use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::sync::{Arc, Barrier};
 
 /// The tables have what every MPI has.
@@ -103,19 +103,19 @@ pub fn layouts_of_one_call_are_hardly_ever_kept(make: &Constructors, comm: MPI_C
     free(of_many);
 }
 
-/// A handle, which threads share.
-struct Shared<T>(T);
+/// Handles that threads share: of a datatype and a communicator.
+struct Shared(MPI_Datatype, MPI_Comm);
 // SAFETY: handles may be used by all threads (MPI_THREAD_MULTIPLE).
-unsafe impl<T> Sync for Shared<T> {}
+unsafe impl Sync for Shared {}
 
 /// What was found out of a datatype that is freed serves for one that is made alike in the same thread, also of others inside, and for no other
 /// one.
 pub fn layouts_serve_for_what_is_made_alike(make: &Constructors, comm: MPI_Comm) {
-    let comm = Shared(comm);
+    let shared = Shared(constants().datatype_null, comm);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let comm = &comm;
-            make_alike(make, comm.0);
+            let shared = &shared;
+            make_alike(make, shared.1);
         });
     });
 }
@@ -144,7 +144,7 @@ fn make_alike(make: &Constructors, comm: MPI_Comm) {
 /// Two threads look at a new datatype at the same time.
 pub fn threads_may_look_at_once(make: &Constructors, comm: MPI_Comm) {
     for round in 0..100 {
-        let shared = Shared((committed(make!(make, vector, 3 + round % 5, 1, 2, constants().int)), comm));
+        let shared = Shared(committed(make!(make, vector, 3 + round % 5, 1, 2, constants().int)), comm);
         let start = Barrier::new(2);
         std::thread::scope(|scope| {
             for _ in 0..2 {
@@ -152,11 +152,11 @@ pub fn threads_may_look_at_once(make: &Constructors, comm: MPI_Comm) {
                     let shared = &shared;
                     start.wait();
                     // SAFETY: a valid datatype and a communicator of this process.
-                    let layout = unsafe { TypeLayout::of(shared.0.0, shared.0.1) }.expect("committed");
+                    let layout = unsafe { TypeLayout::of(shared.0, shared.1) }.expect("committed");
                     assert_eq!(layout.size, 4 * (3 + round as usize % 5));
                 });
             }
         });
-        free(shared.0.0);
+        free(shared.0);
     }
 }

@@ -10,6 +10,7 @@ use huddle::mpi::view::View;
 use mpi_sys::{MPI_Aint, MPI_Comm, MPI_Count, MPI_Datatype};
 use std::collections::HashSet;
 use std::ffi::c_int;
+use std::sync::Arc;
 
 /// Memory around `count` elements, and the offset of the buffer's address in it.
 struct Memory {
@@ -124,20 +125,46 @@ fn compare(datatype: MPI_Datatype, count: usize, random: &mut Random, names: &st
 /// Random nested datatypes.
 pub fn random_datatypes_read_and_write_as_the_library_does(make: &Constructors, comm: MPI_Comm) {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let (mut flat, mut all) = (0, 0);
+    let (mut flat, mut all, mut remembered) = (0, 0, 0);
     while all < 3000 {
-        let mut names = String::new();
         let depth = random.below(4);
-        let datatype = committed(random_datatype(make, &mut random, depth, &mut names));
         let count = [0, 1, 1, 2, 3, 7][random.below(6)];
-        if std::env::var_os("TRACE").is_some() {
-            eprintln!("{names} × {count}");
-        }
-        flat += u32::from(compare(datatype, count, &mut random, &names, comm));
-        free(datatype);
-        all += 1;
+        let seed = random.0;
+        // The second one is made alike.
+        let layouts = [(); 2].map(|()| {
+            random = Random(seed);
+            let mut names = String::new();
+            let datatype = committed(random_datatype(make, &mut random, depth, &mut names));
+            if std::env::var_os("TRACE").is_some() {
+                eprintln!("{names} × {count}");
+            }
+            flat += u32::from(compare(datatype, count, &mut random, &names, comm));
+            // SAFETY: a valid datatype and a communicator of this process.
+            let layout = unsafe { TypeLayout::of(datatype, comm) }.expect("committed");
+            free(datatype);
+            all += 1;
+            layout
+        });
+        remembered += u32::from(Arc::ptr_eq(&layouts[0], &layouts[1]));
     }
     assert!(flat + flat / 100 >= all, "{} of {all} were not flattened", all - flat);
+    assert!(remembered > all / 4, "{remembered} of {} were remembered", all / 2);
+}
+
+/// One whose constructors inside are too many to be read, though it would be flat.
+pub fn crowded_datatypes_work(make: &Constructors, comm: MPI_Comm) {
+    let mut random = Random(99);
+    let c = constants();
+    let mut datatype = make!(make, contiguous, 1, c.byte);
+    for step in 0..17 {
+        let (lengths, places, parts): ([c_int; 2], [MPI_Aint; 2], _) = ([1; 2], [0, 1 << step], [datatype; 2]);
+        let two = make!(make, structure, 2, lengths.as_ptr(), places.as_ptr(), parts.as_ptr());
+        free(datatype);
+        datatype = two;
+    }
+    let datatype = committed(datatype);
+    assert!(!compare(datatype, 1, &mut random, "structs of structs", comm), "left to the library");
+    free(datatype);
 }
 
 /// A buffer at `MPI_BOTTOM`.

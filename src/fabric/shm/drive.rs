@@ -299,7 +299,7 @@ impl Call<'_> {
         let looks = if look == Look::Once { 1 } else { looks_at_work() };
         for number in 0..looks {
             if context.has_come(awaited, rank) {
-                if number > 0 && look == Look::Elsewhere {
+                if number > 0 && look == Look::Anywhere {
                     hopes.rise();
                 }
                 return true;
@@ -309,7 +309,7 @@ impl Call<'_> {
             }
             std::hint::spin_loop();
         }
-        if look != Look::Once && !peer.is_in_call() {
+        if look == Look::Anywhere && !peer.is_in_call() {
             hopes.sink();
         }
         false

@@ -1,34 +1,43 @@
 //! Whether a rank that has given others data gives its core away too, as soon as it waits.
 //!
-//! Where ranks share cores a rank that waits looks on for a while at a peer that is at work (`Hopes`). Others of its core wait meanwhile, and
-//! who has published something has what these may need to go on: the root of a call or a leaf of a Reduce above all, but also who came last to an
-//! exchange of data, and so ended it without a pause. Where roots take turns and lie on different cores one after the other, which is how most MPI libraries
-//! bind ranks, the next root but one has the core in time then: Bcasts, Reduces and Scatters take a tenth to a third less time. Where the next root
-//! is on the same core and those after it are not, they take up to a half more. Exchanges take up to a seventh less time where cores are far apart, and as
-//! much where they are close (docs/PERFORMANCE.md, "Tried"). No rank knows who has which core, and who will be root. So ranks give their core
-//! away, and look on in a few calls of trials ([`waiting_calls`](super::waiting_calls)), in calls with a root and without one apart.
+//! Where ranks share cores a rank that waits looks on for a while at a peer that is at work (`Hopes`). Others of its core wait meanwhile,
+//! and who has published something has what these may need to go on: the root of a call or a leaf of a Reduce above all, but also who came
+//! last to an exchange of data, and so ended it without a pause. Where roots take turns and lie on different cores one after the other,
+//! which is how most MPI libraries bind ranks, the next root but one has the core in time then: Bcasts, Reduces and Scatters take a tenth
+//! to a third less time. Where the next root is on the same core and those after it are not, they take up to a half more. Exchanges take up
+//! to a seventh less time where cores are far apart, and as much where they are close (docs/PERFORMANCE.md, "Tried"). No rank knows who has
+//! which core, and who will be root. So ranks give their core away, and look on in a few calls of trials
+//! ([`waiting_calls`](super::waiting_calls)), in calls with a root and without one apart.
 
 use super::clock;
-use super::trials::{Arm, Trials};
-use super::waiting_calls::{Kind, Question, WaitingCalls};
+use super::trials::Arm;
+use super::waiting_calls::{Answers, Kind, Question};
 use crate::types::Epoch;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What one rank does on one context. Relaxed throughout: as [`Trials`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Givers {
     /// The first call that counts: before it others have had this rank's core to take what it published.
     since: AtomicU64,
-    /// In calls with a root, and without one. The other way is to look on.
-    trials: [Trials<WaitingCalls>; 2],
+    answers: Answers,
+}
+
+impl Default for Givers {
+    fn default() -> Self {
+        Self { since: AtomicU64::new(0), answers: Answers::to(Question::GiveWay) }
+    }
 }
 
 impl Givers {
+    /// The way to give the core away; the other one is to look on.
+    const GIVES: Arm = Arm::One;
+
     /// So many calls back a rank looks for what it has published: who was so far ahead of others does not wait for them.
     const FAR_BACK: u64 = 8;
 
-    /// At the first pause of a wait for a flag in the call of `epoch`: whether this rank gives its core away at once, if it has published something
-    /// before this call, as `has_published` says, since the one in which it last gave its core away in a wait here; in the last
+    /// At the first pause of a wait for a flag in the call of `epoch`: whether this rank gives its core away at once, if it has published
+    /// something before this call, as `has_published` says, since the one in which it last gave its core away in a wait here; in the last
     /// [`Self::FAR_BACK`] calls at most.
     pub fn decide_to_give_way(&self, epoch: Epoch, kind: Kind, has_published: impl Fn(Epoch) -> bool) -> bool {
         self.decide_by(clock::now, epoch, kind, has_published)
@@ -41,11 +50,10 @@ impl Givers {
         kind: Kind,
         has_published: impl Fn(Epoch) -> bool,
     ) -> bool {
-        let number = WaitingCalls::number(epoch, Question::GiveWay, kind);
-        let way = self.trials[kind as usize].way(number, WaitingCalls::FAR_APART, clock);
+        let way = self.answers.way_by(clock, epoch, kind, || Self::GIVES);
         // There is no call 0.
         let since = self.since.load(Ordering::Relaxed).max(epoch.0.saturating_sub(Self::FAR_BACK)).max(1);
-        way == Arm::One && (since..epoch.0).any(|epoch| has_published(Epoch(epoch)))
+        way == Self::GIVES && (since..epoch.0).any(|epoch| has_published(Epoch(epoch)))
     }
 
     /// This rank gives its core away in the call of `epoch`. In one with a root it may publish more, which counts. Of calls without one, in
@@ -58,18 +66,18 @@ impl Givers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::shm::trials::{Schedule, TwoWays};
+    use crate::fabric::shm::waiting_calls::tests::{PERIOD, TRIED, trial_of, tried_in};
 
-    /// A rank that is the root of every fourth call, and pauses in all others; `takes` tells the nanoseconds of a call in which givers give way, or
-    /// look on. -> in how many calls this one gave way
+    const QUESTION: (Question, Kind) = (Question::GiveWay, Kind::WithRoot);
+
+    /// A rank that is the root of every fourth call, and pauses in all others; `takes` tells the nanoseconds of a call in which givers give
+    /// way, or look on. -> in how many calls this one gave way
     fn take_turns(givers: &Givers, epochs: std::ops::Range<u64>, [gives, looks]: [u64; 2]) -> usize {
         let mut now = 0;
         let is_root = |epoch: u64| epoch.is_multiple_of(4);
         let gave = epochs.filter(|epoch| {
-            let habit = givers.trials[Kind::WithRoot as usize].habit();
-            let number = number(*epoch);
-            let way = if WaitingCalls::has(number) { WaitingCalls::way(number) } else { habit };
-            now += if way == Arm::One { gives } else { looks };
+            let way = tried_in(*epoch, QUESTION).unwrap_or_else(|| givers.answers.habit(Kind::WithRoot));
+            now += if way == Givers::GIVES { gives } else { looks };
             let has_published = |Epoch(epoch)| is_root(epoch);
             let gives = !is_root(*epoch) && givers.decide_by(|| now, Epoch(*epoch), Kind::WithRoot, has_published);
             if !is_root(*epoch) {
@@ -78,16 +86,6 @@ mod tests {
             gives
         });
         gave.count()
-    }
-
-    fn number(epoch: u64) -> u64 {
-        WaitingCalls::number(Epoch(epoch), Question::GiveWay, Kind::WithRoot)
-    }
-
-    fn trial(trial: u64) -> std::ops::Range<u64> {
-        let ahead = 0u64.wrapping_sub(number(0));
-        let first = ahead + trial * WaitingCalls::PERIOD + WaitingCalls::CALLS;
-        first..first + WaitingCalls::CALLS
     }
 
     #[test]
@@ -128,13 +126,13 @@ mod tests {
     fn calls_without_a_root_are_judged_apart() {
         let givers = Givers::default();
         let mut now = 0;
-        for epoch in 1..8 * WaitingCalls::PERIOD {
+        for epoch in 1..8 * PERIOD {
             let kind = if epoch % 2 == 0 { Kind::WithRoot } else { Kind::WithoutRoot };
             let gives = givers.decide_by(|| now, Epoch(epoch), kind, |_| true);
             now += if gives == (kind == Kind::WithRoot) { 1500 } else { 900 };
         }
-        let habits = givers.trials.each_ref().map(Trials::habit);
-        assert_eq!([habits[Kind::WithRoot as usize], habits[Kind::WithoutRoot as usize]], [Arm::Other, Arm::One]);
+        let habits = [Kind::WithRoot, Kind::WithoutRoot].map(|kind| givers.answers.habit(kind) == Givers::GIVES);
+        assert_eq!(habits, [false, true]);
     }
 
     #[test]
@@ -142,11 +140,11 @@ mod tests {
         let givers = Givers::default();
         assert_eq!(take_turns(&givers, 1..101, [1500, 1500]), 24, "after each call as the root but the last");
         for number in 0..3 {
-            take_turns(&givers, trial(number), [1500, 900]);
+            take_turns(&givers, trial_of(QUESTION, number), [1500, 900]);
         }
         assert_eq!(take_turns(&givers, 1..101, [1500, 900]), 0);
         for number in 3..8 {
-            take_turns(&givers, trial(number), [900, 1500]);
+            take_turns(&givers, trial_of(QUESTION, number), [900, 1500]);
         }
         assert_eq!(take_turns(&givers, 1..101, [900, 1500]), 24);
     }
@@ -154,9 +152,9 @@ mod tests {
     #[test]
     fn few_calls_are_tried_and_half_of_them_each_way() {
         let givers = Givers::default();
-        let gave = take_turns(&givers, 1..WaitingCalls::PERIOD + 1, [900, 1500]) as u64;
-        let all = WaitingCalls::PERIOD / 4;
+        let gave = take_turns(&givers, 1..PERIOD + 1, [900, 1500]) as u64;
+        let all = PERIOD / 4;
         let missed = all - gave;
-        assert!(missed.abs_diff(WaitingCalls::CALLS / 8) <= 8, "{missed} of {all}");
+        assert!(missed.abs_diff(TRIED / 8) <= 8, "{missed} of {all}");
     }
 }

@@ -1,19 +1,21 @@
 //! Whether looks at a peer that seems to be at work are of use.
 //!
 //! Where ranks share cores a rank that waits looks on for a while before it gives its own core away, as long as the awaited peer has not
-//! done so. Looks at one that computes are in vain, and so are those at one that waits in a call of another communicator, where the two have no place
-//! in common to tell that ([`presences`](super::presences)). They take as long as a change of ranks (docs/PERFORMANCE.md, "Tried"), so who has looked in vain for some
-//! time at peers that are in no call of this communicator looks at such peers now and then only, until that helps again.
+//! done so. Looks at one that computes are in vain, and so are those at one that waits in a call of another communicator, where the two have
+//! no place in common to tell that ([`presences`](super::presences)). They take as long as a change of ranks (docs/PERFORMANCE.md,
+//! "Tried"), so who has looked in vain for some time at peers that are in no call of this communicator looks at such peers now and then
+//! only, until that helps again.
 //!
-//! Looks that help may do harm nevertheless: a peer that waits in the MPI library seems to be at work too, and what it waits for may be a rank that needs
-//! this core. Where programs mix messages or collectives of the library with calls here, those calls took up to twice as long as where ranks gave
-//! their cores away at once, and programs that compute between calls up to a fifth less ("Tried"). So both ways are tried ([`waiting_calls`](super::waiting_calls)), and till then
-//! ranks with traffic of their own under way give their cores away. All of it is each rank's own affair.
+//! Looks that help may do harm nevertheless: a peer that waits in the MPI library seems to be at work too, and what it waits for may be a
+//! rank that needs this core. Where programs mix messages or collectives of the library with calls here, those calls took up to twice as
+//! long as where ranks gave their cores away at once, and programs that compute between calls up to a fifth less ("Tried"). So both ways
+//! are tried ([`waiting_calls`](super::waiting_calls)); as long as trials show no difference, ranks whose program may have traffic in the
+//! library give their cores away, as in jobs on several nodes always. All of it is each rank's own affair.
 
 use super::clock;
 use super::pace::Traffic;
-use super::trials::{Arm, Trials};
-use super::waiting_calls::{Kind, Question, WaitingCalls};
+use super::trials::Arm;
+use super::waiting_calls::{Answers, Kind, Question};
 use crate::types::Epoch;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,16 +68,22 @@ fn pauses_where_one_takes(picoseconds: u64, time: Duration) -> u32 {
     pauses.min(u64::from(PAUSES)) as u32
 }
 
-/// What looks at peers in no call here have come to in one context. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that a
-/// context may move between threads.
-#[derive(Debug, Default)]
+/// What looks at peers in no call here have come to in one context. Relaxed throughout: only this rank uses it, one call at a time; these
+/// are atomics so that a context may move between threads.
+#[derive(Debug)]
 pub(super) struct Hopes {
     /// Grows with each time in vain.
     doubts: AtomicU32,
     /// Chances to look on that were left out since hope was lost, or since one was taken.
     missed: AtomicU32,
-    /// In calls with a root, and without one. The other way is to give the core away.
-    trials: [Trials<WaitingCalls>; 2],
+    answers: Answers,
+}
+
+impl Default for Hopes {
+    fn default() -> Self {
+        let [doubts, missed] = Default::default();
+        Self { doubts, missed, answers: Answers::to(Question::LookElsewhere) }
+    }
 }
 
 /// How a rank that awaits a peer looks on at it.
@@ -83,13 +91,17 @@ pub(super) struct Hopes {
 pub(super) enum Look {
     /// No more than once.
     Once,
-    /// At one that is in this call, or a later one here.
-    AtCall,
-    /// At one that does something else, as far as is known.
-    Elsewhere,
+    /// At one that is in a call here, as it was to publish.
+    WhileInCall,
+    /// Wherever it is: in no call here, or nobody asked.
+    Anywhere,
 }
 
 impl Hopes {
+    /// The ways to look on, and to give the core away.
+    const LOOKS: Arm = Arm::One;
+    const GIVES: Arm = Arm::Other;
+
     /// From so many doubts on looks are not taken for useful.
     const LOST: u32 = 8;
     /// Doubts grow no further, so that two successes restore hope.
@@ -99,8 +111,8 @@ impl Hopes {
     /// Without hope one chance in so many is taken.
     const TRIED: u32 = 16;
 
-    /// In a wait in the call of `epoch` for a peer that is in a call here, as `is_in_call` says, or is not. That takes lines from the peer: it is asked only where something
-    /// hangs on it. `traffic` says whether the program has some, with which the peer may be busy.
+    /// How to look on at a peer in a wait in the call of `epoch`. `is_in_call` tells whether that is in a call here, which takes lines from it:
+    /// it is asked only where something hangs on it. `traffic` tells of the program's own, with which the peer may be busy.
     pub fn look(
         &self,
         epoch: Epoch,
@@ -119,13 +131,12 @@ impl Hopes {
         traffic: impl FnOnce() -> Traffic,
         is_in_call: impl FnOnce() -> bool,
     ) -> Look {
-        let number = WaitingCalls::number(epoch, Question::LookElsewhere, kind);
-        let untried = || if traffic() == Traffic::Absent { Arm::One } else { Arm::Other };
-        let way = self.trials[kind as usize].way_or(number, WaitingCalls::FAR_APART, clock, untried);
-        if (way == Arm::Other || self.are_dimmed()) && is_in_call() {
-            Look::AtCall
-        } else if way == Arm::One && self.take_chance() {
-            Look::Elsewhere
+        let by_traffic = || if traffic() == Traffic::Absent { Self::LOOKS } else { Self::GIVES };
+        let way = self.answers.way_by(clock, epoch, kind, by_traffic);
+        if (way == Self::GIVES || self.are_dimmed()) && is_in_call() {
+            Look::WhileInCall
+        } else if way == Self::LOOKS && self.take_chance() {
+            Look::Anywhere
         } else {
             Look::Once
         }
@@ -161,7 +172,7 @@ impl Hopes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::shm::trials::Schedule;
+    use crate::fabric::shm::waiting_calls::tests::PERIOD;
 
     #[test]
     fn who_looked_in_vain_tries_now_and_then_until_it_helps() {
@@ -186,7 +197,7 @@ mod tests {
     fn looked_on(hopes: &Hopes, kind: Kind, epochs: std::ops::Range<u64>, [gives, looks]: [u64; 2]) -> usize {
         let mut now = 0;
         let look = |epoch| {
-            let looks_on = hopes.look_by(|| now, Epoch(epoch), kind, || Traffic::Absent, || false) == Look::Elsewhere;
+            let looks_on = hopes.look_by(|| now, Epoch(epoch), kind, || Traffic::Absent, || false) == Look::Anywhere;
             now += if looks_on { looks } else { gives };
             looks_on
         };
@@ -195,7 +206,6 @@ mod tests {
 
     #[test]
     fn ranks_give_their_cores_away_where_that_takes_less_time() {
-        const PERIOD: u64 = WaitingCalls::PERIOD;
         let hopes = Hopes::default();
         assert_eq!(looked_on(&hopes, Kind::WithRoot, 1..500, [2000, 4000]), 100, "before the first trial");
         assert_eq!(looked_on(&hopes, Kind::WithRoot, 500..PERIOD, [2000, 4000]), 0);
@@ -208,14 +218,14 @@ mod tests {
         let look = |hopes: &Hopes, traffic| {
             [true, false].map(|is_in_call| hopes.look(Epoch(1), Kind::WithRoot, || traffic, || is_in_call))
         };
-        let (always, here_only) = ([Look::Elsewhere; 2], [Look::AtCall, Look::Once]);
-        let trial = |hopes: &Hopes, way| hopes.trials[Kind::WithRoot as usize].begin(way, 2);
+        let (always, here_only) = ([Look::Anywhere; 2], [Look::WhileInCall, Look::Once]);
+        let trial = |hopes: &Hopes, way| hopes.answers.begin(Kind::WithRoot, way);
         let hopes = Hopes::default();
         assert_eq!(look(&hopes, Traffic::Absent), always, "nothing hangs on where the peer is");
         assert_eq!(look(&hopes, Traffic::Possible), here_only);
-        trial(&hopes, Arm::One);
+        trial(&hopes, Hopes::LOOKS);
         assert_eq!(look(&hopes, Traffic::Possible), always);
-        trial(&hopes, Arm::Other);
+        trial(&hopes, Hopes::GIVES);
         assert_eq!(look(&hopes, Traffic::Absent), here_only);
         let hopes = Hopes::default();
         (0..Hopes::LOST).for_each(|_| hopes.sink());

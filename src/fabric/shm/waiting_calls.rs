@@ -1,10 +1,11 @@
-//! Which calls try ways of waiting, where ranks share cores.
+//! Ways of waiting that are tried, where ranks share cores.
 //!
-//! What a rank does while it waits shows in the time that all ranks take from call to call, and depends on what they do besides: on their cores, on
-//! the program, on the MPI library. So ranks try two ways each for some questions, one question after the other, and do from then on what took less time.
-//! Which calls try what follows from their epochs, so that all ranks try the same at about the same time; else it is each rank's own affair.
+//! What a rank does while it waits shows in the time that all ranks take from call to call, and depends on what they do besides: on their
+//! cores, on the program, on the MPI library. So ranks try two ways each for some questions, one question after the other, and do from then
+//! on what took less time. Which calls try what follows from their epochs, so that all ranks try the same at about the same time; else it
+//! is each rank's own affair.
 
-use super::trials::{Schedule, TwoWays};
+use super::trials::{Arm, Schedule, Trials, TwoWays};
 use crate::types::{Collective, Epoch};
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ pub(super) enum Question {
 
 /// Calls by their epochs, among which those are noted in which a rank waits.
 #[derive(Debug)]
-pub(super) struct WaitingCalls;
+struct WaitingCalls;
 
 impl Schedule for WaitingCalls {
     const BLOCK: u64 = 64;
@@ -42,8 +43,8 @@ impl Schedule for WaitingCalls {
     const WINDOW: u64 = 8;
     const INTERVAL: u64 = 24;
     const BLOCKS: u64 = 8;
-    /// 3 % of all calls try each question for each kind: one way may take half as long again as the other, and programs with many ranks for each
-    /// core make few calls.
+    /// 3 % of all calls try each question for each kind, an eighth is in some trial: one way may take half as long again as the other, and
+    /// programs with many ranks for each core make few calls.
     const EVERY: u64 = 256;
 }
 
@@ -53,24 +54,71 @@ impl TwoWays for WaitingCalls {
 
 impl WaitingCalls {
     /// Calls that are farther apart tell nothing of changes of ranks, which take a microsecond.
-    pub const FAR_APART: Duration = Duration::from_millis(1);
+    const FAR_APART: Duration = Duration::from_millis(1);
 
-    /// By which the call of `epoch`, one of `kind`, is known to the trials of `question`. While one is tried of one kind all else goes by habit: each call of a
-    /// trial counts with all that lies between. The first trials follow each other, from the 512th call on.
-    pub fn number(Epoch(epoch): Epoch, question: Question, kind: Kind) -> u64 {
-        let before = match (question, kind) {
-            (Question::LookElsewhere, Kind::WithRoot) => 0,
-            (Question::LookElsewhere, Kind::WithoutRoot) => 1,
-            (Question::GiveWay, Kind::WithRoot) => 2,
-            (Question::GiveWay, Kind::WithoutRoot) => 3,
-        };
+    /// By which the call of `epoch`, one of `kind`, is known to the trials of `question`. While one is tried of one kind all else goes by
+    /// habit: each call of a trial counts with all that lies between. The first trials follow each other, from the 512th call on.
+    fn number(Epoch(epoch): Epoch, question: Question, kind: Kind) -> u64 {
+        let before = 2 * question as u64 + kind as u64;
         epoch.wrapping_sub(before * Self::CALLS)
     }
 }
 
+/// What one rank does on one context where a question comes up, in calls with a root and without one. Relaxed throughout: as [`Trials`].
+#[derive(Debug)]
+pub(super) struct Answers {
+    question: Question,
+    by_kind: [Trials<WaitingCalls>; 2],
+}
+
+impl Answers {
+    pub fn to(question: Question) -> Self {
+        Self { question, by_kind: Default::default() }
+    }
+
+    /// The way of the call of `epoch` by that clock; as long as trials show no difference, `otherwise`.
+    pub fn way_by(
+        &self,
+        clock: impl FnOnce() -> u64,
+        epoch: Epoch,
+        kind: Kind,
+        otherwise: impl FnOnce() -> Arm,
+    ) -> Arm {
+        let number = WaitingCalls::number(epoch, self.question, kind);
+        self.by_kind[kind as usize].way_or(number, WaitingCalls::FAR_APART, clock, otherwise)
+    }
+
+    #[cfg(test)]
+    pub fn habit(&self, kind: Kind) -> Arm {
+        self.by_kind[kind as usize].habit()
+    }
+
+    /// As if trials had shown that way to be faster.
+    #[cfg(test)]
+    pub fn begin(&self, kind: Kind, way: Arm) {
+        self.by_kind[kind as usize].begin(way, 2);
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    pub const PERIOD: u64 = WaitingCalls::PERIOD;
+    /// Calls of a trial.
+    pub const TRIED: u64 = WaitingCalls::CALLS;
+
+    /// The calls of a trial of that question in calls of that kind.
+    pub fn trial_of(question: (Question, Kind), trial: u64) -> std::ops::Range<u64> {
+        let first = (trial * PERIOD..).find(|epoch| tried_in(*epoch, question).is_some()).expect("once in a period");
+        first..first + TRIED
+    }
+
+    /// How a call goes in which that question is tried in calls of that kind.
+    pub fn tried_in(epoch: u64, (question, kind): (Question, Kind)) -> Option<Arm> {
+        let number = WaitingCalls::number(Epoch(epoch), question, kind);
+        WaitingCalls::has(number).then(|| WaitingCalls::way(number))
+    }
 
     #[test]
     fn one_question_is_tried_at_a_time() {
@@ -80,15 +128,15 @@ mod tests {
             (Question::GiveWay, Kind::WithRoot),
             (Question::GiveWay, Kind::WithoutRoot),
         ];
+        assert_eq!(QUESTIONS.map(|question| trial_of(question, 0).start / TRIED), [1, 2, 3, 4]);
         let mut tried = [0; 4];
-        for epoch in 1..=2 * WaitingCalls::PERIOD {
-            let has =
-                QUESTIONS.map(|(question, kind)| WaitingCalls::has(WaitingCalls::number(Epoch(epoch), question, kind)));
+        for epoch in 1..=2 * PERIOD {
+            let has = QUESTIONS.map(|question| tried_in(epoch, question).is_some());
             assert!(has.iter().filter(|has| **has).count() <= 1, "call {epoch}");
             for (tried, has) in tried.iter_mut().zip(has) {
                 *tried += u64::from(has);
             }
         }
-        assert_eq!(tried, [2 * WaitingCalls::CALLS; 4]);
+        assert_eq!(tried, [2 * TRIED; 4]);
     }
 }
