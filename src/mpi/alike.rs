@@ -54,17 +54,17 @@ thread_local! {
     static REMEMBERED: RefCell<Remembered> = RefCell::default();
 }
 
-/// The layout of what `constructor` makes, which has `size` bytes: a remembered one, or what `read` finds out. At the end of a thread nothing is
-/// remembered.
+/// The layout of what `constructor` makes: a remembered one, if the library tells that `size` too, or what `read` finds out. At the end of
+/// a thread nothing is remembered.
 #[inline]
 pub(super) fn find_or(
     constructor: Constructor,
-    size: usize,
+    size: impl FnOnce() -> Option<usize>,
     read: impl FnOnce(&Constructor) -> Option<Arc<TypeLayout>>,
 ) -> Option<Arc<TypeLayout>> {
     let found = REMEMBERED.try_with(|remembered| remembered.borrow().find(&constructor));
     // A check on the reading of arguments, as of layouts that are new.
-    if let Some(found) = found.ok().flatten().filter(|layout| layout.size == size) {
+    if let Some(found) = found.ok().flatten().filter(|layout| size() == Some(layout.size)) {
         return Some(found);
     }
     let layout = read(&constructor)?;

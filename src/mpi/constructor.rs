@@ -122,11 +122,12 @@ impl Constructor {
     unsafe fn read(datatype: MPI_Datatype, envelope: Envelope, depth: usize, left: &mut usize) -> Option<Self> {
         // SAFETY: the caller's promise.
         let (scalars, datatypes) = unsafe { contents(datatype, envelope) }?;
-        // All of them first, so that each one is freed that has to be, whatever comes.
-        // SAFETY: as above, and the library has given them to us.
-        let unread: SmallVec<[Unread; 1]> = datatypes.into_iter().map(|part| unsafe { Unread::new(part) }).collect();
-        // SAFETY: as above; handles inside are as valid.
-        let parts = unread.into_iter().map(|part| unsafe { part.read(depth + 1, left) }).collect::<Option<_>>()?;
+        let parts = if datatypes.iter().all(|part| predefined(*part).is_some()) {
+            datatypes.into_iter().map(Part::Basic).collect()
+        } else {
+            // SAFETY: as above, and the library has given the handles to us.
+            unsafe { Part::read_all(datatypes, depth + 1, left) }?
+        };
         Some(Self { scalars, parts })
     }
 
@@ -178,6 +179,19 @@ impl Constructor {
 }
 
 impl Part {
+    /// Finds out what made datatypes that lie so deep.
+    ///
+    /// # Safety
+    /// As for [`Constructor::of`]; the handles are ours to free where they are derived.
+    #[inline(never)]
+    unsafe fn read_all(datatypes: Few<MPI_Datatype>, depth: usize, left: &mut usize) -> Option<SmallVec<[Self; 1]>> {
+        // All of them first, so that each one is freed that has to be, whatever comes.
+        // SAFETY: the caller's promise.
+        let unread: SmallVec<[Unread; 1]> = datatypes.into_iter().map(|part| unsafe { Unread::new(part) }).collect();
+        // SAFETY: as above; handles inside are as valid.
+        unread.into_iter().map(|part| unsafe { part.read(depth, left) }).collect()
+    }
+
     /// Valid for as long as this is.
     pub fn handle(&self) -> MPI_Datatype {
         match self {

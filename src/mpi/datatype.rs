@@ -96,7 +96,7 @@ impl TypeLayout {
             match Constructor::of(datatype) {
                 Construction::Basic => read(None),
                 Construction::By(constructor) => {
-                    alike::find_or(constructor, size(datatype)?, |constructor| read(Some(constructor)))
+                    alike::find_or(constructor, || size(datatype), |constructor| read(Some(constructor)))
                 }
                 Construction::Unknown => Some(Arc::new(Self::new(extent(datatype)?, None))),
             }
