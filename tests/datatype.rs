@@ -86,10 +86,11 @@ fn datatypes_and_operations_agree_with_the_library() {
     types::uncommitted_datatypes_are_rejected(&make, comm);
     types::layouts_follow_their_datatype(&make, comm);
     types::layouts_of_one_call_are_hardly_ever_kept(&make, comm);
-    types::layouts_serve_for_what_is_made_alike(&make, comm);
+    types::in_new_thread(&make, comm, types::layouts_serve_for_what_is_made_alike);
     types::threads_may_look_at_once(&make, comm);
     views::random_datatypes_read_and_write_as_the_library_does(&make, comm);
     views::crowded_datatypes_work(&make, comm);
+    types::in_new_thread(&make, comm, views::arguments_in_other_places_make_others);
     views::absolute_addresses_work(&make, comm);
     views::unknown_constructors_work(&make, comm);
     views::large_counts_work(&make, comm);

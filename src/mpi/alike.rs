@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// So many are remembered, as programs need more than one for each step.
 const SOME: usize = 4;
 /// Constructors of more arguments are not remembered: they are not likely to come again, and to compare them takes time.
-const MOST_ARGUMENTS: usize = 64;
+pub(super) const MOST_ARGUMENTS: usize = 64;
 /// Nor are layouts of more runs, which take up to some megabytes.
 const MOST_RUNS: usize = 1 << 10;
 

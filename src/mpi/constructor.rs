@@ -9,31 +9,16 @@ use mpi_sys::{MPI_Aint, MPI_Count, MPI_Datatype};
 use smallvec::SmallVec;
 use std::ffi::c_int;
 
-/// Datatypes nested more deeply are not flattened.
-const DEEPEST: usize = 48;
-
-/// Nor are those with more arguments inside, all together, which would have too many pieces anyway: a struct of two of a kind, of which each is
-/// such a struct, has millions after some steps.
-const MOST_INSIDE: usize = 1 << 18;
-
 /// As many as most constructors have need no memory of the heap: programs make datatypes for each call.
 type Few<T> = SmallVec<[T; 8]>;
-
-/// How a datatype was made.
-pub(super) enum Construction {
-    /// It lies in memory as it is packed.
-    Basic,
-    /// By a constructor.
-    By(Constructor),
-    /// The library does not tell, or it is nested too deeply.
-    Unknown,
-}
 
 /// A constructor and its arguments that are no datatypes. Numbers are in the order of the standard, large counts like small ones.
 #[derive(Debug, PartialEq, Eq)]
 struct Scalars {
     combiner: c_int,
     numbers: Few<i64>,
+    /// How many of them are large counts: distributed arrays have these elsewhere.
+    large: usize,
     addresses: Few<MPI_Aint>,
 }
 
@@ -51,30 +36,26 @@ pub(super) enum Part {
     Basic(MPI_Datatype),
     /// One that another constructor made.
     Derived(Box<Inner>),
+    /// Such a one whose constructor is yet to be asked for.
+    Unread(Owned, Envelope),
 }
 
 /// A derived datatype inside of another one.
 #[derive(Debug)]
 pub(super) struct Inner {
     handle: Owned,
-    constructor: Constructor,
+    pub constructor: Constructor,
 }
 
 /// A handle that `get_contents` returned for us to free.
 #[derive(Debug)]
-struct Owned(MPI_Datatype);
+pub(super) struct Owned(MPI_Datatype);
 
 impl Drop for Owned {
     fn drop(&mut self) {
         // SAFETY: ours to free, as it is not predefined; handles live within the call that read them, so MPI is not finalised.
         unsafe { native().type_free(&mut self.0) };
     }
-}
-
-/// A part of which nothing is known yet but this.
-enum Unread {
-    Basic(MPI_Datatype),
-    Derived(Owned, Envelope),
 }
 
 /// A constructor with its arguments to be compared with others: no handles of datatypes that were made.
@@ -94,39 +75,39 @@ enum KnownPart {
 type Envelope = (c_int, [usize; 4]);
 
 impl Constructor {
-    /// How `datatype` was made.
+    /// What made `datatype`, none of one that lies in memory as it is packed; what is inside is asked for as far as it has so many arguments,
+    /// all together.
+    ///
+    /// # Errors
+    /// If the library does not tell.
     ///
     /// # Safety
     /// MPI is initialised, and `datatype` is valid and not null.
     #[inline]
-    pub unsafe fn of(datatype: MPI_Datatype) -> Construction {
+    pub unsafe fn of(datatype: MPI_Datatype, mut most: usize) -> Result<Option<Self>, TooComplex> {
         if predefined(datatype).is_some() {
-            return Construction::Basic;
+            return Ok(None);
         }
-        let mut left = MOST_INSIDE;
         // SAFETY: the caller's promise.
         unsafe {
-            match envelope_of_derived(datatype) {
-                None => Construction::Basic,
-                Some(envelope) => {
-                    Self::read(datatype, envelope, 0, &mut left).map_or(Construction::Unknown, Construction::By)
-                }
-            }
+            let Some(envelope) = envelope_of_derived(datatype) else { return Ok(None) };
+            Self::read(datatype, envelope, &mut most).map(Some).ok_or(TooComplex)
         }
     }
 
-    /// That of `datatype`, which lies so deep in another one; so many arguments more may be inside.
+    /// That of `datatype`, which has this envelope; what is inside is asked for as long as arguments are left.
     ///
     /// # Safety
     /// As for [`Self::of`].
-    unsafe fn read(datatype: MPI_Datatype, envelope: Envelope, depth: usize, left: &mut usize) -> Option<Self> {
+    unsafe fn read(datatype: MPI_Datatype, envelope: Envelope, left: &mut usize) -> Option<Self> {
         // SAFETY: the caller's promise.
         let (scalars, datatypes) = unsafe { contents(datatype, envelope) }?;
+        *left = left.saturating_sub(envelope.1.iter().sum());
         let parts = if datatypes.iter().all(|part| predefined(*part).is_some()) {
             datatypes.into_iter().map(Part::Basic).collect()
         } else {
             // SAFETY: as above, and the library has given the handles to us.
-            unsafe { Part::read_all(datatypes, depth + 1, left) }?
+            unsafe { Part::read_all(datatypes, left) }?
         };
         Some(Self { scalars, parts })
     }
@@ -173,43 +154,32 @@ impl Constructor {
         let known = |part| match part {
             Part::Basic(handle) => predefined(handle).map(|_| KnownPart::Predefined(handle)),
             Part::Derived(inner) => inner.constructor.within(left).map(|part| KnownPart::Derived(Box::new(part))),
+            Part::Unread(..) => None,
         };
         Some(Arguments { scalars, parts: parts.into_iter().map(known).collect::<Option<_>>()? })
     }
 }
 
 impl Part {
-    /// Finds out what made datatypes that lie so deep.
-    ///
     /// # Safety
     /// As for [`Constructor::of`]; the handles are ours to free where they are derived.
     #[inline(never)]
-    unsafe fn read_all(datatypes: Few<MPI_Datatype>, depth: usize, left: &mut usize) -> Option<SmallVec<[Self; 1]>> {
+    unsafe fn read_all(datatypes: Few<MPI_Datatype>, left: &mut usize) -> Option<SmallVec<[Self; 1]>> {
         // All of them first, so that each one is freed that has to be, whatever comes.
         // SAFETY: the caller's promise.
-        let unread: SmallVec<[Unread; 1]> = datatypes.into_iter().map(|part| unsafe { Unread::new(part) }).collect();
-        // SAFETY: as above; handles inside are as valid.
-        unread.into_iter().map(|part| unsafe { part.read(depth, left) }).collect()
-    }
-
-    /// Valid for as long as this is.
-    pub fn handle(&self) -> MPI_Datatype {
-        match self {
-            Self::Basic(handle) => *handle,
-            Self::Derived(inner) => inner.handle.0,
+        let mut parts: SmallVec<[Self; 1]> = datatypes.into_iter().map(|part| unsafe { Self::new(part) }).collect();
+        for part in &mut parts {
+            // SAFETY: the caller's promise; handles inside are as valid.
+            let inside = if *left > 0 { unsafe { part.read(left) }? } else { None };
+            if let Some(constructor) = inside
+                && let Self::Unread(handle, _) = std::mem::replace(part, Self::Basic(constants().datatype_null))
+            {
+                *part = Self::Derived(Box::new(Inner { handle, constructor }));
+            }
         }
+        Some(parts)
     }
 
-    /// What made a derived one.
-    pub fn constructor(&self) -> Option<&Constructor> {
-        match self {
-            Self::Basic(_) => None,
-            Self::Derived(inner) => Some(&inner.constructor),
-        }
-    }
-}
-
-impl Unread {
     /// # Safety
     /// As for [`Constructor::of`]; the handle is ours to free if it is derived.
     unsafe fn new(handle: MPI_Datatype) -> Self {
@@ -219,23 +189,38 @@ impl Unread {
         // SAFETY: the caller's promise.
         match unsafe { envelope_of_derived(handle) } {
             None => Self::Basic(handle),
-            Some(envelope) => Self::Derived(Owned(handle), envelope),
+            Some(envelope) => Self::Unread(Owned(handle), envelope),
         }
     }
 
-    /// Finds out what made it, as [`Constructor::read`].
+    /// Asks what made an unread one; none for others.
     ///
     /// # Safety
-    /// As for [`Constructor::of`].
-    unsafe fn read(self, depth: usize, left: &mut usize) -> Option<Part> {
+    /// MPI is initialised.
+    unsafe fn read(&self, left: &mut usize) -> Option<Option<Constructor>> {
+        let Self::Unread(handle, envelope) = self else { return Some(None) };
+        // SAFETY: the caller's promise; the handle is valid.
+        unsafe { Constructor::read(handle.0, *envelope, left) }.map(Some)
+    }
+
+    /// What made an unread one, of which what is inside is not asked for; none of others.
+    ///
+    /// # Errors
+    /// If the library does not tell.
+    ///
+    /// # Safety
+    /// MPI is initialised.
+    pub unsafe fn read_now(&self) -> Result<Option<Constructor>, TooComplex> {
+        // SAFETY: the caller's promise.
+        unsafe { self.read(&mut 0) }.ok_or(TooComplex)
+    }
+
+    /// Valid for as long as this is.
+    pub fn handle(&self) -> MPI_Datatype {
         match self {
-            Self::Basic(handle) => Some(Part::Basic(handle)),
-            Self::Derived(handle, envelope) => {
-                *left = left.checked_sub(1 + envelope.1.iter().sum::<usize>()).filter(|_| depth <= DEEPEST)?;
-                // SAFETY: the caller's promise.
-                let constructor = unsafe { Constructor::read(handle.0, envelope, depth, left) }?;
-                Some(Part::Derived(Box::new(Inner { handle, constructor })))
-            }
+            Self::Basic(handle) => *handle,
+            Self::Derived(inner) => inner.handle.0,
+            Self::Unread(handle, _) => handle.0,
         }
     }
 }
@@ -350,6 +335,6 @@ unsafe fn contents(
         let mut numbers: Few<i64> = integers.into_iter().map(i64::from).collect();
         // With large counts all numbers are such, but for the dimensions and the order of a subarray around them.
         numbers.insert_many(numbers.len().min(1), large);
-        Some((Scalars { combiner, numbers, addresses }, datatypes))
+        Some((Scalars { combiner, numbers, large: n_large, addresses }, datatypes))
     }
 }

@@ -12,10 +12,11 @@
 //! elements passes; Open MPI ignores the receive type of Allgather and Scatter, and crashes on it if there is data.
 
 use super::alike;
-use super::constructor::{Construction, Constructor};
+use super::constructor::Constructor;
 use super::flatten::{Extent, Flattened, extent, flatten, size};
 use super::habit::Habit;
 use crate::kernel::Segments;
+use crate::kernel::segments::TooComplex;
 use crate::mpi::handles::{PREDEFINED_MOST, Predefined, constants, predefined};
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
@@ -93,12 +94,12 @@ impl TypeLayout {
         };
         // SAFETY: as above.
         unsafe {
-            match Constructor::of(datatype) {
-                Construction::Basic => read(None),
-                Construction::By(constructor) => {
+            match Constructor::of(datatype, alike::MOST_ARGUMENTS) {
+                Ok(None) => read(None),
+                Ok(Some(constructor)) => {
                     alike::find_or(constructor, || size(datatype), |constructor| read(Some(constructor)))
                 }
-                Construction::Unknown => Some(Arc::new(Self::new(extent(datatype)?, None))),
+                Err(TooComplex) => Some(Arc::new(Self::new(extent(datatype)?, None))),
             }
         }
     }

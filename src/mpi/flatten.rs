@@ -9,6 +9,9 @@ use crate::mpi::handles::{Predefined, constants, predefined};
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Count, MPI_Datatype};
 
+/// Datatypes nested more deeply are not flattened.
+const DEEPEST: usize = 48;
+
 /// Runs of a flattened datatype; more are allowed only to huge datatypes, where they are a small part of the data.
 pub(super) fn most_runs(size: usize) -> usize {
     (1 << 16).max(size / 2048)
@@ -93,7 +96,7 @@ pub(super) unsafe fn flatten(
         && constructor.combiner() == constants().combiner_contiguous
     {
         // SAFETY: the caller's promise.
-        let child = unsafe { layout(constructor.part(0)?, most) }?;
+        let child = unsafe { layout(constructor.part(0)?, most, 1) }?;
         let times = constructor.count(0)?;
         let length = isize::try_from(times).ok().and_then(|n| n.checked_mul(child.extent()));
         if child.runs() > 1 && length == Some(known.extent) {
@@ -101,19 +104,28 @@ pub(super) unsafe fn flatten(
         }
     }
     // SAFETY: the caller's promise.
-    let segments = unsafe { laid_out(datatype, constructor, known, most) }?;
+    let segments = unsafe { laid_out(datatype, constructor, known, most, 0) }?;
     Ok(Flattened { segments, times: 1 })
 }
 
-/// The layout of one element of a datatype inside of another one.
+/// The layout of one element of a datatype so deep inside of another one.
 ///
 /// # Safety
 /// As for [`flatten`].
-unsafe fn layout(part: &Part, most: usize) -> Result<Segments, TooComplex> {
+unsafe fn layout(part: &Part, most: usize, depth: usize) -> Result<Segments, TooComplex> {
+    if depth > DEEPEST {
+        return Err(TooComplex);
+    }
     // SAFETY: the caller's promise; a part's handle is valid.
     unsafe {
         let known = extent(part.handle()).ok_or(TooComplex)?;
-        laid_out(part.handle(), part.constructor(), &known, most)
+        // Many datatypes inside are read one after the other, and forgotten.
+        let now = part.read_now()?;
+        let constructor = match part {
+            Part::Derived(inner) => Some(&inner.constructor),
+            Part::Basic(_) | Part::Unread(..) => now.as_ref(),
+        };
+        laid_out(part.handle(), constructor, &known, most, depth)
     }
 }
 
@@ -126,6 +138,7 @@ unsafe fn laid_out(
     constructor: Option<&Constructor>,
     known: &Extent,
     most: usize,
+    depth: usize,
 ) -> Result<Segments, TooComplex> {
     let mut builder = Builder::new(most);
     match constructor {
@@ -139,7 +152,7 @@ unsafe fn laid_out(
             _ => builder.push(known.true_lb, known.size)?,
         },
         // SAFETY: the caller's promise holds for the datatypes inside as well.
-        Some(constructor) => unsafe { add(&mut builder, constructor, most) }?,
+        Some(constructor) => unsafe { add(&mut builder, constructor, most, depth) }?,
     }
     let segments = builder.finish(known.extent)?;
     // A check on the reading of the envelope: the library knows the size.
@@ -150,21 +163,21 @@ unsafe fn laid_out(
 ///
 /// # Safety
 /// As for [`flatten`].
-unsafe fn add(builder: &mut Builder, constructor: &Constructor, most: usize) -> Result<(), TooComplex> {
+unsafe fn add(builder: &mut Builder, constructor: &Constructor, most: usize, depth: usize) -> Result<(), TooComplex> {
     let constants = constants();
     let combiner = constructor.combiner();
     if combiner == constants.combiner_struct {
         let count = constructor.count(0)?;
         for index in 0..count {
             // SAFETY: the caller's promise.
-            let child = unsafe { layout(constructor.part(index)?, most) }?;
+            let child = unsafe { layout(constructor.part(index)?, most, depth + 1) }?;
             let at = constructor.address(index, 1 + count)?;
             builder.push_all(&child, at, child.extent(), constructor.count(1 + index)?)?;
         }
         return Ok(());
     }
     // SAFETY: the caller's promise.
-    let child = unsafe { layout(constructor.part(0)?, most) }?;
+    let child = unsafe { layout(constructor.part(0)?, most, depth + 1) }?;
     let extent = child.extent();
     let units = |number: isize| number.checked_mul(extent).ok_or(TooComplex);
     if combiner == constants.combiner_dup || combiner == constants.combiner_resized {

@@ -54,6 +54,7 @@ constructors! {
     hindexed_block_c "PMPI_Type_create_hindexed_block_c" (MPI_Count, MPI_Count, *const MPI_Count, Old, New);
     structure_c "PMPI_Type_create_struct_c" (MPI_Count, *const MPI_Count, *const MPI_Count, *const MPI_Datatype, New);
     subarray_c "PMPI_Type_create_subarray_c" (c_int, *const MPI_Count, *const MPI_Count, *const MPI_Count, c_int, Old, New);
+    darray_c "PMPI_Type_create_darray_c" (c_int, c_int, c_int, *const MPI_Count, Ints, Ints, Ints, c_int, Old, New);
     resized_c "PMPI_Type_create_resized_c" (Old, MPI_Count, MPI_Count, New);
 }
 

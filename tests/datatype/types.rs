@@ -108,20 +108,20 @@ struct Shared(MPI_Datatype, MPI_Comm);
 // SAFETY: handles may be used by all threads (MPI_THREAD_MULTIPLE).
 unsafe impl Sync for Shared {}
 
-/// What was found out of a datatype that is freed serves for one that is made alike in the same thread, also of others inside, and for no other
-/// one.
-pub fn layouts_serve_for_what_is_made_alike(make: &Constructors, comm: MPI_Comm) {
+/// Runs a test in a thread that has made no datatypes.
+pub fn in_new_thread(make: &Constructors, comm: MPI_Comm, test: fn(&Constructors, MPI_Comm)) {
     let shared = Shared(constants().datatype_null, comm);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let shared = &shared;
-            make_alike(make, shared.1);
+            test(make, shared.1);
         });
     });
 }
 
-/// In a thread that has made no datatypes.
-fn make_alike(make: &Constructors, comm: MPI_Comm) {
+/// What was found out of a datatype that is freed serves for one that is made alike in the same thread, also of others inside, and for no
+/// other one.
+pub fn layouts_serve_for_what_is_made_alike(make: &Constructors, comm: MPI_Comm) {
     let c = constants();
     let column = |blocks, extent| {
         let inner = make!(make, vector, blocks, 1, 4, c.double);
