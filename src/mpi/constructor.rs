@@ -44,7 +44,7 @@ pub(super) enum Part {
 #[derive(Debug)]
 pub(super) struct Inner {
     handle: Owned,
-    pub constructor: Constructor,
+    constructor: Constructor,
 }
 
 /// A handle that `get_contents` returned for us to free.
@@ -169,11 +169,13 @@ impl Part {
         // SAFETY: the caller's promise.
         let mut parts: SmallVec<[Self; 1]> = datatypes.into_iter().map(|part| unsafe { Self::new(part) }).collect();
         for part in &mut parts {
+            let Self::Unread(handle, envelope) = part else { continue };
+            if *left == 0 {
+                break;
+            }
             // SAFETY: the caller's promise; handles inside are as valid.
-            let inside = if *left > 0 { unsafe { part.read(left) }? } else { None };
-            if let Some(constructor) = inside
-                && let Self::Unread(handle, _) = std::mem::replace(part, Self::Basic(constants().datatype_null))
-            {
+            let constructor = unsafe { Constructor::read(handle.0, *envelope, left) }?;
+            if let Self::Unread(handle, _) = std::mem::replace(part, Self::Basic(constants().datatype_null)) {
                 *part = Self::Derived(Box::new(Inner { handle, constructor }));
             }
         }
@@ -193,26 +195,27 @@ impl Part {
         }
     }
 
-    /// Asks what made an unread one; none for others.
-    ///
-    /// # Safety
-    /// MPI is initialised.
-    unsafe fn read(&self, left: &mut usize) -> Option<Option<Constructor>> {
-        let Self::Unread(handle, envelope) = self else { return Some(None) };
-        // SAFETY: the caller's promise; the handle is valid.
-        unsafe { Constructor::read(handle.0, *envelope, left) }.map(Some)
-    }
-
-    /// What made an unread one, of which what is inside is not asked for; none of others.
+    /// Does something with what made it, none of a basic one; an unread one is asked for that, but not for what is inside.
     ///
     /// # Errors
-    /// If the library does not tell.
+    /// If the library does not tell, or as `with` says.
     ///
     /// # Safety
     /// MPI is initialised.
-    pub unsafe fn read_now(&self) -> Result<Option<Constructor>, TooComplex> {
-        // SAFETY: the caller's promise.
-        unsafe { self.read(&mut 0) }.ok_or(TooComplex)
+    #[inline]
+    pub unsafe fn constructor<T>(
+        &self,
+        with: impl FnOnce(Option<&Constructor>) -> Result<T, TooComplex>,
+    ) -> Result<T, TooComplex> {
+        match self {
+            Self::Basic(_) => with(None),
+            Self::Derived(inner) => with(Some(&inner.constructor)),
+            Self::Unread(handle, envelope) => {
+                // SAFETY: the caller's promise; the handle is valid.
+                let constructor = unsafe { Constructor::read(handle.0, *envelope, &mut 0) };
+                with(Some(&constructor.ok_or(TooComplex)?))
+            }
+        }
     }
 
     /// Valid for as long as this is.

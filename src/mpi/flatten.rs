@@ -120,12 +120,7 @@ unsafe fn layout(part: &Part, most: usize, depth: usize) -> Result<Segments, Too
     unsafe {
         let known = extent(part.handle()).ok_or(TooComplex)?;
         // Many datatypes inside are read one after the other, and forgotten.
-        let now = part.read_now()?;
-        let constructor = match part {
-            Part::Derived(inner) => Some(&inner.constructor),
-            Part::Basic(_) | Part::Unread(..) => now.as_ref(),
-        };
-        laid_out(part.handle(), constructor, &known, most, depth)
+        part.constructor(|constructor| laid_out(part.handle(), constructor, &known, most, depth))
     }
 }
 
