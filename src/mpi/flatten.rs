@@ -53,17 +53,18 @@ pub(super) unsafe fn extent(datatype: MPI_Datatype) -> Option<Extent> {
         // Known since MPI_Init: that saves three calls for each constructor.
         return Some(Extent { size, extent: extent as isize, true_lb: 0, true_extent: size });
     }
-    let (mut size, mut lb, mut extent): (MPI_Count, MPI_Count, MPI_Count) = (0, 0, 0);
+    // SAFETY: the caller's promise.
+    let size = unsafe { size(datatype) }?;
+    let (mut lb, mut extent): (MPI_Count, MPI_Count) = (0, 0);
     let (mut true_lb, mut true_extent): (MPI_Count, MPI_Count) = (0, 0);
     // SAFETY: a valid datatype and valid places for the results.
     let codes = unsafe {
         [
-            native().type_size_x(datatype, &mut size),
             native().type_get_extent_x(datatype, &mut lb, &mut extent),
             native().type_get_true_extent_x(datatype, &mut true_lb, &mut true_extent),
         ]
     };
-    if codes != [constants().success; 3] {
+    if codes != [constants().success; 2] {
         return None;
     }
     if size == 0 {
@@ -71,7 +72,7 @@ pub(super) unsafe fn extent(datatype: MPI_Datatype) -> Option<Extent> {
         (true_lb, true_extent) = (0, 0);
     }
     Some(Extent {
-        size: usize::try_from(size).ok()?,
+        size,
         extent: isize::try_from(extent).ok()?,
         true_lb: isize::try_from(true_lb).ok()?,
         true_extent: usize::try_from(true_extent).ok()?,

@@ -15,7 +15,7 @@ use super::waiting_calls::{Answers, Kind, Question};
 use crate::types::Epoch;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What one rank does on one context. Relaxed throughout: as [`Trials`].
+/// What one rank does on one context. Relaxed throughout: as [`Answers`].
 #[derive(Debug)]
 pub(super) struct Givers {
     /// The first call that counts: before it others have had this rank's core to take what it published.
