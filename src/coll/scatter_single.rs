@@ -40,7 +40,7 @@ down  0 -> where its blocks are
 up    1 2 3 4 -> whether they could; if not, the blocks go through slots";
     const NEEDS: &'static [Need] = &[Need::SingleCopy];
     const KNOBS: &'static [Knob] = &[Knob::Try, Knob::Chunk, Knob::Leaders];
-    const TRIED_FOR: &'static [&'static str] = &["flat", "single"];
+    const TRIED_FOR: &'static [&'static str] = &["flat", "tiled", "single"];
     const REACH: Reach = Reach::StagedOthersBlocks;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {

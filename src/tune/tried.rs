@@ -18,10 +18,11 @@ const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
 /// What tries both slots and memory for data that ranks of one node hand to others, where the models choose `pick` for that size class:
 /// they only say with which of these calls begin, and how long pieces are that lie in slots.
 ///
-/// Both are tried between two ranks with cores of their own, and where ranks share cores and the models choose memory, as long as half of the
-/// last-level cache holds what all are sent: on one machine Scatters out of memory take half of the time of those through slots then, on another up
-/// to twice as long. The last class has no longest call, so nothing is tried in it there; nor is anything where the models choose slots. More ranks
-/// that have cores of their own have not been measured.
+/// Both are tried between two ranks with cores of their own, and where ranks share cores in Scatters: if the models choose memory, as long as half of
+/// the last-level cache holds what all are sent, since on one machine those out of memory take half of the time of those through slots then, on another
+/// up to twice as long; if they choose slots, as soon as that half does not hold what all send, each as the root in turn, and are sent. What the system
+/// takes for a copy changes by the minute on some machines, what is found of it once stays, and memory was up to 1.6 times as fast where the models chose
+/// slots. The last class has no longest call, so nothing is tried in it where the models choose memory. More ranks that have cores of their own have not been measured.
 pub(super) fn tried(
     agreed: &Agreed,
     collective: Collective,
@@ -34,11 +35,16 @@ pub(super) fn tried(
         Collective::Allgather => class.judged_at() > LONGER_THAN_OF_ALLGATHER,
         _ => class.judged_at() > LONGER_THAN,
     };
-    // Half of the last-level cache (`tune::measured`) for what is sent, and the other half for what is received.
-    let is_cached = class.end().is_some_and(|longest| (longest * agreed.ranks).0 as f64 <= memory.beyond);
-    let is_open = match agreed.crowding.is_shared() {
-        true => picked.knobs.contains(&Knob::Try) && is_cached,
-        false => agreed.ranks == 2,
+    // Half of the last-level cache, by `tune::measured`.
+    let is_cached = |bytes: Bytes| bytes.0 as f64 <= memory.beyond;
+    let of_all = class.judged_at() * agreed.ranks;
+    let is_open = if !agreed.crowding.is_shared() {
+        agreed.ranks == 2
+    } else if picked.knobs.contains(&Knob::Try) {
+        // The other half of it for what is received.
+        class.end().is_some() && is_cached(of_all)
+    } else {
+        collective == Collective::Scatter && !is_cached(of_all * (agreed.ranks + 1))
     };
     if agreed.nodes > 1 || !is_long || !is_open {
         return None;
@@ -135,6 +141,25 @@ mod tests {
                 assert!(!is_tried(Collective::Bcast, kib) && !is_tried(Collective::Allgather, kib), "{size}");
             }
             assert_eq!(found, [true; 2], "{cached_mib} MiB cached");
+        }
+    }
+
+    #[test]
+    fn where_ranks_share_cores_memory_is_tried_in_place_of_slots_beyond_the_caches() {
+        let four = Agreed { ranks: 4, largest_node: 4, hierarchy: Hierarchy::flat(4, None), ..PAIR };
+        let shared = Agreed { crowding: Crowding::new(2, 1.0), ..four };
+        let mut parameters = Parameters::default();
+        parameters.single_copy.per_byte = 2.0;
+        parameters.memory.beyond = f64::from(16 << 20);
+        let map = Map::new(&shared, &parameters);
+        for kib in [16, 64, 256, 512, 768, 1024, 4096, 8192, 16384, 65536] {
+            for collective in [Collective::Bcast, Collective::Allgather, Collective::Scatter] {
+                let best = rank(collective, Bytes(kib << 10), &shared, &parameters)[0].setting.row;
+                assert_ne!(REGISTRY[best].name, "single", "{kib} KiB, {collective:?}");
+                let is_beyond = collective == Collective::Scatter && 5 * 4 * kib > 16 << 10;
+                let first = pick_of(&map, collective, kib).knobs.set(Knob::Try);
+                assert_eq!(first, is_beyond.then_some(TRY_SLOTS), "{kib} KiB, {collective:?}");
+            }
         }
     }
 
