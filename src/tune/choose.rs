@@ -1,7 +1,7 @@
 //! From the shape of a call to its plan.
 
 use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape};
-use crate::coll::phase::{Between, bridge_block, relay};
+use crate::coll::phase::{Between, bridge_block};
 use crate::coll::{Knob, Plan, REGISTRY, Reach, Row};
 use crate::config::{Config, Pick, Setting};
 use crate::sync::Passed;
@@ -18,6 +18,9 @@ const LONG_IN_QUARTERS: usize = 16;
 const TILES_IN_TRAINS: usize = 32;
 /// Tiles of a message that is relayed, at least: one for each relay.
 const TILES_IN_RELAYS: usize = 2;
+/// Bytes of a tile of a relay, at most. Eight of them are under way, and exceed the second-level cache on most machines: changes of ranks cost more
+/// than that (docs/PERFORMANCE.md, "Tried").
+const TILE_OF_RELAYS: Bytes = Bytes(128 << 10);
 /// Phases of a call that may pass over all of its data, at most: before and after the step between nodes, each with a
 /// detour over a leader that is not the root.
 const PASSES: usize = 4;
@@ -143,14 +146,14 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, setting: &Setti
 
 /// Bytes per tile, where the user does not say: a part of the message that fits the first-level cache of a short one, the second-level
 /// cache of a long one. Whole pages: copies of tiles that begin anywhere in the user's buffer take two to three times as long
-/// (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells, since each tile costs them a switch, but of relays as much as
-/// stays in the second-level cache with all that is under way. Tiles that share cells are shorter: three quarters of a first-level cache, and all of it in messages as long as four, if a cell holds four, and longer in the longest messages
-/// alone; in messages of no more than that a quarter of that cache.
+/// (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells, since each tile costs them a switch, but of relays half of
+/// the message, up to `TILE_OF_RELAYS`. Tiles that share cells are shorter: three quarters of a first-level cache, and all of it in messages as long as
+/// four, if a cell holds four, and longer in the longest messages alone; in messages of no more than that a quarter of that cache.
 fn usual_tile(shape: &Shape, agreed: &Agreed, setting: &Setting) -> Bytes {
     let Fit { l1, l2 } = agreed.fit;
     let part = |tiles: usize| Bytes(shape.bytes.0.div_ceil(tiles).next_multiple_of(PAGE)).min(l2);
     if is_relay(setting) {
-        return part(TILES_IN_RELAYS).clamp(l1, Bytes(l2.0 / relay::UNDER_WAY).max(l1));
+        return part(TILES_IN_RELAYS).clamp(l1, TILE_OF_RELAYS.max(l1));
     }
     if agreed.crowding.is_shared() {
         return agreed.cell_bytes;
@@ -295,14 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_of_a_relay_stays_in_a_cache() {
+    fn each_relay_has_half_of_a_message_in_tiles_that_have_a_longest() {
         let agreed =
             Agreed { fit: Fit { l1: Bytes(8 << 10), l2: Bytes(512 << 10) }, cell_bytes: Bytes(256 << 10), ..ONE_NODE };
         let tile = |bytes| {
             let shape = Shape { bytes: Bytes(bytes), ..REDUCTION };
             run(&config(&[("HUDDLE_ALLREDUCE", "relay")]), &shape, &agreed).1.knobs.tile().0 >> 10
         };
-        assert_eq!([64, 32 << 10, 100 << 10, 1 << 20, 1 << 30].map(tile), [8, 16, 52, 64, 64]);
+        assert_eq!([64, 32 << 10, 100 << 10, 1 << 20, 1 << 30].map(tile), [8, 16, 52, 128, 128]);
     }
 
     #[test]
@@ -318,8 +321,9 @@ mod tests {
     fn tiles_and_segments_fit_the_caches() {
         let fit = Fit { l1: Bytes(4 << 10), l2: Bytes(32 << 10) };
         let agreed = Agreed { fit, cell_bytes: Bytes(64 << 10), ..ONE_NODE };
+        let tiled = config(&[("HUDDLE_ALLREDUCE", "tiled")]);
         let sizes = |bytes: usize, agreed: &Agreed| {
-            let knobs = run(&Config::default(), &Shape { bytes: Bytes(bytes), ..REDUCTION }, agreed).1.knobs;
+            let knobs = run(&tiled, &Shape { bytes: Bytes(bytes), ..REDUCTION }, agreed).1.knobs;
             (knobs.tile().0 >> 10, knobs.segment().0 >> 10)
         };
         assert_eq!([8, 64 << 10, 1 << 20].map(|bytes| sizes(bytes, &agreed)), [(4, 32), (16, 32), (32, 32)]);

@@ -79,7 +79,7 @@ Where nobody says otherwise a tile is a quarter of the message, but no shorter t
 longer than one of the second-level cache. Of a Bcast between two ranks, whose tiles share cells, it is three quarters of the
 first-level cache, all of it in messages four times as long as that or longer, or a quarter of a cell where that is less; a quarter of the first-level cache where
 the message has no more than one such tile, half of the message where that has no more than two and slots and memory are tried, and longer where it has more than 32 of them. A segment is as long as a tile may be at most. Where ranks share cores
-tiles and segments are as long as cells, but those of relays half of the message, no shorter than a quarter of the first-level cache and no longer than a 32nd of the second-level one. A rank's slots take twice the
+tiles and segments are as long as cells, but those of relays half of the message, no shorter than a quarter of the first-level cache and no longer than 128 KiB. A rank's slots take twice the
 second-level cache together, or the whole of it where ranks share cores. The smallest caches of the job count, 32 KiB and 1 MiB where the machine does not tell: `huddle
 info` says which.
 

@@ -211,7 +211,7 @@ fn combinations(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
             Knob::Class => vec![0, KNOMIAL],
             Knob::Stages => vec![0, 1, 2],
             Knob::Up | Knob::Down => vec![0, PUSH],
-            // Of relays longer tiles would not stay in a cache together; of trains the models can't tell.
+            // The models can't tell.
             Knob::Tile if is_relay(&unset) || moves_in_trains(&unset, agreed) => vec![0],
             // A quarter of the first-level cache (`Fit::l1`), half of it, and all.
             Knob::Tile | Knob::Segment => vec![0, tile, 2 * tile, 4 * tile],

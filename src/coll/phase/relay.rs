@@ -13,11 +13,8 @@ use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, OperandOrder, Ticket};
 
 /// Tickets of a stint, where the ring has slots for twice as many: the more, the fewer changes of ranks, and the more memory that has to stay
-/// in a cache.
+/// in a cache: of both relays, the pieces of the stint that is combined and of the one before.
 const STINT: usize = 2;
-
-/// Pieces under way at a time, at most: of both relays, those of the stint that is combined and of the one before.
-pub const UNDER_WAY: usize = 2 * 2 * STINT;
 
 /// Tickets of a stint where the ring has `slots` slots.
 pub(in crate::coll) fn tickets_in_stint(slots: usize) -> usize {
