@@ -155,9 +155,9 @@ impl Config {
     /// [`Caches::ring`], unless the node's ranks are so many that it would take too much memory. Then its cells are shorter. So they are where two
     /// ranks could have 4 MiB each: a part of that is for the cells that they pass to each other, and what is left is rounded down.
     ///
-    /// Where ranks share cores a ring is half as long, and of few long cells: each is a step for all, which costs a switch, and the core's
-    /// cache holds what all of its ranks write. Shorter pieces go round in a part of that (measured by `bench/collectives.c` with
-    /// `HUDDLE_SLOTS` and `HUDDLE_SLOT_BYTES`: docs/PERFORMANCE.md, "Tried").
+    /// Where ranks share cores a ring is of few cells, as long as they may be: each is a step for all, which costs a switch, and that counts for more
+    /// than that the ring fits the second-level cache. Shorter pieces go round in a part of that cache, which holds what all ranks of the core write
+    /// (measured by `bench/collectives.c` with `HUDDLE_SLOTS` and `HUDDLE_SLOT_BYTES`: docs/PERFORMANCE.md, "Tried").
     pub fn ring(&self, ranks: usize, caches: Caches, crowding: Crowding) -> Ring {
         const SLOTS: usize = 16;
         const SLOTS_WHERE_CORES_ARE_SHARED: usize = 4;
@@ -168,8 +168,8 @@ impl Config {
         const ROUND: usize = 4 << 20;
         let (slots, length, round) = match crowding.is_shared() {
             true => {
-                let cache = caches.ring().0 / 2;
-                (SLOTS_WHERE_CORES_ARE_SHARED, cache, cache / 2 / crowding.ranks_per_core().ceil() as usize)
+                let round = caches.ring().0 / 4 / crowding.ranks_per_core().ceil() as usize;
+                (SLOTS_WHERE_CORES_ARE_SHARED, SLOTS_WHERE_CORES_ARE_SHARED * LONGEST, round)
             }
             false => (SLOTS, caches.ring().0, ROUND),
         };
@@ -244,7 +244,7 @@ mod tests {
         assert!([2, 8, 1000].iter().all(|ranks| ring(*ranks, 1024).0 == 16));
         let shared = |ranks, l2| ring_of(&Config::default(), ranks, l2, 2.0);
         assert_eq!([shared(3, 1024), shared(8, 1024), shared(16, 1024)], [(4, 256), (4, 256), (4, 128)]);
-        assert_eq!([shared(1000, 1024), shared(4, 512), shared(4, 2048)], [(4, 8), (4, 128), (4, 256)]);
+        assert_eq!([shared(1000, 1024), shared(4, 512), shared(4, 2048)], [(4, 8), (4, 256), (4, 256)]);
         let two = Config { slots: Some(2), ..Config::default() };
         assert_eq!(ring_of(&two, 2, 1024, 2.0), (2, 256));
         assert_eq!(ring_of(&two, 8, 1024, 2.0), (2, 256));
