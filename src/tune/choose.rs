@@ -18,8 +18,8 @@ const LONG_IN_QUARTERS: usize = 16;
 const TILES_IN_TRAINS: usize = 32;
 /// Tiles of a message that is relayed, at least: one for each relay.
 const TILES_IN_RELAYS: usize = 2;
-/// Bytes of a tile of a relay, at most. Eight of them are under way, and exceed the second-level cache on most machines: changes of ranks cost more
-/// than that (docs/PERFORMANCE.md, "Tried").
+/// Bytes of a tile of a relay, at most. Eight of them are under way, and exceed the second-level cache on most machines: changes of ranks cost
+/// more than that (docs/PERFORMANCE.md, "Tried").
 const TILE_OF_RELAYS: Bytes = Bytes(128 << 10);
 /// Phases of a call that may pass over all of its data, at most: before and after the step between nodes, each with a
 /// detour over a leader that is not the root.

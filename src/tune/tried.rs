@@ -21,8 +21,9 @@ const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
 /// Both are tried between two ranks with cores of their own, and where ranks share cores in Scatters: if the models choose memory, as long as half of
 /// the last-level cache holds what all are sent, since on one machine those out of memory take half of the time of those through slots then, on another
 /// up to twice as long; if they choose slots, as soon as that half does not hold what all send, each as the root in turn, and are sent. What the system
-/// takes for a copy changes by the minute on some machines, what is found of it once stays, and memory was up to 1.6 times as fast where the models chose
-/// slots. The last class has no longest call, so nothing is tried in it where the models choose memory. More ranks that have cores of their own have not been measured.
+/// takes for a copy changes by the minute on some machines, what is found of it once stays, and memory was up to 1.6 times as fast where the models
+/// chose slots. The last class has no longest call, so nothing is tried in it where the models choose memory. More ranks that have cores of their own
+/// have not been measured.
 pub(super) fn tried(
     agreed: &Agreed,
     collective: Collective,
