@@ -169,7 +169,8 @@ impl Config {
         let (slots, length, round) = match crowding.is_shared() {
             true => {
                 let round = caches.ring().0 / 4 / crowding.ranks_per_core().ceil() as usize;
-                (SLOTS_WHERE_CORES_ARE_SHARED, SLOTS_WHERE_CORES_ARE_SHARED * LONGEST, round)
+                // Longer than that only with more slots than usual.
+                (SLOTS_WHERE_CORES_ARE_SHARED, (caches.ring().0 / 2).max(SLOTS_WHERE_CORES_ARE_SHARED * LONGEST), round)
             }
             false => (SLOTS, caches.ring().0, ROUND),
         };
@@ -248,6 +249,8 @@ mod tests {
         let two = Config { slots: Some(2), ..Config::default() };
         assert_eq!(ring_of(&two, 2, 1024, 2.0), (2, 256));
         assert_eq!(ring_of(&two, 8, 1024, 2.0), (2, 256));
+        let many = Config { slots: Some(128), ..Config::default() };
+        assert_eq!([ring_of(&many, 2, 8192, 1.0), ring_of(&many, 5, 8192, 1.0)], [(128, 16), (128, 8)]);
         let cell = Config { slot_bytes: Some(Bytes(4096)), ..Config::default() };
         assert_eq!(ring_of(&cell, 8, 1024, 2.0), (4, 4));
         let round = |ranks, cores| {
