@@ -168,9 +168,10 @@ impl Config {
         const ROUND: usize = 4 << 20;
         let (slots, length, round) = match crowding.is_shared() {
             true => {
-                let round = caches.ring().0 / 4 / crowding.ranks_per_core().ceil() as usize;
-                // Longer than that only with more slots than usual.
-                (SLOTS_WHERE_CORES_ARE_SHARED, (caches.ring().0 / 2).max(SLOTS_WHERE_CORES_ARE_SHARED * LONGEST), round)
+                let cache = caches.ring().0 / 2;
+                // A longer cache counts only with more slots than usual.
+                let length = cache.max(SLOTS_WHERE_CORES_ARE_SHARED * LONGEST);
+                (SLOTS_WHERE_CORES_ARE_SHARED, length, cache / 2 / crowding.ranks_per_core().ceil() as usize)
             }
             false => (SLOTS, caches.ring().0, ROUND),
         };

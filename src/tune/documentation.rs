@@ -80,7 +80,7 @@ longer than one of the second-level cache. Of a Bcast between two ranks, whose t
 first-level cache, all of it in messages four times as long as that or longer, or a quarter of a cell where that is less; a quarter of the first-level cache where
 the message has no more than one such tile, half of the message where that has no more than two and slots and memory are tried, and longer where it has more than 32 of them. A segment is as long as a tile may be at most. Where ranks share cores
 tiles and segments are as long as cells, but those of relays half of the message, no shorter than a quarter of the first-level cache and no longer than 128 KiB. A rank's slots take twice the
-second-level cache together, or 1 MiB where ranks share cores. The smallest caches of the job count, 32 KiB and 1 MiB where the machine does not tell: `huddle
+second-level cache together, or 1 MiB where ranks share cores (more with more slots than usual, where the cache is longer). The smallest caches of the job count, 32 KiB and 1 MiB where the machine does not tell: `huddle
 info` says which.
 
 Rates of copies and reductions come from the kernels' probe. `huddle probe` measures, on an idle machine, what moves between
