@@ -222,22 +222,24 @@ impl Combine for Library {
         let span = self.layout.as_ref().map_or(self.granule, |layout| layout.extent.unsigned_abs().max(layout.size));
         let step = (PIECE / span.max(1)).max(1) * self.granule;
         // What needs no copy takes larger steps; the count still fits an `int`.
-        let most = (1 << 30) / self.granule * self.granule;
+        let most = ((1 << 30) / self.granule).max(1) * self.granule;
         let mut done = 0;
         while done < bytes {
-            let at = (to.wrapping_add(done), left.wrapping_add(done), right.wrapping_add(done));
-            let direct = self.direct(at.0, at.1, at.2);
-            let n = (bytes - done).min(if direct.is_some() { most.max(self.granule) } else { step });
+            let (to, left, right) = (to.wrapping_add(done), left.wrapping_add(done), right.wrapping_add(done));
+            // The function puts the result where its right operand was.
+            let elements = self.as_elements(left).zip(self.as_elements(to)).filter(|_| to.cast_const() != left);
+            let is_right = to.cast_const() == right;
+            let n = (bytes - done).min(if elements.is_some() && is_right { most } else { step });
             // SAFETY: the caller's promise, for this piece.
             unsafe {
-                match direct {
-                    Some(shift) => {
-                        if at.0.cast_const() != at.2 {
-                            at.0.copy_from_nonoverlapping(at.2, n);
+                match elements {
+                    Some((input, inout)) => {
+                        if !is_right {
+                            to.copy_from_nonoverlapping(right, n);
                         }
-                        self.reduce_local(at.1.wrapping_offset(-shift), at.0.wrapping_offset(-shift), n);
+                        self.reduce_local(input, inout.cast_mut(), n);
                     }
-                    None => self.unpacked(&mut scratch, at.0, at.1, at.2, n),
+                    None => self.combine_elsewhere(&mut scratch, to, left, right, n),
                 }
             }
             done += n;
@@ -252,9 +254,9 @@ impl Library {
             && self.granule <= PIECE
     }
 
-    /// Whether packed operands can be handed to the library as they are: they look like elements in memory, lie as such
-    /// elements do, and the result doesn't replace the left one. Says by how much elements start after their address.
-    fn direct(&self, to: *mut u8, left: *const u8, right: *const u8) -> Option<isize> {
+    /// The address of the elements that `packed` bytes look like, if they do and lie as elements of the program do: it starts before them
+    /// where its datatype does.
+    fn as_elements(&self, packed: *const u8) -> Option<*const u8> {
         let shift = match self.layout.as_ref().map(|layout| &layout.type_map) {
             None => 0,
             Some(TypeMap::Contiguous { at }) => *at,
@@ -262,25 +264,33 @@ impl Library {
         };
         // Packed bytes may start anywhere; user functions are compiled for aligned elements.
         let alignment = 1 << self.granule.trailing_zeros().min(4);
-        let is_aligned = |address: *const u8| address.addr().is_multiple_of(alignment);
-        let is_apart = to.cast_const() != left;
-        (is_apart && is_aligned(to) && is_aligned(left) && is_aligned(right)).then_some(shift)
+        packed.addr().is_multiple_of(alignment).then(|| packed.wrapping_offset(-shift))
     }
 
-    /// Combines `n` bytes in memory of this rank.
+    /// Combines `n` bytes in memory of this rank: the right operand, and the left one unless it looks like elements.
     ///
     /// # Safety
     /// As for [`Combine::combine`].
-    unsafe fn unpacked(&self, scratch: &mut [Scratch; 2], to: *mut u8, left: *const u8, right: *const u8, n: usize) {
+    unsafe fn combine_elsewhere(
+        &self,
+        [left_memory, right_memory]: &mut [Scratch; 2],
+        to: *mut u8,
+        left: *const u8,
+        right: *const u8,
+        n: usize,
+    ) {
         let count = n / self.granule;
-        let [left_memory, right_memory] = scratch;
-        let (left_base, right_base) = (self.memory(left_memory, count), self.memory(right_memory, count));
-        // SAFETY: both memories have room for `count` elements.
+        let inout = self.memory(right_memory, count);
+        // SAFETY: memories have room for `count` elements.
         unsafe {
-            self.unpack(left, left_base, count);
-            self.unpack(right, right_base, count);
-            self.reduce_local(left_base, right_base, n);
-            self.pack(right_base, to, count);
+            let input = self.as_elements(left).unwrap_or_else(|| {
+                let memory = self.memory(left_memory, count);
+                self.unpack(left, memory, count);
+                memory
+            });
+            self.unpack(right, inout, count);
+            self.reduce_local(input, inout, n);
+            self.pack(inout, to, count);
         }
     }
 

@@ -91,12 +91,13 @@ impl<'a> Crew<'a> {
         (part < self.parts && self.worker(group, part) == self.me).then_some(part)
     }
 
-    /// The ranks of this rank's group in the order in which it combines them.
+    /// The ranks of this rank's group in the order in which it combines them: each operand is the left one.
     fn operands(&self) -> impl Iterator<Item = NodeRank> + Send + use<'a> {
         let crew = *self;
         let positions = crew.positions(crew.my_group());
-        let first = if crew.is_cyclic { crew.me.index() } else { 0 };
-        (0..positions.len()).map(move |step| crew.rank_at(positions.start + (first + step) % positions.len()))
+        let (size, last) = (positions.len(), positions.len() - 1);
+        let first = if crew.is_cyclic { crew.me.index() } else { last };
+        (0..size).map(move |step| crew.rank_at(positions.start + (first + size - step) % size))
     }
 }
 
@@ -166,20 +167,20 @@ pub async fn combine_part<F: Fabric>(
             Some(to) if is_in_first_step || !are_same_memory(fabric, to, operand(me)) => (to, Some(mine)),
             to => (mine, to),
         };
-        let mut left = None;
+        let mut right = None;
         for rank in crew.operands() {
             if rank != me {
                 fabric.wait(rank, Line::Up, ticket).await;
             }
-            match left {
-                None => left = Some(operand(rank)),
+            match right {
+                None => right = Some(operand(rank)),
                 Some(before) => {
-                    fabric.reduce(result, before, operand(rank), length).await;
-                    left = Some(result);
+                    fabric.reduce(result, operand(rank), before, length).await;
+                    right = Some(result);
                 }
             }
         }
-        if left == Some(operand(me)) {
+        if right == Some(operand(me)) {
             copy_unless_same(fabric, result, operand(me), length).await;
         }
         // Over the groups, neighbours first.

@@ -1,6 +1,6 @@
 //! The flat form: every rank deals with every other directly. Fewest steps; the root touches all slots.
 
-use super::{Blocks, Dealing, Form, Local, block_in_slot, combine_in_rank_order, later, others};
+use super::{Blocks, Dealing, Form, Local, block_in_slot, combine_in_rank_order, is_after_first_step, later, others};
 use crate::coll::{Knob, pieces, pieces_between};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
@@ -113,7 +113,7 @@ async fn combine_all<F: Fabric>(local: &Local<'_, F>, root: NodeRank, to: Span, 
         return copy_unless_same(fabric, to, from, n).await;
     }
     // The first step overwrites `to`; where that is `from`, an operand that comes later is moved out of the way.
-    let own = if root.0 >= 2 && fabric.is_in_place() {
+    let own = if is_after_first_step(root, fabric.size()) && fabric.is_in_place() {
         let own = Place::stage(root, Line::Up, ticket, n).start();
         fabric.claim(ticket, Room::of(n)).await;
         fabric.copy(own, from, n).await;

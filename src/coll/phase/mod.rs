@@ -33,25 +33,35 @@ pub use tree::Tree;
 /// Combines the operands of all ranks of the node at `$to`, in rank order: `$operand` says where that of a rank lies, once it
 /// has published it on `$line` for `$ticket`; that of `$me` is there already. The first step overwrites `$to`.
 ///
+/// From the last operand to the first: a function of the user's replaces its right operand by the result, so that a result that is the left
+/// one has to be copied to and fro.
+///
 /// `$step` takes a step of the fabric: see [`short`].
 macro_rules! combine_in_rank_order {
     ($step:ident, $fabric:ident, $me:ident, $line:expr, $ticket:ident, $to:ident, $operand:ident, $n:ident) => {
+        let last = NodeRank($fabric.size() as u32 - 1);
         // Where an operand is in its cell comes with its flag.
-        if $me != NodeRank::LEADER {
-            $step!($fabric.wait(NodeRank::LEADER, $line, $ticket));
+        if $me != last {
+            $step!($fabric.wait(last, $line, $ticket));
         }
-        let mut left = $operand(NodeRank::LEADER);
-        for rank in (1..$fabric.size() as u32).map(NodeRank) {
+        let mut right = $operand(last);
+        for rank in (0..last.0).rev().map(NodeRank) {
             if rank != $me {
                 $step!($fabric.wait(rank, $line, $ticket));
             }
-            $step!($fabric.reduce($to, left, $operand(rank), $n));
-            left = $to;
+            $step!($fabric.reduce($to, $operand(rank), right, $n));
+            right = $to;
         }
     };
 }
 pub(super) use combine_in_rank_order;
 pub(super) use short::later;
+
+/// Whether the operand of `rank` is not yet used when [`combine_in_rank_order`] has overwritten the result, with those of the last two.
+#[inline]
+pub(super) fn is_after_first_step(rank: NodeRank, size: usize) -> bool {
+    rank.index() + 2 < size
+}
 
 /// Longest chunk of a message that takes one step between nodes; bounds the scratch memory of a call.
 const LONGEST_CHUNK: Bytes = Bytes(256 << 10);

@@ -195,16 +195,21 @@ async fn combine_subtree<F: Fabric>(
     if node.children.is_empty() {
         return copy_unless_same(fabric, to, from, n).await;
     }
+    // A function of the user's replaces its right operand by the result. Others begin with the first child, which in some trees has few ranks
+    // below it and is there first.
+    let is_from_last = local.plan.order == OperandOrder::Rank;
+    let last = node.children.len();
+    let turn_of = |index: usize| if is_from_last { last - index } else { index };
     // The first step overwrites `to`; where that is `from`, an operand that comes later is moved out of the way.
-    let own = if node.parent.is_none() && fabric.is_in_place() && node.children_before >= 2 {
+    let own = if node.parent.is_none() && fabric.is_in_place() && turn_of(node.children_before) >= 2 {
         fabric.claim(ticket, Room::of(n)).await;
         fabric.copy(stage(fabric.rank()), from, n).await;
         stage(fabric.rank())
     } else {
         from
     };
-    let mut left = None;
-    for index in 0..=node.children.len() {
+    let mut combined = None;
+    for index in (0..=last).map(turn_of) {
         let operand = match index.cmp(&node.children_before) {
             std::cmp::Ordering::Equal => own,
             order => {
@@ -213,11 +218,12 @@ async fn combine_subtree<F: Fabric>(
                 stage(child.rank)
             }
         };
-        match left {
-            None => left = Some(operand),
+        match combined {
+            None => combined = Some(operand),
             Some(before) => {
-                fabric.reduce(to, before, operand, n).await;
-                left = Some(to);
+                let [left, right] = if is_from_last { [operand, before] } else { [before, operand] };
+                fabric.reduce(to, left, right, n).await;
+                combined = Some(to);
             }
         }
     }
