@@ -285,6 +285,8 @@ static void compare_all(const char *only) {
         {"other types", "2048 C_DOUBLE_COMPLEX PROD", REDUCE, 2048, MPI_C_DOUBLE_COMPLEX, MPI_PROD, DOUBLES, -1, NOTHING, 1},
         {"other types", "100 LONG_DOUBLE SUM", ALLREDUCE, 100, MPI_LONG_DOUBLE, MPI_SUM, LONG_DOUBLES, -1, NOTHING, 1},
         {"other types", "1000 DOUBLE, user-defined", ALLREDUCE, 1000, MPI_DOUBLE, sum, DOUBLES, -1, NOTHING, 1},
+        {"other types", "16000 DOUBLE, user-defined", ALLREDUCE, 16000, MPI_DOUBLE, sum, DOUBLES, -1, NOTHING, 1},
+        {"other types", "4000 DOUBLE, user-defined", REDUCE, 4000, MPI_DOUBLE, sum, DOUBLES, -1, NOTHING, 1},
         {"strided data", "2048 DOUBLE, every 4th", BCAST, 1, vector(2048, 1, 4), none, DOUBLES, -1, NOTHING, 1},
         {"strided data", "16384 DOUBLE in blocks of 8", BCAST, 1, vector(2048, 8, 16), none, DOUBLES, -1, NOTHING, 1},
         {"strided data", "512 DOUBLE, every 2nd", ALLGATHER, 1, vector(512, 1, 2), none, DOUBLES, -1, NOTHING, 1},

@@ -1,6 +1,6 @@
 //! docs/ALGORITHMS.md, printed from the registry, the models and the simulator.
 
-use super::map::LIBRARY;
+use super::combining::{LIBRARY, USER};
 use super::orders::{Holds, Stage, machines, verdicts};
 use crate::coll::{CLASSES, Knobs, REGISTRY, Row, SIGNALS, SOURCES, Takes, rows_of};
 use crate::model::Parameters;
@@ -67,7 +67,8 @@ long all are at work. A flat Allreduce takes longer there as soon as the operand
 a Reduce on one node that is not flat ranks wait that are not its root, while those of their core write their next operands.
 
 Sums and the like of long doubles, which huddle leaves to the MPI library, are charged LIBRARY ns/byte more than others, assumed. So they
-are sooner done once for all ranks than by each. A user's operations are charged as kernels: nothing tells before they are called.
+are sooner done once for all ranks than by each. A user's operations are charged USER ns/byte more, as one that adds doubles one by one is
+slower: nothing tells before they are called.
 
 On a node of two ranks Bcasts and Reduces in more pieces than a rank has cells to pass take longer by what it takes to get the lines of slots
 back that the other rank has read. So messages beyond some 256 KiB move in few long pieces or, as tiled Bcasts, in tiles of
@@ -121,7 +122,7 @@ fn write_page(page: &mut String, measured: &str) -> fmt::Result {
         writeln!(page, "\n## {}", collective.name())?;
         rows_of(collective).try_for_each(|(_, row)| write_row(page, row))?;
     }
-    write!(page, "\n{}", MODEL.replace("LIBRARY", &LIBRARY.to_string()))?;
+    write!(page, "\n{}", MODEL.replace("LIBRARY", &LIBRARY.to_string()).replace("USER", &USER.to_string()))?;
     write_parameters(page)?;
     write!(page, "\n{SIMULATED}")?;
     machines().iter().try_for_each(|machine| write_times(page, machine))?;

@@ -3,14 +3,15 @@
 //! Sizes fall into classes, two for each power of two; a class is judged at its upper end, when the first call of it comes. All
 //! ranks judge by what they agreed on alone, with operations that give the same bits everywhere.
 
-use super::choose::{is_relay, moves_in_trains, order_of, plan};
+use super::choose::{is_relay, moves_in_trains, plan};
 use super::class::SizeClass;
+use super::combining::Combining;
 use super::tried::tried;
-use super::{Agreed, OperatorClass, Shape};
+use super::{Agreed, Shape};
 use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, rows_of};
 use crate::config::Setting;
-use crate::model::{Far, Level, Nanos, Parameters, Scene};
-use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
+use crate::model::{Level, Nanos, Parameters, Scene};
+use crate::types::{Bytes, Collective, Epoch};
 use std::sync::OnceLock;
 
 /// What a model says of one way to serve a call.
@@ -26,9 +27,8 @@ pub struct Candidate {
 #[derive(Debug)]
 pub struct Map {
     agreed: Agreed,
-    scene: Scene,
-    /// The same where the library combines operands.
-    scene_of_library: Scene,
+    /// By how operands are combined.
+    scenes: [Scene; Combining::COUNT],
     /// By collective and how operands are combined.
     picks: [[OnceLock<Picks>; Combining::COUNT]; Collective::ALL.len()],
 }
@@ -47,58 +47,11 @@ const TIE_OF_ALLREDUCES: f64 = 0.12;
 /// By how many nanoseconds a flat algorithm may take longer than the best one.
 fn tie(collective: Collective, combining: Combining, best: Nanos) -> f64 {
     match (collective, combining) {
-        // The library's time is assumed and most of such a call: so no part of it tells, only what a wait may take.
-        (_, Combining::Library) => TIE.1,
+        // The time of the library, or of a function of the user's, is assumed and most of such a call: so no part of it tells, only what a wait
+        // may take.
+        (_, Combining::Library | Combining::Ordered) => TIE.1,
         (Collective::Allreduce, Combining::Kernel) => TIE_OF_ALLREDUCES * best.0,
         _ => TIE.1.min(TIE.0 * best.0),
-    }
-}
-
-/// Nanoseconds per byte, assumed, by which the library is slower than huddle's kernels, where it combines numbers that have none: by how much
-/// Allreduces of long doubles take longer than others on 5 ranks of a Zen 5 (docs/PERFORMANCE.md, "Tried"); the additions alone take two thirds
-/// of it. So these are better combined once than on all ranks, sooner than others.
-/// Functions of the user's may be as slow, but sums of doubles are not, and nothing tells before they are called.
-pub(super) const LIBRARY: f64 = 0.35;
-
-/// How the operands of a call are combined, as far as the map tells it apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Combining {
-    /// By kernels, or not at all.
-    Kernel,
-    /// By the library, in any order.
-    Library,
-    /// In the order of ranks: by functions of the user's, and by operations that do not commute.
-    Ordered,
-}
-
-impl Combining {
-    const COUNT: usize = 3;
-
-    #[inline]
-    fn of(shape: &Shape) -> Self {
-        match (order_of(shape), shape.operator) {
-            (OperandOrder::Rank, _) => Self::Ordered,
-            (OperandOrder::Any, OperatorClass::Library) => Self::Library,
-            (OperandOrder::Any, _) => Self::Kernel,
-        }
-    }
-
-    /// The call that is judged for all like it.
-    fn shape(self, collective: Collective, bytes: Bytes) -> Shape {
-        let (operator, order) = match self {
-            Self::Kernel => (OperatorClass::Predefined, OperandOrder::Any),
-            Self::Library => (OperatorClass::Library, OperandOrder::Any),
-            Self::Ordered => (OperatorClass::User, OperandOrder::Rank),
-        };
-        let (is_reduction, is_barrier) = (collective.is_reduction(), collective == Collective::Barrier);
-        Shape {
-            collective,
-            bytes: if is_barrier { Bytes::ZERO } else { bytes },
-            granule: if is_reduction { bytes.min(Bytes(8)) } else { Bytes(1) },
-            root: CommRank(0),
-            operator: if is_reduction { operator } else { OperatorClass::None },
-            order,
-        }
     }
 }
 
@@ -108,8 +61,8 @@ type Picks = Box<[OnceLock<Setting>; SizeClass::COUNT]>;
 impl Map {
     /// The map of a communicator, in which nothing is chosen yet.
     pub fn new(agreed: &Agreed, parameters: &Parameters) -> Self {
-        let scene_of_library = scene(agreed, &in_library(parameters));
-        Self { agreed: *agreed, scene: scene(agreed, parameters), scene_of_library, picks: Default::default() }
+        let scenes = Combining::ALL.map(|combining| scene(agreed, &combining.slowed(parameters)));
+        Self { agreed: *agreed, scenes, picks: Default::default() }
     }
 
     /// The first choice for such a call.
@@ -131,7 +84,7 @@ impl Map {
             .get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
         *picks[class.index()].get_or_init(|| {
             let shape = combining.shape(collective, class.judged_at());
-            let scene = if combining == Combining::Library { &self.scene_of_library } else { &self.scene };
+            let scene = &self.scenes[combining as usize];
             let row = rows_of(collective).next().map_or(0, |(row, _)| row);
             let flat = Setting { row, knobs: Knobs::UNSET };
             let found: Vec<Candidate> = candidates(&shape, &self.agreed, scene).collect();
@@ -177,13 +130,6 @@ pub fn scene(agreed: &Agreed, parameters: &Parameters) -> Scene {
     let machine = parameters.machine([]);
     Scene::new((ranks, nodes, largest_node), levels, (cell_bytes, slots), machine)
         .with_ranks_per_core(agreed.crowding.ranks_per_core())
-}
-
-/// The same machine where the library combines operands.
-fn in_library(parameters: &Parameters) -> Parameters {
-    let slower = |far: Far| Far { reduce: far.reduce + LIBRARY, ..far };
-    let Parameters { reduce, far, memory, .. } = *parameters;
-    Parameters { reduce: reduce + LIBRARY, far: slower(far), memory: slower(memory), ..*parameters }
 }
 
 fn candidates<'a>(shape: &'a Shape, agreed: &'a Agreed, scene: &'a Scene) -> impl Iterator<Item = Candidate> + 'a {
@@ -245,8 +191,9 @@ const SHORT_CHUNK: u32 = 64 << 10;
 mod tests {
     use super::*;
     use crate::coll::Reach;
-    use crate::model::Crossing;
+    use crate::model::{Crossing, Far};
     use crate::topo::{Crowding, Hierarchy, Kind, Step};
+    use crate::types::OperandOrder;
 
     fn agreed(sockets: u16, cores: u16) -> Agreed {
         let steps = [Step { fan: sockets, shares: None }, Step { fan: cores, shares: Some(Kind::L3) }];
@@ -368,6 +315,30 @@ mod tests {
         // On two ranks of their own cores in parts, where that gains more than a wait may take.
         let map = Map::new(&Agreed { cell_bytes: Bytes(128 << 10), ..self::agreed(1, 2) }, &Parameters::default());
         assert_eq!([16, 1600, 16_000].map(|bytes| name(Combining::Library, &map, bytes)), ["flat", "flat", "tiled"]);
+    }
+
+    /// As measured with `bench/shapes.c` on a Zen 3 (docs/PERFORMANCE.md, "Tried").
+    #[test]
+    fn functions_of_the_users_are_called_for_fewer_bytes_than_kernels() {
+        let shared = |ranks| Agreed {
+            crowding: Crowding::new(ranks, 2.0),
+            slots: 4,
+            cell_bytes: Bytes(256 << 10),
+            ..Agreed::on_one_node(ranks, Hierarchy::flat(ranks, Some(Kind::L3)))
+        };
+        let alone = Agreed { cell_bytes: Bytes(128 << 10), ..self::agreed(1, 2) };
+        for (agreed, kib, kernel, user) in [
+            (shared(3), 1, "flat", "flat"),
+            (shared(4), 16, "flat", "relay"),
+            (alone, 4, "flat", "flat"),
+            (alone, 8, "flat", "flat"),
+            (alone, 32, "flat", "tiled"),
+        ] {
+            let map = Map::new(&agreed, &Parameters::default());
+            let name =
+                |combining| REGISTRY[first_of(combining, &map, Collective::Allreduce, Bytes(kib << 10)).row].name;
+            assert_eq!((name(Combining::Kernel), name(Combining::Ordered)), (kernel, user), "{kib} KiB");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 mod choose;
 pub mod class;
+mod combining;
 pub mod documentation;
 pub mod map;
 pub mod measured;

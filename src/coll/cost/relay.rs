@@ -18,8 +18,11 @@ impl Node<'_> {
         let total = self.bytes();
         let (pairs, _) = cut(total, self.tile() * 2);
         let stints = (pairs / tickets_in_stint(self.scene.slots) as f64).ceil();
-        let combined =
-            self.fetched_once(total, |n| self.combining(n), |n| self.rates.combine(n)) + 2.0 * pairs * self.step();
+        // What a relay begins with is copied.
+        let first = total / self.ranks();
+        let combined = self.fetched_once(total - first, |n| self.combining(n), |n| self.rates.combine(n))
+            + self.rates.copy(first)
+            + 2.0 * pairs * self.step();
         let waits = stints * WAITS_IN_STINT + self.ranks() * WAITS_PER_RANK;
         let on_the_way = stints * self.stint();
         if collective == Collective::Reduce {
