@@ -55,8 +55,8 @@ const NONE: u32 = u32::MAX;
 impl Passed {
     /// What each of two ranks has at first takes so much memory at most.
     pub const BYTES: usize = 1 << 20;
-    /// As many as the pieces of 32 KiB of a message of 256 KiB.
-    const MOST: usize = 8;
+    /// As many as the pieces of 64 KiB of a message of 1 MiB.
+    const MOST: usize = 16;
     /// Pieces of this length and more are long: their lines do not stay in the first-level cache.
     pub const LONG: Bytes = Bytes(16 << 10);
     /// A cell has rested when so much was given since, which its peer reads: or an eighth of a second-level cache, where that is less, which also
