@@ -126,6 +126,23 @@ static void compare(MPI_Datatype type, MPI_Op op, int count, int turn) {
         }
 }
 
+// A datatype for each call, freed after it: the same some times in a row, or a few in turn, and now and then one of them stays for two calls.
+static void call_with_new_ones(int turns) {
+    for (int turn = 0; turn < turns; turn++) {
+        int phase = turn / 40, collective = phase % 3, kind = phase + (phase % 2 ? turn % (1 + phase % 6) : 0);
+        MPI_Datatype type = makers[kind % MADE]();
+        MPI_Type_commit(&type);
+        for (int again = 0; again <= (turn % 17 == 16); again++) {
+            int count = 1 + (turn / 10 + again) % 3;
+            fill((unsigned)(turn * 100 + again * 10 + world_rank));
+            for (int native = 0; native < 2; native++)
+                call(collective, native, count, type, MPI_OP_NULL, turn % world_size, turn % 5 == 4);
+            CHECK(!memcmp(out[0], out[1], used));
+        }
+        MPI_Type_free(&type);
+    }
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     look_around();
@@ -178,6 +195,7 @@ int main(int argc, char **argv) {
         for (int i = 0; i < 5; i++) CHECK(!memcmp(&seen[i], out[0] + (i < 3 ? i * 4 : 100 + (i - 3) * 4), sizeof(int)));
     }
     MPI_Type_free(&lasting), MPI_Type_free(&absolute);
+    call_with_new_ones(10 * turns);
     // More counts in turn than are remembered, and a pair with a hole.
     for (int turn = 0; turn < 3 * MANY; turn++) {
         compare(MPI_BYTE, MPI_BXOR, 1 + turn % MANY, turn);

@@ -4,7 +4,7 @@
 //! instead, since input and output of this rank differ in length, the handler is called from here. Where the standard leaves room, the
 //! library itself is asked, on a communicator of this process alone.
 
-use super::datatype::Rejected;
+use super::datatype::{Rejected, TypeLayout};
 use super::device::{self, Role, Staged};
 use super::job::abort;
 use super::op::Operator;
@@ -18,6 +18,7 @@ use crate::tune::{OperatorClass, Shape};
 use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 use mpi_sys::{MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 /// Why a call can't run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +99,15 @@ impl Prepared {
             }
         };
         Shape { collective, bytes: self.bytes, granule: self.granule, root: self.root, operator, order }
+    }
+
+    /// How the elements of data that only move lie, in segments, where all buffers have one datatype.
+    pub(super) fn segmented(&self) -> Option<&Arc<TypeLayout>> {
+        let views = [&self.recv, &self.send].into_iter().filter_map(|operand| match operand {
+            Operand::View(view) => Some(view),
+            _ => None,
+        });
+        if self.operator.is_some() { None } else { views.filter_map(View::segmented).next() }
     }
 
     /// After the call: brings data that was held back to where the program wants it.

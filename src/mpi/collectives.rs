@@ -2,7 +2,7 @@
 
 use super::arguments::{self, Prepared, Refused};
 use super::decline::{Addresses, unless_in_place};
-use super::lane::{Key, Opening};
+use super::lane::{Key, Lane, Opening};
 use super::serve::{Served, Site};
 use crate::codegen::apart;
 use crate::mpi::handles::{constants, predefined};
@@ -27,13 +27,18 @@ pub unsafe fn allreduce(
         return Served::Native;
     };
     let key = Key { count, datatype, op };
+    // `match` and not `and_then`, in all of them: a closure might be called and not inlined.
+    let served = match site.lane(&key) {
+        Some(lane) => site.repeat_allreduce(lane, sendbuf, recvbuf),
+        None => None,
+    };
     site.answer(
-        site.repeat_allreduce(&key, sendbuf, recvbuf),
+        served,
         Some(key),
         || (Some(CommRank(0)), Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) }),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::allreduce(site, sendbuf, recvbuf, count, datatype, op) },
-        move |site| site.repeat_allreduce(&key, sendbuf, recvbuf),
+        move |site, lane| site.repeat_allreduce(lane, sendbuf, recvbuf),
     )
 }
 
@@ -59,13 +64,17 @@ pub unsafe fn reduce(
         true => Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) },
         false => Addresses { send: Some(sendbuf), recv: None },
     };
+    let served = match site.lane(&key) {
+        Some(lane) => site.repeat_reduce(lane, sendbuf, recvbuf, root),
+        None => None,
+    };
     site.answer(
-        site.repeat_reduce(&key, sendbuf, recvbuf, root),
+        served,
         Some(key),
         || (site.root(root), addresses()),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::reduce(site, sendbuf, recvbuf, count, datatype, op, root) },
-        move |site| site.repeat_reduce(&key, sendbuf, recvbuf, root),
+        move |site, lane| site.repeat_reduce(lane, sendbuf, recvbuf, root),
     )
 }
 
@@ -85,13 +94,17 @@ pub unsafe fn bcast(
         return Served::Native;
     };
     let key = Key::moving(count, datatype);
+    let served = match site.lane(&key) {
+        Some(lane) => site.repeat_bcast(lane, buffer, root),
+        None => None,
+    };
     site.answer(
-        site.repeat_bcast(&key, buffer, root),
+        served,
         Some(key),
         || (site.root(root), Addresses { send: None, recv: Some(buffer) }),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::bcast(site, buffer, count, datatype, root) },
-        move |site| site.repeat_bcast(&key, buffer, root),
+        move |site, lane| site.repeat_bcast(lane, buffer, root),
     )
 }
 
@@ -115,9 +128,11 @@ pub unsafe fn allgather(
     let is_in_place = sendbuf == constants().in_place.cast_const();
     let is_alike = is_in_place || (sendcount, sendtype) == (recvcount, recvtype);
     let key = is_alike.then(|| Key::moving(recvcount, recvtype));
-    // `match` and not `and_then`: a closure might be called and not inlined.
     let served = match &key {
-        Some(key) => site.repeat_allgather(key, sendbuf, recvbuf),
+        Some(key) => match site.lane(key) {
+            Some(lane) => site.repeat_allgather(lane, sendbuf, recvbuf),
+            None => None,
+        },
         None => None,
     };
     site.answer(
@@ -128,7 +143,7 @@ pub unsafe fn allgather(
         move |site| unsafe {
             arguments::allgather(site, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype))
         },
-        move |site| site.repeat_allgather(&key?, sendbuf, recvbuf),
+        move |site, lane| site.repeat_allgather(lane, sendbuf, recvbuf),
     )
 }
 
@@ -168,9 +183,11 @@ pub unsafe fn scatter(
         false => Addresses { send: None, recv: Some(recvbuf) },
     };
     let (send, recv) = ((sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype));
-    // `match` and not `and_then`: a closure might be called and not inlined.
     let served = match &key {
-        Some(key) => site.repeat_scatter(key, sendbuf, recvbuf, root),
+        Some(key) => match site.lane(key) {
+            Some(lane) => site.repeat_scatter(lane, sendbuf, recvbuf, root),
+            None => None,
+        },
         None => None,
     };
     site.answer(
@@ -179,7 +196,7 @@ pub unsafe fn scatter(
         || (site.root(root), addresses()),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::scatter(site, send, recv, root) },
-        move |site| site.repeat_scatter(&key?, sendbuf, recvbuf, root),
+        move |site, lane| site.repeat_scatter(lane, sendbuf, recvbuf, root),
     )
 }
 
@@ -195,7 +212,11 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
     // No root: a barrier, which has no length, is not declined as empty.
     let nowhere = || (None, Addresses { send: None, recv: None });
     let prepare = |_: &Site<'_>| Ok(arguments::barrier());
-    site.answer(site.repeat_barrier(), Some(Key::barrier()), nowhere, prepare, |site| site.repeat_barrier())
+    let served = match site.lane(&Key::barrier()) {
+        Some(lane) => site.repeat_barrier(lane),
+        None => None,
+    };
+    site.answer(served, Some(Key::barrier()), nowhere, prepare, |site, lane| site.repeat_barrier(lane))
 }
 
 impl Site<'_> {
@@ -209,7 +230,7 @@ impl Site<'_> {
         key: Option<Key>,
         find: impl FnOnce() -> (Option<CommRank>, Addresses),
         prepare: impl FnOnce(&Self) -> Result<Prepared, Refused>,
-        repeat: impl FnOnce(&Self) -> Option<Served>,
+        repeat: impl Fn(&Self, &Lane) -> Option<Served>,
     ) -> Served {
         if let Some(served) = served {
             return served;
@@ -227,7 +248,7 @@ impl Site<'_> {
                 return served;
             }
             let opening = key.map(Opening::new);
-            self.serve(prepare(&self), opening, || repeat(&self))
+            self.serve(prepare(&self), opening, |lane| repeat(&self, lane))
         })
     }
 }

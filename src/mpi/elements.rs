@@ -46,8 +46,13 @@ impl Elements {
         };
         match at {
             Some(at) => Some(Self::Packed { at }),
-            None => (bytes <= LONGEST).then_some(Self::Apart(Apart::Segments(layout))),
+            None => Self::apart(layout, bytes),
         }
+    }
+
+    /// Of a call that moves so many bytes in all of elements that lie apart; `None` where such calls take the long way.
+    pub fn apart(layout: Arc<TypeLayout>, bytes: Bytes) -> Option<Self> {
+        (bytes <= LONGEST).then_some(Self::Apart(Apart::Segments(layout)))
     }
 
     /// The same where a kernel combines elements of `bytes` in all: that knows predefined ones alone.

@@ -5,9 +5,11 @@
 //! no address can be that of a device, then operands, operation and plan are known, and only addresses and the root are looked at.
 //! The handle of an operation of the program's may come to mean another one: the library is called with the handle, so it runs what is
 //! meant now, and the plan is the same for all such operations, which follow the order of ranks whether they commute or not
-//! (`tune::choose::order_of`). A few elements with holes are packed before and unpacked after it. Whether a rank takes this way is its
-//! own affair: peers see the same call.
+//! (`tune::choose::order_of`). A few elements with holes are packed before and unpacked after it. Where a datatype is made for each
+//! call, its handle tells nothing; but once the arguments were looked at, a call that moves as many elements with the same layout as one
+//! before goes on by a lane ([`layout_lanes`](super::layout_lanes)). Whether a rank takes this way is its own affair: peers see the same call.
 
+use super::arguments::Prepared;
 use super::communicator::Purpose;
 use super::datatype::freed;
 use super::device;
@@ -27,6 +29,7 @@ use crate::types::{Bytes, Collective, CommRank};
 use mpi_sys::{MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
+use std::sync::Arc;
 
 /// What a call must share with one before it.
 #[derive(Clone, Copy, PartialEq)]
@@ -99,10 +102,6 @@ impl Lane {
         plan: Plan,
         operator: Option<&Operator>,
     ) -> Option<Self> {
-        let Site { shared, collective, .. } = *site;
-        if shared.agreed.nodes > 1 || plan.scratch > Bytes::ZERO {
-            return None;
-        }
         let combiner = match operator {
             Some(operator) => Some(operator.share_combiner()?),
             None => None,
@@ -111,12 +110,28 @@ impl Lane {
             _ if key == Key::barrier() => Elements::Packed { at: 0 },
             Some(Combiner::Kernel(_)) => Elements::of_kernel(key.datatype, plan.bytes)?,
             Some(Combiner::Library(_)) | None => {
-                let blocks = if collective.has_blocks() { shared.agreed.ranks } else { 1 };
+                let blocks = site.blocks_at_most();
                 let count = usize::try_from(key.count).ok()?.checked_mul(blocks)?;
                 // SAFETY: the datatype of the call that is under way.
                 unsafe { Elements::of(key.datatype, count, plan.bytes * blocks) }?
             }
         };
+        Self::of_elements(site, (key, lasting), row, plan, combiner, elements)
+    }
+
+    /// The same where it is known what combines operands and how elements lie.
+    fn of_elements(
+        site: &Site<'_>,
+        (key, lasting): (Key, Lasting),
+        row: usize,
+        plan: Plan,
+        combiner: Option<Combiner>,
+        elements: Elements,
+    ) -> Option<Self> {
+        let Site { shared, collective, .. } = *site;
+        if shared.agreed.nodes > 1 || plan.scratch > Bytes::ZERO {
+            return None;
+        }
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
         let short = (REGISTRY[row].short)(&plan, &shared.agreed.measures());
         let entered = Entered::new(collective, row, &plan);
@@ -150,20 +165,44 @@ impl Keyed for Lane {
 }
 
 impl Site<'_> {
-    /// Opens a lane for calls like this one, if that is of use: programs that make a datatype for each call free one with each. Whether
-    /// there is a new one.
-    pub(super) fn open_lane(&self, opening: &Opening, row: usize, plan: Plan, operator: Option<&Operator>) -> bool {
+    /// Opens a lane for calls like this one, if that is of use: programs that make a datatype for each call free one with each. `None` if
+    /// there is no new one.
+    pub(super) fn open_lane(&self, opening: &Opening, row: usize, plan: Plan, prepared: &Prepared) -> Option<&Lane> {
         let (lanes, &Opening { key, freed }) = (self.shared.lanes(self.collective), opening);
         let lasting = if key == Key::barrier() || predefined(key.datatype).is_some() {
             Lasting::Always
         } else if lanes.note_freed(freed) {
             Lasting::While(freed)
         } else {
-            return false;
+            return self.open_layout_lane(key, row, plan, prepared);
         };
-        let Some(vacancy) = lanes.vacancy(&key) else { return false };
-        let lane = Lane::new(self, (key, lasting), row, plan, operator);
-        lane.map(|lane| lanes.open(vacancy, lane)).is_some()
+        let vacancy = lanes.vacancy(&key)?;
+        let lane = Lane::new(self, (key, lasting), row, plan, prepared.operator.as_ref())?;
+        Some(lanes.open(vacancy, lane))
+    }
+
+    /// The same for calls with a datatype that is made anew.
+    fn open_layout_lane(&self, key: Key, row: usize, plan: Plan, prepared: &Prepared) -> Option<&Lane> {
+        let layout = prepared.segmented()?;
+        let lanes = self.shared.layout_lanes(self.collective);
+        // Calls that can't go by the one that is there, for their addresses, do not open another.
+        if lanes.find(key.count, layout).is_some() || !lanes.is_missed_again(key.count, layout) {
+            return None;
+        }
+        let elements = Elements::apart(Arc::clone(layout), plan.bytes * self.blocks_at_most())?;
+        let lane = Lane::of_elements(self, (key, Lasting::Always), row, plan, None, elements)?;
+        Some(lanes.open(key.count, layout, lane))
+    }
+
+    /// The lane of such a call.
+    pub(super) fn layout_lane(&self, opening: &Opening, prepared: &Prepared) -> Option<&Lane> {
+        let lane = self.shared.layout_lanes(self.collective).find(opening.key.count, prepared.segmented()?)?;
+        self.has_lanes().then_some(lane)
+    }
+
+    /// How many blocks the longest buffer has that any rank may have.
+    fn blocks_at_most(&self) -> usize {
+        if self.collective.has_blocks() { self.shared.agreed.ranks } else { 1 }
     }
 }
 
@@ -209,20 +248,18 @@ fn pair(send: *const c_void, recv: *const c_void, own: usize) -> Option<Ends> {
 /// As the functions of [`collectives`](super::collectives), where the short way is open; else nothing has happened.
 impl Site<'_> {
     #[inline(always)]
-    pub(super) fn repeat_allreduce(&self, key: &Key, send: *const c_void, recv: *mut c_void) -> Option<Served> {
-        let lane = self.lane(key)?;
+    pub(super) fn repeat_allreduce(&self, lane: &Lane, send: *const c_void, recv: *mut c_void) -> Option<Served> {
         Some(self.repeat::<short::Allreduce>(lane, CommRank(0), pair(send, recv, 0)?))
     }
 
     #[inline(always)]
     pub(super) fn repeat_reduce(
         &self,
-        key: &Key,
+        lane: &Lane,
         send: *const c_void,
         recv: *mut c_void,
         root: c_int,
     ) -> Option<Served> {
-        let lane = self.lane(key)?;
         let root = self.root(root)?;
         let ends = if root == self.shared.me {
             pair(send, recv, 0)?
@@ -235,8 +272,7 @@ impl Site<'_> {
     }
 
     #[inline(always)]
-    pub(super) fn repeat_bcast(&self, key: &Key, buffer: *mut c_void, root: c_int) -> Option<Served> {
-        let lane = self.lane(key)?;
+    pub(super) fn repeat_bcast(&self, lane: &Lane, buffer: *mut c_void, root: c_int) -> Option<Served> {
         let root = self.root(root)?;
         if !is_memory(buffer) {
             return None;
@@ -245,8 +281,7 @@ impl Site<'_> {
     }
 
     #[inline(always)]
-    pub(super) fn repeat_allgather(&self, key: &Key, send: *const c_void, recv: *mut c_void) -> Option<Served> {
-        let lane = self.lane(key)?;
+    pub(super) fn repeat_allgather(&self, lane: &Lane, send: *const c_void, recv: *mut c_void) -> Option<Served> {
         let own = lane.plan.bytes.0 * self.shared.me.index();
         Some(self.repeat::<short::Allgather>(lane, CommRank(0), pair(send, recv, own)?))
     }
@@ -254,12 +289,11 @@ impl Site<'_> {
     #[inline(always)]
     pub(super) fn repeat_scatter(
         &self,
-        key: &Key,
+        lane: &Lane,
         send: *const c_void,
         recv: *mut c_void,
         root: c_int,
     ) -> Option<Served> {
-        let lane = self.lane(key)?;
         let root = self.root(root)?;
         let is_root = root == self.shared.me;
         let is_in_place = is_root && recv == constants().in_place;
@@ -272,8 +306,7 @@ impl Site<'_> {
     }
 
     #[inline(always)]
-    pub(super) fn repeat_barrier(&self) -> Option<Served> {
-        let lane = self.lane(&Key::barrier())?;
+    pub(super) fn repeat_barrier(&self, lane: &Lane) -> Option<Served> {
         Some(self.repeat::<short::Barrier>(lane, CommRank(0), ends(null(), null())))
     }
 
@@ -291,10 +324,15 @@ impl Site<'_> {
     }
 
     #[inline(always)]
-    fn lane(&self, key: &Key) -> Option<&Lane> {
+    pub(super) fn lane(&self, key: &Key) -> Option<&Lane> {
         let lane = self.shared.lanes(self.collective).find(key)?;
-        let is_open = self.epoch < LAST_EPOCH && !device::may_be_used();
-        is_open.then_some(lane)
+        self.has_lanes().then_some(lane)
+    }
+
+    /// Whether lanes are open at all.
+    #[inline(always)]
+    fn has_lanes(&self) -> bool {
+        self.epoch < LAST_EPOCH && !device::may_be_used()
     }
 
     /// `ends` are the program's buffers, and `C` is this collective.

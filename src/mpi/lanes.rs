@@ -99,15 +99,18 @@ impl<L: Keyed> Lanes<L> {
     }
 
     /// A lane takes its place; it is the last one now.
-    pub fn open(&mut self, Vacancy(at): Vacancy, lane: L) {
+    pub fn open(&mut self, Vacancy(at): Vacancy, lane: L) -> &L {
         self.tags[at] = L::tag(lane.key());
         self.may_end = self.may_end & !(1 << at) | u64::from(lane.may_end()) << at;
         self.taken = self.taken.max(at + 1);
         self.last = at;
         match &mut self.lanes[at] {
             // Calls with many counts in turn open one each, and would free one each.
-            Some(place) => **place = lane,
-            free => *free = Some(Box::new(lane)),
+            Some(place) => {
+                **place = lane;
+                place
+            }
+            free => free.insert(Box::new(lane)),
         }
     }
 

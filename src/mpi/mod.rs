@@ -23,6 +23,7 @@ mod init;
 mod job;
 mod lane;
 mod lanes;
+mod layout_lanes;
 pub mod loader;
 pub mod native;
 mod network;

@@ -4,7 +4,7 @@ use super::arguments::{Operand, Prepared, Refused};
 use super::bridge::{NativeBridge, NativeOp};
 use super::communicator::{Cells, Purpose, Shared, find, while_freeing};
 use super::job::{self, Job, abort};
-use super::lane::Opening;
+use super::lane::{Lane, Opening};
 use super::op::Operator;
 use super::peers::{self, Announcement};
 use crate::coll::{Need, Plan, REGISTRY};
@@ -117,17 +117,23 @@ impl Site<'_> {
         None
     }
 
-    /// `opening` is the short way for this call and later ones like it, which `repeat` takes.
+    /// `opening` is the short way for this call and later ones like it, which `repeat` takes where there is one.
     pub(super) fn serve(
         &self,
         prepared: Result<Prepared, Refused>,
         opening: Option<Opening>,
-        repeat: impl FnOnce() -> Option<Served>,
+        repeat: impl Fn(&Lane) -> Option<Served>,
     ) -> Served {
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(refused) => return self.refuse(refused),
         };
+        if let Some(opening) = &opening
+            && let Some(lane) = self.layout_lane(opening, &prepared)
+            && let Some(served) = repeat(lane)
+        {
+            return served;
+        }
         let shape = prepared.shape(self.collective);
         let decline = |reason| {
             let counter = Counter::of(Outcome::Declined(self.collective, reason), prepared.bytes);
@@ -146,9 +152,9 @@ impl Site<'_> {
             Ok(false) => return decline(Reason::NoSharedMemory),
             Err(fault) => return self.fault(fault),
         }
-        if let Some(opening) = opening
-            && self.open_lane(&opening, row, plan, prepared.operator.as_ref())
-            && let Some(served) = repeat()
+        if let Some(opening) = &opening
+            && let Some(lane) = self.open_lane(opening, row, plan, &prepared)
+            && let Some(served) = repeat(lane)
         {
             return served;
         }

@@ -127,6 +127,14 @@ impl View {
         }
     }
 
+    /// How elements lie that do so in segments.
+    pub(super) fn segmented(&self) -> Option<&Arc<TypeLayout>> {
+        match &self.memory {
+            Memory::Segments(_, layout) => Some(layout),
+            _ => None,
+        }
+    }
+
     /// Whether the datatype tells where the data are, whatever else.
     pub(super) fn has_absolute_addresses(&self) -> bool {
         !matches!(self.memory, Memory::Contiguous(_)) && self.address() == constants().bottom.cast()
