@@ -15,11 +15,11 @@
 
 use super::cost::{self, Way};
 use super::phase::short;
-use super::phase::{Flat, Local, combine_in_rank_order, composed, is_after_first_step, later};
+use super::phase::{Flat, Local, Turns, combine_in_rank_order, composed, later};
 use super::{Algorithm, Knob, Measures, Plan, Reach, Short, pieces_between};
 use crate::fabric::{Fabric, Line, Place};
 use crate::model::{Nanos, Scene};
-use crate::types::{Bytes, Collective, NodeRank, Ticket};
+use crate::types::{Bytes, Collective, Ticket};
 
 /// See the module.
 pub struct AllreduceFlat;
@@ -77,8 +77,9 @@ async fn combine<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, offset: Bytes,
         return fabric.copy(to, slot(me), n).await;
     }
     // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
-    let own = if is_after_first_step(me, fabric.size()) && fabric.is_in_place() { slot(me) } else { from };
+    let turns = Turns::of(local.plan, fabric.size());
+    let own = if turns.is_after_first_step(me.index()) && fabric.is_in_place() { slot(me) } else { from };
     let operand = |rank| if rank == me { own } else { slot(rank) };
-    combine_in_rank_order!(later, fabric, me, Line::Up, ticket, to, operand, n);
+    combine_in_rank_order!(later, fabric, me, Line::Up, ticket, to, operand, n, turns);
     fabric.release(ticket).await;
 }

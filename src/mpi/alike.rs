@@ -68,7 +68,9 @@ pub(super) fn find_or(
         return Some(found);
     }
     let layout = read(&constructor)?;
-    if is_short(&layout) && REMEMBERED.try_with(|remembered| remembered.borrow().habit.keeps_next()) == Ok(true) {
+    if may_be_remembered(&layout)
+        && REMEMBERED.try_with(|remembered| remembered.borrow().habit.keeps_next()) == Ok(true)
+    {
         // The library is called, to free what is inside, while nothing is borrowed.
         if let Some(arguments) = constructor.into_arguments(MOST_ARGUMENTS) {
             _ = REMEMBERED.try_with(|remembered| remembered.borrow_mut().add(arguments, Arc::clone(&layout)));
@@ -77,7 +79,8 @@ pub(super) fn find_or(
     Some(layout)
 }
 
-fn is_short(layout: &TypeLayout) -> bool {
+/// Whether it takes little enough memory for that.
+pub(super) fn may_be_remembered(layout: &TypeLayout) -> bool {
     match &layout.type_map {
         TypeMap::Segments { segments, .. } => segments.runs() <= MOST_RUNS,
         TypeMap::Contiguous { .. } | TypeMap::Opaque => true,

@@ -9,6 +9,7 @@
 //! call, its handle tells nothing; but once the arguments were looked at, a call that moves as many elements with the same layout as one
 //! before goes on by a lane ([`layout_lanes`](super::layout_lanes)). Whether a rank takes this way is its own affair: peers see the same call.
 
+use super::alike;
 use super::arguments::Prepared;
 use super::communicator::Purpose;
 use super::datatype::freed;
@@ -116,7 +117,7 @@ impl Lane {
                 unsafe { Elements::of(key.datatype, count, plan.bytes * blocks) }?
             }
         };
-        Self::of_elements(site, (key, lasting), row, plan, combiner, elements)
+        Some(Self::of_elements(site, (key, lasting), row, plan, combiner, elements))
     }
 
     /// The same where it is known what combines operands and how elements lie.
@@ -127,15 +128,12 @@ impl Lane {
         plan: Plan,
         combiner: Option<Combiner>,
         elements: Elements,
-    ) -> Option<Self> {
+    ) -> Self {
         let Site { shared, collective, .. } = *site;
-        if shared.agreed.nodes > 1 || plan.scratch > Bytes::ZERO {
-            return None;
-        }
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
         let short = (REGISTRY[row].short)(&plan, &shared.agreed.measures());
         let entered = Entered::new(collective, row, &plan);
-        Some(Self { key, row, counter, plan, entered, combiner, short, elements, lasting })
+        Self { key, row, counter, plan, entered, combiner, short, elements, lasting }
     }
 }
 
@@ -168,6 +166,9 @@ impl Site<'_> {
     /// Opens a lane for calls like this one, if that is of use: programs that make a datatype for each call free one with each. `None` if
     /// there is no new one.
     pub(super) fn open_lane(&self, opening: &Opening, row: usize, plan: Plan, prepared: &Prepared) -> Option<&Lane> {
+        if !self.has_lanes() || self.shared.agreed.nodes > 1 || plan.scratch > Bytes::ZERO {
+            return None;
+        }
         let (lanes, &Opening { key, freed }) = (self.shared.lanes(self.collective), opening);
         let lasting = if key == Key::barrier() || predefined(key.datatype).is_some() {
             Lasting::Always
@@ -177,25 +178,33 @@ impl Site<'_> {
             return self.open_layout_lane(key, row, plan, prepared);
         };
         let vacancy = lanes.vacancy(&key)?;
-        let lane = Lane::new(self, (key, lasting), row, plan, prepared.operator.as_ref())?;
-        Some(lanes.open(vacancy, lane))
+        match Lane::new(self, (key, lasting), row, plan, prepared.operator.as_ref()) {
+            Some(lane) => Some(lanes.open(vacancy, lane)),
+            // Of most datatypes nothing is kept where they are made for each call.
+            None => self.open_layout_lane(key, row, plan, prepared),
+        }
     }
 
     /// The same for calls with a datatype that is made anew.
     fn open_layout_lane(&self, key: Key, row: usize, plan: Plan, prepared: &Prepared) -> Option<&Lane> {
-        let layout = prepared.segmented()?;
+        let layout = prepared.segmented().filter(|layout| alike::may_be_remembered(layout))?;
+        let elements = Elements::apart(Arc::clone(layout), plan.bytes * self.blocks_at_most())?;
         let lanes = self.shared.layout_lanes(self.collective);
         // Calls that can't go by the one that is there, for their addresses, do not open another.
         if lanes.find(key.count, layout).is_some() || !lanes.is_missed_again(key.count, layout) {
             return None;
         }
-        let elements = Elements::apart(Arc::clone(layout), plan.bytes * self.blocks_at_most())?;
-        let lane = Lane::of_elements(self, (key, Lasting::Always), row, plan, None, elements)?;
+        let lane = Lane::of_elements(self, (key, Lasting::Always), row, plan, None, elements);
         Some(lanes.open(key.count, layout, lane))
     }
 
     /// The lane of such a call.
     pub(super) fn layout_lane(&self, opening: &Opening, prepared: &Prepared) -> Option<&Lane> {
+        /// One of so many looks whether the datatype lasts by now, as others are no longer freed.
+        const LOOKS: u64 = 64;
+        if self.epoch.0.is_multiple_of(LOOKS) {
+            return None;
+        }
         let lane = self.shared.layout_lanes(self.collective).find(opening.key.count, prepared.segmented()?)?;
         self.has_lanes().then_some(lane)
     }

@@ -6,7 +6,7 @@
 
 use super::{Knob, Measures, Plan, Tickets};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
-use crate::types::{Bytes, Collective, NodeRank, Ticket};
+use crate::types::{Bytes, Collective, NodeRank, OperandOrder, Ticket};
 use std::future::Future;
 
 mod between;
@@ -31,36 +31,71 @@ pub use tiled::Tiled;
 pub use tree::Tree;
 
 /// Combines the operands of all ranks of the node at `$to`, in rank order: `$operand` says where that of a rank lies, once it
-/// has published it on `$line` for `$ticket`; that of `$me` is there already. The first step overwrites `$to`.
-///
-/// From the last operand to the first: a function of the user's replaces its right operand by the result, so that a result that is the left
-/// one has to be copied to and fro.
+/// has published it on `$line` for `$ticket`; that of `$me` is there already. The first step overwrites `$to`. `$turns` says in which order
+/// they come.
 ///
 /// `$step` takes a step of the fabric: see [`short`].
 macro_rules! combine_in_rank_order {
-    ($step:ident, $fabric:ident, $me:ident, $line:expr, $ticket:ident, $to:ident, $operand:ident, $n:ident) => {
-        let last = NodeRank($fabric.size() as u32 - 1);
+    ($step:ident, $fabric:ident, $me:ident, $line:expr, $ticket:ident, $to:ident, $operand:ident, $n:ident, $turns:ident) => {
+        let first = $turns.at(0);
         // Where an operand is in its cell comes with its flag.
-        if $me != last {
-            $step!($fabric.wait(last, $line, $ticket));
+        if $me != first {
+            $step!($fabric.wait(first, $line, $ticket));
         }
-        let mut right = $operand(last);
-        for rank in (0..last.0).rev().map(NodeRank) {
+        let mut combined = $operand(first);
+        for rank in (1..$fabric.size()).map(|turn| $turns.at(turn)) {
             if rank != $me {
                 $step!($fabric.wait(rank, $line, $ticket));
             }
-            $step!($fabric.reduce($to, $operand(rank), right, $n));
-            right = $to;
+            let [left, right] = $turns.sorted(combined, $operand(rank));
+            $step!($fabric.reduce($to, left, right, $n));
+            combined = $to;
         }
     };
 }
 pub(super) use combine_in_rank_order;
 pub(super) use short::later;
 
-/// Whether the operand of `rank` is not yet used when [`combine_in_rank_order`] has overwritten the result, with those of the last two.
-#[inline]
-pub(super) fn is_after_first_step(rank: NodeRank, size: usize) -> bool {
-    rank.index() + 2 < size
+/// In which order several operands come, each of which is a neighbour of those before it.
+#[derive(Clone, Copy)]
+pub(super) struct Turns {
+    last: usize,
+    is_from_last: bool,
+}
+
+impl Turns {
+    /// Of so many. A function of the user's replaces its right operand by the result, so that a result that is the left one has to be copied to
+    /// and fro: it begins with the last operand. Kernels begin with the first one, which in some trees is the first to be there, and is
+    /// that of the usual root.
+    #[inline(always)]
+    pub fn of(plan: &Plan, operands: usize) -> Self {
+        Self { last: operands - 1, is_from_last: plan.order == OperandOrder::Rank }
+    }
+
+    /// Whose turn it is.
+    #[inline(always)]
+    pub fn place_at(self, turn: usize) -> usize {
+        if self.is_from_last { self.last - turn } else { turn }
+    }
+
+    /// The same of all ranks of a node.
+    #[inline(always)]
+    pub fn at(self, turn: usize) -> NodeRank {
+        NodeRank(self.place_at(turn) as u32)
+    }
+
+    /// Whether the operand at `place` is not yet used when the first step, with two of them, has overwritten the result.
+    #[inline(always)]
+    pub fn is_after_first_step(self, place: usize) -> bool {
+        // Each order is its own inverse.
+        self.place_at(place) >= 2
+    }
+
+    /// The left operand and the right one, of what was combined and the next one.
+    #[inline(always)]
+    pub fn sorted<T>(self, combined: T, next: T) -> [T; 2] {
+        if self.is_from_last { [next, combined] } else { [combined, next] }
+    }
 }
 
 /// Longest chunk of a message that takes one step between nodes; bounds the scratch memory of a call.
