@@ -50,8 +50,9 @@ static void use_much(MPI_Comm comm) {
     long bytes, there;
     MPI_Comm_rank(comm, &me);
     MPI_Comm_size(comm, &size);
-    // Two ranks need it only where one writes for longer than the cells last that they pass to each other, a third of the segment.
-    int in_a_row = size == 2 ? 100 : 7, most = size == 2 ? 6 : 9;
+    // Two ranks need it only where one writes for longer than the cells last that they pass to each other: a third of the segment, or half of it
+    // where cells are short.
+    int in_a_row = size == 2 ? 100 : 7, most = size == 2 ? 5 : 9;
     use(comm);
     for (int call = 0; call < CALLS; call++) {
         int root = call / in_a_row % size;
