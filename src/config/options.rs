@@ -147,7 +147,8 @@ pub static OPTIONS: &[Opt] = &[
         default: "auto",
         meaning: "Bytes of data in a slot. An element of a reduction must fit into one. `auto`: the largest power of two with which a \
                   rank's slots take no more than twice the second-level cache (128K in 16 slots, where that has 1M), or 1M where ranks \
-                  share cores (256K in 4; as much as that cache where it is longer), and those of all ranks of a node no more than 8M for a communicator, with the cells that two \
+                  share cores (256K in 4; as much as that cache where it is longer), and those of all ranks of a node no more than 8M for a \
+                  communicator, with the cells that two \
                   ranks pass to each other (so never more than 128K on two ranks that have a core each); but at least 8K, and at most 256K.",
         parse: Parse::Text(|text, config| {
             if text == "auto" {

@@ -10,13 +10,13 @@ use std::sync::Arc;
 /// So many, as layouts that are remembered.
 const SOME: usize = 4;
 
-/// Elements of a call.
-struct Elements {
+/// What calls have in common that go by one lane.
+struct Likeness {
     count: MPI_Count,
     layout: Arc<TypeLayout>,
 }
 
-impl Elements {
+impl Likeness {
     fn are(&self, count: MPI_Count, layout: &Arc<TypeLayout>) -> bool {
         // As long as this is there nothing else has its address.
         self.count == count && Arc::ptr_eq(&self.layout, layout)
@@ -25,10 +25,10 @@ impl Elements {
 
 /// The last lanes of one collective of a communicator that were opened so.
 pub(super) struct LayoutLanes<L> {
-    lanes: [Option<(Elements, Box<L>)>; SOME],
+    lanes: [Option<(Likeness, Box<L>)>; SOME],
     oldest: usize,
     /// Of the last call that found none.
-    latest: Option<Elements>,
+    latest: Option<Likeness>,
 }
 
 impl<L> Default for LayoutLanes<L> {
@@ -48,7 +48,7 @@ impl<L> LayoutLanes<L> {
     pub fn is_missed_again(&mut self, count: MPI_Count, layout: &Arc<TypeLayout>) -> bool {
         let is_again = self.latest.as_ref().is_some_and(|latest| latest.are(count, layout));
         if !is_again {
-            self.latest = Some(Elements { count, layout: Arc::clone(layout) });
+            self.latest = Some(Likeness { count, layout: Arc::clone(layout) });
         }
         is_again
     }
@@ -57,7 +57,7 @@ impl<L> LayoutLanes<L> {
     pub fn open(&mut self, count: MPI_Count, layout: &Arc<TypeLayout>, lane: L) -> &L {
         let at = self.oldest;
         self.oldest = (at + 1) % SOME;
-        let (_, lane) = self.lanes[at].insert((Elements { count, layout: Arc::clone(layout) }, Box::new(lane)));
+        let (_, lane) = self.lanes[at].insert((Likeness { count, layout: Arc::clone(layout) }, Box::new(lane)));
         lane
     }
 }

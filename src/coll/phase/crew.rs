@@ -91,7 +91,8 @@ impl<'a> Crew<'a> {
         (part < self.parts && self.worker(group, part) == self.me).then_some(part)
     }
 
-    /// The ranks of this rank's group in the order in which it combines them: each operand is the left one.
+    /// The ranks of this rank's group in the order in which it combines them: each operand is the left one of its step, since functions of the
+    /// user's replace the right one by the result.
     fn operands(&self) -> impl Iterator<Item = NodeRank> + Send + use<'a> {
         let crew = *self;
         let positions = crew.positions(crew.my_group());

@@ -69,21 +69,18 @@ async fn combine_piece<F: Fabric>(local: &mut Local<'_, F>, offset: Bytes, n: By
 async fn combine<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, ranks: &[NodeRank], to: Span, n: Bytes) {
     let fabric = local.fabric;
     let slot = |rank| Place::stage(rank, Line::Up, ticket, n).start();
-    let mut right = None;
-    for rank in ranks.iter().rev() {
+    let mut left = slot(ranks[0]);
+    for (index, rank) in ranks.iter().enumerate() {
         if *rank != fabric.rank() {
             fabric.wait(*rank, Line::Up, ticket).await;
         }
-        match right {
-            None => right = Some(slot(*rank)),
-            Some(before) => {
-                fabric.reduce(to, slot(*rank), before, n).await;
-                right = Some(to);
-            }
+        if index > 0 {
+            fabric.reduce(to, left, slot(*rank), n).await;
+            left = to;
         }
     }
-    if let ([_], Some(only)) = (ranks, right) {
-        fabric.copy(to, only, n).await;
+    if ranks.len() == 1 {
+        fabric.copy(to, left, n).await;
     }
 }
 
