@@ -1,6 +1,6 @@
 //! Small algorithms that are right, and the same with one mistake each, which the checking scheduler has to find.
 
-use huddle::coll::{Plan, Tickets, find, part, pieces};
+use huddle::coll::{Plan, Tickets, find, part, pieces, pieces_between};
 use huddle::fabric::checked::{Breach, Program, Rank, Running};
 use huddle::fabric::{BridgeStep, Exposed, Fabric, Line, Place, Room, Span};
 use huddle::types::{Bytes, Collective, NodeRank, Ticket};
@@ -112,7 +112,7 @@ fn ranks<F: Fabric>(fabric: &F) -> impl Iterator<Item = NodeRank> + Send + use<F
 async fn bcast<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     let root = NodeRank(plan.root.0);
     let mut tickets = Tickets::of(plan);
-    for (index, (offset, n)) in pieces(plan.bytes, fabric.cell_bytes(), Bytes(1)).enumerate() {
+    for (index, (offset, n)) in pieces_between(fabric.size(), plan.bytes, fabric.cell_bytes(), Bytes(1)).enumerate() {
         let ticket = match mistake {
             Mistake::SkippedTicket if index > 0 && fabric.rank() != root => Ticket::new(plan.epoch, index as u64 - 1),
             _ => tickets.draw(),
@@ -204,12 +204,12 @@ is_found!(cell_read_after_it_was_passed: bcast, Bcast, One, ReadsPassed => Breac
 
 /// The same in halves that share a cell: the flag of a second ticket tells of the other one.
 async fn bcast_in_trains<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
-    if !Room::of(plan.bytes).has_cell() {
+    if plan.reach == Bytes::ZERO {
         return bcast(fabric, plan, Mistake::None).await;
     }
     let root = NodeRank(plan.root.0);
     let mut tickets = Tickets::of(plan);
-    for (offset, n) in pieces(plan.bytes, fabric.cell_bytes(), Bytes(1)) {
+    for (offset, n) in pieces_between(fabric.size(), plan.bytes, fabric.cell_bytes(), Bytes(1)) {
         let halves = [tickets.draw(), tickets.draw()];
         let cell = Place::Cell { rank: root, line: Line::Down, ticket: halves[0] };
         let half = Bytes(n.0 / 2);
@@ -248,7 +248,7 @@ async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     let me = fabric.rank();
     let mut tickets = Tickets::of(plan);
     let granule = if mistake == Mistake::SplitsElements { Bytes(1) } else { plan.granule };
-    for (offset, n) in pieces(plan.bytes, fabric.cell_bytes(), granule) {
+    for (offset, n) in pieces_between(fabric.size(), plan.bytes, fabric.cell_bytes(), granule) {
         let ticket = tickets.draw();
         let (from, to) = (Place::SendBuf.at(offset), Place::RecvBuf.at(offset));
         let slot = |rank| Place::stage(rank, Line::Up, ticket, n).start();

@@ -151,8 +151,8 @@ impl Measures {
 pub enum Reach {
     /// As far as cells do.
     Cells,
-    /// As far as the message, or a block, is long; where [`Place::stage`](crate::fabric::Place::stage) puts pieces: not at all where
-    /// they fit a line.
+    /// As far as the message, or a block, is long, or its pieces as [`pieces_between`] cuts what is longer than a cell; where
+    /// [`Place::stage`](crate::fabric::Place::stage) puts them: not at all where they fit a line.
     Staged,
     /// The same of the blocks of all ranks together.
     StagedBlocks,
@@ -178,19 +178,20 @@ impl Reach {
         }
         let tile = plan.tile(measures.cell);
         let staged = |longest| if Room::of(longest) == Room::Lines { Bytes::ZERO } else { longest };
+        let pieces_of = |most| longest_between(measures.ranks, plan.bytes, most, plan.granule);
         let depth = match self {
             Self::Cells => measures.cell,
-            Self::Staged => staged(plan.bytes),
+            Self::Staged => staged(pieces_of(measures.cell)),
             Self::StagedBlocks => staged(plan.bytes * measures.ranks),
             Self::StagedOthersBlocks => staged(plan.bytes * (measures.ranks - 1)),
-            Self::StagedTiles => staged(plan.bytes.min(tile)),
+            Self::StagedTiles => staged(pieces_of(tile)),
             Self::StagedTrains => match train_of(plan, plan.bytes, measures.ranks, measures.slots, measures.cell) {
                 // It lies in a cell, however short.
                 Some(train) => plan.bytes.min(train),
-                None => staged(plan.bytes.min(tile)),
+                None => staged(pieces_of(tile)),
             },
-            Self::StagedSegments if plan.knobs.segment() == Bytes::ZERO => staged(plan.bytes),
-            Self::StagedSegments => staged(plan.bytes.min(plan.knobs.segment())),
+            Self::StagedSegments if plan.knobs.segment() == Bytes::ZERO => staged(pieces_of(measures.cell)),
+            Self::StagedSegments => staged(pieces_of(plan.knobs.segment().min(measures.cell))),
             Self::Tiles => plan.bytes.min(tile * measures.ranks),
             Self::RelayedTiles => plan.bytes.min(tile),
         };
@@ -302,17 +303,31 @@ pub fn pieces(total: Bytes, most: Bytes, granule: Bytes) -> impl Iterator<Item =
 /// How long the pieces are in which `total` bytes go where all of `ranks` ranks of a node work on each piece; at most `most` bytes, and no
 /// more pieces than of full ones.
 ///
-/// Two ranks take pieces about as long as each other: beside a short last one a full one overlaps with little. They are of whole pages, or
-/// about, as copies are fastest. More ranks lose by it where they share cores; where each of them has one, and of two that share one,
+/// Two ranks take pieces about as long as each other: beside a short last one a full one overlaps with little, and it leaves most of its cell to
+/// the rank that has it next with lines that are far ([`Passed`](crate::sync::Passed)). They are of whole pages, or about, as copies are fastest,
+/// unless that makes a short last one. More ranks lose by it where they share cores; where each of them has one, and of two that share one,
 /// nothing was measured (docs/PERFORMANCE.md, "Tried").
 #[inline]
 pub fn piece_between(ranks: usize, total: Bytes, most: Bytes, granule: Bytes) -> Bytes {
+    /// Where pages are too long. Copies are as fast (docs/PERFORMANCE.md, "Tried").
+    const PART_OF_PAGE: usize = 512;
     let longest = most.round_down_to(granule);
     if ranks != 2 || total <= longest || longest == Bytes::ZERO {
         return most;
     }
-    let even = total.0.div_ceil(total.0.div_ceil(longest.0));
-    longest.min(Bytes(even.next_multiple_of(PAGE.next_multiple_of(granule.0))))
+    let pieces = total.0.div_ceil(longest.0);
+    let even = total.0.div_ceil(pieces);
+    let of = |unit: usize| longest.0.min(even.next_multiple_of(unit.next_multiple_of(granule.0)));
+    let in_pages = of(PAGE);
+    let last = total.0.saturating_sub(in_pages * (pieces - 1));
+    Bytes(if last < in_pages / 4 * 3 { of(PART_OF_PAGE) } else { in_pages })
+}
+
+/// The longest of such pieces, whether they are cut anywhere or at multiples of `granule`.
+#[inline]
+fn longest_between(ranks: usize, total: Bytes, most: Bytes, granule: Bytes) -> Bytes {
+    let longest = |granule| piece_between(ranks, total, most, granule);
+    total.min(longest(granule).max(longest(Bytes(1))))
 }
 
 /// Cuts `total` bytes into such pieces, as [`pieces`] does.
@@ -360,6 +375,7 @@ mod tests {
                 assert!(first <= most && first.is_multiple_of(granule) && last.is_multiple_of(granule), "{two:?}");
                 assert_eq!((two.len() - 1) * first + last, total);
                 assert!(first - last < two.len() * unit, "{two:?}");
+                assert!(granule > 24 || last >= first / 3 * 2, "{two:?}: {total} bytes of at most {most}");
             }
         }
     }

@@ -303,7 +303,7 @@ pub(crate) trait Words {
             && let Some(home) = flag.home(ticket)
             && let Some(cell) = self.passed_at(rank, home)
         {
-            self.passed().await_release(ticket, cell);
+            self.passed().await_release(ticket, cell, call.reach);
         }
         Ok(has_come)
     }

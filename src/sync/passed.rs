@@ -6,6 +6,9 @@
 //! Each rank knows which cells are its own, and takes the one it got last, or, for long pieces, one that has rested ([`Passed::next`]).
 //! Which one is the rank's own affair. Cells go to and fro where both ranks write, in one call or in
 //! calls that follow each other. Where only one does it soon has none left, and writes its ring as before.
+//!
+//! A piece that is shorter than the last one in its cell leaves lines of that where they are: a long one that follows, of the rank that wrote
+//! them, has to take them from who has read them. So pieces go to cells whose last ones were about as long ([`Lengths`]).
 
 use crate::types::{Bytes, Ticket};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -30,14 +33,14 @@ pub struct Passed {
     /// The last ones that it got are at the end.
     own: Box<[AtomicU32]>,
     owned: AtomicUsize,
-    /// What this rank had given of long pieces when it gave each cell for one last.
-    given_before: Box<[AtomicU64]>,
-    /// What it has given of them.
+    /// By its number.
+    cells: Box<[Cell]>,
+    /// What this rank has given of long pieces.
     given: AtomicU64,
     /// After how much of that a cell has rested.
     rest: u64,
-    /// Cells that a peer has told of, with their tickets, in the order in which this rank waited for them.
-    read: Box<[(AtomicU64, AtomicU32)]>,
+    /// Cells that a peer has told of, in the order in which this rank waited for them.
+    read: Box<[Read]>,
     reading: AtomicUsize,
     /// Other cells that this rank has claimed.
     missed: AtomicUsize,
@@ -45,6 +48,68 @@ pub struct Passed {
     gave: [AtomicU32; 2],
     /// The ticket for which it gave the last one.
     gave_for: AtomicU64,
+}
+
+/// What a rank remembers of a cell.
+#[derive(Debug, Default)]
+struct Cell {
+    /// What it had given of long pieces when it gave this cell for one last.
+    given_before: AtomicU64,
+    lengths: Lengths,
+}
+
+/// How far pieces reached into a cell: whose lines are in which cache. What calls reach at most counts ([`Plan::reach`](crate::coll::Plan)), which
+/// both ranks know.
+#[derive(Debug, Default)]
+struct Lengths {
+    /// The longest one that this rank wrote, unless the peer has written as far since.
+    own: AtomicUsize,
+    /// The last one that the peer wrote, unless this rank has written there since.
+    peers: AtomicUsize,
+}
+
+impl Lengths {
+    /// How much of the cell would be where it is slow to write, if this rank wrote so far: lines of its own that the peer has read, and in part such
+    /// of the peer's as it would find so in its turn, if it wrote as far again. That happens once, where the cell is for shorter pieces from then on.
+    #[inline]
+    fn misplaced(&self, reach: Bytes) -> usize {
+        const ONCE: usize = 16;
+        let [own, peers] = [&self.own, &self.peers].map(|length| length.load(Ordering::Relaxed));
+        reach.0.min(own).saturating_sub(peers) + peers.saturating_sub(reach.0).div_ceil(ONCE)
+    }
+
+    fn write(&self, reach: Bytes) {
+        self.own.store(self.own.load(Ordering::Relaxed).max(reach.0), Ordering::Relaxed);
+        self.peers.store(0, Ordering::Relaxed);
+    }
+
+    fn read(&self, reach: Bytes) {
+        self.peers.store(reach.0, Ordering::Relaxed);
+        if self.own.load(Ordering::Relaxed) <= reach.0 {
+            self.own.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A cell that is this rank's once it releases that ticket, and how far the peer's call reached into it.
+#[derive(Debug, Default)]
+struct Read {
+    ticket: AtomicU64,
+    cell: AtomicU32,
+    reach: AtomicUsize,
+}
+
+impl Read {
+    fn set(&self, ticket: u64, cell: u32, reach: usize) {
+        self.ticket.store(ticket, Ordering::Relaxed);
+        self.cell.store(cell, Ordering::Relaxed);
+        self.reach.store(reach, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> (u64, u32, usize) {
+        let Self { ticket, cell, reach } = self;
+        (ticket.load(Ordering::Relaxed), cell.load(Ordering::Relaxed), reach.load(Ordering::Relaxed))
+    }
 }
 
 /// No cell.
@@ -84,10 +149,10 @@ impl Passed {
         Self {
             own: (0..cells).map(|_| AtomicU32::new(0)).collect(),
             owned: AtomicUsize::new(0),
-            given_before: (0..cells).map(|_| AtomicU64::new(0)).collect(),
+            cells: (0..cells).map(|_| Cell::default()).collect(),
             given: AtomicU64::new(rest),
             rest,
-            read: (0..cells).map(|_| (AtomicU64::new(0), AtomicU32::new(0))).collect(),
+            read: (0..cells).map(|_| Read::default()).collect(),
             reading: AtomicUsize::new(0),
             missed: AtomicUsize::new(0),
             gave: [NONE; 2].map(AtomicU32::new),
@@ -117,35 +182,55 @@ impl Passed {
 
     /// The cell for a piece of at most that length: the one that it got last, whose lines are in its first-level cache. For a long one, of
     /// those that have rested, or else the one that has longest: readers fetch less ahead from pages that they have read not long ago, and
-    /// take nearly twice as long. More memory than that would be farther away.
+    /// take nearly twice as long. More memory than that would be farther away. But where lines of the cell would be in the wrong cache,
+    /// that of which fewest are.
     #[inline]
     pub fn next(&self, reach: Bytes) -> Option<Next> {
         let owned = self.owned.load(Ordering::Relaxed);
         let latest = owned.checked_sub(1)?;
-        let place = if reach < Self::LONG { latest } else { self.rested(owned) };
+        let is_apt = reach < Self::LONG && self.at(latest).lengths.misplaced(reach) == 0;
+        let place = if is_apt { latest } else { self.most_apt(owned, reach) };
         Some(Next { place, cell: self.own[place].load(Ordering::Relaxed), length: reach })
     }
 
-    /// Where a cell is that has rested, of so many.
+    /// The cell at that place among those that are this rank's.
+    #[inline]
+    fn at(&self, place: usize) -> &Cell {
+        &self.cells[self.own[place].load(Ordering::Relaxed) as usize]
+    }
+
+    /// Where the most apt cell for that length is, of so many: the first one from the end that is good, or the best one. One that has not
+    /// rested counts as if half of it were misplaced.
     #[inline(never)]
-    fn rested(&self, owned: usize) -> usize {
+    fn most_apt(&self, owned: usize, reach: Bytes) -> usize {
         let given = self.given.load(Ordering::Relaxed);
-        let rest = |place: &usize| {
-            let cell = self.own[*place].load(Ordering::Relaxed);
-            given - self.given_before[cell as usize].load(Ordering::Relaxed)
-        };
-        let rested = (0..owned).rev().find(|place| rest(place) >= self.rest);
-        rested.or_else(|| (0..owned).max_by_key(rest)).unwrap_or(0)
+        let (mut best, mut least) = (owned - 1, (usize::MAX, u64::MAX));
+        for place in (0..owned).rev() {
+            let cell = self.at(place);
+            let rest = if reach < Self::LONG { self.rest } else { given - cell.given_before.load(Ordering::Relaxed) };
+            let is_tired = rest < self.rest;
+            let slow = cell.lengths.misplaced(reach) + if is_tired { reach.0 / 2 } else { 0 };
+            let found = (slow, if is_tired { u64::MAX - rest } else { 0 });
+            if found < least {
+                (best, least) = (place, found);
+            }
+            if slow == 0 {
+                break;
+            }
+        }
+        best
     }
 
     /// That cell is claimed for `ticket`, and no longer its own: a peer will read it.
     #[inline]
     pub fn give(&self, next: Next, ticket: Ticket) {
         let owned = self.owned.load(Ordering::Relaxed) - 1;
+        let cell = &self.cells[next.cell as usize];
+        cell.lengths.write(next.length);
         if next.length >= Self::LONG {
             let given = self.given.load(Ordering::Relaxed) + next.length.0 as u64;
             self.given.store(given, Ordering::Relaxed);
-            self.given_before[next.cell as usize].store(given, Ordering::Relaxed);
+            cell.given_before.store(given, Ordering::Relaxed);
         }
         for place in next.place..owned {
             self.own[place].store(self.own[place + 1].load(Ordering::Relaxed), Ordering::Relaxed);
@@ -178,17 +263,17 @@ impl Passed {
         self.owned.store(owned + 1, Ordering::Relaxed);
     }
 
-    /// This rank has waited for a flag that tells of a cell which the peer passes: it is its own once it releases the ticket.
+    /// This rank has waited for a flag that tells of a cell which the peer passes, in a call that reaches so far into it: it is its own once it
+    /// releases the ticket.
     #[inline]
-    pub fn await_release(&self, ticket: Ticket, cell: u32) {
+    pub fn await_release(&self, ticket: Ticket, cell: u32, reach: Bytes) {
         let reading = self.reading.load(Ordering::Relaxed);
-        let is_known = |(_, known): &(_, AtomicU32)| known.load(Ordering::Relaxed) == cell;
+        let is_known = |known: &Read| known.cell.load(Ordering::Relaxed) == cell;
         // A ticket may have two flags.
         if self.read[..reading].iter().any(is_known) {
             return;
         }
-        self.read[reading].0.store(ticket.0, Ordering::Relaxed);
-        self.read[reading].1.store(cell, Ordering::Relaxed);
+        self.read[reading].set(ticket.0, cell, reach.0);
         self.reading.store(reading + 1, Ordering::Relaxed);
     }
 
@@ -210,13 +295,12 @@ impl Passed {
     fn take_up_to(&self, ticket: Ticket) {
         let mut kept = 0;
         for index in 0..self.reading.load(Ordering::Relaxed) {
-            let of = self.read[index].0.load(Ordering::Relaxed);
-            let cell = self.read[index].1.load(Ordering::Relaxed);
+            let (of, cell, reach) = self.read[index].get();
             if of <= ticket.0 {
+                self.cells[cell as usize].lengths.read(Bytes(reach));
                 self.take(cell);
             } else {
-                self.read[kept].0.store(of, Ordering::Relaxed);
-                self.read[kept].1.store(cell, Ordering::Relaxed);
+                self.read[kept].set(of, cell, reach);
                 kept += 1;
             }
         }
@@ -230,188 +314,5 @@ impl Passed {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::types::Epoch;
-
-    fn ticket(step: u64) -> Ticket {
-        Ticket::new(Epoch(3), step)
-    }
-
-    const SHORT: Bytes = Bytes(4096);
-    const L2: Bytes = Bytes(2 << 20);
-
-    fn all(passed: &Passed) -> Vec<u32> {
-        let give = |next: Next| {
-            passed.give(next, ticket(1));
-            next.cell
-        };
-        std::iter::from_fn(|| passed.next(SHORT).map(give)).collect()
-    }
-
-    /// Gives so many pieces of that length, each of which comes back after some more.
-    fn given(cells: u32, length: usize, back_after: usize, pieces: usize) -> Vec<u32> {
-        let passed = Passed::new(cells as usize, L2);
-        (0..cells).for_each(|cell| passed.take(cell));
-        let mut given = Vec::new();
-        for piece in 0..pieces {
-            let next = passed.next(Bytes(length)).expect("a cell");
-            passed.give(next, ticket(1));
-            given.push(next.cell);
-            if piece + 1 >= back_after {
-                passed.take(given[piece + 1 - back_after]);
-            }
-        }
-        given
-    }
-
-    #[test]
-    fn a_cell_of_long_pieces_is_given_again_when_it_has_rested() {
-        const KIB: usize = 1024;
-        for (length, back_after, cells) in
-            [(32 * KIB, 1, 7), (64 * KIB, 1, 4), (128 * KIB, 1, 3), (32 * KIB, 4, 7), (16 * KIB, 1, 13)]
-        {
-            let given = given(16, length, back_after, 200);
-            let late = &given[100..];
-            let used: std::collections::HashSet<_> = late.iter().collect();
-            assert_eq!(used.len(), cells, "{length} bytes: {late:?}");
-            assert!((cells..100).all(|at| late[at] == late[at - cells]), "in turn: {late:?}");
-        }
-        assert!(given(16, 8 * KIB, 1, 10).iter().all(|cell| *cell == 15), "short ones stay");
-    }
-
-    #[test]
-    fn a_smaller_cache_means_less_rest() {
-        let passed = Passed::new(16, Bytes(256 << 10));
-        (0..16).for_each(|cell| passed.take(cell));
-        let cells = [(); 6].map(|()| {
-            let next = passed.next(Bytes(16 << 10)).expect("a cell");
-            passed.give(next, ticket(1));
-            passed.take(next.cell);
-            next.cell
-        });
-        assert_eq!(cells, [15, 14, 13, 15, 14, 13]);
-    }
-
-    #[test]
-    fn where_no_cell_has_rested_the_one_that_has_longest_is_given() {
-        assert_eq!(given(2, 32 << 10, 1, 6)[2..], [1, 0, 1, 0]);
-    }
-
-    #[test]
-    fn what_came_last_is_given_first_and_given_once() {
-        let passed = Passed::new(4, L2);
-        assert_eq!(passed.next(SHORT), None);
-        [2, 3].into_iter().for_each(|cell| passed.take(cell));
-        assert_eq!(all(&passed), [3, 2]);
-        assert_eq!(passed.next(SHORT), None);
-    }
-
-    #[test]
-    fn what_was_read_is_owned_with_the_release_of_its_ticket() {
-        let passed = Passed::new(4, L2);
-        passed.take(0);
-        passed.await_release(ticket(1), 2);
-        passed.await_release(ticket(1), 2);
-        passed.await_release(ticket(2), 3);
-        passed.release(ticket(0));
-        assert_eq!(passed.next(SHORT).map(|next| next.cell), Some(0));
-        passed.release(ticket(1));
-        assert_eq!(all(&passed), [2, 0]);
-        passed.release(Ticket::last_of(Epoch(3)));
-        assert_eq!(all(&passed), [3]);
-    }
-
-    /// Two ranks with cells to pass, and their calls.
-    struct Pair {
-        ranks: [Passed; 2],
-        call: u64,
-    }
-
-    impl Pair {
-        fn new() -> Self {
-            let ranks = [(); 2].map(|()| Passed::new(8, L2));
-            (0..8).for_each(|cell| ranks[cell as usize / 4].take(cell));
-            Self { ranks, call: 0 }
-        }
-
-        fn give(&self, rank: usize) -> u32 {
-            let next = self.ranks[rank].next(SHORT).expect("a cell");
-            self.ranks[rank].give(next, ticket(self.call));
-            next.cell
-        }
-
-        fn get(&self, rank: usize, cell: u32) {
-            self.ranks[rank].await_release(ticket(self.call), cell);
-            self.ranks[rank].release(ticket(self.call));
-        }
-
-        /// Both write. -> what each expects of the other one, and what that wrote
-        fn exchange(&mut self) -> [[Option<u32>; 2]; 2] {
-            self.call += 1;
-            let cells = [0, 1].map(|rank| self.give(rank));
-            let expected = self.ranks.each_ref().map(|rank| rank.likely(ticket(self.call)));
-            (0..2).for_each(|rank| self.get(rank, cells[1 - rank]));
-            [expected, [Some(cells[1]), Some(cells[0])]]
-        }
-
-        /// One writes. -> what the other one expects, and what it gets
-        fn send(&mut self, root: usize) -> [Option<u32>; 2] {
-            self.call += 1;
-            let expected = self.ranks[1 - root].likely(ticket(self.call));
-            let cell = self.give(root);
-            self.get(1 - root, cell);
-            [expected, Some(cell)]
-        }
-    }
-
-    #[test]
-    fn in_exchanges_the_peers_cell_is_known_from_the_second_one_on() {
-        let mut pair = Pair::new();
-        let [expected, _] = pair.exchange();
-        assert_eq!(expected, [None; 2], "nothing was given before");
-        for _ in 0..5 {
-            let [expected, cells] = pair.exchange();
-            assert_eq!(expected, cells);
-        }
-    }
-
-    #[test]
-    fn with_roots_in_turn_the_reader_knows_the_cell() {
-        let mut pair = Pair::new();
-        pair.send(0);
-        for call in 1..6 {
-            let [expected, cell] = pair.send(call % 2);
-            assert_eq!(expected, cell);
-        }
-    }
-
-    #[test]
-    fn the_peers_cell_is_known_again_soon_after_other_pieces() {
-        let mut pair = Pair::new();
-        (0..3).for_each(|_| _ = pair.exchange());
-        (0..2).for_each(|_| _ = pair.send(0));
-        pair.exchange();
-        pair.exchange();
-        let [expected, cells] = pair.exchange();
-        assert_eq!(expected, cells);
-    }
-
-    #[test]
-    fn other_cells_matter_where_these_do_not_suffice() {
-        let passed = Passed::new(2, L2);
-        passed.miss();
-        assert!(!passed.are_missed());
-        (0..100).for_each(|_| passed.miss());
-        assert!(passed.are_missed() && Passed::new(0, L2).are_missed());
-    }
-
-    #[test]
-    fn what_was_read_in_a_failed_call_is_nobodys() {
-        let passed = Passed::new(2, L2);
-        passed.await_release(ticket(1), 1);
-        passed.forget();
-        passed.release(Ticket::last_of(Epoch(4)));
-        assert_eq!(passed.next(SHORT), None);
-    }
-}
+#[path = "passed_tests.rs"]
+mod tests;

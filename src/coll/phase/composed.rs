@@ -7,7 +7,7 @@
 
 use super::between::Between;
 use super::{Blocks, Dealing, Form, Local, bridge_block};
-use crate::coll::{Knob, Plan, pieces};
+use crate::coll::{Knob, Plan, pieces, pieces_between};
 use crate::fabric::{BridgeStep, Fabric, Place, Span};
 use crate::types::{Bytes, CommRank, NodeIndex, NodeRank};
 use std::future::Future;
@@ -95,7 +95,7 @@ pub async fn allreduce_by<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + 
         let most = between.area(plan, fabric.layout().nodes());
         return take(&mut local, most, plan.granule, Allreduce { form, between }).await;
     }
-    for (offset, n) in pieces(plan.bytes, fabric.cell_bytes(), plan.granule) {
+    for (offset, n) in pieces_between(fabric.size(), plan.bytes, fabric.cell_bytes(), plan.granule) {
         let (from, to) = (Place::SendBuf.at(offset), Place::RecvBuf.at(offset));
         form.reduce_to(&mut local, LEADER, to, from, n).await;
         form.bcast_from(&mut local, LEADER, to, to, n).await;

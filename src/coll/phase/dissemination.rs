@@ -2,7 +2,7 @@
 
 use super::composed::block_of;
 use super::{Local, copy_unless_same};
-use crate::coll::{Plan, pieces};
+use crate::coll::{Plan, pieces, pieces_between};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 
@@ -17,7 +17,7 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan) {
     if fabric.size() == 1 {
         return copy_unless_same(fabric, Place::RecvBuf.start(), Place::SendBuf.start(), plan.bytes).await;
     }
-    for (offset, n) in pieces(plan.bytes, fabric.cell_bytes(), plan.granule) {
+    for (offset, n) in pieces_between(fabric.size(), plan.bytes, fabric.cell_bytes(), plan.granule) {
         combine_piece(&mut local, offset, n).await;
     }
 }

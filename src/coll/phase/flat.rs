@@ -79,7 +79,7 @@ pub(super) async fn deal_in_pieces<F: Fabric>(
 ) {
     let fabric = local.fabric;
     let (me, size) = (fabric.rank(), fabric.size());
-    for (offset, length) in pieces(n, most, Bytes(1)) {
+    for (offset, length) in pieces_between(size, n, most, Bytes(1)) {
         let ticket = local.tickets.draw();
         let all = length * (size - 1);
         let stage = Place::stage(root, Line::Down, ticket, all);
@@ -154,7 +154,7 @@ pub(super) async fn bcast_in_pieces<F: Fabric>(
     if fabric.size() == 1 {
         return;
     }
-    for (offset, length) in pieces(n, piece, Bytes(1)) {
+    for (offset, length) in pieces_between(fabric.size(), n, piece, Bytes(1)) {
         let ticket = local.tickets.draw();
         if fabric.rank() == root {
             if let Some(buffers) = local.plan.knobs.set(Knob::Buffers) {

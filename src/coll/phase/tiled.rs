@@ -4,7 +4,7 @@
 use super::crew::{Crew, Piece, Sharing, collect_in_stages, collect_parts, combine_part, publish_operand};
 use super::flat::{bcast_in_pieces, copy_unless_same, gather_in_pieces};
 use super::{Blocks, Dealing, Flat, Form, Local, composed, ranks};
-use crate::coll::{Knob, Plan, pieces, pieces_between};
+use crate::coll::{Knob, Plan, piece_between, pieces_between};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::sync::Passed;
 use crate::types::{Bytes, NodeRank, PAGE};
@@ -87,7 +87,7 @@ impl Dealing for Tiled {
     ) {
         let fabric = local.fabric;
         let me = fabric.rank();
-        for (offset, length) in pieces(n, local.tile(), Bytes(1)) {
+        for (offset, length) in pieces_between(fabric.size(), n, local.tile(), Bytes(1)) {
             for rank in ranks(fabric).filter(|rank| *rank != root) {
                 let ticket = local.tickets.draw();
                 if me == root {
@@ -116,7 +116,7 @@ pub(in crate::coll) fn train_of(plan: &Plan, n: Bytes, ranks: usize, slots: usiz
     // None of its tickets is released before the last one, so there are no more of them than slots. One of its tiles may be shorter.
     let train = (tile * (slots - 1)).min(cell);
     let may_share = Passed::is_for(ranks) && plan.knobs.set(Knob::Buffers).is_none();
-    (may_share && train > tile && n > tile && Room::of(n).has_cell()).then_some(train)
+    (may_share && train > tile && n > tile && Room::of(n).has_cell()).then(|| piece_between(ranks, n, train, Bytes(1)))
 }
 
 /// A broadcast's message in tiles.

@@ -74,7 +74,7 @@ impl Form for Tree {
     async fn bcast_from<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, from: Span, to: Span, n: Bytes) {
         let fabric = local.fabric;
         let node = self.down(local, root);
-        for (offset, length) in pieces(n, self.piece(local), Bytes(1)) {
+        for (offset, length) in pieces_between(fabric.size(), n, self.piece(local), Bytes(1)) {
             let ticket = local.tickets.draw();
             let stage = |rank| Place::stage(rank, Line::Down, ticket, length).start();
             let Some(parent) = node.parent else {
