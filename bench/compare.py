@@ -4,10 +4,12 @@
     bench/compare.py --mpi openmpi --ranks 3 --turns 6 shapes before=/tmp/before after=/tmp/after
     bench/compare.py --mpi intel --ranks 4 collectives flat=DIR,HUDDLE_SCATTER=flat own=DIR -- --sizes 4096 --only Scatter
     bench/compare.py --ranks 4 --bind blocks collectives before=/tmp/before after=/tmp/after
+    bench/compare.py --mpi intel --apart 150 collectives before=/tmp/before after=/tmp/after
 
 A subject is a name, where `scripts/install --prefix` put huddle, and variables for its jobs. What follows -- goes to the
-program. For each case: native/huddle, the median over all rounds of all jobs with its 95 % interval, by subject; then the
-geometric means. Where ranks outnumber cores much depends on which of them share one: --bind gives neighbours different
+program. For each case: huddle's time in microseconds and native/huddle, medians over all rounds of all jobs, with its 95 % interval, by
+subject; then the geometric means. --apart shows rounds whose bare exchange took less than so many nanoseconds apart from the
+others, for machines on which ranks lie now near each other and now far. Where ranks outnumber cores much depends on which of them share one: --bind gives neighbours different
 cores, or the same. Machines have fast and slow hours, and jobs good and bad places in memory: what differs by less than the
 intervals, or is of few turns, is the same.
 """
@@ -15,8 +17,10 @@ intervals, or is of few turns, is the same.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +31,8 @@ from jobs import PROGRAMS, Bench, Failed, Job, install_packages
 from mpis import Mpi, read_mpis
 from parts import title_of
 from results import Case, geometric_mean, pooled
+
+FEW = 5  # rounds of a case are shown
 
 
 @dataclass(frozen=True)
@@ -72,13 +78,36 @@ def name_of(case: dict) -> str:
     return ": ".join(filter(None, (case.get("group"), title_of(case))))
 
 
-def show(found: dict[str, list[dict]]) -> None:
-    print(f"{'':<52}" + "".join(f"{name:>24}" for name in found))
-    for cases in zip(*found.values(), strict=True):
-        ratios = [Case(case).ratio for case in cases]
-        print(f"{name_of(cases[0]):<52}" + "".join(f"{f'{ratio.value:.2f} ({ratio.low:.2f} … {ratio.high:.2f})':>24}" for ratio in ratios))
-    means = [geometric_mean([Case(case).ratio.value for case in cases]) for cases in found.values()]
-    print(f"{'geometric mean':<52}" + "".join(f"{mean:>24.3f}" for mean in means), flush=True)
+def rounds_of(case: dict, is_wanted: Callable[[float], bool]) -> Case | None:
+    """Those whose bare exchange took as long as is wanted; none where they are too few."""
+    rounds = [index for index, bare in enumerate(case["ns"]["bare"]) if is_wanted(bare)]
+    ns = {subject: [times[index] for index in rounds] for subject, times in case["ns"].items()}
+    return Case({**case, "ns": ns}) if len(rounds) >= FEW else None
+
+
+def cell(case: Case | None) -> str:
+    if case is None:
+        return "-"
+    return f"{case.time('huddle').value / 1e3:.4g} us ×{case.ratio.value:.2f} ({case.ratio.low:.2f} … {case.ratio.high:.2f})"
+
+
+def show(found: dict[str, list[dict]], is_wanted: Callable[[float], bool] = lambda bare: True) -> None:
+    print(f"{'':<52}" + "".join(f"{name:>34}" for name in found))
+    shown = []
+    for lines in zip(*found.values(), strict=True):
+        cases = [rounds_of(line, is_wanted) for line in lines]
+        print(f"{name_of(lines[0]):<52}" + "".join(f"{cell(case):>34}" for case in cases))
+        if None not in cases:
+            shown.append([case.ratio.value for case in cases])
+    means = [geometric_mean(list(ratios)) for ratios in zip(*shown)] or [math.nan] * len(found)
+    print(f"{'geometric mean':<52}" + "".join(f"{f'×{mean:.3f}':>34}" for mean in means), flush=True)
+
+
+def show_apart(found: dict[str, list[dict]], limit: float) -> None:
+    print(f"bare exchange below {limit:g} ns:")
+    show(found, lambda bare: bare < limit)
+    print(f"from {limit:g} ns on:")
+    show(found, lambda bare: bare >= limit)
 
 
 def main() -> int:
@@ -88,6 +117,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--turns", type=int, default=5, help="jobs of each subject")
     parser.add_argument("--bind", choices=("alternating", "blocks"), help="where ranks lie; else as the MPI library does it")
+    parser.add_argument("--apart", type=float, metavar="NS", help="shows rounds with a faster bare exchange apart from the others")
     parser.add_argument("program", choices=PROGRAMS)
     parser.add_argument("subjects", type=Subject.of, nargs="+", metavar="NAME=PREFIX[,VARIABLE=VALUE…]")
     own, arguments = sys.argv[1:], []
@@ -105,7 +135,10 @@ def main() -> int:
     except Failed as failure:
         print(f"compare: {failure}")
         return 1
-    show(found)
+    if options.apart:
+        show_apart(found, options.apart)
+    else:
+        show(found)
     return 0
 
 

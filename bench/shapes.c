@@ -39,7 +39,8 @@ typedef struct {
     int root;   // -1: it rotates
     Before before;
     int comms;
-    int more; // counts in turn: so many beside the first one, each an element longer
+    int more;  // counts in turn: so many beside the first one,
+    int apart; // each so many elements longer, 0: one
 } Shape;
 typedef struct {
     const Shape *shape;
@@ -50,6 +51,8 @@ static char *in, *out, *images[2];
 static MPI_Comm comms[MANY];
 static MPI_Win window = MPI_WIN_NULL;
 static double *entries, *exits, *last;
+
+static int step(const Shape *s) { return s->apart ? s->apart : 1; }
 
 // ---- data
 
@@ -105,7 +108,7 @@ static int call_others(Before which, int root, MPI_Request requests[2]) {
 
 static void call(const Shape *s, bool native, int k) {
     // Each count comes with each root.
-    int counts = 1 + s->more, count = s->count + k % counts, root = s->root >= 0 ? s->root : k / counts % size;
+    int counts = 1 + s->more, count = s->count + k % counts * step(s), root = s->root >= 0 ? s->root : k / counts % size;
     MPI_Comm comm = comms[k % s->comms];
     MPI_Datatype type = s->before == A_NEW_TYPE ? vector(COLUMN, 1, 2) : s->type;
     if (s->before == A_BARRIER) (native ? PMPI_Barrier : MPI_Barrier)(comm);
@@ -127,7 +130,7 @@ static size_t spanned(const Shape *s) {
     MPI_Aint lb, extent, span;
     PMPI_Type_get_extent(s->type, &lb, &extent);
     PMPI_Type_get_true_extent(s->type, &lb, &span);
-    int elements = (s->count + s->more) * (s->collective == SCATTER ? size : 1);
+    int elements = (s->count + s->more * step(s)) * (s->collective == SCATTER ? size : 1);
     return elements == 0 ? 0 : (size_t)(span + (elements - 1) * extent);
 }
 
@@ -259,7 +262,16 @@ static void free_if_made(MPI_Datatype type) {
     if (combiner != MPI_COMBINER_NAMED) MPI_Type_free(&type);
 }
 
-static void compare_all(const char *only) {
+static void compare_listed(const Shape *shapes, size_t n, const char *only) {
+    for (size_t i = 0; i < n; i++) {
+        bool is_left_out = shapes[i].before == EXCHANGING && size > sysconf(_SC_NPROCESSORS_ONLN);
+        if (!is_left_out && is_listed(only, shapes[i].group)) compare(&shapes[i]);
+        free_if_made(shapes[i].type);
+    }
+}
+
+// What data are.
+static void compare_data(const char *only) {
     MPI_Op sum, points;
     MPI_Op_create(user_sum, 1, &sum);
     MPI_Op_create(sum_points, 1, &points);
@@ -301,6 +313,17 @@ static void compare_all(const char *only) {
         {"counts in turn", "1 to 4 DOUBLE", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, 1, 3},
         {"counts in turn", "1 to 16 DOUBLE", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, 1, 15},
         {"counts in turn", "1 to 100 DOUBLE SUM", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, NOTHING, 1, 99},
+        {"counts in turn", "8 and 64 KiB SUM", ALLREDUCE, 1024, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, NOTHING, 1, 1, 7168},
+    };
+    compare_listed(shapes, sizeof shapes / sizeof *shapes, only);
+    MPI_Op_free(&sum);
+    MPI_Op_free(&points);
+}
+
+// What is done around calls.
+static void compare_programs(const char *only) {
+    const MPI_Op none = MPI_OP_NULL;
+    const Shape shapes[] = {
         {"one hot root", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
         {"one hot root", "32 KiB", BCAST, 4096, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
         {"one hot root", "8 B", REDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, 0, NOTHING, 1},
@@ -339,13 +362,7 @@ static void compare_all(const char *only) {
         {"with a shared window", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, SHARING, 1},
         {"with a shared window", "", BARRIER, 0, MPI_DOUBLE, none, DOUBLES, -1, SHARING, 1},
     };
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        bool is_left_out = shapes[i].before == EXCHANGING && size > sysconf(_SC_NPROCESSORS_ONLN);
-        if (!is_left_out && is_listed(only, shapes[i].group)) compare(&shapes[i]);
-        free_if_made(shapes[i].type);
-    }
-    MPI_Op_free(&sum);
-    MPI_Op_free(&points);
+    compare_listed(shapes, sizeof shapes / sizeof *shapes, only);
     free_window();
 }
 
@@ -360,7 +377,9 @@ int main(int argc, char **argv) {
     if (!in || !out || !images[0] || !images[1] || !entries || !exits || !last) fail("no memory");
     comms[0] = MPI_COMM_WORLD;
     for (int i = 1; i < MANY; i++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
-    compare_all(option(argc, argv, "--only", NULL));
+    const char *only = option(argc, argv, "--only", NULL);
+    compare_data(only);
+    compare_programs(only);
     MPI_Finalize();
     return 0;
 }

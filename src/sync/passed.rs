@@ -71,11 +71,14 @@ struct Lengths {
 impl Lengths {
     /// How much of the cell would be where it is slow to write, if this rank wrote so far: lines of its own that the peer has read, and in part such
     /// of the peer's as it would find so in its turn, if it wrote as far again. That happens once, where the cell is for shorter pieces from then on.
+    /// A few lines don't count: it takes as long to find another cell, and who reads it does not expect that one.
     #[inline]
     fn misplaced(&self, reach: Bytes) -> usize {
         const ONCE: usize = 16;
+        const FEW: usize = 1 << 10;
         let [own, peers] = [&self.own, &self.peers].map(|length| length.load(Ordering::Relaxed));
-        reach.0.min(own).saturating_sub(peers) + peers.saturating_sub(reach.0).div_ceil(ONCE)
+        let counted = |misplaced| if misplaced < FEW { 0 } else { misplaced };
+        counted(reach.0.min(own).saturating_sub(peers)) + counted(peers.saturating_sub(reach.0)) / ONCE
     }
 
     fn write(&self, reach: Bytes) {

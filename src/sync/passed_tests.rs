@@ -117,13 +117,17 @@ fn pieces_of_several_lengths_are_written_where_lines_are_near() {
 fn a_cell_is_slow_where_this_rank_wrote_last_and_the_peer_has_read() {
     let lengths = Lengths::default();
     let misplaced = |reaches: [usize; 3]| reaches.map(|reach| lengths.misplaced(Bytes(reach)));
-    assert_eq!(misplaced([100, 500, 1000]), [0; 3], "new");
-    lengths.write(Bytes(1000));
-    lengths.read(Bytes(100));
-    assert_eq!(misplaced([100, 500, 1000]), [0, 400, 900], "the peer wrote a tenth of it since");
-    lengths.write(Bytes(500));
-    lengths.read(Bytes(1060));
-    assert_eq!(misplaced([100, 500, 1060]), [60, 35, 0], "the peer wrote all of it: what is left would be slow for it");
+    assert_eq!(misplaced([8000, 32_000, 64_000]), [0; 3], "new");
+    lengths.write(Bytes(64_000));
+    lengths.read(Bytes(8000));
+    assert_eq!(misplaced([8500, 32_000, 64_000]), [0, 24_000, 56_000], "the peer wrote an eighth of it since");
+    lengths.write(Bytes(32_000));
+    lengths.read(Bytes(64_000));
+    assert_eq!(
+        misplaced([8000, 32_000, 64_000]),
+        [3500, 2000, 0],
+        "the peer wrote all of it: what is left would be slow for it"
+    );
 }
 
 #[test]
