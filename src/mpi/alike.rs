@@ -34,8 +34,11 @@ struct Remembered {
 }
 
 impl Remembered {
-    fn find(&self, constructor: &Constructor) -> Option<Arc<TypeLayout>> {
-        let entry = self.entries.iter().flatten().find(|entry| entry.arguments == *constructor)?;
+    fn find<C>(&self, made: &C) -> Option<Arc<TypeLayout>>
+    where
+        Arguments: PartialEq<C>,
+    {
+        let entry = self.entries.iter().flatten().find(|entry| entry.arguments == *made)?;
         entry.has_served.set(true);
         Some(Arc::clone(&entry.layout))
     }
@@ -54,19 +57,22 @@ thread_local! {
     static REMEMBERED: RefCell<Remembered> = RefCell::default();
 }
 
-/// The layout of what `constructor` makes: a remembered one, if the library tells that `size` too, or what `read` finds out. At the end of
-/// a thread nothing is remembered.
+/// The layout of what was `made` so, if that is remembered and the library tells that `size` too. At the end of a thread nothing is remembered.
 #[inline]
-pub(super) fn find_or(
+pub(super) fn find<C>(made: &C, size: impl FnOnce() -> Option<usize>) -> Option<Arc<TypeLayout>>
+where
+    Arguments: PartialEq<C>,
+{
+    let found = REMEMBERED.try_with(|remembered| remembered.borrow().find(made));
+    // A check on the reading of arguments, as of layouts that are new.
+    found.ok().flatten().filter(|layout| size() == Some(layout.size))
+}
+
+/// The layout of what `constructor` makes, as `read` finds out; it is remembered, if that is of use.
+pub(super) fn remember(
     constructor: Constructor,
-    size: impl FnOnce() -> Option<usize>,
     read: impl FnOnce(&Constructor) -> Option<Arc<TypeLayout>>,
 ) -> Option<Arc<TypeLayout>> {
-    let found = REMEMBERED.try_with(|remembered| remembered.borrow().find(&constructor));
-    // A check on the reading of arguments, as of layouts that are new.
-    if let Some(found) = found.ok().flatten().filter(|layout| size() == Some(layout.size)) {
-        return Some(found);
-    }
     let layout = read(&constructor)?;
     if may_be_remembered(&layout)
         && REMEMBERED.try_with(|remembered| remembered.borrow().habit.keeps_next()) == Ok(true)

@@ -242,10 +242,11 @@ impl Site<'_> {
             return served;
         }
         apart(move || {
-            if let Some(key) = &key
-                && let Some(served) = self.try_decline(key, root, addresses)
-            {
-                return served;
+            if let Some(key) = &key {
+                let served = self.likely_layout_lane(key).and_then(|lane| repeat(&self, lane));
+                if let Some(served) = served.or_else(|| self.try_decline(key, root, addresses)) {
+                    return served;
+                }
             }
             let opening = key.map(Opening::new);
             self.serve(prepare(&self), opening, |lane| repeat(&self, lane))

@@ -6,11 +6,22 @@ use crate::kernel::segments::TooComplex;
 use crate::mpi::handles::{Class, constants, predefined};
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Aint, MPI_Count, MPI_Datatype};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::ffi::c_int;
 
 /// As many as most constructors have need no memory of the heap: programs make datatypes for each call.
 type Few<T> = SmallVec<[T; 8]>;
+
+/// A constructor of one datatype that lies in memory as it is packed, with few other arguments: as the library tells it, in no memory of the heap,
+/// and with nothing to be freed. Most datatypes that programs make for each call are such.
+pub(super) struct Plain {
+    combiner: c_int,
+    n_numbers: usize,
+    n_addresses: usize,
+    numbers: [c_int; Self::FEW],
+    addresses: [MPI_Aint; Self::FEW],
+    part: MPI_Datatype,
+}
 
 /// A constructor and its arguments that are no datatypes. Numbers are in the order of the standard, large counts like small ones.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,6 +84,57 @@ enum KnownPart {
 
 /// What made a datatype and with how many integers, addresses, large counts and datatypes.
 type Envelope = (c_int, [usize; 4]);
+
+impl Plain {
+    const FEW: usize = 8;
+
+    /// What made `datatype`, which is not predefined, if it was made so.
+    ///
+    /// # Safety
+    /// MPI is initialised, and `datatype` is valid and not null.
+    #[inline]
+    pub unsafe fn of(datatype: MPI_Datatype) -> Option<Self> {
+        // SAFETY: the caller's promise.
+        let (combiner, [n_numbers, n_addresses, n_large, n_datatypes]) = unsafe { envelope(datatype) }?;
+        if n_numbers > Self::FEW || n_addresses > Self::FEW || n_large > 0 || n_datatypes != 1 {
+            return None;
+        }
+        let (numbers, addresses, part) = ([0; Self::FEW], [0; Self::FEW], constants().datatype_null);
+        let mut plain = Self { combiner, n_numbers, n_addresses, numbers, addresses, part };
+        // SAFETY: the caller's promise; arrays at least as long as the library asked for.
+        let code = unsafe {
+            let (numbers, addresses) = (plain.numbers.as_mut_ptr(), plain.addresses.as_mut_ptr());
+            let (numbers, addresses) = ((n_numbers, numbers), (n_addresses, addresses));
+            get_contents(datatype, numbers, addresses, (0, std::ptr::null_mut()), (1, &mut plain.part))
+        };
+        if code != constants().success {
+            return None;
+        }
+        if predefined(plain.part).is_none() {
+            // SAFETY: the library has given the handle to us; it is freed if it is derived.
+            drop(unsafe { Part::new(plain.part) });
+            return None;
+        }
+        Some(plain)
+    }
+
+    fn numbers(&self) -> &[c_int] {
+        &self.numbers[..self.n_numbers]
+    }
+
+    fn addresses(&self) -> &[MPI_Aint] {
+        &self.addresses[..self.n_addresses]
+    }
+}
+
+impl From<Plain> for Constructor {
+    fn from(plain: Plain) -> Self {
+        let numbers = plain.numbers().iter().copied().map(i64::from).collect();
+        let addresses = Few::from_slice(plain.addresses());
+        let scalars = Scalars { combiner: plain.combiner, numbers, large: 0, addresses };
+        Self { scalars, parts: smallvec![Part::Basic(plain.part)] }
+    }
+}
 
 impl Constructor {
     /// What made `datatype`, none of one that lies in memory as it is packed; what is inside is asked for as far as it has so many arguments,
@@ -242,6 +304,18 @@ impl PartialEq<Constructor> for Arguments {
     }
 }
 
+impl PartialEq<Plain> for Arguments {
+    /// Whether both make the same.
+    fn eq(&self, other: &Plain) -> bool {
+        let Scalars { combiner, numbers, large, addresses } = &self.scalars;
+        *combiner == other.combiner
+            && *large == 0
+            && numbers.iter().copied().eq(other.numbers().iter().copied().map(i64::from))
+            && **addresses == *other.addresses()
+            && matches!(*self.parts, [KnownPart::Predefined(part)] if part == other.part)
+    }
+}
+
 /// What made a datatype and with how many arguments: integers, addresses, large counts, datatypes.
 ///
 /// # Safety
@@ -310,28 +384,9 @@ unsafe fn contents(
         let mut addresses: Few<MPI_Aint> = Few::from_elem(0, n_addresses);
         let mut large: Few<MPI_Count> = Few::from_elem(0, n_large);
         let mut datatypes: Few<MPI_Datatype> = Few::from_elem(constants().datatype_null, n_datatypes);
-        let code = match native().type_get_contents_c {
-            Some(type_get_contents_c) => type_get_contents_c(
-                datatype,
-                n_integers as MPI_Count,
-                n_addresses as MPI_Count,
-                n_large as MPI_Count,
-                n_datatypes as MPI_Count,
-                integers.as_mut_ptr(),
-                addresses.as_mut_ptr(),
-                large.as_mut_ptr(),
-                datatypes.as_mut_ptr(),
-            ),
-            None => native().type_get_contents(
-                datatype,
-                n_integers as c_int,
-                n_addresses as c_int,
-                n_datatypes as c_int,
-                integers.as_mut_ptr(),
-                addresses.as_mut_ptr(),
-                datatypes.as_mut_ptr(),
-            ),
-        };
+        let (numbers, addressed) = ((n_integers, integers.as_mut_ptr()), (n_addresses, addresses.as_mut_ptr()));
+        let (larger, parts) = ((n_large, large.as_mut_ptr()), (n_datatypes, datatypes.as_mut_ptr()));
+        let code = get_contents(datatype, numbers, addressed, larger, parts);
         if code != constants().success {
             return None;
         }
@@ -339,5 +394,44 @@ unsafe fn contents(
         // With large counts all numbers are such, but for the dimensions and the order of a subarray around them.
         numbers.insert_many(numbers.len().min(1), large);
         Some((Scalars { combiner, numbers, large: n_large, addresses }, datatypes))
+    }
+}
+
+/// Asks the library for the arguments of the constructor of `datatype`: how many, and where they go. -> its code
+///
+/// # Safety
+/// As for [`Constructor::of`]; the places have room for so many.
+#[inline]
+unsafe fn get_contents(
+    datatype: MPI_Datatype,
+    (n_integers, integers): (usize, *mut c_int),
+    (n_addresses, addresses): (usize, *mut MPI_Aint),
+    (n_large, large): (usize, *mut MPI_Count),
+    (n_datatypes, datatypes): (usize, *mut MPI_Datatype),
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match native().type_get_contents_c {
+            Some(type_get_contents_c) => type_get_contents_c(
+                datatype,
+                n_integers as MPI_Count,
+                n_addresses as MPI_Count,
+                n_large as MPI_Count,
+                n_datatypes as MPI_Count,
+                integers,
+                addresses,
+                large,
+                datatypes,
+            ),
+            None => native().type_get_contents(
+                datatype,
+                n_integers as c_int,
+                n_addresses as c_int,
+                n_datatypes as c_int,
+                integers,
+                addresses,
+                datatypes,
+            ),
+        }
     }
 }

@@ -12,7 +12,7 @@
 //! elements passes; Open MPI ignores the receive type of Allgather and Scatter, and crashes on it if there is data.
 
 use super::alike;
-use super::constructor::Constructor;
+use super::constructor::{Constructor, Plain};
 use super::flatten::{Extent, Flattened, extent, flatten, size};
 use super::habit::Habit;
 use crate::kernel::Segments;
@@ -21,7 +21,7 @@ use crate::mpi::handles::{PREDEFINED_MOST, Predefined, constants, predefined};
 use crate::mpi::native::native;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The native call is to answer: MPI rejects these arguments, or they exceed the address space.
@@ -81,6 +81,9 @@ struct Attribute {
 /// Of all datatypes of the process.
 static HABIT: Habit = Habit::new();
 
+/// How many attributes there are: where programs make datatypes for each call mostly none, and then no datatype is asked for one.
+static ATTRIBUTES: AtomicUsize = AtomicUsize::new(0);
+
 impl TypeLayout {
     /// The layout of `datatype`, freshly read unless one that was made alike is remembered.
     ///
@@ -92,13 +95,15 @@ impl TypeLayout {
             let known = extent(datatype)?;
             Some(Arc::new(Self::new(known, flatten(datatype, constructor, &known).ok())))
         };
+        let remember = |constructor| alike::remember(constructor, |constructor| read(Some(constructor)));
         // SAFETY: as above.
         unsafe {
+            if let Some(plain) = Plain::of(datatype) {
+                return alike::find(&plain, || size(datatype)).or_else(|| remember(plain.into()));
+            }
             match Constructor::of(datatype, alike::MOST_ARGUMENTS) {
                 Ok(None) => read(None),
-                Ok(Some(constructor)) => {
-                    alike::find_or(constructor, || size(datatype), |constructor| read(Some(constructor)))
-                }
+                Ok(Some(constructor)) => alike::find(&constructor, || size(datatype)).or_else(|| remember(constructor)),
                 Err(TooComplex) => Some(Arc::new(Self::new(extent(datatype)?, None))),
             }
         }
@@ -232,6 +237,10 @@ impl Attribute {
     /// As for [`TypeLayout::of`]; the datatype is not freed while the result is used.
     #[inline]
     unsafe fn of<'a>(datatype: MPI_Datatype) -> Option<&'a Self> {
+        // Relaxed: who has the datatype from the thread that made its attribute sees that too.
+        if ATTRIBUTES.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
         let keyval = keyval()?;
         let (mut value, mut found): (*const Self, c_int) = (std::ptr::null(), 0);
         // SAFETY: the caller's promise.
@@ -255,8 +264,9 @@ impl Attribute {
                 return;
             }
             let kept = Box::into_raw(Box::new(Self { layout: Arc::clone(layout), looks: AtomicU8::new(1) }));
-            if native().type_set_attr(datatype, keyval, kept.cast()) != constants().success {
-                drop(Box::from_raw(kept));
+            match native().type_set_attr(datatype, keyval, kept.cast()) == constants().success {
+                true => _ = ATTRIBUTES.fetch_add(1, Ordering::Relaxed),
+                false => drop(Box::from_raw(kept)),
             }
         }
     }
@@ -318,6 +328,7 @@ pub(super) fn freed() -> u64 {
 /// Attribute callback of freeing: gives back what the attribute owned.
 unsafe extern "C" fn delete(_datatype: MPI_Datatype, _keyval: c_int, value: *mut c_void, _extra: *mut c_void) -> c_int {
     FREED.fetch_add(1, Ordering::Relaxed);
+    ATTRIBUTES.fetch_sub(1, Ordering::Relaxed);
     // SAFETY: the value is the pointer that `keep` stored, deleted once.
     let kept = unsafe { Box::from_raw(value.cast::<Attribute>()) };
     HABIT.note_freed(kept.is_used_again());

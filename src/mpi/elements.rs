@@ -38,7 +38,11 @@ impl Elements {
             return Some(Self::Packed { at: 0 });
         }
         // SAFETY: the caller's promise.
-        let layout = unsafe { TypeLayout::kept(datatype) }?;
+        Self::laid_out(unsafe { TypeLayout::kept(datatype) }?, count, bytes)
+    }
+
+    /// The same of elements that lie so.
+    pub fn laid_out(layout: Arc<TypeLayout>, count: usize, bytes: Bytes) -> Option<Self> {
         let at = match &layout.type_map {
             TypeMap::Contiguous { at } => Some(*at),
             TypeMap::Segments { segments, times } => segments.contiguous_at(count.checked_mul(*times)?),
@@ -46,13 +50,8 @@ impl Elements {
         };
         match at {
             Some(at) => Some(Self::Packed { at }),
-            None => Self::apart(layout, bytes),
+            None => (bytes <= LONGEST).then_some(Self::Apart(Apart::Segments(layout))),
         }
-    }
-
-    /// Of a call that moves so many bytes in all of elements that lie apart; `None` where such calls take the long way.
-    pub fn apart(layout: Arc<TypeLayout>, bytes: Bytes) -> Option<Self> {
-        (bytes <= LONGEST).then_some(Self::Apart(Apart::Segments(layout)))
     }
 
     /// The same where a kernel combines elements of `bytes` in all: that knows predefined ones alone.

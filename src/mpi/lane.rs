@@ -9,7 +9,6 @@
 //! call, its handle tells nothing; but once the arguments were looked at, a call that moves as many elements with the same layout as one
 //! before goes on by a lane ([`layout_lanes`](super::layout_lanes)). Whether a rank takes this way is its own affair: peers see the same call.
 
-use super::alike;
 use super::arguments::Prepared;
 use super::communicator::Purpose;
 use super::datatype::freed;
@@ -30,7 +29,6 @@ use crate::types::{Bytes, Collective, CommRank};
 use mpi_sys::{MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
-use std::sync::Arc;
 
 /// What a call must share with one before it.
 #[derive(Clone, Copy, PartialEq)]
@@ -59,7 +57,7 @@ impl Key {
 
 /// What later calls must share with one that opens a lane.
 pub(super) struct Opening {
-    key: Key,
+    pub(super) key: Key,
     /// How many datatypes had been freed before its arguments were looked at.
     freed: u64,
 }
@@ -73,7 +71,7 @@ impl Opening {
 
 /// How long a datatype's handle means the same.
 #[derive(Clone, Copy)]
-enum Lasting {
+pub(super) enum Lasting {
     /// Always: it is predefined, or there is none.
     Always,
     /// As long as [`freed`] is still that.
@@ -121,7 +119,7 @@ impl Lane {
     }
 
     /// The same where it is known what combines operands and how elements lie.
-    fn of_elements(
+    pub(super) fn of_elements(
         site: &Site<'_>,
         (key, lasting): (Key, Lasting),
         row: usize,
@@ -185,32 +183,8 @@ impl Site<'_> {
         }
     }
 
-    /// The same for calls with a datatype that is made anew.
-    fn open_layout_lane(&self, key: Key, row: usize, plan: Plan, prepared: &Prepared) -> Option<&Lane> {
-        let layout = prepared.segmented().filter(|layout| alike::may_be_remembered(layout))?;
-        let elements = Elements::apart(Arc::clone(layout), plan.bytes * self.blocks_at_most())?;
-        let lanes = self.shared.layout_lanes(self.collective);
-        // Calls that can't go by the one that is there, for their addresses, do not open another.
-        if lanes.find(key.count, layout).is_some() || !lanes.is_missed_again(key.count, layout) {
-            return None;
-        }
-        let lane = Lane::of_elements(self, (key, Lasting::Always), row, plan, None, elements);
-        Some(lanes.open(key.count, layout, lane))
-    }
-
-    /// The lane of such a call.
-    pub(super) fn layout_lane(&self, opening: &Opening, prepared: &Prepared) -> Option<&Lane> {
-        /// One of so many looks whether the datatype lasts by now, as others are no longer freed.
-        const LOOKS: u64 = 64;
-        if self.epoch.0.is_multiple_of(LOOKS) {
-            return None;
-        }
-        let lane = self.shared.layout_lanes(self.collective).find(opening.key.count, prepared.segmented()?)?;
-        self.has_lanes().then_some(lane)
-    }
-
     /// How many blocks the longest buffer has that any rank may have.
-    fn blocks_at_most(&self) -> usize {
+    pub(super) fn blocks_at_most(&self) -> usize {
         if self.collective.has_blocks() { self.shared.agreed.ranks } else { 1 }
     }
 }
@@ -340,7 +314,7 @@ impl Site<'_> {
 
     /// Whether lanes are open at all.
     #[inline(always)]
-    fn has_lanes(&self) -> bool {
+    pub(super) fn has_lanes(&self) -> bool {
         self.epoch < LAST_EPOCH && !device::may_be_used()
     }
 

@@ -1,9 +1,16 @@
 //! Lanes for calls with a datatype that is made anew each time, found by how its elements lie.
 //!
 //! Its handle tells nothing then: the last one was freed. But datatypes that are made alike have one layout ([`alike`](super::alike)), so a
-//! call whose arguments were looked at can go on by a lane.
+//! call whose datatype was looked at can go on by a lane, before the rest of its arguments is if the last such call found one.
 
+use super::alike;
+use super::arguments::Prepared;
 use super::datatype::TypeLayout;
+use super::elements::Elements;
+use super::lane::{Key, Lane, Lasting, Opening};
+use super::serve::Site;
+use crate::coll::Plan;
+use crate::mpi::handles::predefined;
 use mpi_sys::MPI_Count;
 use std::sync::Arc;
 
@@ -29,19 +36,29 @@ pub(super) struct LayoutLanes<L> {
     oldest: usize,
     /// Of the last call that found none.
     latest: Option<Likeness>,
+    /// Whether the last call that looked found one.
+    has_found: bool,
 }
 
 impl<L> Default for LayoutLanes<L> {
     fn default() -> Self {
-        Self { lanes: std::array::from_fn(|_| None), oldest: 0, latest: None }
+        Self { lanes: std::array::from_fn(|_| None), oldest: 0, latest: None, has_found: false }
     }
 }
 
 impl<L> LayoutLanes<L> {
     /// The lane for so many elements that lie so.
-    pub fn find(&self, count: MPI_Count, layout: &Arc<TypeLayout>) -> Option<&L> {
+    pub fn find(&mut self, count: MPI_Count, layout: &Arc<TypeLayout>) -> Option<&L> {
         let mut lanes = self.lanes.iter().flatten();
-        lanes.find(|(elements, _)| elements.are(count, layout)).map(|(_, lane)| &**lane)
+        let found = lanes.find(|(elements, _)| elements.are(count, layout)).map(|(_, lane)| &**lane);
+        self.has_found = found.is_some();
+        found
+    }
+
+    /// Whether the next call is likely to find one: then it looks before its arguments are.
+    #[inline]
+    pub fn are_likely(&self) -> bool {
+        self.has_found
     }
 
     /// A call found none. -> whether the one before that found none had as many elements that lie so: else a lane would not be of use either
@@ -57,8 +74,65 @@ impl<L> LayoutLanes<L> {
     pub fn open(&mut self, count: MPI_Count, layout: &Arc<TypeLayout>, lane: L) -> &L {
         let at = self.oldest;
         self.oldest = (at + 1) % SOME;
+        self.has_found = true;
         let (_, lane) = self.lanes[at].insert((Likeness { count, layout: Arc::clone(layout) }, Box::new(lane)));
         lane
+    }
+}
+
+impl Site<'_> {
+    /// Opens a lane for calls like this one, whose datatype is made anew each time, if that is of use.
+    pub(super) fn open_layout_lane(&self, key: Key, row: usize, plan: Plan, prepared: &Prepared) -> Option<&Lane> {
+        let layout = match prepared.segmented() {
+            Some(layout) => Arc::clone(layout),
+            None => self.layout_of_packed(&key, prepared)?,
+        };
+        let lanes = self.shared.layout_lanes(self.collective);
+        // Calls that can't go by the one that is there, for their addresses, do not open another.
+        if !alike::may_be_remembered(&layout)
+            || lanes.find(key.count, &layout).is_some()
+            || !lanes.is_missed_again(key.count, &layout)
+        {
+            return None;
+        }
+        let blocks = self.blocks_at_most();
+        let count = usize::try_from(key.count).ok()?.checked_mul(blocks)?;
+        let elements = Elements::laid_out(Arc::clone(&layout), count, plan.bytes * blocks)?;
+        let lane = Lane::of_elements(self, (key, Lasting::Always), row, plan, None, elements);
+        Some(lanes.open(key.count, &layout, lane))
+    }
+
+    /// The layout of elements that are packed as they lie, of a datatype of the program's, which is looked at again for it. So few calls do so.
+    fn layout_of_packed(&self, key: &Key, prepared: &Prepared) -> Option<Arc<TypeLayout>> {
+        const FEW: u64 = 8;
+        let moves = prepared.operator.is_none() && key.count > 0;
+        // SAFETY: the datatype of the call that is under way, which MPI has found to be committed.
+        let layout = || unsafe { TypeLayout::of(key.datatype, self.job.self_comm) }.ok();
+        if moves && self.epoch.0.is_multiple_of(FEW) { layout() } else { None }
+    }
+
+    /// The lane of a call with a datatype that is made anew, before its other arguments are looked at, where that is likely to find one.
+    pub(super) fn likely_layout_lane(&self, key: &Key) -> Option<&Lane> {
+        let lanes = self.shared.layout_lanes(self.collective);
+        if !lanes.are_likely() || !self.looks_for_layout_lane() || key.count <= 0 || predefined(key.datatype).is_some()
+        {
+            return None;
+        }
+        // SAFETY: the datatype of the call that is under way; where MPI rejects it the long way does.
+        let layout = unsafe { TypeLayout::of(key.datatype, self.job.self_comm) }.ok()?;
+        lanes.find(key.count, &layout)
+    }
+
+    /// The lane of such a call whose arguments have been looked at.
+    pub(super) fn layout_lane(&self, opening: &Opening, prepared: &Prepared) -> Option<&Lane> {
+        let layout = prepared.segmented().filter(|_| self.looks_for_layout_lane())?;
+        self.shared.layout_lanes(self.collective).find(opening.key.count, layout)
+    }
+
+    /// Whether the call may go by such a lane. One of so many looks whether its datatype lasts by now, as others are no longer freed.
+    fn looks_for_layout_lane(&self) -> bool {
+        const LOOKS: u64 = 64;
+        !self.epoch.0.is_multiple_of(LOOKS) && self.has_lanes()
     }
 }
 
@@ -80,9 +154,15 @@ mod tests {
             assert_eq!(lanes.find(1, layout), None);
             assert_eq!(lanes.open(1, layout, number), &number);
         }
+        assert!(lanes.are_likely());
         let found: Vec<_> = layouts.iter().map(|layout| lanes.find(1, layout).copied()).collect();
         assert_eq!(found, [None, Some(1), Some(2), Some(3), Some(4)]);
-        assert_eq!((lanes.find(2, &layouts[1]), lanes.find(1, &layout())), (None, None));
+        assert_eq!(lanes.find(2, &layouts[1]), None);
+        assert!(!lanes.are_likely());
+        assert_eq!(lanes.find(1, &layout()), None);
+        assert!(!lanes.are_likely());
+        assert_eq!(lanes.find(1, &layouts[1]), Some(&1));
+        assert!(lanes.are_likely());
     }
 
     #[test]
