@@ -4,6 +4,7 @@ use super::atomic::{AtomicU64, Ordering};
 use super::{Descriptor, Flag, FlagLine};
 use crate::types::{Bytes, Epoch, LINE, Ticket};
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// What of a slot a rank is going to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,8 +97,10 @@ pub struct Stretch {
 pub struct Claims {
     /// Per position in the ring of lines, what it was claimed for last.
     lines: Box<[Claimed]>,
-    /// Per grain of the memory of the cells, the ticket for which it was claimed last.
-    grains: Box<[AtomicU64]>,
+    /// Per grain of the memory of the cells, the ticket for which it was claimed last. Many communicators never claim one.
+    grains: OnceLock<Box<[AtomicU64]>>,
+    /// How many grains there are.
+    n_grains: usize,
     /// The tickets of the last claims of cells, as many as there are cells.
     recent: Box<[AtomicU64]>,
     /// How many cells were claimed.
@@ -118,21 +121,31 @@ struct Claimed {
     home: AtomicU64,
 }
 
+/// So many tickets that were not drawn yet.
+fn tickets(n: usize) -> Box<[AtomicU64]> {
+    (0..n).map(|_| AtomicU64::new(0)).collect()
+}
+
 // Relaxed throughout: only this rank uses these; they are atomics so that a context may move between threads.
 impl Claims {
     /// For rings of `lines` and `cells`, powers of two, that nobody has written; the memory of the cells has so many grains.
     pub fn new(lines: usize, cells: usize, grains: usize) -> Self {
         debug_assert!(cells.is_power_of_two());
-        let ring = |length| (0..length).map(|_| AtomicU64::new(0)).collect();
         Self {
             lines: (0..lines).map(|_| Claimed { ticket: AtomicU64::new(0), home: AtomicU64::new(NO_HOME) }).collect(),
-            grains: ring(grains),
-            recent: ring(cells),
+            grains: OnceLock::new(),
+            n_grains: grains,
+            recent: tickets(cells),
             turns: AtomicU64::new(0),
             cursor: AtomicU64::new(0),
             missing: AtomicU64::new(0),
             all_released: AtomicU64::new(0),
         }
+    }
+
+    #[inline]
+    fn grains(&self, range: Range<usize>) -> &[AtomicU64] {
+        if range.is_empty() { &[] } else { &self.grains.get_or_init(|| tickets(self.n_grains))[range] }
     }
 
     /// Whether the rank may write the lines of `ticket`, because all peers, whose promises are `released`, have released what it wrote
@@ -165,7 +178,7 @@ impl Claims {
         let line = self.line(ticket);
         let turn = self.turns.load(Ordering::Relaxed);
         let stretch = next(self.cursor.load(Ordering::Relaxed));
-        let grains = &self.grains[stretch.grains];
+        let grains = self.grains(stretch.grains);
         let before = line.ticket.load(Ordering::Relaxed);
         let before = grains.iter().map(|grain| grain.load(Ordering::Relaxed)).fold(before, u64::max);
         let is_free = self.is_free(before, released);

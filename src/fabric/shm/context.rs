@@ -27,6 +27,7 @@ use crate::sync::{
 };
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, CommRank, Epoch, FirstLook, NodeRank, SlotReads, SlotStores, Ticket};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// One communicator's shared memory, as one of its ranks sees it. At most one call runs on it at a time.
@@ -48,12 +49,14 @@ pub struct Context {
     pub(super) writes: Writes,
     /// Whether this rank takes over the lines of peers' slots that it reads.
     takes_over: AtomicBool,
-    pub(super) ways: Box<Ways>,
+    /// Of long messages: most communicators have none.
+    pub(super) ways: LazyLock<Box<Ways>>,
     pub(super) rhythm: Rhythm,
     pub(super) hopes: Hopes,
     pub(super) givers: Givers,
     pub(super) first_looks: FirstLooks,
-    pub(super) loans: Box<Loans>,
+    /// As `ways`.
+    pub(super) loans: LazyLock<Box<Loans>>,
     company: Company,
     /// Whether ranks have their cores, where these share some.
     presences: Presences,
@@ -85,7 +88,8 @@ impl Context {
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let process = std::process::id();
-        let (writes, ways, hopes, givers, first_looks, loans, company) = Default::default();
+        let (writes, hopes, givers, first_looks, company) = Default::default();
+        let (ways, loans) = (LazyLock::new(Box::default as fn() -> _), LazyLock::new(Box::default as fn() -> _));
         let rhythm = Rhythm::of(Design::of_this_host());
         let passed = Passed::new(geometry.ranks * geometry.passed(), Bytes(Probed::in_use().caches.l2));
         let presences = Presences::of_segment(&segment, &geometry);
