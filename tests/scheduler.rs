@@ -71,3 +71,21 @@ fn barriers_leave_what_flags_told() {
         }
     }
 }
+
+/// Pieces of two ranks are cut evenly, also where a message is cut twice or its tiles share cells: none is longer than what a call says of its reach.
+#[test]
+fn pieces_of_two_ranks_stay_within_the_reach_of_the_call() {
+    let all: Vec<usize> = (0..REGISTRY.len()).filter(|row| REGISTRY[*row].collective != Collective::Barrier).collect();
+    let twice = find(Collective::Allreduce, "tree").expect("a row");
+    let is_cut = |program: &Program| {
+        program.labels.len() == 2 && program.labels[0] == program.labels[1] && program.cell.0 >= 512
+    };
+    for rows in [&all[..], &[twice]] {
+        let programs = (1..).map(|seed| (seed, Program::random_of(seed, rows))).filter(|(_, program)| is_cut(program));
+        for (seed, program) in programs.take(1000) {
+            if let Err(violation) = program.run(seed) {
+                panic!("seed {seed}: {violation}");
+            }
+        }
+    }
+}

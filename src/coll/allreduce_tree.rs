@@ -36,7 +36,7 @@ up    1->0  3->0
 down  0->1  0->3   a rank copies its parent's slot
 down  1->2  3->4";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Class, Knob::Stages, Knob::Segment, Knob::Chunk, Knob::Leaders];
-    const REACH: Reach = Reach::StagedSegments;
+    const REACH: Reach = Reach::StagedSegmentsOfCells;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {
         cost::of(Way::Tree, Self::COLLECTIVE, plan, scene)

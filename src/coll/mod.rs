@@ -146,13 +146,14 @@ impl Measures {
     }
 }
 
-/// How far the pieces of a call on one node reach into cells, from their start: so much memory has to be there.
+/// How far the pieces of a call on one node reach into cells, from their start: so much memory has to be there. What is longer than a cell, a tile or
+/// a segment is cut once, as [`pieces_between`] does, unless that is said to be otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// As far as cells do.
     Cells,
-    /// As far as the message, or a block, is long, or its pieces as [`pieces_between`] cuts what is longer than a cell; where
-    /// [`Place::stage`](crate::fabric::Place::stage) puts them: not at all where they fit a line.
+    /// As far as the message, or a block, is long, where [`Place::stage`](crate::fabric::Place::stage) puts its pieces: not at all where
+    /// they fit a line.
     Staged,
     /// The same of the blocks of all ranks together.
     StagedBlocks,
@@ -164,6 +165,8 @@ pub enum Reach {
     StagedTrains,
     /// As far as staged pieces that are no longer than a segment, where there are segments.
     StagedSegments,
+    /// The same where the message is cut into what cells hold, and that into segments.
+    StagedSegmentsOfCells,
     /// As far as a tile for each rank is long, or the message.
     Tiles,
     /// As far as a tile, or the message, even where that fits a line: of messages that are relayed.
@@ -192,6 +195,11 @@ impl Reach {
             },
             Self::StagedSegments if plan.knobs.segment() == Bytes::ZERO => staged(pieces_of(measures.cell)),
             Self::StagedSegments => staged(pieces_of(plan.knobs.segment().min(measures.cell))),
+            // What one part of the message is cut into may be longer than what all of it would be.
+            Self::StagedSegmentsOfCells if plan.bytes > measures.cell => {
+                staged(plan.knobs.segment().min(measures.cell))
+            }
+            Self::StagedSegmentsOfCells => Self::StagedSegments.depth(plan, measures),
             Self::Tiles => plan.bytes.min(tile * measures.ranks),
             Self::RelayedTiles => plan.bytes.min(tile),
         };
@@ -323,7 +331,7 @@ pub fn piece_between(ranks: usize, total: Bytes, most: Bytes, granule: Bytes) ->
     Bytes(if last < in_pages / 4 * 3 { of(PART_OF_PAGE) } else { in_pages })
 }
 
-/// The longest of such pieces, whether they are cut anywhere or at multiples of `granule`.
+/// The longest of such pieces of a message that is cut once, anywhere or at multiples of `granule`.
 #[inline]
 fn longest_between(ranks: usize, total: Bytes, most: Bytes, granule: Bytes) -> Bytes {
     let longest = |granule| piece_between(ranks, total, most, granule);

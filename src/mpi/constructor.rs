@@ -12,8 +12,8 @@ use std::ffi::c_int;
 /// As many as most constructors have need no memory of the heap: programs make datatypes for each call.
 type Few<T> = SmallVec<[T; 8]>;
 
-/// A constructor of one datatype that lies in memory as it is packed, with few other arguments: as the library tells it, in no memory of the heap,
-/// and with nothing to be freed. Most datatypes that programs make for each call are such.
+/// A constructor of one datatype, with few other arguments: as the library tells it, in no memory of the heap. Most datatypes that programs make
+/// for each call are made so.
 pub(super) struct Plain {
     combiner: c_int,
     n_numbers: usize,
@@ -88,7 +88,7 @@ type Envelope = (c_int, [usize; 4]);
 impl Plain {
     const FEW: usize = 8;
 
-    /// What made `datatype`, which is not predefined, if it was made so.
+    /// What made `datatype`, if it was made so.
     ///
     /// # Safety
     /// MPI is initialised, and `datatype` is valid and not null.
@@ -110,12 +110,12 @@ impl Plain {
         if code != constants().success {
             return None;
         }
-        if predefined(plain.part).is_none() {
-            // SAFETY: the library has given the handle to us; it is freed if it is derived.
-            drop(unsafe { Part::new(plain.part) });
-            return None;
-        }
         Some(plain)
+    }
+
+    /// Whether its datatype is predefined: else that has to be freed, as by making this a [`Constructor`].
+    pub fn is_of_predefined(&self) -> bool {
+        predefined(self.part).is_some()
     }
 
     fn numbers(&self) -> &[c_int] {
@@ -124,15 +124,6 @@ impl Plain {
 
     fn addresses(&self) -> &[MPI_Aint] {
         &self.addresses[..self.n_addresses]
-    }
-}
-
-impl From<Plain> for Constructor {
-    fn from(plain: Plain) -> Self {
-        let numbers = plain.numbers().iter().copied().map(i64::from).collect();
-        let addresses = Few::from_slice(plain.addresses());
-        let scalars = Scalars { combiner: plain.combiner, numbers, large: 0, addresses };
-        Self { scalars, parts: smallvec![Part::Basic(plain.part)] }
     }
 }
 
@@ -155,6 +146,22 @@ impl Constructor {
             let Some(envelope) = envelope_of_derived(datatype) else { return Ok(None) };
             Self::read(datatype, envelope, &mut most).map(Some).ok_or(TooComplex)
         }
+    }
+
+    /// The same; what is inside is asked for as far as it has so many arguments.
+    ///
+    /// # Errors
+    /// If the library does not tell what is inside.
+    ///
+    /// # Safety
+    /// MPI is initialised, and the datatype of `plain` is ours to free if it is derived.
+    pub unsafe fn of_plain(plain: &Plain, most: usize) -> Result<Self, TooComplex> {
+        let mut left = most.saturating_sub(plain.n_numbers + plain.n_addresses + 1);
+        // SAFETY: the caller's promise.
+        let parts = unsafe { Part::read_all(smallvec![plain.part], &mut left) }.ok_or(TooComplex)?;
+        let numbers = plain.numbers().iter().copied().map(i64::from).collect();
+        let addresses = Few::from_slice(plain.addresses());
+        Ok(Self { scalars: Scalars { combiner: plain.combiner, numbers, large: 0, addresses }, parts })
     }
 
     /// That of `datatype`, which has this envelope; what is inside is asked for as long as arguments are left.

@@ -95,15 +95,26 @@ impl TypeLayout {
             let known = extent(datatype)?;
             Some(Arc::new(Self::new(known, flatten(datatype, constructor, &known).ok())))
         };
-        let remember = |constructor| alike::remember(constructor, |constructor| read(Some(constructor)));
         // SAFETY: as above.
+        let size = || unsafe { size(datatype) };
+        // SAFETY: as above; what is inside is asked for once.
         unsafe {
-            if let Some(plain) = Plain::of(datatype) {
-                return alike::find(&plain, || size(datatype)).or_else(|| remember(plain.into()));
+            let plain = Plain::of(datatype);
+            if let Some(plain) = plain.as_ref().filter(|plain| plain.is_of_predefined())
+                && let Some(found) = alike::find(plain, size)
+            {
+                return Some(found);
             }
-            match Constructor::of(datatype, alike::MOST_ARGUMENTS) {
+            let made = match plain {
+                Some(plain) => Constructor::of_plain(&plain, alike::MOST_ARGUMENTS).map(Some),
+                None => Constructor::of(datatype, alike::MOST_ARGUMENTS),
+            };
+            match made {
                 Ok(None) => read(None),
-                Ok(Some(constructor)) => alike::find(&constructor, || size(datatype)).or_else(|| remember(constructor)),
+                Ok(Some(constructor)) => match alike::find(&constructor, size) {
+                    Some(found) => Some(found),
+                    None => alike::remember(constructor, |constructor| read(Some(constructor))),
+                },
                 Err(TooComplex) => Some(Arc::new(Self::new(extent(datatype)?, None))),
             }
         }
@@ -126,6 +137,23 @@ impl TypeLayout {
             },
         };
         Self { size, extent, true_lb, true_extent, type_map }
+    }
+
+    /// The same as [`Self::of`] for a call that has looked at the datatype already.
+    ///
+    /// # Errors
+    /// As for `of`.
+    ///
+    /// # Safety
+    /// As for `of`.
+    pub(super) unsafe fn of_again(datatype: MPI_Datatype, self_comm: MPI_Comm) -> Result<Arc<Self>, Rejected> {
+        // SAFETY: the caller's promise; the attribute lives as long as the datatype.
+        unsafe {
+            match Attribute::of(datatype) {
+                Some(kept) => Ok(Arc::clone(&kept.layout)),
+                None => Self::of(datatype, self_comm),
+            }
+        }
     }
 
     /// The layout of `datatype`: of its attribute, made where it is missing.
@@ -160,7 +188,7 @@ impl TypeLayout {
     ///
     /// # Safety
     /// As for `of`.
-    #[cold]
+    #[inline(never)]
     unsafe fn first_of(datatype: MPI_Datatype, self_comm: MPI_Comm) -> Result<Arc<Self>, Rejected> {
         // SAFETY: the caller's promise; no element is packed, so the addresses are not used.
         let code = unsafe {
@@ -271,8 +299,8 @@ impl Attribute {
         }
     }
 
-    /// So often a call that is not the first one has looked: each looks twice at most, for its two buffers.
-    const AGAIN: u8 = 3;
+    /// So often a call that is not the first one has looked: each looks three times at most, for a lane and for its two buffers.
+    const AGAIN: u8 = 4;
 
     // Relaxed: a hint, in which a look of another thread may be missing.
     fn note_look(&self) {

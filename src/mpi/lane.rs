@@ -6,7 +6,7 @@
 //! The handle of an operation of the program's may come to mean another one: the library is called with the handle, so it runs what is
 //! meant now, and the plan is the same for all such operations, which follow the order of ranks whether they commute or not
 //! (`tune::choose::order_of`). A few elements with holes are packed before and unpacked after it. Where a datatype is made for each
-//! call, its handle tells nothing; but once the arguments were looked at, a call that moves as many elements with the same layout as one
+//! call, its handle tells nothing; but once that datatype was looked at, a call that moves as many elements with the same layout as one
 //! before goes on by a lane ([`layout_lanes`](super::layout_lanes)). Whether a rank takes this way is its own affair: peers see the same call.
 
 use super::arguments::Prepared;

@@ -8,7 +8,7 @@ use super::arguments::Prepared;
 use super::datatype::TypeLayout;
 use super::elements::Elements;
 use super::lane::{Key, Lane, Lasting, Opening};
-use super::serve::Site;
+use super::serve::{Served, Site};
 use crate::coll::Plan;
 use crate::mpi::handles::predefined;
 use mpi_sys::MPI_Count;
@@ -55,10 +55,15 @@ impl<L> LayoutLanes<L> {
         found
     }
 
-    /// Whether the next call is likely to find one: then it looks before its arguments are.
+    /// Whether the next call is likely to find one: then it looks before its arguments are looked at.
     #[inline]
     pub fn are_likely(&self) -> bool {
         self.has_found
+    }
+
+    /// A call could not go by the one that it found, for its addresses, nor are those like it likely to.
+    pub fn note_useless(&mut self) {
+        self.has_found = false;
     }
 
     /// A call found none. -> whether the one before that found none had as many elements that lie so: else a lane would not be of use either
@@ -102,17 +107,17 @@ impl Site<'_> {
         Some(lanes.open(key.count, &layout, lane))
     }
 
-    /// The layout of elements that are packed as they lie, of a datatype of the program's, which is looked at again for it. So few calls do so.
+    /// The layout of elements that are packed as they lie, of a datatype of the program's, which is looked at again for it: by one call of so many.
     fn layout_of_packed(&self, key: &Key, prepared: &Prepared) -> Option<Arc<TypeLayout>> {
-        const FEW: u64 = 8;
+        const LOOKS: u64 = 8;
         let moves = prepared.operator.is_none() && key.count > 0;
         // SAFETY: the datatype of the call that is under way, which MPI has found to be committed.
-        let layout = || unsafe { TypeLayout::of(key.datatype, self.job.self_comm) }.ok();
-        if moves && self.epoch.0.is_multiple_of(FEW) { layout() } else { None }
+        let layout = || unsafe { TypeLayout::of_again(key.datatype, self.job.self_comm) }.ok();
+        if moves && self.epoch.0.is_multiple_of(LOOKS) { layout() } else { None }
     }
 
-    /// The lane of a call with a datatype that is made anew, before its other arguments are looked at, where that is likely to find one.
-    pub(super) fn likely_layout_lane(&self, key: &Key) -> Option<&Lane> {
+    /// A call with a datatype that is made anew, if it can go by a lane that is found before its other arguments are looked at.
+    pub(super) fn try_layout_lane(&self, key: &Key, repeat: impl FnOnce(&Lane) -> Option<Served>) -> Option<Served> {
         let lanes = self.shared.layout_lanes(self.collective);
         if !lanes.are_likely() || !self.looks_for_layout_lane() || key.count <= 0 || predefined(key.datatype).is_some()
         {
@@ -120,7 +125,11 @@ impl Site<'_> {
         }
         // SAFETY: the datatype of the call that is under way; where MPI rejects it the long way does.
         let layout = unsafe { TypeLayout::of(key.datatype, self.job.self_comm) }.ok()?;
-        lanes.find(key.count, &layout)
+        let served = repeat(lanes.find(key.count, &layout)?);
+        if served.is_none() {
+            self.shared.layout_lanes(self.collective).note_useless();
+        }
+        served
     }
 
     /// The lane of such a call whose arguments have been looked at.

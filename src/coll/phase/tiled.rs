@@ -146,7 +146,7 @@ impl Tiles {
     pub fn of<F: Fabric>(local: &Local<'_, F>, n: Bytes) -> Option<Self> {
         let (fabric, tile) = (local.fabric, local.tile());
         let train = train_of(local.plan, n, fabric.size(), fabric.slots(), fabric.cell_bytes());
-        let lone = Room::of(n.min(tile)).has_cell().then_some(tile);
+        let lone = Room::of(n.min(tile)).has_cell().then(|| piece_between(fabric.size(), n, tile, Bytes(1)));
         train.or(lone).map(|in_cell| Self { n, tile, in_cell })
     }
 
