@@ -54,7 +54,7 @@ impl Walk {
     fn get_back(&mut self, ticket: Ticket) {
         if let Some(at) = self.unreleased.iter().position(|of| of.passed.is_some() && of.ticket < ticket) {
             let passed = self.unreleased.swap_remove(at).passed;
-            passed.into_iter().for_each(|cell| self.context.passed.await_release(ticket, cell, Bytes(ROTATED.0)));
+            passed.into_iter().for_each(|cell| self.context.passed.await_release(ticket, cell, ROTATED));
         }
     }
 
