@@ -7,10 +7,10 @@
     bench/compare.py --mpi intel --apart 150 collectives before=/tmp/before after=/tmp/after
 
 A subject is a name, where `scripts/install --prefix` put huddle, and variables for its jobs. What follows -- goes to the
-program. For each case: huddle's time in microseconds and native/huddle, medians over all rounds of all jobs, with its 95 % interval, by
-subject; then the geometric means. --apart shows rounds whose bare exchange took less than so many nanoseconds apart from the
-others, for machines on which ranks lie now near each other and now far. Where ranks outnumber cores much depends on which of them share one: --bind gives neighbours different
-cores, or the same. Machines have fast and slow hours, and jobs good and bad places in memory: what differs by less than the
+program. For each case: huddle's time in microseconds and native/huddle, medians over all rounds of all jobs, with its 95 %
+interval, by subject; then the geometric means. --apart shows rounds whose bare exchange took less than so many nanoseconds
+apart from the others, for machines on which ranks lie now near each other and now far. Where ranks outnumber cores much
+depends on which of them share one: --bind gives neighbours different cores, or the same. Machines have fast and slow hours, and jobs good and bad places in memory: what differs by less than the
 intervals, or is of few turns, is the same.
 """
 
@@ -32,8 +32,7 @@ from mpis import Mpi, read_mpis
 from parts import title_of
 from results import Case, geometric_mean, pooled
 
-FEW = 5  # rounds of a case are shown
-
+FEW = 5  # rounds of a case that was split are shown
 
 @dataclass(frozen=True)
 class Subject:
@@ -79,10 +78,10 @@ def name_of(case: dict) -> str:
 
 
 def rounds_of(case: dict, is_wanted: Callable[[float], bool]) -> Case | None:
-    """Those whose bare exchange took as long as is wanted; none where they are too few."""
+    """Those whose bare exchange took as long as is wanted, unless few of them did."""
     rounds = [index for index, bare in enumerate(case["ns"]["bare"]) if is_wanted(bare)]
     ns = {subject: [times[index] for index in rounds] for subject, times in case["ns"].items()}
-    return Case({**case, "ns": ns}) if len(rounds) >= FEW else None
+    return Case({**case, "ns": ns}) if len(rounds) >= min(FEW, len(case["ns"]["bare"])) else None
 
 
 def cell(case: Case | None) -> str:

@@ -121,6 +121,15 @@ impl Plan {
     pub fn tile(&self, cell: Bytes) -> Bytes {
         self.knobs.tile().max(self.granule).min(cell)
     }
+
+    /// Bytes of a segment: no more than a cell of that length holds, which is one where there are no segments.
+    #[inline]
+    pub fn segment(&self, cell: Bytes) -> Bytes {
+        match self.knobs.segment() {
+            Bytes::ZERO => cell,
+            segment => segment.min(cell),
+        }
+    }
 }
 
 /// What the scratch memory of a call, how far it reaches into cells ([`Reach::depth`]), and whether it is short ([`Algorithm::short`]) depend on
@@ -193,13 +202,9 @@ impl Reach {
                 Some(train) => plan.bytes.min(train),
                 None => staged(pieces_of(tile)),
             },
-            Self::StagedSegments if plan.knobs.segment() == Bytes::ZERO => staged(pieces_of(measures.cell)),
-            Self::StagedSegments => staged(pieces_of(plan.knobs.segment().min(measures.cell))),
             // What one part of the message is cut into may be longer than what all of it would be.
-            Self::StagedSegmentsOfCells if plan.bytes > measures.cell => {
-                staged(plan.knobs.segment().min(measures.cell))
-            }
-            Self::StagedSegmentsOfCells => Self::StagedSegments.depth(plan, measures),
+            Self::StagedSegmentsOfCells if plan.bytes > measures.cell => staged(plan.segment(measures.cell)),
+            Self::StagedSegments | Self::StagedSegmentsOfCells => staged(pieces_of(plan.segment(measures.cell))),
             Self::Tiles => plan.bytes.min(tile * measures.ranks),
             Self::RelayedTiles => plan.bytes.min(tile),
         };

@@ -253,12 +253,10 @@ impl<'a> Node<'a> {
 
     /// The piece of a phase that moves whole messages.
     fn piece(&self) -> Bytes {
-        let segment = self.plan.knobs.segment();
         match self.way {
             Way::Tiled | Way::Hierarchical | Way::Single => self.tile(),
             Way::Flat => self.cell(),
-            Way::Tree | Way::Dissemination if segment == Bytes::ZERO => self.cell(),
-            Way::Tree | Way::Dissemination => segment.min(self.cell()),
+            Way::Tree | Way::Dissemination => self.plan.segment(self.cell()),
         }
     }
 }

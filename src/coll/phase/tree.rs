@@ -17,7 +17,6 @@ pub struct Tree {
     pub up: TreeClass,
     /// Of data that moves away from the root.
     pub down: TreeClass,
-    segment: Bytes,
     pushes_up: bool,
     pushes_down: bool,
 }
@@ -32,7 +31,7 @@ impl Tree {
         };
         let down = knobs.set(Knob::Stages).map_or(up, |stages| TreeClass::Stages { stages });
         let pushes = |direction| knobs.get(direction) == PUSH;
-        Self { up, down, segment: knobs.segment(), pushes_up: pushes(Knob::Up), pushes_down: pushes(Knob::Down) }
+        Self { up, down, pushes_up: pushes(Knob::Up), pushes_down: pushes(Knob::Down) }
     }
 
     fn up<'a, F: Fabric>(&self, local: &Local<'a, F>, order: OperandOrder, root: NodeRank) -> &'a TreeNode {
@@ -42,21 +41,15 @@ impl Tree {
     fn down<'a, F: Fabric>(&self, local: &Local<'a, F>, root: NodeRank) -> &'a TreeNode {
         local.fabric.levels().tree(self.down, OperandOrder::Any, root)
     }
-
-    fn piece<F: Fabric>(&self, local: &Local<'_, F>) -> Bytes {
-        if self.segment == Bytes::ZERO {
-            local.fabric.cell_bytes()
-        } else {
-            self.segment.min(local.fabric.cell_bytes())
-        }
-    }
 }
 
 impl Form for Tree {
     async fn reduce_to<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, to: Span, from: Span, n: Bytes) {
         let fabric = local.fabric;
         let node = self.up(local, local.plan.order, root);
-        for (offset, length) in pieces_between(fabric.size(), n, self.piece(local), local.plan.granule) {
+        for (offset, length) in
+            pieces_between(fabric.size(), n, local.plan.segment(fabric.cell_bytes()), local.plan.granule)
+        {
             let ticket = local.tickets.draw();
             let (to, from) = (to.plus(offset), from.plus(offset));
             if node.parent.is_none() {
@@ -74,7 +67,7 @@ impl Form for Tree {
     async fn bcast_from<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank, from: Span, to: Span, n: Bytes) {
         let fabric = local.fabric;
         let node = self.down(local, root);
-        for (offset, length) in pieces_between(fabric.size(), n, self.piece(local), Bytes(1)) {
+        for (offset, length) in pieces_between(fabric.size(), n, local.plan.segment(fabric.cell_bytes()), Bytes(1)) {
             let ticket = local.tickets.draw();
             let stage = |rank| Place::stage(rank, Line::Down, ticket, length).start();
             let Some(parent) = node.parent else {
