@@ -4,13 +4,14 @@ MPICH 5 too. This build of it has no option to check its results.
 IMB takes the time of a call from where its rank has left the barrier before it. After native barriers ranks go their ways further
 apart than after huddle's, and a receiver that comes late finds its data there. So the preloaded program runs with native barriers
 too: then both sides are measured from the same start. A job takes no notice of when a shared machine moves its cores, so jobs are
-of one collective each, and made again where the bare exchange of two cache lines beside them shows that cores moved."""
+short, of one collective and some lengths each, and those are compared beside which the bare exchange of two cache lines took alike."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from jobs import Bench, Failed, Job, say
@@ -20,6 +21,8 @@ from results import Case, Estimate
 BARRIERS_NATIVE = "huddle, barriers native"
 TRIES = 4
 COLLECTIVES = ["Allreduce", "Bcast", "Reduce", "Allgather", "Scatter", "Barrier"]
+# Powers of two of bytes, from and to: jobs of 1000 calls of each take 0.3 to 3 seconds.
+LENGTHS = ["0:12", "13:17", "18:20", "21:22"]
 
 
 def rows(lines: Iterator[str]) -> Iterator[tuple[str, int, float]]:
@@ -37,20 +40,21 @@ def rows(lines: Iterator[str]) -> Iterator[tuple[str, int, float]]:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """Jobs of one collective: bare, preloaded, and preloaded with native barriers."""
+class Taken:
+    """A job of one collective and some lengths."""
 
-    # Subject, then bytes -> nanoseconds.
-    times: dict[str, dict[int, float]]
-    # The bare exchange of two cache lines, in nanoseconds, before the jobs, between them, and after them.
-    bare: list[float]
-    # By the report of the preloaded job.
+    # Nanoseconds by bytes.
+    times: dict[int, float]
+    # The bare exchange of two cache lines in nanoseconds, before it and after it.
+    bare: tuple[float, float]
+    # By the report of a preloaded job.
     calls: int
 
-    @property
-    def is_steady(self) -> bool:
-        """Whether the cores lay alike for all jobs: close ones exchange lines four to ten times as fast as far ones."""
-        return max(self.bare) < 2 * min(self.bare)
+
+def are_alike(jobs: tuple[Taken, ...]) -> bool:
+    """Whether the cores lay alike for all of them: close ones exchange lines four to ten times as fast as far ones."""
+    bare = [time for job in jobs for time in job.bare]
+    return max(bare) < 2 * min(bare)
 
 
 def exchange(bench: Bench, mpi: Mpi) -> float:
@@ -67,57 +71,63 @@ def accelerated(report: Path) -> dict[str, int]:
     return {name: counts["accelerated"] for name, counts in json.loads(report.read_text())["collectives"].items()}
 
 
-def turn(bench: Bench, mpi: Mpi, ranks: int, collective: str) -> Turn:
+def turn(bench: Bench, mpi: Mpi, ranks: int, collective: str, lengths: str | None) -> dict[str, Taken]:
+    """One job of each subject, in turn."""
     program = read_mpis()["intel"].home / "bin" / "IMB-MPI1"
     if not program.exists():
         raise Failed(f"no {program}: install Intel MPI (scripts/bench --mpi intel)")
-    command = [str(program), "-npmin", str(ranks), "-iter_policy", "off", collective]
-    library, reported = bench.prefix / "lib/libhuddle.so", {}
-    times, bare = {}, [exchange(bench, mpi)]
+    selection = ["-msglog", lengths] if lengths else []
+    command = [str(program), "-npmin", str(ranks), "-iter_policy", "off", *selection, collective]
+    library, found, before = bench.prefix / "lib/libhuddle.so", {}, exchange(bench, mpi)
     jobs = [("native", None, {}), ("huddle", library, {}), (BARRIERS_NATIVE, library, {"HUDDLE_BARRIER": "native"})]
     for subject, preload, variables in jobs:
         report = bench.work / f"imb-{mpi.name}.json"
         report.unlink(missing_ok=True)
         lines = Job(mpi, ranks, command, {**variables, "HUDDLE_REPORT": str(report)} if preload else {}, preload).lines()
-        times[subject] = {size: time for _, size, time in rows(lines)}
-        bare.append(exchange(bench, mpi))
-        reported[subject] = accelerated(report) if preload else {}
-    for subject in ("huddle", BARRIERS_NATIVE):
-        is_native = subject == BARRIERS_NATIVE and collective == "Barrier"
-        if not is_native and reported[subject].get(collective, 0) == 0:
+        times = {size: time for _, size, time in rows(lines)}
+        calls = accelerated(report) if preload else {}
+        is_native = preload is None or subject == BARRIERS_NATIVE and collective == "Barrier"
+        if not is_native and calls.get(collective, 0) == 0:
             raise Failed(f"IMB-MPI1, {subject}: the report shows no accelerated call of {collective}")
-    if reported[BARRIERS_NATIVE].get("Barrier", 0) > 0:
-        raise Failed("IMB-MPI1: barriers that should be native were not")
-    return Turn(times, bare, reported["huddle"][collective])
+        if subject == BARRIERS_NATIVE and calls.get("Barrier", 0) > 0:
+            raise Failed("IMB-MPI1: barriers that should be native were not")
+        after = exchange(bench, mpi)
+        found[subject] = Taken(times, (before, after), calls.get(collective, 0))
+        before = after
+    return found
 
 
-def steady_turn(bench: Bench, mpi: Mpi, ranks: int, collective: str) -> Turn:
-    """A turn during which cores stayed where they were, or the last of TRIES."""
+def steady_turn(bench: Bench, mpi: Mpi, ranks: int, collective: str, lengths: str | None) -> dict[str, Taken]:
+    """A job of each subject that saw the cores alike, out of up to TRIES turns; else those of the last."""
+    taken: dict[str, list[Taken]] = {}
     for _ in range(TRIES):
-        taken = turn(bench, mpi, ranks, collective)
-        if taken.is_steady:
-            break
-        say(f"  {collective}: cores moved, by bare exchanges of {', '.join(f'{time:.0f}' for time in taken.bare)} ns")
-    return taken
+        last = turn(bench, mpi, ranks, collective, lengths)
+        for subject, job in last.items():
+            taken.setdefault(subject, []).append(job)
+        if alike := next(filter(are_alike, product(*taken.values())), None):
+            return dict(zip(taken, alike))
+    say(f"  {collective}: cores moved in each of {TRIES} turns")
+    return last
 
 
-def measure(bench: Bench, mpi: Mpi, ranks: int, turns: int, only: str | None) -> list[dict]:
-    taken: dict[str, list[Turn]] = {name: [] for name in COLLECTIVES if only is None or name in only.split(",")}
-    # Collectives in turn, so that a slow hour does not hit one alone.
-    for number in range(turns):
-        say(f"  IMB-MPI1 {' '.join(taken)}, turn {number + 1}, each bare, preloaded, and preloaded with native barriers")
-        for collective, found in taken.items():
-            found.append(steady_turn(bench, mpi, ranks, collective))
+def lines_of(collective: str, taken: dict[str, Taken]) -> list[dict]:
+    """One line per length, each with one round."""
     lines = []
-    for collective, found in taken.items():
-        for size in found[0].times["huddle"]:
-            times = {subject: [one.times[subject][size] for one in found] for subject in found[0].times}
-            if size == 0 and collective != "Barrier" or any(0 in of_subject for of_subject in times.values()):
-                continue
-            times["bare"] = [Estimate.of(one.bare).value for one in found]
-            lines.append({"what": "IMB", "collective": collective, "bytes": size, "calls": found[-1].calls, "ns": times})
+    bare = Estimate.of([time for job in taken.values() for time in job.bare]).value
+    for size in taken["huddle"].times:
+        times = {subject: [job.times[size]] for subject, job in taken.items()} | {"bare": [bare]}
+        if (size > 0 or collective == "Barrier") and all(found[0] > 0 for found in times.values()):
+            lines.append({"what": "IMB", "collective": collective, "bytes": size, "calls": taken["huddle"].calls, "ns": times})
+    return lines
+
+
+def measure(bench: Bench, mpi: Mpi, ranks: int, only: str | None) -> list[dict]:
+    """One turn of each collective."""
+    lines = []
+    for collective in (name for name in COLLECTIVES if only is None or name in only.split(",")):
+        for lengths in [None] if collective == "Barrier" else LENGTHS:
+            lines += lines_of(collective, steady_turn(bench, mpi, ranks, collective, lengths))
     for line in lines:
         ratio, same_start = Case(line).ratio, Case(line).ratio_of("native", BARRIERS_NATIVE)
-        say(f"  {line['collective']:<10} {line['bytes']:>8}  x{ratio.value:.2f} ({ratio.low:.2f} … {ratio.high:.2f}), "
-            f"barriers native x{same_start.value:.2f} ({same_start.low:.2f} … {same_start.high:.2f})")
+        say(f"  {line['collective']:<10} {line['bytes']:>8}  x{ratio.value:.2f}, barriers native x{same_start.value:.2f}")
     return lines

@@ -241,8 +241,8 @@ def imb_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
               f"{mpis[name].title} " + ", ".join(f"{collective} {calls}" for collective, calls in
                                                   {case['collective']: case['calls'] for case in results.cases}.items())
               for name, results in found.items()) + ".\n"
-    yield "A job is of one collective. The three of a turn are made again, up to three times, where the bare exchange of two cache lines beside\n" \
-          "them shows that cores moved meanwhile; it took in the median of turns " + ", ".join(
+    yield "A job is of one collective and of some lengths. Compared are jobs before and after which the bare exchange of two cache lines took\n" \
+          "alike, by a factor of two, as far as four turns of the three have such; it took " + ", ".join(
               f"{min(bare):.0f} to {max(bare):.0f} ns under {mpis[name].title}" for name, results in found.items()
               if (bare := [time for case in results.cases for time in case["ns"].get("bare", [])])) + ".\n"
     yield "IMB takes a call's time from where its rank left the barrier before it, and has that untimed. Natively ranks leave it further\n" \

@@ -29,7 +29,6 @@ class Options:
     block: float = 2.0  # milliseconds
     only: str | None = None  # collectives
     quick: bool = False
-    turns: int = 5  # of programs that have no rounds
 
     @property
     def arguments(self) -> list[str]:
@@ -48,6 +47,11 @@ class Part:
     ranks: dict[int, list[str]]  # for which MPIs
     measure: Callable[[Bench, Mpi, int, Options], list[dict]]
     varies: bool = True  # from pass to pass
+    turns: int = 1  # of a pass, for programs that have no rounds
+
+    def times(self, passes: int) -> int:
+        """How often it is measured; results are kept after each."""
+        return passes * self.turns if self.varies else 1
 
 
 def microseconds(nanoseconds: float) -> str:
@@ -127,7 +131,7 @@ def measure_memory(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list
 
 
 def measure_imb(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list[dict]:
-    return imb.measure(bench, mpi, ranks, options.turns, options.only)
+    return imb.measure(bench, mpi, ranks, options.only)
 
 
 PARTS = [
@@ -135,7 +139,7 @@ PARTS = [
     Part("limits", PAIR, measure_limits),
     Part("memory", MEMORY, measure_memory, varies=False),
     Part("shapes", SHAPE_RANKS, measure_shapes),
-    Part("imb", {2: ["mpich5", "intel"]}, measure_imb),
+    Part("imb", {2: ["mpich5", "intel"]}, measure_imb, turns=3),
 ]
 
 
