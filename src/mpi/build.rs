@@ -10,8 +10,9 @@ use super::device;
 use super::failure::Code;
 use super::job::Job;
 use super::pool::{self, Offered, Pooled};
+use super::segments::{self, Own, Plan};
 use crate::config::{Ring, lines_of};
-use crate::fabric::shm::{Context, Geometry, Presences, Segment, take_near_pages};
+use crate::fabric::shm::{Context, Geometry, Presences};
 use crate::log::{self, Once};
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
@@ -29,9 +30,6 @@ pub(super) fn build(job: &Job, comm: MPI_Comm) -> Standing {
     let shared = Builder::new(job, comm).and_then(|builder| builder.share());
     shared.map_or_else(Standing::Native, Standing::Shared)
 }
-
-/// A leader's new segment, and the descriptor through which its members open it.
-type Own = (Segment, OwnedFd);
 
 /// What a rank tells all others.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -161,6 +159,10 @@ impl<'a> Builder<'a> {
             }
         }
         let (context, nonce, file) = self.context(&offers, own, &mut offered, board.as_deref());
+        if file.is_some() {
+            // While the members map this one.
+            self.plan().make_ahead();
+        }
         let bridge = self.create_bridge(&offers);
         // 3. They vote.
         let lack = match (&context, &bridge) {
@@ -237,8 +239,12 @@ impl<'a> Builder<'a> {
             Box::new(Context::new(segment, self.geometry, self.node_rank, layout, levels))
         };
         match (source, own) {
-            (Source::New(offer), Some((segment, file))) => (Some(new(segment)), offer.nonce, Some(file)),
-            (Source::New(offer), None) => (self.map(offer).map(new), offer.nonce, None),
+            (Source::New(offer), Some(own)) => (Some(new(own.segment)), offer.nonce, Some(own.file)),
+            (Source::New(offer), None) => {
+                let (process, descriptor) = (offer.process as u32, offer.descriptor as i32);
+                let segment = segments::open(process, descriptor, self.geometry.length(), offer.nonce);
+                (segment.map(new), offer.nonce, None)
+            }
             (Source::Pooled(nonce), _) => {
                 let gets_cells = |context: &Context| {
                     !has_cells_from_the_start(self.layout.nodes())
@@ -320,28 +326,28 @@ impl<'a> Builder<'a> {
 
     /// A new segment, and in the offer how to open it.
     fn make_segment(&self, offer: &mut Offer) -> Option<Own> {
-        let length = self.geometry.length();
-        let front = if has_cells_from_the_start(self.layout.nodes()) { length } else { self.geometry.front() };
-        let with_near_flags = |(segment, file)| {
-            // Where ranks share cores, to give one away takes so much longer than a line that it does not matter.
-            if !self.job.crowding.is_shared() {
-                take_near_pages(&segment, &file, self.geometry.flags())?;
-            }
-            Ok((segment, file))
-        };
-        match Segment::create(length, front).and_then(with_near_flags) {
-            Ok((segment, file)) => {
+        match self.plan().make() {
+            Ok(own) => {
                 offer.process = u64::from(std::process::id());
-                offer.descriptor = file.as_raw_fd() as u64;
-                offer.nonce = nonce(&segment);
-                // SAFETY: the header is the segment's first page, and nobody else has mapped it yet.
-                unsafe { segment.base().cast::<u64>().write(offer.nonce) };
-                Some((segment, file))
+                offer.descriptor = own.file.as_raw_fd() as u64;
+                offer.nonce = own.nonce;
+                Some(own)
             }
             Err(error) => {
                 self.report_no_memory(&error);
                 None
             }
+        }
+    }
+
+    /// What segments of such a communicator are like.
+    fn plan(&self) -> Plan {
+        let geometry = self.geometry;
+        // Where ranks share cores, to give one away takes so much longer than a line that it does not matter how far lines are.
+        Plan {
+            geometry,
+            is_whole: has_cells_from_the_start(self.layout.nodes()),
+            has_near_flags: !self.job.crowding.is_shared(),
         }
     }
 
@@ -377,23 +383,6 @@ impl<'a> Builder<'a> {
             Some(Reason::TooManyBridges)
         } else {
             None
-        }
-    }
-
-    fn map(&self, offer: Offer) -> Option<Segment> {
-        match Segment::open(offer.process as u32, offer.descriptor as i32, self.geometry.length()) {
-            // SAFETY: the header is the first page; its leader wrote it before it told anyone.
-            Ok(segment) if unsafe { segment.base().cast::<u64>().read() } == offer.nonce => Some(segment),
-            Ok(_) => {
-                let text = "a segment is not its leader's (another PID namespace?); the communicator stays native";
-                log::once(Once::CannotMap, format_args!("{text}"));
-                None
-            }
-            Err(error) => {
-                let text = "can't open the segment of a communicator's leader";
-                log::once(Once::CannotMap, format_args!("{text}: {error}; it stays native"));
-                None
-            }
         }
     }
 
@@ -489,11 +478,4 @@ fn world_ranks(job: &Job, comm: MPI_Comm, size: c_int) -> Vec<c_int> {
         native().group_free(&mut group);
     }
     world_ranks
-}
-
-/// A number that another segment is unlikely to carry, never zero.
-fn nonce(segment: &Segment) -> u64 {
-    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let time = time.map_or(1, |time| time.as_nanos() as u64);
-    (time ^ (segment.base().as_ptr() as u64) << 16 ^ u64::from(std::process::id()) << 40) | 1
 }

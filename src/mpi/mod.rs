@@ -33,6 +33,7 @@ mod peers;
 mod pool;
 mod recent;
 mod refusals;
+mod segments;
 pub mod serve;
 pub mod view;
 mod whole;

@@ -49,8 +49,8 @@ impl Segment {
     /// Whatever the system says when memory or descriptors are short; and where more than half of the memory would go that is
     /// left: the kernel does not refuse the last of it, but ends a process for it.
     pub fn create(length: usize, front: usize) -> io::Result<(Self, OwnedFd)> {
-        let reserved = if can_reserve_mapped() { front.min(length) } else { length };
-        check_memory(reserved)?;
+        let is_whole = front >= length || !can_reserve_mapped();
+        check_memory(if is_whole { length } else { front })?;
         // SAFETY: the name is a C string; the call has no other preconditions.
         let descriptor = unsafe { libc::memfd_create(c"huddle".as_ptr(), libc::MFD_CLOEXEC) };
         if descriptor < 0 {
@@ -62,12 +62,18 @@ impl Segment {
             // Growing beyond the limit would not fail but kill the process (SIGXFSZ).
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
-        allocate(&file, 0..reserved)?;
+        if is_whole {
+            allocate(&file, 0..length)?;
+            return Ok((Self::map(&file, length, true)?, file));
+        }
         // SAFETY: plain system call on an own descriptor.
-        if reserved < length && unsafe { libc::ftruncate(file.as_raw_fd(), length as libc::off_t) } != 0 {
+        if unsafe { libc::ftruncate(file.as_raw_fd(), length as libc::off_t) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok((Self::map(&file, length, reserved == length)?, file))
+        let segment = Self::map(&file, length, false)?;
+        // Zeroed too, unlike what `allocate` gives: a peer's first look finds all pages near it there.
+        segment.reserve(0..front)?;
+        Ok((segment, file))
     }
 
     /// Maps `length` bytes of the segment that process `pid` of this node holds open as `descriptor`.
@@ -107,7 +113,11 @@ impl Segment {
         // SAFETY: from the start of a page of this mapping to its last one at most; it changes nothing of what is in them.
         match unsafe { populate(self.base.as_ptr().add(start).cast(), range.end - start) } {
             0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+            _ => Err(match io::Error::last_os_error() {
+                // A write to such a page would have been a bus error, as where a limit on memory is reached.
+                error if error.raw_os_error() == Some(libc::EFAULT) => io::Error::from_raw_os_error(libc::ENOSPC),
+                error => error,
+            }),
         }
     }
 

@@ -1,0 +1,200 @@
+//! Segments of communicators, which leaders make and members map.
+//!
+//! To make one takes about as long as all else of a communicator together, and members wait meanwhile; then the leader waits, while they map it.
+//! So a leader that makes a second one of the same dimensions makes one more in that time, for the communicator after.
+
+use crate::fabric::shm::{Geometry, Segment, take_near_pages};
+use crate::log::{self, Once};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A leader's new segment.
+pub(super) struct Own {
+    pub segment: Segment,
+    /// Through which its members open it.
+    pub file: OwnedFd,
+    /// Stands in its header.
+    pub nonce: u64,
+}
+
+/// What a segment is to be like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub geometry: Geometry,
+    /// Whether all of it is reserved from the start.
+    pub is_whole: bool,
+    /// Whether to look for pages near by for its flags.
+    pub has_near_flags: bool,
+}
+
+/// What a process made last, and has ahead.
+struct Kept {
+    last: Option<Plan>,
+    ahead: Option<Ahead>,
+}
+
+/// A segment for the next communicator that wants such a one.
+struct Ahead {
+    plan: Plan,
+    own: Own,
+    /// Of the file behind its descriptor: a program may have closed what it does not know, and opened others in its place.
+    identity: [u64; 2],
+}
+
+static KEPT: Mutex<Kept> = Mutex::new(Kept { last: None, ahead: None });
+
+fn kept() -> MutexGuard<'static, Kept> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Plan {
+    /// A segment like that: the one that was made ahead, or a new one.
+    ///
+    /// # Errors
+    /// As for [`Segment::create`].
+    pub fn make(&self) -> io::Result<Own> {
+        let ahead = kept().ahead.take_if(|ahead| ahead.plan == *self);
+        match ahead.and_then(Ahead::into_own) {
+            Some(own) => Ok(own),
+            None => self.make_new(),
+        }
+    }
+
+    /// After one was made: another, if the one before it was alike too. Nobody waits for it, so it may fail.
+    pub fn make_ahead(&self) {
+        {
+            let mut kept = kept();
+            let is_second = kept.last.replace(*self) == Some(*self);
+            // All of one may be many MiB.
+            if !is_second || self.is_whole || kept.ahead.as_ref().is_some_and(|ahead| ahead.plan == *self) {
+                return;
+            }
+        }
+        // Others need not wait meanwhile; of two threads here the later one's stays.
+        let ahead = self.make_new().ok().and_then(|own| Ahead::new(*self, own));
+        let before = std::mem::replace(&mut kept().ahead, ahead);
+        drop(before.and_then(Ahead::into_own));
+    }
+
+    fn make_new(&self) -> io::Result<Own> {
+        let length = self.geometry.length();
+        let front = if self.is_whole { length } else { self.geometry.front() };
+        let (segment, file) = Segment::create(length, front)?;
+        if self.has_near_flags {
+            take_near_pages(&segment, &file, self.geometry.flags())?;
+        }
+        let nonce = nonce(&segment);
+        // SAFETY: the header is the segment's first page, and nobody else has mapped it yet.
+        unsafe { segment.base().cast::<u64>().write(nonce) };
+        Ok(Own { segment, file, nonce })
+    }
+}
+
+impl Ahead {
+    fn new(plan: Plan, own: Own) -> Option<Self> {
+        let identity = identity(&own.file)?;
+        Some(Self { plan, own, identity })
+    }
+
+    /// The segment, if others can still open it.
+    fn into_own(self) -> Option<Own> {
+        if identity(&self.own.file) == Some(self.identity) {
+            return Some(self.own);
+        }
+        // Not this process's own any more.
+        std::mem::forget(self.own.file);
+        None
+    }
+}
+
+/// What tells the file behind a descriptor from all others that are open.
+fn identity(file: &OwnedFd) -> Option<[u64; 2]> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a place for the result; any number may be asked for.
+    let status = unsafe { (libc::fstat(file.as_raw_fd(), status.as_mut_ptr()) == 0).then(|| status.assume_init())? };
+    Some([status.st_dev, status.st_ino])
+}
+
+/// The segment of `length` bytes that the leader in that process holds open, if it carries that number; else a line says why not.
+pub(super) fn open(process: u32, descriptor: i32, length: usize, nonce: u64) -> Option<Segment> {
+    match Segment::open(process, descriptor, length) {
+        // SAFETY: the header is the first page; its leader wrote it before it told anyone.
+        Ok(segment) if unsafe { segment.base().cast::<u64>().read() } == nonce => Some(segment),
+        Ok(_) => {
+            let text = "a segment is not its leader's (another PID namespace?); the communicator stays native";
+            log::once(Once::CannotMap, format_args!("{text}"));
+            None
+        }
+        Err(error) => {
+            let text = "can't open the segment of a communicator's leader";
+            log::once(Once::CannotMap, format_args!("{text}: {error}; it stays native"));
+            None
+        }
+    }
+}
+
+/// A number that another segment is unlikely to carry, never zero.
+fn nonce(segment: &Segment) -> u64 {
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let time = time.map_or(1, |time| time.as_nanos() as u64);
+    (time ^ (segment.base().as_ptr() as u64) << 16 ^ u64::from(std::process::id()) << 40) | 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Bytes;
+    use std::fs::File;
+    use std::os::fd::FromRawFd;
+
+    fn plan(slots: usize) -> Plan {
+        let geometry = Geometry { ranks: 2, slots, lines: slots, cell: Bytes(4096), round: Bytes(4096) };
+        Plan { geometry, is_whole: false, has_near_flags: false }
+    }
+
+    /// Makes one as a leader does. -> its number
+    fn make(plan: Plan) -> u64 {
+        let own = plan.make().expect("memory");
+        let length = plan.geometry.length();
+        assert!(open(std::process::id(), own.file.as_raw_fd(), length, own.nonce).is_some());
+        plan.make_ahead();
+        own.nonce
+    }
+
+    /// The number of the one that is there for the next communicator, and its descriptor.
+    fn ahead() -> Option<(u64, i32)> {
+        kept().ahead.as_ref().map(|ahead| (ahead.own.nonce, ahead.own.file.as_raw_fd()))
+    }
+
+    /// In one test, since there is one place.
+    #[test]
+    fn from_the_second_alike_on_one_is_there_before_it_is_asked_for() {
+        let (few, many) = (plan(2), plan(4));
+        make(few);
+        assert_eq!(ahead(), None, "most programs have one communicator");
+        make(few);
+        let (expected, _) = ahead().expect("one for the third");
+        make(many);
+        assert_eq!(ahead().map(|(nonce, _)| nonce), Some(expected), "of other dimensions");
+        assert_eq!(make(few), expected);
+        assert_eq!(ahead(), None, "the one before was another");
+        make(few);
+        let whole = Plan { is_whole: true, ..few };
+        make(whole);
+        make(whole);
+        assert!(kept().ahead.as_ref().is_some_and(|ahead| !ahead.plan.is_whole), "a whole one may be many MiB");
+
+        // A program closes what it does not know, and opens another file, which gets the same number; in one step, as other tests open files too.
+        let (stale, descriptor) = ahead().expect("one");
+        // SAFETY: a descriptor of this test's own process, which nothing else uses: the test is a program that does so.
+        let theirs = unsafe {
+            let other = std::fs::File::open("/proc/self/status").expect("a file");
+            assert_eq!(libc::dup2(other.as_raw_fd(), descriptor), descriptor);
+            OwnedFd::from_raw_fd(descriptor)
+        };
+        assert_ne!(make(few), stale);
+        assert!(File::from(theirs).metadata().is_ok(), "it is the program's, and stays open");
+    }
+}
