@@ -58,8 +58,7 @@ impl Geometry {
     }
 
     pub(super) const fn cells_start(&self) -> usize {
-        let before = self.presences_start() + self.ranks * size_of::<Presence>();
-        (before - Self::CELLS_IN_PAGE).next_multiple_of(PAGE) + Self::CELLS_IN_PAGE
+        (self.front() - Self::CELLS_IN_PAGE).next_multiple_of(PAGE) + Self::CELLS_IN_PAGE
     }
 
     /// Where a cell of `rank` starts.
@@ -116,9 +115,9 @@ impl Geometry {
         PAGE..self.written_start()
     }
 
-    /// Length of what is reserved with the segment: all but the cells.
+    /// Length of what is reserved with the segment: all before the cells.
     pub const fn front(&self) -> usize {
-        self.cells_start()
+        self.presences_start() + self.ranks * size_of::<Presence>()
     }
 
     /// Length of what one rank says of its own lines, on lines of its own.
