@@ -313,6 +313,8 @@ static void compare_data(const char *only) {
         {"counts in turn", "1 to 4 DOUBLE", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, 1, 3},
         {"counts in turn", "1 to 16 DOUBLE", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, 1, 15},
         {"counts in turn", "1 to 100 DOUBLE SUM", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, NOTHING, 1, 99},
+        {"counts in turn", "8 B to 240 KB", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, NOTHING, 1, 15, 2000},
+        {"counts in turn", "8 B to 240 KB from one root", BCAST, 1, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1, 15, 2000},
         {"counts in turn", "8 and 64 KiB SUM", ALLREDUCE, 1024, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, NOTHING, 1, 1, 7168},
     };
     compare_listed(shapes, sizeof shapes / sizeof *shapes, only);
@@ -326,11 +328,15 @@ static void compare_programs(const char *only) {
     const Shape shapes[] = {
         {"one hot root", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
         {"one hot root", "32 KiB", BCAST, 4096, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
+        {"one hot root", "256 KiB", BCAST, 32 << 10, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
+        {"one hot root", "1 MiB", BCAST, 128 << 10, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
         {"one hot root", "8 B", REDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, 0, NOTHING, 1},
         {"one hot root", "32 KiB", REDUCE, 4096, MPI_DOUBLE, MPI_SUM, DOUBLES, 0, NOTHING, 1},
+        {"one hot root", "256 KiB", REDUCE, 32 << 10, MPI_DOUBLE, MPI_SUM, DOUBLES, 0, NOTHING, 1},
         {"one hot root", "8 B", SCATTER, 1, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
         {"one hot root", "16 KiB", SCATTER, 2048, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
         {"one hot root", "32 KiB", SCATTER, 4096, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
+        {"one hot root", "256 KiB", SCATTER, 32 << 10, MPI_DOUBLE, none, DOUBLES, 0, NOTHING, 1},
         {"after a barrier", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, 0, A_BARRIER, 1},
         {"after a barrier", "4 KiB", BCAST, 512, MPI_DOUBLE, none, DOUBLES, 0, A_BARRIER, 1},
         {"after a barrier", "32 KiB", BCAST, 4096, MPI_DOUBLE, none, DOUBLES, 0, A_BARRIER, 1},
