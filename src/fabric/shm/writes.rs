@@ -3,10 +3,11 @@
 //! Before a line of a slot can be written it has to be taken from the caches of the peers that have read it. Where these are
 //! close that takes a few nanoseconds, and a reader finds in them what was written. Where they are far apart (other dies, other
 //! sockets) some processors take as long for each line as for an access to memory, and overlap little: 27 ns a line, while streaming
-//! stores take 1.6, and who reads from memory what these wrote 3.5; a Zen 3 takes 11 to 17, and 2.8 (docs/PERFORMANCE.md, "Tried"). What holds depends on the
-//! processor, on who reads, and on where the ranks run, and may change while they do. So a rank times some of its writes and goes
-//! by that. A program that has used its caches for something else meanwhile finds all writes slow; so those that are slow count only
-//! where streaming stores are much faster at the same time. It is each rank's own affair: readers find the same bytes.
+//! stores take 1.6, and who reads from memory what these wrote 3.5; a Zen 3 takes 11 to 17, and 2.8 (docs/PERFORMANCE.md, "Tried").
+//! What holds depends on the processor, on who reads, and on where the ranks run, and may change while they do. So a rank times some
+//! of its writes and goes by that. A program that has used its caches for something else meanwhile finds all writes slow; so those that
+//! are slow count only where streaming stores are much faster at the same time. It is each rank's own affair: readers find the same
+//! bytes.
 
 use super::clock;
 use crate::kernel::Probed;
