@@ -22,7 +22,7 @@ BARRIERS_NATIVE = "huddle, barriers native"
 TRIES = 4
 COLLECTIVES = ["Allreduce", "Bcast", "Reduce", "Allgather", "Scatter", "Barrier"]
 # Powers of two of bytes, from and to: jobs of 1000 calls of each take 0.3 to 3 seconds.
-LENGTHS = ["0:12", "13:17", "18:20", "21:22"]
+LENGTHS = ["0:12", "13:17", "18:22"]
 
 
 def rows(lines: Iterator[str]) -> Iterator[tuple[str, int, float]]:
@@ -97,17 +97,16 @@ def turn(bench: Bench, mpi: Mpi, ranks: int, collective: str, lengths: str | Non
     return found
 
 
-def steady_turn(bench: Bench, mpi: Mpi, ranks: int, collective: str, lengths: str | None) -> dict[str, Taken]:
-    """A job of each subject that saw the cores alike, out of up to TRIES turns; else those of the last."""
+def steady_turn(bench: Bench, mpi: Mpi, ranks: int, collective: str, lengths: str | None) -> dict[str, Taken] | None:
+    """A job of each subject that saw the cores alike, the latest ones out of up to TRIES turns; none if there are no such."""
     taken: dict[str, list[Taken]] = {}
     for _ in range(TRIES):
-        last = turn(bench, mpi, ranks, collective, lengths)
-        for subject, job in last.items():
-            taken.setdefault(subject, []).append(job)
+        for subject, job in turn(bench, mpi, ranks, collective, lengths).items():
+            taken.setdefault(subject, []).insert(0, job)
         if alike := next(filter(are_alike, product(*taken.values())), None):
             return dict(zip(taken, alike))
-    say(f"  {collective}: cores moved in each of {TRIES} turns")
-    return last
+    say(f"  {collective} {lengths or ''}: cores moved in each of {TRIES} turns, left out")
+    return None
 
 
 def lines_of(collective: str, taken: dict[str, Taken]) -> list[dict]:
@@ -126,7 +125,8 @@ def measure(bench: Bench, mpi: Mpi, ranks: int, only: str | None) -> list[dict]:
     lines = []
     for collective in (name for name in COLLECTIVES if only is None or name in only.split(",")):
         for lengths in [None] if collective == "Barrier" else LENGTHS:
-            lines += lines_of(collective, steady_turn(bench, mpi, ranks, collective, lengths))
+            if taken := steady_turn(bench, mpi, ranks, collective, lengths):
+                lines += lines_of(collective, taken)
     for line in lines:
         ratio, same_start = Case(line).ratio, Case(line).ratio_of("native", BARRIERS_NATIVE)
         say(f"  {line['collective']:<10} {line['bytes']:>8}  x{ratio.value:.2f}, barriers native x{same_start.value:.2f}")

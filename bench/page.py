@@ -237,12 +237,12 @@ def imb_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
         return
     yield "## IMB-MPI1, unmodified\n"
     yield "`scripts/bench --imb`: the binary of impi-devel, bare and preloaded in turn, 2 ranks, its own settings; t_max of its tables,\n" \
-          "native/huddle. It checks no results. Calls accelerated, by the report of one run: " + "; ".join(
+          "native/huddle. It checks no results. Calls accelerated, by the report of one job of each collective: " + "; ".join(
               f"{mpis[name].title} " + ", ".join(f"{collective} {calls}" for collective, calls in
                                                   {case['collective']: case['calls'] for case in results.cases}.items())
               for name, results in found.items()) + ".\n"
     yield "A job is of one collective and of some lengths. Compared are jobs before and after which the bare exchange of two cache lines took\n" \
-          "alike, by a factor of two, as far as four turns of the three have such; it took " + ", ".join(
+          "alike, by a factor of two; those of which four turns have no such are left out. It took " + ", ".join(
               f"{min(bare):.0f} to {max(bare):.0f} ns under {mpis[name].title}" for name, results in found.items()
               if (bare := [time for case in results.cases for time in case["ns"].get("bare", [])])) + ".\n"
     yield "IMB takes a call's time from where its rank left the barrier before it, and has that untimed. Natively ranks leave it further\n" \

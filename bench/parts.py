@@ -47,11 +47,13 @@ class Part:
     ranks: dict[int, list[str]]  # for which MPIs
     measure: Callable[[Bench, Mpi, int, Options], list[dict]]
     varies: bool = True  # from pass to pass
-    turns: int = 1  # of a pass, for programs that have no rounds
+    has_rounds: bool = True
 
-    def times(self, passes: int) -> int:
-        """How often it is measured; results are kept after each."""
-        return passes * self.turns if self.varies else 1
+    def times(self, passes: int, options: Options) -> int:
+        """How often it is measured in a pass; results are kept after each."""
+        if self.has_rounds or options.quick:
+            return 1
+        return 5 if passes == 1 else 2
 
 
 def microseconds(nanoseconds: float) -> str:
@@ -139,7 +141,7 @@ PARTS = [
     Part("limits", PAIR, measure_limits),
     Part("memory", MEMORY, measure_memory, varies=False),
     Part("shapes", SHAPE_RANKS, measure_shapes),
-    Part("imb", {2: ["mpich5", "intel"]}, measure_imb, turns=3),
+    Part("imb", {2: ["mpich5", "intel"]}, measure_imb, has_rounds=False),
 ]
 
 

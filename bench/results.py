@@ -154,7 +154,7 @@ class Store:
         passes = self.passes(part, mpi, ranks, header)
         if passes and (before := self.read(part, mpi, ranks)):
             lines = pooled([case.line for case in before.cases], lines)
-            header = {**header, "rounds": min(len(times) for line in lines for times in line["ns"].values())}
+            header = {**header, "rounds": min((len(times) for line in lines for times in line["ns"].values()), default=0)}
         self.write(part, mpi, ranks, {**header, "passes": passes + 1}, lines)
 
     def forget(self, part: str, mpi: str, ranks: int) -> None:

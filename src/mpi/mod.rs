@@ -11,6 +11,7 @@ mod communicator;
 mod constructor;
 pub mod datatype;
 mod decline;
+mod descriptor;
 mod device;
 mod elements;
 mod failure;

@@ -1,10 +1,12 @@
 //! Segments of communicators, which leaders make and members map.
 //!
 //! To make one takes about as long as all else of a communicator together, and members wait meanwhile; then the leader waits, while they map it.
-//! So a leader that makes a second one of the same dimensions makes one more in that time, for the communicator after.
+//! So a leader that makes a second one of the same dimensions makes one more in that time, for the communicator after. It takes little longer than
+//! members do, which wait for it before the first call.
 
 use crate::fabric::shm::{Geometry, Segment, take_near_pages};
 use crate::log::{self, Once};
+use crate::mpi::descriptor::out_of_the_way;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -62,13 +64,12 @@ impl Plan {
         }
     }
 
-    /// After one was made: another, if the one before it was alike too. Nobody waits for it, so it may fail.
+    /// After one was made: another, if the one before it was alike too. Nobody needs it, so it may fail.
     pub fn make_ahead(&self) {
         {
             let mut kept = kept();
             let is_second = kept.last.replace(*self) == Some(*self);
-            // All of one may be many MiB.
-            if !is_second || self.is_whole || kept.ahead.as_ref().is_some_and(|ahead| ahead.plan == *self) {
+            if !is_second || !self.is_short() || kept.ahead.as_ref().is_some_and(|ahead| ahead.plan == *self) {
                 return;
             }
         }
@@ -76,6 +77,12 @@ impl Plan {
         let ahead = self.make_new().ok().and_then(|own| Ahead::new(*self, own));
         let before = std::mem::replace(&mut kept().ahead, ahead);
         drop(before.and_then(Ahead::into_own));
+    }
+
+    /// Whether so little of it is reserved with it that nobody minds where it is not used: all of one may be many MiB.
+    fn is_short(&self) -> bool {
+        const MOST: usize = 256 << 10;
+        !self.is_whole && Segment::grows() && self.geometry.front() <= MOST
     }
 
     fn make_new(&self) -> io::Result<Own> {
@@ -95,33 +102,41 @@ impl Plan {
 impl Ahead {
     fn new(plan: Plan, own: Own) -> Option<Self> {
         let identity = identity(&own.file)?;
-        Some(Self { plan, own, identity })
+        Some(Self { plan, own: Own { file: out_of_the_way(own.file), ..own }, identity })
     }
 
-    /// The segment, if others can still open it.
+    /// The segment, if others can still open it, and find in it what they look for.
     fn into_own(self) -> Option<Own> {
-        if identity(&self.own.file) == Some(self.identity) {
-            return Some(self.own);
+        let Own { segment, file, nonce } = self.own;
+        if identity(&file) != Some(self.identity) {
+            // Not this process's own any more.
+            std::mem::forget(file);
+            return None;
         }
-        // Not this process's own any more.
-        std::mem::forget(self.own.file);
-        None
+        // A program may have written to it, by a number that it takes for a file of its own.
+        let is_untouched = number(&segment) == nonce;
+        is_untouched.then_some(Own { segment, file, nonce })
     }
 }
 
 /// What tells the file behind a descriptor from all others that are open.
 fn identity(file: &OwnedFd) -> Option<[u64; 2]> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: a place for the result; any number may be asked for.
+    // SAFETY: a place for the result, which is filled where the call returns 0; any number may be asked for.
     let status = unsafe { (libc::fstat(file.as_raw_fd(), status.as_mut_ptr()) == 0).then(|| status.assume_init())? };
     Some([status.st_dev, status.st_ino])
+}
+
+/// What stands in the header.
+fn number(segment: &Segment) -> u64 {
+    // SAFETY: the header is the first page; its leader wrote it before it told anyone.
+    unsafe { segment.base().cast::<u64>().read() }
 }
 
 /// The segment of `length` bytes that the leader in that process holds open, if it carries that number; else a line says why not.
 pub(super) fn open(process: u32, descriptor: i32, length: usize, nonce: u64) -> Option<Segment> {
     match Segment::open(process, descriptor, length) {
-        // SAFETY: the header is the first page; its leader wrote it before it told anyone.
-        Ok(segment) if unsafe { segment.base().cast::<u64>().read() } == nonce => Some(segment),
+        Ok(segment) if number(&segment) == nonce => Some(segment),
         Ok(_) => {
             let text = "a segment is not its leader's (another PID namespace?); the communicator stays native";
             log::once(Once::CannotMap, format_args!("{text}"));
@@ -186,11 +201,20 @@ mod tests {
         make(whole);
         assert!(kept().ahead.as_ref().is_some_and(|ahead| !ahead.plan.is_whole), "a whole one may be many MiB");
 
+        // A program writes to what it does not know.
+        let written = kept().ahead.as_ref().map(|ahead| ahead.own.segment.clone()).expect("one");
+        let stale = number(&written);
+        // SAFETY: the header, which nobody uses meanwhile.
+        unsafe { written.base().cast::<u64>().write(7) };
+        assert!(![7, stale].contains(&make(few)));
+        make(few);
+
         // A program closes what it does not know, and opens another file, which gets the same number; in one step, as other tests open files too.
         let (stale, descriptor) = ahead().expect("one");
+        assert!(descriptor >= 56, "out of the way of what programs open and close by number");
         // SAFETY: a descriptor of this test's own process, which nothing else uses: the test is a program that does so.
         let theirs = unsafe {
-            let other = std::fs::File::open("/proc/self/status").expect("a file");
+            let other = File::open("/proc/self/status").expect("a file");
             assert_eq!(libc::dup2(other.as_raw_fd(), descriptor), descriptor);
             OwnedFd::from_raw_fd(descriptor)
         };

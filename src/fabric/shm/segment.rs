@@ -49,7 +49,7 @@ impl Segment {
     /// Whatever the system says when memory or descriptors are short; and where more than half of the memory would go that is
     /// left: the kernel does not refuse the last of it, but ends a process for it.
     pub fn create(length: usize, front: usize) -> io::Result<(Self, OwnedFd)> {
-        let is_whole = front >= length || !can_reserve_mapped();
+        let is_whole = front >= length || !Self::grows();
         check_memory(if is_whole { length } else { front })?;
         // SAFETY: the name is a C string; the call has no other preconditions.
         let descriptor = unsafe { libc::memfd_create(c"huddle".as_ptr(), libc::MFD_CLOEXEC) };
@@ -71,9 +71,16 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         let segment = Self::map(&file, length, false)?;
-        // Zeroed too, unlike what `allocate` gives: a peer's first look finds all pages near it there.
+        // Zeroed too, unlike what `allocate` gives, so that a peer's first look maps the pages around it.
         segment.reserve(0..front)?;
         Ok((segment, file))
+    }
+
+    /// Whether the kernel can reserve memory that is mapped, so that segments need not be whole from the start.
+    pub fn grows() -> bool {
+        static CAN: OnceLock<bool> = OnceLock::new();
+        // SAFETY: of no bytes at all; it only finds out whether the call is known.
+        *CAN.get_or_init(|| unsafe { populate(std::ptr::null_mut(), 0) } == 0)
     }
 
     /// Maps `length` bytes of the segment that process `pid` of this node holds open as `descriptor`.
@@ -114,7 +121,7 @@ impl Segment {
         match unsafe { populate(self.base.as_ptr().add(start).cast(), range.end - start) } {
             0 => Ok(()),
             _ => Err(match io::Error::last_os_error() {
-                // A write to such a page would have been a bus error, as where a limit on memory is reached.
+                // A write to such a page would have been a bus error.
                 error if error.raw_os_error() == Some(libc::EFAULT) => io::Error::from_raw_os_error(libc::ENOSPC),
                 error => error,
             }),
@@ -172,13 +179,6 @@ pub(super) fn check_memory(length: usize) -> io::Result<()> {
         true => Ok(()),
         false => Err(io::Error::new(io::ErrorKind::OutOfMemory, "little memory is left")),
     }
-}
-
-/// Whether the kernel can reserve memory that is mapped.
-fn can_reserve_mapped() -> bool {
-    static CAN: OnceLock<bool> = OnceLock::new();
-    // SAFETY: of no bytes at all; it only finds out whether the call is known.
-    *CAN.get_or_init(|| unsafe { populate(std::ptr::null_mut(), 0) } == 0)
 }
 
 /// Gives pages memory of their own, as a write would; zero if it could. A signal may interrupt it: what it did by then stays.
@@ -265,7 +265,7 @@ mod tests {
         let (page, length) = (page(), 10 * page());
         let (mine, file) = Segment::create(length, 3 * page - 100).expect("memfd");
         let theirs = Segment::open(std::process::id(), file.as_raw_fd(), length).expect("open through /proc");
-        let is_old = !can_reserve_mapped();
+        let is_old = !Segment::grows();
         assert_eq!([mine.is_whole, theirs.is_whole], [is_old; 2]);
         if is_old {
             assert_eq!(reserved(&file), length as u64);

@@ -13,11 +13,12 @@
 //! `/proc/self/fd/N` would be a file of the debugger's own, mostly a pipe, at which it waits for ever.
 
 use crate::fabric::shm::longest_file;
+use crate::mpi::descriptor::out_of_the_way;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -28,12 +29,6 @@ static MARK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mark.so"));
 /// Where threads call MPI at once one may be reading a mark that another replaces, so all marks stay. After this many,
 /// each call asks how many objects were ever loaded.
 const MOST: usize = 64;
-
-/// File descriptors from here on are seldom anyone's: one that the program closes with all others and opens again for
-/// something else would be what a debugger reads. Linux has room for 64 in each process; for more it makes a longer table, and where the process
-/// has threads waits until no processor uses the old one, for 10 to 20 ms (docs/PERFORMANCE.md, "Tried"). Of marks that stay (`MOST`) only the ninth
-/// needs that.
-const OUT_OF_THE_WAY: c_int = 56;
 
 /// `struct link_map`
 #[repr(C)]
@@ -149,7 +144,7 @@ impl Mark {
             return None;
         }
         // SAFETY: the descriptor is new and nobody else's.
-        let mut file = out_of_the_way(unsafe { File::from_raw_fd(descriptor) });
+        let mut file = File::from(out_of_the_way(unsafe { OwnedFd::from_raw_fd(descriptor) }));
         file.write_all(MARK).ok()?;
         let path = CString::new(path_of(&file, kept)?).ok()?;
         // SAFETY: a C string; the object has no initialisers.
@@ -194,17 +189,6 @@ fn path_of(file: &File, kept: usize) -> Option<String> {
 /// Whether these are of a file as long as a mark, and without a name.
 fn is_mark(metadata: io::Result<Metadata>) -> bool {
     metadata.is_ok_and(|metadata| metadata.nlink() == 0 && metadata.len() == MARK.len() as u64)
-}
-
-/// The same file under a number that programs hardly use, where the limit allows one.
-fn out_of_the_way(file: File) -> File {
-    // SAFETY: an open descriptor; the call has no other preconditions.
-    let descriptor = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) };
-    if descriptor < 0 {
-        return file;
-    }
-    // SAFETY: the descriptor is new and nobody else's.
-    unsafe { File::from_raw_fd(descriptor) }
 }
 
 /// The paths of the loaded objects whose file names `is_wanted`, and how many objects were ever loaded.
@@ -282,7 +266,10 @@ mod tests {
             assert_eq!((found(), is_alert()), (0, false));
             assert_eq!(read_by_another_process(&name_of_the_mark()), MARK);
             let descriptor: c_int = name_of_the_mark().file_name().unwrap().to_str().unwrap().parse().unwrap();
-            assert!((OUT_OF_THE_WAY..64).contains(&descriptor), "{descriptor} needs a longer table");
+            assert!(
+                (crate::mpi::descriptor::OUT_OF_THE_WAY..64).contains(&descriptor),
+                "{descriptor} needs a longer table"
+            );
             for _ in 0..3 {
                 let object = open();
                 assert!(is_alert());
