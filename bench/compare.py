@@ -10,8 +10,8 @@ A subject is a name, where `scripts/install --prefix` put huddle, and variables 
 program. For each case: huddle's time in microseconds and native/huddle, medians over all rounds of all jobs, with its 95 %
 interval, by subject; then the geometric means. --apart shows rounds whose bare exchange took less than so many nanoseconds
 apart from the others, for machines on which ranks lie now near each other and now far. Where ranks outnumber cores much
-depends on which of them share one: --bind gives neighbours different cores, or the same. Machines have fast and slow hours, and jobs good and bad places in memory: what differs by less than the
-intervals, or is of few turns, is the same.
+depends on which of them share one: --bind gives neighbours different cores, or the same. Machines have fast and slow hours,
+and jobs good and bad places in memory: what differs by less than the intervals, or is of few turns, is the same.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from parts import title_of
 from results import Case, geometric_mean, pooled
 
 FEW = 5  # rounds of a case that was split are shown
+
 
 @dataclass(frozen=True)
 class Subject:

@@ -21,8 +21,9 @@ use crate::tune::{Agreed, Reason};
 use crate::types::{CommRank, NodeIndex, NodeRank};
 use mpi_sys::{MPI_Comm, MPI_Group};
 use std::ffi::c_int;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
 /// What becomes of `comm`; the same on all its ranks. Collective over it.
@@ -214,7 +215,7 @@ impl<'a> Builder<'a> {
         own: Option<Own>,
         offered: &mut Offered,
         board: Option<&Board>,
-    ) -> (Option<Box<Context>>, u64, Option<OwnedFd>) {
+    ) -> (Option<Box<Context>>, u64, Option<File>) {
         let source = self.source(offers, self.layout.my_node());
         if let Source::New(leader) = source {
             self.geometry.lines = leader.lines as usize;
@@ -233,7 +234,7 @@ impl<'a> Builder<'a> {
         source: Source,
         own: Option<Own>,
         offered: &mut Offered,
-    ) -> (Option<Box<Context>>, u64, Option<OwnedFd>) {
+    ) -> (Option<Box<Context>>, u64, Option<File>) {
         let new = |segment| {
             let (layout, levels) = (self.layout.clone(), self.levels());
             Box::new(Context::new(segment, self.geometry, self.node_rank, layout, levels))

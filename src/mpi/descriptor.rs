@@ -1,7 +1,9 @@
 //! Descriptors that stay open, under numbers that programs hardly use.
 
 use std::ffi::c_int;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::fs::{File, Metadata};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
 
 /// File descriptors from here on are seldom anyone's: one that the program closes with all others and opens again for something else
 /// would be taken for huddle's own. Linux has room for 64 in each process; for more it makes a longer table, and where the process has
@@ -10,12 +12,17 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 pub(super) const OUT_OF_THE_WAY: c_int = 56;
 
 /// The same file under a number that programs hardly use, where the limit allows one.
-pub(super) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
+pub(super) fn out_of_the_way(file: File) -> File {
     // SAFETY: an open descriptor; the call has no other preconditions.
     let descriptor = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) };
     if descriptor < 0 {
         return file;
     }
     // SAFETY: the descriptor is new and nobody else's.
-    unsafe { OwnedFd::from_raw_fd(descriptor) }
+    unsafe { File::from_raw_fd(descriptor) }
+}
+
+/// What tells a file from all others that are open.
+pub(super) fn identity(of: &Metadata) -> [u64; 2] {
+    [of.dev(), of.ino()]
 }

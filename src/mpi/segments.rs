@@ -6,17 +6,16 @@
 
 use crate::fabric::shm::{Geometry, Segment, take_near_pages};
 use crate::log::{self, Once};
-use crate::mpi::descriptor::out_of_the_way;
+use crate::mpi::descriptor::{identity, out_of_the_way};
+use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A leader's new segment.
 pub(super) struct Own {
     pub segment: Segment,
     /// Through which its members open it.
-    pub file: OwnedFd,
+    pub file: File,
     /// Stands in its header.
     pub nonce: u64,
 }
@@ -95,20 +94,20 @@ impl Plan {
         let nonce = nonce(&segment);
         // SAFETY: the header is the segment's first page, and nobody else has mapped it yet.
         unsafe { segment.base().cast::<u64>().write(nonce) };
-        Ok(Own { segment, file, nonce })
+        Ok(Own { segment, file: file.into(), nonce })
     }
 }
 
 impl Ahead {
     fn new(plan: Plan, own: Own) -> Option<Self> {
-        let identity = identity(&own.file)?;
+        let identity = identity(&own.file.metadata().ok()?);
         Some(Self { plan, own: Own { file: out_of_the_way(own.file), ..own }, identity })
     }
 
     /// The segment, if others can still open it, and find in it what they look for.
     fn into_own(self) -> Option<Own> {
         let Own { segment, file, nonce } = self.own;
-        if identity(&file) != Some(self.identity) {
+        if !file.metadata().is_ok_and(|metadata| identity(&metadata) == self.identity) {
             // Not this process's own any more.
             std::mem::forget(file);
             return None;
@@ -117,14 +116,6 @@ impl Ahead {
         let is_untouched = number(&segment) == nonce;
         is_untouched.then_some(Own { segment, file, nonce })
     }
-}
-
-/// What tells the file behind a descriptor from all others that are open.
-fn identity(file: &OwnedFd) -> Option<[u64; 2]> {
-    let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: a place for the result, which is filled where the call returns 0; any number may be asked for.
-    let status = unsafe { (libc::fstat(file.as_raw_fd(), status.as_mut_ptr()) == 0).then(|| status.assume_init())? };
-    Some([status.st_dev, status.st_ino])
 }
 
 /// What stands in the header.
@@ -161,8 +152,7 @@ fn nonce(segment: &Segment) -> u64 {
 mod tests {
     use super::*;
     use crate::types::Bytes;
-    use std::fs::File;
-    use std::os::fd::FromRawFd;
+    use std::os::fd::{AsRawFd, FromRawFd};
 
     fn plan(slots: usize) -> Plan {
         let geometry = Geometry { ranks: 2, slots, lines: slots, cell: Bytes(4096), round: Bytes(4096) };
@@ -216,9 +206,9 @@ mod tests {
         let theirs = unsafe {
             let other = File::open("/proc/self/status").expect("a file");
             assert_eq!(libc::dup2(other.as_raw_fd(), descriptor), descriptor);
-            OwnedFd::from_raw_fd(descriptor)
+            File::from_raw_fd(descriptor)
         };
         assert_ne!(make(few), stale);
-        assert!(File::from(theirs).metadata().is_ok(), "it is the program's, and stays open");
+        assert!(theirs.metadata().is_ok(), "it is the program's, and stays open");
     }
 }

@@ -146,12 +146,12 @@ impl Writes {
         if rest >= Self::SHORTEST {
             self.around.store(picoseconds_each(took.around, rest).max(1), Ordering::Relaxed);
         }
+        let is_slow = |around: u64| picoseconds_each(took.through, timed.through) as f64 > Self::MUCH * around as f64;
         let next = match (self.is_around(), timed.through) {
             (true, 0) => Next::Usual,
-            (true, n) => {
+            (true, _) => {
                 // What was found to be slow stays so unless it is clearly fast: a trial is short, and other writes are under way.
-                let (each, around) = (picoseconds_each(took.through, n), self.around.load(Ordering::Relaxed));
-                self.judge(each as f64 > Self::MUCH * around as f64, clock::at(now));
+                self.judge(is_slow(self.around.load(Ordering::Relaxed)), clock::at(now));
                 Next::Usual
             }
             // What streaming stores take is known now.
@@ -162,12 +162,11 @@ impl Writes {
                 Next::Usual
             }
             // What they took at another time says nothing.
-            (false, n) => match self.around.swap(0, Ordering::Relaxed) {
+            (false, _) => match self.around.swap(0, Ordering::Relaxed) {
                 0 => Next::Around,
                 around => {
-                    let is_slow = picoseconds_each(took.through, n) as f64 > Self::MUCH * around as f64;
-                    self.judge(is_slow, clock::at(now));
-                    if is_slow && !self.is_around() { Next::Around } else { Next::Usual }
+                    self.judge(is_slow(around), clock::at(now));
+                    if is_slow(around) && !self.is_around() { Next::Around } else { Next::Usual }
                 }
             },
         };
@@ -311,15 +310,21 @@ mod tests {
         assert!(!writes.is_around(), "only cold");
     }
 
+    const PIECE: usize = 32 << 10;
+
+    /// So many writes of a piece that take so many times as long through the caches, or around them, as a copy in memory.
+    fn write_pieces(writes: &Writes, times: usize, copies: [f64; 2]) {
+        let copy = PIECE as f64 / Probed::in_use().copy.memory;
+        write(writes, times, PIECE, copies.map(|copies| (copies * copy) as u64));
+    }
+
     /// Whether writes that take so many times as long as a copy in memory turn away from the caches: 1.6 to 2.4 on a Zen 3 for lines that a far core
     /// has, around the caches 0.4.
     #[test]
     fn writes_may_be_slow_that_take_twice_as_long_as_a_copy_in_memory() {
-        const PIECE: usize = 32 << 10;
-        let copy = PIECE as f64 / Probed::in_use().copy.memory;
-        let turns = |[through, around]: [f64; 2]| {
+        let turns = |copies| {
             let writes = Writes::default();
-            write(&writes, 1000, PIECE, [through, around].map(|times| (times * copy) as u64));
+            write_pieces(&writes, 1000, copies);
             writes.is_around()
         };
         assert!(turns([1.8, 0.4]) && turns([2.4, 0.4]), "far");
@@ -338,15 +343,13 @@ mod tests {
     /// A short trial finds lines less slow than long pieces do: its last stores are still under way when it ends.
     #[test]
     fn what_is_only_just_slow_does_not_turn_to_and_fro() {
-        const PIECE: usize = 32 << 10;
-        let copy = PIECE as f64 / Probed::in_use().copy.memory;
         let writes = Writes::default();
-        write(&writes, 1000, PIECE, [1.7, 0.4].map(|times| (times * copy) as u64));
+        write_pieces(&writes, 1000, [1.7, 0.4]);
         assert!(writes.is_around());
         for _ in 0..100 {
             writes.looked.store(0, Ordering::Relaxed);
             writes.interval.store(0, Ordering::Relaxed);
-            write(&writes, 32, PIECE, [1.2, 0.4].map(|times| (times * copy) as u64));
+            write_pieces(&writes, 32, [1.2, 0.4]);
             assert!(writes.is_around());
         }
     }

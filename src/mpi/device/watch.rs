@@ -13,12 +13,12 @@
 //! `/proc/self/fd/N` would be a file of the debugger's own, mostly a pipe, at which it waits for ever.
 
 use crate::fabric::shm::longest_file;
-use crate::mpi::descriptor::out_of_the_way;
+use crate::mpi::descriptor::{identity, out_of_the_way};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -144,7 +144,7 @@ impl Mark {
             return None;
         }
         // SAFETY: the descriptor is new and nobody else's.
-        let mut file = File::from(out_of_the_way(unsafe { OwnedFd::from_raw_fd(descriptor) }));
+        let mut file = out_of_the_way(unsafe { File::from_raw_fd(descriptor) });
         file.write_all(MARK).ok()?;
         let path = CString::new(path_of(&file, kept)?).ok()?;
         // SAFETY: a C string; the object has no initialisers.
@@ -183,7 +183,7 @@ fn path_of(file: &File, kept: usize) -> Option<String> {
     let process = std::fs::read_link("/proc/self").ok()?;
     let path = format!("/proc/{}/fd/{}{}", process.display(), "./".repeat(kept), file.as_raw_fd());
     let (named, opened) = (std::fs::metadata(&path).ok()?, file.metadata().ok()?);
-    ((named.dev(), named.ino()) == (opened.dev(), opened.ino())).then_some(path)
+    (identity(&named) == identity(&opened)).then_some(path)
 }
 
 /// Whether these are of a file as long as a mark, and without a name.
