@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mpis import ROOT, Mpi
 
-PROGRAMS = {name: [f"{name}.c", "calls.c", "loops.c", "kernel.c", "measure.c"] for name in ("collectives", "shapes", "limits")}
+PROGRAMS = {name: [f"{name}.c", "calls.c", "loops.c", "kernel.c", "measure.c"] for name in ("collectives", "shapes", "programs", "limits")}
 FLAGS = ["-std=gnu11", "-O3", "-march=native", "-Wall", "-Wextra"]
 
 

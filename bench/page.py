@@ -225,7 +225,8 @@ def memory_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
 
 def shape_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
     yield "## Other shapes\n"
-    yield "Ratios as above; \"after a barrier\" of a Barrier and the call after it together.\n"
+    yield "Ratios as above; \"after a barrier\" of a Barrier and the call after it together; from \"lengths at random\" on of whole steps of\n" \
+          "loops as programs have them, with what they write, read, compute and send between calls (bench/programs.c).\n"
     columns = [(ranks, name, found) for ranks in SHAPE_RANKS for name in mpis if (found := store.read("shapes", name, ranks))]
     head = ["", "", *(f"{mpis[name].title}, {ranks} ranks" for ranks, name, _ in columns)]
     yield from table(head, rows_of([found for _, _, found in columns], lambda case: ((case["group"], case["shape"]), shown(case.ratio))))

@@ -100,7 +100,7 @@ def measure_grid(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list[d
 
 
 def measure_shapes(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list[dict]:
-    return preloaded(bench, mpi, ranks, "shapes", options.arguments)
+    return [case for program in ("shapes", "programs") for case in preloaded(bench, mpi, ranks, program, options.arguments)]
 
 
 def measure_limits(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list[dict]:

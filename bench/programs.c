@@ -1,0 +1,360 @@
+// Loops as programs have them, with huddle's collectives against the native library's: several calls that depend on each other, lengths and
+// roots drawn at random, data written before and read after each call, subcommunicators, messages and computations between calls.
+//
+//   programs [--only lengths,…] [--rounds R] [--block MS]
+//
+// A step's time is that of all that a loop does, on the slowest rank: the gain that a program sees, less than that of its calls. Both ways draw the
+// same numbers, and all ranks do.
+#include "measure.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 1 << 17, MATRIX = 96, NUMBERS = 8, USES = 20 };
+
+// The collectives of a way.
+typedef struct {
+    int (*allreduce)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
+    int (*bcast)(void *, int, MPI_Datatype, int, MPI_Comm);
+    int (*reduce)(const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_Comm);
+    int (*allgather)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm);
+    int (*scatter)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm);
+    int (*barrier)(MPI_Comm);
+} Library;
+static const Library huddle = {MPI_Allreduce, MPI_Bcast, MPI_Reduce, MPI_Allgather, MPI_Scatter, MPI_Barrier};
+static const Library native = {PMPI_Allreduce, PMPI_Bcast, PMPI_Reduce, PMPI_Allgather, PMPI_Scatter, PMPI_Barrier};
+
+typedef struct {
+    const char *group, *name;
+    void (*step)(const Library *mpi, int n, int k); // the k-th of a loop
+    int n;                                          // mostly the doubles of a message, or at most so many
+} Program;
+typedef struct {
+    const Program *program;
+    const Library *mpi;
+} Way;
+
+static double *a, *b;
+static MPI_Comm row, column, others[3];
+static volatile double result;
+
+// ---- what steps are made of
+
+// The same sequence on all ranks: it starts anew with every block.
+static unsigned state;
+static unsigned draw(unsigned below) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % below;
+}
+// 1 to `most`, as many short ones as long ones.
+static int draw_length(int most) {
+    int bits = 0;
+    while (most >> bits > 1) bits++;
+    int upper = 2 << draw((unsigned)bits + 1);
+    int length = upper / 2 + (int)draw((unsigned)upper / 2);
+    return length < most ? length : most;
+}
+
+static void produce(double *data, int n, int k) {
+    for (int i = 0; i < n; i++) data[i] = k % 61 + i;
+}
+static void consume(const double *data, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += data[i];
+    result = sum;
+}
+static void compute(double nanoseconds) {
+    double until = now() + nanoseconds;
+    while (now() < until) {}
+}
+static double sum_of_all(const Library *mpi, double mine, MPI_Comm comm) {
+    double sum;
+    mpi->allreduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, comm);
+    return sum;
+}
+static int left(void) { return (rank + size - 1) % size; }
+static int right(void) { return (rank + 1) % size; }
+
+// ---- steps: lengths as they come
+
+static void any_bcast_of(const Library *mpi, int n, int root, int k) {
+    if (rank == root) produce(a, n, k);
+    mpi->bcast(a, n, MPI_DOUBLE, root, MPI_COMM_WORLD);
+    if (rank != root) consume(a, n);
+}
+static void any_bcast(const Library *mpi, int most, int k) { any_bcast_of(mpi, 1 + (int)draw((unsigned)most), 0, k); }
+static void any_bcast_any_root(const Library *mpi, int most, int k) {
+    int n = 1 + (int)draw((unsigned)most);
+    any_bcast_of(mpi, n, (int)draw((unsigned)size), k);
+}
+static void any_allreduce_of(const Library *mpi, int n, int k) {
+    produce(a, n, k);
+    mpi->allreduce(a, b, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    consume(b, n);
+}
+static void any_allreduce(const Library *mpi, int most, int k) { any_allreduce_of(mpi, 1 + (int)draw((unsigned)most), k); }
+static void any_reduce_of(const Library *mpi, int n, int root, int k) {
+    produce(a, n, k);
+    mpi->reduce(a, b, n, MPI_DOUBLE, MPI_SUM, root, MPI_COMM_WORLD);
+    if (rank == root) consume(b, n);
+}
+static void any_reduce(const Library *mpi, int most, int k) {
+    int n = 1 + (int)draw((unsigned)most);
+    any_reduce_of(mpi, n, (int)draw((unsigned)size), k);
+}
+static void any_allgather_of(const Library *mpi, int n, int k) {
+    produce(a, n, k);
+    mpi->allgather(a, n, MPI_DOUBLE, b, n, MPI_DOUBLE, MPI_COMM_WORLD);
+    consume(b, n * size);
+}
+static void any_allgather(const Library *mpi, int most, int k) { any_allgather_of(mpi, 1 + (int)draw((unsigned)most), k); }
+static void any_scatter_of(const Library *mpi, int n, int root, int k) {
+    if (rank == root) produce(a, n * size, k);
+    mpi->scatter(a, n, MPI_DOUBLE, b, n, MPI_DOUBLE, root, MPI_COMM_WORLD);
+    consume(b, n);
+}
+static void any_scatter(const Library *mpi, int most, int k) { any_scatter_of(mpi, 1 + (int)draw((unsigned)most), 0, k); }
+
+// Any collective, of any length up to the most, to or from any rank.
+static void any_call(const Library *mpi, int most, int k) {
+    int n = draw_length(most), root = (int)draw((unsigned)size);
+    switch (draw(6)) {
+    case 0: any_allreduce_of(mpi, n, k); break;
+    case 1: any_bcast_of(mpi, n, root, k); break;
+    case 2: any_reduce_of(mpi, n, root, k); break;
+    case 3: any_allgather_of(mpi, n, k); break;
+    case 4: any_scatter_of(mpi, n, root, k); break;
+    default: mpi->barrier(MPI_COMM_WORLD);
+    }
+}
+
+// ---- steps: one root
+
+// How much comes, and then it.
+static void header(const Library *mpi, int n, int k) {
+    int length = n;
+    mpi->bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    any_bcast_of(mpi, length, 0, k);
+}
+// A name, numbers, flags.
+static void parameters(const Library *mpi, int n, int k) {
+    char name[64] = "";
+    int flags[3] = {k, n, 1};
+    if (rank == 0) snprintf(name, sizeof name, "%d", k);
+    mpi->bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD);
+    produce(a, n, k);
+    mpi->bcast(a, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    mpi->bcast(flags, 3, MPI_INT, 0, MPI_COMM_WORLD);
+}
+static void reduce_bcast(const Library *mpi, int n, int k) {
+    produce(a, n, k);
+    mpi->reduce(a, b, n, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    mpi->bcast(b, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    consume(b, n);
+}
+static void reduce_in_place(const Library *mpi, int n, int k) {
+    produce(a, n, k);
+    mpi->reduce(rank ? a : MPI_IN_PLACE, rank ? NULL : a, n, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+}
+// Work is dealt, done, and brought back by the library itself.
+static void deal(const Library *mpi, int n, int k) {
+    any_scatter_of(mpi, n, 0, k);
+    for (int i = 0; i < n; i++) b[i] *= 2;
+    PMPI_Gather(b, n, MPI_DOUBLE, a, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+}
+// A state for all, a number from each.
+static void evaluate(const Library *mpi, int n, int k) {
+    any_bcast_of(mpi, n, 0, k);
+    double sum;
+    mpi->reduce(a, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+}
+
+// ---- steps: solvers and grids
+
+// Two scalar products of an iteration, each of what the last gave.
+static void products(const Library *mpi, int n, int k) {
+    a[0] = sum_of_all(mpi, k, MPI_COMM_WORLD);
+    consume(a, n);
+    b[0] = sum_of_all(mpi, result, MPI_COMM_WORLD);
+    consume(b, n);
+}
+static void halo(const Library *mpi, int n, int k) {
+    MPI_Request requests[2];
+    MPI_Irecv(b, n, MPI_DOUBLE, left(), 0, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(a, n, MPI_DOUBLE, right(), 0, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    result = sum_of_all(mpi, b[0] + k, MPI_COMM_WORLD);
+}
+static void phases(const Library *mpi, int n, int k) {
+    (void)k;
+    mpi->barrier(MPI_COMM_WORLD);
+    PMPI_Sendrecv(a, n, MPI_DOUBLE, right(), 0, b, n, MPI_DOUBLE, left(), 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    mpi->barrier(MPI_COMM_WORLD);
+}
+// Where the worst is, and whether all are content.
+static void convergence(const Library *mpi, int n, int k) {
+    struct {
+        double value;
+        int rank;
+    } mine = {k % 7 + rank, rank}, worst;
+    int content = k & n, all;
+    mpi->allreduce(&mine, &worst, 1, MPI_DOUBLE_INT, MPI_MAXLOC, MPI_COMM_WORLD);
+    mpi->allreduce(&content, &all, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
+    result = worst.value + all;
+}
+// The length of the next step of time, after a computation that takes each rank as long as it happens to.
+static void time_step(const Library *mpi, int most, int k) {
+    for (int r = 0; r < size; r++) {
+        double took = draw((unsigned)most);
+        if (r == rank) compute(took);
+    }
+    double mine = k + rank, least;
+    mpi->allreduce(&mine, &least, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
+}
+static void in_place(const Library *mpi, int n, int k) {
+    produce(a, n, k);
+    mpi->allreduce(MPI_IN_PLACE, a, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    consume(a, n);
+}
+// Gradients or densities in one precision, in parts of different lengths, one after the other through a large array.
+static void parts(const Library *mpi, int most, int k) {
+    float *data = (float *)a;
+    for (int at = 0, n; at < most; at += n) {
+        n = most / 8 + (int)draw((unsigned)most / 4);
+        if (n > most - at) n = most - at;
+        data[at] = (float)(k % 61);
+        mpi->allreduce(MPI_IN_PLACE, data + at, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    }
+}
+static void histogram(const Library *mpi, int bins, int k) {
+    int *counts = (int *)a;
+    for (int i = 0; i < bins; i += 16) counts[i] = k + i;
+    mpi->allreduce(counts, b, bins, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+// How many each has, and then so many of each.
+static void counts(const Library *mpi, int n, int k) {
+    static int all[1024];
+    mpi->allgather(&n, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD);
+    any_allgather_of(mpi, n, k);
+}
+// An eigenvector's parts, and its norm.
+static void power(const Library *mpi, int n, int k) {
+    any_allgather_of(mpi, n, k);
+    double norm = sum_of_all(mpi, result, MPI_COMM_WORLD);
+    for (int i = 0; i < n; i++) a[i] = b[i] / norm;
+}
+// Each row of a matrix to all from the rank that has it: one root for many calls, each with other memory.
+static void matrix_rows(const Library *mpi, int n, int k) {
+    int index = k % MATRIX, owner = index * size / MATRIX;
+    double *of_matrix = a + (size_t)index * (size_t)n;
+    if (rank == owner) produce(of_matrix, n, k);
+    mpi->bcast(of_matrix, n, MPI_DOUBLE, owner, MPI_COMM_WORLD);
+    consume(of_matrix, n);
+}
+// Blocks along the rows and columns of a grid of ranks.
+static void grid(const Library *mpi, int n, int k) {
+    int of_row, of_column;
+    MPI_Comm_size(row, &of_row);
+    MPI_Comm_size(column, &of_column);
+    mpi->bcast(a, n, MPI_DOUBLE, k % of_row, row);
+    mpi->bcast(b, n, MPI_DOUBLE, k % of_column, column);
+    consume(a, n);
+    consume(b, n);
+}
+static void libraries(const Library *mpi, int n, int k) {
+    double sum = k + n;
+    for (int i = 0; i < 3; i++) sum = sum_of_all(mpi, sum, others[i]);
+    mpi->barrier(MPI_COMM_WORLD);
+}
+// A communicator for some calls, as libraries make in each of their own.
+static void short_lived(const Library *mpi, int n, int k) {
+    MPI_Comm comm;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &comm);
+    produce(a, n, k);
+    for (int i = 0; i < USES; i++) mpi->allreduce(a, b, n, MPI_DOUBLE, MPI_SUM, comm);
+    MPI_Comm_free(&comm);
+}
+
+// ---- measuring
+
+static double block(const void *of, int calls) {
+    const Way *way = of;
+    state = 1;
+    double start = now();
+    for (int k = 0; k < calls; k++) way->program->step(way->mpi, way->program->n, k);
+    return now() - start;
+}
+
+static void compare(const Program *program) {
+    Way ways[2] = {{program, &huddle}, {program, &native}};
+    Subject subjects[2] = {{"huddle", block, &ways[0], false}, {"native", block, &ways[1], false}};
+    block(&ways[0], NUMBERS * WARM_UP); // each of its communicators
+    char members[256];
+    snprintf(members, sizeof members, "\"group\": \"%s\", \"shape\": \"%s\"", program->group, program->name);
+    measure(members, subjects, 2);
+}
+
+static const Program programs[] = {
+    {"lengths at random", "Bcast up to 3000 DOUBLE", any_bcast, 3000},
+    {"lengths at random", "Bcast up to 60000 DOUBLE", any_bcast, 60000},
+    {"lengths at random", "Bcast up to 30000 DOUBLE, any root", any_bcast_any_root, 30000},
+    {"lengths at random", "Allreduce up to 200 DOUBLE", any_allreduce, 200},
+    {"lengths at random", "Allreduce up to 3000 DOUBLE", any_allreduce, 3000},
+    {"lengths at random", "Allreduce up to 30000 DOUBLE", any_allreduce, 30000},
+    {"lengths at random", "Reduce up to 200 DOUBLE", any_reduce, 200},
+    {"lengths at random", "Reduce up to 30000 DOUBLE", any_reduce, 30000},
+    {"lengths at random", "Allgather up to 200 DOUBLE", any_allgather, 200},
+    {"lengths at random", "Allgather up to 10000 DOUBLE", any_allgather, 10000},
+    {"lengths at random", "Scatter up to 200 DOUBLE", any_scatter, 200},
+    {"lengths at random", "Scatter up to 10000 DOUBLE", any_scatter, 10000},
+    {"any collective at random", "up to 8 DOUBLE", any_call, 8},
+    {"any collective at random", "up to 512 DOUBLE", any_call, 512},
+    {"any collective at random", "up to 16384 DOUBLE", any_call, 16384},
+    {"from and to one rank", "header, then Bcast of 10 DOUBLE", header, 10},
+    {"from and to one rank", "header, then Bcast of 3000 DOUBLE", header, 3000},
+    {"from and to one rank", "three kinds of parameters", parameters, 4},
+    {"from and to one rank", "Reduce, then Bcast of 4 DOUBLE", reduce_bcast, 4},
+    {"from and to one rank", "Reduce, then Bcast of 4000 DOUBLE", reduce_bcast, 4000},
+    {"from and to one rank", "Reduce in place of 400 DOUBLE", reduce_in_place, 400},
+    {"from and to one rank", "Reduce in place of 40000 DOUBLE", reduce_in_place, 40000},
+    {"from and to one rank", "Scatter and MPI_Gather of 4 DOUBLE", deal, 4},
+    {"from and to one rank", "Scatter and MPI_Gather of 400 DOUBLE", deal, 400},
+    {"from and to one rank", "Scatter and MPI_Gather of 4000 DOUBLE", deal, 4000},
+    {"from and to one rank", "Bcast of 1000 DOUBLE, Reduce of one", evaluate, 1000},
+    {"solvers", "two scalar products", products, 100},
+    {"solvers", "halo of 500 DOUBLE, scalar product", halo, 500},
+    {"solvers", "MPI_Sendrecv of 1000 DOUBLE between Barriers", phases, 1000},
+    {"solvers", "MAXLOC and LAND", convergence, 1},
+    {"solvers", "MIN after up to 2 us", time_step, 2000},
+    {"solvers", "MIN after up to 100 us", time_step, 100000},
+    {"solvers", "Allreduce in place of 50 DOUBLE", in_place, 50},
+    {"solvers", "Allreduce in place of 20000 DOUBLE", in_place, 20000},
+    {"solvers", "parts of 200000 FLOAT in place", parts, 200000},
+    {"solvers", "histogram of 1000 INT", histogram, 1000},
+    {"solvers", "histogram of 65536 INT", histogram, 65536},
+    {"solvers", "counts, then Allgather of 200 DOUBLE", counts, 200},
+    {"solvers", "Allgather of 500 DOUBLE, norm", power, 500},
+    {"solvers", "rows of a matrix, 1000 DOUBLE", matrix_rows, 1000},
+    {"solvers", "rows and columns of ranks, 512 DOUBLE", grid, 512},
+    {"solvers", "rows and columns of ranks, 32768 DOUBLE", grid, 32768},
+    {"several communicators", "scalar products on three, Barrier", libraries, 1},
+    {"several communicators", "one made for 20 calls of 8 DOUBLE", short_lived, 8},
+};
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    argc = measure_start(argc, argv);
+    const size_t room = (size_t)MOST * (size_t)size;
+    a = calloc(room, sizeof *a), b = calloc(room, sizeof *b);
+    if (!a || !b) fail("no memory");
+    int columns = size % 2 ? 1 : 2;
+    MPI_Comm_split(MPI_COMM_WORLD, rank / columns, rank, &row);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % columns, rank, &column);
+    for (int i = 0; i < 3; i++) MPI_Comm_dup(MPI_COMM_WORLD, &others[i]);
+    const char *only = option(argc, argv, "--only", NULL);
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+        if (is_listed(only, programs[i].group)) compare(&programs[i]);
+    MPI_Finalize();
+    return 0;
+}
