@@ -9,6 +9,7 @@ use super::communicator::{self, Shared, Standing};
 use super::device;
 use super::failure::Code;
 use super::job::Job;
+use super::offers::{Offer, Offers, Source};
 use super::pool::{self, Offered, Pooled};
 use super::segments::{self, Own, Plan};
 use crate::config::{Ring, lines_of};
@@ -30,43 +31,6 @@ use std::sync::atomic::Ordering;
 pub(super) fn build(job: &Job, comm: MPI_Comm) -> Standing {
     let shared = Builder::new(job, comm).and_then(|builder| builder.share());
     shared.map_or_else(Standing::Native, Standing::Shared)
-}
-
-/// What a rank tells all others.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C)]
-struct Offer {
-    /// Where the leader's new segment can be opened: a process and its descriptor.
-    process: u64,
-    descriptor: u64,
-    /// Stands in the new segment's header; zero where there is none.
-    nonce: u64,
-    /// For the communicator between nodes of leaders of its index; the lowest one's counts. Zero where it can't have one
-    /// more.
-    bridge: u64,
-    /// Segments of earlier communicators of the same members that this rank still has mapped; a leader's are idle.
-    pooled: [u64; pool::OFFERED],
-    /// Whether buffers of this rank may be in memory of a device that huddle can't copy.
-    has_unknown_devices: u64,
-    /// How the ranks of its node lie there ([`Hierarchy::to_words`]); the lowest leader's counts.
-    hierarchy: [u64; 2],
-    /// The board of this process ([`board`]); zero where it has none.
-    board: u64,
-    /// Lines of each kind in a rank's ring of the leader's new segment.
-    lines: u64,
-}
-
-/// Which segment a node uses, as all ranks read it from the offers.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
-    /// The leader's new one.
-    New(Offer),
-    /// One that all members have.
-    Pooled(u64),
-    /// None of those that the leader has is common: it makes a new one and offers again.
-    Again,
-    /// The leader could not make one.
-    Nothing,
 }
 
 /// A communicator that is about to get shared memory, as one of its ranks sees it.
@@ -131,6 +95,11 @@ impl<'a> Builder<'a> {
         };
         let mut own = None;
         if self.is_leader() {
+            if let (Some(context), false) = (offered.newest(), self.spans_nodes()) {
+                // All members that offer it too have left its calls, and enter none before they have this offer.
+                context.clear();
+                offer.is_prepared = 1;
+            }
             let find = || Hierarchy::of(&self.levels(), &self.job.kinds, self.job.trunk);
             offer.hierarchy = offered.hierarchy().unwrap_or_else(find).to_words();
             if pooled[0] == 0 {
@@ -141,8 +110,8 @@ impl<'a> Builder<'a> {
             offer.bridge = self.reserve_bridge();
         }
         let mut offers = self.exchange(offer);
-        if self.nodes().any(|node| self.source(&offers, node) == Source::Again) {
-            if self.is_leader() && self.source(&offers, self.layout.my_node()) == Source::Again {
+        if self.nodes().any(|node| offers.source(self.layout.members(node)) == Source::Again) {
+            if self.is_leader() && offers.source(self.own_members()) == Source::Again {
                 own = self.make_segment(&mut offer);
             }
             offers = self.exchange(offer);
@@ -152,7 +121,7 @@ impl<'a> Builder<'a> {
             self.give_back(offer);
             return Err(self.decline(reason));
         }
-        if !self.leaders().all(|leader| offers[leader.index()].bridge != 0) {
+        if !self.leaders().all(|leader| offers[leader].bridge != 0) {
             // The first of each node have one; the others do without.
             self.layout = self.layout.clone().with_leaders(1);
             if self.leader_index().is_none() {
@@ -171,7 +140,7 @@ impl<'a> Builder<'a> {
             (_, Err(reason)) => Some(*reason),
             (Some(_), Ok(_)) => None,
         };
-        let verdict = self.vote(lack);
+        let verdict = if offers.are_prepared(self.own_members()) { lack } else { self.vote(lack) };
         drop(file);
         match (context, bridge, verdict) {
             (Some(context), Ok(bridge), None) => Ok(self.finish(context, nonce, bridge, &offers)),
@@ -181,29 +150,12 @@ impl<'a> Builder<'a> {
 
     /// World ranks of this node's members.
     fn members(&self) -> Box<[c_int]> {
-        let members = self.layout.members(self.layout.my_node());
-        members.iter().map(|rank| self.world_ranks[rank.index()]).collect()
+        self.own_members().iter().map(|rank| self.world_ranks[rank.index()]).collect()
     }
 
     /// Where the ranks of this node tell whether they have their cores, if that is the board of all of them.
-    fn presences(&self, board: &Board, offers: &[Offer]) -> Option<Presences> {
-        let members = self.layout.members(self.layout.my_node());
-        board.presences(&self.members(), members.iter().map(|rank| offers[rank.index()].board))
-    }
-
-    /// Which segment `node` uses.
-    fn source(&self, offers: &[Offer], node: NodeIndex) -> Source {
-        let members = self.layout.members(node);
-        let leader = offers[members[0].index()];
-        if leader.nonce != 0 {
-            return Source::New(leader);
-        }
-        let is_common = |nonce: u64| members.iter().all(|rank| offers[rank.index()].pooled.contains(&nonce));
-        match leader.pooled.into_iter().filter(|nonce| *nonce != 0).find(|nonce| is_common(*nonce)) {
-            Some(nonce) => Source::Pooled(nonce),
-            None if leader.pooled[0] != 0 => Source::Again,
-            None => Source::Nothing,
-        }
+    fn presences(&self, board: &Board, offers: &Offers) -> Option<Presences> {
+        board.presences(&self.members(), self.own_members().iter().map(|rank| offers[*rank].board))
     }
 
     /// This rank's context on its node's segment, the segment's nonce, and what must stay open until the vote. In a box, and as `finish` apart
@@ -211,16 +163,15 @@ impl<'a> Builder<'a> {
     #[inline(never)]
     fn context(
         &mut self,
-        offers: &[Offer],
+        offers: &Offers,
         own: Option<Own>,
         offered: &mut Offered,
         board: Option<&Board>,
     ) -> (Option<Box<Context>>, u64, Option<File>) {
-        let source = self.source(offers, self.layout.my_node());
-        if let Source::New(leader) = source {
+        if let Source::New(leader) = offers.source(self.own_members()) {
             self.geometry.lines = leader.lines as usize;
         }
-        let (mut context, nonce, file) = self.own_or_mapped(source, own, offered);
+        let (mut context, nonce, file) = self.own_or_mapped(offers, own, offered);
         let presences = board.and_then(|board| self.presences(board, offers));
         if let (Some(context), Some(presences)) = (&mut context, presences) {
             context.set_presences(presences);
@@ -231,7 +182,7 @@ impl<'a> Builder<'a> {
     /// The same, whose ranks tell in its own segment whether they have their cores.
     fn own_or_mapped(
         &self,
-        source: Source,
+        offers: &Offers,
         own: Option<Own>,
         offered: &mut Offered,
     ) -> (Option<Box<Context>>, u64, Option<File>) {
@@ -239,7 +190,7 @@ impl<'a> Builder<'a> {
             let (layout, levels) = (self.layout.clone(), self.levels());
             Box::new(Context::new(segment, self.geometry, self.node_rank, layout, levels))
         };
-        match (source, own) {
+        match (offers.source(self.own_members()), own) {
             (Source::New(offer), Some(own)) => (Some(new(own.segment)), offer.nonce, Some(own.file)),
             (Source::New(offer), None) => {
                 let (process, descriptor) = (offer.process as u32, offer.descriptor as i32);
@@ -256,9 +207,10 @@ impl<'a> Builder<'a> {
                 };
                 let context =
                     offered.take(nonce).map(|pooled| pooled.context.renew(self.layout.clone())).filter(gets_cells);
-                if let (true, Some(context)) = (self.is_leader(), &context) {
-                    // All members are in this call and have it out of their pools, and it was idle then: nobody enters it
-                    // before the vote.
+                if let (true, false, Some(context)) =
+                    (self.is_leader(), offers.are_prepared(self.own_members()), &context)
+                {
+                    // As where it was prepared, and nobody enters it before the vote.
                     context.clear();
                 }
                 (context.map(Box::new), nonce, None)
@@ -307,8 +259,9 @@ impl<'a> Builder<'a> {
         (0..self.layout.nodes() as u32).map(NodeIndex)
     }
 
-    fn offer_of(&self, offers: &[Offer], node: NodeIndex) -> Offer {
-        offers[self.layout.members(node)[0].index()]
+    /// Of this rank's node.
+    fn own_members(&self) -> &[CommRank] {
+        self.layout.members(self.layout.my_node())
     }
 
     /// Takes one of the communicators between nodes that this process may have, and numbers it; zero where there is none
@@ -361,7 +314,7 @@ impl<'a> Builder<'a> {
     }
 
     /// All ranks' offers, by rank.
-    fn exchange(&self, offer: Offer) -> Vec<Offer> {
+    fn exchange(&self, offer: Offer) -> Offers {
         let c = constants();
         let mut offers = vec![Offer::default(); self.layout.size()];
         let n = size_of::<Offer>() as c_int;
@@ -370,17 +323,19 @@ impl<'a> Builder<'a> {
             let (from, to) = ((&raw const offer).cast(), offers.as_mut_ptr().cast());
             native().allgather(from, n, c.byte, to, n, c.byte, self.comm);
         }
-        offers
+        Offers::new(offers)
     }
 
     /// What the offers lack.
-    fn obstacle(&self, offers: &[Offer]) -> Option<Reason> {
-        let lacks_memory = |node| matches!(self.source(offers, node), Source::Nothing | Source::Again);
+    fn obstacle(&self, offers: &Offers) -> Option<Reason> {
+        let lacks_memory = |node| matches!(offers.source(self.layout.members(node)), Source::Nothing | Source::Again);
         if offers.iter().any(|offer| offer.has_unknown_devices != 0) {
             Some(Reason::DevicePointer)
         } else if self.nodes().any(lacks_memory) {
             Some(Reason::NoSharedMemory)
-        } else if self.spans_nodes() && !self.nodes().all(|node| self.offer_of(offers, node).bridge != 0) {
+        } else if self.spans_nodes()
+            && !self.nodes().all(|node| offers.of_leader(self.layout.members(node)).bridge != 0)
+        {
             Some(Reason::TooManyBridges)
         } else {
             None
@@ -391,13 +346,13 @@ impl<'a> Builder<'a> {
     ///
     /// # Errors
     /// Why it has none, after a line that says more; its place among HUDDLE_BRIDGES is free again.
-    fn create_bridge(&self, offers: &[Offer]) -> Result<Option<BridgeComm>, Reason> {
+    fn create_bridge(&self, offers: &Offers) -> Result<Option<BridgeComm>, Reason> {
         let Some(index) = self.leader_index().filter(|_| self.spans_nodes()) else {
             return Ok(None);
         };
         let leaders: Vec<CommRank> = self.leaders_of(index).collect();
         let world_ranks: Vec<c_int> = leaders.iter().map(|rank| self.world_ranks[rank.index()]).collect();
-        let bridge = BridgeComm::create(self.job, &world_ranks, offers[leaders[0].index()].bridge);
+        let bridge = BridgeComm::create(self.job, &world_ranks, offers[leaders[0]].bridge);
         bridge.map(Some).map_err(|code| {
             self.job.bridges.fetch_sub(1, Ordering::Relaxed);
             report_no_bridge(code);
@@ -431,7 +386,7 @@ impl<'a> Builder<'a> {
     }
 
     #[inline(never)]
-    fn finish(self, context: Box<Context>, nonce: u64, bridge: Option<BridgeComm>, offers: &[Offer]) -> Box<Shared> {
+    fn finish(self, context: Box<Context>, nonce: u64, bridge: Option<BridgeComm>, offers: &Offers) -> Box<Shared> {
         let agreed = Agreed {
             ranks: self.layout.size(),
             nodes: self.layout.nodes(),
@@ -442,10 +397,10 @@ impl<'a> Builder<'a> {
             crowding: self.job.crowding,
             leaders: self.layout.leaders(),
             fit: self.job.caches.fit(),
-            hierarchy: Hierarchy::from_words(self.offer_of(offers, NodeIndex(0)).hierarchy),
+            hierarchy: Hierarchy::from_words(offers.of_leader(self.layout.members(NodeIndex(0))).hierarchy),
             has_single_copy: self.job.has_single_copy,
         };
-        let hierarchy = Hierarchy::from_words(self.offer_of(offers, self.layout.my_node()).hierarchy);
+        let hierarchy = Hierarchy::from_words(offers.of_leader(self.own_members()).hierarchy);
         let pooled = Pooled { members: self.members(), nonce, hierarchy, context: *context };
         if self.job.waiting.is_oversubscribed {
             board::consider(&pooled);

@@ -28,6 +28,7 @@ mod layout_lanes;
 pub mod loader;
 pub mod native;
 mod network;
+mod offers;
 pub mod op;
 pub mod own;
 mod peers;

@@ -88,6 +88,11 @@ impl Offered {
         std::array::from_fn(|index| self.0.get(index).map_or(0, |kept| kept.pooled.nonce))
     }
 
+    /// The one that was freed last.
+    pub fn newest(&self) -> Option<&Context> {
+        self.0.first().map(|kept| &kept.pooled.context)
+    }
+
     /// How the members of all of them lie on the node; none where there is none.
     pub fn hierarchy(&self) -> Option<Hierarchy> {
         self.0.first().map(|kept| kept.pooled.hierarchy)
