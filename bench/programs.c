@@ -333,6 +333,7 @@ static const Program programs[] = {
     {"solvers", "MAXLOC and LAND", convergence, 1},
     {"solvers", "MIN after up to 2 us", time_step, 2000},
     {"solvers", "MIN after up to 100 us", time_step, 100000},
+    {"solvers", "MIN after up to 1 ms", time_step, 1000000},
     {"solvers", "Allreduce in place of 50 DOUBLE", in_place, 50},
     {"solvers", "Allreduce in place of 20000 DOUBLE", in_place, 20000},
     {"solvers", "parts of 200000 FLOAT in place", parts, 200000},

@@ -32,9 +32,13 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// A wait this long may be for a rank whose core does something else. Where ranks share cores nobody sleeps sooner, but where
-    /// only a cgroup's quota is short ([`Self::patience`] is none then): yields are over at once where nobody else wants the core, and who sleeps is late for those who wait for it, which would sleep in their turn.
-    pub const PATIENCE: Duration = Duration::from_micros(50);
+    /// Where ranks share cores nobody sleeps sooner, but where only a cgroup's quota is short ([`Self::patience`] is none then): yields are over at
+    /// once where nobody else wants the core, and who sleeps is late for those who wait for it, which would sleep in their turn. Programs
+    /// whose ranks compute for less between calls take up to a fifth longer otherwise (docs/PERFORMANCE.md, "Tried").
+    pub const PATIENCE: Duration = Duration::from_millis(1);
+
+    /// Where each rank has a core, a wait this long may be for one whose core does something else.
+    const LASTS: Duration = Duration::from_micros(50);
 
     /// How often a wait looks once more before the first thought of anything else but the MPI library's traffic.
     #[inline]
@@ -215,7 +219,7 @@ impl Call<'_> {
         std::hint::spin_loop();
         if (before + 1).is_multiple_of(POLLS_PER_PROGRESS) {
             (self.waiting.progress)();
-            if waited > Waiting::PATIENCE {
+            if waited > Waiting::LASTS {
                 std::thread::yield_now();
             }
         }
