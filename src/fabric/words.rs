@@ -365,6 +365,10 @@ pub(crate) trait Words {
                 }
             }
         }
+        if !have_all {
+            // The call goes on without the segment, which is idle once all have come so far.
+            self.release(Ticket::last_of(call.epoch));
+        }
         Ok(have_all)
     }
 

@@ -1,7 +1,7 @@
 //! Building the context of a communicator: its ranks agree on shared memory, and its leaders on a way between nodes.
 //!
 //! All ranks are in the same collective call on the communicator, so native collectives on it serve the agreement: one
-//! Allgather of offers, one vote.
+//! Allgather of offers, and one vote, but where all have what is needed by the offers alone.
 
 use super::board::{self, Board};
 use super::bridge::BridgeComm;
@@ -96,7 +96,7 @@ impl<'a> Builder<'a> {
         let mut own = None;
         if self.is_leader() {
             if let (Some(context), false) = (offered.newest(), self.spans_nodes()) {
-                // All members that offer it too have left its calls, and enter none before they have this offer.
+                // It is idle, and who offers it too enters no call before it has this offer.
                 context.clear();
                 offer.is_prepared = 1;
             }
@@ -140,7 +140,13 @@ impl<'a> Builder<'a> {
             (_, Err(reason)) => Some(*reason),
             (Some(_), Ok(_)) => None,
         };
-        let verdict = if offers.are_prepared(self.own_members()) { lack } else { self.vote(lack) };
+        let verdict = match offers.are_prepared(self.own_members()) {
+            true => {
+                assert!(lack.is_none(), "all ranks of the node have offered this context");
+                None
+            }
+            false => self.vote(lack),
+        };
         drop(file);
         match (context, bridge, verdict) {
             (Some(context), Ok(bridge), None) => Ok(self.finish(context, nonce, bridge, &offers)),
@@ -210,7 +216,7 @@ impl<'a> Builder<'a> {
                 if let (true, false, Some(context)) =
                     (self.is_leader(), offers.are_prepared(self.own_members()), &context)
                 {
-                    // As where it was prepared, and nobody enters it before the vote.
+                    // It was idle when it was offered, and nobody enters it before the vote.
                     context.clear();
                 }
                 (context.map(Box::new), nonce, None)

@@ -3,6 +3,8 @@
 use super::atomic::{AtomicU32, AtomicU64, Ordering, Pair, Side, acquire, fence, release};
 use super::{Descriptor, Event, Flag, PeerCall};
 use crate::types::{Bytes, Epoch, Ticket};
+use std::mem::offset_of;
+use std::ops::Range;
 
 /// What a rank tells its peers besides the flags of its slots, on cache lines of its own.
 ///
@@ -68,6 +70,9 @@ impl Finding {
 impl Control {
     /// What findings may be of: as many as a line holds.
     pub const SUBJECTS: usize = 32;
+
+    /// Where the event lies.
+    pub const EVENT: Range<usize> = offset_of!(Self, event)..offset_of!(Self, event) + size_of::<EventLine>();
 
     /// Tells peers what the rank has found of that.
     pub fn tell_finding(&self, subject: usize, finding: Finding) {

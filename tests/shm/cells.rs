@@ -45,6 +45,34 @@ fn all_ranks_have_cells_where_all_could_reserve_theirs() {
     }
 }
 
+/// Such a call goes to the native library, which a rank may leave before others, and its context to a later communicator.
+#[test]
+fn a_context_is_idle_once_all_ranks_have_left_a_call_that_was_refused() {
+    static WAITS: Signal = Signal::new();
+    static GOES_ON: Signal = Signal::new();
+    static HELD: Waiting = Waiting {
+        keep_pace: |_, _| {
+            WAITS.give();
+            GOES_ON.wait_for(1);
+        },
+        ..SPINNING
+    };
+    let world = World::single(2, 2, 256);
+    let contexts = world.contexts();
+    let outcomes = world.run_on(contexts.clone(), |rank| {
+        if rank.me.0 == 1 {
+            return agree(&world, &rank, (1, 200), Memory::None, &HELD);
+        }
+        WAITS.wait_for(1);
+        let outcome = agree(&world, &rank, (1, 200), Memory::Enough, &SPINNING);
+        assert!(!rank.context.is_idle(), "rank 1 is in the call");
+        GOES_ON.give();
+        outcome
+    });
+    assert_eq!(outcomes, [Ok(false); 2]);
+    assert!(contexts.iter().all(|context| context.is_idle()));
+}
+
 #[test]
 fn less_than_what_was_refused_may_be_had() {
     let world = World::single(2, 2, 256);

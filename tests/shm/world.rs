@@ -42,6 +42,10 @@ fn hang(stall: &Stall) {
 pub struct Signal(AtomicUsize);
 
 impl Signal {
+    pub const fn new() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
     pub fn give(&self) {
         self.0.fetch_add(1, Ordering::Release);
     }

@@ -423,13 +423,17 @@ impl Context {
         self.peers().all(|rank| self.control(rank).released.reached(mine).is_some())
     }
 
-    /// Makes all flags those of a new segment. Called by one rank, while the context is idle and no rank of it can enter a
-    /// call.
+    /// Makes all flags those of a new segment, but for the events of ranks, which mean nothing by themselves: peers may still look at them for whom
+    /// to wake, as the last step of a call. Called by one rank, while the context is idle and before any rank of it can enter a call.
     pub fn clear(&self) {
-        let length = self.geometry.presences_start() - PAGE;
-        // SAFETY: within the segment, whose length `new` checked. Nobody else accesses it now, but for presences, which lie behind it: the caller's
-        // promise and the collective that orders this before the next call. Zeroes are valid for all that lies there.
-        unsafe { self.segment.base().add(PAGE).write_bytes(0, length) };
+        let events = (0..self.geometry.ranks).map(|rank| PAGE + rank * self.places.control + Control::EVENT.start);
+        let mut start = PAGE;
+        for event in events.chain([self.geometry.presences_start()]) {
+            // SAFETY: within the segment, whose length `new` checked. Nobody accesses that now, as events and presences are left out: the caller's
+            // promise, and the collective that orders this before the next call. Zeroes are valid for all that lies there.
+            unsafe { self.segment.base().add(start).write_bytes(0, event - start) };
+            start = event + Control::EVENT.len();
+        }
     }
 
     /// The context for a communicator with other nodes or ranks but the same members, in the same order, on this node.

@@ -98,6 +98,8 @@ struct Patience {
     reported: Duration,
     /// Pauses of a poll or a yield each.
     pauses: u32,
+    /// How long it had when it last asked the MPI library whatever the pace of that.
+    asked: Duration,
 }
 
 impl Call<'_> {
@@ -188,7 +190,13 @@ impl Call<'_> {
         let is_first = patience.is_none();
         let patience = match patience {
             Some(patience) if patience.awaited == awaited => patience,
-            other => other.insert(Patience { awaited, since: None, reported: Duration::ZERO, pauses: 0 }),
+            other => other.insert(Patience {
+                awaited,
+                since: None,
+                reported: Duration::ZERO,
+                pauses: 0,
+                asked: Duration::ZERO,
+            }),
         };
         if is_first && self.waiting.is_oversubscribed {
             self.yield_once(awaited);
@@ -198,7 +206,7 @@ impl Call<'_> {
         let now = Instant::now();
         let waited = now - *patience.since.get_or_insert(now);
         let pauses = match self.waiting.is_oversubscribed {
-            true => self.yield_core(awaited, patience.pauses, now, waited),
+            true => self.yield_core(patience, now, waited),
             false => {
                 self.pause(patience.pauses, waited);
                 1
@@ -252,12 +260,12 @@ impl Call<'_> {
             && context.givers.decide_to_give_way(epoch, Kind::of(collective), has_published)
     }
 
-    /// Where ranks share cores, after so many pauses of this wait: a few more, of which this is the number.
+    /// Where ranks share cores: a few more pauses of this wait, of which this is the number.
     ///
     /// Between two yields it looks for nothing but what the peer was to do, and whether that is at work: all else that a poll
     /// looks at are lines that peers write, which take as long as the yield.
-    fn yield_core(&self, awaited: Awaited, before: u32, now: Instant, waited: Duration) -> u32 {
-        let context = self.context();
+    fn yield_core(&self, patience: &mut Patience, now: Instant, waited: Duration) -> u32 {
+        let (context, awaited, before) = (self.context(), patience.awaited, patience.pauses);
         let peer = context.awaited_peer(awaited);
         if let Some(rank) = peer
             && self.has_come_from_work(awaited, rank)
@@ -265,11 +273,15 @@ impl Call<'_> {
             return 1;
         }
         let may_sleep = before >= YIELDS[usize::from(self.entered.bytes >= LONG)] && waited >= self.waiting.patience;
+        let must_ask = may_sleep || waited >= patience.asked + NAP;
+        if must_ask {
+            patience.asked = waited;
+        }
         let mut yields = 0;
         self.leave_core(|| {
-            // Before a sleep in any case. Not more often: a probe may yield itself (Open MPI), or sleep (MPICH 5, throttled), and others wait
-            // for this rank meanwhile.
-            (self.waiting.keep_pace)(now, may_sleep);
+            // Before a sleep, and as often as it would sleep, in any case. Not more often: a probe may yield itself (Open MPI), or sleep
+            // (MPICH 5, throttled), and others wait for this rank meanwhile.
+            (self.waiting.keep_pace)(now, must_ask);
             let Some(rank) = peer else {
                 return std::thread::yield_now();
             };
