@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 pub(super) fn protocol() -> c_int {
     /// Raised with every change to what ranks exchange, to the layout of segments, or to defaults. As a text that is read at run
     /// time, scripts/test-partial finds it in an engine, and makes another build of it by changing it.
-    const REVISION: &str = "huddle's revision 33";
+    const REVISION: &str = "huddle's revision 34";
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), black_box(REVISION), size_of::<FlagLine>()).hash(&mut hash);
     // MPI_Finalize sums counters by their position.
