@@ -85,30 +85,8 @@ impl<'a> Builder<'a> {
         // 1. Ranks say what they have; leaders reserve memory where that is nothing.
         let mut offered =
             pool::offer(&self.members(), &self.geometry, |context| !self.is_leader() || context.is_idle());
-        let (pooled, board) = (offered.nonces(), board::current());
-        let mut offer = Offer {
-            pooled,
-            has_unknown_devices: u64::from(device::has_unknown()),
-            board: board.as_ref().map_or(0, |board| board.nonce()),
-            lines: self.geometry.lines as u64,
-            ..Offer::default()
-        };
-        let mut own = None;
-        if self.is_leader() {
-            if let (Some(context), false) = (offered.newest(), self.spans_nodes()) {
-                // It is idle, and who offers it too enters no call before it has this offer.
-                context.clear();
-                offer.is_prepared = 1;
-            }
-            let find = || Hierarchy::of(&self.levels(), &self.job.kinds, self.job.trunk);
-            offer.hierarchy = offered.hierarchy().unwrap_or_else(find).to_words();
-            if pooled[0] == 0 {
-                own = self.make_segment(&mut offer);
-            }
-        }
-        if self.leader_index().is_some() {
-            offer.bridge = self.reserve_bridge();
-        }
+        let board = board::current();
+        let (mut offer, mut own) = self.offer(&offered, board.as_deref());
         let mut offers = self.exchange(offer);
         if self.nodes().any(|node| offers.source(self.layout.members(node)) == Source::Again) {
             if self.is_leader() && offers.source(self.own_members()) == Source::Again {
@@ -140,18 +118,43 @@ impl<'a> Builder<'a> {
             (_, Err(reason)) => Some(*reason),
             (Some(_), Ok(_)) => None,
         };
-        let verdict = match offers.are_prepared(self.own_members()) {
-            true => {
-                assert!(lack.is_none(), "all ranks of the node have offered this context");
-                None
-            }
-            false => self.vote(lack),
-        };
+        let is_prepared = offers.are_prepared(self.own_members());
+        assert!(!is_prepared || lack.is_none(), "all ranks of the node have offered that context");
+        let verdict = if is_prepared { None } else { self.vote(lack) };
         drop(file);
         match (context, bridge, verdict) {
             (Some(context), Ok(bridge), None) => Ok(self.finish(context, nonce, bridge, &offers)),
             (_, _, verdict) => Err(self.decline(verdict.unwrap_or(Reason::NoContext))),
         }
+    }
+
+    /// What this rank has, and a leader's new segment where that is nothing.
+    fn offer(&self, offered: &Offered, board: Option<&Board>) -> (Offer, Option<Own>) {
+        let pooled = offered.nonces();
+        let mut offer = Offer {
+            pooled,
+            has_unknown_devices: u64::from(device::has_unknown()),
+            board: board.map_or(0, Board::nonce),
+            lines: self.geometry.lines as u64,
+            ..Offer::default()
+        };
+        let mut own = None;
+        if self.is_leader() {
+            if let (Some(context), false) = (offered.newest(), self.spans_nodes()) {
+                // It is idle, and who offers it too enters no call before it has this offer.
+                context.clear();
+                offer.is_prepared = 1;
+            }
+            let find = || Hierarchy::of(&self.levels(), &self.job.kinds, self.job.trunk);
+            offer.hierarchy = offered.hierarchy().unwrap_or_else(find).to_words();
+            if pooled[0] == 0 {
+                own = self.make_segment(&mut offer);
+            }
+        }
+        if self.leader_index().is_some() {
+            offer.bridge = self.reserve_bridge();
+        }
+        (offer, own)
     }
 
     /// World ranks of this node's members.
