@@ -3,17 +3,18 @@
 //
 //   programs [--only lengths,…] [--rounds R] [--block MS]
 //
-// A step's time is that of all that a loop does, on the slowest rank: the gain that a program sees, less than that of its calls. Both ways draw the
-// same numbers, and all ranks do.
+// A step's time is that of all that a loop does, on the slowest rank: the gain that a program sees, less than that of its calls. All ranks draw
+// the same numbers, and both ways numbers that are spread alike, however many steps they take.
 #include "measure.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 1 << 17, MATRIX = 96, NUMBERS = 8, USES = 20, SUMS = 16 };
+enum { MOST = 1 << 17, MATRIX = 96, USES = 20, SUMS = 16, DRAWS = 12, FIRST_STEPS = 32 };
 
-// The collectives of a way.
+// A way's calls.
 typedef struct {
     int (*allreduce)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
     int (*bcast)(void *, int, MPI_Datatype, int, MPI_Comm);
@@ -21,9 +22,18 @@ typedef struct {
     int (*allgather)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm);
     int (*scatter)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm);
     int (*barrier)(MPI_Comm);
+    int (*gather)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm);
+    int (*irecv)(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+    int (*isend)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+    int (*waitall)(int, MPI_Request *, MPI_Status *);
+    int (*sendrecv)(const void *, int, MPI_Datatype, int, int, void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *);
+    int (*split)(MPI_Comm, int, int, MPI_Comm *);
+    int (*release)(MPI_Comm *);
 } Library;
-static const Library huddle = {MPI_Allreduce, MPI_Bcast, MPI_Reduce, MPI_Allgather, MPI_Scatter, MPI_Barrier};
-static const Library native = {PMPI_Allreduce, PMPI_Bcast, PMPI_Reduce, PMPI_Allgather, PMPI_Scatter, PMPI_Barrier};
+static const Library huddle = {MPI_Allreduce, MPI_Bcast, MPI_Reduce, MPI_Allgather, MPI_Scatter, MPI_Barrier, MPI_Gather,
+                               MPI_Irecv, MPI_Isend, MPI_Waitall, MPI_Sendrecv, MPI_Comm_split, MPI_Comm_free};
+static const Library native = {PMPI_Allreduce, PMPI_Bcast, PMPI_Reduce, PMPI_Allgather, PMPI_Scatter, PMPI_Barrier, PMPI_Gather,
+                               PMPI_Irecv, PMPI_Isend, PMPI_Waitall, PMPI_Sendrecv, PMPI_Comm_split, PMPI_Comm_free};
 
 typedef struct {
     const char *group, *name;
@@ -33,6 +43,7 @@ typedef struct {
 typedef struct {
     const Program *program;
     const Library *mpi;
+    int *steps; // so far
 } Way;
 
 static double *a, *b;
@@ -41,18 +52,18 @@ static volatile double result;
 
 // ---- what steps are made of
 
-// The same sequence on all ranks: it starts anew with every block.
-static unsigned state;
-static unsigned draw(unsigned below) {
-    state = state * 1664525 + 1013904223;
-    return (state >> 8) % below;
+// The k-th of numbers from 0 to below `below`, of several sequences that have nothing to do with each other: multiples of the square roots of
+// primes, whose fractions are spread evenly over any few steps.
+static int draw(int which, int k, int below) {
+    static const int primes[DRAWS] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37};
+    double multiple = (k + 1) * sqrt(primes[which % DRAWS]);
+    return (int)((multiple - floor(multiple)) * below);
 }
-// 1 to `most`, as many short ones as long ones.
-static int draw_length(int most) {
+// 1 to `most`, as many between each power of two and the next.
+static int draw_length(int most, int k) {
     int bits = 0;
     while (most >> bits > 1) bits++;
-    int upper = 2 << draw((unsigned)bits + 1);
-    int length = upper / 2 + (int)draw((unsigned)upper / 2);
+    int least = 1 << draw(0, k, bits + 1), length = least + draw(1, k, least);
     return length < most ? length : most;
 }
 
@@ -69,9 +80,24 @@ static void consume(const double *data, int n) {
     for (int k = 1; k < SUMS; k++) sums[0] += sums[k];
     result = sums[0];
 }
-static void compute(double nanoseconds) {
-    double until = now() + nanoseconds;
-    while (now() < until) {}
+// As much work as takes so many nanoseconds on a core that does nothing else.
+static double units_per_nanosecond;
+static void work(double units) {
+    volatile double sum = 0;
+    for (long i = 0; i < (long)units; i++) sum += 1;
+}
+static void compute(double nanoseconds) { work(nanoseconds * units_per_nanosecond); }
+static void start_computing(void) {
+    const double units = 100000;
+    double least = 1e18;
+    for (int i = 0; i < 20; i++) {
+        double start = now();
+        work(units);
+        double took = now() - start;
+        if (took < least) least = took;
+    }
+    PMPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
+    units_per_nanosecond = units / least;
 }
 static double sum_of_all(const Library *mpi, double mine, MPI_Comm comm) {
     double sum;
@@ -88,43 +114,41 @@ static void any_bcast_of(const Library *mpi, int n, int root, int k) {
     mpi->bcast(a, n, MPI_DOUBLE, root, MPI_COMM_WORLD);
     if (rank != root) consume(a, n);
 }
-static void any_bcast(const Library *mpi, int most, int k) { any_bcast_of(mpi, 1 + (int)draw((unsigned)most), 0, k); }
+static void any_bcast(const Library *mpi, int most, int k) { any_bcast_of(mpi, 1 + draw(0, k, most), 0, k); }
 static void any_bcast_any_root(const Library *mpi, int most, int k) {
-    int n = 1 + (int)draw((unsigned)most);
-    any_bcast_of(mpi, n, (int)draw((unsigned)size), k);
+    any_bcast_of(mpi, 1 + draw(0, k, most), draw(1, k, size), k);
 }
 static void any_allreduce_of(const Library *mpi, int n, int k) {
     produce(a, n, k);
     mpi->allreduce(a, b, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     consume(b, n);
 }
-static void any_allreduce(const Library *mpi, int most, int k) { any_allreduce_of(mpi, 1 + (int)draw((unsigned)most), k); }
+static void any_allreduce(const Library *mpi, int most, int k) { any_allreduce_of(mpi, 1 + draw(0, k, most), k); }
 static void any_reduce_of(const Library *mpi, int n, int root, int k) {
     produce(a, n, k);
     mpi->reduce(a, b, n, MPI_DOUBLE, MPI_SUM, root, MPI_COMM_WORLD);
     if (rank == root) consume(b, n);
 }
 static void any_reduce(const Library *mpi, int most, int k) {
-    int n = 1 + (int)draw((unsigned)most);
-    any_reduce_of(mpi, n, (int)draw((unsigned)size), k);
+    any_reduce_of(mpi, 1 + draw(0, k, most), draw(1, k, size), k);
 }
 static void any_allgather_of(const Library *mpi, int n, int k) {
     produce(a, n, k);
     mpi->allgather(a, n, MPI_DOUBLE, b, n, MPI_DOUBLE, MPI_COMM_WORLD);
     consume(b, n * size);
 }
-static void any_allgather(const Library *mpi, int most, int k) { any_allgather_of(mpi, 1 + (int)draw((unsigned)most), k); }
+static void any_allgather(const Library *mpi, int most, int k) { any_allgather_of(mpi, 1 + draw(0, k, most), k); }
 static void any_scatter_of(const Library *mpi, int n, int root, int k) {
     if (rank == root) produce(a, n * size, k);
     mpi->scatter(a, n, MPI_DOUBLE, b, n, MPI_DOUBLE, root, MPI_COMM_WORLD);
     consume(b, n);
 }
-static void any_scatter(const Library *mpi, int most, int k) { any_scatter_of(mpi, 1 + (int)draw((unsigned)most), 0, k); }
+static void any_scatter(const Library *mpi, int most, int k) { any_scatter_of(mpi, 1 + draw(0, k, most), 0, k); }
 
 // Any collective, of any length up to the most, to or from any rank.
 static void any_call(const Library *mpi, int most, int k) {
-    int n = draw_length(most), root = (int)draw((unsigned)size);
-    switch (draw(6)) {
+    int n = draw_length(most, k), root = draw(2, k, size);
+    switch (draw(3, k, 6)) {
     case 0: any_allreduce_of(mpi, n, k); break;
     case 1: any_bcast_of(mpi, n, root, k); break;
     case 2: any_reduce_of(mpi, n, root, k); break;
@@ -162,11 +186,11 @@ static void reduce_in_place(const Library *mpi, int n, int k) {
     produce(a, n, k);
     mpi->reduce(rank ? a : MPI_IN_PLACE, rank ? NULL : a, n, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
 }
-// Work is dealt, done, and brought back by the library itself.
+// Work is dealt, done, and brought back, which huddle leaves to the library.
 static void deal(const Library *mpi, int n, int k) {
     any_scatter_of(mpi, n, 0, k);
     for (int i = 0; i < n; i++) b[i] *= 2;
-    PMPI_Gather(b, n, MPI_DOUBLE, a, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    mpi->gather(b, n, MPI_DOUBLE, a, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
 }
 // A state for all, a number from each.
 static void evaluate(const Library *mpi, int n, int k) {
@@ -186,15 +210,15 @@ static void products(const Library *mpi, int n, int k) {
 }
 static void halo(const Library *mpi, int n, int k) {
     MPI_Request requests[2];
-    MPI_Irecv(b, n, MPI_DOUBLE, left(), 0, MPI_COMM_WORLD, &requests[0]);
-    MPI_Isend(a, n, MPI_DOUBLE, right(), 0, MPI_COMM_WORLD, &requests[1]);
-    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    mpi->irecv(b, n, MPI_DOUBLE, left(), 0, MPI_COMM_WORLD, &requests[0]);
+    mpi->isend(a, n, MPI_DOUBLE, right(), 0, MPI_COMM_WORLD, &requests[1]);
+    mpi->waitall(2, requests, MPI_STATUSES_IGNORE);
     result = sum_of_all(mpi, b[0] + k, MPI_COMM_WORLD);
 }
 static void phases(const Library *mpi, int n, int k) {
     (void)k;
     mpi->barrier(MPI_COMM_WORLD);
-    PMPI_Sendrecv(a, n, MPI_DOUBLE, right(), 0, b, n, MPI_DOUBLE, left(), 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    mpi->sendrecv(a, n, MPI_DOUBLE, right(), 0, b, n, MPI_DOUBLE, left(), 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     mpi->barrier(MPI_COMM_WORLD);
 }
 // Where the worst is, and whether all are content.
@@ -210,10 +234,7 @@ static void convergence(const Library *mpi, int n, int k) {
 }
 // The length of the next step of time, after a computation that takes each rank as long as it happens to.
 static void time_step(const Library *mpi, int most, int k) {
-    for (int r = 0; r < size; r++) {
-        double took = draw((unsigned)most);
-        if (r == rank) compute(took);
-    }
+    compute(draw(rank, k, most));
     double mine = k + rank, least;
     mpi->allreduce(&mine, &least, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
 }
@@ -225,10 +246,11 @@ static void in_place(const Library *mpi, int n, int k) {
 // Gradients or densities in one precision, in parts of different lengths, one after the other through a large array.
 static void parts(const Library *mpi, int most, int k) {
     float *data = (float *)a;
+    int part = 0;
     for (int at = 0, n; at < most; at += n) {
-        n = most / 8 + (int)draw((unsigned)most / 4);
+        n = most / 8 + draw(part++, k, most / 4);
         if (n > most - at) n = most - at;
-        data[at] = (float)(k % 61);
+        for (int i = 0; i < n; i++) data[at + i] = (float)(k % 61);
         mpi->allreduce(MPI_IN_PLACE, data + at, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     }
 }
@@ -259,13 +281,14 @@ static void matrix_rows(const Library *mpi, int n, int k) {
 }
 // Blocks along the rows and columns of a grid of ranks.
 static void grid(const Library *mpi, int n, int k) {
-    int of_row, of_column;
-    MPI_Comm_size(row, &of_row);
-    MPI_Comm_size(column, &of_column);
-    mpi->bcast(a, n, MPI_DOUBLE, k % of_row, row);
-    mpi->bcast(b, n, MPI_DOUBLE, k % of_column, column);
-    consume(a, n);
-    consume(b, n);
+    MPI_Comm comms[2] = {row, column};
+    for (int i = 0; i < 2; i++) {
+        int ranks;
+        MPI_Comm_size(comms[i], &ranks);
+        if (ranks == 1) continue; // two, three and five ranks have no other grid
+        mpi->bcast(a, n, MPI_DOUBLE, k % ranks, comms[i]);
+        consume(a, n);
+    }
 }
 static void libraries(const Library *mpi, int n, int k) {
     double sum = k + n;
@@ -275,26 +298,26 @@ static void libraries(const Library *mpi, int n, int k) {
 // A communicator for some calls, as libraries make in each of their own.
 static void short_lived(const Library *mpi, int n, int k) {
     MPI_Comm comm;
-    MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &comm);
+    mpi->split(MPI_COMM_WORLD, 0, rank, &comm);
     produce(a, n, k);
     for (int i = 0; i < USES; i++) mpi->allreduce(a, b, n, MPI_DOUBLE, MPI_SUM, comm);
-    MPI_Comm_free(&comm);
+    mpi->release(&comm);
 }
 
 // ---- measuring
 
 static double block(const void *of, int calls) {
     const Way *way = of;
-    state = 1;
     double start = now();
-    for (int k = 0; k < calls; k++) way->program->step(way->mpi, way->program->n, k);
+    for (int k = 0; k < calls; k++) way->program->step(way->mpi, way->program->n, (*way->steps)++);
     return now() - start;
 }
 
 static void compare(const Program *program) {
-    Way ways[2] = {{program, &huddle}, {program, &native}};
+    int steps[2] = {0};
+    Way ways[2] = {{program, &huddle, &steps[0]}, {program, &native, &steps[1]}};
     Subject subjects[2] = {{"huddle", block, &ways[0], false}, {"native", block, &ways[1], false}};
-    block(&ways[0], NUMBERS * WARM_UP); // each of its communicators
+    block(&ways[0], FIRST_STEPS); // all that is built with first calls
     char members[256];
     snprintf(members, sizeof members, "\"group\": \"%s\", \"shape\": \"%s\"", program->group, program->name);
     measure(members, subjects, 2);
@@ -351,6 +374,7 @@ static const Program programs[] = {
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     argc = measure_start(argc, argv);
+    start_computing();
     const size_t room = (size_t)MOST * (size_t)size;
     a = calloc(room, sizeof *a), b = calloc(room, sizeof *b);
     if (!a || !b) fail("no memory");

@@ -366,7 +366,8 @@ pub(crate) trait Words {
             }
         }
         if !have_all {
-            // The call goes on without the segment, which is idle once all have come so far.
+            // The call goes on without the segment. Else a leader that is done with its communicator would take that for idle while a peer
+            // waits here.
             self.release(Ticket::last_of(call.epoch));
         }
         Ok(have_all)

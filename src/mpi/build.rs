@@ -1,7 +1,7 @@
 //! Building the context of a communicator: its ranks agree on shared memory, and its leaders on a way between nodes.
 //!
 //! All ranks are in the same collective call on the communicator, so native collectives on it serve the agreement: one
-//! Allgather of offers, and one vote, but where all have what is needed by the offers alone.
+//! Allgather of offers, and one vote, but where all ranks, on one node, have the context that was freed last.
 
 use super::board::{self, Board};
 use super::bridge::BridgeComm;
@@ -140,8 +140,8 @@ impl<'a> Builder<'a> {
         };
         let mut own = None;
         if self.is_leader() {
-            if let (Some(context), false) = (offered.newest(), self.spans_nodes()) {
-                // It is idle, and who offers it too enters no call before it has this offer.
+            if let (Some(context), false) = (offered.settled(), self.spans_nodes()) {
+                // It is idle, its communicator is done, and who offers it too enters no call before it has this offer.
                 context.clear();
                 offer.is_prepared = 1;
             }

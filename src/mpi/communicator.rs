@@ -283,10 +283,11 @@ pub unsafe extern "C" fn delete(_: MPI_Comm, _: c_int, value: *mut c_void, _: *m
     recent::forget_all();
     // SAFETY: `look_up` or `keep_native` stored the box; MPI deletes an attribute once.
     let communicator = unsafe { Box::from_raw(value.cast::<Communicator>()) };
+    let last = Epoch(communicator.calls.into_inner());
     if let Some(Standing::Shared(shared)) = communicator.standing.into_inner() {
         COUNT.fetch_sub(1, Ordering::Relaxed);
         if may_free() {
-            pool::keep(shared.pooled);
+            pool::keep(shared.pooled, last);
         }
     }
     constants().success

@@ -18,7 +18,7 @@ pub(super) struct Offer {
     pub bridge: u64,
     /// Segments of earlier communicators of the same members that this rank still has mapped; a leader's are idle.
     pub pooled: [u64; pool::OFFERED],
-    /// Whether a leader has cleared the first of these.
+    /// Whether the leader, of one node, has cleared the first of these.
     pub is_prepared: u64,
     /// Whether buffers of this rank may be in memory of a device that huddle can't copy.
     pub has_unknown_devices: u64,

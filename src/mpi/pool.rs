@@ -3,6 +3,7 @@
 
 use crate::fabric::shm::{Context, Geometry};
 use crate::topo::Hierarchy;
+use crate::types::Epoch;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -36,6 +37,8 @@ struct Pool {
 struct Kept {
     /// Its ordinal among those that were freed.
     ordinal: u64,
+    /// Its communicator's last call went through it: no rank makes another one.
+    is_settled: bool,
     /// In a box: it has some KiB, which would move with each change of the list.
     pooled: Box<Pooled>,
 }
@@ -54,12 +57,12 @@ fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps a context whose communicator this rank has freed. Its peers may still use theirs.
-pub(super) fn keep(pooled: Pooled) {
+/// Keeps a context whose communicator this rank has freed, after a last call of that ordinal. Its peers may still use theirs.
+pub(super) fn keep(pooled: Pooled, last: Epoch) {
     let mut pool = pool();
     pool.freed += 1;
     let ordinal = pool.freed;
-    pool.insert(Kept { ordinal, pooled: Box::new(pooled) });
+    pool.insert(Kept { ordinal, is_settled: pooled.context.left() == last, pooled: Box::new(pooled) });
 }
 
 /// Contexts for a communicator that is about to be built. They are out of the pool, so that no other thread offers them for
@@ -88,9 +91,10 @@ impl Offered {
         std::array::from_fn(|index| self.0.get(index).map_or(0, |kept| kept.pooled.nonce))
     }
 
-    /// The one that was freed last.
-    pub fn newest(&self) -> Option<&Context> {
-        self.0.first().map(|kept| &kept.pooled.context)
+    /// The one that was freed last, if all ranks that have left the calls that this one has left make no other call on its communicator: a call
+    /// that was declined here may still be under way elsewhere.
+    pub fn settled(&self) -> Option<&Context> {
+        self.0.first().filter(|kept| kept.is_settled).map(|kept| &kept.pooled.context)
     }
 
     /// How the members of all of them lie on the node; none where there is none.
@@ -142,12 +146,12 @@ mod tests {
     #[test]
     fn what_one_communicator_is_offered_no_other_is() {
         let (_alone, members) = (alone(), [1, 2]);
-        keep(pooled(members, 11));
+        keep(pooled(members, 11), Epoch(0));
         let mut first = offered(members);
         let mut second = offered(members);
         assert_eq!((first.nonces(), second.nonces()), ([11, 0, 0, 0], [0; OFFERED]));
         // Others come and go meanwhile.
-        (0..2 * MOST as u64).for_each(|nonce| keep(pooled([7, 8], 100 + nonce)));
+        (0..2 * MOST as u64).for_each(|nonce| keep(pooled([7, 8], 100 + nonce), Epoch(0)));
         assert!(second.take(11).is_none());
         assert!(first.take(11).is_some());
         drop((first, second));
@@ -157,16 +161,25 @@ mod tests {
     #[test]
     fn the_newest_come_first_and_what_is_not_taken_comes_back() {
         let (_alone, members) = (alone(), [3, 4]);
-        (1..=5).for_each(|nonce| keep(pooled(members, nonce)));
+        (1..=5).for_each(|nonce| keep(pooled(members, nonce), Epoch(0)));
         assert_eq!(offered(members).nonces(), [5, 4, 3, 2]);
         assert!(offered(members).take(4).is_some());
         assert_eq!(offered(members).nonces(), [5, 3, 2, 1]);
     }
 
     #[test]
+    fn who_left_a_call_natively_has_no_settled_context() {
+        let (_alone, members) = (alone(), [9, 10]);
+        keep(pooled(members, 31), Epoch(0));
+        assert!(offered(members).settled().is_some(), "nothing was left");
+        keep(pooled(members, 32), Epoch(4));
+        assert!(offered(members).settled().is_none(), "call 4 was declined");
+    }
+
+    #[test]
     fn other_dimensions_are_not_offered() {
         let (_alone, members) = (alone(), [5, 6]);
-        keep(pooled(members, 21));
+        keep(pooled(members, 21), Epoch(0));
         let longer = Geometry { cell: Bytes(128), ..GEOMETRY };
         assert_eq!(offer(&members, &longer, |_| true).nonces(), [0; OFFERED]);
         let lines = |lines| Geometry { slots: 1, lines, ..GEOMETRY };

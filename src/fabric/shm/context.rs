@@ -1,6 +1,7 @@
 //! What a process holds for one communicator: its view of the segment, and how far it has come.
 
 mod cells;
+mod renewal;
 
 use super::company::Company;
 use super::drive::Waiting;
@@ -411,44 +412,6 @@ impl Words for Context {
         let index = ticket.position(self.geometry.lines) * size_of::<Written>();
         // SAFETY: as in `control`; `position` is below `lines`.
         unsafe { self.segment.base().add(self.places.mine[1] + index).cast::<Written>().as_ref() }
-    }
-}
-
-/// Using a context again for another communicator of the same processes.
-impl Context {
-    /// Whether all peers have left every call that this rank has left: then none of them reads or writes the segment
-    /// before it enters another call.
-    pub fn is_idle(&self) -> bool {
-        let mine = Ticket(self.mine().released.peek());
-        self.peers().all(|rank| self.control(rank).released.reached(mine).is_some())
-    }
-
-    /// Makes all flags those of a new segment, but for the events of ranks, which mean nothing by themselves: peers may still look at them for whom
-    /// to wake, as the last step of a call. Called by one rank, while the context is idle and before any rank of it can enter a call.
-    pub fn clear(&self) {
-        let events = (0..self.geometry.ranks).map(|rank| PAGE + rank * self.places.control + Control::EVENT.start);
-        let mut start = PAGE;
-        for event in events.chain([self.geometry.presences_start()]) {
-            // SAFETY: within the segment, whose length `new` checked. Nobody accesses that now, as events and presences are left out: the caller's
-            // promise, and the collective that orders this before the next call. Zeroes are valid for all that lies there.
-            unsafe { self.segment.base().add(start).write_bytes(0, event - start) };
-            start = event + Control::EVENT.len();
-        }
-    }
-
-    /// The context for a communicator with other nodes or ranks but the same members, in the same order, on this node.
-    #[must_use]
-    pub fn renew(self, layout: Layout) -> Self {
-        let [reserved, reserved_passed] = [self.reserved, self.reserved_passed].map(AtomicUsize::into_inner);
-        let renewed = Self::new(self.segment, self.geometry, self.me, layout, self.levels);
-        if !renewed.segment.is_whole() {
-            renewed.reserved.store(reserved, Ordering::Relaxed);
-            renewed.reserved_passed.store(reserved_passed, Ordering::Relaxed);
-            if reserved_passed > 0 {
-                renewed.own_passed();
-            }
-        }
-        renewed
     }
 }
 

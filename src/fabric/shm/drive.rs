@@ -38,7 +38,7 @@ impl Waiting {
     pub const PATIENCE: Duration = Duration::from_millis(1);
 
     /// Where each rank has a core, a wait this long may be for one whose core does something else.
-    const LASTS: Duration = Duration::from_micros(50);
+    const YIELDS_AFTER: Duration = Duration::from_micros(50);
 
     /// How often a wait looks once more before the first thought of anything else but the MPI library's traffic.
     #[inline]
@@ -227,7 +227,7 @@ impl Call<'_> {
         std::hint::spin_loop();
         if (before + 1).is_multiple_of(POLLS_PER_PROGRESS) {
             (self.waiting.progress)();
-            if waited > Waiting::LASTS {
+            if waited > Waiting::YIELDS_AFTER {
                 std::thread::yield_now();
             }
         }

@@ -1,0 +1,75 @@
+//! Using a context again for another communicator of the same processes.
+
+use super::Context;
+use crate::fabric::shm::geometry::PAGE;
+use crate::fabric::words::Words;
+use crate::sync::Control;
+use crate::topo::Layout;
+use crate::types::{Epoch, Ticket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+impl Context {
+    /// Whether all peers have left every call that this rank has left: then none of them reads or writes the segment
+    /// before it enters another call.
+    pub fn is_idle(&self) -> bool {
+        let mine = Ticket(self.mine().released.peek());
+        self.peers().all(|rank| self.control(rank).released.reached(mine).is_some())
+    }
+
+    /// The last call that this rank has left.
+    pub fn left(&self) -> Epoch {
+        Ticket(self.mine().released.peek()).epoch()
+    }
+
+    /// Makes all flags those of a new segment, but for the events of ranks, which mean nothing by themselves: peers may still look at them for whom
+    /// to wake, as the last step of a call. Called by one rank, while the context is idle and before any rank of it can enter a call.
+    pub fn clear(&self) {
+        let events = (0..self.geometry.ranks).map(|rank| PAGE + rank * self.places.control + Control::EVENT.start);
+        let mut start = PAGE;
+        for event in events.chain([self.geometry.presences_start()]) {
+            // SAFETY: within the segment, whose length `new` checked. Nobody accesses that now, as events and presences are left out: the caller's
+            // promise, and the collective that orders this before the next call. Zeroes are valid for all that lies there.
+            unsafe { self.segment.base().add(start).write_bytes(0, event - start) };
+            start = event + Control::EVENT.len();
+        }
+    }
+
+    /// The context for a communicator with other nodes or ranks but the same members, in the same order, on this node.
+    #[must_use]
+    pub fn renew(self, layout: Layout) -> Self {
+        let [reserved, reserved_passed] = [self.reserved, self.reserved_passed].map(AtomicUsize::into_inner);
+        let renewed = Self::new(self.segment, self.geometry, self.me, layout, self.levels);
+        if !renewed.segment.is_whole() {
+            renewed.reserved.store(reserved, Ordering::Relaxed);
+            renewed.reserved_passed.store(reserved_passed, Ordering::Relaxed);
+            if reserved_passed > 0 {
+                renewed.own_passed();
+            }
+        }
+        renewed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::shm::context::tests::two_ranks;
+    use crate::types::NodeRank;
+    use std::time::Duration;
+
+    /// Who has ended its last call may still look there for those whom it wakes.
+    #[test]
+    fn events_outlast_a_clear_and_flags_do_not() {
+        let [one, other] = two_ranks();
+        one.release(Ticket::last_of(Epoch(3)));
+        assert_eq!((one.left(), other.left()), (Epoch(3), Epoch(0)));
+        let event = one.event(NodeRank(0));
+        let clear = || {
+            other.clear();
+            true
+        };
+        event.sleep_unless(clear, Duration::ZERO);
+        assert!(format!("{event:?}").contains("sleepers: 0"), "{event:?}");
+        assert_eq!(one.left(), Epoch(0));
+    }
+}
