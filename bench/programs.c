@@ -10,7 +10,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { MOST = 1 << 17, MATRIX = 96, USES = 20, SUMS = 16, DRAWS = 12, FIRST_STEPS = 32 };
 
@@ -109,51 +108,51 @@ static int right(void) { return (rank + 1) % size; }
 
 // ---- steps: lengths as they come
 
-static void any_bcast_of(const Library *mpi, int n, int root, int k) {
+static void bcast_of(const Library *mpi, int n, int root, int k) {
     if (rank == root) produce(a, n, k);
     mpi->bcast(a, n, MPI_DOUBLE, root, MPI_COMM_WORLD);
     if (rank != root) consume(a, n);
 }
-static void any_bcast(const Library *mpi, int most, int k) { any_bcast_of(mpi, 1 + draw(0, k, most), 0, k); }
+static void any_bcast(const Library *mpi, int most, int k) { bcast_of(mpi, 1 + draw(0, k, most), 0, k); }
 static void any_bcast_any_root(const Library *mpi, int most, int k) {
-    any_bcast_of(mpi, 1 + draw(0, k, most), draw(1, k, size), k);
+    bcast_of(mpi, 1 + draw(0, k, most), draw(1, k, size), k);
 }
-static void any_allreduce_of(const Library *mpi, int n, int k) {
+static void allreduce_of(const Library *mpi, int n, int k) {
     produce(a, n, k);
     mpi->allreduce(a, b, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     consume(b, n);
 }
-static void any_allreduce(const Library *mpi, int most, int k) { any_allreduce_of(mpi, 1 + draw(0, k, most), k); }
-static void any_reduce_of(const Library *mpi, int n, int root, int k) {
+static void any_allreduce(const Library *mpi, int most, int k) { allreduce_of(mpi, 1 + draw(0, k, most), k); }
+static void reduce_of(const Library *mpi, int n, int root, int k) {
     produce(a, n, k);
     mpi->reduce(a, b, n, MPI_DOUBLE, MPI_SUM, root, MPI_COMM_WORLD);
     if (rank == root) consume(b, n);
 }
 static void any_reduce(const Library *mpi, int most, int k) {
-    any_reduce_of(mpi, 1 + draw(0, k, most), draw(1, k, size), k);
+    reduce_of(mpi, 1 + draw(0, k, most), draw(1, k, size), k);
 }
-static void any_allgather_of(const Library *mpi, int n, int k) {
+static void allgather_of(const Library *mpi, int n, int k) {
     produce(a, n, k);
     mpi->allgather(a, n, MPI_DOUBLE, b, n, MPI_DOUBLE, MPI_COMM_WORLD);
     consume(b, n * size);
 }
-static void any_allgather(const Library *mpi, int most, int k) { any_allgather_of(mpi, 1 + draw(0, k, most), k); }
-static void any_scatter_of(const Library *mpi, int n, int root, int k) {
+static void any_allgather(const Library *mpi, int most, int k) { allgather_of(mpi, 1 + draw(0, k, most), k); }
+static void scatter_of(const Library *mpi, int n, int root, int k) {
     if (rank == root) produce(a, n * size, k);
     mpi->scatter(a, n, MPI_DOUBLE, b, n, MPI_DOUBLE, root, MPI_COMM_WORLD);
     consume(b, n);
 }
-static void any_scatter(const Library *mpi, int most, int k) { any_scatter_of(mpi, 1 + draw(0, k, most), 0, k); }
+static void any_scatter(const Library *mpi, int most, int k) { scatter_of(mpi, 1 + draw(0, k, most), 0, k); }
 
 // Any collective, of any length up to the most, to or from any rank.
 static void any_call(const Library *mpi, int most, int k) {
     int n = draw_length(most, k), root = draw(2, k, size);
     switch (draw(3, k, 6)) {
-    case 0: any_allreduce_of(mpi, n, k); break;
-    case 1: any_bcast_of(mpi, n, root, k); break;
-    case 2: any_reduce_of(mpi, n, root, k); break;
-    case 3: any_allgather_of(mpi, n, k); break;
-    case 4: any_scatter_of(mpi, n, root, k); break;
+    case 0: allreduce_of(mpi, n, k); break;
+    case 1: bcast_of(mpi, n, root, k); break;
+    case 2: reduce_of(mpi, n, root, k); break;
+    case 3: allgather_of(mpi, n, k); break;
+    case 4: scatter_of(mpi, n, root, k); break;
     default: mpi->barrier(MPI_COMM_WORLD);
     }
 }
@@ -164,7 +163,7 @@ static void any_call(const Library *mpi, int most, int k) {
 static void header(const Library *mpi, int n, int k) {
     int length = n;
     mpi->bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    any_bcast_of(mpi, length, 0, k);
+    bcast_of(mpi, length, 0, k);
 }
 // A name, numbers, flags.
 static void parameters(const Library *mpi, int n, int k) {
@@ -188,13 +187,13 @@ static void reduce_in_place(const Library *mpi, int n, int k) {
 }
 // Work is dealt, done, and brought back, which huddle leaves to the library.
 static void deal(const Library *mpi, int n, int k) {
-    any_scatter_of(mpi, n, 0, k);
+    scatter_of(mpi, n, 0, k);
     for (int i = 0; i < n; i++) b[i] *= 2;
     mpi->gather(b, n, MPI_DOUBLE, a, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
 }
 // A state for all, a number from each.
 static void evaluate(const Library *mpi, int n, int k) {
-    any_bcast_of(mpi, n, 0, k);
+    bcast_of(mpi, n, 0, k);
     double sum;
     mpi->reduce(a, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
 }
@@ -263,11 +262,11 @@ static void histogram(const Library *mpi, int bins, int k) {
 static void counts(const Library *mpi, int n, int k) {
     static int all[1024];
     mpi->allgather(&n, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD);
-    any_allgather_of(mpi, n, k);
+    allgather_of(mpi, n, k);
 }
 // An eigenvector's parts, and its norm.
 static void power(const Library *mpi, int n, int k) {
-    any_allgather_of(mpi, n, k);
+    allgather_of(mpi, n, k);
     double norm = sum_of_all(mpi, result, MPI_COMM_WORLD);
     for (int i = 0; i < n; i++) a[i] = b[i] / norm;
 }

@@ -102,6 +102,13 @@ struct Patience {
     asked: Duration,
 }
 
+impl Patience {
+    /// Whether this wait, in a call of so many bytes, has yielded often enough, and for long enough, to sleep from now on.
+    fn may_sleep(&self, bytes: Bytes, patience: Duration, waited: Duration) -> bool {
+        self.pauses >= YIELDS[usize::from(bytes >= LONG)] && waited >= patience
+    }
+}
+
 impl Call<'_> {
     /// Runs a call to its end.
     ///
@@ -272,7 +279,7 @@ impl Call<'_> {
         {
             return 1;
         }
-        let may_sleep = before >= YIELDS[usize::from(self.entered.bytes >= LONG)] && waited >= self.waiting.patience;
+        let may_sleep = patience.may_sleep(self.entered.bytes, self.waiting.patience, waited);
         let must_ask = may_sleep || waited >= patience.asked + NAP;
         if must_ask {
             patience.asked = waited;

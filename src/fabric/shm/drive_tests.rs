@@ -80,6 +80,20 @@ fn waits_ask_before_they_sleep() {
     assert!(forced.windows(2).all(is_sparse), "{forced:?}");
 }
 
+#[test]
+fn waits_sleep_once_they_have_yielded_often_and_for_long_enough() {
+    let may_sleep = |bytes, pauses, waited| {
+        let awaited = Awaited::Nothing;
+        let wait = Patience { awaited, since: None, reported: Duration::ZERO, pauses, asked: Duration::ZERO };
+        wait.may_sleep(bytes, Waiting::PATIENCE, waited)
+    };
+    for (bytes, least) in [(Bytes(8), YIELDS[0]), (LONG, YIELDS[1])] {
+        assert!(!may_sleep(bytes, least - 1, Waiting::PATIENCE));
+        assert!(!may_sleep(bytes, least, Waiting::PATIENCE - Duration::from_nanos(1)));
+        assert!(may_sleep(bytes, least, Waiting::PATIENCE));
+    }
+}
+
 /// Where each rank has a core a wait asks the library once, if it is time for that, when it has lasted for a while.
 #[test]
 fn waits_of_ranks_with_cores_ask_when_they_last() {
