@@ -4,6 +4,7 @@ use super::agree::{allgather, allgather_u32, bcast_bytes, duplicate, expect, mee
 use super::communicator::{create_keyval, keep_native};
 use super::device;
 use super::job::{self, Job};
+use super::member::Member;
 use super::network;
 use super::peers::Announcement;
 use crate::coll::REGISTRY;
@@ -22,7 +23,6 @@ use mpi_sys::MPI_Comm;
 use std::ffi::c_int;
 use std::hash::{Hash, Hasher};
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A number that differs between builds of huddle that would choose or lay out memory differently. Where ranks find several,
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 pub(super) fn protocol() -> c_int {
     /// Raised with every change to what ranks exchange, to the layout of segments, or to defaults. As a text that is read at run
     /// time, scripts/test-partial finds it in an engine, and makes another build of it by changing it.
-    const REVISION: &str = "huddle's revision 34";
+    const REVISION: &str = "huddle's revision 35";
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), black_box(REVISION), size_of::<FlagLine>()).hash(&mut hash);
     // MPI_Finalize sums counters by their position.
@@ -63,10 +63,10 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     if meet(constants().comm_world, protocol()) {
         // SAFETY: MPI is initialised.
         let keyval = unsafe { create_keyval() };
-        let Agreement { config, misfit, hosts } = agree_on_environment(constants().comm_world, rank, keyval);
+        let Agreement { config, misfit, hosts, mask } = agree_on_environment(constants().comm_world, rank, keyval);
         match inactive_reason(&config, misfit, size) {
             Some(reason) => stay_native(Job::idle(config, rank, size as usize), reason),
-            None => accelerate(config, hosts, rank, size, keyval.unwrap_or(constants().keyval_invalid)),
+            None => accelerate(config, (hosts, mask), rank, size, keyval.unwrap_or(constants().keyval_invalid)),
         }
     } else {
         let (config, _) = Config::parse(&RawEnvironment::from_process());
@@ -77,12 +77,12 @@ pub unsafe fn start(announcement: Option<Announcement>) {
     announce();
 }
 
-fn accelerate(config: Config, hosts: Hosts, rank: u32, size: c_int, keyval: c_int) {
+fn accelerate(config: Config, (hosts, mask): (Hosts, Mask), rank: u32, size: c_int, keyval: c_int) {
     if !config.may_copy_singly {
         kernel::withhold_single_copies();
     }
     // Whatever communicator that makes is gone before the next are made: of MPICH's kin the third that there is takes milliseconds.
-    let node = Node::find(constants().comm_world, &config, hosts);
+    let node = Node::find(constants().comm_world, &config, hosts, &mask);
     let (world, self_comm) = (duplicate(constants().comm_world), duplicate_of_self());
     let parameters = agree_on_parameters(world, rank, &config, &node);
     for comm in [world, self_comm] {
@@ -235,6 +235,14 @@ struct Agreement {
     /// Set, on all ranks, where not all serve the same names and have an attribute for communicators.
     misfit: Option<Reason>,
     hosts: Hosts,
+    mask: Mask,
+}
+
+/// Where this rank may run.
+struct Mask {
+    own: CpuMask,
+    /// Bytes of the longest one of all ranks.
+    longest: usize,
 }
 
 /// Where the ranks of the job run.
@@ -273,8 +281,9 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Ag
     let same_names = c_int::from(served_names(&own) == served_names(&agreed));
     let has_keyval = c_int::from(keyval.is_some());
     let [host, opposite] = Hosts::numbers(host::identity());
-    let [first, same_names, has_keyval, host, opposite] =
-        minimum(world, [differs, same_names, has_keyval, host, opposite]);
+    let mask = CpuMask::of_this_process();
+    let numbers = [differs, same_names, has_keyval, host, opposite, -(mask.length() as c_int)];
+    let [first, same_names, has_keyval, host, opposite, longest] = minimum(world, numbers);
     if let (Some(difference), true) = (difference, first == differs) {
         log::warning(format_args!("the environment differs from rank 0's, which all ranks use: {difference}"));
     }
@@ -285,7 +294,8 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Ag
         }
     }
     let misfit = (same_names != 1 || has_keyval != 1).then_some(Reason::HuddleMissing);
-    Agreement { config: from_here(config), misfit, hosts: Hosts::of(host, opposite) }
+    let mask = Mask { own: mask, longest: longest.unsigned_abs() as usize };
+    Agreement { config: from_here(config), misfit, hosts: Hosts::of(host, opposite), mask }
 }
 
 /// A relative path is one from where the program starts, wherever it is when it ends.
@@ -308,46 +318,6 @@ fn agree_on_parameters(world: MPI_Comm, rank: u32, config: &Config, node: &Node)
     Parameters::from_bytes(&bcast_bytes(world, bytes)).unwrap_or_default()
 }
 
-/// A word in the memory of a process, for others to find out whether they can read it.
-struct Sample {
-    process: u64,
-    address: u64,
-    value: u64,
-}
-
-impl Sample {
-    fn of_this_process() -> Self {
-        static SAMPLE: AtomicU64 = AtomicU64::new(0);
-        let process = u64::from(std::process::id());
-        let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let value = time.map_or(1, |time| time.as_nanos() as u64) ^ process << 40;
-        SAMPLE.store(value, Ordering::Relaxed);
-        Self { process, address: SAMPLE.as_ptr() as u64, value }
-    }
-
-    fn to_bytes(&self) -> [u8; 24] {
-        let mut bytes = [0; 24];
-        for (to, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip([self.process, self.address, self.value]) {
-            *to = word.to_ne_bytes();
-        }
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8; 24]) -> Self {
-        let [process, address, value] =
-            [0, 8, 16].map(|at| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default()));
-        Self { process, address, value }
-    }
-
-    /// Whether this process can read it: it is there, and the system permits it.
-    fn is_readable(&self) -> bool {
-        let mut found = [0; 8];
-        // SAFETY: room for as many bytes.
-        let is_read = unsafe { kernel::fetch(self.process as u32, self.address, found.as_mut_ptr(), found.len()) };
-        is_read.is_ok() && found == self.value.to_ne_bytes()
-    }
-}
-
 /// What the ranks of the job know about their nodes.
 struct Node {
     labels: Vec<u32>,
@@ -363,7 +333,7 @@ struct Node {
 
 impl Node {
     /// Where all ranks are on one host, `world` is the communicator of a node: there is no nonblocking way to make one.
-    fn find(world: MPI_Comm, config: &Config, hosts: Hosts) -> Self {
+    fn find(world: MPI_Comm, config: &Config, hosts: Hosts, mask: &Mask) -> Self {
         let c = constants();
         let (rank, size) = rank_and_size(world);
         let mut physical = world;
@@ -378,14 +348,11 @@ impl Node {
             Hosts::Several => allgather_u32(physical, rank, node_size as usize),
         };
 
-        let mask = CpuMask::of_this_process();
-        let own = [&Sample::of_this_process().to_bytes()[..], &mask.to_bytes()].concat();
-        let (samples, masks): (Vec<Sample>, Vec<CpuMask>) = allgather(physical, &own, node_size as usize)
-            .chunks(own.len())
-            .map(|bytes| bytes.split_first_chunk().expect("as long as this rank's own"))
-            .map(|(sample, mask)| (Sample::from_bytes(sample), CpuMask::from_bytes(mask)))
-            .unzip();
-        let has_single_copy = samples.iter().all(Sample::is_readable);
+        let own = Member::of_this_process(&mask.own).to_bytes(mask.longest);
+        let all = allgather(physical, &own, node_size as usize);
+        let members: Vec<Member> = all.chunks(own.len()).map(Member::from_bytes).collect();
+        let has_single_copy = members.iter().all(Member::is_readable);
+        let masks: Vec<CpuMask> = members.into_iter().map(|member| member.mask).collect();
         let containers = Self::containers(physical, node_rank, config);
         Self::choose_kernels(physical, node_rank, config);
         let mut paths = vec![Vec::new(); size as usize];

@@ -26,6 +26,7 @@ mod lane;
 mod lanes;
 mod layout_lanes;
 pub mod loader;
+mod member;
 pub mod native;
 mod network;
 mod offers;

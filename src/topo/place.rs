@@ -62,6 +62,12 @@ impl CpuMask {
         Self(std::array::from_fn(|word| self.0[word] | other.0[word]))
     }
 
+    /// Bytes of the wire format up to the last one that is not zero, in whole words.
+    pub fn length(&self) -> usize {
+        let words = self.0.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        words * size_of::<u64>()
+    }
+
     /// The wire format: PU `8 * i + b` is bit `b` of byte `i`.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         std::array::from_fn(|byte| self.0[byte / 8].to_le_bytes()[byte % 8])
@@ -309,7 +315,9 @@ mod tests {
         assert_eq!(mask.iter().collect::<Vec<_>>(), [0, 63, 64, 1500, 8191]);
         assert_eq!(mask.count(), 5);
         assert_eq!(CpuMask::from_bytes(&mask.to_bytes()), mask);
-        assert_eq!(CpuMask::from_bytes(&mask.to_bytes()[..128]).count(), 3);
+        let short = CpuMask::from_bytes(&mask.to_bytes()[..128]);
+        assert_eq!(short.count(), 3);
+        assert_eq!([&mask, &short, &CpuMask::EMPTY].map(CpuMask::length), [CpuMask::BYTES, 16, 0]);
         assert_eq!(mask.union(&[1].into_iter().collect()).count(), 6);
         assert!(CpuMask::of_this_process().count() > 0);
     }
