@@ -126,6 +126,27 @@ static void compare(MPI_Datatype type, MPI_Op op, int count, int turn) {
         }
 }
 
+// Counts in no order, none among them, of more types and operations than have families, one of the program's among them.
+static void call_with_any_counts(int turns) {
+    MPI_Op own;
+    MPI_Op_create(differ, 1, &own);
+    const struct {
+        MPI_Datatype type;
+        MPI_Op op;
+    } kinds[] = {{MPI_BYTE, MPI_BXOR}, {MPI_INT, MPI_SUM}, {MPI_2INT, MPI_MAXLOC}, {MPI_INT, own}, {MPI_UNSIGNED, MPI_BAND}, {MPI_SHORT, MPI_MAX}};
+    enum { KINDS = sizeof kinds / sizeof *kinds };
+    unsigned seed = 5;
+    for (int turn = 0; turn < turns; turn++) {
+        int kind = (int)next_number(&seed) % (turn / 100 % 2 ? KINDS : 2), collective = (int)next_number(&seed) % 5;
+        int most = (FEW - MIDDLE) / (8 * world_size), count = (int)next_number(&seed) % most * (turn % 29 != 28);
+        int root = (int)next_number(&seed) % world_size;
+        fill((unsigned)(turn * 100 + world_rank));
+        for (int native = 0; native < 2; native++) call(collective, native, count, kinds[kind].type, kinds[kind].op, root, turn % 7 == 6);
+        CHECK(!memcmp(out[0], out[1], used));
+    }
+    MPI_Op_free(&own);
+}
+
 // A datatype for each call, freed after it: the same some times in a row, or a few in turn, and now and then one of them stays for two calls.
 static void call_with_new_ones(int turns) {
     for (int turn = 0; turn < turns; turn++) {
@@ -219,13 +240,14 @@ int main(int argc, char **argv) {
     MPI_Type_free(&lasting), MPI_Type_free(&absolute);
     call_with_new_ones(10 * turns);
     call_with_one_not_committed();
-    // More counts in turn than are remembered, and a pair with a hole.
+    // Many counts in turn, and a pair with a hole.
     for (int turn = 0; turn < 3 * MANY; turn++) {
         compare(MPI_BYTE, MPI_BXOR, 1 + turn % MANY, turn);
         fill((unsigned)(turn * 100 + world_rank));
         for (int native = 0; native < 2; native++) call(turn % 3, native, 1 + turn % 2, MPI_DOUBLE_INT, MPI_OP_NULL, turn % world_size, false);
         CHECK(!memcmp(out[0], out[1], used));
     }
+    call_with_any_counts(20 * turns);
     MPI_Finalize();
     say_ok("repeated");
 }

@@ -244,7 +244,8 @@ impl Site<'_> {
         }
         apart(move || {
             if let Some(key) = &key {
-                let served = self.try_layout_lane(key, |lane| repeat(&self, lane));
+                let served = self.try_family(key, |lane| repeat(&self, lane));
+                let served = served.or_else(|| self.try_layout_lane(key, |lane| repeat(&self, lane)));
                 if let Some(served) = served.or_else(|| self.try_decline(key, root, addresses)) {
                     return served;
                 }

@@ -164,7 +164,7 @@ impl Site<'_> {
     /// Opens a lane for calls like this one, if that is of use: programs that make a datatype for each call free one with each. `None` if
     /// there is no new one.
     pub(super) fn open_lane(&self, opening: &Opening, row: usize, plan: Plan, prepared: &Prepared) -> Option<&Lane> {
-        if !self.has_lanes() || self.shared.agreed.nodes > 1 || plan.scratch > Bytes::ZERO {
+        if !self.has_lanes() || !self.may_open_lane(&plan) {
             return None;
         }
         let (lanes, &Opening { key, freed }) = (self.shared.lanes(self.collective), opening);
@@ -177,10 +177,18 @@ impl Site<'_> {
         };
         let vacancy = lanes.vacancy(&key)?;
         match Lane::new(self, (key, lasting), row, plan, prepared.operator.as_ref()) {
-            Some(lane) => Some(lanes.open(vacancy, lane)),
+            Some(lane) => {
+                self.open_family(&key, prepared);
+                Some(lanes.open(vacancy, lane))
+            }
             // Of most datatypes nothing is kept where they are made for each call.
             None => self.open_layout_lane(key, row, plan, prepared),
         }
+    }
+
+    /// Whether calls with this plan may have a lane: what they need is with this rank and its node.
+    pub(super) fn may_open_lane(&self, plan: &Plan) -> bool {
+        self.shared.agreed.nodes == 1 && plan.scratch == Bytes::ZERO
     }
 
     /// How many blocks the longest buffer has that any rank may have.

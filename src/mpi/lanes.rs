@@ -89,11 +89,13 @@ impl<L: Keyed> Lanes<L> {
         self.freed.replace(freed) == Some(freed)
     }
 
-    /// Where a lane with that key goes: to the place of one that is over, with its key if there is one, to a free one, or to that of any but the last
-    /// one. `None` if calls with that key have a lane, though they may not go by it: their addresses may forbid it.
+    /// Where a lane with the key goes that [`find`](Lanes::find) has just looked for: to the place of one that is over, with its key if there is
+    /// one, to a free one, or to that of any but the last one. `None` if calls with that key have a lane, though they may not go by it: their
+    /// addresses may forbid it.
     pub fn vacancy(&mut self, key: &L::Key) -> Option<Vacancy> {
-        match self.position(key) {
-            Some(at) => self.is_over(at).then_some(Vacancy(at)),
+        // If there is one with that key, it is the last one now.
+        match self.lanes[self.last % LANES].as_ref().filter(|lane| lane.key() == key) {
+            Some(lane) => lane.is_over().then_some(Vacancy(self.last)),
             None => Some(Vacancy(self.place())),
         }
     }
@@ -164,6 +166,7 @@ mod tests {
     }
 
     fn open(lanes: &mut Lanes<Numbered>, lane: Numbered) {
+        assert!(lanes.find(&lane.0).is_none());
         let Some(vacancy) = lanes.vacancy(&lane.0) else { unreachable!("there is none with that key") };
         lanes.open(vacancy, lane);
     }
@@ -222,8 +225,8 @@ mod tests {
         open(&mut lanes, Numbered(5, 1, true));
         assert!(lanes.find(&5).is_none());
         open(&mut lanes, lane(5, 2));
-        assert!(lanes.vacancy(&5).is_none());
         assert_eq!(lanes.find(&5).map(|lane| lane.1), Some(2));
+        assert!(lanes.vacancy(&5).is_none());
         assert_eq!(lanes.lanes.iter().flatten().count(), 1);
         // And where all places are taken, for any.
         (6..5 + LANES).for_each(|key| open(&mut lanes, Numbered(key, 1, key == 20)));

@@ -15,6 +15,7 @@ mod descriptor;
 mod device;
 mod elements;
 mod failure;
+mod family;
 pub mod finish;
 mod flatten;
 mod habit;
