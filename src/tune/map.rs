@@ -97,7 +97,8 @@ impl Map {
                 && !moves_in_trains(&best.setting, &self.agreed);
             let wins = may_tie && found.iter().any(|one| one.setting == flat && ties(one));
             let pick = if wins { flat } else { best.setting };
-            tried(&self.agreed, collective, class, &pick, &scene.machine.memory).unwrap_or(pick)
+            let fars = [&scene.machine.far, &scene.machine.memory];
+            tried(&self.agreed, collective, class, &pick, fars).unwrap_or(pick)
         })
     }
 }

@@ -20,32 +20,32 @@ const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
 ///
 /// Both are tried between two ranks with cores of their own, and where ranks share cores in Scatters: if the models choose memory, as long as half of
 /// the last-level cache holds what all are sent, since on one machine those out of memory take half of the time of those through slots then, on another
-/// up to twice as long; if they choose slots, as soon as that half does not hold what all send, each as the root in turn, and are sent. What the system
-/// takes for a copy changes by the minute on some machines, what is found of it once stays, and memory was up to 1.6 times as fast where the models
-/// chose slots. The last class has no longest call, so nothing is tried in it where the models choose memory. More ranks that have cores of their own
+/// up to twice as long; if they choose slots, as soon as the second-level cache does not hold what is sent, the slots and what is received. What the
+/// system takes for a copy changes by the minute on some machines, what is found of it once stays, some systems tell of caches that they have a small
+/// part of, and memory was up to 1.6 times as fast where the models chose slots. The last class has no longest call, so nothing is tried in it where the models choose memory. More ranks that have cores of their own
 /// have not been measured.
 pub(super) fn tried(
     agreed: &Agreed,
     collective: Collective,
     class: SizeClass,
     pick: &Setting,
-    memory: &Far,
+    [second, last]: [&Far; 2],
 ) -> Option<Setting> {
     let picked = &REGISTRY[pick.row];
     let is_long = match collective {
         Collective::Allgather => class.judged_at() > LONGER_THAN_OF_ALLGATHER,
         _ => class.judged_at() > LONGER_THAN,
     };
-    // Half of the last-level cache, by `tune::measured`.
-    let is_cached = |bytes: Bytes| bytes.0 as f64 <= memory.beyond;
+    // The second-level cache, and half of the last-level one, by `tune::measured`.
+    let holds = |cache: &Far, bytes: Bytes| bytes.0 as f64 <= cache.beyond;
     let of_all = class.judged_at() * agreed.ranks;
     let is_open = if !agreed.crowding.is_shared() {
         agreed.ranks == 2
     } else if picked.knobs.contains(&Knob::Try) {
         // The other half of it for what is received.
-        class.end().is_some() && is_cached(of_all)
+        class.end().is_some() && holds(last, of_all)
     } else {
-        collective == Collective::Scatter && !is_cached(of_all * (agreed.ranks + 1))
+        collective == Collective::Scatter && !holds(second, of_all * 3)
     };
     if agreed.nodes > 1 || !is_long || !is_open {
         return None;
@@ -74,9 +74,15 @@ mod tests {
     use crate::tune::map::rank;
     use crate::tune::{Map, OperatorClass, Shape};
     use crate::types::CommRank;
+    use std::sync::LazyLock;
 
     const PAIR: Agreed =
         Agreed { cell_bytes: Bytes(128 << 10), slots: 4, ..Agreed::on_one_node(2, Hierarchy::flat(2, None)) };
+
+    fn fars() -> [&'static Far; 2] {
+        static PARAMETERS: LazyLock<Parameters> = LazyLock::new(Parameters::default);
+        [&PARAMETERS.far, &PARAMETERS.memory]
+    }
 
     fn pick(agreed: &Agreed, collective: Collective, kib: usize) -> Setting {
         pick_of(&Map::new(agreed, &Parameters::default()), collective, kib)
@@ -146,18 +152,18 @@ mod tests {
     }
 
     #[test]
-    fn where_ranks_share_cores_memory_is_tried_in_place_of_slots_beyond_the_caches() {
+    fn where_ranks_share_cores_memory_is_tried_in_place_of_slots_beyond_the_second_cache() {
         let four = Agreed { ranks: 4, largest_node: 4, hierarchy: Hierarchy::flat(4, None), ..PAIR };
         let shared = Agreed { crowding: Crowding::new(2, 1.0), ..four };
         let mut parameters = Parameters::default();
         parameters.single_copy.per_byte = 2.0;
-        parameters.memory.beyond = f64::from(16 << 20);
+        parameters.far.beyond = f64::from(2 << 20);
         let map = Map::new(&shared, &parameters);
-        for kib in [16, 64, 256, 512, 768, 1024, 4096, 8192, 16384, 65536] {
+        for kib in [16, 64, 128, 256, 512, 768, 1024, 4096, 8192, 16384, 65536] {
             for collective in [Collective::Bcast, Collective::Allgather, Collective::Scatter] {
                 let best = rank(collective, Bytes(kib << 10), &shared, &parameters)[0].setting.row;
                 assert_ne!(REGISTRY[best].name, "single", "{kib} KiB, {collective:?}");
-                let is_beyond = collective == Collective::Scatter && 5 * 4 * kib > 16 << 10;
+                let is_beyond = collective == Collective::Scatter && 3 * 4 * kib > 2 << 10;
                 let first = pick_of(&map, collective, kib).knobs.set(Knob::Try);
                 assert_eq!(first, is_beyond.then_some(TRY_SLOTS), "{kib} KiB, {collective:?}");
             }
@@ -176,7 +182,7 @@ mod tests {
         let knobs = Knobs::UNSET.with(Knob::Buffers, 2).with(Knob::Tile, 4096);
         let tiled = Setting { row: coll::find(Collective::Bcast, "tiled").unwrap(), knobs };
         let tried = |kib: usize, pick: &Setting| {
-            tried(&PAIR, Collective::Bcast, SizeClass::of(Bytes(kib << 10)), pick, &Parameters::default().memory)
+            tried(&PAIR, Collective::Bcast, SizeClass::of(Bytes(kib << 10)), pick, fars())
                 .map(|tried| tried.to_string())
         };
         assert_eq!(tried(1 << 10, &tiled).as_deref(), Some("single:try=slots:tile=4096"));
@@ -191,8 +197,7 @@ mod tests {
         assert_eq!(tried(64, &picked("flat")).as_deref(), Some("single:try=slots:tile=131072"));
         // With two slots no tiles share a cell.
         let few = Agreed { slots: 2, ..PAIR };
-        let memory = Parameters::default().memory;
-        let tried = super::tried(&few, Collective::Bcast, SizeClass::of(Bytes(48 << 10)), &picked("flat"), &memory);
+        let tried = super::tried(&few, Collective::Bcast, SizeClass::of(Bytes(48 << 10)), &picked("flat"), fars());
         assert_eq!(tried.map(|tried| tried.to_string()).as_deref(), Some("single:try=slots:tile=131072"));
     }
 }
