@@ -95,15 +95,15 @@ pub(super) fn allgather(comm: MPI_Comm, bytes: &[u8], size: usize) -> Vec<u8> {
     all
 }
 
-/// In pieces that are under way together: Intel MPI takes 1.5 to 2.8 ms for each of the first four messages of 512 bytes and more, and
-/// microseconds for shorter ones, of which a job may have no others.
+/// A few hundred bytes in pieces that are under way together: Intel MPI takes 1.5 to 2.8 ms for each of the first four messages of 512 bytes and
+/// more, which a program that runs by shared memory may never send, and microseconds for shorter ones.
 fn bcast(comm: MPI_Comm, bytes: &mut [u8]) {
     /// Bytes that are short.
     const SHORT: usize = 256;
-    /// Longer messages have no more than these.
+    /// What takes more of them goes whole.
     const PIECES: usize = 8;
     let byte = constants().byte;
-    let pieces = bytes.chunks_mut(bytes.len().div_ceil(PIECES).max(SHORT));
+    let pieces = bytes.chunks_mut(if bytes.len() > PIECES * SHORT { bytes.len() } else { SHORT });
     let begun: Vec<Begun> = pieces
         .map(|piece| {
             let (at, n) = (piece.as_mut_ptr().cast(), piece.len() as c_int);

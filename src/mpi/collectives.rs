@@ -221,7 +221,7 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
 
 impl Site<'_> {
     /// What the short way has `served`; else the verdict where calls like `key` are declined; else the short way of a datatype that is made anew, whose
-    /// layout tells; else the long way, which may open the short one
+    /// layout tells; else that of one whose count alone is new; else the long way, which may open the short one
     /// and then takes it by `repeat`: `served` came of the same function, but part of it is in the entry, and this is apart. What only the
     /// others need, such as the root and the buffers that `find` gives, is made, and in memory, only there.
     #[inline(always)]
@@ -244,9 +244,9 @@ impl Site<'_> {
         }
         apart(move || {
             if let Some(key) = &key {
-                let served = self.try_family(key, |lane| repeat(&self, lane));
-                let served = served.or_else(|| self.try_layout_lane(key, |lane| repeat(&self, lane)));
-                if let Some(served) = served.or_else(|| self.try_decline(key, root, addresses)) {
+                let served = self.try_layout_lane(key, |lane| repeat(&self, lane));
+                let served = served.or_else(|| self.try_decline(key, root, addresses));
+                if let Some(served) = served.or_else(|| self.try_stem(key, |lane| repeat(&self, lane))) {
                     return served;
                 }
             }

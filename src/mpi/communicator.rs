@@ -4,13 +4,13 @@
 
 use super::bridge::BridgeComm;
 use super::decline::LastDeclined;
-use super::family::Families;
 use super::job::{Job, job};
 use super::lane::Lane;
 use super::lanes::Lanes;
 use super::layout_lanes::LayoutLanes;
 use super::pool::{self, Pooled};
 use super::recent::{self, recent};
+use super::stem::{Stem, StemKey, Stems};
 use crate::fabric::shm::Context;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
@@ -62,13 +62,13 @@ pub struct Shared {
     /// Of each collective those with datatypes that are made anew.
     layout_lanes: [UnsafeCell<LayoutLanes<Lane>>; Collective::ALL.len()],
     /// Of each collective what its lanes have in common that differ in their count.
-    families: [UnsafeCell<Families>; Collective::ALL.len()],
+    stems: [UnsafeCell<Stems<StemKey, Stem>>; Collective::ALL.len()],
     /// The last calls of each collective that were declined for their length or their operation.
     declined: [UnsafeCell<LastDeclined>; Collective::ALL.len()],
 }
 
 // SAFETY: MPI allows one collective at a time on a communicator, so one thread at a time uses `cells`, `memory`, `lanes`,
-// `layout_lanes`, `families` and `declined`; the rest is Sync.
+// `layout_lanes`, `stems` and `declined`; the rest is Sync.
 unsafe impl Sync for Shared {}
 
 /// How much of each cell of a communicator is memory that is really there, as all its ranks agreed.
@@ -106,7 +106,7 @@ impl Shared {
     pub(super) fn new(pooled: Pooled, agreed: Agreed, job: &Job, bridge: Option<BridgeComm>) -> Self {
         let me = pooled.context.comm_rank(pooled.context.rank());
         let (map, prospects) = (job.map(&agreed), Prospect::of_all(&job.config, &agreed));
-        let (memory, lanes, layout_lanes, families, declined) = Default::default();
+        let (memory, lanes, layout_lanes, stems, declined) = Default::default();
         let has_cells = super::build::has_cells_from_the_start(agreed.nodes);
         let reserved = if has_cells { agreed.cell_bytes } else { Bytes::ZERO };
         let cells = Cell::new(Cells { reserved, refused: None, are_wide: has_cells });
@@ -114,7 +114,7 @@ impl Shared {
         pooled.context.set_reads(job.config.slot_reads);
         pooled.context.set_first_looks(job.config.first_look, &job.waiting);
         COUNT.fetch_add(1, Ordering::Relaxed);
-        Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, layout_lanes, families, declined }
+        Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, layout_lanes, stems, declined }
     }
 
     /// What calls of `collective` may expect.
@@ -148,9 +148,9 @@ impl Shared {
     /// What those of `collective` have in common that differ in their count, for the call that is under way.
     #[inline]
     #[allow(clippy::mut_from_ref)]
-    pub(super) fn families(&self, collective: Collective) -> &mut Families {
+    pub(super) fn stems(&self, collective: Collective) -> &mut Stems<StemKey, Stem> {
         // SAFETY: one call at a time (MPI's rule), which asks again only after it is done with what it got.
-        unsafe { &mut *self.families[collective as usize].get() }
+        unsafe { &mut *self.stems[collective as usize].get() }
     }
 
     /// The last calls of `collective` that were declined, for the call that is under way.

@@ -178,7 +178,7 @@ impl Site<'_> {
         let vacancy = lanes.vacancy(&key)?;
         match Lane::new(self, (key, lasting), row, plan, prepared.operator.as_ref()) {
             Some(lane) => {
-                self.open_family(&key, prepared);
+                self.open_stem(&key, prepared);
                 Some(lanes.open(vacancy, lane))
             }
             // Of most datatypes nothing is kept where they are made for each call.

@@ -96,7 +96,10 @@ impl<L: Keyed> Lanes<L> {
         // If there is one with that key, it is the last one now.
         match self.lanes[self.last % LANES].as_ref().filter(|lane| lane.key() == key) {
             Some(lane) => lane.is_over().then_some(Vacancy(self.last)),
-            None => Some(Vacancy(self.place())),
+            None => {
+                debug_assert!(self.position(key).is_none(), "a key is looked for before its lane is opened");
+                Some(Vacancy(self.place()))
+            }
         }
     }
 

@@ -17,12 +17,12 @@ impl Member {
         Self { sample: Sample::of_this_process(), mask: mask.clone() }
     }
 
-    /// The wire format, with so many bytes of the mask.
-    pub fn to_bytes(&self, mask: usize) -> Vec<u8> {
-        [&self.sample.to_bytes()[..], &self.mask.to_bytes()[..mask]].concat()
+    /// The wire format, with so many bytes of the mask, which may be more than it takes.
+    pub fn to_bytes(&self, of_mask: usize) -> Vec<u8> {
+        [&self.sample.to_bytes()[..], &self.mask.to_bytes()[..of_mask]].concat()
     }
 
-    /// From the wire format, which may be that of a process that has told less.
+    /// From the wire format; of too few bytes one whose memory nobody can read.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let (sample, mask) = bytes.split_first_chunk().unwrap_or((&[0; Sample::BYTES], &[]));
         Self { sample: Sample::from_bytes(sample), mask: CpuMask::from_bytes(mask) }
@@ -84,11 +84,16 @@ mod tests {
     #[test]
     fn members_come_through_with_the_bytes_that_their_masks_take() {
         let mask: CpuMask = [0, 63, 64].into_iter().collect();
-        let bytes = Member::of_this_process(&mask).to_bytes(mask.length());
-        assert_eq!(bytes.len(), Sample::BYTES + 16);
-        let member = Member::from_bytes(&bytes);
-        assert_eq!(member.mask.iter().collect::<Vec<_>>(), [0, 63, 64]);
-        assert_eq!(member.sample.process, u64::from(std::process::id()));
+        let own = Member::of_this_process(&mask);
+        for of_mask in [mask.length(), 64] {
+            let bytes = own.to_bytes(of_mask);
+            assert_eq!(bytes.len(), Sample::BYTES + of_mask);
+            let member = Member::from_bytes(&bytes);
+            assert_eq!(member.mask.iter().collect::<Vec<_>>(), [0, 63, 64]);
+            assert_eq!(member.sample.to_bytes(), own.sample.to_bytes());
+            assert_eq!(member.sample.process, u64::from(std::process::id()));
+            assert_eq!(member.sample.address, own.sample.address);
+        }
         assert!(!Member::from_bytes(&[]).is_readable());
     }
 }

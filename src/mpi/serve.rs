@@ -213,7 +213,7 @@ impl Site<'_> {
 
     /// One line per process for each algorithm that was asked for and could not be had.
     #[cold]
-    fn report_overruled(&self, forced: usize, need: Need, row: usize) {
+    pub(super) fn report_overruled(&self, forced: usize, need: Need, row: usize) {
         static GIVEN: [AtomicBool; REGISTRY.len()] = [const { AtomicBool::new(false) }; REGISTRY.len()];
         let context = self.shared.context();
         if context.comm_rank(context.rank()) == CommRank(0) && !GIVEN[forced].swap(true, Ordering::Relaxed) {

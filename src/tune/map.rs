@@ -97,8 +97,10 @@ impl Map {
                 && !moves_in_trains(&best.setting, &self.agreed);
             let wins = may_tie && found.iter().any(|one| one.setting == flat && ties(one));
             let pick = if wins { flat } else { best.setting };
-            let fars = [&scene.machine.far, &scene.machine.memory];
-            tried(&self.agreed, collective, class, &pick, fars).unwrap_or(pick)
+            let of_memory = |one: &&Candidate| REGISTRY[one.setting.row].knobs.contains(&Knob::Try);
+            let by_memory = found.iter().filter(of_memory).map(|one| one.cost.0 / best.cost.0);
+            let by_memory = by_memory.fold(f64::INFINITY, f64::min);
+            tried(&self.agreed, collective, class, &pick, &scene.machine.memory, by_memory).unwrap_or(pick)
         })
     }
 }

@@ -15,37 +15,42 @@ const LONGER_THAN: Bytes = Bytes(12 << 10);
 /// Allgathers lose more through slots where both are tried, up to a tenth.
 const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
 
+/// By how many times as long as their choice the models may find what turns out to be as fast.
+const DOUBT: f64 = 2.0;
+
 /// What tries both slots and memory for data that ranks of one node hand to others, where the models choose `pick` for that size class:
 /// they only say with which of these calls begin, and how long pieces are that lie in slots.
 ///
-/// Both are tried between two ranks with cores of their own, and where ranks share cores in Scatters: if the models choose memory, as long as half of
-/// the last-level cache holds what all are sent, since on one machine those out of memory take half of the time of those through slots then, on another
-/// up to twice as long; if they choose slots, as soon as the second-level cache does not hold what is sent, the slots and what is received. What the
-/// system takes for a copy changes by the minute on some machines, what is found of it once stays, some systems tell of caches that they have a small
-/// part of, and memory was up to 1.6 times as fast where the models chose slots. The last class has no longest call, so nothing is tried in it where the models choose memory. More ranks that have cores of their own
-/// have not been measured.
+/// Both are tried between two ranks with cores of their own, and where ranks share cores in Scatters. If the models choose memory there, as long as
+/// half of the last-level cache holds what all are sent, since on one machine those out of memory take half of the time of those through slots
+/// then, on another up to twice as long. If they choose slots, as soon as that half does not hold what all send, each as the root in turn, and are
+/// sent, or where they find memory no more than [`DOUBT`] times as long (`by_memory`): what the system takes for a copy changes by the minute on some
+/// machines, what is found of it once stays, some systems tell of caches that they have a small part of, and memory was up to 1.6 times as fast where
+/// the models chose slots. Of shorter ones it is not tried, though it may be as fast: trials know no tiles, which would be lost. The last class has no
+/// longest call, so nothing is tried in it where the models choose memory. More ranks that have cores of their own have not been measured.
 pub(super) fn tried(
     agreed: &Agreed,
     collective: Collective,
     class: SizeClass,
     pick: &Setting,
-    [second, last]: [&Far; 2],
+    memory: &Far,
+    by_memory: f64,
 ) -> Option<Setting> {
     let picked = &REGISTRY[pick.row];
     let is_long = match collective {
         Collective::Allgather => class.judged_at() > LONGER_THAN_OF_ALLGATHER,
         _ => class.judged_at() > LONGER_THAN,
     };
-    // The second-level cache, and half of the last-level one, by `tune::measured`.
-    let holds = |cache: &Far, bytes: Bytes| bytes.0 as f64 <= cache.beyond;
+    // Half of the last-level cache, by `tune::measured`.
+    let is_cached = |bytes: Bytes| bytes.0 as f64 <= memory.beyond;
     let of_all = class.judged_at() * agreed.ranks;
     let is_open = if !agreed.crowding.is_shared() {
         agreed.ranks == 2
     } else if picked.knobs.contains(&Knob::Try) {
         // The other half of it for what is received.
-        class.end().is_some() && holds(last, of_all)
+        class.end().is_some() && is_cached(of_all)
     } else {
-        collective == Collective::Scatter && !holds(second, of_all * 3)
+        collective == Collective::Scatter && (by_memory <= DOUBT || !is_cached(of_all * (agreed.ranks + 1)))
     };
     if agreed.nodes > 1 || !is_long || !is_open {
         return None;
@@ -74,15 +79,9 @@ mod tests {
     use crate::tune::map::rank;
     use crate::tune::{Map, OperatorClass, Shape};
     use crate::types::CommRank;
-    use std::sync::LazyLock;
 
     const PAIR: Agreed =
         Agreed { cell_bytes: Bytes(128 << 10), slots: 4, ..Agreed::on_one_node(2, Hierarchy::flat(2, None)) };
-
-    fn fars() -> [&'static Far; 2] {
-        static PARAMETERS: LazyLock<Parameters> = LazyLock::new(Parameters::default);
-        [&PARAMETERS.far, &PARAMETERS.memory]
-    }
 
     fn pick(agreed: &Agreed, collective: Collective, kib: usize) -> Setting {
         pick_of(&Map::new(agreed, &Parameters::default()), collective, kib)
@@ -152,22 +151,34 @@ mod tests {
     }
 
     #[test]
-    fn where_ranks_share_cores_memory_is_tried_in_place_of_slots_beyond_the_second_cache() {
+    fn where_ranks_share_cores_memory_is_tried_in_place_of_slots_in_doubt_and_beyond_the_caches() {
         let four = Agreed { ranks: 4, largest_node: 4, hierarchy: Hierarchy::flat(4, None), ..PAIR };
         let shared = Agreed { crowding: Crowding::new(2, 1.0), ..four };
-        let mut parameters = Parameters::default();
-        parameters.single_copy.per_byte = 2.0;
-        parameters.far.beyond = f64::from(2 << 20);
-        let map = Map::new(&shared, &parameters);
-        for kib in [16, 64, 128, 256, 512, 768, 1024, 4096, 8192, 16384, 65536] {
-            for collective in [Collective::Bcast, Collective::Allgather, Collective::Scatter] {
-                let best = rank(collective, Bytes(kib << 10), &shared, &parameters)[0].setting.row;
-                assert_ne!(REGISTRY[best].name, "single", "{kib} KiB, {collective:?}");
-                let is_beyond = collective == Collective::Scatter && 3 * 4 * kib > 2 << 10;
-                let first = pick_of(&map, collective, kib).knobs.set(Knob::Try);
-                assert_eq!(first, is_beyond.then_some(TRY_SLOTS), "{kib} KiB, {collective:?}");
+        let mut found = [0; 2];
+        // From a little more than a copy of the rank's own to what some systems take.
+        for (per_byte, cached_mib) in [(0.06, 150), (0.2, 150), (2.0, 150), (2.0, 16)] {
+            let mut parameters = Parameters::default();
+            parameters.single_copy.per_byte = per_byte;
+            parameters.memory.beyond = f64::from(cached_mib << 20);
+            let map = Map::new(&shared, &parameters);
+            for kib in [16, 64, 128, 256, 512, 768, 1024, 4096, 8192, 16384, 65536] {
+                for collective in [Collective::Bcast, Collective::Allgather, Collective::Scatter] {
+                    let ranking = rank(collective, Bytes(kib << 10), &shared, &parameters);
+                    let is_single = |setting: &Setting| REGISTRY[setting.row].name == "single";
+                    if is_single(&ranking[0].setting) {
+                        continue;
+                    }
+                    let memory = ranking.iter().find(|one| is_single(&one.setting)).map(|one| one.cost.0);
+                    let is_doubtful = memory.is_some_and(|memory| memory <= 2.0 * ranking[0].cost.0);
+                    let is_beyond = 5 * 4 * kib > (cached_mib as usize) << 10;
+                    let is_tried = collective == Collective::Scatter && (is_doubtful || is_beyond);
+                    let first = pick_of(&map, collective, kib).knobs.set(Knob::Try);
+                    assert_eq!(first, is_tried.then_some(TRY_SLOTS), "{kib} KiB, {collective:?}, {per_byte} ns a byte");
+                    found[usize::from(is_doubtful)] += usize::from(is_tried);
+                }
             }
         }
+        assert!(found.iter().all(|times| *times > 0), "{found:?}");
     }
 
     #[test]
@@ -182,7 +193,7 @@ mod tests {
         let knobs = Knobs::UNSET.with(Knob::Buffers, 2).with(Knob::Tile, 4096);
         let tiled = Setting { row: coll::find(Collective::Bcast, "tiled").unwrap(), knobs };
         let tried = |kib: usize, pick: &Setting| {
-            tried(&PAIR, Collective::Bcast, SizeClass::of(Bytes(kib << 10)), pick, fars())
+            tried(&PAIR, Collective::Bcast, SizeClass::of(Bytes(kib << 10)), pick, &Parameters::default().memory, 1.0)
                 .map(|tried| tried.to_string())
         };
         assert_eq!(tried(1 << 10, &tiled).as_deref(), Some("single:try=slots:tile=4096"));
@@ -197,7 +208,9 @@ mod tests {
         assert_eq!(tried(64, &picked("flat")).as_deref(), Some("single:try=slots:tile=131072"));
         // With two slots no tiles share a cell.
         let few = Agreed { slots: 2, ..PAIR };
-        let tried = super::tried(&few, Collective::Bcast, SizeClass::of(Bytes(48 << 10)), &picked("flat"), fars());
+        let memory = Parameters::default().memory;
+        let class = SizeClass::of(Bytes(48 << 10));
+        let tried = super::tried(&few, Collective::Bcast, class, &picked("flat"), &memory, 1.0);
         assert_eq!(tried.map(|tried| tried.to_string()).as_deref(), Some("single:try=slots:tile=131072"));
     }
 }

@@ -1,0 +1,130 @@
+//! What lanes have in common that differ in their count alone: one for any count grows from it.
+//!
+//! A communicator remembers the last lanes of each collective ([`lanes`](super::lanes)). Programs that call with more counts than that, or
+//! with a new one each time, find none; but where the datatype is predefined and has no holes, all about such a call but its count is what it
+//! was for the one before, so its arguments are not looked at again: only the choice is made, as every rank makes it.
+
+use super::arguments::Prepared;
+use super::elements::Elements;
+use super::lane::{Key, Lane, Lasting};
+use super::op::{Combiner, Operator};
+use super::serve::{Served, Site};
+use crate::mpi::handles::predefined;
+use crate::tune::{Choice, Shape, choose};
+use crate::types::Bytes;
+use mpi_sys::{MPI_Count, MPI_Datatype, MPI_Op};
+
+/// What calls of one collective must share to share a stem: a key without its count.
+pub(super) type StemKey = (MPI_Datatype, MPI_Op);
+
+/// Calls of one collective that are alike but for their count.
+pub(super) struct Stem {
+    /// Bytes of an element.
+    element: usize,
+    /// Of some call.
+    shape: Shape,
+    combiner: Option<Combiner>,
+}
+
+/// So many for each collective: headers and data, of two or three types.
+const SOME: usize = 4;
+
+/// The last ones of one collective that were opened.
+pub(super) struct Stems<K, S> {
+    stems: Vec<(K, S)>,
+    oldest: usize,
+}
+
+impl<K, S> Default for Stems<K, S> {
+    fn default() -> Self {
+        Self { stems: Vec::new(), oldest: 0 }
+    }
+}
+
+impl<K: PartialEq, S> Stems<K, S> {
+    fn find(&self, key: &K) -> Option<&S> {
+        self.stems.iter().find(|(other, _)| other == key).map(|(_, stem)| stem)
+    }
+
+    /// A stem takes the place of the oldest one.
+    fn open(&mut self, key: K, stem: S) {
+        if self.stems.len() < SOME {
+            self.stems.push((key, stem));
+        } else {
+            self.stems[self.oldest] = (key, stem);
+            self.oldest = (self.oldest + 1) % SOME;
+        }
+    }
+}
+
+impl Stem {
+    /// That of a call; none where a lane tells nothing of other counts.
+    fn of(site: &Site<'_>, key: &Key, prepared: &Prepared) -> Option<Self> {
+        let known = predefined(key.datatype).filter(|known| known.is_contiguous())?;
+        let combiner = match &prepared.operator {
+            Some(operator) => Some(Operator::share_combiner(operator)?),
+            None => None,
+        };
+        Some(Self { element: known.size, shape: prepared.shape(site.collective), combiner })
+    }
+
+    /// The lane for calls with that key; none where the long way is to decide.
+    fn lane(&self, site: &Site<'_>, key: &Key) -> Option<Lane> {
+        let bytes = usize::try_from(key.count).ok()?.checked_mul(self.element)?;
+        bytes.checked_mul(site.blocks_at_most())?;
+        let shape = Shape { bytes: Bytes(bytes), ..self.shape };
+        let (agreed, map) = (&site.shared.agreed, &site.shared.map);
+        let (row, plan) = match choose(&site.job.config, &shape, agreed, map, site.epoch) {
+            Choice::Run { row, plan } => (row, plan),
+            Choice::RunInstead { row, plan, forced, need } => {
+                site.report_overruled(forced, need, row);
+                (row, plan)
+            }
+            Choice::Decline(_) => return None,
+        };
+        // To reserve more is for all ranks to agree on.
+        let may_open = site.may_open_lane(&plan) && plan.reach <= site.shared.cells.get().reserved;
+        let (at_once, always) = (Elements::Packed { at: 0 }, Lasting::Always);
+        may_open.then(|| Lane::of_elements(site, (*key, always), row, plan, self.combiner.clone(), at_once))
+    }
+}
+
+impl Site<'_> {
+    /// A call whose key has no lane, if one grows from a stem by which `repeat` can take it.
+    pub(super) fn try_stem(&self, key: &Key, repeat: impl FnOnce(&Lane) -> Option<Served>) -> Option<Served> {
+        if !self.has_lanes() {
+            return None;
+        }
+        let stem = self.shared.stems(self.collective).find(&(key.datatype, key.op))?;
+        let lanes = self.shared.lanes(self.collective);
+        let vacancy = lanes.vacancy(key)?;
+        repeat(lanes.open(vacancy, stem.lane(self, key)?))
+    }
+
+    /// Notes what lanes like that of a call have in common, so that calls with other counts need not look at their arguments.
+    pub(super) fn open_stem(&self, key: &Key, prepared: &Prepared) {
+        let (stems, stem_key) = (self.shared.stems(self.collective), (key.datatype, key.op));
+        if stems.find(&stem_key).is_none()
+            && let Some(stem) = Stem::of(self, key, prepared)
+        {
+            stems.open(stem_key, stem);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_ones_that_were_opened_are_found() {
+        let mut stems = Stems::default();
+        for key in 0..SOME + 2 {
+            assert_eq!(stems.find(&key), None);
+            stems.open(key, 10 * key);
+            assert_eq!(stems.find(&key), Some(&(10 * key)));
+        }
+        let found: Vec<_> = (0..SOME + 2).filter(|key| stems.find(key).is_some()).collect();
+        assert_eq!(found, (2..SOME + 2).collect::<Vec<_>>());
+    }
+}
