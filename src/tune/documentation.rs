@@ -52,7 +52,7 @@ between two powers of two, the first calls go as the models choose, eight or, wh
 4096, of shorter ones than 256 KiB 32 for each gigabyte, before that also after 512 calls (1024 where ranks share cores) and four times as many each time, since first calls use new memory; what took less time from call to call is the habit for the others (`src/fabric/shm/loans.rs`, `trials.rs`).
 Where ranks share cores, Scatters of blocks of up to 6 MiB for which the models choose `single` run with `try` too, as long as all that ranks send and receive
 fits the last-level cache, and those for which they choose `flat` or `tiled`, where half of that cache does not hold what all ranks send, each as the
-root in turn, and are sent: there 64 of 4096 calls are tried, of blocks below 256 KiB 64 for each gigabyte; what counts is a rank's time within
+root in turn, and are sent, or where they find `single` no more than twice as long: there 64 of 4096 calls are tried, of blocks below 256 KiB 64 for each gigabyte; what counts is a rank's time within
 calls, the mean of intervals of four calls without the longest one. Each rank tells what it has found, and all go by what all have. Of blocks of
 256 KiB and more, on up to 8 ranks, a trial is over when it is half made if that half speaks for what is usual, by more than half of the ranks'
 verdicts: what is clearly slower is tried in 16 calls in place of 32.
