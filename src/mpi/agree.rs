@@ -95,8 +95,8 @@ pub(super) fn allgather(comm: MPI_Comm, bytes: &[u8], size: usize) -> Vec<u8> {
     all
 }
 
-/// A few hundred bytes in pieces that are under way together: Intel MPI takes 1.5 to 2.8 ms for each of the first four messages of 512 bytes and
-/// more, which a program that runs by shared memory may never send, and microseconds for shorter ones.
+/// A few hundred bytes in pieces that are under way together: Intel MPI takes 1.5 to 2.8 ms for each of the first four messages of 512 bytes
+/// and more, which a program that runs by shared memory may never send, and microseconds for shorter ones.
 fn bcast(comm: MPI_Comm, bytes: &mut [u8]) {
     /// Bytes that are short.
     const SHORT: usize = 256;

@@ -21,13 +21,14 @@ const DOUBT: f64 = 2.0;
 /// What tries both slots and memory for data that ranks of one node hand to others, where the models choose `pick` for that size class:
 /// they only say with which of these calls begin, and how long pieces are that lie in slots.
 ///
-/// Both are tried between two ranks with cores of their own, and where ranks share cores in Scatters. If the models choose memory there, as long as
-/// half of the last-level cache holds what all are sent, since on one machine those out of memory take half of the time of those through slots
-/// then, on another up to twice as long. If they choose slots, as soon as that half does not hold what all send, each as the root in turn, and are
-/// sent, or where they find memory no more than [`DOUBT`] times as long (`by_memory`): what the system takes for a copy changes by the minute on some
-/// machines, what is found of it once stays, some systems tell of caches that they have a small part of, and memory was up to 1.6 times as fast where
-/// the models chose slots. Of shorter ones it is not tried, though it may be as fast: trials know no tiles, which would be lost. The last class has no
-/// longest call, so nothing is tried in it where the models choose memory. More ranks that have cores of their own have not been measured.
+/// Both are tried between two ranks with cores of their own, and where ranks share cores in Scatters. If the models choose memory there, as
+/// long as half of the last-level cache holds what all are sent, since on one machine those out of memory take half of the time of those
+/// through slots then, on another up to twice as long. If they choose slots, as soon as that half does not hold what all send, each as the
+/// root in turn, and are sent, or where they find memory no more than `DOUBT` times as long (`by_memory`): what the system takes for a copy
+/// changes by the minute on some machines, what is found of it once stays, some systems tell of caches that they have a small part of, and
+/// memory was up to 1.6 times as fast where the models chose slots. Of shorter ones it is not tried, though it may be as fast: trials know no
+/// tiles, which would be lost. The last class has no longest call, so nothing is tried in it where the models choose memory. More ranks that
+/// have cores of their own have not been measured.
 pub(super) fn tried(
     agreed: &Agreed,
     collective: Collective,
