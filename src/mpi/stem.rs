@@ -12,7 +12,7 @@ use super::serve::{Served, Site};
 use crate::mpi::handles::predefined;
 use crate::tune::{Choice, Shape, choose};
 use crate::types::Bytes;
-use mpi_sys::{MPI_Count, MPI_Datatype, MPI_Op};
+use mpi_sys::{MPI_Datatype, MPI_Op};
 
 /// What calls of one collective must share to share a stem: a key without its count.
 pub(super) type StemKey = (MPI_Datatype, MPI_Op);
