@@ -86,7 +86,7 @@ pub struct Lane {
     /// Of some call; epoch and root are each call's own.
     plan: Plan,
     entered: Entered,
-    combiner: Option<Combiner>,
+    pub(super) combiner: Option<Combiner>,
     short: Option<Short>,
     elements: Elements,
     lasting: Lasting,
@@ -178,7 +178,7 @@ impl Site<'_> {
         let vacancy = lanes.vacancy(&key)?;
         match Lane::new(self, (key, lasting), row, plan, prepared.operator.as_ref()) {
             Some(lane) => {
-                self.open_stem(&key, prepared);
+                self.open_stem(&key, &lane, prepared);
                 Some(lanes.open(vacancy, lane))
             }
             // Of most datatypes nothing is kept where they are made for each call.

@@ -14,7 +14,7 @@ use crate::log::{self, Once};
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::report::{Counter, Outcome, counters};
-use crate::tune::{Choice, Prospect, Reason, choose};
+use crate::tune::{Choice, Prospect, Reason, Shape, choose};
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank};
 use mpi_sys::MPI_Comm;
 use std::ffi::c_int;
@@ -139,13 +139,9 @@ impl Site<'_> {
             let counter = Counter::of(Outcome::Declined(self.collective, reason), prepared.bytes);
             self.end_declined(reason, counter, prepared.bytes)
         };
-        let (row, plan) = match choose(&self.job.config, &shape, &self.shared.agreed, &self.shared.map, self.epoch) {
-            Choice::Run { row, plan } => (row, plan),
-            Choice::RunInstead { row, plan, forced, need } => {
-                self.report_overruled(forced, need, row);
-                (row, plan)
-            }
-            Choice::Decline(reason) => return decline(reason),
+        let (row, plan) = match self.choose(&shape) {
+            Ok(chosen) => chosen,
+            Err(reason) => return decline(reason),
         };
         match self.ensure_cells(row, &plan) {
             Ok(true) => {}
@@ -159,6 +155,19 @@ impl Site<'_> {
             return served;
         }
         self.run(row, &plan, &prepared)
+    }
+
+    /// Row and plan of a call of that shape, or why it is declined: the same on all ranks.
+    #[inline]
+    pub(super) fn choose(&self, shape: &Shape) -> Result<(usize, Plan), Reason> {
+        match choose(&self.job.config, shape, &self.shared.agreed, &self.shared.map, self.epoch) {
+            Choice::Run { row, plan } => Ok((row, plan)),
+            Choice::RunInstead { row, plan, forced, need } => {
+                self.report_overruled(forced, need, row);
+                Ok((row, plan))
+            }
+            Choice::Decline(reason) => Err(reason),
+        }
     }
 
     /// Whether there is memory for what the call puts into cells; if there is none yet, or too little, the ranks of the node may get it
@@ -213,7 +222,7 @@ impl Site<'_> {
 
     /// One line per process for each algorithm that was asked for and could not be had.
     #[cold]
-    pub(super) fn report_overruled(&self, forced: usize, need: Need, row: usize) {
+    fn report_overruled(&self, forced: usize, need: Need, row: usize) {
         static GIVEN: [AtomicBool; REGISTRY.len()] = [const { AtomicBool::new(false) }; REGISTRY.len()];
         let context = self.shared.context();
         if context.comm_rank(context.rank()) == CommRank(0) && !GIVEN[forced].swap(true, Ordering::Relaxed) {

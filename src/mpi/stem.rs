@@ -7,10 +7,10 @@
 use super::arguments::Prepared;
 use super::elements::Elements;
 use super::lane::{Key, Lane, Lasting};
-use super::op::{Combiner, Operator};
+use super::op::Combiner;
 use super::serve::{Served, Site};
 use crate::mpi::handles::predefined;
-use crate::tune::{Choice, Shape, choose};
+use crate::tune::Shape;
 use crate::types::Bytes;
 use mpi_sys::{MPI_Datatype, MPI_Op};
 
@@ -58,14 +58,10 @@ impl<K: PartialEq, S> Stems<K, S> {
 }
 
 impl Stem {
-    /// That of a call; none where a lane tells nothing of other counts.
-    fn of(site: &Site<'_>, key: &Key, prepared: &Prepared) -> Option<Self> {
+    /// That of a call with that key and lane; none where the lane tells nothing of other counts.
+    fn of(key: &Key, lane: &Lane, shape: Shape) -> Option<Self> {
         let known = predefined(key.datatype).filter(|known| known.is_contiguous())?;
-        let combiner = match &prepared.operator {
-            Some(operator) => Some(Operator::share_combiner(operator)?),
-            None => None,
-        };
-        Some(Self { element: known.size, shape: prepared.shape(site.collective), combiner })
+        Some(Self { element: known.size, shape, combiner: lane.combiner.clone() })
     }
 
     /// The lane for calls with that key; none where the long way is to decide.
@@ -73,19 +69,11 @@ impl Stem {
         let bytes = usize::try_from(key.count).ok()?.checked_mul(self.element)?;
         bytes.checked_mul(site.blocks_at_most())?;
         let shape = Shape { bytes: Bytes(bytes), ..self.shape };
-        let (agreed, map) = (&site.shared.agreed, &site.shared.map);
-        let (row, plan) = match choose(&site.job.config, &shape, agreed, map, site.epoch) {
-            Choice::Run { row, plan } => (row, plan),
-            Choice::RunInstead { row, plan, forced, need } => {
-                site.report_overruled(forced, need, row);
-                (row, plan)
-            }
-            Choice::Decline(_) => return None,
-        };
+        let (row, plan) = site.choose(&shape).ok()?;
         // To reserve more is for all ranks to agree on.
         let may_open = site.may_open_lane(&plan) && plan.reach <= site.shared.cells.get().reserved;
-        let (at_once, always) = (Elements::Packed { at: 0 }, Lasting::Always);
-        may_open.then(|| Lane::of_elements(site, (*key, always), row, plan, self.combiner.clone(), at_once))
+        let (packed, always) = (Elements::Packed { at: 0 }, Lasting::Always);
+        may_open.then(|| Lane::of_elements(site, (*key, always), row, plan, self.combiner.clone(), packed))
     }
 }
 
@@ -102,10 +90,10 @@ impl Site<'_> {
     }
 
     /// Notes what lanes like that of a call have in common, so that calls with other counts need not look at their arguments.
-    pub(super) fn open_stem(&self, key: &Key, prepared: &Prepared) {
+    pub(super) fn open_stem(&self, key: &Key, lane: &Lane, prepared: &Prepared) {
         let (stems, stem_key) = (self.shared.stems(self.collective), (key.datatype, key.op));
         if stems.find(&stem_key).is_none()
-            && let Some(stem) = Stem::of(self, key, prepared)
+            && let Some(stem) = Stem::of(key, lane, prepared.shape(self.collective))
         {
             stems.open(stem_key, stem);
         }
