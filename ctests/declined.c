@@ -221,7 +221,10 @@ static void *run(void *state) {
         if (next_number(&random) % 8 == 0) {
             int at = (int)(next_number(&random) % COMMS);
             MPI_Comm_free(&work->comms[at]);
+            MPI_Comm_free(&work->self);
+            // Either may have the handle that the other one had.
             MPI_Comm_dup(work->world, &work->comms[at]);
+            MPI_Comm_dup(MPI_COMM_SELF, &work->self);
             MPI_Comm_set_errhandler(work->comms[at], MPI_ERRORS_RETURN);
         }
     }

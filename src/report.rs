@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 mod counters;
 mod json;
 mod reason;
+mod sets;
 
-pub use counters::{Cell, Counter, Counters, Outcome, SizeClass, Tally, counters};
+pub use counters::{Cell, Count, Counter, Counters, Outcome, SizeClass, Tally};
 pub use json::{Report, obstacle};
 pub use reason::Reason;
+pub use sets::{assume_one_thread_at_a_time, counters, tally};
 
 /// Whether this process accelerates collectives.
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);

@@ -1,9 +1,10 @@
 //! The functions that programs call in place of MPI's.
 
 use crate::capi;
-use crate::mpi::collectives;
 use crate::mpi::native::native;
 use crate::mpi::serve::{self, Served};
+use crate::mpi::{again, collectives, permits};
+use crate::types::Collective;
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -72,29 +73,67 @@ unsafe extern "C-unwind" fn comm_disconnect(comm: *mut MPI_Comm) -> c_int {
     unsafe { serve::freeing(comm, |comm| native().comm_disconnect(comm)) }
 }
 
+/// An entry. Each way is apart: so this one, and that of calls that are declined again, end in a jump and need no frame.
+macro_rules! entry {
+    ($collective:ident: $name:ident ($($arg:ident: $type:ty),*) as $function:ident ($($wide:expr),*), $native:expr) => {
+        unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
+            #[inline(never)]
+            unsafe extern "C-unwind" fn serve($($arg: $type),*) -> c_int {
+                // SAFETY: the program's arguments, under MPI's contract; the same holds for all calls here.
+                match unsafe { collectives::$function($($wide),*) } {
+                    Served::Done(code) => code,
+                    // SAFETY: as above.
+                    Served::Native => unsafe { $native },
+                }
+            }
+            #[inline(never)]
+            unsafe extern "C-unwind" fn by_process($($arg: $type),*) -> c_int {
+                match again::$function(&permits::OF_PROCESS, $($wide),*) {
+                    Some(Served::Done(code)) => code,
+                    // SAFETY: as above.
+                    Some(Served::Native) => unsafe { $native },
+                    // SAFETY: as above.
+                    None => unsafe { serve($($arg),*) },
+                }
+            }
+            #[inline(never)]
+            unsafe extern "C-unwind" fn by_thread($($arg: $type),*) -> c_int {
+                match permits::of_thread(|permits| again::$function(permits, $($wide),*)) {
+                    Some(Served::Done(code)) => code,
+                    // SAFETY: as above.
+                    Some(Served::Native) => unsafe { $native },
+                    // SAFETY: as above.
+                    None => unsafe { serve($($arg),*) },
+                }
+            }
+            if !permits::are_kept(Collective::$collective) {
+                // SAFETY: as above.
+                unsafe { serve($($arg),*) }
+            } else if permits::has_threads() {
+                // SAFETY: as above.
+                unsafe { by_thread($($arg),*) }
+            } else {
+                // SAFETY: as above.
+                unsafe { by_process($($arg),*) }
+            }
+        }
+    };
+}
+
 /// Two entries, with `int` and with `MPI_Count`, that differ in nothing else.
 macro_rules! entries {
     ($(
-        $name:ident, $name_c:ident ($($arg:ident: $type:ident),* $(,)?);
+        $collective:ident: $name:ident, $name_c:ident ($($arg:ident: $type:ident),* $(,)?);
     )*) => {$(
-        unsafe extern "C-unwind" fn $name($($arg: entries!(@int $type)),*) -> c_int {
-            // SAFETY: the program's arguments, under MPI's contract.
-            match unsafe { collectives::$name($(entries!(@widen $arg $type)),*) } {
-                Served::Done(code) => code,
-                // SAFETY: as above.
-                Served::Native => unsafe { native().$name($($arg),*) },
-            }
+        entry! {
+            $collective: $name ($($arg: entries!(@int $type)),*) as $name ($(entries!(@widen $arg $type)),*),
+            native().$name($($arg),*)
         }
-
-        unsafe extern "C-unwind" fn $name_c($($arg: entries!(@count $type)),*) -> c_int {
-            // SAFETY: the program's arguments, under MPI's contract.
-            match unsafe { collectives::$name($($arg),*) } {
-                Served::Done(code) => code,
-                Served::Native => match native().$name_c {
-                    // SAFETY: as above.
-                    Some(call) => unsafe { call($($arg),*) },
-                    None => unreachable!("the loader asks only for names that the library has"),
-                },
+        entry! {
+            $collective: $name_c ($($arg: entries!(@count $type)),*) as $name ($($arg),*),
+            match native().$name_c {
+                Some(call) => call($($arg),*),
+                None => unreachable!("the loader asks only for names that the library has"),
             }
         }
     )*};
@@ -107,26 +146,19 @@ macro_rules! entries {
 }
 
 entries! {
-    allreduce, allreduce_c (sendbuf: In, recvbuf: Out, count: Count, datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm);
-    reduce, reduce_c (
+    Allreduce: allreduce, allreduce_c (sendbuf: In, recvbuf: Out, count: Count, datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm);
+    Reduce: reduce, reduce_c (
         sendbuf: In, recvbuf: Out, count: Count, datatype: MPI_Datatype, op: MPI_Op, root: c_int, comm: MPI_Comm
     );
-    bcast, bcast_c (buffer: Out, count: Count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm);
-    allgather, allgather_c (
+    Bcast: bcast, bcast_c (buffer: Out, count: Count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm);
+    Allgather: allgather, allgather_c (
         sendbuf: In, sendcount: Count, sendtype: MPI_Datatype,
         recvbuf: Out, recvcount: Count, recvtype: MPI_Datatype, comm: MPI_Comm
     );
-    scatter, scatter_c (
+    Scatter: scatter, scatter_c (
         sendbuf: In, sendcount: Count, sendtype: MPI_Datatype,
         recvbuf: Out, recvcount: Count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm
     );
 }
 
-unsafe extern "C-unwind" fn barrier(comm: MPI_Comm) -> c_int {
-    // SAFETY: the program's arguments, under MPI's contract.
-    match unsafe { collectives::barrier(comm) } {
-        Served::Done(code) => code,
-        // SAFETY: as above.
-        Served::Native => unsafe { native().barrier(comm) },
-    }
-}
+entry! { Barrier: barrier (comm: MPI_Comm) as barrier (comm), native().barrier(comm) }

@@ -1,12 +1,12 @@
 //! The collectives: each finds its communicator, and tries the short ways before the long one.
 
 use super::arguments::{self, Prepared, Refused};
-use super::decline::{Addresses, unless_in_place};
+use super::decline::{Addresses, scatter_key};
 use super::lane::{Key, Lane, Opening};
 use super::serve::{Served, Site};
 use crate::codegen::apart;
-use crate::mpi::handles::{constants, predefined};
-use crate::types::{Bytes, Collective, CommRank};
+use crate::mpi::handles::constants;
+use crate::types::{Collective, CommRank};
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
 
@@ -23,10 +23,10 @@ pub unsafe fn allreduce(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Allreduce, comm, || known_size(count, datatype)) else {
+    let key = Key { count, datatype, op };
+    let Some(site) = Site::enter(Collective::Allreduce, comm, key) else {
         return Served::Native;
     };
-    let key = Key { count, datatype, op };
     // `match` and not `and_then`, in all of them: a closure might be called and not inlined.
     let served = match site.lane(&key) {
         Some(lane) => site.repeat_allreduce(lane, sendbuf, recvbuf),
@@ -35,7 +35,7 @@ pub unsafe fn allreduce(
     site.answer(
         served,
         Some(key),
-        || (Some(CommRank(0)), Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) }),
+        || (Some(CommRank(0)), Addresses::of_allreduce(sendbuf, recvbuf)),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::allreduce(site, sendbuf, recvbuf, count, datatype, op) },
         move |site, lane| site.repeat_allreduce(lane, sendbuf, recvbuf),
@@ -56,14 +56,11 @@ pub unsafe fn reduce(
     root: c_int,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Reduce, comm, || known_size(count, datatype)) else {
+    let key = Key { count, datatype, op };
+    let Some(site) = Site::enter(Collective::Reduce, comm, key) else {
         return Served::Native;
     };
-    let key = Key { count, datatype, op };
-    let addresses = || match site.is_me(root) {
-        true => Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) },
-        false => Addresses { send: Some(sendbuf), recv: None },
-    };
+    let place = site.place();
     let served = match site.lane(&key) {
         Some(lane) => site.repeat_reduce(lane, sendbuf, recvbuf, root),
         None => None,
@@ -71,7 +68,7 @@ pub unsafe fn reduce(
     site.answer(
         served,
         Some(key),
-        || (site.root(root), addresses()),
+        || (place.root(root), Addresses::of_reduce(place, root, sendbuf, recvbuf)),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::reduce(site, sendbuf, recvbuf, count, datatype, op, root) },
         move |site, lane| site.repeat_reduce(lane, sendbuf, recvbuf, root),
@@ -90,10 +87,10 @@ pub unsafe fn bcast(
     root: c_int,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Bcast, comm, || known_size(count, datatype)) else {
+    let key = Key::moving(count, datatype);
+    let Some(site) = Site::enter(Collective::Bcast, comm, key) else {
         return Served::Native;
     };
-    let key = Key::moving(count, datatype);
     let served = match site.lane(&key) {
         Some(lane) => site.repeat_bcast(lane, buffer, root),
         None => None,
@@ -101,7 +98,7 @@ pub unsafe fn bcast(
     site.answer(
         served,
         Some(key),
-        || (site.root(root), Addresses { send: None, recv: Some(buffer) }),
+        || (site.place().root(root), Addresses::of_bcast(buffer)),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::bcast(site, buffer, count, datatype, root) },
         move |site, lane| site.repeat_bcast(lane, buffer, root),
@@ -122,7 +119,7 @@ pub unsafe fn allgather(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Allgather, comm, || known_size(recvcount, recvtype)) else {
+    let Some(site) = Site::enter(Collective::Allgather, comm, Key::moving(recvcount, recvtype)) else {
         return Served::Native;
     };
     let is_in_place = sendbuf == constants().in_place.cast_const();
@@ -138,7 +135,7 @@ pub unsafe fn allgather(
     site.answer(
         served,
         key,
-        || (Some(CommRank(0)), Addresses { send: unless_in_place(sendbuf), recv: Some(recvbuf) }),
+        || (Some(CommRank(0)), Addresses::of_allreduce(sendbuf, recvbuf)),
         // SAFETY: the caller's promise.
         move |site| unsafe {
             arguments::allgather(site, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype))
@@ -164,24 +161,15 @@ pub unsafe fn scatter(
     comm: MPI_Comm,
 ) -> Served {
     // The other arguments may not be significant.
-    let size = || match recvbuf == constants().in_place {
-        true => known_size(sendcount, sendtype),
-        false => known_size(recvcount, recvtype),
+    let counted = match recvbuf == constants().in_place {
+        true => Key::moving(sendcount, sendtype),
+        false => Key::moving(recvcount, recvtype),
     };
-    let Some(site) = Site::enter(Collective::Scatter, comm, size) else {
+    let Some(site) = Site::enter(Collective::Scatter, comm, counted) else {
         return Served::Native;
     };
-    let key = match site.is_me(root) {
-        true if recvbuf == constants().in_place || (sendcount, sendtype) == (recvcount, recvtype) => {
-            Some(Key::moving(sendcount, sendtype))
-        }
-        true => None,
-        false => Some(Key::moving(recvcount, recvtype)),
-    };
-    let addresses = || match site.is_me(root) {
-        true => Addresses { send: Some(sendbuf), recv: unless_in_place(recvbuf) },
-        false => Addresses { send: None, recv: Some(recvbuf) },
-    };
+    let place = site.place();
+    let key = scatter_key(place, root, (sendcount, sendtype), (recvcount, recvtype), recvbuf);
     let (send, recv) = ((sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype));
     let served = match &key {
         Some(key) => match site.lane(key) {
@@ -193,7 +181,7 @@ pub unsafe fn scatter(
     site.answer(
         served,
         key,
-        || (site.root(root), addresses()),
+        || (place.root(root), Addresses::of_scatter(place, root, sendbuf, recvbuf)),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::scatter(site, send, recv, root) },
         move |site, lane| site.repeat_scatter(lane, sendbuf, recvbuf, root),
@@ -206,11 +194,11 @@ pub unsafe fn scatter(
 /// As above.
 #[inline(always)]
 pub unsafe fn barrier(comm: MPI_Comm) -> Served {
-    let Some(site) = Site::enter(Collective::Barrier, comm, || Some(Bytes::ZERO)) else {
+    let Some(site) = Site::enter(Collective::Barrier, comm, Key::barrier()) else {
         return Served::Native;
     };
     // No root: a barrier, which has no length, is not declined as empty.
-    let nowhere = || (None, Addresses { send: None, recv: None });
+    let nowhere = || (None, Addresses::NONE);
     let prepare = |_: &Site<'_>| Ok(arguments::barrier());
     let served = match site.lane(&Key::barrier()) {
         Some(lane) => site.repeat_barrier(lane),
@@ -237,11 +225,6 @@ impl Site<'_> {
             return served;
         }
         let (root, addresses) = find();
-        if let Some(key) = &key
-            && let Some(served) = self.try_decline_again(key, root, addresses)
-        {
-            return served;
-        }
         apart(move || {
             if let Some(key) = &key {
                 let served = self.try_layout_lane(key, |lane| repeat(&self, lane));
@@ -254,10 +237,4 @@ impl Site<'_> {
             self.serve(prepare(&self), opening, |lane| repeat(&self, lane))
         })
     }
-}
-
-/// Packed bytes of a buffer whose datatype is predefined. No handle is asked for its size: MPI might reject it.
-fn known_size(count: MPI_Count, datatype: MPI_Datatype) -> Option<Bytes> {
-    let known = predefined(datatype)?;
-    usize::try_from(count).ok()?.checked_mul(known.size).map(Bytes)
 }

@@ -3,7 +3,6 @@
 //! The state is an attribute of the communicator, so it dies with it and a reused handle never finds its predecessor's.
 
 use super::bridge::BridgeComm;
-use super::decline::LastDeclined;
 use super::job::{Job, job};
 use super::lane::Lane;
 use super::lanes::Lanes;
@@ -14,7 +13,7 @@ use super::stem::{Stem, StemKey, Stems};
 use crate::fabric::shm::Context;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::tune::{Agreed, Map, Prospect, Reason};
+use crate::tune::{Agreed, LAST_EPOCH, Map, Prospect, Reason};
 use crate::types::{Bytes, Collective, CommRank, Epoch};
 use mpi_sys::MPI_Comm;
 use once_cell::sync::OnceCell;
@@ -63,12 +62,10 @@ pub struct Shared {
     layout_lanes: [UnsafeCell<LayoutLanes<Lane>>; Collective::ALL.len()],
     /// Of each collective what its lanes have in common that differ in their count.
     stems: [UnsafeCell<Stems<StemKey, Stem>>; Collective::ALL.len()],
-    /// The last calls of each collective that were declined for their length or their operation.
-    declined: [UnsafeCell<LastDeclined>; Collective::ALL.len()],
 }
 
 // SAFETY: MPI allows one collective at a time on a communicator, so one thread at a time uses `cells`, `memory`, `lanes`,
-// `layout_lanes`, `stems` and `declined`; the rest is Sync.
+// `layout_lanes` and `stems`; the rest is Sync.
 unsafe impl Sync for Shared {}
 
 /// How much of each cell of a communicator is memory that is really there, as all its ranks agreed.
@@ -106,7 +103,7 @@ impl Shared {
     pub(super) fn new(pooled: Pooled, agreed: Agreed, job: &Job, bridge: Option<BridgeComm>) -> Self {
         let me = pooled.context.comm_rank(pooled.context.rank());
         let (map, prospects) = (job.map(&agreed), Prospect::of_all(&job.config, &agreed));
-        let (memory, lanes, layout_lanes, stems, declined) = Default::default();
+        let (memory, lanes, layout_lanes, stems) = Default::default();
         let has_cells = super::build::has_cells_from_the_start(agreed.nodes);
         let reserved = if has_cells { agreed.cell_bytes } else { Bytes::ZERO };
         let cells = Cell::new(Cells { reserved, refused: None, are_wide: has_cells });
@@ -114,7 +111,7 @@ impl Shared {
         pooled.context.set_reads(job.config.slot_reads);
         pooled.context.set_first_looks(job.config.first_look, &job.waiting);
         COUNT.fetch_add(1, Ordering::Relaxed);
-        Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, layout_lanes, stems, declined }
+        Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, layout_lanes, stems }
     }
 
     /// What calls of `collective` may expect.
@@ -153,14 +150,6 @@ impl Shared {
         unsafe { &mut *self.stems[collective as usize].get() }
     }
 
-    /// The last calls of `collective` that were declined, for the call that is under way.
-    #[inline]
-    #[allow(clippy::mut_from_ref)]
-    pub(super) fn last_declined(&self, collective: Collective) -> &mut LastDeclined {
-        // SAFETY: one call at a time (MPI's rule), which asks again only after it is done with what it got.
-        unsafe { &mut *self.declined[collective as usize].get() }
-    }
-
     /// Gives long copies back after a call: a communicator keeps at most a mebibyte for each purpose.
     pub fn trim(&self) {
         const KEPT: usize = (1 << 20) / 8;
@@ -193,6 +182,17 @@ impl Communicator {
         let epoch = self.calls.load(Ordering::Relaxed) + 1;
         self.calls.store(epoch, Ordering::Relaxed);
         Epoch(epoch)
+    }
+
+    /// Whether it is known what becomes of its calls.
+    pub fn is_settled(&self) -> bool {
+        self.standing.get().is_some()
+    }
+
+    /// Whether the next call may be served.
+    #[inline]
+    pub fn has_epochs(&self) -> bool {
+        Epoch(self.calls.load(Ordering::Relaxed) + 1) < LAST_EPOCH
     }
 
     /// What becomes of call `epoch`. The call whose ordinal is the configured one builds the context, by native collectives

@@ -3,80 +3,138 @@
 //! Where a communicator's calls of a collective are declined whatever their arguments, they are counted and go to the library without
 //! any of this ([`Site::enter`]). Else the choice declines what is empty, and where the user asked for it or nodes hold no contiguous
 //! ranks some more: that needs nothing but the length of the message and who defined the operation, so operands, operation and
-//! plan are not made. Whether a rank takes this way is its own affair: on the long way it comes to the same verdict.
+//! plan are not made. Whether a rank takes this way is its own affair: on the long way it comes to the same verdict. So do calls that come
+//! again ([`permits`]).
 
+use super::communicator::find;
 use super::datatype::{TypeLayout, freed};
 use super::lane::Key;
 use super::op::is_defined;
+use super::permits::{self, Permit, Scope};
 use super::serve::{Served, Site};
 use crate::mpi::handles::{constants, predefined, predefined_op};
 use crate::report::{Counter, Outcome, Reason};
-use crate::tune::{LAST_EPOCH, OperatorClass, Prospect, Shape, early_reason};
+use crate::tune::{OperatorClass, Prospect, Shape, early_reason};
 use crate::types::{Bytes, CommRank, OperandOrder};
-use std::ffi::c_void;
+use mpi_sys::{MPI_Count, MPI_Datatype};
+use std::ffi::{c_int, c_void};
+
+/// This rank among those of its communicator.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub me: CommRank,
+    pub ranks: usize,
+}
+
+impl Place {
+    /// The root, where it is a rank.
+    #[inline(always)]
+    pub fn root(self, root: c_int) -> Option<CommRank> {
+        let root = u32::try_from(root).ok().filter(|root| (*root as usize) < self.ranks)?;
+        Some(CommRank(root))
+    }
+
+    /// Whether this rank is the root.
+    #[inline(always)]
+    pub fn is_me(self, root: c_int) -> bool {
+        root == self.me.0 as c_int
+    }
+}
 
 /// The addresses that are significant at this rank, but for `MPI_IN_PLACE` where it is allowed.
 #[derive(Clone, Copy)]
 pub(super) struct Addresses {
     /// Of the input.
-    pub send: Option<*const c_void>,
+    send: Option<*const c_void>,
     /// Of the output.
-    pub recv: Option<*const c_void>,
+    recv: Option<*const c_void>,
 }
 
-/// A call that was declined. Calls with the same key are declined as well: of the operation counts who defined it, and no handle
-/// of a user's ever becomes a predefined one.
-pub(super) struct Declined {
-    key: Key,
-    /// Of a datatype of the user's: [`freed`] at that time. Its handle may be another one's later on, which MPI might reject.
-    freed: Option<u64>,
-    reason: Reason,
-    /// Where it was counted.
-    counter: Counter,
-    bytes: Bytes,
-}
+/// Of the collectives, whose arguments have these names in the standard.
+impl Addresses {
+    pub const NONE: Self = Self { send: None, recv: None };
 
-/// Programs call in turn with a few counts; of the counts that share a place the last one is remembered.
-const PLACES: usize = 4;
-
-/// The last calls of one collective that were declined.
-#[derive(Default)]
-pub(super) struct LastDeclined([Option<Declined>; PLACES]);
-
-impl LastDeclined {
-    /// Where a call with this key is remembered.
     #[inline(always)]
-    fn place(&mut self, key: &Key) -> &mut Option<Declined> {
-        /// 2^64 over the golden ratio: neighbours and powers of two lie apart.
-        const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
-        &mut self.0[((key.count as u64).wrapping_mul(SPREAD) >> (64 - PLACES.ilog2())) as usize]
+    pub fn of_bcast(buffer: *const c_void) -> Self {
+        Self { recv: Some(buffer), ..Self::NONE }
     }
+
+    /// Also of an Allgather.
+    #[inline(always)]
+    pub fn of_allreduce(sendbuf: *const c_void, recvbuf: *const c_void) -> Self {
+        Self { send: unless_in_place(sendbuf), recv: Some(recvbuf) }
+    }
+
+    #[inline(always)]
+    pub fn of_reduce(place: Place, root: c_int, sendbuf: *const c_void, recvbuf: *const c_void) -> Self {
+        match place.is_me(root) {
+            true => Self::of_allreduce(sendbuf, recvbuf),
+            false => Self { send: Some(sendbuf), ..Self::NONE },
+        }
+    }
+
+    #[inline(always)]
+    pub fn of_scatter(place: Place, root: c_int, sendbuf: *const c_void, recvbuf: *const c_void) -> Self {
+        match place.is_me(root) {
+            true => Self { send: Some(sendbuf), recv: unless_in_place(recvbuf) },
+            false => Self { recv: Some(recvbuf), ..Self::NONE },
+        }
+    }
+
+    /// Whether MPI might reject them in a call with this key, whose datatype is predefined or not.
+    #[inline(always)]
+    fn are_doubtful(self, key: &Key, is_predefined: bool) -> bool {
+        let Self { send, recv } = self;
+        let (in_place, has_data) = (constants().in_place.cast_const(), key.count > 0);
+        let may_be_rejected =
+            |address: *const c_void| address == in_place || (address.is_null() && is_predefined && has_data);
+        let is_aliased = || send.is_some() && send == recv && has_data;
+        send.is_some_and(may_be_rejected) || recv.is_some_and(may_be_rejected) || is_aliased()
+    }
+
+    /// Whether MPI would not reject them in a call that has a pass: its datatype is predefined, or its count 0, where that does not matter.
+    #[inline(always)]
+    pub fn are_sound(self, key: &Key) -> bool {
+        !self.are_doubtful(key, true)
+    }
+}
+
+/// What the blocks of a Scatter have in common, if the significant arguments tell one thing: `send` and `recv` are count and datatype.
+#[inline(always)]
+pub(super) fn scatter_key(
+    place: Place,
+    root: c_int,
+    send: (MPI_Count, MPI_Datatype),
+    recv: (MPI_Count, MPI_Datatype),
+    recvbuf: *const c_void,
+) -> Option<Key> {
+    match place.is_me(root) {
+        true if recvbuf == constants().in_place.cast_const() || send == recv => Some(Key::moving(send.0, send.1)),
+        true => None,
+        false => Some(Key::moving(recv.0, recv.1)),
+    }
+}
+
+/// Packed bytes of a call. No handle but those of predefined datatypes is asked for its size: MPI might reject it.
+pub(super) fn known_size(key: &Key) -> Option<Bytes> {
+    if key.count == 0 {
+        return Some(Bytes::ZERO);
+    }
+    let known = predefined(key.datatype)?;
+    usize::try_from(key.count).ok()?.checked_mul(known.size).map(Bytes)
 }
 
 /// The address of a buffer that may be in place.
 #[inline(always)]
-pub(super) fn unless_in_place(address: *const c_void) -> Option<*const c_void> {
+fn unless_in_place(address: *const c_void) -> Option<*const c_void> {
     (address != constants().in_place.cast_const()).then_some(address)
 }
 
 impl Site<'_> {
-    /// What becomes of the call if it is one of the last again that were declined; it is counted as such.
+    /// This rank's place.
     #[inline(always)]
-    pub(super) fn try_decline_again(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> Option<Served> {
-        if !self.may_be_declined(key) {
-            return None;
-        }
-        let last = self.shared.last_declined(self.collective).place(key).as_ref()?;
-        // All at once, by one branch: more of them make branches of the native call harder to predict, 8 ns in one of MPICH 4.0.2
-        // (docs/PERFORMANCE.md, "Tried").
-        let now = freed();
-        let is_again = (last.key == *key)
-            & (last.freed.unwrap_or(now) == now)
-            & (self.epoch < LAST_EPOCH)
-            & root.is_some()
-            // What is remembered has a predefined datatype or a count of 0, where that does not matter.
-            & !is_doubtful(key, addresses, true);
-        is_again.then(|| self.end_declined(last.reason, last.counter, last.bytes))
+    pub(super) fn place(&self) -> Place {
+        Place { me: self.shared.me, ranks: self.shared.agreed.ranks }
     }
 
     #[inline(always)]
@@ -94,10 +152,16 @@ impl Site<'_> {
         let (reason, bytes) = self.verdict(key, root?, addresses)?;
         let counter = Counter::of(Outcome::Declined(self.collective, reason), bytes);
         let is_predefined = predefined(key.datatype).is_some();
-        if (is_predefined || key.count == 0) && self.epoch < LAST_EPOCH {
+        if is_predefined || key.count == 0 {
+            let scope = match reason {
+                Reason::Empty => Scope::SoundAndEmpty(self.place()),
+                _ => Scope::Sound(self.place()),
+            };
             let freed = (!is_predefined).then_some(freed);
-            let declined = Declined { key: *key, reason, freed, counter, bytes };
-            *self.shared.last_declined(self.collective).place(key) = Some(declined);
+            if let Some(communicator) = find(self.job, self.comm) {
+                let (comm, key) = (self.comm, *key);
+                permits::keep(self.collective, communicator, counter, Permit { comm, key, freed, scope, bytes });
+            }
         }
         Some(self.end_declined(reason, counter, bytes))
     }
@@ -106,7 +170,7 @@ impl Site<'_> {
     fn verdict(&self, key: &Key, root: CommRank, addresses: Addresses) -> Option<(Reason, Bytes)> {
         let known = predefined(key.datatype);
         // 1. Addresses that MPI might reject.
-        if is_doubtful(key, addresses, known.is_some()) {
+        if addresses.are_doubtful(key, known.is_some()) {
             return None;
         }
         // 2. The length.
@@ -136,14 +200,4 @@ impl Site<'_> {
         let shape = Shape { collective, bytes, granule, root, operator, order };
         Some((early_reason(&self.job.config, &shape, &self.shared.agreed, self.epoch)?, bytes))
     }
-}
-
-/// Whether MPI might reject the addresses of a call whose datatype is predefined or not.
-#[inline(always)]
-fn is_doubtful(key: &Key, Addresses { send, recv }: Addresses, is_predefined: bool) -> bool {
-    let (in_place, has_data) = (constants().in_place.cast_const(), key.count > 0);
-    let may_be_rejected =
-        |address: *const c_void| (address == in_place) | (address.is_null() & is_predefined & has_data);
-    let is_aliased = send.is_some() & (send == recv) & has_data;
-    is_aliased | send.is_some_and(may_be_rejected) | recv.is_some_and(may_be_rejected)
 }

@@ -9,7 +9,7 @@ use super::loader::LOADER;
 use crate::log;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::report::{Report, Tally, counters};
+use crate::report::{Report, Tally, tally};
 use mpi_sys::MPI_Comm;
 use std::ffi::{CStr, c_int, c_void};
 
@@ -42,7 +42,7 @@ unsafe extern "C" fn finalize(_: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_v
 fn report(job: &Job, path: &std::path::Path) {
     let names = unserved_names();
     let loader = LOADER.get();
-    let mut mine: Vec<u64> = counters().tally().as_slice().to_vec();
+    let mut mine: Vec<u64> = tally().as_slice().to_vec();
     // SAFETY: the loader's function, with its own names.
     mine.extend(names.iter().map(|name| loader.map_or(0, |loader| unsafe { (loader.calls)(name.as_ptr()) })));
     let Some(mut all) = summed(job, mine) else {

@@ -328,7 +328,7 @@ static TABLES: OnceLock<Box<Tables>> = OnceLock::new();
 
 /// A handle as a number.
 #[inline(always)]
-fn bits<T: Copy>(handle: T) -> u64 {
+pub(super) fn bits<T: Copy>(handle: T) -> u64 {
     const { assert!(size_of::<T>() == 4 || size_of::<T>() == 8) };
     if size_of::<T>() == 4 {
         // SAFETY: a handle of four bytes is an `int` in a transparent wrapper.

@@ -7,6 +7,7 @@ use super::job::{self, Job};
 use super::member::Member;
 use super::network;
 use super::peers::Announcement;
+use super::permits;
 use crate::coll::REGISTRY;
 use crate::config::{Config, RawEnvironment};
 use crate::fabric::shm::{Pace, Waiting};
@@ -34,7 +35,7 @@ pub(super) fn protocol() -> c_int {
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), black_box(REVISION), size_of::<FlagLine>()).hash(&mut hash);
     // MPI_Finalize sums counters by their position.
-    crate::report::counters().tally().as_slice().len().hash(&mut hash);
+    crate::report::Counters::LENGTH.hash(&mut hash);
     REGISTRY.iter().for_each(|row| (row.collective, row.name).hash(&mut hash));
     (hash.finish() >> 33) as c_int
 }
@@ -94,8 +95,10 @@ fn accelerate(config: Config, (hosts, mask): (Hosts, Mask), rank: u32, size: c_i
     unsafe { native().comm_group(world, &mut group) };
     let nodes = node.labels.iter().enumerate().filter(|(rank, label)| *rank as u32 == **label).count();
     let is_threaded = is_threaded();
-    if !is_threaded {
-        crate::report::counters().assume_one_thread_at_a_time();
+    if is_threaded {
+        permits::assume_several_threads();
+    } else {
+        crate::report::assume_one_thread_at_a_time();
         device::assume_one_thread_at_a_time();
     }
     let idle = Job::idle(config, rank, size as usize);
@@ -128,7 +131,7 @@ fn accelerate(config: Config, (hosts, mask): (Hosts, Mask), rank: u32, size: c_i
 /// too.
 fn stay_native(job: Job, reason: Reason) {
     if !is_threaded() {
-        crate::report::counters().assume_one_thread_at_a_time();
+        crate::report::assume_one_thread_at_a_time();
     }
     if job.rank == 0 && reason == Reason::HuddleMissing {
         log::warning(format_args!("all collectives of the job stay native: {}", reason.meaning()));

@@ -2,6 +2,7 @@
 
 use super::loader::abi::OwnTraffic;
 use super::loader::{self, LOADER};
+use super::recent;
 use super::windows::Windows;
 use crate::config::Config;
 use crate::fabric::shm::{Pace, Traffic, Waiting};
@@ -194,6 +195,7 @@ pub(super) fn publish(job: Job) {
 pub(super) fn retire() {
     // [active] release: as in `publish`.
     ACTIVE.store(std::ptr::null_mut(), Ordering::Release);
+    recent::forget_all();
 }
 
 /// Lets the MPI library make progress on the program's own traffic.

@@ -251,7 +251,7 @@ impl Site<'_> {
         recv: *mut c_void,
         root: c_int,
     ) -> Option<Served> {
-        let root = self.root(root)?;
+        let root = self.place().root(root)?;
         let ends = if root == self.shared.me {
             pair(send, recv, 0)?
         } else if is_memory(send) {
@@ -264,7 +264,7 @@ impl Site<'_> {
 
     #[inline(always)]
     pub(super) fn repeat_bcast(&self, lane: &Lane, buffer: *mut c_void, root: c_int) -> Option<Served> {
-        let root = self.root(root)?;
+        let root = self.place().root(root)?;
         if !is_memory(buffer) {
             return None;
         }
@@ -285,7 +285,7 @@ impl Site<'_> {
         recv: *mut c_void,
         root: c_int,
     ) -> Option<Served> {
-        let root = self.root(root)?;
+        let root = self.place().root(root)?;
         let is_root = root == self.shared.me;
         let is_in_place = is_root && recv == constants().in_place;
         if !is_in_place && !is_memory(recv) || is_root && (!is_memory(send) || send == recv.cast_const()) {
@@ -299,19 +299,6 @@ impl Site<'_> {
     #[inline(always)]
     pub(super) fn repeat_barrier(&self, lane: &Lane) -> Option<Served> {
         Some(self.repeat::<short::Barrier>(lane, CommRank(0), ends(null(), null())))
-    }
-
-    /// The root, where it is a rank.
-    #[inline]
-    pub(super) fn root(&self, root: c_int) -> Option<CommRank> {
-        let root = u32::try_from(root).ok().filter(|root| (*root as usize) < self.shared.agreed.ranks)?;
-        Some(CommRank(root))
-    }
-
-    /// Whether this rank is the root.
-    #[inline]
-    pub(super) fn is_me(&self, root: c_int) -> bool {
-        root == self.shared.me.0 as c_int
     }
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! The only code that names MPI.
 
+pub(crate) mod again;
 mod agree;
 mod alike;
 mod arguments;
@@ -33,6 +34,7 @@ mod offers;
 pub mod op;
 pub mod own;
 mod peers;
+pub(crate) mod permits;
 mod pool;
 mod recent;
 mod refusals;

@@ -2,11 +2,13 @@
 
 use super::arguments::{Operand, Prepared, Refused};
 use super::bridge::{NativeBridge, NativeOp};
-use super::communicator::{Cells, Purpose, Shared, find, while_freeing};
+use super::communicator::{Cells, Communicator, Purpose, Shared, find, while_freeing};
+use super::decline::known_size;
 use super::job::{self, Job, abort};
-use super::lane::{Lane, Opening};
+use super::lane::{Key, Lane, Opening};
 use super::op::Operator;
 use super::peers::{self, Announcement};
+use super::permits::{self, Permit, Scope};
 use crate::coll::{Need, Plan, REGISTRY};
 use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, ROTATED, Stall};
 use crate::kernel::PackedBuffer;
@@ -61,20 +63,33 @@ pub unsafe fn freeing(comm: *mut MPI_Comm, native: impl FnOnce(*mut MPI_Comm) ->
 }
 
 /// Lets the library make progress if it is time for that. Calls that never wait must not starve the program's own traffic, which it may
-/// expect to move within collectives.
+/// expect to move within collectives. Returns the code of the call, so that entries end with this.
 #[cold]
-fn make_progress(job: &Job) {
+fn make_progress(job: &Job) -> c_int {
     let now = Instant::now();
     if job.pace.is_time(now, job.traffic_at(now)) {
         (job.waiting.progress)();
     }
+    constants().success
 }
 
+/// What becomes of a call that huddle has ended.
+#[inline(always)]
+pub(super) fn finish(job: &Job) -> Served {
+    if job.pace.is_due(|| job.traffic()) { Served::Done(make_progress(job)) } else { Served::Done(constants().success) }
+}
+
+/// Counts a call that is declined whatever its arguments. Such as have this key are known from then on where that is so for good.
 #[cold]
-fn count_declined(outcome: Outcome, size: Option<Bytes>) {
-    match size {
-        Some(bytes) => counters().record(outcome, bytes),
-        None => counters().record_unread(outcome),
+fn decline(collective: Collective, comm: MPI_Comm, key: Key, reason: Reason, communicator: Option<&Communicator>) {
+    let outcome = Outcome::Declined(collective, reason);
+    let (counter, bytes) = match known_size(&key) {
+        Some(bytes) => (Counter::of(outcome, bytes), bytes),
+        None => (Counter::of_unread(outcome), Bytes::ZERO),
+    };
+    counters().record_at(counter, bytes);
+    if let Some(communicator) = communicator.filter(|communicator| communicator.is_settled()) {
+        permits::keep(collective, communicator, counter, Permit { comm, key, freed: None, scope: Scope::All, bytes });
     }
 }
 
@@ -94,26 +109,27 @@ pub struct Site<'a> {
 
 impl Site<'_> {
     /// Gives the call its ordinal, whatever becomes of it: that is agreed even where its arguments are not. `None` where it is native
-    /// whatever its arguments, and counted so; `size` as far as it is known without asking MPI, which might reject the question.
+    /// whatever its arguments, and counted so: by `key`, as far as its size is known without asking MPI, which might reject the question.
     #[inline(always)]
-    pub(super) fn enter(collective: Collective, comm: MPI_Comm, size: impl FnOnce() -> Option<Bytes>) -> Option<Self> {
-        let reason = 'reason: {
+    pub(super) fn enter(collective: Collective, comm: MPI_Comm, key: Key) -> Option<Self> {
+        let (reason, communicator) = 'reason: {
             let Some(job) = job::active() else {
-                break 'reason job::why_inactive();
+                break 'reason (job::why_inactive(), None);
             };
             let Some(communicator) = find(job, comm) else {
-                break 'reason Reason::NoContext;
+                break 'reason (Reason::NoContext, None);
             };
             let epoch = communicator.next_epoch();
-            match communicator.standing(job, comm, epoch) {
+            let reason = match communicator.standing(job, comm, epoch) {
                 Ok(shared) => match shared.prospect(collective) {
                     Prospect::Declined(reason) => reason,
                     _ => return Some(Self { job, shared, comm, collective, epoch }),
                 },
                 Err(reason) => reason,
-            }
+            };
+            (reason, Some(communicator))
         };
-        count_declined(Outcome::Declined(collective, reason), size());
+        decline(collective, comm, key, reason, communicator);
         None
     }
 
@@ -242,7 +258,7 @@ impl Site<'_> {
         if let Some(bridge) = &self.shared.bridge {
             bridge.refuse(self.epoch, context.layout());
         }
-        count_declined(Outcome::Declined(self.collective, Reason::RejectedArguments), None);
+        counters().record_unread(Outcome::Declined(self.collective, Reason::RejectedArguments));
         match refused {
             Refused::ByLibrary => Served::Native,
             Refused::Truncated => Served::Done(self.call_error_handler(constants().err_truncate)),
@@ -300,7 +316,7 @@ impl Site<'_> {
             return self.fault(fault);
         }
         counters().record_at(counter, bytes);
-        self.done()
+        finish(self.job)
     }
 
     /// What becomes of a call of `bytes` that is declined for `reason`; it is counted at `counter`. An empty one is done with that,
@@ -309,16 +325,7 @@ impl Site<'_> {
     #[inline(always)]
     pub(super) fn end_declined(&self, reason: Reason, counter: Counter, bytes: Bytes) -> Served {
         counters().record_at(counter, bytes);
-        if reason == Reason::Empty { self.done() } else { Served::Native }
-    }
-
-    /// A call that huddle has ended.
-    #[inline(always)]
-    fn done(&self) -> Served {
-        if self.job.pace.is_due(|| self.job.traffic()) {
-            make_progress(self.job);
-        }
-        Served::Done(constants().success)
+        if reason == Reason::Empty { finish(self.job) } else { Served::Native }
     }
 
     /// Reductions work on contiguous memory: buffers with holes are packed first.

@@ -1,13 +1,14 @@
 //! Counters: calls and bytes by collective, outcome and size.
 //!
-//! A rank counts into [`counters`]; [`Tally`] is a copy of its values, which can be summed over ranks. Values lie flat:
+//! A thread counts into its [`Counters`]; [`Tally`] is a copy of their values, which can be summed over threads and ranks. Values lie flat:
 //! for every [`Outcome`], for every [`SizeClass`], calls and bytes.
 
 use super::Reason;
 use crate::coll::REGISTRY;
 use crate::types::{Bytes, Collective};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,26 +113,40 @@ impl Counter {
         Self::of_class(outcome, SizeClass::of(bytes))
     }
 
+    /// Of calls whose size is not known.
+    pub const fn of_unread(outcome: Outcome) -> Self {
+        Self::of_class(outcome, SizeClass::UNREAD)
+    }
+
     #[inline]
     const fn of_class(outcome: Outcome, class: SizeClass) -> Self {
         Self(outcome.index() * SizeClass::COUNT + class.0)
     }
 }
 
-/// What this rank counted. Aligned so that calls and bytes of a cell share a cache line.
+/// What a thread counted, or several of which one at a time counts. Aligned so that calls and bytes of a cell share a cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Counters {
-    cells: [[AtomicU64; QUANTITIES.len()]; CELLS],
-    has_one_thread: AtomicBool,
+    cells: [Count; CELLS],
 }
 
-static COUNTERS: Counters = Counters::new();
+/// Calls of one outcome and size, and their bytes: counted by one thread at a time, and read by any.
+#[derive(Debug)]
+pub struct Count([AtomicU64; QUANTITIES.len()]);
 
-/// The counters of this process.
-#[inline]
-pub fn counters() -> &'static Counters {
-    &COUNTERS
+impl Count {
+    const fn none() -> Self {
+        Self([const { AtomicU64::new(0) }; QUANTITIES.len()])
+    }
+
+    /// Counts a call of `bytes`: by loads and stores, without locked additions.
+    #[inline(always)]
+    pub fn add(&self, bytes: Bytes) {
+        for (value, amount) in self.0.iter().zip([1, bytes.0 as u64]) {
+            value.store(value.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+        }
+    }
 }
 
 impl Default for Counters {
@@ -146,15 +161,7 @@ impl Counters {
 
     /// All zero.
     pub const fn new() -> Self {
-        let cells = [const { [const { AtomicU64::new(0) }; QUANTITIES.len()] }; CELLS];
-        Self { cells, has_one_thread: AtomicBool::new(false) }
-    }
-
-    /// From now on only one thread at a time counts, as MPI demands below `MPI_THREAD_MULTIPLE`.
-    ///
-    /// Then a record is loads and stores, without locked additions.
-    pub fn assume_one_thread_at_a_time(&self) {
-        self.has_one_thread.store(true, Ordering::Relaxed);
+        Self { cells: [const { Count::none() }; CELLS] }
     }
 
     /// Counts one call. `bytes` as in [`Plan::bytes`](crate::coll::Plan).
@@ -166,33 +173,25 @@ impl Counters {
     /// Counts one call of `bytes` at its position.
     #[inline(always)]
     pub fn record_at(&self, at: Counter, bytes: Bytes) {
-        let cell = &self.cells[at.0];
-        let has_one_thread = self.has_one_thread.load(Ordering::Relaxed);
-        for (value, amount) in cell.iter().zip([1, bytes.0 as u64]) {
-            if has_one_thread {
-                value.store(value.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
-            } else {
-                value.fetch_add(amount, Ordering::Relaxed);
-            }
-        }
+        self.count(at).add(bytes);
+    }
+
+    /// The calls that are counted there.
+    #[inline(always)]
+    pub fn count(&self, at: Counter) -> &Count {
+        &self.cells[at.0]
     }
 
     /// Counts one call whose size is not known.
     pub fn record_unread(&self, outcome: Outcome) {
-        self.record_at(Counter::of_class(outcome, SizeClass::UNREAD), Bytes::ZERO);
-    }
-
-    /// One value.
-    ///
-    /// # Panics
-    /// If `index` is not below [`Counters::LENGTH`].
-    pub fn value(&self, index: usize) -> u64 {
-        self.cells[index / QUANTITIES.len()][index % QUANTITIES.len()].load(Ordering::Relaxed)
+        self.record_at(Counter::of_unread(outcome), Bytes::ZERO);
     }
 
     /// A copy of all values.
     pub fn tally(&self) -> Tally {
-        Tally { values: (0..LENGTH).map(|index| self.value(index)).collect() }
+        Tally {
+            values: self.cells.iter().flat_map(|count| &count.0).map(|value| value.load(Ordering::Relaxed)).collect(),
+        }
     }
 
     /// The name of a value, such as `Allreduce.flat.<=64.calls`; `None` past the end.
@@ -237,6 +236,12 @@ pub struct Cell {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
     values: Vec<u64>,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.values.iter_mut().zip(other.values).for_each(|(sum, value)| *sum = sum.wrapping_add(value));
+    }
 }
 
 impl Tally {
@@ -297,34 +302,20 @@ mod tests {
     }
 
     #[test]
-    fn records_add_up_with_and_without_threads() {
-        for one_thread in [false, true] {
-            let counters = Counters::new();
-            if one_thread {
-                counters.assume_one_thread_at_a_time();
-            }
-            let outcome = Outcome::Declined(Collective::Scatter, Reason::WarmUp);
-            counters.record(outcome, Bytes(100));
-            counters.record(outcome, Bytes(200));
-            counters.record(Outcome::Accelerated(0), Bytes(8));
-            counters.record_unread(outcome);
-            let cells: Vec<Cell> = counters.tally().cells().collect();
-            assert_eq!(cells.len(), 3);
-            assert_eq!((cells[2].outcome, cells[2].class, cells[2].calls), (outcome, SizeClass::UNREAD, 1));
-            assert_eq!((cells[0].outcome, cells[0].calls, cells[0].bytes), (Outcome::Accelerated(0), 1, 8));
-            assert_eq!((cells[1].outcome, cells[1].calls, cells[1].bytes), (outcome, 2, 300));
-        }
-    }
-
-    #[test]
-    fn concurrent_records_are_all_counted() {
+    fn records_add_up() {
         let counters = Counters::new();
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| (0..1000).for_each(|_| counters.record(Outcome::Accelerated(1), Bytes(1))));
-            }
-        });
-        assert_eq!(counters.tally().cells().map(|cell| (cell.calls, cell.bytes)).collect::<Vec<_>>(), [(4000, 4000)]);
+        let outcome = Outcome::Declined(Collective::Scatter, Reason::WarmUp);
+        counters.record(outcome, Bytes(100));
+        counters.record(outcome, Bytes(200));
+        counters.record(Outcome::Accelerated(0), Bytes(8));
+        counters.record_unread(outcome);
+        let mut tally = counters.tally();
+        tally += counters.tally();
+        let cells: Vec<Cell> = tally.cells().collect();
+        assert_eq!(cells.len(), 3);
+        assert_eq!((cells[2].outcome, cells[2].class, cells[2].calls), (outcome, SizeClass::UNREAD, 2));
+        assert_eq!((cells[0].outcome, cells[0].calls, cells[0].bytes), (Outcome::Accelerated(0), 2, 16));
+        assert_eq!((cells[1].outcome, cells[1].calls, cells[1].bytes), (outcome, 4, 600));
     }
 
     #[test]
