@@ -10,7 +10,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-enum { MOST = 400, NAMES = 100, COMMS = 6, KINDS = 21 };
+enum { MOST = 400, NAMES = 100, COMMS = 6, KINDS = 21, REJECTED = 7 };
 typedef struct {
     char name[120];
     unsigned long long calls, bytes;
@@ -18,7 +18,7 @@ typedef struct {
 // What one thread has to do with, and what it expects to be counted.
 typedef struct {
     int rounds, salt, names;
-    MPI_Comm world, comms[COMMS], self, inter;
+    MPI_Comm world, comms[COMMS], alone, self, inter; // self is a duplicate of alone, which is this thread's
     Expected expected[NAMES];
 } Work;
 static bool is_cyclic;
@@ -144,6 +144,7 @@ static void empty(Work *work, MPI_Comm comm, int form) {
     case 1: MPI_Allreduce(MPI_IN_PLACE, &number, 0, MPI_INT, left, comm); expect(work, "Allreduce.declined.empty", 0); break;
     case 2: MPI_Reduce(&number, &number, 0, MPI_FLOAT_INT, MPI_MINLOC, 0, comm); expect(work, "Reduce.declined.empty", 0); break;
     case 3: MPI_Allgather(NULL, 0, strided, NULL, 0, strided, comm); expect(work, "Allgather.declined.empty", 0); break;
+    case 4: MPI_Allgather(NULL, 0, MPI_INT, NULL, 0, strided, comm); expect(work, "Allgather.declined.empty", 0); break;
     default: MPI_Scatter(NULL, 0, MPI_INT, NULL, 0, strided, world_size - 1, comm); expect(work, "Scatter.declined.empty", 0); break;
     }
     CHECK(number == 5);
@@ -165,9 +166,27 @@ static void rejected(Work *work, MPI_Comm comm, int form) {
         CHECK(MPI_Scatter(&in, -1, MPI_INT, &out, -1, MPI_INT, 0, comm) != MPI_SUCCESS);
         expect(work, "Scatter.declined.rejected-arguments", -1);
         break;
-    default: // not looked at
+    case 3: // not looked at
         CHECK(MPI_Bcast(&in, 1, MPI_DOUBLE, world_size, comm) != MPI_SUCCESS);
         expect(work, "Bcast.declined.forced-native", 8);
+        break;
+    // As calls that are declined, but for one argument.
+    case 4:
+        CHECK(MPI_Reduce(&in, &out, 0, MPI_DOUBLE, MPI_SUM, 0, comm) == MPI_SUCCESS);
+        expect(work, "Reduce.declined.empty", 0);
+        CHECK(MPI_Reduce(&in, &out, 0, MPI_DOUBLE, MPI_SUM, world_size, comm) != MPI_SUCCESS);
+        expect(work, "Reduce.declined.rejected-arguments", -1);
+        break;
+    case 5:
+        CHECK(MPI_Scatter(&in, 0, MPI_INT, &out, 0, MPI_INT, 0, comm) == MPI_SUCCESS);
+        expect(work, "Scatter.declined.empty", 0);
+        CHECK(MPI_Scatter(&in, 0, MPI_INT, &out, 0, MPI_INT, -7, comm) != MPI_SUCCESS);
+        expect(work, "Scatter.declined.rejected-arguments", -1);
+        break;
+    default:
+        allreduce(work, comm, 1);
+        CHECK(MPI_Allreduce(&in, MPI_IN_PLACE, 1, MPI_DOUBLE, MPI_SUM, comm) != MPI_SUCCESS);
+        expect(work, "Allreduce.declined.rejected-arguments", -1);
     }
     CHECK(out == 2);
 }
@@ -201,8 +220,8 @@ static void one_call(Work *work, MPI_Comm comm, int kind, int root, int form) {
     case 15: bcast(work, comm, 2, strided, root); break;
     case 16: bcast(work, comm, 0, MPI_INT, root); break;
     case 17: barrier(work, comm); break;
-    case 18: empty(work, comm, form % 5); break;
-    case 19: rejected(work, comm, form % 4); break;
+    case 18: empty(work, comm, form % 6); break;
+    case 19: rejected(work, comm, form % REJECTED); break;
     default: without_context(work);
     }
 }
@@ -224,7 +243,7 @@ static void *run(void *state) {
             MPI_Comm_free(&work->self);
             // Either may have the handle that the other one had.
             MPI_Comm_dup(work->world, &work->comms[at]);
-            MPI_Comm_dup(MPI_COMM_SELF, &work->self);
+            MPI_Comm_dup(work->alone, &work->self);
             MPI_Comm_set_errhandler(work->comms[at], MPI_ERRORS_RETURN);
         }
     }
@@ -237,7 +256,8 @@ static void prepare(Work *work, int rounds, int salt) {
     *work = (Work){.rounds = rounds, .salt = salt};
     MPI_Comm half;
     MPI_Comm_dup(MPI_COMM_WORLD, &work->world);
-    MPI_Comm_dup(MPI_COMM_SELF, &work->self);
+    MPI_Comm_dup(MPI_COMM_SELF, &work->alone);
+    MPI_Comm_dup(work->alone, &work->self);
     MPI_Comm_set_errhandler(work->world, MPI_ERRORS_RETURN);
     for (int i = 0; i < COMMS; i++) {
         MPI_Comm_dup(work->world, &work->comms[i]);
@@ -255,6 +275,8 @@ int main(int argc, char **argv) {
     MPI_Init_thread(&argc, &argv, wanted, &provided);
     CHECK(provided >= wanted);
     look_around();
+    // Open MPI tells of some arguments there.
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Type_contiguous(4, MPI_INT, &block);
     MPI_Type_vector(1, 2, 3, MPI_INT, &strided);
     MPI_Type_create_resized(strided, 0, 3 * sizeof(int), &strided);

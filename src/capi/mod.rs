@@ -34,9 +34,9 @@ pub extern "C" fn huddle_is_active() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn huddle_counters(values: *mut u64, capacity: usize) -> usize {
     if !values.is_null() {
-        for (index, value) in report::tally().as_slice().iter().take(capacity).enumerate() {
+        for index in 0..capacity.min(Counters::LENGTH) {
             // SAFETY: `index < capacity`, for which the caller's memory has room; nobody else writes it meanwhile.
-            unsafe { values.add(index).write(*value) };
+            unsafe { values.add(index).write(report::value(index)) };
         }
     }
     Counters::LENGTH

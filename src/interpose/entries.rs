@@ -4,6 +4,7 @@ use crate::capi;
 use crate::mpi::native::native;
 use crate::mpi::serve::{self, Served};
 use crate::mpi::{again, collectives, permits};
+use crate::report::has_one_thread;
 use crate::types::Collective;
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -78,7 +79,7 @@ macro_rules! entry {
     ($collective:ident: $name:ident ($($arg:ident: $type:ty),*) as $function:ident ($($wide:expr),*), $native:expr) => {
         unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
             #[inline(never)]
-            unsafe extern "C-unwind" fn serve($($arg: $type),*) -> c_int {
+            unsafe extern "C-unwind" fn anew($($arg: $type),*) -> c_int {
                 // SAFETY: the program's arguments, under MPI's contract; the same holds for all calls here.
                 match unsafe { collectives::$function($($wide),*) } {
                     Served::Done(code) => code,
@@ -93,7 +94,7 @@ macro_rules! entry {
                     // SAFETY: as above.
                     Some(Served::Native) => unsafe { $native },
                     // SAFETY: as above.
-                    None => unsafe { serve($($arg),*) },
+                    None => unsafe { anew($($arg),*) },
                 }
             }
             #[inline(never)]
@@ -103,18 +104,18 @@ macro_rules! entry {
                     // SAFETY: as above.
                     Some(Served::Native) => unsafe { $native },
                     // SAFETY: as above.
-                    None => unsafe { serve($($arg),*) },
+                    None => unsafe { anew($($arg),*) },
                 }
             }
             if !permits::are_kept(Collective::$collective) {
                 // SAFETY: as above.
-                unsafe { serve($($arg),*) }
-            } else if permits::has_threads() {
-                // SAFETY: as above.
-                unsafe { by_thread($($arg),*) }
-            } else {
+                unsafe { anew($($arg),*) }
+            } else if has_one_thread() {
                 // SAFETY: as above.
                 unsafe { by_process($($arg),*) }
+            } else {
+                // SAFETY: as above.
+                unsafe { by_thread($($arg),*) }
             }
         }
     };

@@ -1,9 +1,11 @@
 //! The collectives once more: what becomes of calls like such that were declined, found by the arguments alone ([`Permits`]). Each is small
 //! enough to need no frame, so that the entry can jump to the native function with the registers as it found them.
+//!
+//! What is a key, and which addresses count, is said of served calls in [`collectives`](super::collectives): both must agree.
 
 use super::decline::{Addresses, scatter_key};
 use super::lane::Key;
-use super::permits::Permits;
+use super::permits::{self, Permits};
 use super::serve::Served;
 use crate::mpi::handles::constants;
 use crate::types::Collective;
@@ -22,8 +24,8 @@ pub(crate) fn allreduce(
     comm: MPI_Comm,
 ) -> Option<Served> {
     let key = Key { count, datatype, op };
-    let kept = permits.find(Collective::Allreduce, comm, &key)?;
-    match kept.place() {
+    let kept = permits::find(permits, Collective::Allreduce, comm, &key)?;
+    match kept.seat() {
         Some(_) if !Addresses::of_allreduce(sendbuf, recvbuf).are_sound(&key) => None,
         _ => kept.admit(),
     }
@@ -43,10 +45,10 @@ pub(crate) fn reduce(
     comm: MPI_Comm,
 ) -> Option<Served> {
     let key = Key { count, datatype, op };
-    let kept = permits.find(Collective::Reduce, comm, &key)?;
-    match kept.place() {
-        Some(place) if place.root(root).is_none() => None,
-        Some(place) if !Addresses::of_reduce(place, root, sendbuf, recvbuf).are_sound(&key) => None,
+    let kept = permits::find(permits, Collective::Reduce, comm, &key)?;
+    match kept.seat() {
+        Some(seat) if seat.root(root).is_none() => None,
+        Some(seat) if !Addresses::of_reduce(seat, root, sendbuf, recvbuf).are_sound(&key) => None,
         _ => kept.admit(),
     }
 }
@@ -62,9 +64,9 @@ pub(crate) fn bcast(
     comm: MPI_Comm,
 ) -> Option<Served> {
     let key = Key::moving(count, datatype);
-    let kept = permits.find(Collective::Bcast, comm, &key)?;
-    match kept.place() {
-        Some(place) if place.root(root).is_none() || !Addresses::of_bcast(buffer).are_sound(&key) => None,
+    let kept = permits::find(permits, Collective::Bcast, comm, &key)?;
+    match kept.seat() {
+        Some(seat) if seat.root(root).is_none() || !Addresses::of_bcast(buffer).are_sound(&key) => None,
         _ => kept.admit(),
     }
 }
@@ -83,10 +85,10 @@ pub(crate) fn allgather(
     comm: MPI_Comm,
 ) -> Option<Served> {
     let key = Key::moving(recvcount, recvtype);
-    let kept = permits.find(Collective::Allgather, comm, &key)?;
+    let kept = permits::find(permits, Collective::Allgather, comm, &key)?;
     let is_in_place = sendbuf == constants().in_place.cast_const();
     let is_alike = is_in_place || (sendcount, sendtype) == (recvcount, recvtype);
-    match kept.place() {
+    match kept.seat() {
         Some(_) if !(is_alike && Addresses::of_allreduce(sendbuf, recvbuf).are_sound(&key)) => None,
         _ => kept.admit(),
     }
@@ -109,11 +111,11 @@ pub(crate) fn scatter(
     let (send, recv) = ((sendcount, sendtype), (recvcount, recvtype));
     let (count, datatype) = if recvbuf == constants().in_place { send } else { recv };
     let key = Key::moving(count, datatype);
-    let kept = permits.find(Collective::Scatter, comm, &key)?;
-    match kept.place() {
-        Some(place) if place.root(root).is_none() => None,
-        Some(place) if scatter_key(place, root, send, recv, recvbuf) != Some(key) => None,
-        Some(place) if !Addresses::of_scatter(place, root, sendbuf, recvbuf).are_sound(&key) => None,
+    let kept = permits::find(permits, Collective::Scatter, comm, &key)?;
+    match kept.seat() {
+        Some(seat) if seat.root(root).is_none() => None,
+        Some(seat) if scatter_key(seat, root, send, recv, recvbuf) != Some(key) => None,
+        Some(seat) if !Addresses::of_scatter(seat, root, sendbuf, recvbuf).are_sound(&key) => None,
         _ => kept.admit(),
     }
 }
@@ -121,5 +123,5 @@ pub(crate) fn scatter(
 /// `MPI_Barrier`
 #[inline(always)]
 pub(crate) fn barrier(permits: &Permits, comm: MPI_Comm) -> Option<Served> {
-    permits.find(Collective::Barrier, comm, &Key::barrier())?.admit()
+    permits::find(permits, Collective::Barrier, comm, &Key::barrier())?.admit()
 }

@@ -23,10 +23,10 @@ pub unsafe fn allreduce(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> Served {
-    let key = Key { count, datatype, op };
-    let Some(site) = Site::enter(Collective::Allreduce, comm, key) else {
+    let Some(site) = Site::enter(Collective::Allreduce, comm, || Key { count, datatype, op }) else {
         return Served::Native;
     };
+    let key = Key { count, datatype, op };
     // `match` and not `and_then`, in all of them: a closure might be called and not inlined.
     let served = match site.lane(&key) {
         Some(lane) => site.repeat_allreduce(lane, sendbuf, recvbuf),
@@ -56,11 +56,11 @@ pub unsafe fn reduce(
     root: c_int,
     comm: MPI_Comm,
 ) -> Served {
-    let key = Key { count, datatype, op };
-    let Some(site) = Site::enter(Collective::Reduce, comm, key) else {
+    let Some(site) = Site::enter(Collective::Reduce, comm, || Key { count, datatype, op }) else {
         return Served::Native;
     };
-    let place = site.place();
+    let key = Key { count, datatype, op };
+    let seat = site.seat();
     let served = match site.lane(&key) {
         Some(lane) => site.repeat_reduce(lane, sendbuf, recvbuf, root),
         None => None,
@@ -68,7 +68,7 @@ pub unsafe fn reduce(
     site.answer(
         served,
         Some(key),
-        || (place.root(root), Addresses::of_reduce(place, root, sendbuf, recvbuf)),
+        || (seat.root(root), Addresses::of_reduce(seat, root, sendbuf, recvbuf)),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::reduce(site, sendbuf, recvbuf, count, datatype, op, root) },
         move |site, lane| site.repeat_reduce(lane, sendbuf, recvbuf, root),
@@ -87,10 +87,10 @@ pub unsafe fn bcast(
     root: c_int,
     comm: MPI_Comm,
 ) -> Served {
-    let key = Key::moving(count, datatype);
-    let Some(site) = Site::enter(Collective::Bcast, comm, key) else {
+    let Some(site) = Site::enter(Collective::Bcast, comm, || Key::moving(count, datatype)) else {
         return Served::Native;
     };
+    let key = Key::moving(count, datatype);
     let served = match site.lane(&key) {
         Some(lane) => site.repeat_bcast(lane, buffer, root),
         None => None,
@@ -98,7 +98,7 @@ pub unsafe fn bcast(
     site.answer(
         served,
         Some(key),
-        || (site.place().root(root), Addresses::of_bcast(buffer)),
+        || (site.seat().root(root), Addresses::of_bcast(buffer)),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::bcast(site, buffer, count, datatype, root) },
         move |site, lane| site.repeat_bcast(lane, buffer, root),
@@ -119,7 +119,7 @@ pub unsafe fn allgather(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> Served {
-    let Some(site) = Site::enter(Collective::Allgather, comm, Key::moving(recvcount, recvtype)) else {
+    let Some(site) = Site::enter(Collective::Allgather, comm, || Key::moving(recvcount, recvtype)) else {
         return Served::Native;
     };
     let is_in_place = sendbuf == constants().in_place.cast_const();
@@ -161,15 +161,15 @@ pub unsafe fn scatter(
     comm: MPI_Comm,
 ) -> Served {
     // The other arguments may not be significant.
-    let counted = match recvbuf == constants().in_place {
+    let counted = || match recvbuf == constants().in_place {
         true => Key::moving(sendcount, sendtype),
         false => Key::moving(recvcount, recvtype),
     };
     let Some(site) = Site::enter(Collective::Scatter, comm, counted) else {
         return Served::Native;
     };
-    let place = site.place();
-    let key = scatter_key(place, root, (sendcount, sendtype), (recvcount, recvtype), recvbuf);
+    let seat = site.seat();
+    let key = scatter_key(seat, root, (sendcount, sendtype), (recvcount, recvtype), recvbuf);
     let (send, recv) = ((sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype));
     let served = match &key {
         Some(key) => match site.lane(key) {
@@ -181,7 +181,7 @@ pub unsafe fn scatter(
     site.answer(
         served,
         key,
-        || (place.root(root), Addresses::of_scatter(place, root, sendbuf, recvbuf)),
+        || (seat.root(root), Addresses::of_scatter(seat, root, sendbuf, recvbuf)),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::scatter(site, send, recv, root) },
         move |site, lane| site.repeat_scatter(lane, sendbuf, recvbuf, root),
@@ -194,7 +194,7 @@ pub unsafe fn scatter(
 /// As above.
 #[inline(always)]
 pub unsafe fn barrier(comm: MPI_Comm) -> Served {
-    let Some(site) = Site::enter(Collective::Barrier, comm, Key::barrier()) else {
+    let Some(site) = Site::enter(Collective::Barrier, comm, Key::barrier) else {
         return Served::Native;
     };
     // No root: a barrier, which has no length, is not declined as empty.

@@ -15,18 +15,18 @@ use super::serve::{Served, Site};
 use crate::mpi::handles::{constants, predefined, predefined_op};
 use crate::report::{Counter, Outcome, Reason};
 use crate::tune::{OperatorClass, Prospect, Shape, early_reason};
-use crate::types::{Bytes, CommRank, OperandOrder};
+use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 use mpi_sys::{MPI_Count, MPI_Datatype};
 use std::ffi::{c_int, c_void};
 
 /// This rank among those of its communicator.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Seat {
     pub me: CommRank,
     pub ranks: usize,
 }
 
-impl Place {
+impl Seat {
     /// The root, where it is a rank.
     #[inline(always)]
     pub fn root(self, root: c_int) -> Option<CommRank> {
@@ -66,16 +66,16 @@ impl Addresses {
     }
 
     #[inline(always)]
-    pub fn of_reduce(place: Place, root: c_int, sendbuf: *const c_void, recvbuf: *const c_void) -> Self {
-        match place.is_me(root) {
+    pub fn of_reduce(seat: Seat, root: c_int, sendbuf: *const c_void, recvbuf: *const c_void) -> Self {
+        match seat.is_me(root) {
             true => Self::of_allreduce(sendbuf, recvbuf),
             false => Self { send: Some(sendbuf), ..Self::NONE },
         }
     }
 
     #[inline(always)]
-    pub fn of_scatter(place: Place, root: c_int, sendbuf: *const c_void, recvbuf: *const c_void) -> Self {
-        match place.is_me(root) {
+    pub fn of_scatter(seat: Seat, root: c_int, sendbuf: *const c_void, recvbuf: *const c_void) -> Self {
+        match seat.is_me(root) {
             true => Self { send: Some(sendbuf), recv: unless_in_place(recvbuf) },
             false => Self { recv: Some(recvbuf), ..Self::NONE },
         }
@@ -92,7 +92,7 @@ impl Addresses {
         send.is_some_and(may_be_rejected) || recv.is_some_and(may_be_rejected) || is_aliased()
     }
 
-    /// Whether MPI would not reject them in a call that has a pass: its datatype is predefined, or its count 0, where that does not matter.
+    /// Whether MPI would not reject them in a call that has a permit: its datatype is predefined, or its count 0, where that does not matter.
     #[inline(always)]
     pub fn are_sound(self, key: &Key) -> bool {
         !self.are_doubtful(key, true)
@@ -102,13 +102,13 @@ impl Addresses {
 /// What the blocks of a Scatter have in common, if the significant arguments tell one thing: `send` and `recv` are count and datatype.
 #[inline(always)]
 pub(super) fn scatter_key(
-    place: Place,
+    seat: Seat,
     root: c_int,
     send: (MPI_Count, MPI_Datatype),
     recv: (MPI_Count, MPI_Datatype),
     recvbuf: *const c_void,
 ) -> Option<Key> {
-    match place.is_me(root) {
+    match seat.is_me(root) {
         true if recvbuf == constants().in_place.cast_const() || send == recv => Some(Key::moving(send.0, send.1)),
         true => None,
         false => Some(Key::moving(recv.0, recv.1)),
@@ -116,8 +116,8 @@ pub(super) fn scatter_key(
 }
 
 /// Packed bytes of a call. No handle but those of predefined datatypes is asked for its size: MPI might reject it.
-pub(super) fn known_size(key: &Key) -> Option<Bytes> {
-    if key.count == 0 {
+pub(super) fn known_size(collective: Collective, key: &Key) -> Option<Bytes> {
+    if collective == Collective::Barrier {
         return Some(Bytes::ZERO);
     }
     let known = predefined(key.datatype)?;
@@ -131,10 +131,10 @@ fn unless_in_place(address: *const c_void) -> Option<*const c_void> {
 }
 
 impl Site<'_> {
-    /// This rank's place.
+    /// This rank's seat.
     #[inline(always)]
-    pub(super) fn place(&self) -> Place {
-        Place { me: self.shared.me, ranks: self.shared.agreed.ranks }
+    pub(super) fn seat(&self) -> Seat {
+        Seat { me: self.shared.me, ranks: self.shared.agreed.ranks }
     }
 
     #[inline(always)]
@@ -154,8 +154,8 @@ impl Site<'_> {
         let is_predefined = predefined(key.datatype).is_some();
         if is_predefined || key.count == 0 {
             let scope = match reason {
-                Reason::Empty => Scope::SoundAndEmpty(self.place()),
-                _ => Scope::Sound(self.place()),
+                Reason::Empty => Scope::SoundAndEmpty(self.seat()),
+                _ => Scope::Sound(self.seat()),
             };
             let freed = (!is_predefined).then_some(freed);
             if let Some(communicator) = find(self.job, self.comm) {

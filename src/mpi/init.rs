@@ -7,7 +7,6 @@ use super::job::{self, Job};
 use super::member::Member;
 use super::network;
 use super::peers::Announcement;
-use super::permits;
 use crate::coll::REGISTRY;
 use crate::config::{Config, RawEnvironment};
 use crate::fabric::shm::{Pace, Waiting};
@@ -95,9 +94,7 @@ fn accelerate(config: Config, (hosts, mask): (Hosts, Mask), rank: u32, size: c_i
     unsafe { native().comm_group(world, &mut group) };
     let nodes = node.labels.iter().enumerate().filter(|(rank, label)| *rank as u32 == **label).count();
     let is_threaded = is_threaded();
-    if is_threaded {
-        permits::assume_several_threads();
-    } else {
+    if !is_threaded {
         crate::report::assume_one_thread_at_a_time();
         device::assume_one_thread_at_a_time();
     }

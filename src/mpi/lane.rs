@@ -251,7 +251,7 @@ impl Site<'_> {
         recv: *mut c_void,
         root: c_int,
     ) -> Option<Served> {
-        let root = self.place().root(root)?;
+        let root = self.seat().root(root)?;
         let ends = if root == self.shared.me {
             pair(send, recv, 0)?
         } else if is_memory(send) {
@@ -264,7 +264,7 @@ impl Site<'_> {
 
     #[inline(always)]
     pub(super) fn repeat_bcast(&self, lane: &Lane, buffer: *mut c_void, root: c_int) -> Option<Served> {
-        let root = self.place().root(root)?;
+        let root = self.seat().root(root)?;
         if !is_memory(buffer) {
             return None;
         }
@@ -285,7 +285,7 @@ impl Site<'_> {
         recv: *mut c_void,
         root: c_int,
     ) -> Option<Served> {
-        let root = self.place().root(root)?;
+        let root = self.seat().root(root)?;
         let is_root = root == self.shared.me;
         let is_in_place = is_root && recv == constants().in_place;
         if !is_in_place && !is_memory(recv) || is_root && (!is_memory(send) || send == recv.cast_const()) {

@@ -83,7 +83,7 @@ pub(super) fn finish(job: &Job) -> Served {
 #[cold]
 fn decline(collective: Collective, comm: MPI_Comm, key: Key, reason: Reason, communicator: Option<&Communicator>) {
     let outcome = Outcome::Declined(collective, reason);
-    let (counter, bytes) = match known_size(&key) {
+    let (counter, bytes) = match known_size(collective, &key) {
         Some(bytes) => (Counter::of(outcome, bytes), bytes),
         None => (Counter::of_unread(outcome), Bytes::ZERO),
     };
@@ -109,9 +109,10 @@ pub struct Site<'a> {
 
 impl Site<'_> {
     /// Gives the call its ordinal, whatever becomes of it: that is agreed even where its arguments are not. `None` where it is native
-    /// whatever its arguments, and counted so: by `key`, as far as its size is known without asking MPI, which might reject the question.
+    /// whatever its arguments, and counted so: by `key`, as far as its size is known without asking MPI, which might reject the question. That key is made only there: in
+    /// all calls it would be in memory, for its address.
     #[inline(always)]
-    pub(super) fn enter(collective: Collective, comm: MPI_Comm, key: Key) -> Option<Self> {
+    pub(super) fn enter(collective: Collective, comm: MPI_Comm, key: impl FnOnce() -> Key) -> Option<Self> {
         let (reason, communicator) = 'reason: {
             let Some(job) = job::active() else {
                 break 'reason (job::why_inactive(), None);
@@ -129,7 +130,7 @@ impl Site<'_> {
             };
             (reason, Some(communicator))
         };
-        decline(collective, comm, key, reason, communicator);
+        decline(collective, comm, key(), reason, communicator);
         None
     }
 

@@ -7,7 +7,6 @@ use super::Reason;
 use crate::coll::REGISTRY;
 use crate::types::{Bytes, Collective};
 use std::fmt;
-use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What became of a call.
@@ -187,11 +186,17 @@ impl Counters {
         self.record_at(Counter::of_unread(outcome), Bytes::ZERO);
     }
 
+    /// One value.
+    ///
+    /// # Panics
+    /// If `index` is not below [`Counters::LENGTH`].
+    pub fn value(&self, index: usize) -> u64 {
+        self.cells[index / QUANTITIES.len()].0[index % QUANTITIES.len()].load(Ordering::Relaxed)
+    }
+
     /// A copy of all values.
     pub fn tally(&self) -> Tally {
-        Tally {
-            values: self.cells.iter().flat_map(|count| &count.0).map(|value| value.load(Ordering::Relaxed)).collect(),
-        }
+        Tally::of(|index| self.value(index))
     }
 
     /// The name of a value, such as `Allreduce.flat.<=64.calls`; `None` past the end.
@@ -238,13 +243,12 @@ pub struct Tally {
     values: Vec<u64>,
 }
 
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Self) {
-        self.values.iter_mut().zip(other.values).for_each(|(sum, value)| *sum = sum.wrapping_add(value));
-    }
-}
-
 impl Tally {
+    /// Of the values that `value` gives by their index.
+    pub fn of(value: impl FnMut(usize) -> u64) -> Self {
+        Self { values: (0..LENGTH).map(value).collect() }
+    }
+
     /// From values that lie as in [`Tally::as_slice`]; `None` where their number is wrong.
     pub fn from_values(values: Vec<u64>) -> Option<Self> {
         (values.len() == LENGTH).then_some(Self { values })
@@ -309,13 +313,11 @@ mod tests {
         counters.record(outcome, Bytes(200));
         counters.record(Outcome::Accelerated(0), Bytes(8));
         counters.record_unread(outcome);
-        let mut tally = counters.tally();
-        tally += counters.tally();
-        let cells: Vec<Cell> = tally.cells().collect();
+        let cells: Vec<Cell> = counters.tally().cells().collect();
         assert_eq!(cells.len(), 3);
-        assert_eq!((cells[2].outcome, cells[2].class, cells[2].calls), (outcome, SizeClass::UNREAD, 2));
-        assert_eq!((cells[0].outcome, cells[0].calls, cells[0].bytes), (Outcome::Accelerated(0), 2, 16));
-        assert_eq!((cells[1].outcome, cells[1].calls, cells[1].bytes), (outcome, 4, 600));
+        assert_eq!((cells[2].outcome, cells[2].class, cells[2].calls), (outcome, SizeClass::UNREAD, 1));
+        assert_eq!((cells[0].outcome, cells[0].calls, cells[0].bytes), (Outcome::Accelerated(0), 1, 8));
+        assert_eq!((cells[1].outcome, cells[1].calls, cells[1].bytes), (outcome, 2, 300));
     }
 
     #[test]

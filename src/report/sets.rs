@@ -1,28 +1,35 @@
 //! The counters of this process: one set, or one of each thread where several count at once, since to add to what others add to takes
-//! locked instructions (`bench/limits.c threads`).
+//! locked instructions (`bench/limits.c threads`). Who reads them takes no lock, and needs no memory.
 
 use super::counters::{Counters, Tally};
 use std::cell::Cell;
+use std::iter;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Where one thread at a time counts.
-static ONE_THREAD: Counters = Counters::new();
-
-/// Whether that is so in this process.
-static HAS_ONE_THREAD: AtomicBool = AtomicBool::new(false);
-
-/// The sets of threads. None is ever freed: what threads counted that are gone counts too.
-struct Sets {
-    all: Vec<&'static Counters>,
-    /// Of threads that are gone; the next ones go on in them.
-    free: Vec<&'static Counters>,
+/// A set, and the next one. None is ever freed: what threads counted that are gone counts too.
+struct Set {
+    counters: Counters,
+    next: OnceLock<&'static Set>,
 }
 
-static SETS: Mutex<Sets> = Mutex::new(Sets { all: Vec::new(), free: Vec::new() });
+impl Set {
+    const fn new() -> Self {
+        Self { counters: Counters::new(), next: OnceLock::new() }
+    }
+}
 
-fn sets() -> MutexGuard<'static, Sets> {
-    SETS.lock().unwrap_or_else(PoisonError::into_inner)
+/// Where one thread at a time counts; those of threads follow.
+static ONE_THREAD: Set = Set::new();
+
+/// See [`has_one_thread`].
+static HAS_ONE_THREAD: AtomicBool = AtomicBool::new(false);
+
+/// Sets of threads that are gone: the next ones go on in them.
+static FREE: Mutex<Vec<&'static Counters>> = Mutex::new(Vec::new());
+
+fn free() -> MutexGuard<'static, Vec<&'static Counters>> {
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 thread_local! {
@@ -36,40 +43,61 @@ struct Return;
 
 impl Drop for Return {
     fn drop(&mut self) {
-        sets().free.extend(OWN.take());
+        free().extend(OWN.take());
     }
 }
 
 /// The set in which this thread counts, and nobody else at the time. It is never freed.
 #[inline(always)]
 pub fn counters() -> &'static Counters {
-    if HAS_ONE_THREAD.load(Ordering::Relaxed) { &ONE_THREAD } else { OWN.get().unwrap_or_else(take) }
+    if has_one_thread() { &ONE_THREAD.counters } else { OWN.get().unwrap_or_else(take) }
 }
 
 #[cold]
 fn take() -> &'static Counters {
-    let mut sets = sets();
-    let counters = sets.free.pop().unwrap_or_else(|| {
-        let new: &Counters = Box::leak(Box::default());
-        sets.all.push(new);
-        new
-    });
+    let freed = free().pop();
+    let counters = freed.unwrap_or_else(append);
     OWN.set(Some(counters));
-    // A thread that counts while it ends keeps what it took.
+    // A thread that counts once more after it has given its set back keeps the next one for good.
     let _ = RETURN.try_with(|_| ());
     counters
 }
 
-/// From now on only one thread at a time counts, as MPI demands below `MPI_THREAD_MULTIPLE`.
+fn append() -> &'static Counters {
+    let new: &Set = Box::leak(Box::new(Set::new()));
+    let mut last = &ONE_THREAD;
+    while last.next.set(new).is_err() {
+        last = last.next.get().map_or(last, |next| next);
+    }
+    &new.counters
+}
+
+/// Whether only one thread at a time counts, as MPI demands below `MPI_THREAD_MULTIPLE`; not known before `MPI_Init`, and not then.
+#[inline(always)]
+pub fn has_one_thread() -> bool {
+    HAS_ONE_THREAD.load(Ordering::Relaxed)
+}
+
+/// From now on that is so.
 pub fn assume_one_thread_at_a_time() {
     HAS_ONE_THREAD.store(true, Ordering::Relaxed);
 }
 
-/// What all threads of this process have counted.
+fn sets() -> impl Iterator<Item = &'static Counters> {
+    iter::successors(Some(&ONE_THREAD), |set| set.next.get().copied()).map(|set| &set.counters)
+}
+
+/// One value, of all threads of this process.
+///
+/// # Panics
+/// If `index` is not below [`Counters::LENGTH`].
+pub fn value(index: usize) -> u64 {
+    sets().fold(0, |sum, counters| sum.wrapping_add(counters.value(index)))
+}
+
+/// All values.
 pub fn tally() -> Tally {
-    let mut tally = ONE_THREAD.tally();
-    sets().all.iter().for_each(|counters| tally += counters.tally());
-    tally
+    Tally::of(value)
 }
 
 #[cfg(test)]
@@ -87,28 +115,31 @@ mod tests {
         (cells.iter().map(|cell| cell.calls).sum(), cells.iter().map(|cell| cell.bytes).sum())
     }
 
+    fn own() -> usize {
+        std::ptr::from_ref(counters()).addr()
+    }
+
     #[test]
     fn threads_count_in_sets_of_their_own_and_all_are_counted() {
         for round in 1..=3 {
             let used = thread::scope(|scope| {
                 let count = || {
                     (0..1000).for_each(|_| counters().record(OUTCOME, Bytes(1)));
-                    std::ptr::from_ref(counters()).addr()
+                    own()
                 };
                 let threads: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
                 threads.into_iter().map(|thread| thread.join().expect("it counts")).collect::<Vec<_>>()
             });
             assert_eq!(counted(), (round * 4000, round * 4000));
-            assert!(used.iter().all(|address| *address != std::ptr::from_ref(&ONE_THREAD).addr()));
+            assert!(used.iter().all(|address| *address != std::ptr::from_ref(&ONE_THREAD.counters).addr()));
         }
     }
 
     #[test]
     fn the_set_of_a_thread_that_is_gone_serves_another_one() {
-        let used = || thread::spawn(|| std::ptr::from_ref(counters()).addr()).join().expect("it counts");
-        let first: Vec<usize> = (0..100).map(|_| used()).collect();
-        let known = sets().all.len();
+        (0..100).for_each(|_| _ = thread::spawn(own).join().expect("it counts"));
+        let known = sets().count();
         // Other tests have threads too, but not a hundred.
-        assert!(known < 80, "{known} sets after {} threads", first.len());
+        assert!(known < 80, "{known} sets after a hundred threads");
     }
 }
