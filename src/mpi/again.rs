@@ -24,10 +24,10 @@ pub(crate) fn allreduce(
     comm: MPI_Comm,
 ) -> Option<Served> {
     let key = Key { count, datatype, op };
-    let kept = permits::find(permits, Collective::Allreduce, comm, &key)?;
-    match kept.seat() {
+    let found = permits::find(permits, Collective::Allreduce, comm, &key)?;
+    match found.seat() {
         Some(_) if !Addresses::of_allreduce(sendbuf, recvbuf).are_sound(&key) => None,
-        _ => kept.admit(),
+        _ => found.admit(),
     }
 }
 
@@ -45,11 +45,11 @@ pub(crate) fn reduce(
     comm: MPI_Comm,
 ) -> Option<Served> {
     let key = Key { count, datatype, op };
-    let kept = permits::find(permits, Collective::Reduce, comm, &key)?;
-    match kept.seat() {
+    let found = permits::find(permits, Collective::Reduce, comm, &key)?;
+    match found.seat() {
         Some(seat) if seat.root(root).is_none() => None,
         Some(seat) if !Addresses::of_reduce(seat, root, sendbuf, recvbuf).are_sound(&key) => None,
-        _ => kept.admit(),
+        _ => found.admit(),
     }
 }
 
@@ -64,10 +64,10 @@ pub(crate) fn bcast(
     comm: MPI_Comm,
 ) -> Option<Served> {
     let key = Key::moving(count, datatype);
-    let kept = permits::find(permits, Collective::Bcast, comm, &key)?;
-    match kept.seat() {
+    let found = permits::find(permits, Collective::Bcast, comm, &key)?;
+    match found.seat() {
         Some(seat) if seat.root(root).is_none() || !Addresses::of_bcast(buffer).are_sound(&key) => None,
-        _ => kept.admit(),
+        _ => found.admit(),
     }
 }
 
@@ -85,12 +85,12 @@ pub(crate) fn allgather(
     comm: MPI_Comm,
 ) -> Option<Served> {
     let key = Key::moving(recvcount, recvtype);
-    let kept = permits::find(permits, Collective::Allgather, comm, &key)?;
+    let found = permits::find(permits, Collective::Allgather, comm, &key)?;
     let is_in_place = sendbuf == constants().in_place.cast_const();
     let is_alike = is_in_place || (sendcount, sendtype) == (recvcount, recvtype);
-    match kept.seat() {
+    match found.seat() {
         Some(_) if !(is_alike && Addresses::of_allreduce(sendbuf, recvbuf).are_sound(&key)) => None,
-        _ => kept.admit(),
+        _ => found.admit(),
     }
 }
 
@@ -111,12 +111,12 @@ pub(crate) fn scatter(
     let (send, recv) = ((sendcount, sendtype), (recvcount, recvtype));
     let (count, datatype) = if recvbuf == constants().in_place { send } else { recv };
     let key = Key::moving(count, datatype);
-    let kept = permits::find(permits, Collective::Scatter, comm, &key)?;
-    match kept.seat() {
+    let found = permits::find(permits, Collective::Scatter, comm, &key)?;
+    match found.seat() {
         Some(seat) if seat.root(root).is_none() => None,
         Some(seat) if scatter_key(seat, root, send, recv, recvbuf) != Some(key) => None,
         Some(seat) if !Addresses::of_scatter(seat, root, sendbuf, recvbuf).are_sound(&key) => None,
-        _ => kept.admit(),
+        _ => found.admit(),
     }
 }
 

@@ -223,10 +223,12 @@ impl Communicator {
 /// attached, or `comm` is not a communicator: the native call will say.
 #[inline(always)]
 pub fn find(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
-    // SAFETY: `look_up` remembered it, and it was not deleted since.
-    recent(job, |recent| recent.find(comm, recent::generation()))
-        .map(|state| unsafe { &*state })
-        .or_else(|| look_up(job, comm))
+    let state = recent(job, move |recent| recent.find(comm, recent::generation()));
+    // SAFETY: null, or `look_up` remembered it, and it was not deleted since.
+    match unsafe { state.as_ref() } {
+        Some(state) => Some(state),
+        None => look_up(job, comm),
+    }
 }
 
 /// The communicator that this thread used last, if it has shared memory and is still there: for lines about faults.

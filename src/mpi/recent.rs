@@ -7,6 +7,7 @@ use super::communicator::Communicator;
 use super::job::Job;
 use mpi_sys::MPI_Comm;
 use std::cell::UnsafeCell;
+use std::ptr::null;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts deletions.
@@ -49,18 +50,25 @@ impl Recent {
         Self { generation: 0, entries: [nothing; ENTRIES], oldest: 1 }
     };
 
-    /// The state of `comm`, if it was remembered in this generation.
+    /// The state of `comm`; null if it was not remembered in this generation.
     #[inline(always)]
-    pub fn find(&mut self, comm: MPI_Comm, generation: u64) -> Option<*const Communicator> {
+    pub fn find(&mut self, comm: MPI_Comm, generation: u64) -> *const Communicator {
         if self.generation != generation {
-            return None;
+            return null();
         }
-        let is_wanted = |entry: &Entry| entry.comm == comm && !entry.state.is_null();
-        if !is_wanted(&self.entries[0]) {
-            let at = self.entries.iter().position(is_wanted)?;
-            self.entries.swap(0, at);
+        if self.entries[0].comm == comm { self.entries[0].state } else { self.bring_forward(comm) }
+    }
+
+    /// The same of one that is not the first.
+    #[inline(never)]
+    fn bring_forward(&mut self, comm: MPI_Comm) -> *const Communicator {
+        match self.entries.iter().position(|entry| entry.comm == comm && !entry.state.is_null()) {
+            Some(at) => {
+                self.entries.swap(0, at);
+                self.entries[0].state
+            }
+            None => null(),
         }
-        Some(self.entries[0].state)
     }
 
     /// The state that was asked for last, if that was in this generation.
@@ -94,12 +102,18 @@ thread_local! {
 #[inline(always)]
 pub(super) fn recent<R>(job: &Job, f: impl FnOnce(&mut Recent) -> R) -> R {
     if job.is_threaded {
-        // SAFETY: this thread's own, and `f` is done with it when this returns.
-        EACH_THREAD.with(|recent| f(unsafe { &mut *recent.get() }))
+        of_thread(f)
     } else {
         // SAFETY: one thread at a time, as above.
         f(unsafe { &mut *ONE_THREAD.0.get() })
     }
+}
+
+/// Apart: what `f` captures is in memory only here.
+#[inline(never)]
+fn of_thread<R>(f: impl FnOnce(&mut Recent) -> R) -> R {
+    // SAFETY: this thread's own, and `f` is done with it when this returns.
+    EACH_THREAD.with(|recent| f(unsafe { &mut *recent.get() }))
 }
 
 #[cfg(test)]
@@ -120,24 +134,24 @@ mod tests {
     #[test]
     fn the_latest_are_found_until_something_is_deleted() {
         let mut recent = Recent::NONE;
-        assert_eq!((recent.find(handle(0), 1), recent.latest(1)), (None, None));
+        assert_eq!((recent.find(handle(0), 1), recent.latest(1)), (null(), None));
         let n = ENTRIES as u32;
         (0..n).for_each(|number| recent.insert(handle(number), state(number), 1));
         for number in (0..n).chain([3, 1, 3, 3, 0]) {
-            assert_eq!(recent.find(handle(number), 1), Some(state(number)));
+            assert_eq!(recent.find(handle(number), 1), state(number));
             assert_eq!(recent.latest(1), Some(state(number)));
         }
         // One more takes the place of another one, not of the latest.
         recent.insert(handle(n), state(n), 1);
         assert_eq!(recent.latest(1), Some(state(n)));
-        assert_eq!(recent.find(handle(0), 1), Some(state(0)));
-        assert_eq!((0..=n).filter(|number| recent.find(handle(*number), 1).is_none()).count(), 1);
+        assert_eq!(recent.find(handle(0), 1), state(0));
+        assert_eq!((0..=n).filter(|number| recent.find(handle(*number), 1).is_null()).count(), 1);
         // Something is deleted.
-        assert_eq!((recent.find(handle(0), 2), recent.latest(2)), (None, None));
+        assert_eq!((recent.find(handle(0), 2), recent.latest(2)), (null(), None));
         recent.insert(handle(1), state(1), 2);
-        assert_eq!((recent.find(handle(0), 2), recent.find(handle(1), 2)), (None, Some(state(1))));
+        assert_eq!((recent.find(handle(0), 2), recent.find(handle(1), 2)), (null(), state(1)));
         // What was asked for before something was deleted does not count either.
         recent.insert(handle(2), state(2), 2);
-        assert_eq!(recent.find(handle(2), 3), None);
+        assert_eq!(recent.find(handle(2), 3), null());
     }
 }
