@@ -67,10 +67,10 @@ static int forward(const void *in, void *out, int count, MPI_Datatype datatype, 
     return result;
 }
 
-// Calls that are declined: on these communicators in turn, of these counts in turn.
+// Calls that are declined: on these communicators in turn, of these counts and operations in turn.
 typedef struct {
     MPI_Datatype datatype;
-    MPI_Op op;
+    MPI_Op ops[2];
     int counts[2];
     MPI_Comm comms[MOST_COMMS];
     int n; // communicators
@@ -81,7 +81,7 @@ static double declined_block(const void *state, int calls) {
     const Declined *declined = state;
     double in[NUMBERS] = {0}, out[NUMBERS], start = now();
     for (int k = 0; k < calls; k++)
-        declined->allreduce(in, out, declined->counts[k & 1], declined->datatype, declined->op, declined->comms[k % declined->n]);
+        declined->allreduce(in, out, declined->counts[k & 1], declined->datatype, declined->ops[k & 1], declined->comms[k % declined->n]);
     return now() - start;
 }
 
@@ -106,7 +106,7 @@ static void first(void *in, void *inout, int *n, MPI_Datatype *datatype) {
 
 static void declined(void) {
     MPI_Comm world = MPI_COMM_WORLD;
-    Declined alone = {MPI_DOUBLE, MPI_SUM, {1, 1}, {MPI_COMM_SELF}, 1};
+    Declined alone = {MPI_DOUBLE, {MPI_SUM, MPI_SUM}, {1, 1}, {MPI_COMM_SELF}, 1};
     for (int i = 1; i < MOST_COMMS; i++) MPI_Comm_dup(MPI_COMM_SELF, &alone.comms[i]);
     MPI_Op user;
     MPI_Op_create(first, 0, &user);
@@ -114,11 +114,12 @@ static void declined(void) {
     MPI_Type_contiguous(1, MPI_DOUBLE, &derived);
     MPI_Type_commit(&derived);
     compare_bare("declined: for all sizes", BARRIER, 0, world);
-    compare_declined("by size", (Declined){MPI_DOUBLE, MPI_SUM, {1, 1}, {world}, 1});
-    compare_declined("by size, two sizes", (Declined){MPI_DOUBLE, MPI_SUM, {1, 2}, {world}, 1});
-    compare_declined("no elements", (Declined){MPI_DOUBLE, MPI_SUM, {0, 0}, {world}, 1});
-    compare_declined("no elements, user's operation", (Declined){MPI_DOUBLE, user, {0, 0}, {world}, 1});
-    compare_declined("no elements, derived datatype", (Declined){derived, user, {0, 0}, {world}, 1});
+    compare_declined("by size", (Declined){MPI_DOUBLE, {MPI_SUM, MPI_SUM}, {1, 1}, {world}, 1});
+    compare_declined("by size, two sizes", (Declined){MPI_DOUBLE, {MPI_SUM, MPI_SUM}, {1, 2}, {world}, 1});
+    compare_declined("by size, two operations", (Declined){MPI_DOUBLE, {MPI_SUM, MPI_MAX}, {1, 1}, {world}, 1});
+    compare_declined("no elements", (Declined){MPI_DOUBLE, {MPI_SUM, MPI_SUM}, {0, 0}, {world}, 1});
+    compare_declined("no elements, user's operation", (Declined){MPI_DOUBLE, {user, user}, {0, 0}, {world}, 1});
+    compare_declined("no elements, derived datatype", (Declined){derived, {user, user}, {0, 0}, {world}, 1});
     compare_declined("one rank", alone);
     compare_bare("declined: one rank", BARRIER, 0, MPI_COMM_SELF);
     alone.n = 4;

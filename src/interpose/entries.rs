@@ -74,7 +74,7 @@ unsafe extern "C-unwind" fn comm_disconnect(comm: *mut MPI_Comm) -> c_int {
     unsafe { serve::freeing(comm, |comm| native().comm_disconnect(comm)) }
 }
 
-/// An entry. Each way is apart: so this one, and that of calls that are declined again, end in a jump and need no frame.
+/// An entry. Each way is apart: so this one needs no frame, and that of calls that are declined again a small one.
 macro_rules! entry {
     ($collective:ident: $name:ident ($($arg:ident: $type:ty),*) as $function:ident ($($wide:expr),*), $native:expr) => {
         unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
@@ -89,7 +89,8 @@ macro_rules! entry {
             }
             #[inline(never)]
             unsafe extern "C-unwind" fn by_process($($arg: $type),*) -> c_int {
-                match again::$function(&permits::OF_PROCESS, $($wide),*) {
+                // SAFETY: as above; one thread at a time calls MPI.
+                match unsafe { again::$function(&permits::OF_PROCESS, $($wide),*) } {
                     Some(Served::Done(code)) => code,
                     // SAFETY: as above.
                     Some(Served::Native) => unsafe { $native },
@@ -99,7 +100,8 @@ macro_rules! entry {
             }
             #[inline(never)]
             unsafe extern "C-unwind" fn by_thread($($arg: $type),*) -> c_int {
-                match permits::of_thread(|permits| again::$function(permits, $($wide),*)) {
+                // SAFETY: as above; they are this thread's.
+                match permits::of_thread(|permits| unsafe { again::$function(permits, $($wide),*) }) {
                     Some(Served::Done(code)) => code,
                     // SAFETY: as above.
                     Some(Served::Native) => unsafe { $native },

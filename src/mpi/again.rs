@@ -1,20 +1,22 @@
-//! The collectives once more: what becomes of calls like such that were declined, found by the arguments alone ([`Permits`]). Each is small
-//! enough to need no frame, so that the entry can jump to the native function with the registers as it found them.
+//! The collectives once more: what becomes of calls that come again like one that was declined, found by their arguments alone
+//! ([`Permits`]). Each is small, so that little has to be saved before the native function.
 //!
-//! What is a key, and which addresses count, is said of served calls in [`collectives`](super::collectives): both must agree.
+//! What is a key, and which addresses count, is the same as of served calls in [`collectives`](super::collectives).
 
-use super::decline::{Addresses, scatter_key};
+use super::decline::{Addresses, allgather_key, counted_scatter_key, scatter_key};
 use super::lane::Key;
 use super::permits::{self, Permits};
 use super::serve::Served;
-use crate::mpi::handles::constants;
 use crate::types::Collective;
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
 
 /// `MPI_Allreduce`
+///
+/// # Safety
+/// The arguments are those of the call that is under way, and no other thread has to do with `permits`; the same holds for all functions here.
 #[inline(always)]
-pub(crate) fn allreduce(
+pub(crate) unsafe fn allreduce(
     permits: &Permits,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
@@ -24,7 +26,8 @@ pub(crate) fn allreduce(
     comm: MPI_Comm,
 ) -> Option<Served> {
     let key = Key { count, datatype, op };
-    let found = permits::find(permits, Collective::Allreduce, comm, &key)?;
+    // SAFETY: the caller's promise.
+    let found = unsafe { permits::find(permits, Collective::Allreduce, comm, &key) }?;
     match found.seat() {
         Some(_) if !Addresses::of_allreduce(sendbuf, recvbuf).are_sound(&key) => None,
         _ => found.admit(),
@@ -32,9 +35,12 @@ pub(crate) fn allreduce(
 }
 
 /// `MPI_Reduce`
+///
+/// # Safety
+/// As above.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-pub(crate) fn reduce(
+pub(crate) unsafe fn reduce(
     permits: &Permits,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
@@ -45,7 +51,8 @@ pub(crate) fn reduce(
     comm: MPI_Comm,
 ) -> Option<Served> {
     let key = Key { count, datatype, op };
-    let found = permits::find(permits, Collective::Reduce, comm, &key)?;
+    // SAFETY: the caller's promise.
+    let found = unsafe { permits::find(permits, Collective::Reduce, comm, &key) }?;
     match found.seat() {
         Some(seat) if seat.root(root).is_none() => None,
         Some(seat) if !Addresses::of_reduce(seat, root, sendbuf, recvbuf).are_sound(&key) => None,
@@ -54,8 +61,11 @@ pub(crate) fn reduce(
 }
 
 /// `MPI_Bcast`
+///
+/// # Safety
+/// As above.
 #[inline(always)]
-pub(crate) fn bcast(
+pub(crate) unsafe fn bcast(
     permits: &Permits,
     buffer: *mut c_void,
     count: MPI_Count,
@@ -64,7 +74,8 @@ pub(crate) fn bcast(
     comm: MPI_Comm,
 ) -> Option<Served> {
     let key = Key::moving(count, datatype);
-    let found = permits::find(permits, Collective::Bcast, comm, &key)?;
+    // SAFETY: the caller's promise.
+    let found = unsafe { permits::find(permits, Collective::Bcast, comm, &key) }?;
     match found.seat() {
         Some(seat) if seat.root(root).is_none() || !Addresses::of_bcast(buffer).are_sound(&key) => None,
         _ => found.admit(),
@@ -72,9 +83,12 @@ pub(crate) fn bcast(
 }
 
 /// `MPI_Allgather`
+///
+/// # Safety
+/// As above.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-pub(crate) fn allgather(
+pub(crate) unsafe fn allgather(
     permits: &Permits,
     sendbuf: *const c_void,
     sendcount: MPI_Count,
@@ -84,20 +98,24 @@ pub(crate) fn allgather(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> Option<Served> {
+    let (send, recv) = ((sendcount, sendtype), (recvcount, recvtype));
     let key = Key::moving(recvcount, recvtype);
-    let found = permits::find(permits, Collective::Allgather, comm, &key)?;
-    let is_in_place = sendbuf == constants().in_place.cast_const();
-    let is_alike = is_in_place || (sendcount, sendtype) == (recvcount, recvtype);
+    // SAFETY: the caller's promise.
+    let found = unsafe { permits::find(permits, Collective::Allgather, comm, &key) }?;
     match found.seat() {
-        Some(_) if !(is_alike && Addresses::of_allreduce(sendbuf, recvbuf).are_sound(&key)) => None,
+        Some(_) if allgather_key(sendbuf, send, recv) != Some(key) => None,
+        Some(_) if !Addresses::of_allreduce(sendbuf, recvbuf).are_sound(&key) => None,
         _ => found.admit(),
     }
 }
 
 /// `MPI_Scatter`
+///
+/// # Safety
+/// As above.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-pub(crate) fn scatter(
+pub(crate) unsafe fn scatter(
     permits: &Permits,
     sendbuf: *const c_void,
     sendcount: MPI_Count,
@@ -109,9 +127,9 @@ pub(crate) fn scatter(
     comm: MPI_Comm,
 ) -> Option<Served> {
     let (send, recv) = ((sendcount, sendtype), (recvcount, recvtype));
-    let (count, datatype) = if recvbuf == constants().in_place { send } else { recv };
-    let key = Key::moving(count, datatype);
-    let found = permits::find(permits, Collective::Scatter, comm, &key)?;
+    let key = counted_scatter_key(send, recv, recvbuf);
+    // SAFETY: the caller's promise.
+    let found = unsafe { permits::find(permits, Collective::Scatter, comm, &key) }?;
     match found.seat() {
         Some(seat) if seat.root(root).is_none() => None,
         Some(seat) if scatter_key(seat, root, send, recv, recvbuf) != Some(key) => None,
@@ -121,7 +139,11 @@ pub(crate) fn scatter(
 }
 
 /// `MPI_Barrier`
+///
+/// # Safety
+/// As above.
 #[inline(always)]
-pub(crate) fn barrier(permits: &Permits, comm: MPI_Comm) -> Option<Served> {
-    permits::find(permits, Collective::Barrier, comm, &Key::barrier())?.admit()
+pub(crate) unsafe fn barrier(permits: &Permits, comm: MPI_Comm) -> Option<Served> {
+    // SAFETY: the caller's promise.
+    unsafe { permits::find(permits, Collective::Barrier, comm, &Key::barrier()) }?.admit()
 }

@@ -1,11 +1,10 @@
 //! The collectives: each finds its communicator, and tries the short ways before the long one.
 
 use super::arguments::{self, Prepared, Refused};
-use super::decline::{Addresses, scatter_key};
+use super::decline::{Addresses, allgather_key, counted_scatter_key, scatter_key};
 use super::lane::{Key, Lane, Opening};
 use super::serve::{Served, Site};
 use crate::codegen::apart;
-use crate::mpi::handles::constants;
 use crate::types::{Collective, CommRank};
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
@@ -122,9 +121,7 @@ pub unsafe fn allgather(
     let Some(site) = Site::enter(Collective::Allgather, comm, || Key::moving(recvcount, recvtype)) else {
         return Served::Native;
     };
-    let is_in_place = sendbuf == constants().in_place.cast_const();
-    let is_alike = is_in_place || (sendcount, sendtype) == (recvcount, recvtype);
-    let key = is_alike.then(|| Key::moving(recvcount, recvtype));
+    let key = allgather_key(sendbuf, (sendcount, sendtype), (recvcount, recvtype));
     let served = match &key {
         Some(key) => match site.lane(key) {
             Some(lane) => site.repeat_allgather(lane, sendbuf, recvbuf),
@@ -160,11 +157,7 @@ pub unsafe fn scatter(
     root: c_int,
     comm: MPI_Comm,
 ) -> Served {
-    // The other arguments may not be significant.
-    let counted = || match recvbuf == constants().in_place {
-        true => Key::moving(sendcount, sendtype),
-        false => Key::moving(recvcount, recvtype),
-    };
+    let counted = || counted_scatter_key((sendcount, sendtype), (recvcount, recvtype), recvbuf);
     let Some(site) = Site::enter(Collective::Scatter, comm, counted) else {
         return Served::Native;
     };
@@ -208,8 +201,8 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
 }
 
 impl Site<'_> {
-    /// What the short way has `served`; else the verdict where calls like `key` are declined; else the short way of a datatype that is made anew, whose
-    /// layout tells; else that of one whose count alone is new; else the long way, which may open the short one
+    /// What the short way has `served`; else the short way of a datatype that is made anew, whose layout tells; else the verdict where calls like
+    /// `key` are declined; else that of one whose count alone is new; else the long way, which may open the short one
     /// and then takes it by `repeat`: `served` came of the same function, but part of it is in the entry, and this is apart. What only the
     /// others need, such as the root and the buffers that `find` gives, is made, and in memory, only there.
     #[inline(always)]

@@ -50,6 +50,15 @@ pub(super) struct Addresses {
     recv: Option<*const c_void>,
 }
 
+/// What a null address is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Null {
+    /// `MPI_BOTTOM`, to a datatype of the user's.
+    Bottom,
+    /// The address of no memory, to a predefined datatype.
+    NoMemory,
+}
+
 /// Of the collectives, whose arguments have these names in the standard.
 impl Addresses {
     pub const NONE: Self = Self { send: None, recv: None };
@@ -81,13 +90,13 @@ impl Addresses {
         }
     }
 
-    /// Whether MPI might reject them in a call with this key, whose datatype is predefined or not.
+    /// Whether MPI might reject them in a call with this key.
     #[inline(always)]
-    fn are_doubtful(self, key: &Key, is_predefined: bool) -> bool {
+    fn are_doubtful(self, key: &Key, null: Null) -> bool {
         let Self { send, recv } = self;
         let (in_place, has_data) = (constants().in_place.cast_const(), key.count > 0);
         let may_be_rejected =
-            |address: *const c_void| address == in_place || (address.is_null() && is_predefined && has_data);
+            |address: *const c_void| address == in_place || (address.is_null() && null == Null::NoMemory && has_data);
         let is_aliased = || send.is_some() && send == recv && has_data;
         send.is_some_and(may_be_rejected) || recv.is_some_and(may_be_rejected) || is_aliased()
     }
@@ -95,8 +104,30 @@ impl Addresses {
     /// Whether MPI would not reject them in a call that has a permit: its datatype is predefined, or its count 0, where that does not matter.
     #[inline(always)]
     pub fn are_sound(self, key: &Key) -> bool {
-        !self.are_doubtful(key, true)
+        !self.are_doubtful(key, Null::NoMemory)
     }
+}
+
+/// What the blocks of an Allgather have in common, if the significant arguments tell one thing: `send` and `recv` are count and datatype.
+#[inline(always)]
+pub(super) fn allgather_key(
+    sendbuf: *const c_void,
+    send: (MPI_Count, MPI_Datatype),
+    recv: (MPI_Count, MPI_Datatype),
+) -> Option<Key> {
+    let is_alike = sendbuf == constants().in_place.cast_const() || send == recv;
+    is_alike.then(|| Key::moving(recv.0, recv.1))
+}
+
+/// By what a Scatter is counted whose other arguments are not looked at: some may not be significant.
+#[inline(always)]
+pub(super) fn counted_scatter_key(
+    send: (MPI_Count, MPI_Datatype),
+    recv: (MPI_Count, MPI_Datatype),
+    recvbuf: *const c_void,
+) -> Key {
+    let (count, datatype) = if recvbuf == constants().in_place.cast_const() { send } else { recv };
+    Key::moving(count, datatype)
 }
 
 /// What the blocks of a Scatter have in common, if the significant arguments tell one thing: `send` and `recv` are count and datatype.
@@ -170,7 +201,8 @@ impl Site<'_> {
     fn verdict(&self, key: &Key, root: CommRank, addresses: Addresses) -> Option<(Reason, Bytes)> {
         let known = predefined(key.datatype);
         // 1. Addresses that MPI might reject.
-        if addresses.are_doubtful(key, known.is_some()) {
+        let null = if known.is_some() { Null::NoMemory } else { Null::Bottom };
+        if addresses.are_doubtful(key, null) {
             return None;
         }
         // 2. The length.

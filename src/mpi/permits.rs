@@ -1,7 +1,7 @@
 //! Calls that were declined, by their arguments: such as come again go to the library before anything else is looked at.
 //!
-//! All that stands between them and the native function is one look into a table and two counters (`bench/limits.c declined`). Whether a rank
-//! finds its call here is its own affair: without, it comes to the same verdict.
+//! All that stands between them and the native function is one look into a table and three additions (`bench/limits.c declined`). Whether a
+//! rank finds its call here is its own affair: without, it comes to the same verdict.
 
 use super::communicator::Communicator;
 use super::datatype::freed;
@@ -9,7 +9,7 @@ use super::decline::Seat;
 use super::job;
 use super::lane::Key;
 use super::recent::generation;
-use super::serve::{Served, finish};
+use super::serve::{Served, end_served};
 use crate::mpi::handles::{bits, constants};
 use crate::report::{Count, Counter, counters, has_one_thread};
 use crate::types::{Bytes, Collective};
@@ -44,10 +44,19 @@ pub(super) struct Permit {
 }
 
 impl Permit {
-    /// Whether it is one for a call like that.
+    /// Whether it is one for calls with this key.
     #[inline(always)]
     fn is_for(&self, comm: MPI_Comm, key: &Key) -> bool {
-        (self.comm == comm) & (self.key.count == key.count) & (self.key.datatype == key.datatype)
+        self.comm == comm
+            && self.key.count == key.count
+            && self.key.datatype == key.datatype
+            && (self.key.op == key.op || matches!(self.scope, Scope::All))
+    }
+
+    /// Whether its datatype is still that.
+    #[inline(always)]
+    fn is_lasting(&self) -> bool {
+        self.freed.is_none_or(|then| then == freed())
     }
 }
 
@@ -63,7 +72,7 @@ struct Kept {
     generation: u64,
 }
 
-// Found by a shift in place of a product.
+// So that a pair is addressed by a shift.
 const _: () = assert!(size_of::<Kept>() == 128);
 
 impl Kept {
@@ -89,7 +98,7 @@ type Pairs = [Pair; PAIRS * Collective::ALL.len()];
 /// What is remembered.
 #[repr(transparent)]
 pub(crate) struct Permits(Pairs);
-// SAFETY: a thread's own, or used below MPI_THREAD_MULTIPLE only, where MPI calls of different threads are ordered by the program.
+// SAFETY: who looks into it or puts something there vouches that no other thread does so at the time.
 unsafe impl Sync for Permits {}
 
 /// What a process remembers where one thread at a time calls MPI.
@@ -97,10 +106,10 @@ pub(crate) static OF_PROCESS: Permits =
     Permits([const { UnsafeCell::new([Kept::NONE; 2]) }; PAIRS * Collective::ALL.len()]);
 
 thread_local! {
-    /// What this thread remembers where several may call MPI at once; null where it does not. Nothing is to be done for it when the thread ends, so that it
-    /// is found by one address.
+    /// What this thread remembers where several may call MPI at once; null where it does not. Nothing is to be done for it when the thread
+    /// ends, so that it is found by one address.
     static OF_THREAD: Cell<*const Permits> = const { Cell::new(null()) };
-    /// That is here.
+    /// Where that lies.
     static OWNED: Owned = const { Owned(OnceCell::new()) };
 }
 
@@ -141,33 +150,43 @@ fn pair(permits: &Permits, collective: Collective, comm: MPI_Comm, key: &Key) ->
 }
 
 /// The permit for a call with these arguments, if it is one of the last again that were declined.
+///
+/// # Safety
+/// They are those of the call that is under way, and no other thread has to do with `permits`.
 #[inline(always)]
-pub(super) fn find(permits: &Permits, collective: Collective, comm: MPI_Comm, key: &Key) -> Option<Found> {
-    find_in(generation, permits, collective, comm, key)
+pub(super) unsafe fn find(permits: &Permits, collective: Collective, comm: MPI_Comm, key: &Key) -> Option<Found> {
+    // SAFETY: the caller's promise.
+    unsafe { find_in(generation, permits, collective, comm, key) }
 }
 
-/// The same, of the generation that is asked for last: before that it would take a register.
+/// The same, where that is the generation. It is asked for last: before that it would take a register.
+///
+/// # Safety
+/// As above.
 #[inline(always)]
-fn find_in(
-    generation: impl FnOnce() -> u64,
+unsafe fn find_in(
+    current: impl FnOnce() -> u64,
     permits: &Permits,
     collective: Collective,
     comm: MPI_Comm,
     key: &Key,
 ) -> Option<Found> {
-    // SAFETY: no other thread has to do with it, and this one has nothing else to do here meanwhile.
-    let pair = unsafe { &*pair(permits, collective, comm, key) };
-    // Without a branch.
-    let kept = &pair[usize::from(!pair[0].permit.is_for(comm, key))];
-    let permit = &kept.permit;
-    let is_again = permit.is_for(comm, key)
-        && (matches!(permit.scope, Scope::All) || permit.key.op == key.op)
-        && kept.generation == generation()
-        && permit.freed.is_none_or(|then| then == freed());
+    // SAFETY: no other thread has to do with it, as the caller vouches, and this one does nothing else here meanwhile.
+    let [first, second] = unsafe { &*pair(permits, collective, comm, key) };
+    // By branches: an address that is worked out would have to be waited for, 4 ns.
+    let kept = if first.permit.is_for(comm, key) {
+        first
+    } else if second.permit.is_for(comm, key) {
+        second
+    } else {
+        return None;
+    };
+    let is_again = kept.generation == current() && kept.permit.is_lasting();
     is_again.then_some(Found(kept))
 }
 
-/// A permit for the call that is under way. By its address, since callbacks of the library may change what is remembered.
+/// A permit for the call that is under way, as which it is used. By its address, since callbacks of the library may change what is
+/// remembered; nothing is read there after these may run.
 #[derive(Clone, Copy)]
 pub(super) struct Found(*const Kept);
 
@@ -185,7 +204,7 @@ impl Found {
     /// What becomes of the call, which is counted.
     #[inline(always)]
     pub fn admit(self) -> Option<Served> {
-        // SAFETY: it has just been found, so its generation lasts.
+        // SAFETY: it has just been found: the generation has not changed, and the communicator of a call that is under way is not freed.
         let (scope, communicator) = unsafe { ((*self.0).permit.scope, &*(*self.0).communicator) };
         match scope {
             Scope::All => {}
@@ -210,23 +229,21 @@ impl Found {
     #[inline(never)]
     fn end_empty(self) -> c_int {
         self.count();
-        match job::active().map(finish) {
-            Some(Served::Done(code)) => code,
-            // Nobody finds permits in such a job.
-            _ => constants().success,
-        }
+        // There is one where calls are found.
+        job::active().map_or(constants().success, end_served)
     }
 }
 
-/// Remembers a call that is declined, while it is under way: so its communicator's state is there.
+/// Remembers a call that is declined. It is under way, so that its communicator's state is there, and the generation may be asked for now.
 pub(super) fn keep(collective: Collective, communicator: &Communicator, counter: Counter, permit: Permit) {
     let kept = Kept { permit, count: counters().count(counter), communicator, generation: generation() };
     if has_one_thread() {
         put(&OF_PROCESS, collective, kept);
     } else {
-        // After the counter, whose set so outlives what is remembered here. Threads that end remember nothing.
+        // After this thread's first count: what is registered later ends earlier (of glibc and std), so that the set of counters outlives what
+        // is remembered here; else some would be lost. Threads that end remember nothing.
         let _ = OWNED.try_with(|owned| {
-            let permits: *const Pairs = &raw const **owned.0.get_or_init(none);
+            let permits: *const Pairs = &raw const **owned.0.get_or_init(empty);
             OF_THREAD.set(permits.cast());
             // SAFETY: a transparent wrapper of what stays until the thread ends.
             put(unsafe { &*permits.cast() }, collective, kept);
@@ -237,14 +254,15 @@ pub(super) fn keep(collective: Collective, communicator: &Communicator, counter:
 
 fn put(permits: &Permits, collective: Collective, kept: Kept) {
     let Permit { comm, key, .. } = kept.permit;
-    // SAFETY: as in `find_in`.
+    // SAFETY: the process's, where one thread at a time calls MPI, or the thread's; nobody has found anything here that it still uses.
     let pair = unsafe { &mut *pair(permits, collective, comm, &key) };
-    let is_taken = pair[0].generation == kept.generation && !pair[0].permit.is_for(comm, &key);
+    let first = &pair[0];
+    let is_taken = first.generation == kept.generation && first.permit.is_lasting() && !first.permit.is_for(comm, &key);
     pair[usize::from(is_taken)] = kept;
 }
 
 /// In memory of its own at once: a thread may have little stack.
-fn none() -> Box<Pairs> {
+fn empty() -> Box<Pairs> {
     let pairs: Vec<Pair> = (0..PAIRS * Collective::ALL.len()).map(|_| UnsafeCell::new([Kept::NONE; 2])).collect();
     pairs.into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!("as many as there are"))
 }
@@ -276,14 +294,13 @@ mod tests {
     }
 
     fn found(permits: &Permits, generation: u64, comm: u32, key: &Key) -> Option<usize> {
-        find_in(|| generation, permits, ALLREDUCE, handle(comm), key)
-            // SAFETY: it has just been found.
-            .map(|found| unsafe { (*found.0).permit.bytes.0 })
+        // SAFETY: this thread's own, and what is found is read at once.
+        unsafe { find_in(|| generation, permits, ALLREDUCE, handle(comm), key).map(|found| (*found.0).permit.bytes.0) }
     }
 
     #[test]
     fn a_call_is_found_by_all_its_arguments_until_something_is_deleted() {
-        let permits = Permits(*none());
+        let permits = Permits(*empty());
         assert_eq!(found(&permits, 1, 0, &Key { count: 0, datatype: handle(0), op: handle(0) }), None);
         put(&permits, ALLREDUCE, kept(7, 100, 1));
         assert_eq!(found(&permits, 1, 7, &key(100)), Some(100));
@@ -292,12 +309,14 @@ mod tests {
         assert_eq!(found(&permits, 1, 7, &key(101)), None);
         assert_eq!(found(&permits, 1, 7, &Key { datatype: handle(3), ..key(100) }), None);
         assert_eq!(found(&permits, 1, 7, &Key { op: handle(3), ..key(100) }), None);
-        assert!(find_in(|| 1, &permits, Collective::Reduce, handle(7), &key(100)).is_none());
-        // Of another operation in its place.
+        // SAFETY: as above.
+        assert!(unsafe { find_in(|| 1, &permits, Collective::Reduce, handle(7), &key(100)) }.is_none());
+        // Of another operation beside it.
         let other = Key { op: handle(3), ..key(100) };
         put(&permits, ALLREDUCE, Kept { permit: Permit { key: other, ..kept(7, 100, 1).permit }, ..kept(7, 100, 1) });
-        assert_eq!((found(&permits, 1, 7, &key(100)), found(&permits, 1, 7, &other)), (None, Some(100)));
+        assert_eq!((found(&permits, 1, 7, &key(100)), found(&permits, 1, 7, &other)), (Some(100), Some(100)));
         // Of all of them.
+        let permits = Permits(*empty());
         let permit = Permit { scope: Scope::All, ..kept(7, 100, 1).permit };
         put(&permits, ALLREDUCE, Kept { permit, ..kept(7, 100, 1) });
         assert_eq!((found(&permits, 1, 7, &key(100)), found(&permits, 1, 7, &other)), (Some(100), Some(100)));
@@ -307,7 +326,7 @@ mod tests {
     fn a_few_communicators_and_counts_in_turn_are_found_together() {
         // Handles as MPICH gives them, and addresses as Open MPI does.
         for stride in [1, 16, 0x240, 0x1000] {
-            let permits = Permits(*none());
+            let permits = Permits(*empty());
             let calls = || (0..4).flat_map(|comm| [1, 2].map(|count| (0x8400_0000 + comm * stride, count)));
             calls().for_each(|(comm, count)| put(&permits, ALLREDUCE, kept(comm, count, 1)));
             let lost = calls().filter(|(comm, count)| found(&permits, 1, *comm, &key(*count)).is_none()).count();
@@ -317,7 +336,7 @@ mod tests {
 
     #[test]
     fn of_calls_that_belong_together_the_first_one_stays_until_it_is_out_of_date() {
-        let permits = Permits(*none());
+        let permits = Permits(*empty());
         let place = |count| pair(&permits, ALLREDUCE, handle(7), &key(count));
         let mut same = (1..).filter(|count| place(*count) == place(1));
         let [first, second, third] = [1; 3].map(|_| same.next().expect("there are many"));
@@ -330,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_permit_for_a_datatype_of_the_users_ends_when_one_is_freed() {
-        let permits = Permits(*none());
+        let permits = Permits(*empty());
         let with = |freed| Kept { permit: Permit { freed, ..kept(7, 0, 1).permit }, ..kept(7, 0, 1) };
         put(&permits, ALLREDUCE, with(Some(freed())));
         let is_found = found(&permits, 1, 7, &key(0)).is_some();

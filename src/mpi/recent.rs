@@ -10,15 +10,16 @@ use std::cell::UnsafeCell;
 use std::ptr::null;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts deletions.
+/// Rises with every deletion of a communicator, before frees, and when the job ends.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 
-/// Nothing that is remembered counts any more.
+/// Nothing that is remembered counts any more, here and in [`permits`](super::permits).
 pub(super) fn forget_all() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What holds now: read before MPI is asked for a state that is then remembered.
+/// What holds now: read before MPI is asked for a state that is then remembered, or while a call is under way on its communicator, which is
+/// not freed then.
 #[inline(always)]
 pub(super) fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
@@ -56,6 +57,7 @@ impl Recent {
         if self.generation != generation {
             return null();
         }
+        // The first one is there: this generation began with it.
         if self.entries[0].comm == comm { self.entries[0].state } else { self.bring_forward(comm) }
     }
 

@@ -73,15 +73,15 @@ fn make_progress(job: &Job) -> c_int {
     constants().success
 }
 
-/// What becomes of a call that huddle has ended.
+/// Ends a call that huddle has served, or that was empty. -> its code
 #[inline(always)]
-pub(super) fn finish(job: &Job) -> Served {
-    if job.pace.is_due(|| job.traffic()) { Served::Done(make_progress(job)) } else { Served::Done(constants().success) }
+pub(super) fn end_served(job: &Job) -> c_int {
+    if job.pace.is_due(|| job.traffic()) { make_progress(job) } else { constants().success }
 }
 
 /// Counts a call that is declined whatever its arguments. Such as have this key are known from then on where that is so for good.
 #[cold]
-fn decline(collective: Collective, comm: MPI_Comm, key: Key, reason: Reason, communicator: Option<&Communicator>) {
+fn leave_native(collective: Collective, comm: MPI_Comm, key: Key, reason: Reason, communicator: Option<&Communicator>) {
     let outcome = Outcome::Declined(collective, reason);
     let (counter, bytes) = match known_size(collective, &key) {
         Some(bytes) => (Counter::of(outcome, bytes), bytes),
@@ -109,8 +109,8 @@ pub struct Site<'a> {
 
 impl Site<'_> {
     /// Gives the call its ordinal, whatever becomes of it: that is agreed even where its arguments are not. `None` where it is native
-    /// whatever its arguments, and counted so: by `key`, as far as its size is known without asking MPI, which might reject the question. That key is made only there: in
-    /// all calls it would be in memory, for its address.
+    /// whatever its arguments, and counted so: by `key`, as far as its size is known without asking MPI, which might reject the question. That
+    /// key is made only there: in all calls it would be in memory, for its address.
     #[inline(always)]
     pub(super) fn enter(collective: Collective, comm: MPI_Comm, key: impl FnOnce() -> Key) -> Option<Self> {
         let (reason, communicator) = 'reason: {
@@ -130,7 +130,7 @@ impl Site<'_> {
             };
             (reason, Some(communicator))
         };
-        decline(collective, comm, key(), reason, communicator);
+        leave_native(collective, comm, key(), reason, communicator);
         None
     }
 
@@ -317,7 +317,7 @@ impl Site<'_> {
             return self.fault(fault);
         }
         counters().record_at(counter, bytes);
-        finish(self.job)
+        Served::Done(end_served(self.job))
     }
 
     /// What becomes of a call of `bytes` that is declined for `reason`; it is counted at `counter`. An empty one is done with that,
@@ -326,7 +326,7 @@ impl Site<'_> {
     #[inline(always)]
     pub(super) fn end_declined(&self, reason: Reason, counter: Counter, bytes: Bytes) -> Served {
         counters().record_at(counter, bytes);
-        if reason == Reason::Empty { finish(self.job) } else { Served::Native }
+        if reason == Reason::Empty { Served::Done(end_served(self.job)) } else { Served::Native }
     }
 
     /// Reductions work on contiguous memory: buffers with holes are packed first.

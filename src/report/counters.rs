@@ -142,9 +142,12 @@ impl Count {
     /// Counts a call of `bytes`: by loads and stores, without locked additions.
     #[inline(always)]
     pub fn add(&self, bytes: Bytes) {
-        for (value, amount) in self.0.iter().zip([1, bytes.0 as u64]) {
+        let add = |value: &AtomicU64, amount| {
             value.store(value.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
-        }
+        };
+        let [calls, sum] = &self.0;
+        add(calls, 1);
+        add(sum, bytes.0 as u64);
     }
 }
 
