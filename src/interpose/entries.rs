@@ -74,6 +74,19 @@ unsafe extern "C-unwind" fn comm_disconnect(comm: *mut MPI_Comm) -> c_int {
     unsafe { serve::freeing(comm, |comm| native().comm_disconnect(comm)) }
 }
 
+/// The code of a call of which that was found, by this native call, or by what serves it where nothing was.
+macro_rules! conclude {
+    ($found:expr, $native:expr, $anew:expr) => {
+        match $found {
+            Some(Served::Done(code)) => code,
+            // SAFETY: the program's arguments, under MPI's contract.
+            Some(Served::Native) => unsafe { $native },
+            // SAFETY: as above.
+            None => unsafe { $anew },
+        }
+    };
+}
+
 /// An entry. Each way is apart: so this one needs no frame, and that of calls that are declined again a small one.
 macro_rules! entry {
     ($collective:ident: $name:ident ($($arg:ident: $type:ty),*) as $function:ident ($($wide:expr),*), $native:expr) => {
@@ -90,24 +103,14 @@ macro_rules! entry {
             #[inline(never)]
             unsafe extern "C-unwind" fn by_process($($arg: $type),*) -> c_int {
                 // SAFETY: as above; one thread at a time calls MPI.
-                match unsafe { again::$function(&permits::OF_PROCESS, $($wide),*) } {
-                    Some(Served::Done(code)) => code,
-                    // SAFETY: as above.
-                    Some(Served::Native) => unsafe { $native },
-                    // SAFETY: as above.
-                    None => unsafe { anew($($arg),*) },
-                }
+                let found = unsafe { again::$function(&permits::OF_PROCESS, $($wide),*) };
+                conclude!(found, $native, anew($($arg),*))
             }
             #[inline(never)]
             unsafe extern "C-unwind" fn by_thread($($arg: $type),*) -> c_int {
                 // SAFETY: as above; they are this thread's.
-                match permits::of_thread(|permits| unsafe { again::$function(permits, $($wide),*) }) {
-                    Some(Served::Done(code)) => code,
-                    // SAFETY: as above.
-                    Some(Served::Native) => unsafe { $native },
-                    // SAFETY: as above.
-                    None => unsafe { anew($($arg),*) },
-                }
+                let found = permits::of_thread(|permits| unsafe { again::$function(permits, $($wide),*) });
+                conclude!(found, $native, anew($($arg),*))
             }
             if !permits::are_kept(Collective::$collective) {
                 // SAFETY: as above.

@@ -158,7 +158,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// How many values [`Counters::tally`] has.
+    /// How many values a [`Tally`] has.
     pub const LENGTH: usize = LENGTH;
 
     /// All zero.
