@@ -121,18 +121,18 @@ macro_rules! apply {
 apply! {
     Max for i8, i16, i32, i64, u8, u16, u32, u64, f32, f64: |left, right| if left > right { left } else { right };
     Min for i8, i16, i32, i64, u8, u16, u32, u64, f32, f64: |left, right| if left < right { left } else { right };
-    Sum for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| left.wrapping_add(right);
-    Prod for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| left.wrapping_mul(right);
+    Sum for u8, u16, u32, u64: |left, right| left.wrapping_add(right);
+    Prod for u8, u16, u32, u64: |left, right| left.wrapping_mul(right);
     Prod for Complex<f32>, Complex<f64>: |left, right| Complex {
         real: or_one_nan(left.real * right.real - left.imaginary * right.imaginary),
         imaginary: or_one_nan(left.real * right.imaginary + left.imaginary * right.real),
     };
-    Land for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| ((left != 0) & (right != 0)).into();
-    Lor for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| ((left != 0) | (right != 0)).into();
-    Lxor for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| ((left != 0) ^ (right != 0)).into();
-    Band for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| left & right;
-    Bor for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| left | right;
-    Bxor for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| left ^ right;
+    Land for u8, u16, u32, u64: |left, right| ((left != 0) & (right != 0)).into();
+    Lor for u8, u16, u32, u64: |left, right| ((left != 0) | (right != 0)).into();
+    Lxor for u8, u16, u32, u64: |left, right| ((left != 0) ^ (right != 0)).into();
+    Band for u8, u16, u32, u64: |left, right| left & right;
+    Bor for u8, u16, u32, u64: |left, right| left | right;
+    Bxor for u8, u16, u32, u64: |left, right| left ^ right;
 }
 
 apply! {
@@ -341,30 +341,31 @@ compile! {
     Avx512, "avx512f,avx512bw,avx512dq,avx512vl": blocks of 256, steps of 128;
 }
 
-fn integer<L: Compile, T: Copy>(op: Op) -> Option<Kernel>
+/// Integers that `T` orders. All but the larger and the smaller is the same for both signs, so that it is compiled for `Unsigned` alone.
+fn integer<L: Compile, T: Copy, Unsigned: Copy>(op: Op) -> Option<Kernel>
 where
     Max: Apply<T>,
     Min: Apply<T>,
-    Sum: Apply<T>,
-    Prod: Apply<T>,
-    Land: Apply<T>,
-    Band: Apply<T>,
-    Lor: Apply<T>,
-    Bor: Apply<T>,
-    Lxor: Apply<T>,
-    Bxor: Apply<T>,
+    Sum: Apply<Unsigned>,
+    Prod: Apply<Unsigned>,
+    Land: Apply<Unsigned>,
+    Band: Apply<Unsigned>,
+    Lor: Apply<Unsigned>,
+    Bor: Apply<Unsigned>,
+    Lxor: Apply<Unsigned>,
+    Bxor: Apply<Unsigned>,
 {
     Some(match op {
         Op::Max => L::kernel::<T, Max>(),
         Op::Min => L::kernel::<T, Min>(),
-        Op::Sum => L::kernel::<T, Sum>(),
-        Op::Prod => L::kernel::<T, Prod>(),
-        Op::Land => L::kernel::<T, Land>(),
-        Op::Band => L::kernel::<T, Band>(),
-        Op::Lor => L::kernel::<T, Lor>(),
-        Op::Bor => L::kernel::<T, Bor>(),
-        Op::Lxor => L::kernel::<T, Lxor>(),
-        Op::Bxor => L::kernel::<T, Bxor>(),
+        Op::Sum => L::kernel::<Unsigned, Sum>(),
+        Op::Prod => L::kernel::<Unsigned, Prod>(),
+        Op::Land => L::kernel::<Unsigned, Land>(),
+        Op::Band => L::kernel::<Unsigned, Band>(),
+        Op::Lor => L::kernel::<Unsigned, Lor>(),
+        Op::Bor => L::kernel::<Unsigned, Bor>(),
+        Op::Lxor => L::kernel::<Unsigned, Lxor>(),
+        Op::Bxor => L::kernel::<Unsigned, Bxor>(),
         Op::Minloc | Op::Maxloc => return None,
     })
 }
@@ -400,14 +401,14 @@ where
 
 fn compiled<L: Compile>(op: Op, element: Element) -> Option<Kernel> {
     match element {
-        Element::I8 => integer::<L, i8>(op),
-        Element::I16 => integer::<L, i16>(op),
-        Element::I32 => integer::<L, i32>(op),
-        Element::I64 => integer::<L, i64>(op),
-        Element::U8 => integer::<L, u8>(op),
-        Element::U16 => integer::<L, u16>(op),
-        Element::U32 => integer::<L, u32>(op),
-        Element::U64 => integer::<L, u64>(op),
+        Element::I8 => integer::<L, i8, u8>(op),
+        Element::I16 => integer::<L, i16, u16>(op),
+        Element::I32 => integer::<L, i32, u32>(op),
+        Element::I64 => integer::<L, i64, u64>(op),
+        Element::U8 => integer::<L, u8, u8>(op),
+        Element::U16 => integer::<L, u16, u16>(op),
+        Element::U32 => integer::<L, u32, u32>(op),
+        Element::U64 => integer::<L, u64, u64>(op),
         Element::F32 => float::<L, f32>(op),
         Element::F64 => float::<L, f64>(op),
         Element::C32 => complex::<L, f32>(op),
