@@ -2,7 +2,7 @@
 //! without any other synchronisation.
 
 use crate::case::{Case, Way};
-use crate::world::{SLEEPING, SPINNING, World};
+use crate::world::{SLEEPING, SPINNING, World, YIELDING};
 use huddle::coll::phase::short::is_halved;
 use huddle::coll::{Knob, REGISTRY};
 use huddle::fabric::INLINE;
@@ -153,9 +153,15 @@ fn two_ranks_that_sleep() {
     all_machines(2, &SLEEPING, 1);
 }
 
+// More ranks than most machines of tests have cores, which spin none the less: each call takes as long as ten of ranks that give them away.
 #[test]
 fn three_ranks() {
-    all_machines(3, &SPINNING, 2);
+    all_machines(3, &SPINNING, 6);
+}
+
+#[test]
+fn three_ranks_that_yield() {
+    all_machines(3, &YIELDING, 2);
 }
 
 #[test]
@@ -165,7 +171,12 @@ fn three_ranks_that_sleep() {
 
 #[test]
 fn four_ranks() {
-    all_machines(4, &SPINNING, 2);
+    all_machines(4, &SPINNING, 8);
+}
+
+#[test]
+fn four_ranks_that_yield() {
+    all_machines(4, &YIELDING, 2);
 }
 
 #[test]
@@ -175,7 +186,12 @@ fn four_ranks_that_sleep() {
 
 #[test]
 fn seven_ranks() {
-    all_machines(7, &SPINNING, 12);
+    all_machines(7, &SPINNING, 24);
+}
+
+#[test]
+fn seven_ranks_that_yield() {
+    all_machines(7, &YIELDING, 4);
 }
 
 #[test]
@@ -200,8 +216,8 @@ fn several_nodes() {
         let paths = (0..labels.len() as u32).map(|rank| vec![rank % 2]).collect();
         let single = World::single(labels.len(), slots, if slots == 2 { 128 } else { 8192 });
         let world = World { labels: labels.to_vec(), paths, leaders: 2, ..single };
-        for waiting in [&SPINNING, &SLEEPING] {
-            let calls = run(&world, waiting, 4, seed);
+        for (waiting, thin) in [(&SPINNING, 40), (&YIELDING, 4), (&SLEEPING, 4)] {
+            let calls = run(&world, waiting, thin, seed);
             println!("nodes {labels:?}: {} calls", calls.len());
         }
     }

@@ -22,6 +22,16 @@ pub static SPINNING: Waiting = Waiting {
     patience: Duration::ZERO,
     report: hang,
 };
+/// Ranks that share cores and give them away.
+pub static YIELDING: Waiting = Waiting {
+    is_oversubscribed: true,
+    stall: HANG,
+    progress: std::thread::yield_now,
+    keep_pace: |_, _| {},
+    traffic: || Traffic::Absent,
+    patience: Waiting::PATIENCE,
+    report: hang,
+};
 /// Ranks that share cores and sleep.
 pub static SLEEPING: Waiting = Waiting {
     is_oversubscribed: true,
