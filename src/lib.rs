@@ -1,9 +1,10 @@
 //! huddle makes the collectives of unmodified MPI programs faster. See ARCHITECTURE.md.
 //!
 //! A module uses only what stands below it in this list of layers:
-//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `kept`, `log`, `types`, `codegen`.
+//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `callers`, `kept`, `log`, `types`, `codegen`.
 //! What is checked with loom ends at `coll`.
 
+pub mod callers;
 #[cfg(not(loom))]
 pub mod capi;
 mod codegen;

@@ -1,10 +1,10 @@
 //! The functions that programs call in place of MPI's.
 
+use crate::callers;
 use crate::capi;
 use crate::mpi::native::native;
 use crate::mpi::serve::{self, Served};
 use crate::mpi::{again, collectives, permits};
-use crate::report::has_one_thread;
 use crate::types::Collective;
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -115,7 +115,7 @@ macro_rules! entry {
             if !permits::are_kept(Collective::$collective) {
                 // SAFETY: as above.
                 unsafe { anew($($arg),*) }
-            } else if has_one_thread() {
+            } else if callers::take_turns() {
                 // SAFETY: as above.
                 unsafe { by_process($($arg),*) }
             } else {

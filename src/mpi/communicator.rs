@@ -223,7 +223,7 @@ impl Communicator {
 /// attached, or `comm` is not a communicator: the native call will say.
 #[inline(always)]
 pub fn find(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
-    let state = recent(job, move |recent| recent.find(comm, recent::generation()));
+    let state = recent(move |recent| recent.find(comm, recent::generation()));
     // SAFETY: null, or `look_up` remembered it, and it was not deleted since.
     match unsafe { state.as_ref() } {
         Some(state) => Some(state),
@@ -232,9 +232,9 @@ pub fn find(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
 }
 
 /// The communicator that this thread used last, if it has shared memory and is still there: for lines about faults.
-pub fn latest(job: &Job) -> Option<&'static Shared> {
+pub fn latest() -> Option<&'static Shared> {
     // SAFETY: as in `find`.
-    match unsafe { &*recent(job, |recent| recent.latest(recent::generation()))? }.standing.get() {
+    match unsafe { &*recent(|recent| recent.latest(recent::generation()))? }.standing.get() {
         Some(Standing::Shared(shared)) => Some(shared),
         _ => None,
     }
@@ -264,7 +264,7 @@ fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
             return None;
         }
     }
-    recent(job, |recent| recent.insert(comm, state, generation));
+    recent(|recent| recent.insert(comm, state, generation));
     // SAFETY: lives until the attribute is deleted, which MPI forbids while a collective on it is under way.
     Some(unsafe { &*state })
 }

@@ -12,11 +12,13 @@ mod watch;
 pub use staged::{Role, Staged};
 
 use super::job::abort;
+use crate::callers;
 use crate::log;
 use cuda::Cuda;
 use hip::Hip;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use watch::Last;
 
 /// The libraries of devices that this process has loaded. They stay loaded.
 #[derive(Clone, Copy)]
@@ -44,11 +46,6 @@ fn is_device_library(name: &[u8]) -> bool {
     [CUDA, HIP, HSA].into_iter().any(|start| name.starts_with(start))
 }
 
-/// From now on one thread at a time calls MPI.
-pub fn assume_one_thread_at_a_time() {
-    watch::assume_one_thread_at_a_time();
-}
-
 /// Whether an address may be that of a device's memory: [`memory_at`] knows.
 #[inline(always)]
 pub fn may_be_used() -> bool {
@@ -63,7 +60,8 @@ pub fn has_unknown() -> bool {
 
 /// Knows all libraries that were loaded before the call.
 fn look() -> Option<&'static Libraries> {
-    watch::look(is_device_library, examine);
+    let last = if callers::take_turns() { Last::Goes } else { Last::Stays };
+    watch::look(last, is_device_library, examine);
     // [libraries] acquire: pairs with the release in `examine`.
     let libraries = LIBRARIES.load(Ordering::Acquire);
     // SAFETY: null or a box that was leaked.

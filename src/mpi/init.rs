@@ -2,11 +2,11 @@
 
 use super::agree::{allgather, allgather_u32, bcast_bytes, duplicate, expect, meet, minimum};
 use super::communicator::{create_keyval, keep_native};
-use super::device;
 use super::job::{self, Job};
 use super::member::Member;
 use super::network;
 use super::peers::Announcement;
+use crate::callers;
 use crate::coll::REGISTRY;
 use crate::config::{Config, RawEnvironment};
 use crate::fabric::shm::{Pace, Waiting};
@@ -93,11 +93,7 @@ fn accelerate(config: Config, (hosts, mask): (Hosts, Mask), rank: u32, size: c_i
     // SAFETY: valid communicator and place.
     unsafe { native().comm_group(world, &mut group) };
     let nodes = node.labels.iter().enumerate().filter(|(rank, label)| *rank as u32 == **label).count();
-    let is_threaded = is_threaded();
-    if !is_threaded {
-        crate::report::assume_one_thread_at_a_time();
-        device::assume_one_thread_at_a_time();
-    }
+    learn_of_callers();
     let idle = Job::idle(config, rank, size as usize);
     let is_oversubscribed = node.crowding.is_shared();
     // SAFETY: within MPI_Init; a duplicate of MPI_COMM_WORLD.
@@ -117,7 +113,6 @@ fn accelerate(config: Config, (hosts, mask): (Hosts, Mask), rank: u32, size: c_i
         has_single_copy: node.has_single_copy,
         waiting: Waiting { is_oversubscribed, patience: node.patience, ..idle.waiting },
         pace: Pace::new(is_oversubscribed, asking, Instant::now()),
-        is_threaded,
         keyval,
         ..idle
     });
@@ -127,9 +122,7 @@ fn accelerate(config: Config, (hosts, mask): (Hosts, Mask), rank: u32, size: c_i
 /// and nobody looks at the machine or makes a communicator. Ranks whose own environments differ come here together, those of several builds
 /// too.
 fn stay_native(job: Job, reason: Reason) {
-    if !is_threaded() {
-        crate::report::assume_one_thread_at_a_time();
-    }
+    learn_of_callers();
     if job.rank == 0 && reason == Reason::HuddleMissing {
         log::warning(format_args!("all collectives of the job stay native: {}", reason.meaning()));
     }
@@ -221,11 +214,13 @@ pub(super) fn rank_and_size(comm: MPI_Comm) -> (u32, c_int) {
     (rank as u32, size)
 }
 
-fn is_threaded() -> bool {
+fn learn_of_callers() {
     let mut provided = 0;
     // SAFETY: a valid place.
     unsafe { native().query_thread(&mut provided) };
-    provided == constants().thread_multiple
+    if provided != constants().thread_multiple {
+        callers::take_turns_from_now_on();
+    }
 }
 
 /// What the ranks have agreed on before anyone looks at the machine.

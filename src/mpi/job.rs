@@ -61,8 +61,6 @@ pub struct Job {
     pub own_traffic: Option<&'static OwnTraffic>,
     /// Whether any process may reach into windows of another one.
     pub windows: Windows,
-    /// Whether several threads may call MPI at once.
-    pub is_threaded: bool,
     /// The attribute of communicators that holds their state.
     pub keyval: c_int,
     /// Communicators between nodes that this process has.
@@ -114,7 +112,6 @@ impl Job {
             pace: Pace::new(waiting.is_oversubscribed, Duration::ZERO, Instant::now()),
             own_traffic: LOADER.get().map(|loader| loader.traffic),
             windows: Windows::default(),
-            is_threaded: true,
             keyval: c.keyval_invalid,
             bridges: AtomicU32::new(0),
             sequence: AtomicU32::new(0),

@@ -10,8 +10,9 @@ use super::job;
 use super::lane::Key;
 use super::recent::generation;
 use super::serve::{Served, end_served};
+use crate::callers;
 use crate::mpi::handles::{bits, constants};
-use crate::report::{Count, Counter, counters, has_one_thread};
+use crate::report::{Count, Counter, counters};
 use crate::types::{Bytes, Collective};
 use mpi_sys::MPI_Comm;
 use std::cell::{Cell, OnceCell, UnsafeCell};
@@ -237,7 +238,7 @@ impl Found {
 /// Remembers a call that is declined. It is under way, so that its communicator's state is there, and the generation may be asked for now.
 pub(super) fn keep(collective: Collective, communicator: &Communicator, counter: Counter, permit: Permit) {
     let kept = Kept { permit, count: counters().count(counter), communicator, generation: generation() };
-    if has_one_thread() {
+    if callers::take_turns() {
         put(&OF_PROCESS, collective, kept);
     } else {
         // After this thread's first count: what is registered later ends earlier (of glibc and std), so that the set of counters outlives what

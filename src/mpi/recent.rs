@@ -4,7 +4,7 @@
 //! Any deletion anywhere invalidates all of them, since handles are reused at once.
 
 use super::communicator::Communicator;
-use super::job::Job;
+use crate::callers;
 use mpi_sys::MPI_Comm;
 use std::cell::UnsafeCell;
 use std::ptr::null;
@@ -102,12 +102,12 @@ thread_local! {
 
 /// What this thread remembers, for `f`, which asks nobody else.
 #[inline(always)]
-pub(super) fn recent<R>(job: &Job, f: impl FnOnce(&mut Recent) -> R) -> R {
-    if job.is_threaded {
-        of_thread(f)
-    } else {
+pub(super) fn recent<R>(f: impl FnOnce(&mut Recent) -> R) -> R {
+    if callers::take_turns() {
         // SAFETY: one thread at a time, as above.
         f(unsafe { &mut *ONE_THREAD.0.get() })
+    } else {
+        of_thread(f)
     }
 }
 

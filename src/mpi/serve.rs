@@ -427,7 +427,7 @@ fn moves(prepared: &Prepared) -> Buffers<'_> {
 
 /// For lines about faults of huddle's own: the latest call of this thread that it served.
 pub fn latest_call() -> Option<String> {
-    let context = super::communicator::latest(job::active()?)?.context();
+    let context = super::communicator::latest()?.context();
     Some(context.latest_call()?.to_string())
 }
 

@@ -2,9 +2,9 @@
 //! locked instructions (`bench/limits.c threads`). Who reads them takes no lock, and needs no memory.
 
 use super::counters::{Counters, Tally};
+use crate::callers;
 use std::cell::Cell;
 use std::iter;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A set, and the next one. None is ever freed: what threads counted that are gone counts too.
@@ -21,9 +21,6 @@ impl Set {
 
 /// Where one thread at a time counts; those of threads follow.
 static ONE_THREAD: Set = Set::new();
-
-/// See [`has_one_thread`].
-static HAS_ONE_THREAD: AtomicBool = AtomicBool::new(false);
 
 /// Sets of threads that are gone: the next ones go on in them.
 static FREE: Mutex<Vec<&'static Counters>> = Mutex::new(Vec::new());
@@ -50,7 +47,7 @@ impl Drop for Return {
 /// The set in which this thread counts, and nobody else at the time. It is never freed.
 #[inline(always)]
 pub fn counters() -> &'static Counters {
-    if has_one_thread() { &ONE_THREAD.counters } else { OWN.get().unwrap_or_else(take) }
+    if callers::take_turns() { &ONE_THREAD.counters } else { OWN.get().unwrap_or_else(take) }
 }
 
 #[cold]
@@ -70,17 +67,6 @@ fn append() -> &'static Counters {
         last = last.next.get().map_or(last, |next| next);
     }
     &new.counters
-}
-
-/// Whether only one thread at a time counts, as MPI demands below `MPI_THREAD_MULTIPLE`; not known before `MPI_Init`, and not then.
-#[inline(always)]
-pub fn has_one_thread() -> bool {
-    HAS_ONE_THREAD.load(Ordering::Relaxed)
-}
-
-/// From now on that is so.
-pub fn assume_one_thread_at_a_time() {
-    HAS_ONE_THREAD.store(true, Ordering::Relaxed);
 }
 
 fn sets() -> impl Iterator<Item = &'static Counters> {

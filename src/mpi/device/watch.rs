@@ -21,7 +21,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::{null_mut, without_provenance_mut};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 static MARK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mark.so"));
@@ -48,8 +48,6 @@ static NEXT: AtomicPtr<AtomicPtr<c_void>> = AtomicPtr::new((&raw const NEWS).cas
 /// The same, or what is never null where the objects that are there already must be asked.
 static WATCHED: AtomicPtr<AtomicPtr<c_void>> = AtomicPtr::new((&raw const NEWS).cast_mut());
 
-static IS_THREADED: AtomicBool = AtomicBool::new(true);
-
 static LOOKED: Mutex<Looked> = Mutex::new(Looked { mark: None, kept: 0, loads: None });
 
 /// What the last look left.
@@ -61,9 +59,13 @@ struct Looked {
     loads: Option<u64>,
 }
 
-/// From now on one thread at a time calls MPI.
-pub(super) fn assume_one_thread_at_a_time() {
-    IS_THREADED.store(false, Ordering::Relaxed);
+/// What becomes of the last mark when there is a new one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Last {
+    /// One thread at a time calls MPI.
+    Goes,
+    /// Another one may be reading it.
+    Stays,
 }
 
 /// Whether anything must be looked at, or asked.
@@ -84,7 +86,7 @@ fn has_successor(mark: &AtomicPtr<AtomicPtr<c_void>>) -> bool {
 
 /// Where something was loaded since the last look, `examine` gets the paths of the objects whose file names `is_wanted`, and
 /// says whether calls have to ask from now on.
-pub(super) fn look(is_wanted: fn(&[u8]) -> bool, examine: impl FnOnce(Vec<CString>) -> bool) {
+pub(super) fn look(last: Last, is_wanted: fn(&[u8]) -> bool, examine: impl FnOnce(Vec<CString>) -> bool) {
     if !has_successor(&NEXT) {
         return;
     }
@@ -96,7 +98,7 @@ pub(super) fn look(is_wanted: fn(&[u8]) -> bool, examine: impl FnOnce(Vec<CStrin
         return;
     }
     // What is loaded while this goes on comes after the mark or is counted later.
-    looked.renew();
+    looked.renew(last);
     let (paths, loads) = objects(is_wanted);
     looked.loads = Some(loads);
     let next = looked.mark.as_ref().map_or((&raw const NEWS).cast_mut(), Mark::successor);
@@ -109,9 +111,9 @@ pub(super) fn look(is_wanted: fn(&[u8]) -> bool, examine: impl FnOnce(Vec<CStrin
 
 impl Looked {
     /// Puts a mark at the end of the list, where that is possible.
-    fn renew(&mut self) {
+    fn renew(&mut self, last: Last) {
         match self.mark.take() {
-            Some(old) if IS_THREADED.load(Ordering::Relaxed) => {
+            Some(old) if last == Last::Stays => {
                 std::mem::forget(old);
                 self.kept += 1;
             }
@@ -237,9 +239,9 @@ mod tests {
         handle
     }
 
-    fn found() -> usize {
+    fn found(last: Last) -> usize {
         let mut found = usize::MAX;
-        look(is_object, |paths| {
+        look(last, is_object, |paths| {
             found = paths.len();
             false
         });
@@ -261,9 +263,8 @@ mod tests {
     /// One test, since there is one list.
     #[test]
     fn what_is_loaded_is_noticed_and_may_go() {
-        for threaded in [true, false] {
-            IS_THREADED.store(threaded, Ordering::Relaxed);
-            assert_eq!((found(), is_alert()), (0, false));
+        for last in [Last::Stays, Last::Goes] {
+            assert_eq!((found(last), is_alert()), (0, false));
             assert_eq!(read_by_another_process(&name_of_the_mark()), MARK);
             let descriptor: c_int = name_of_the_mark().file_name().unwrap().to_str().unwrap().parse().unwrap();
             assert!(
@@ -273,7 +274,7 @@ mod tests {
             for _ in 0..3 {
                 let object = open();
                 assert!(is_alert());
-                assert_eq!((found(), is_alert()), (1, false));
+                assert_eq!((found(last), is_alert()), (1, false));
                 // SAFETY: nothing of it is in use.
                 unsafe { libc::dlclose(object) };
                 // SAFETY: only a look at what is loaded.
@@ -283,15 +284,15 @@ mod tests {
             // Loaded and gone again: nothing to look at.
             // SAFETY: nothing of it is in use.
             unsafe { libc::dlclose(open()) };
-            assert_eq!((found(), is_alert()), (usize::MAX, false));
+            assert_eq!((found(last), is_alert()), (usize::MAX, false));
             let object = open();
-            look(is_object, |_| true);
+            look(last, is_object, |_| true);
             assert!(is_alert(), "objects must be asked");
-            assert_eq!(found(), usize::MAX, "but not looked for again");
+            assert_eq!(found(last), usize::MAX, "but not looked for again");
             // SAFETY: nothing of it is in use.
             unsafe { libc::dlclose(object) };
             let other = open();
-            assert_eq!((found(), is_alert()), (1, false));
+            assert_eq!((found(last), is_alert()), (1, false));
             // SAFETY: nothing of it is in use.
             unsafe { libc::dlclose(other) };
             NEXT.store((&raw const NEWS).cast_mut(), Ordering::Relaxed);
