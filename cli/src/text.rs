@@ -4,15 +4,22 @@ use crate::choice::NATIVE;
 use serde_json::Value;
 use std::fmt::Write;
 
+/// Of which machine the report is.
+#[derive(Clone, Copy)]
+enum MachineIs {
+    This,
+    Pretended,
+}
+
 /// All sections.
 pub fn of(report: &Value) -> String {
     let mut page = format!("huddle {}\n", text(&report["version"]));
-    let is_pretended = report["machine"]["pretended"] == true;
+    let machine_is = if report["machine"]["pretended"] == true { MachineIs::Pretended } else { MachineIs::This };
     // Writing to a string does not fail.
     let _ = machine(&mut page, &report["machine"])
         .and_then(|()| ranks(&mut page, &report["ranks"]))
-        .and_then(|()| parameters(&mut page, &report["parameters"], is_pretended))
-        .and_then(|()| kernels(&mut page, &report["kernels"], is_pretended))
+        .and_then(|()| parameters(&mut page, &report["parameters"], machine_is))
+        .and_then(|()| kernels(&mut page, &report["kernels"], machine_is))
         .and_then(|()| mpi(&mut page, &report["mpi"]))
         .and_then(|()| settings(&mut page, &report["settings"]))
         .and_then(|()| choice(&mut page, &report["choice"]));
@@ -112,8 +119,11 @@ fn ranks(page: &mut String, ranks: &Value) -> Written {
     Ok(())
 }
 
-fn parameters(page: &mut String, parameters: &Value, is_pretended: bool) -> Written {
-    let (copies, here) = if is_pretended { ("assumed", " here") } else { ("as probed, below", "") };
+fn parameters(page: &mut String, parameters: &Value, machine_is: MachineIs) -> Written {
+    let (copies, here) = match machine_is {
+        MachineIs::Pretended => ("assumed", " here"),
+        MachineIs::This => ("as probed, below", ""),
+    };
     let between = match text(&parameters["origin"]) {
         "measured" => {
             "measured for kinds of neighbours that this machine has, else assumed, as crossings are where ranks share cores"
@@ -161,8 +171,12 @@ fn between_nodes(page: &mut String, what: &str, network: &Value) -> Written {
     )
 }
 
-fn kernels(page: &mut String, kernels: &Value, is_pretended: bool) -> Written {
-    writeln!(page, "\nKernels (probed{})", if is_pretended { " here, not on the pretended machine" } else { "" })?;
+fn kernels(page: &mut String, kernels: &Value, machine_is: MachineIs) -> Written {
+    let place = match machine_is {
+        MachineIs::Pretended => " here, not on the pretended machine",
+        MachineIs::This => "",
+    };
+    writeln!(page, "\nKernels (probed{place})")?;
     writeln!(
         page,
         "  reductions: {}; longest copies: {}",

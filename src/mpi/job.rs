@@ -5,7 +5,7 @@ use super::loader::{self, LOADER};
 use super::recent;
 use super::windows::Windows;
 use crate::config::Config;
-use crate::fabric::shm::{Pace, Traffic, Waiting};
+use crate::fabric::shm::{Asking, Pace, Traffic, Waiting};
 use crate::model::Parameters;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
@@ -248,9 +248,9 @@ fn traffic_now() -> Traffic {
     active().map_or(Traffic::Absent, Job::traffic)
 }
 
-/// [`progress`] in a wait at `now`, if it is time for that or it must.
-fn keep_pace(now: Instant, must: bool) {
-    if active().is_some_and(|job| job.pace.is_time_in_wait(now, must, job.traffic_at(now))) {
+/// [`progress`] in a wait at `now`, as `asking` says.
+fn keep_pace(now: Instant, asking: Asking) {
+    if active().is_some_and(|job| job.pace.is_time_in_wait(now, asking, job.traffic_at(now))) {
         progress();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::hopes::{Look, looks_at_work, pauses_in};
-use super::pace::Traffic;
+use super::pace::{Asking, Traffic};
 use super::waiting_calls::Kind;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::sync::PeerCall;
@@ -21,8 +21,8 @@ pub struct Waiting {
     pub stall: Option<Duration>,
     /// Lets the MPI library make progress on the program's own traffic. Cheap, never blocks.
     pub progress: fn(),
-    /// Does so in a wait at that time, if it is time for that or the wait must.
-    pub keep_pace: fn(Instant, bool),
+    /// Does so in a wait at that time, as this says.
+    pub keep_pace: fn(Instant, Asking),
     /// Whether the program may have such traffic. Cheap.
     pub traffic: fn() -> Traffic,
     /// Where ranks share cores, how long a wait yields before it sleeps.
@@ -164,7 +164,7 @@ impl Call<'_> {
         if comes_within(pauses_in(ASKS_AFTER))? {
             return Ok(true);
         }
-        (self.waiting.keep_pace)(Instant::now(), false);
+        (self.waiting.keep_pace)(Instant::now(), Asking::WhenDue);
         comes_within(self.waiting.looks())
     }
 
@@ -280,15 +280,17 @@ impl Call<'_> {
             return 1;
         }
         let may_sleep = patience.may_sleep(self.entered.bytes, self.waiting.patience, waited);
-        let must_ask = may_sleep || waited >= patience.asked + NAP;
-        if must_ask {
+        let asking = if may_sleep || waited >= patience.asked + NAP {
             patience.asked = waited;
-        }
+            Asking::Now
+        } else {
+            Asking::WhenDue
+        };
         let mut yields = 0;
         self.leave_core(|| {
             // Before a sleep, and as often as it would sleep, in any case. Not more often: a probe may yield itself (Open MPI), or sleep
             // (MPICH 5, throttled), and others wait for this rank meanwhile.
-            (self.waiting.keep_pace)(now, must_ask);
+            (self.waiting.keep_pace)(now, asking);
             let Some(rank) = peer else {
                 return std::thread::yield_now();
             };

@@ -47,10 +47,10 @@ fn enter_to_wait<'a>(context: &'a Context, waiting: &'a Waiting, epoch: u64) -> 
 /// and before it sleeps, which it does not before its patience is over.
 #[test]
 fn waits_ask_before_they_sleep() {
-    static ASKED: Mutex<Vec<(Instant, bool)>> = Mutex::new(Vec::new());
+    static ASKED: Mutex<Vec<(Instant, Asking)>> = Mutex::new(Vec::new());
     static SHARING: Waiting = Waiting {
         is_oversubscribed: true,
-        keep_pace: |now, must| ASKED.lock().unwrap().push((now, must)),
+        keep_pace: |now, asking| ASKED.lock().unwrap().push((now, asking)),
         patience: Duration::from_millis(2),
         ..WAITING
     };
@@ -61,8 +61,13 @@ fn waits_ask_before_they_sleep() {
     let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket };
     call.outlast(awaited, &|| {
         // On a busy machine each yield may take milliseconds.
-        let has_asked =
-            || ASKED.lock().unwrap().iter().any(|(when, must)| *must && *when - started >= SHARING.patience);
+        let has_asked = || {
+            ASKED
+                .lock()
+                .unwrap()
+                .iter()
+                .any(|(when, asking)| *asking == Asking::Now && *when - started >= SHARING.patience)
+        };
         let waited = started.elapsed();
         let has_come = waited > Duration::from_millis(10) && (has_asked() || waited > Duration::from_secs(10));
         if has_come {
@@ -73,7 +78,8 @@ fn waits_ask_before_they_sleep() {
     .unwrap();
     let asked = ASKED.lock().unwrap();
     // The wait began a little after the test.
-    let forced: Vec<Duration> = asked.iter().filter(|(_, must)| *must).map(|(when, _)| *when - started).collect();
+    let forced = asked.iter().filter(|(_, asking)| *asking == Asking::Now);
+    let forced: Vec<Duration> = forced.map(|(when, _)| *when - started).collect();
     assert!(forced[0] >= NAP, "{forced:?}");
     assert!(forced.iter().any(|when| *when >= SHARING.patience), "{forced:?}");
     let is_sparse = |pair: &[Duration]| pair[1] - pair[0] >= NAP || pair[1] >= SHARING.patience;
@@ -97,8 +103,8 @@ fn waits_sleep_once_they_have_yielded_often_and_for_long_enough() {
 /// Where each rank has a core a wait asks the library once, if it is time for that, when it has lasted for a while.
 #[test]
 fn waits_of_ranks_with_cores_ask_when_they_last() {
-    static ASKED: Mutex<Vec<(Instant, bool)>> = Mutex::new(Vec::new());
-    static PACED: Waiting = Waiting { keep_pace: |now, must| ASKED.lock().unwrap().push((now, must)), ..WAITING };
+    static ASKED: Mutex<Vec<(Instant, Asking)>> = Mutex::new(Vec::new());
+    static PACED: Waiting = Waiting { keep_pace: |now, asking| ASKED.lock().unwrap().push((now, asking)), ..WAITING };
     let [me, _peer] = two_ranks();
     let awaited = Awaited::Flag { rank: NodeRank(1), line: Line::Up, ticket: Ticket::new(Epoch(1), 0) };
     let asked_in_wait_of = |looks: u32| {
@@ -110,12 +116,12 @@ fn waits_of_ranks_with_cores_ask_when_they_last() {
             Ok(looked.get() == looks)
         };
         call.outlast(awaited, &has_come).unwrap();
-        ASKED.lock().unwrap().iter().map(|(_, must)| *must).collect::<Vec<_>>()
+        ASKED.lock().unwrap().iter().map(|(_, asking)| *asking).collect::<Vec<_>>()
     };
     let pauses = pauses_in(ASKS_AFTER);
-    let none: Vec<bool> = Vec::new();
+    let none: Vec<Asking> = Vec::new();
     assert_eq!([1, pauses].map(asked_in_wait_of), [none.clone(), none], "a short wait");
-    assert_eq!([pauses + 1, pauses + 500].map(asked_in_wait_of), [vec![false], vec![false]]);
+    assert_eq!([pauses + 1, pauses + 500].map(asked_in_wait_of), [vec![Asking::WhenDue], vec![Asking::WhenDue]]);
 }
 
 /// Rank 0 finds nothing; then rank 1 publishes, `then` goes on; what does rank 0 think of it?

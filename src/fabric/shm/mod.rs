@@ -44,7 +44,7 @@ pub use geometry::Geometry;
 pub use latest::LatestCall;
 pub use near::take_near_pages;
 pub use notices::SharedNotice;
-pub use pace::{Pace, Traffic};
+pub use pace::{Asking, Pace, Traffic};
 pub use presences::Presences;
 pub use rotation::ROTATED;
 pub use segment::Segment;

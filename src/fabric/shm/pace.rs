@@ -12,6 +12,15 @@ pub enum Traffic {
     Possible,
 }
 
+/// When a wait asks the MPI library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// If it is time for that.
+    WhenDue,
+    /// In any case: it sleeps next, or lasts.
+    Now,
+}
+
 /// How often a process asks the MPI library within its calls, besides in long waits: once for each period that has passed, as far as there are
 /// calls, which make up for some periods without any.
 ///
@@ -93,9 +102,9 @@ impl Pace {
             || self.had_none.load(Ordering::Relaxed) && traffic() == Traffic::Possible
     }
 
-    /// Whether a call that waits asks the library at `now`, where ranks share cores before it gives its core away; it does in any case where it
-    /// `must`.
-    pub fn is_time_in_wait(&self, now: Instant, must: bool, traffic: Traffic) -> bool {
+    /// Whether a call that waits asks the library at `now`, where ranks share cores before it gives its core away.
+    pub fn is_time_in_wait(&self, now: Instant, asking: Asking, traffic: Traffic) -> bool {
+        let must = asking == Asking::Now;
         let now = self.nanoseconds_until(now);
         let period = match traffic {
             Traffic::Absent => Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64,
@@ -179,7 +188,8 @@ mod tests {
             let mut asks = [0, 0];
             for call in 0..10_000 {
                 self.now += Duration::from_micros(5);
-                asks[0] += u32::from(call % 2 == 0 && self.pace.is_time_in_wait(self.now, false, self.traffic));
+                asks[0] +=
+                    u32::from(call % 2 == 0 && self.pace.is_time_in_wait(self.now, Asking::WhenDue, self.traffic));
                 asks[1] += u32::from(self.pace.is_due(|| self.traffic) && self.pace.is_time(self.now, self.traffic));
             }
             asks
@@ -242,7 +252,7 @@ mod tests {
         let mut process = Process::new(true);
         process.asks(1000, 5000);
         process.now += Duration::from_millis(50);
-        assert!(process.pace.is_time_in_wait(process.now, true, Traffic::Possible));
+        assert!(process.pace.is_time_in_wait(process.now, Asking::Now, Traffic::Possible));
         assert_eq!(process.asks(400, 5000), 0);
     }
 
@@ -258,7 +268,7 @@ mod tests {
         let mut process = Process::new(false);
         process.asks(1000, 100);
         process.now += Duration::from_millis(1);
-        assert!(process.pace.is_time_in_wait(process.now, false, Traffic::Possible));
+        assert!(process.pace.is_time_in_wait(process.now, Asking::WhenDue, Traffic::Possible));
         let asks = process.asks(300, 100);
         assert!((46..=52).contains(&asks), "{asks}");
     }
@@ -281,7 +291,7 @@ mod tests {
             }
             let in_wait = |process: &mut Process| {
                 process.now += Duration::from_micros(400);
-                process.pace.is_time_in_wait(process.now, false, Traffic::Absent)
+                process.pace.is_time_in_wait(process.now, Asking::WhenDue, Traffic::Absent)
             };
             assert!((76..=80).contains(&(0..1000).filter(|_| in_wait(&mut process)).count()));
             // Calls that come together after a long while without any make up for nothing.

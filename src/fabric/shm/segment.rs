@@ -19,10 +19,17 @@ use std::sync::{Arc, OnceLock};
 pub struct Segment {
     base: NonNull<u8>,
     length: usize,
-    /// Whether all of it was reserved before it was mapped.
-    is_whole: bool,
+    reserved: Reserved,
     /// Keeps the mapping. What is needed of it is here too, so that no use has to look there first.
     _mapping: Arc<Mapping>,
+}
+
+/// How much of a segment was memory that is really there before it was mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reserved {
+    /// None, or not all: the rest has to be reserved before it is used.
+    Part,
+    Whole,
 }
 
 /// Unmaps what it holds.
@@ -64,13 +71,13 @@ impl Segment {
         }
         if is_whole {
             allocate(&file, 0..length)?;
-            return Ok((Self::map(&file, length, true)?, file));
+            return Ok((Self::map(&file, length, Reserved::Whole)?, file));
         }
         // SAFETY: plain system call on an own descriptor.
         if unsafe { libc::ftruncate(file.as_raw_fd(), length as libc::off_t) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let segment = Self::map(&file, length, false)?;
+        let segment = Self::map(&file, length, Reserved::Part)?;
         // Zeroed too, unlike what `allocate` gives, so that a peer's first look maps the pages around it.
         segment.reserve(0..front)?;
         Ok((segment, file))
@@ -101,12 +108,13 @@ impl Segment {
         }
         /// Of `st_blocks`, whatever the file system.
         const BLOCK: u64 = 512;
-        Self::map(&file.into(), length, metadata.blocks() * BLOCK >= length as u64)
+        let is_whole = metadata.blocks() * BLOCK >= length as u64;
+        Self::map(&file.into(), length, if is_whole { Reserved::Whole } else { Reserved::Part })
     }
 
     /// Whether all of it was reserved before it was mapped here.
     pub(super) fn is_whole(&self) -> bool {
-        self.is_whole
+        self.reserved == Reserved::Whole
     }
 
     /// Makes sure that the bytes in `range` are memory that is really there, on the memory node of this thread if nobody has touched
@@ -128,7 +136,7 @@ impl Segment {
         }
     }
 
-    fn map(file: &OwnedFd, length: usize, is_whole: bool) -> io::Result<Self> {
+    fn map(file: &OwnedFd, length: usize, reserved: Reserved) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the system's choice.
         let base = unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -138,7 +146,7 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
-        Ok(Self { base, length, is_whole, _mapping: Arc::new(Mapping { base, length }) })
+        Ok(Self { base, length, reserved, _mapping: Arc::new(Mapping { base, length }) })
     }
 
     /// The first byte, page-aligned.
@@ -266,7 +274,7 @@ mod tests {
         let (mine, file) = Segment::create(length, 3 * page - 100).expect("memfd");
         let theirs = Segment::open(std::process::id(), file.as_raw_fd(), length).expect("open through /proc");
         let is_old = !Segment::grows();
-        assert_eq!([mine.is_whole, theirs.is_whole], [is_old; 2]);
+        assert_eq!([mine.is_whole(), theirs.is_whole()], [is_old; 2]);
         if is_old {
             assert_eq!(reserved(&file), length as u64);
             return;
@@ -285,14 +293,14 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { theirs.base().as_ptr().add(5 * page).read() }, 7);
         let late = Segment::open(std::process::id(), file.as_raw_fd(), length).expect("open through /proc");
-        assert!(late.is_whole);
+        assert!(late.is_whole());
     }
 
     #[test]
     fn a_segment_that_was_reserved_whole_is_whole_for_all() {
         let (mine, file) = Segment::create(5000, 5000).expect("memfd");
         let theirs = Segment::open(std::process::id(), file.as_raw_fd(), 5000).expect("open through /proc");
-        assert!(mine.is_whole && theirs.is_whole);
+        assert!(mine.is_whole() && theirs.is_whole());
     }
 
     #[test]
