@@ -10,7 +10,7 @@ use super::device;
 use super::failure::Code;
 use super::job::Job;
 use super::offers::{Offer, Offers, Source};
-use super::pool::{self, Offered, Pooled};
+use super::pool::{Offered, Pooled};
 use super::segments::{self, Own, Plan};
 use crate::config::{Ring, lines_of};
 use crate::fabric::shm::{Context, Geometry, Presences};
@@ -44,6 +44,22 @@ struct Builder<'a> {
     /// Per rank of the communicator.
     world_ranks: Vec<c_int>,
     geometry: Geometry,
+}
+
+/// What a rank has of its node's segment. In a box, as a context has some KiB.
+enum Memory {
+    New(Box<Context>),
+    /// All that there was for a communicator that was freed, with a context that is new.
+    Pooled(Box<Shared>),
+}
+
+impl Memory {
+    fn context(&mut self) -> &mut Context {
+        match self {
+            Self::New(context) => context,
+            Self::Pooled(shared) => shared.context_mut(),
+        }
+    }
 }
 
 impl<'a> Builder<'a> {
@@ -84,7 +100,7 @@ impl<'a> Builder<'a> {
     fn share(mut self) -> Result<Box<Shared>, Reason> {
         // 1. Ranks say what they have; leaders reserve memory where that is nothing.
         let mut offered =
-            pool::offer(&self.members(), &self.geometry, |context| !self.is_leader() || context.is_idle());
+            communicator::offer(&self.members(), &self.geometry, |context| !self.is_leader() || context.is_idle());
         let board = board::current();
         let (mut offer, mut own) = self.offer(&offered, board.as_deref());
         let mut offers = self.exchange(offer);
@@ -106,14 +122,14 @@ impl<'a> Builder<'a> {
                 self.give_back(offer);
             }
         }
-        let (context, nonce, file) = self.context(&offers, own, &mut offered, board.as_deref());
+        let (memory, nonce, file) = self.memory(&offers, own, &mut offered, board.as_deref());
         if file.is_some() {
             // While the members map this one.
             self.plan().make_ahead();
         }
         let bridge = self.create_bridge(&offers);
         // 3. They vote.
-        let lack = match (&context, &bridge) {
+        let lack = match (&memory, &bridge) {
             (None, _) => Some(Reason::NoSharedMemory),
             (_, Err(reason)) => Some(*reason),
             (Some(_), Ok(_)) => None,
@@ -122,14 +138,14 @@ impl<'a> Builder<'a> {
         assert!(!is_prepared || lack.is_none(), "all ranks of the node have offered that context");
         let verdict = if is_prepared { None } else { self.vote(lack) };
         drop(file);
-        match (context, bridge, verdict) {
-            (Some(context), Ok(bridge), None) => Ok(self.finish(context, nonce, bridge, &offers)),
+        match (memory, bridge, verdict) {
+            (Some(memory), Ok(bridge), None) => Ok(self.finish(memory, nonce, bridge, &offers)),
             (_, _, verdict) => Err(self.decline(verdict.unwrap_or(Reason::NoContext))),
         }
     }
 
     /// What this rank has, and a leader's new segment where that is nothing.
-    fn offer(&self, offered: &Offered, board: Option<&Board>) -> (Offer, Option<Own>) {
+    fn offer(&self, offered: &Offered<Shared>, board: Option<&Board>) -> (Offer, Option<Own>) {
         let pooled = offered.nonces();
         let mut offer = Offer {
             pooled,
@@ -167,25 +183,25 @@ impl<'a> Builder<'a> {
         board.presences(&self.members(), self.own_members().iter().map(|rank| offers[*rank].board))
     }
 
-    /// This rank's context on its node's segment, the segment's nonce, and what must stay open until the vote. In a box, and as `finish` apart
-    /// from `share`: it has some KiB, and what of the stack it passes through is new memory in the first calls of a job.
+    /// What this rank has of its node's segment, the segment's nonce, and what must stay open until the vote. As `finish` apart from `share`: a
+    /// context has some KiB, and what of the stack it passes through is new memory in the first calls of a job.
     #[inline(never)]
-    fn context(
+    fn memory(
         &mut self,
         offers: &Offers,
         own: Option<Own>,
-        offered: &mut Offered,
+        offered: &mut Offered<Shared>,
         board: Option<&Board>,
-    ) -> (Option<Box<Context>>, u64, Option<File>) {
+    ) -> (Option<Memory>, u64, Option<File>) {
         if let Source::New(leader) = offers.source(self.own_members()) {
             self.geometry.lines = leader.lines as usize;
         }
-        let (mut context, nonce, file) = self.own_or_mapped(offers, own, offered);
+        let (mut memory, nonce, file) = self.own_or_mapped(offers, own, offered);
         let presences = board.and_then(|board| self.presences(board, offers));
-        if let (Some(context), Some(presences)) = (&mut context, presences) {
-            context.set_presences(presences);
+        if let (Some(memory), Some(presences)) = (&mut memory, presences) {
+            memory.context().set_presences(presences);
         }
-        (context, nonce, file)
+        (memory, nonce, file)
     }
 
     /// The same, whose ranks tell in its own segment whether they have their cores.
@@ -193,11 +209,11 @@ impl<'a> Builder<'a> {
         &self,
         offers: &Offers,
         own: Option<Own>,
-        offered: &mut Offered,
-    ) -> (Option<Box<Context>>, u64, Option<File>) {
+        offered: &mut Offered<Shared>,
+    ) -> (Option<Memory>, u64, Option<File>) {
         let new = |segment| {
             let (layout, levels) = (self.layout.clone(), self.levels());
-            Box::new(Context::new(segment, self.geometry, self.node_rank, layout, levels))
+            Memory::New(Box::new(Context::new(segment, self.geometry, self.node_rank, layout, levels)))
         };
         match (offers.source(self.own_members()), own) {
             (Source::New(offer), Some(own)) => (Some(new(own.segment)), offer.nonce, Some(own.file)),
@@ -214,15 +230,19 @@ impl<'a> Builder<'a> {
                             .inspect_err(|error| self.report_no_memory(error))
                             .is_ok()
                 };
-                let context =
-                    offered.take(nonce).map(|pooled| pooled.context.renew(self.layout.clone())).filter(gets_cells);
-                if let (true, false, Some(context)) =
-                    (self.is_leader(), offers.are_prepared(self.own_members()), &context)
-                {
-                    // It was idle when it was offered, and nobody enters it before the vote.
-                    context.clear();
-                }
-                (context.map(Box::new), nonce, None)
+                let renew = |mut shared: Box<Shared>| {
+                    let context = shared.context_mut();
+                    context.renew(self.layout.clone());
+                    if !gets_cells(context) {
+                        return None;
+                    }
+                    if self.is_leader() && !offers.are_prepared(self.own_members()) {
+                        // It was idle when it was offered, and nobody enters it before the vote.
+                        context.clear();
+                    }
+                    Some(Memory::Pooled(shared))
+                };
+                (offered.take(nonce).and_then(renew), nonce, None)
             }
             (Source::Again | Source::Nothing, _) => (None, 0, None),
         }
@@ -395,7 +415,7 @@ impl<'a> Builder<'a> {
     }
 
     #[inline(never)]
-    fn finish(self, context: Box<Context>, nonce: u64, bridge: Option<BridgeComm>, offers: &Offers) -> Box<Shared> {
+    fn finish(self, memory: Memory, nonce: u64, bridge: Option<BridgeComm>, offers: &Offers) -> Box<Shared> {
         let agreed = Agreed {
             ranks: self.layout.size(),
             nodes: self.layout.nodes(),
@@ -409,6 +429,11 @@ impl<'a> Builder<'a> {
             hierarchy: Hierarchy::from_words(offers.of_leader(self.layout.members(NodeIndex(0))).hierarchy),
             has_single_copy: self.job.has_single_copy,
         };
+        let context = match memory {
+            Memory::New(context) => context,
+            // What is considered below it was when its segment was new.
+            Memory::Pooled(shared) => return shared.again(agreed, self.job, bridge),
+        };
         let hierarchy = Hierarchy::from_words(offers.of_leader(self.own_members()).hierarchy);
         let pooled = Pooled { members: self.members(), nonce, hierarchy, context: *context };
         if self.job.waiting.is_oversubscribed {
@@ -417,7 +442,7 @@ impl<'a> Builder<'a> {
         if let (Some(own), true) = (self.job.own_traffic, pooled.members.len() == self.job.size) {
             self.job.windows.consider(&pooled.context, own);
         }
-        Box::new(Shared::new(pooled, agreed, self.job, bridge))
+        Shared::new(pooled, agreed, self.job, bridge)
     }
 }
 

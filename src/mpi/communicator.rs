@@ -7,16 +7,17 @@ use super::job::{Job, job};
 use super::lane::Lane;
 use super::lanes::Lanes;
 use super::layout_lanes::LayoutLanes;
-use super::pool::{self, Pooled};
+use super::pool::{Offered, Pool, Pooled};
 use super::recent::{self, recent};
 use super::stem::{Stem, StemKey, Stems};
-use crate::fabric::shm::Context;
+use crate::fabric::shm::{Context, Geometry};
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use crate::tune::{Agreed, LAST_EPOCH, Map, Prospect, Reason};
 use crate::types::{Bytes, Collective, CommRank, Epoch};
 use mpi_sys::MPI_Comm;
 use once_cell::sync::OnceCell;
+use std::borrow::Borrow;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -40,7 +41,7 @@ pub enum Standing {
 
 /// A communicator with shared memory.
 pub struct Shared {
-    /// Its segment on this node.
+    /// Its segment on this node: what is the same for a later communicator of the same processes.
     pooled: Pooled,
     /// What of its cells is reserved.
     pub(super) cells: Cell<Cells>,
@@ -67,6 +68,20 @@ pub struct Shared {
 // SAFETY: MPI allows one collective at a time on a communicator, so one thread at a time uses `cells`, `memory`, `lanes`,
 // `layout_lanes` and `stems`; the rest is Sync.
 unsafe impl Sync for Shared {}
+// SAFETY: any thread may call on a communicator, so nothing of it is bound to one.
+unsafe impl Send for Shared {}
+
+/// What this process had for communicators that it has freed.
+static POOL: Pool<Shared> = Pool::new();
+
+/// Those that may serve a communicator of these members.
+pub(super) fn offer(
+    members: &[c_int],
+    geometry: &Geometry,
+    is_wanted: impl Fn(&Context) -> bool,
+) -> Offered<'static, Shared> {
+    POOL.offer(members, geometry, is_wanted)
+}
 
 /// How much of each cell of a communicator is memory that is really there, as all its ranks agreed.
 #[derive(Clone, Copy)]
@@ -76,6 +91,15 @@ pub(super) struct Cells {
     pub refused: Option<Bytes>,
     /// This rank has what is good beyond that, or could not have it.
     pub are_wide: bool,
+}
+
+impl Cells {
+    /// Of a communicator that is built.
+    fn at_first(agreed: &Agreed) -> Cell<Self> {
+        let are_there = super::build::has_cells_from_the_start(agreed.nodes);
+        let reserved = if are_there { agreed.cell_bytes } else { Bytes::ZERO };
+        Cell::new(Self { reserved, refused: None, are_wide: are_there })
+    }
 }
 
 /// The purposes of a communicator's reused memory.
@@ -100,18 +124,42 @@ pub(super) fn count() -> usize {
 
 impl Shared {
     /// A communicator whose ranks have all mapped its segment.
-    pub(super) fn new(pooled: Pooled, agreed: Agreed, job: &Job, bridge: Option<BridgeComm>) -> Self {
-        let me = pooled.context.comm_rank(pooled.context.rank());
+    pub(super) fn new(pooled: Pooled, agreed: Agreed, job: &Job, bridge: Option<BridgeComm>) -> Box<Self> {
         let (map, prospects) = (job.map(&agreed), Prospect::of_all(&job.config, &agreed));
         let (memory, lanes, layout_lanes, stems) = Default::default();
-        let has_cells = super::build::has_cells_from_the_start(agreed.nodes);
-        let reserved = if has_cells { agreed.cell_bytes } else { Bytes::ZERO };
-        let cells = Cell::new(Cells { reserved, refused: None, are_wide: has_cells });
-        pooled.context.set_stores(job.config.slot_stores);
-        pooled.context.set_reads(job.config.slot_reads);
-        pooled.context.set_first_looks(job.config.first_look, &job.waiting);
+        let (cells, me) = (Cells::at_first(&agreed), CommRank(0));
+        let mut new =
+            Box::new(Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, layout_lanes, stems });
+        new.begin(job);
+        new
+    }
+
+    /// Such a communicator whose segment, with a context of its own by now, had been that of another one.
+    pub(super) fn again(mut self: Box<Self>, agreed: Agreed, job: &Job, bridge: Option<BridgeComm>) -> Box<Self> {
+        if self.agreed != agreed {
+            (self.map, self.prospects) = (job.map(&agreed), Prospect::of_all(&job.config, &agreed));
+        }
+        (self.cells, self.agreed, self.bridge) = (Cells::at_first(&agreed), agreed, bridge);
+        self.begin(job);
+        self
+    }
+
+    fn begin(&mut self, job: &Job) {
+        let context = &self.pooled.context;
+        self.me = context.comm_rank(context.rank());
+        context.set_stores(job.config.slot_stores);
+        context.set_reads(job.config.slot_reads);
+        context.set_first_looks(job.config.first_look, &job.waiting);
         COUNT.fetch_add(1, Ordering::Relaxed);
-        Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, layout_lanes, stems }
+    }
+
+    /// The communicator is freed: nothing is left but what may serve a later one, which has it from the pool.
+    fn end(mut self: Box<Self>, last: Epoch) {
+        self.bridge = None;
+        self.memory = Default::default();
+        self.lanes.iter_mut().for_each(|lanes| lanes.get_mut().clear());
+        (self.layout_lanes, self.stems) = Default::default();
+        POOL.keep(self, last);
     }
 
     /// What calls of `collective` may expect.
@@ -124,6 +172,11 @@ impl Shared {
     #[inline]
     pub fn context(&self) -> &Context {
         &self.pooled.context
+    }
+
+    /// The same, before it serves its communicator.
+    pub(super) fn context_mut(&mut self) -> &mut Context {
+        &mut self.pooled.context
     }
 
     /// The lanes of `collective`, for the call that is under way.
@@ -171,6 +224,12 @@ impl Shared {
             *memory = vec![0; words];
         }
         memory.as_mut_ptr().cast()
+    }
+}
+
+impl Borrow<Pooled> for Shared {
+    fn borrow(&self) -> &Pooled {
+        &self.pooled
     }
 }
 
@@ -300,7 +359,7 @@ pub unsafe extern "C" fn delete(_: MPI_Comm, _: c_int, value: *mut c_void, _: *m
     if let Some(Standing::Shared(shared)) = communicator.standing.into_inner() {
         COUNT.fetch_sub(1, Ordering::Relaxed);
         if may_free() {
-            pool::keep(shared.pooled, last);
+            shared.end(last);
         }
     }
     constants().success

@@ -52,6 +52,15 @@ impl<L> Default for Lanes<L> {
     }
 }
 
+impl<L> Lanes<L> {
+    /// They are as new. Most communicators have few, or none: to make all anew takes longer.
+    pub fn clear(&mut self) {
+        self.lanes[..self.taken].fill_with(|| None);
+        self.tags[..self.taken].fill(0);
+        (self.may_end, self.last, self.taken, self.state, self.freed) = (0, 0, 0, 0, None);
+    }
+}
+
 impl<L: Keyed> Lanes<L> {
     /// The lane with that key, if there is one that is not over; it is the last one now.
     #[inline(always)]
@@ -190,6 +199,20 @@ mod tests {
         open(&mut lanes, lane(LANES, 0));
         assert!(lanes.find(&LANES).is_some() && lanes.find(&7).is_some());
         assert_eq!((0..=LANES).filter(|key| lanes.find(key).is_none()).count(), 1);
+    }
+
+    #[test]
+    fn lanes_that_are_cleared_are_as_new() {
+        let mut lanes = Lanes::default();
+        for n in [0, 1, 2, 17, LANES, LANES + 5] {
+            (0..n).for_each(|key| open(&mut lanes, lane(key, 0)));
+            lanes.note_freed(3);
+            lanes.clear();
+            assert!((0..n).all(|key| lanes.find(&key).is_none()), "{n}");
+            assert!(lanes.lanes.iter().all(Option::is_none) && lanes.tags == [0; LANES], "{n}");
+            let Lanes { may_end, last, taken, state, freed, .. } = lanes;
+            assert_eq!((may_end, last, taken, state, freed), (0, 0, 0, 0, None), "{n}");
+        }
     }
 
     /// Calls these keys in turn. -> how many were found

@@ -1,9 +1,10 @@
-//! Contexts of communicators that were freed, for communicators of the same processes that come later: programs that make
+//! What there was for communicators that were freed, for communicators of the same processes that come later: programs that make
 //! and free communicators in loops pay for reserving and mapping memory once.
 
 use crate::fabric::shm::{Context, Geometry};
 use crate::topo::Hierarchy;
 use crate::types::Epoch;
+use std::borrow::Borrow;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -24,27 +25,34 @@ pub(super) struct Pooled {
     pub context: Context,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { kept: Vec::new(), freed: 0 });
+/// A process's pool, of what has a context.
+pub(super) struct Pool<T>(Mutex<List<T>>);
 
 /// The oldest first.
-struct Pool {
-    kept: Vec<Kept>,
+struct List<T> {
+    kept: Vec<Kept<T>>,
     /// Contexts kept so far.
     freed: u64,
 }
 
-/// A context in the pool, or on offer.
-struct Kept {
+/// What is in the pool, or on offer.
+struct Kept<T> {
     /// Its ordinal among those that were freed.
     ordinal: u64,
     /// Its communicator's last call went through it: no rank makes another one.
     is_settled: bool,
     /// In a box: it has some KiB, which would move with each change of the list.
-    pooled: Box<Pooled>,
+    it: Box<T>,
 }
 
-impl Pool {
-    fn insert(&mut self, new: Kept) {
+impl<T: Borrow<Pooled>> Kept<T> {
+    fn pooled(&self) -> &Pooled {
+        (*self.it).borrow()
+    }
+}
+
+impl<T> List<T> {
+    fn insert(&mut self, new: Kept<T>) {
         let at = self.kept.partition_point(|kept| kept.ordinal < new.ordinal);
         self.kept.insert(at, new);
         if self.kept.len() > MOST {
@@ -53,66 +61,81 @@ impl Pool {
     }
 }
 
-fn pool() -> MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Keeps a context whose communicator this rank has freed, after a last call of that ordinal. Its peers may still use theirs.
-pub(super) fn keep(pooled: Pooled, last: Epoch) {
-    let mut pool = pool();
-    pool.freed += 1;
-    let ordinal = pool.freed;
-    pool.insert(Kept { ordinal, is_settled: pooled.context.left() == last, pooled: Box::new(pooled) });
-}
-
-/// Contexts for a communicator that is about to be built. They are out of the pool, so that no other thread offers them for
-/// a communicator of its own, uses, frees or evicts them meanwhile; those that are not taken go back.
-pub(super) struct Offered(Vec<Kept>);
-
-/// The newest contexts of these members and dimensions that are wanted, with as many lines or more.
-pub(super) fn offer(members: &[c_int], geometry: &Geometry, is_wanted: impl Fn(&Context) -> bool) -> Offered {
-    let is_suitable = |Pooled { members: of, context, .. }: &Pooled| {
-        let lines = context.geometry().lines;
-        let alike = Geometry { lines, ..*geometry };
-        **of == *members && *context.geometry() == alike && lines >= geometry.lines && is_wanted(context)
-    };
-    let (mut pool, mut offered) = (pool(), Vec::new());
-    while offered.len() < OFFERED
-        && let Some(at) = pool.kept.iter().rposition(|kept| is_suitable(&kept.pooled))
-    {
-        offered.push(pool.kept.remove(at));
+impl<T: Borrow<Pooled>> Pool<T> {
+    pub const fn new() -> Self {
+        Self(Mutex::new(List { kept: Vec::new(), freed: 0 }))
     }
-    Offered(offered)
+
+    fn list(&self) -> MutexGuard<'_, List<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what this rank had for a communicator that it has freed, after a last call of that ordinal. Its peers may still use theirs.
+    pub fn keep(&self, it: Box<T>, last: Epoch) {
+        let is_settled = (*it).borrow().context.left() == last;
+        let mut list = self.list();
+        list.freed += 1;
+        let ordinal = list.freed;
+        list.insert(Kept { ordinal, is_settled, it });
+    }
+
+    /// The newest with contexts of these members and dimensions that are wanted, with as many lines or more.
+    pub fn offer(
+        &self,
+        members: &[c_int],
+        geometry: &Geometry,
+        is_wanted: impl Fn(&Context) -> bool,
+    ) -> Offered<'_, T> {
+        let is_suitable = |Pooled { members: of, context, .. }: &Pooled| {
+            let lines = context.geometry().lines;
+            let alike = Geometry { lines, ..*geometry };
+            **of == *members && *context.geometry() == alike && lines >= geometry.lines && is_wanted(context)
+        };
+        let (mut list, mut offered) = (self.list(), Vec::new());
+        while offered.len() < OFFERED
+            && let Some(at) = list.kept.iter().rposition(|kept| is_suitable(kept.pooled()))
+        {
+            offered.push(list.kept.remove(at));
+        }
+        Offered { pool: self, kept: offered }
+    }
 }
 
-impl Offered {
+/// For a communicator that is about to be built. They are out of the pool, so that no other thread offers them for
+/// a communicator of its own, uses, frees or evicts them meanwhile; those that are not taken go back.
+pub(super) struct Offered<'a, T: Borrow<Pooled>> {
+    pool: &'a Pool<T>,
+    kept: Vec<Kept<T>>,
+}
+
+impl<T: Borrow<Pooled>> Offered<'_, T> {
     /// Their nonces; zeroes where there are fewer.
     pub fn nonces(&self) -> [u64; OFFERED] {
-        std::array::from_fn(|index| self.0.get(index).map_or(0, |kept| kept.pooled.nonce))
+        std::array::from_fn(|index| self.kept.get(index).map_or(0, |kept| kept.pooled().nonce))
     }
 
     /// The one that was freed last, if all ranks that have left the calls that this one has left make no other call on its communicator: a call
     /// that was declined here may still be under way elsewhere.
     pub fn settled(&self) -> Option<&Context> {
-        self.0.first().filter(|kept| kept.is_settled).map(|kept| &kept.pooled.context)
+        self.kept.first().filter(|kept| kept.is_settled).map(|kept| &kept.pooled().context)
     }
 
     /// How the members of all of them lie on the node; none where there is none.
     pub fn hierarchy(&self) -> Option<Hierarchy> {
-        self.0.first().map(|kept| kept.pooled.hierarchy)
+        self.kept.first().map(|kept| kept.pooled().hierarchy)
     }
 
     /// The one with this nonce, for good.
-    pub fn take(&mut self, nonce: u64) -> Option<Box<Pooled>> {
-        let at = self.0.iter().position(|kept| kept.pooled.nonce == nonce)?;
-        Some(self.0.remove(at).pooled)
+    pub fn take(&mut self, nonce: u64) -> Option<Box<T>> {
+        let at = self.kept.iter().position(|kept| kept.pooled().nonce == nonce)?;
+        Some(self.kept.remove(at).it)
     }
 }
 
-impl Drop for Offered {
+impl<T: Borrow<Pooled>> Drop for Offered<'_, T> {
     fn drop(&mut self) {
-        let mut pool = pool();
-        self.0.drain(..).for_each(|kept| pool.insert(kept));
+        let mut list = self.pool.list();
+        self.kept.drain(..).for_each(|kept| list.insert(kept));
     }
 }
 
@@ -125,67 +148,60 @@ mod tests {
 
     const GEOMETRY: Geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64), round: Bytes(64) };
 
-    /// The tests share the one pool.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-    fn alone() -> MutexGuard<'static, ()> {
-        ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn pooled(members: [c_int; 2], nonce: u64) -> Pooled {
+    fn pooled(members: [c_int; 2], nonce: u64) -> Box<Pooled> {
         let (segment, _) = Segment::create(GEOMETRY.length(), GEOMETRY.front()).expect("memfd");
         let levels = Levels::from_paths(&[vec![], vec![]], NodeRank(0));
         let context = Context::new(segment, GEOMETRY, NodeRank(0), Layout::new(&[0, 0], CommRank(0)), levels);
-        Pooled { members: Box::new(members), nonce, hierarchy: Hierarchy::from_words([0; 2]), context }
+        Box::new(Pooled { members: Box::new(members), nonce, hierarchy: Hierarchy::from_words([0; 2]), context })
     }
 
-    fn offered(members: [c_int; 2]) -> Offered {
-        offer(&members, &GEOMETRY, |_| true)
+    fn offered(pool: &Pool<Pooled>, members: [c_int; 2]) -> Offered<'_, Pooled> {
+        pool.offer(&members, &GEOMETRY, |_| true)
     }
 
     #[test]
     fn what_one_communicator_is_offered_no_other_is() {
-        let (_alone, members) = (alone(), [1, 2]);
-        keep(pooled(members, 11), Epoch(0));
-        let mut first = offered(members);
-        let mut second = offered(members);
+        let (pool, members) = (Pool::new(), [1, 2]);
+        pool.keep(pooled(members, 11), Epoch(0));
+        let mut first = offered(&pool, members);
+        let mut second = offered(&pool, members);
         assert_eq!((first.nonces(), second.nonces()), ([11, 0, 0, 0], [0; OFFERED]));
         // Others come and go meanwhile.
-        (0..2 * MOST as u64).for_each(|nonce| keep(pooled([7, 8], 100 + nonce), Epoch(0)));
+        (0..2 * MOST as u64).for_each(|nonce| pool.keep(pooled([7, 8], 100 + nonce), Epoch(0)));
         assert!(second.take(11).is_none());
         assert!(first.take(11).is_some());
         drop((first, second));
-        assert_eq!(offered(members).nonces(), [0; OFFERED]);
+        assert_eq!(offered(&pool, members).nonces(), [0; OFFERED]);
     }
 
     #[test]
     fn the_newest_come_first_and_what_is_not_taken_comes_back() {
-        let (_alone, members) = (alone(), [3, 4]);
-        (1..=5).for_each(|nonce| keep(pooled(members, nonce), Epoch(0)));
-        assert_eq!(offered(members).nonces(), [5, 4, 3, 2]);
-        assert!(offered(members).take(4).is_some());
-        assert_eq!(offered(members).nonces(), [5, 3, 2, 1]);
+        let (pool, members) = (Pool::new(), [3, 4]);
+        (1..=5).for_each(|nonce| pool.keep(pooled(members, nonce), Epoch(0)));
+        assert_eq!(offered(&pool, members).nonces(), [5, 4, 3, 2]);
+        assert!(offered(&pool, members).take(4).is_some());
+        assert_eq!(offered(&pool, members).nonces(), [5, 3, 2, 1]);
     }
 
     #[test]
     fn who_left_a_call_natively_has_no_settled_context() {
-        let (_alone, members) = (alone(), [9, 10]);
-        keep(pooled(members, 31), Epoch(0));
-        assert!(offered(members).settled().is_some(), "nothing was left");
-        keep(pooled(members, 32), Epoch(4));
-        assert!(offered(members).settled().is_none(), "call 4 was declined");
+        let (pool, members) = (Pool::new(), [9, 10]);
+        pool.keep(pooled(members, 31), Epoch(0));
+        assert!(offered(&pool, members).settled().is_some(), "nothing was left");
+        pool.keep(pooled(members, 32), Epoch(4));
+        assert!(offered(&pool, members).settled().is_none(), "call 4 was declined");
     }
 
     #[test]
     fn other_dimensions_are_not_offered() {
-        let (_alone, members) = (alone(), [5, 6]);
-        keep(pooled(members, 21), Epoch(0));
+        let (pool, members) = (Pool::new(), [5, 6]);
+        pool.keep(pooled(members, 21), Epoch(0));
         let longer = Geometry { cell: Bytes(128), ..GEOMETRY };
-        assert_eq!(offer(&members, &longer, |_| true).nonces(), [0; OFFERED]);
+        assert_eq!(pool.offer(&members, &longer, |_| true).nonces(), [0; OFFERED]);
         let lines = |lines| Geometry { slots: 1, lines, ..GEOMETRY };
-        assert_eq!(offer(&members, &lines(2), |_| true).nonces(), [0; OFFERED], "more slots");
+        assert_eq!(pool.offer(&members, &lines(2), |_| true).nonces(), [0; OFFERED], "more slots");
         let more_lines = Geometry { lines: 4, ..GEOMETRY };
-        assert_eq!(offer(&members, &more_lines, |_| true).nonces(), [0; OFFERED]);
-        assert_eq!(offered(members).nonces(), [21, 0, 0, 0]);
+        assert_eq!(pool.offer(&members, &more_lines, |_| true).nonces(), [0; OFFERED]);
+        assert_eq!(offered(&pool, members).nonces(), [21, 0, 0, 0]);
     }
 }

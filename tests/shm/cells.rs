@@ -170,8 +170,9 @@ fn renewed_contexts_keep_their_cells() {
         .into_iter()
         .enumerate()
         .map(|(me, context)| {
-            let context = Arc::into_inner(context).expect("no other owner");
-            Arc::new(context.renew(world.layout(CommRank(me as u32))))
+            let mut context = Arc::into_inner(context).expect("no other owner");
+            context.renew(world.layout(CommRank(me as u32)));
+            Arc::new(context)
         })
         .collect();
     renewed[0].clear();

@@ -75,6 +75,19 @@ fn is_taking(reads: SlotReads, ranks: usize, processors: i64, design: Design) ->
     }
 }
 
+fn claims_of(geometry: &Geometry) -> Claims {
+    Claims::new(geometry.lines, geometry.slots, rotation::grains(geometry))
+}
+
+fn passed_of(geometry: &Geometry) -> Passed {
+    Passed::new(geometry.ranks * geometry.passed(), Bytes(Probed::in_use().caches.l2))
+}
+
+/// Some KiB that most communicators do without.
+fn when_used<T: Default>() -> LazyLock<Box<T>> {
+    LazyLock::new(Box::default as fn() -> _)
+}
+
 impl Context {
     /// # Panics
     /// If the segment is shorter than the geometry asks for, or the numbers of slots and lines are not as it says.
@@ -85,14 +98,13 @@ impl Context {
         assert!(geometry.slots <= 1024);
         assert!(me.index() < geometry.ranks && levels.size() == geometry.ranks);
         let places = Places::new(&geometry, me);
-        let claims = Claims::new(geometry.lines, geometry.slots, rotation::grains(&geometry));
+        let (claims, passed) = (claims_of(&geometry), passed_of(&geometry));
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let process = std::process::id();
         let (writes, hopes, givers, first_looks, company) = Default::default();
-        let (ways, loans) = (LazyLock::new(Box::default as fn() -> _), LazyLock::new(Box::default as fn() -> _));
+        let (ways, loans) = (when_used(), when_used());
         let rhythm = Rhythm::of(Design::of_this_host());
-        let passed = Passed::new(geometry.ranks * geometry.passed(), Bytes(Probed::in_use().caches.l2));
         let presences = Presences::of_segment(&segment, &geometry);
         let context = Self {
             segment,

@@ -1,12 +1,15 @@
 //! Using a context again for another communicator of the same processes.
 
-use super::Context;
+use super::{Context, claims_of, passed_of, when_used};
 use crate::fabric::shm::geometry::PAGE;
+use crate::fabric::shm::presences::Presences;
+use crate::fabric::shm::rhythm::Rhythm;
 use crate::fabric::words::Words;
+use crate::kernel::host::Design;
 use crate::sync::Control;
 use crate::topo::Layout;
 use crate::types::{Epoch, Ticket};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 
 impl Context {
     /// Whether all peers have left every call that this rank has left: then none of them reads or writes the segment
@@ -34,19 +37,43 @@ impl Context {
         }
     }
 
-    /// The context for a communicator with other nodes or ranks but the same members, in the same order, on this node.
-    #[must_use]
-    pub fn renew(self, layout: Layout) -> Self {
-        let [reserved, reserved_passed] = [self.reserved, self.reserved_passed].map(AtomicUsize::into_inner);
-        let renewed = Self::new(self.segment, self.geometry, self.me, layout, self.levels);
-        if !renewed.segment.is_whole() {
-            renewed.reserved.store(reserved, Ordering::Relaxed);
-            renewed.reserved_passed.store(reserved_passed, Ordering::Relaxed);
-            if reserved_passed > 0 {
-                renewed.own_passed();
-            }
+    /// From here on it is that of a communicator with other nodes or ranks but the same members, in the same order, on this node: new, but for what is
+    /// reserved. In place, since it has some KiB.
+    pub fn renew(&mut self, nodes: Layout) {
+        // All of it, so that nothing that is added is forgotten here.
+        let Self {
+            segment,
+            geometry,
+            places: _,
+            me: _,
+            layout,
+            levels: _,
+            process: _,
+            claims,
+            reserved: _,
+            reserved_passed,
+            passed,
+            writes,
+            takes_over,
+            ways,
+            rhythm,
+            hopes,
+            givers,
+            first_looks,
+            loans,
+            company,
+            presences,
+        } = self;
+        *layout = nodes;
+        (*claims, *passed) = (claims_of(geometry), passed_of(geometry));
+        (*writes, *hopes, *givers, *first_looks, *company) = Default::default();
+        *takes_over = AtomicBool::default();
+        (*ways, *loans) = (when_used(), when_used());
+        *rhythm = Rhythm::of(Design::of_this_host());
+        *presences = Presences::of_segment(segment, geometry);
+        if *reserved_passed.get_mut() > 0 {
+            self.own_passed();
         }
-        renewed
     }
 }
 
