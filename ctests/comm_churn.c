@@ -16,15 +16,65 @@ static void use(MPI_Comm comm, int salt) {
     CHECK(value == salt);
 }
 
+static void sums(void *in, void *inout, int *n, MPI_Datatype *type) {
+    (void)type;
+    for (int i = 0; i < *n; i++) ((int *)inout)[i] += ((int *)in)[i];
+}
+
+static void largest(void *in, void *inout, int *n, MPI_Datatype *type) {
+    (void)type;
+    for (int i = 0; i < *n; i++)
+        if (((int *)in)[i] > ((int *)inout)[i]) ((int *)inout)[i] = ((int *)in)[i];
+}
+
+// Counts, roots, an operation and a datatype that differ from those of the communicator before, whose memory this one may have. The handles
+// are those of that one, since it has freed them.
+static void use_all(MPI_Comm comm, int salt) {
+    enum { MOST = 8, STRIDES = 3 };
+    int rank, size;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    const int n = 1 + salt % MOST, root = salt % size, stride = 1 + salt % STRIDES;
+    const bool adds = salt % 2 == 0;
+    int mine[MOST], result[MOST], part[MOST], holed[MOST * STRIDES], all[MOST * size];
+    MPI_Op op;
+    MPI_Datatype type;
+    MPI_Op_create(adds ? sums : largest, 1, &op);
+    MPI_Type_vector(n, 1, stride, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    for (int call = 0; call < 3; call++) {
+        const int first = salt + call;
+        for (int i = 0; i < n; i++) mine[i] = 100 * rank + first + i;
+        MPI_Allgather(mine, n, MPI_INT, all, n, MPI_INT, comm);
+        for (int i = 0; i < n * size; i++) CHECK(all[i] == 100 * (i / n) + first + i % n);
+        MPI_Reduce(mine, result, n, MPI_INT, op, root, comm);
+        for (int i = 0; i < n && rank == root; i++) {
+            const int ranks = adds ? 50 * size * (size - 1) : 100 * (size - 1);
+            CHECK(result[i] == ranks + (adds ? size : 1) * (first + i));
+        }
+        MPI_Scatter(all, n, MPI_INT, part, n, MPI_INT, root, comm);
+        for (int i = 0; i < n; i++) CHECK(part[i] == mine[i]);
+        for (int i = 0; i < MOST * STRIDES; i++) holed[i] = rank == root && i % stride == 0 ? first + i : -1;
+        MPI_Bcast(holed, 1, type, root, comm);
+        for (int i = 0; i < MOST * STRIDES && rank != root; i++)
+            CHECK(holed[i] == (i % stride == 0 && i / stride < n ? first + i : -1));
+        MPI_Barrier(comm);
+    }
+    MPI_Type_free(&type);
+    MPI_Op_free(&op);
+}
+
 static void churn(int loops) {
     for (int i = 0; i < loops; i++) {
         MPI_Comm dup, split, child;
         MPI_Comm_dup(MPI_COMM_WORLD, &dup);
         use(dup, i);
+        use_all(dup, i);
         if (i % 3 == 0) {
             MPI_Comm_split(dup, world_rank % 2, -world_rank, &split);
             MPI_Comm_free(&dup);  // the parent goes first
             use(split, i + 1);
+            use_all(split, i + 1);
             MPI_Comm_dup(split, &child);
             MPI_Comm_free(&split);
             use(child, i + 2);

@@ -113,7 +113,7 @@ pub enum Purpose {
     Recv,
 }
 
-/// Communicators that have shared memory: up with each [`Shared::new`], down with [`delete`].
+/// Communicators that have shared memory: up with each [`Shared::begin`], down with [`delete`].
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// How many this process has.
