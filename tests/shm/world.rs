@@ -23,25 +23,9 @@ pub static SPINNING: Waiting = Waiting {
     report: hang,
 };
 /// Ranks that share cores and give them away.
-pub static YIELDING: Waiting = Waiting {
-    is_oversubscribed: true,
-    stall: HANG,
-    progress: std::thread::yield_now,
-    keep_pace: |_, _| {},
-    traffic: || Traffic::Absent,
-    patience: Waiting::PATIENCE,
-    report: hang,
-};
+pub static YIELDING: Waiting = Waiting { is_oversubscribed: true, patience: Waiting::PATIENCE, ..SPINNING };
 /// Ranks that share cores and sleep.
-pub static SLEEPING: Waiting = Waiting {
-    is_oversubscribed: true,
-    stall: HANG,
-    progress: || {},
-    keep_pace: |_, _| {},
-    traffic: || Traffic::Absent,
-    patience: Duration::ZERO,
-    report: hang,
-};
+pub static SLEEPING: Waiting = Waiting { is_oversubscribed: true, progress: || {}, ..SPINNING };
 
 fn hang(stall: &Stall) {
     panic!("hangs: {stall:?}");
