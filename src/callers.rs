@@ -1,17 +1,17 @@
-//! Whether threads of this process call MPI one at a time, as MPI demands below `MPI_THREAD_MULTIPLE`: then what a call remembers for the next
-//! one is in plain memory of the process, which is found and changed at no cost. Else each thread has its own.
+//! Whether calls of MPI by threads of this process come one after the other, as MPI demands below `MPI_THREAD_MULTIPLE`: then what a call
+//! remembers for the next one is in plain memory of the process, which is found and changed at no cost. Else each thread has its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-static TAKE_TURNS: AtomicBool = AtomicBool::new(false);
+static ARE_ORDERED: AtomicBool = AtomicBool::new(false);
 
-/// Whether that is so; not known before `MPI_Init`, and not so then.
+/// Whether they do. False until `MPI_Init` has learnt that the level of threads is below `MPI_THREAD_MULTIPLE`.
 #[inline(always)]
-pub fn take_turns() -> bool {
-    TAKE_TURNS.load(Ordering::Relaxed)
+pub fn are_ordered() -> bool {
+    ARE_ORDERED.load(Ordering::Relaxed)
 }
 
-/// From now on that is so: MPI was initialised, below `MPI_THREAD_MULTIPLE`.
-pub fn take_turns_from_now_on() {
-    TAKE_TURNS.store(true, Ordering::Relaxed);
+/// From now on they do: MPI was initialised with such a level.
+pub fn note_ordered() {
+    ARE_ORDERED.store(true, Ordering::Relaxed);
 }

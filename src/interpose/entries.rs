@@ -115,7 +115,7 @@ macro_rules! entry {
             if !permits::are_kept(Collective::$collective) {
                 // SAFETY: as above.
                 unsafe { anew($($arg),*) }
-            } else if callers::take_turns() {
+            } else if callers::are_ordered() {
                 // SAFETY: as above.
                 unsafe { by_process($($arg),*) }
             } else {

@@ -341,7 +341,7 @@ compile! {
     Avx512, "avx512f,avx512bw,avx512dq,avx512vl": blocks of 256, steps of 128;
 }
 
-/// Integers that `T` orders. All but the larger and the smaller is the same for both signs, so that it is compiled for `Unsigned` alone.
+/// For integers `T`. Only `MPI_MAX` and `MPI_MIN` depend on the sign; the rest is compiled once, for `Unsigned`.
 fn integer<L: Compile, T: Copy, Unsigned: Copy>(op: Op) -> Option<Kernel>
 where
     Max: Apply<T>,

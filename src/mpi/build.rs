@@ -47,17 +47,17 @@ struct Builder<'a> {
 }
 
 /// What a rank has of its node's segment. In a box, as a context has some KiB.
-enum Memory {
+enum Basis {
     New(Box<Context>),
-    /// All that there was for a communicator that was freed, with a context that is new.
-    Pooled(Box<Shared>),
+    /// What a freed communicator left, with its context renewed.
+    Freed(Box<Shared>),
 }
 
-impl Memory {
+impl Basis {
     fn context(&mut self) -> &mut Context {
         match self {
             Self::New(context) => context,
-            Self::Pooled(shared) => shared.context_mut(),
+            Self::Freed(shared) => shared.context_mut(),
         }
     }
 }
@@ -122,14 +122,14 @@ impl<'a> Builder<'a> {
                 self.give_back(offer);
             }
         }
-        let (memory, nonce, file) = self.memory(&offers, own, &mut offered, board.as_deref());
+        let (basis, nonce, file) = self.basis(&offers, own, &mut offered, board.as_deref());
         if file.is_some() {
             // While the members map this one.
             self.plan().make_ahead();
         }
         let bridge = self.create_bridge(&offers);
         // 3. They vote.
-        let lack = match (&memory, &bridge) {
+        let lack = match (&basis, &bridge) {
             (None, _) => Some(Reason::NoSharedMemory),
             (_, Err(reason)) => Some(*reason),
             (Some(_), Ok(_)) => None,
@@ -138,8 +138,8 @@ impl<'a> Builder<'a> {
         assert!(!is_prepared || lack.is_none(), "all ranks of the node have offered that context");
         let verdict = if is_prepared { None } else { self.vote(lack) };
         drop(file);
-        match (memory, bridge, verdict) {
-            (Some(memory), Ok(bridge), None) => Ok(self.finish(memory, nonce, bridge, &offers)),
+        match (basis, bridge, verdict) {
+            (Some(basis), Ok(bridge), None) => Ok(self.finish(basis, nonce, bridge, &offers)),
             (_, _, verdict) => Err(self.decline(verdict.unwrap_or(Reason::NoContext))),
         }
     }
@@ -186,34 +186,34 @@ impl<'a> Builder<'a> {
     /// What this rank has of its node's segment, the segment's nonce, and what must stay open until the vote. As `finish` apart from `share`: a
     /// context has some KiB, and what of the stack it passes through is new memory in the first calls of a job.
     #[inline(never)]
-    fn memory(
+    fn basis(
         &mut self,
         offers: &Offers,
         own: Option<Own>,
         offered: &mut Offered<Shared>,
         board: Option<&Board>,
-    ) -> (Option<Memory>, u64, Option<File>) {
+    ) -> (Option<Basis>, u64, Option<File>) {
         if let Source::New(leader) = offers.source(self.own_members()) {
             self.geometry.lines = leader.lines as usize;
         }
-        let (mut memory, nonce, file) = self.own_or_mapped(offers, own, offered);
+        let (mut basis, nonce, file) = self.new_or_renewed(offers, own, offered);
         let presences = board.and_then(|board| self.presences(board, offers));
-        if let (Some(memory), Some(presences)) = (&mut memory, presences) {
-            memory.context().set_presences(presences);
+        if let (Some(basis), Some(presences)) = (&mut basis, presences) {
+            basis.context().set_presences(presences);
         }
-        (memory, nonce, file)
+        (basis, nonce, file)
     }
 
     /// The same, whose ranks tell in its own segment whether they have their cores.
-    fn own_or_mapped(
+    fn new_or_renewed(
         &self,
         offers: &Offers,
         own: Option<Own>,
         offered: &mut Offered<Shared>,
-    ) -> (Option<Memory>, u64, Option<File>) {
+    ) -> (Option<Basis>, u64, Option<File>) {
         let new = |segment| {
             let (layout, levels) = (self.layout.clone(), self.levels());
-            Memory::New(Box::new(Context::new(segment, self.geometry, self.node_rank, layout, levels)))
+            Basis::New(Box::new(Context::new(segment, self.geometry, self.node_rank, layout, levels)))
         };
         match (offers.source(self.own_members()), own) {
             (Source::New(offer), Some(own)) => (Some(new(own.segment)), offer.nonce, Some(own.file)),
@@ -240,7 +240,7 @@ impl<'a> Builder<'a> {
                         // It was idle when it was offered, and nobody enters it before the vote.
                         context.clear();
                     }
-                    Some(Memory::Pooled(shared))
+                    Some(Basis::Freed(shared))
                 };
                 (offered.take(nonce).and_then(renew), nonce, None)
             }
@@ -415,7 +415,7 @@ impl<'a> Builder<'a> {
     }
 
     #[inline(never)]
-    fn finish(self, memory: Memory, nonce: u64, bridge: Option<BridgeComm>, offers: &Offers) -> Box<Shared> {
+    fn finish(self, basis: Basis, nonce: u64, bridge: Option<BridgeComm>, offers: &Offers) -> Box<Shared> {
         let agreed = Agreed {
             ranks: self.layout.size(),
             nodes: self.layout.nodes(),
@@ -429,10 +429,10 @@ impl<'a> Builder<'a> {
             hierarchy: Hierarchy::from_words(offers.of_leader(self.layout.members(NodeIndex(0))).hierarchy),
             has_single_copy: self.job.has_single_copy,
         };
-        let context = match memory {
-            Memory::New(context) => context,
-            // What is considered below it was when its segment was new.
-            Memory::Pooled(shared) => return shared.again(agreed, self.job, bridge),
+        let context = match basis {
+            Basis::New(context) => context,
+            // The board and windows were considered when its segment was new.
+            Basis::Freed(shared) => return shared.again(agreed, self.job, bridge),
         };
         let hierarchy = Hierarchy::from_words(offers.of_leader(self.own_members()).hierarchy);
         let pooled = Pooled { members: self.members(), nonce, hierarchy, context: *context };

@@ -17,7 +17,6 @@ use crate::tune::{Agreed, LAST_EPOCH, Map, Prospect, Reason};
 use crate::types::{Bytes, Collective, CommRank, Epoch};
 use mpi_sys::MPI_Comm;
 use once_cell::sync::OnceCell;
-use std::borrow::Borrow;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -127,26 +126,26 @@ impl Shared {
     pub(super) fn new(pooled: Pooled, agreed: Agreed, job: &Job, bridge: Option<BridgeComm>) -> Box<Self> {
         let (map, prospects) = (job.map(&agreed), Prospect::of_all(&job.config, &agreed));
         let (memory, lanes, layout_lanes, stems) = Default::default();
-        let (cells, me) = (Cells::at_first(&agreed), CommRank(0));
-        let mut new =
+        let (cells, me) = (Cells::at_first(&agreed), pooled.context.own_comm_rank());
+        let new =
             Box::new(Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, layout_lanes, stems });
         new.begin(job);
         new
     }
 
-    /// Such a communicator whose segment, with a context of its own by now, had been that of another one.
+    /// The same of what a freed communicator left, whose context is renewed already.
     pub(super) fn again(mut self: Box<Self>, agreed: Agreed, job: &Job, bridge: Option<BridgeComm>) -> Box<Self> {
         if self.agreed != agreed {
             (self.map, self.prospects) = (job.map(&agreed), Prospect::of_all(&job.config, &agreed));
         }
         (self.cells, self.agreed, self.bridge) = (Cells::at_first(&agreed), agreed, bridge);
+        self.me = self.context().own_comm_rank();
         self.begin(job);
         self
     }
 
-    fn begin(&mut self, job: &Job) {
-        let context = &self.pooled.context;
-        self.me = context.comm_rank(context.rank());
+    fn begin(&self, job: &Job) {
+        let context = self.context();
         context.set_stores(job.config.slot_stores);
         context.set_reads(job.config.slot_reads);
         context.set_first_looks(job.config.first_look, &job.waiting);
@@ -227,8 +226,8 @@ impl Shared {
     }
 }
 
-impl Borrow<Pooled> for Shared {
-    fn borrow(&self) -> &Pooled {
+impl AsRef<Pooled> for Shared {
+    fn as_ref(&self) -> &Pooled {
         &self.pooled
     }
 }

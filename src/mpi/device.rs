@@ -18,7 +18,7 @@ use cuda::Cuda;
 use hip::Hip;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use watch::Last;
+use watch::OldMark;
 
 /// The libraries of devices that this process has loaded. They stay loaded.
 #[derive(Clone, Copy)]
@@ -60,8 +60,8 @@ pub fn has_unknown() -> bool {
 
 /// Knows all libraries that were loaded before the call.
 fn look() -> Option<&'static Libraries> {
-    let last = if callers::take_turns() { Last::Goes } else { Last::Stays };
-    watch::look(last, is_device_library, examine);
+    let old_mark = if callers::are_ordered() { OldMark::Closed } else { OldMark::Kept };
+    watch::look(old_mark, is_device_library, examine);
     // [libraries] acquire: pairs with the release in `examine`.
     let libraries = LIBRARIES.load(Ordering::Acquire);
     // SAFETY: null or a box that was leaked.

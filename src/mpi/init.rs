@@ -219,7 +219,7 @@ fn learn_of_callers() {
     // SAFETY: a valid place.
     unsafe { native().query_thread(&mut provided) };
     if provided != constants().thread_multiple {
-        callers::take_turns_from_now_on();
+        callers::note_ordered();
     }
 }
 

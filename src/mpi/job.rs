@@ -79,7 +79,7 @@ unsafe impl Sync for Job {}
 unsafe impl Send for Job {}
 
 impl Job {
-    /// One that has nothing but what every job has: no node, no communicator of its own, and one thread or several.
+    /// One that has nothing but what every job has: no node, no communicator of its own.
     pub(super) fn idle(config: Config, rank: u32, size: usize) -> Self {
         let c = constants();
         let waiting = Waiting {

@@ -238,7 +238,7 @@ impl Found {
 /// Remembers a call that is declined. It is under way, so that its communicator's state is there, and the generation may be asked for now.
 pub(super) fn keep(collective: Collective, communicator: &Communicator, counter: Counter, permit: Permit) {
     let kept = Kept { permit, count: counters().count(counter), communicator, generation: generation() };
-    if callers::take_turns() {
+    if callers::are_ordered() {
         put(&OF_PROCESS, collective, kept);
     } else {
         // After this thread's first count: what is registered later ends earlier (of glibc and std), so that the set of counters outlives what

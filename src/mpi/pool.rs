@@ -4,7 +4,6 @@
 use crate::fabric::shm::{Context, Geometry};
 use crate::topo::Hierarchy;
 use crate::types::Epoch;
-use std::borrow::Borrow;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -31,7 +30,7 @@ pub(super) struct Pool<T>(Mutex<List<T>>);
 /// The oldest first.
 struct List<T> {
     kept: Vec<Kept<T>>,
-    /// Contexts kept so far.
+    /// So many were kept so far.
     freed: u64,
 }
 
@@ -42,12 +41,12 @@ struct Kept<T> {
     /// Its communicator's last call went through it: no rank makes another one.
     is_settled: bool,
     /// In a box: it has some KiB, which would move with each change of the list.
-    it: Box<T>,
+    state: Box<T>,
 }
 
-impl<T: Borrow<Pooled>> Kept<T> {
+impl<T: AsRef<Pooled>> Kept<T> {
     fn pooled(&self) -> &Pooled {
-        (*self.it).borrow()
+        (*self.state).as_ref()
     }
 }
 
@@ -61,7 +60,7 @@ impl<T> List<T> {
     }
 }
 
-impl<T: Borrow<Pooled>> Pool<T> {
+impl<T: AsRef<Pooled>> Pool<T> {
     pub const fn new() -> Self {
         Self(Mutex::new(List { kept: Vec::new(), freed: 0 }))
     }
@@ -71,12 +70,12 @@ impl<T: Borrow<Pooled>> Pool<T> {
     }
 
     /// Keeps what this rank had for a communicator that it has freed, after a last call of that ordinal. Its peers may still use theirs.
-    pub fn keep(&self, it: Box<T>, last: Epoch) {
-        let is_settled = (*it).borrow().context.left() == last;
+    pub fn keep(&self, state: Box<T>, last: Epoch) {
+        let is_settled = (*state).as_ref().context.left() == last;
         let mut list = self.list();
         list.freed += 1;
         let ordinal = list.freed;
-        list.insert(Kept { ordinal, is_settled, it });
+        list.insert(Kept { ordinal, is_settled, state });
     }
 
     /// The newest with contexts of these members and dimensions that are wanted, with as many lines or more.
@@ -103,12 +102,12 @@ impl<T: Borrow<Pooled>> Pool<T> {
 
 /// For a communicator that is about to be built. They are out of the pool, so that no other thread offers them for
 /// a communicator of its own, uses, frees or evicts them meanwhile; those that are not taken go back.
-pub(super) struct Offered<'a, T: Borrow<Pooled>> {
+pub(super) struct Offered<'a, T: AsRef<Pooled>> {
     pool: &'a Pool<T>,
     kept: Vec<Kept<T>>,
 }
 
-impl<T: Borrow<Pooled>> Offered<'_, T> {
+impl<T: AsRef<Pooled>> Offered<'_, T> {
     /// Their nonces; zeroes where there are fewer.
     pub fn nonces(&self) -> [u64; OFFERED] {
         std::array::from_fn(|index| self.kept.get(index).map_or(0, |kept| kept.pooled().nonce))
@@ -128,11 +127,11 @@ impl<T: Borrow<Pooled>> Offered<'_, T> {
     /// The one with this nonce, for good.
     pub fn take(&mut self, nonce: u64) -> Option<Box<T>> {
         let at = self.kept.iter().position(|kept| kept.pooled().nonce == nonce)?;
-        Some(self.kept.remove(at).it)
+        Some(self.kept.remove(at).state)
     }
 }
 
-impl<T: Borrow<Pooled>> Drop for Offered<'_, T> {
+impl<T: AsRef<Pooled>> Drop for Offered<'_, T> {
     fn drop(&mut self) {
         let mut list = self.pool.list();
         self.kept.drain(..).for_each(|kept| list.insert(kept));
@@ -147,6 +146,13 @@ mod tests {
     use crate::types::{Bytes, CommRank, NodeRank};
 
     const GEOMETRY: Geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64), round: Bytes(64) };
+
+    /// Here it is all that there is.
+    impl AsRef<Pooled> for Pooled {
+        fn as_ref(&self) -> &Self {
+            self
+        }
+    }
 
     fn pooled(members: [c_int; 2], nonce: u64) -> Box<Pooled> {
         let (segment, _) = Segment::create(GEOMETRY.length(), GEOMETRY.front()).expect("memfd");

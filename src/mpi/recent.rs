@@ -103,7 +103,7 @@ thread_local! {
 /// What this thread remembers, for `f`, which asks nobody else.
 #[inline(always)]
 pub(super) fn recent<R>(f: impl FnOnce(&mut Recent) -> R) -> R {
-    if callers::take_turns() {
+    if callers::are_ordered() {
         // SAFETY: one thread at a time, as above.
         f(unsafe { &mut *ONE_THREAD.0.get() })
     } else {

@@ -47,7 +47,7 @@ impl Drop for Return {
 /// The set in which this thread counts, and nobody else at the time. It is never freed.
 #[inline(always)]
 pub fn counters() -> &'static Counters {
-    if callers::take_turns() { &ONE_THREAD.counters } else { OWN.get().unwrap_or_else(take) }
+    if callers::are_ordered() { &ONE_THREAD.counters } else { OWN.get().unwrap_or_else(take) }
 }
 
 #[cold]

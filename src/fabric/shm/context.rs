@@ -179,6 +179,11 @@ impl Context {
         self.layout.members(self.layout.my_node())[rank.index()]
     }
 
+    /// This rank in the communicator.
+    pub fn own_comm_rank(&self) -> CommRank {
+        self.comm_rank(self.me)
+    }
+
     /// The communicator's nodes.
     #[inline]
     pub fn layout(&self) -> &Layout {

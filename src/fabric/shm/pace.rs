@@ -17,7 +17,7 @@ pub enum Traffic {
 pub enum Asking {
     /// If it is time for that.
     WhenDue,
-    /// In any case: it sleeps next, or lasts.
+    /// In any case: it sleeps next, or has not asked for long.
     Now,
 }
 
@@ -81,10 +81,10 @@ impl Pace {
     const OWED_OVERSUBSCRIBED: u64 = 2;
 
     /// For a process that begins to call at `now`, whose library takes so long to find nothing.
-    pub fn new(is_oversubscribed: bool, asking: Duration, now: Instant) -> Self {
+    pub fn new(is_oversubscribed: bool, question: Duration, now: Instant) -> Self {
         let (period, owed) = match is_oversubscribed {
             true => (Self::PERIOD_OVERSUBSCRIBED, Self::OWED_OVERSUBSCRIBED),
-            false => ((Self::SHARE * asking).clamp(Self::PERIOD, Self::LONGEST_PERIOD), Self::OWED),
+            false => ((Self::SHARE * question).clamp(Self::PERIOD, Self::LONGEST_PERIOD), Self::OWED),
         };
         let period_in_wait = if is_oversubscribed { Self::SHORT_PERIOD } else { period / 2 };
         let [period, period_in_wait] = [period, period_in_wait].map(|time| time.as_nanos() as u64);
@@ -104,16 +104,16 @@ impl Pace {
 
     /// Whether a call that waits asks the library at `now`, where ranks share cores before it gives its core away.
     pub fn is_time_in_wait(&self, now: Instant, asking: Asking, traffic: Traffic) -> bool {
-        let must = asking == Asking::Now;
+        let is_forced = asking == Asking::Now;
         let now = self.nanoseconds_until(now);
         let period = match traffic {
             Traffic::Absent => Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64,
             Traffic::Possible => self.period_in_wait,
         };
-        let is_time = must || self.paid.load(Ordering::Relaxed) + period <= now;
+        let is_time = is_forced || self.paid.load(Ordering::Relaxed) + period <= now;
         if is_time {
             // Where ranks share cores nothing is left to make up for, as that would give cores away.
-            let is_settled = must || traffic == Traffic::Absent || self.owed == Self::OWED_OVERSUBSCRIBED;
+            let is_settled = is_forced || traffic == Traffic::Absent || self.owed == Self::OWED_OVERSUBSCRIBED;
             let next = self.paid_at(now, self.period, self.owed) + self.period;
             self.paid.store(if is_settled { now } else { next.min(now) }, Ordering::Relaxed);
         }

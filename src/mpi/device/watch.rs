@@ -61,11 +61,11 @@ struct Looked {
 
 /// What becomes of the last mark when there is a new one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Last {
-    /// One thread at a time calls MPI.
-    Goes,
-    /// Another one may be reading it.
-    Stays,
+pub(super) enum OldMark {
+    /// It is closed: calls are ordered.
+    Closed,
+    /// It stays open, since another thread may be reading it.
+    Kept,
 }
 
 /// Whether anything must be looked at, or asked.
@@ -86,7 +86,7 @@ fn has_successor(mark: &AtomicPtr<AtomicPtr<c_void>>) -> bool {
 
 /// Where something was loaded since the last look, `examine` gets the paths of the objects whose file names `is_wanted`, and
 /// says whether calls have to ask from now on.
-pub(super) fn look(last: Last, is_wanted: fn(&[u8]) -> bool, examine: impl FnOnce(Vec<CString>) -> bool) {
+pub(super) fn look(old_mark: OldMark, is_wanted: fn(&[u8]) -> bool, examine: impl FnOnce(Vec<CString>) -> bool) {
     if !has_successor(&NEXT) {
         return;
     }
@@ -98,7 +98,7 @@ pub(super) fn look(last: Last, is_wanted: fn(&[u8]) -> bool, examine: impl FnOnc
         return;
     }
     // What is loaded while this goes on comes after the mark or is counted later.
-    looked.renew(last);
+    looked.renew(old_mark);
     let (paths, loads) = objects(is_wanted);
     looked.loads = Some(loads);
     let next = looked.mark.as_ref().map_or((&raw const NEWS).cast_mut(), Mark::successor);
@@ -111,9 +111,9 @@ pub(super) fn look(last: Last, is_wanted: fn(&[u8]) -> bool, examine: impl FnOnc
 
 impl Looked {
     /// Puts a mark at the end of the list, where that is possible.
-    fn renew(&mut self, last: Last) {
+    fn renew(&mut self, old_mark: OldMark) {
         match self.mark.take() {
-            Some(old) if last == Last::Stays => {
+            Some(old) if old_mark == OldMark::Kept => {
                 std::mem::forget(old);
                 self.kept += 1;
             }
@@ -239,9 +239,9 @@ mod tests {
         handle
     }
 
-    fn found(last: Last) -> usize {
+    fn found(old_mark: OldMark) -> usize {
         let mut found = usize::MAX;
-        look(last, is_object, |paths| {
+        look(old_mark, is_object, |paths| {
             found = paths.len();
             false
         });
@@ -263,8 +263,8 @@ mod tests {
     /// One test, since there is one list.
     #[test]
     fn what_is_loaded_is_noticed_and_may_go() {
-        for last in [Last::Stays, Last::Goes] {
-            assert_eq!((found(last), is_alert()), (0, false));
+        for old_mark in [OldMark::Kept, OldMark::Closed] {
+            assert_eq!((found(old_mark), is_alert()), (0, false));
             assert_eq!(read_by_another_process(&name_of_the_mark()), MARK);
             let descriptor: c_int = name_of_the_mark().file_name().unwrap().to_str().unwrap().parse().unwrap();
             assert!(
@@ -274,7 +274,7 @@ mod tests {
             for _ in 0..3 {
                 let object = open();
                 assert!(is_alert());
-                assert_eq!((found(last), is_alert()), (1, false));
+                assert_eq!((found(old_mark), is_alert()), (1, false));
                 // SAFETY: nothing of it is in use.
                 unsafe { libc::dlclose(object) };
                 // SAFETY: only a look at what is loaded.
@@ -284,15 +284,15 @@ mod tests {
             // Loaded and gone again: nothing to look at.
             // SAFETY: nothing of it is in use.
             unsafe { libc::dlclose(open()) };
-            assert_eq!((found(last), is_alert()), (usize::MAX, false));
+            assert_eq!((found(old_mark), is_alert()), (usize::MAX, false));
             let object = open();
-            look(last, is_object, |_| true);
+            look(old_mark, is_object, |_| true);
             assert!(is_alert(), "objects must be asked");
-            assert_eq!(found(last), usize::MAX, "but not looked for again");
+            assert_eq!(found(old_mark), usize::MAX, "but not looked for again");
             // SAFETY: nothing of it is in use.
             unsafe { libc::dlclose(object) };
             let other = open();
-            assert_eq!((found(last), is_alert()), (1, false));
+            assert_eq!((found(old_mark), is_alert()), (1, false));
             // SAFETY: nothing of it is in use.
             unsafe { libc::dlclose(other) };
             NEXT.store((&raw const NEWS).cast_mut(), Ordering::Relaxed);

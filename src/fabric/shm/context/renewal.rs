@@ -81,8 +81,23 @@ impl Context {
 mod tests {
     use super::*;
     use crate::fabric::shm::context::tests::two_ranks;
-    use crate::types::NodeRank;
+    use crate::types::{Bytes, NodeRank};
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
+
+    /// Ranks that agreed on it do not ask again.
+    #[test]
+    fn what_is_reserved_stays() {
+        let [mut one, _other] = two_ranks();
+        let reserved = |context: &Context| {
+            [&context.reserved, &context.reserved_passed].map(|bytes| bytes.load(Ordering::Relaxed))
+        };
+        one.reserve_cells(Bytes(1)).expect("a page");
+        let before = reserved(&one);
+        assert!(before.into_iter().all(|bytes| bytes > 0), "{before:?}");
+        one.renew(one.layout().clone());
+        assert_eq!(reserved(&one), before);
+    }
 
     /// Who has ended its last call may still look there for those whom it wakes.
     #[test]
