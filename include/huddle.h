@@ -19,7 +19,7 @@ extern "C" {
 const char *huddle_version(void);
 
 /**
- * 1 between MPI_Init and MPI_Finalize of a program whose collectives huddle accelerates, else 0.
+ * 1 between MPI_Init and MPI_Finalize, but where huddle does nothing in the whole job, as its report says with a reason; else 0.
  */
 int huddle_is_active(void);
 

@@ -56,7 +56,7 @@ impl NodeIndex {
     }
 }
 
-/// A number of bytes, always of *packed* data: the sum of the sizes of basic elements, without holes or padding.
+/// A number of bytes: of *packed* data, the sum of the sizes of basic elements without holes or padding, or of memory that holds such.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub usize);
 
@@ -204,7 +204,7 @@ pub enum SlotStores {
 /// How ranks read their peers' slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SlotReads {
-    /// Taking where few ranks on few processors of AMD's read the same.
+    /// Taking where few ranks read the same, on processors of AMD's fourth generation of Zen.
     #[default]
     Auto,
     /// Leaving the lines to whoever has them, too.

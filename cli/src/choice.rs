@@ -90,8 +90,8 @@ fn entry(
     let is_forced = config.selection(collective).pick(bytes) != Pick::Auto;
     let (chosen, why, time) = match choose(config, &shape, agreed, map, Epoch(1)) {
         Choice::Decline(reason) => (NATIVE.to_owned(), phrase(reason), None),
-        Choice::Run { row, plan } | Choice::RunInstead { row, plan, .. } => {
-            let predicted = predict(row, &plan, agreed, parameters).map(|Nanos(time)| time);
+        ref choice @ (Choice::Run { row, ref plan } | Choice::RunInstead { row, ref plan, .. }) => {
+            let predicted = predict(row, plan, agreed, parameters).map(|Nanos(time)| time);
             let setting = match config.selection(collective).pick(bytes) {
                 Pick::Row(forced) if forced.row == row => forced,
                 _ => map.pick(&shape),
@@ -101,13 +101,22 @@ fn entry(
             let is_tried = setting.knobs.set(Knob::Try).is_some();
             // What is tried takes about as long as what the models prefer, or less.
             let time = if is_tried && !is_forced { best.as_ref().map(|(_, time)| *time) } else { predicted };
-            let why = match &best {
-                _ if is_forced => "forced by the environment",
-                _ if is_tried => "slots and memory are both tried, and what calls took decides",
-                Some((best, _)) if *best != chosen => "predicted to be about as fast, and waits the least",
-                _ => "predicted to be the fastest",
+            let why = match (choice, &best) {
+                (Choice::RunInstead { forced, need, .. }, _) => {
+                    format!(
+                        "{} is forced, but needs {}; the choice is as without that",
+                        REGISTRY[*forced].name,
+                        need.name()
+                    )
+                }
+                _ if is_forced => "forced by the environment".to_owned(),
+                _ if is_tried => "slots and memory are both tried, and what calls took decides".to_owned(),
+                (_, Some((best, _))) if *best != chosen => {
+                    "predicted to be about as fast, and waits the least".to_owned()
+                }
+                _ => "predicted to be the fastest".to_owned(),
             };
-            (chosen, why.to_owned(), time)
+            (chosen, why, time)
         }
     };
     Entry { up_to: bytes, chosen, why, time, best, ranking: all }

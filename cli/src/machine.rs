@@ -45,8 +45,8 @@ impl Found {
         Self { containers, problem, parameters, origin, probed, networks }
     }
 
-    /// Measures what crossings cost and keeps that; the directory.
-    pub fn probe(&self, config: &Config) -> Result<PathBuf, String> {
+    /// Measures kernels and what crossings cost, whatever was kept of them, and keeps that; the directory.
+    pub fn probe(&mut self, config: &Config) -> Result<PathBuf, String> {
         let directory = config.cache.directory().ok_or(match config.cache {
             Cache::Off => "HUDDLE_CACHE=off keeps nothing: set it to a directory",
             Cache::Home | Cache::Directory(_) => "no home directory: set HUDDLE_CACHE to a directory",
@@ -54,10 +54,11 @@ impl Found {
         if self.containers.is_pretended() || self.containers.pus() < 2 {
             return Err("only a real machine of several processors can be measured".to_owned());
         }
+        let cannot_write = |error| format!("can't write to {}: {error}", directory.display());
+        self.probed = kernel::cache::measure_anew(&directory).map_err(cannot_write)?;
         // Slots are written as calls write them.
         self.probed.clone().put_to_use();
-        measured::measure(&self.containers, &self.probed, &directory)
-            .map_err(|error| format!("can't write to {}: {error}", directory.display()))?;
+        measured::measure(&self.containers, &self.probed, &directory).map_err(cannot_write)?;
         Ok(directory)
     }
 

@@ -25,8 +25,8 @@ enum Command {
     /// Prints the machine, the ranks' place in it, what is known of its speed, the MPI libraries, all settings, and what is
     /// chosen for each collective and size.
     Info(Info),
-    /// Measures how fast lines move between the processors of this machine, for the models: on an idle machine, a few
-    /// milliseconds. Jobs find the result where HUDDLE_CACHE says.
+    /// Measures, on an idle machine, the speed of copies and sums, whatever was kept of that, and how fast lines move between the processors,
+    /// for the models: some ten milliseconds. Jobs find the result where HUDDLE_CACHE says.
     Probe,
 }
 
@@ -71,7 +71,8 @@ fn main() -> ExitCode {
     config.topology = info.topology.or(config.topology);
     let machine = machine::Found::look(&config);
     if is_pretended && let Some(problem) = &machine.problem {
-        Arguments::command().error(ErrorKind::ValueValidation, format!("--topology: {problem}")).exit();
+        let problem = problem.trim_start_matches("HUDDLE_TOPOLOGY=");
+        Arguments::command().error(ErrorKind::ValueValidation, format!("--topology {problem}")).exit();
     }
     let ranks = info.ranks.unwrap_or(machine.processors()).clamp(1, MOST_RANKS);
     let job = machine::Job::new(&machine, ranks, info.nodes, &config);
@@ -95,7 +96,7 @@ fn main() -> ExitCode {
 
 /// Measures this machine and keeps the result.
 fn probe(config: &Config) -> ExitCode {
-    let machine = machine::Found::look(config);
+    let mut machine = machine::Found::look(config);
     match machine.probe(config) {
         Ok(directory) => {
             println!("kept in {}; `huddle info` shows it", directory.display());

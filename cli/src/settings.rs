@@ -3,16 +3,22 @@
 use huddle::config::{Complaint, OPTIONS, RawEnvironment};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 /// As the report has it.
 pub fn all(raw: &RawEnvironment, complaints: &[Complaint]) -> Value {
+    let prefix = prefix();
     let options: Vec<Value> = OPTIONS
         .iter()
         .map(|option| {
             let is_blank = |value: &OsStr| value.to_str().is_some_and(|text| text.trim().is_empty());
             let set = raw.variables().find(|(name, value)| *name == option.name && !is_blank(value));
-            let complaint = complaints.iter().map(ToString::to_string).find(|text| text.starts_with(option.name));
+            let complaint =
+                complaints.iter().map(|complaint| complaint.below(&prefix)).find(|text| text.starts_with(option.name));
             let (value, origin) = match (set, &complaint) {
+                (Some((_, value)), None) if option.name.starts_with("HUDDLE_NODE_") => {
+                    (value.to_string_lossy(), "environment, for jobs: here --nodes holds")
+                }
                 (Some((_, value)), None) => (value.to_string_lossy(), "environment"),
                 (Some(_), Some(_)) => (option.default.into(), "default, because the environment's value is wrong"),
                 (None, _) => (option.default.into(), "default"),
@@ -24,4 +30,11 @@ pub fn all(raw: &RawEnvironment, complaints: &[Complaint]) -> Value {
     let unknown: Vec<String> =
         raw.variables().map(|(name, _)| name).filter(|name| !known(name)).map(str::to_owned).collect();
     json!({ "options": options, "unknown": unknown })
+}
+
+/// The directory that scripts/install was given; empty where this program is not installed.
+fn prefix() -> PathBuf {
+    let program = std::env::current_exe().and_then(|program| program.canonicalize()).unwrap_or_default();
+    let prefix = program.ancestors().nth(2).filter(|prefix| prefix.join("share/doc/huddle").is_dir());
+    prefix.map_or_else(PathBuf::new, Path::to_owned)
 }

@@ -114,7 +114,7 @@ fn ranks(page: &mut String, ranks: &Value) -> Written {
         )?;
     }
     if ranks["more_ranks_than_processors"] == true {
-        writeln!(page, "  more ranks than processors: waits sleep early")?;
+        writeln!(page, "  more ranks than processors: who waits gives its processor away at once")?;
     }
     Ok(())
 }
@@ -149,7 +149,7 @@ fn parameters(page: &mut String, parameters: &Value, machine_is: MachineIs) -> W
     let single = &parameters["single_copy"];
     writeln!(
         page,
-        "  a single copy takes {} and {:.2} ns/byte more than one of a rank's own memory; jobs find out whether ranks may",
+        "  a single copy takes {} and {:.2} ns/byte more than one of a rank's own memory; jobs find out whether ranks may make one",
         time(&single["call_ns"]),
         single["ns_per_byte"].as_f64().unwrap_or_default(),
     )?;

@@ -88,6 +88,22 @@ fn choices_have_reasons_and_times() {
 }
 
 #[test]
+fn what_is_forced_but_can_not_be_had_is_not_called_forced() {
+    let single = [("HUDDLE_BCAST", "single"), ("HUDDLE_SINGLE_COPY", "0"), ("HUDDLE_NODE_RANKS", "2")];
+    let report = json(&["-n", "2"], &single);
+    for range in report["choice"]["Bcast"].as_array().expect("ranges") {
+        assert_ne!(range["algorithm"], "single");
+        assert!(range["why"].as_str().is_some_and(|why| why.starts_with("single is forced, but needs ")), "{range}");
+    }
+    let origin = |name: &str| {
+        let options = report["settings"]["options"].as_array().expect("options");
+        options.iter().find(|option| option["name"] == name).expect("it is listed")["origin"].clone()
+    };
+    assert_eq!(origin("HUDDLE_BCAST"), "environment");
+    assert_eq!(origin("HUDDLE_NODE_RANKS"), "environment, for jobs: here --nodes holds");
+}
+
+#[test]
 fn what_no_job_serves_is_native_without_a_preference() {
     for (arguments, variables, why) in [
         (vec!["-n", "1"], vec![], "The communicator has one rank"),

@@ -18,7 +18,7 @@ pub extern "C" fn huddle_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// 1 between MPI_Init and MPI_Finalize of a program whose collectives huddle accelerates, else 0.
+/// 1 between MPI_Init and MPI_Finalize, but where huddle does nothing in the whole job, as its report says with a reason; else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn huddle_is_active() -> c_int {
     c_int::from(report::is_active())

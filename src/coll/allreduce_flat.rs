@@ -15,7 +15,7 @@
 
 use super::cost::{self, Way};
 use super::phase::short;
-use super::phase::{Flat, Local, Turns, combine_in_rank_order, composed, later};
+use super::phase::{Flat, Local, Sequence, combine_in_rank_order, composed, later};
 use super::{Algorithm, Knob, Measures, Plan, Reach, Short, pieces_between};
 use crate::fabric::{Fabric, Line, Place};
 use crate::model::{Nanos, Scene};
@@ -77,9 +77,9 @@ async fn combine<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, offset: Bytes,
         return fabric.copy(to, slot(me), n).await;
     }
     // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
-    let turns = Turns::of(local.plan, fabric.size());
-    let own = if turns.is_after_first_step(me.index()) && fabric.is_in_place() { slot(me) } else { from };
+    let sequence = Sequence::of(local.plan, fabric.size());
+    let own = if sequence.is_after_first_step(me.index()) && fabric.is_in_place() { slot(me) } else { from };
     let operand = |rank| if rank == me { own } else { slot(rank) };
-    combine_in_rank_order!(later, fabric, me, Line::Up, ticket, to, operand, n, turns);
+    combine_in_rank_order!(later, fabric, me, Line::Up, ticket, to, operand, n, sequence);
     fabric.release(ticket).await;
 }

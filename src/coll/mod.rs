@@ -74,7 +74,9 @@ impl Need {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Commutative => "a commutative predefined operation",
-            Self::SingleCopy => "ranks that may read each other's memory (process_vm_readv)",
+            Self::SingleCopy => {
+                "ranks that may read each other's memory (by process_vm_readv, which the system or HUDDLE_SINGLE_COPY=0 may forbid)"
+            }
         }
     }
 

@@ -77,6 +77,12 @@ impl fmt::Display for Complaint {
     }
 }
 
+/// The variable that forces the algorithm of `collective`.
+pub fn variable_of(collective: Collective) -> &'static str {
+    let is_of = |takes: &Takes| matches!(takes, Takes::Algorithm(forced) if *forced == collective);
+    OPTIONS.iter().find(|option| is_of(&option.takes)).map_or("", |option| option.name)
+}
+
 /// All variables, in the order of their documentation.
 pub static OPTIONS: &[Opt] = &[
     Opt {
@@ -121,7 +127,7 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_WARMUP",
         takes: Takes::Text("a number, at least 1"),
         default: "3",
-        meaning: "The blocking collective on a communicator from which on huddle serves it; those before are native, so \
+        meaning: "The blocking call of these six collectives, together, on a communicator from which on huddle serves it; those before are native, so \
                   that communicators used once or twice cost nothing.",
         parse: Parse::Text(|text, config| {
             store(value::number(text).filter(|ordinal| *ordinal >= 1), &mut config.warmup)
@@ -227,7 +233,8 @@ pub static OPTIONS: &[Opt] = &[
         meaning: "Where huddle keeps what it measured of the machine's kernels and of the network between nodes, a few \
                   milliseconds each once per kind of machine, and how hwloc sees each machine since it started; off finds out in each job. Without it: \
                   $XDG_CACHE_HOME/huddle or ~/.cache/huddle; nothing is kept where there is no home. A directory that is \
-                  missing is made.",
+                  missing is made; where it can't be written nothing is kept. What is kept stays, also what was measured while others used the machine: \
+                  `huddle probe` measures it anew.",
         parse: Parse::Path(|path, config| {
             let directory = path.is_absolute().then(|| Cache::Directory(path.into()));
             store(if path == Path::new("off") { Some(Cache::Off) } else { directory }, &mut config.cache)
@@ -317,14 +324,18 @@ pub(super) fn apply(config: &mut Config, name: &str, value: &OsStr) -> Result<()
         (Parse::Path(parse), text) => parse(text.map_or(Path::new(value), Path::new), config),
     };
     stored.map_err(|problem| {
-        let default = option.default;
+        let instead = if option.default == UNSET {
+            "as if it were not set".to_owned()
+        } else {
+            format!("using {}", option.default)
+        };
         let (problem, page) = match option.takes {
             Takes::Text(valid) if problem.is_empty() => (format!("valid: {valid}"), None),
             Takes::Text(valid) => (format!("{problem}; valid: {valid}"), None),
             // With all knobs of all algorithms the line would be hard to read: the problem names those that matter.
             Takes::Algorithm(_) => (problem, Some("share/doc/huddle/ENVIRONMENT.md")),
         };
-        Complaint { text: format!("{name}={value:?}: {problem}; using {default}"), page }
+        Complaint { text: format!("{name}={value:?}: {problem}; {instead}"), page }
     })
 }
 

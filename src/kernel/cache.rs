@@ -23,9 +23,20 @@ pub fn look_up_or_measure(directory: Option<&Path>) -> Probed {
             single_copy => Probed { single_copy, ..kept },
         },
     };
-    // A directory that can't be written is no reason to fail or to complain: the program asked for nothing.
+    // A directory that can't be written is no reason to fail or to complain: the program asked for nothing, and a directory that a user named may be there on the first host alone.
     let _ = write(&file, description, &probed);
     probed
+}
+
+/// Measures it whatever is kept, and keeps that.
+///
+/// # Errors
+/// If the directory can't be written.
+pub fn measure_anew(directory: &Path) -> io::Result<Probed> {
+    let description = host::description();
+    let probed = Probed::measure();
+    write(&file_in(directory, description), description, &probed)?;
+    Ok(probed)
 }
 
 /// The file for a kind of machine.

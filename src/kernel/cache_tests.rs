@@ -41,6 +41,16 @@ fn the_second_job_reads_what_the_first_one_measured() {
 }
 
 #[test]
+fn what_is_kept_is_replaced_where_it_is_measured_anew() {
+    let scratch = Scratch::new("anew");
+    let description = host::description();
+    write(&file_in(&scratch.0, description), description, &Probed::default()).expect("a file");
+    let found = measure_anew(&scratch.0).expect("a file");
+    assert_ne!(found, Probed::default(), "rates that were measured are never all as assumed");
+    assert_eq!(read(&file_in(&scratch.0, description), description), Some(found));
+}
+
+#[test]
 fn bad_files_count_as_none_and_are_replaced() {
     let scratch = Scratch::new("bad");
     let description = host::description();

@@ -1,7 +1,7 @@
 //! Where this process tells whether it has its core: on its board, in the segment of one of its communicators, for all communicators whose ranks had
 //! the same board when these were built. Others tell in their own segments.
 
-use super::pool::Pooled;
+use super::pool::NodeState;
 use crate::fabric::shm::Presences;
 use crate::types::NodeRank;
 use std::ffi::c_int;
@@ -28,7 +28,7 @@ pub(super) fn current() -> Option<Arc<Board>> {
 }
 
 /// A communicator was built whose ranks share cores.
-pub(super) fn consider(Pooled { members, nonce, context, .. }: &Pooled) {
+pub(super) fn consider(NodeState { members, nonce, context, .. }: &NodeState) {
     let mut board = place();
     if board.as_ref().is_none_or(|board| members.len() > board.members.len()) {
         *board = Some(Arc::new(Board { nonce: *nonce, members: members.clone(), presences: context.own_presences() }));
@@ -59,14 +59,14 @@ mod tests {
     use crate::topo::{Hierarchy, Layout, Levels};
     use crate::types::{Bytes, CommRank};
 
-    fn pooled(members: &[c_int], nonce: u64) -> Pooled {
+    fn pooled(members: &[c_int], nonce: u64) -> NodeState {
         let n = members.len();
         let geometry = Geometry { ranks: n, slots: 2, lines: 2, cell: Bytes(64), round: Bytes(64) };
         let (segment, _) = Segment::create(geometry.length(), geometry.front()).expect("memfd");
         let levels = Levels::from_paths(&vec![vec![]; n], NodeRank(0));
         let layout = Layout::new(&vec![0; n], CommRank(0));
         let context = Context::new(segment, geometry, NodeRank(0), layout, levels);
-        Pooled { members: members.into(), nonce, hierarchy: Hierarchy::from_words([0; 2]), context }
+        NodeState { members: members.into(), nonce, hierarchy: Hierarchy::from_words([0; 2]), context }
     }
 
     /// One process's view, in one test, since there is one board.

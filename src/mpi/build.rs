@@ -1,7 +1,8 @@
 //! Building the context of a communicator: its ranks agree on shared memory, and its leaders on a way between nodes.
 //!
 //! All ranks are in the same collective call on the communicator, so native collectives on it serve the agreement: one
-//! Allgather of offers, and one vote, but where all ranks, on one node, have the context that was freed last.
+//! Allgather of offers (a second one where members share none of the leader's kept states) and one vote, but where all ranks, on one node, have
+//! the context that was freed last, and its communicator's last call went through it.
 
 use super::board::{self, Board};
 use super::bridge::BridgeComm;
@@ -10,7 +11,7 @@ use super::device;
 use super::failure::Code;
 use super::job::Job;
 use super::offers::{Offer, Offers, Source};
-use super::pool::{Offered, Pooled};
+use super::pool::{NodeState, Offered};
 use super::segments::{self, Own, Plan};
 use crate::config::{Ring, lines_of};
 use crate::fabric::shm::{Context, Geometry, Presences};
@@ -156,7 +157,7 @@ impl<'a> Builder<'a> {
         };
         let mut own = None;
         if self.is_leader() {
-            if let (Some(context), false) = (offered.settled(), self.spans_nodes()) {
+            if let (Some(context), false) = (offered.left_by_a_call(), self.spans_nodes()) {
                 // It is idle, its communicator is done, and who offers it too enters no call before it has this offer.
                 context.clear();
                 offer.is_prepared = 1;
@@ -435,14 +436,14 @@ impl<'a> Builder<'a> {
             Basis::Freed(shared) => return shared.again(agreed, self.job, bridge),
         };
         let hierarchy = Hierarchy::from_words(offers.of_leader(self.own_members()).hierarchy);
-        let pooled = Pooled { members: self.members(), nonce, hierarchy, context: *context };
+        let node_state = NodeState { members: self.members(), nonce, hierarchy, context: *context };
         if self.job.waiting.is_oversubscribed {
-            board::consider(&pooled);
+            board::consider(&node_state);
         }
-        if let (Some(own), true) = (self.job.own_traffic, pooled.members.len() == self.job.size) {
-            self.job.windows.consider(&pooled.context, own);
+        if let (Some(own), true) = (self.job.own_traffic, node_state.members.len() == self.job.size) {
+            self.job.windows.consider(&node_state.context, own);
         }
-        Shared::new(pooled, agreed, self.job, bridge)
+        Shared::new(node_state, agreed, self.job, bridge)
     }
 }
 

@@ -7,7 +7,7 @@ use super::job::{Job, job};
 use super::lane::Lane;
 use super::lanes::Lanes;
 use super::layout_lanes::LayoutLanes;
-use super::pool::{Offered, Pool, Pooled};
+use super::pool::{NodeState, Offered, Pool};
 use super::recent::{self, recent};
 use super::stem::{Stem, StemKey, Stems};
 use crate::fabric::shm::{Context, Geometry};
@@ -41,7 +41,7 @@ pub enum Standing {
 /// A communicator with shared memory.
 pub struct Shared {
     /// Its segment on this node: what is the same for a later communicator of the same processes.
-    pooled: Pooled,
+    node_state: NodeState,
     /// What of its cells is reserved.
     pub(super) cells: Cell<Cells>,
     /// What the choice of algorithm may know of it.
@@ -123,12 +123,23 @@ pub(super) fn count() -> usize {
 
 impl Shared {
     /// A communicator whose ranks have all mapped its segment.
-    pub(super) fn new(pooled: Pooled, agreed: Agreed, job: &Job, bridge: Option<BridgeComm>) -> Box<Self> {
+    pub(super) fn new(node_state: NodeState, agreed: Agreed, job: &Job, bridge: Option<BridgeComm>) -> Box<Self> {
         let (map, prospects) = (job.map(&agreed), Prospect::of_all(&job.config, &agreed));
         let (memory, lanes, layout_lanes, stems) = Default::default();
-        let (cells, me) = (Cells::at_first(&agreed), pooled.context.own_comm_rank());
-        let new =
-            Box::new(Self { pooled, cells, agreed, map, prospects, bridge, me, memory, lanes, layout_lanes, stems });
+        let (cells, me) = (Cells::at_first(&agreed), node_state.context.own_comm_rank());
+        let new = Box::new(Self {
+            node_state,
+            cells,
+            agreed,
+            map,
+            prospects,
+            bridge,
+            me,
+            memory,
+            lanes,
+            layout_lanes,
+            stems,
+        });
         new.begin(job);
         new
     }
@@ -170,12 +181,12 @@ impl Shared {
     /// Its shared memory.
     #[inline]
     pub fn context(&self) -> &Context {
-        &self.pooled.context
+        &self.node_state.context
     }
 
     /// The same, before it serves its communicator.
     pub(super) fn context_mut(&mut self) -> &mut Context {
-        &mut self.pooled.context
+        &mut self.node_state.context
     }
 
     /// The lanes of `collective`, for the call that is under way.
@@ -226,9 +237,9 @@ impl Shared {
     }
 }
 
-impl AsRef<Pooled> for Shared {
-    fn as_ref(&self) -> &Pooled {
-        &self.pooled
+impl AsRef<NodeState> for Shared {
+    fn as_ref(&self) -> &NodeState {
+        &self.node_state
     }
 }
 
@@ -277,8 +288,8 @@ impl Communicator {
     }
 }
 
-/// The state of `comm`, created at its first collective; `None` where MPI finds no fault with asking but nothing can be
-/// attached, or `comm` is not a communicator: the native call will say.
+/// The state of `comm`, created at its first collective; `None` where nothing can be attached, this thread frees
+/// it just now, or `comm` is no communicator: the native call will say.
 #[inline(always)]
 pub fn find(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
     let state = recent(move |recent| recent.find(comm, recent::generation()));
@@ -349,7 +360,8 @@ pub unsafe extern "C" fn do_not_copy(
     constants().success
 }
 
-/// The delete callback of the attribute: local, as all ranks run it at times of their own.
+/// The delete callback of the attribute. All ranks run it at times of their own, so it is local; but leaders of communicators that span nodes free
+/// their bridge with it, which is collective over them.
 pub unsafe extern "C" fn delete(_: MPI_Comm, _: c_int, value: *mut c_void, _: *mut c_void) -> c_int {
     recent::forget_all();
     // SAFETY: `look_up` or `keep_native` stored the box; MPI deletes an attribute once.

@@ -279,7 +279,8 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Ag
     let mask = CpuMask::of_this_process();
     let numbers = [differs, same_names, has_keyval, host, opposite, -(mask.length() as c_int)];
     let [first, same_names, has_keyval, host, opposite, longest] = minimum(world, numbers);
-    if let (Some(difference), true) = (difference, first == differs) {
+    // Where they differ in those names the line that the job stays native says so.
+    if let (Some(difference), true) = (difference, first == differs && same_names == 1) {
         log::warning(format_args!("the environment differs from rank 0's, which all ranks use: {difference}"));
     }
     let (config, complaints) = Config::parse(&agreed);

@@ -1,4 +1,4 @@
-//! The only code that names MPI.
+//! The only code that names MPI, beside the entries in `interpose`.
 
 pub(crate) mod again;
 mod agree;

@@ -7,14 +7,14 @@ use crate::types::Epoch;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Segments that a process keeps. The oldest goes first.
+/// States that a process keeps. The oldest goes first.
 const MOST: usize = 8;
 
-/// Segments that a rank offers at once.
+/// States that a rank offers at once, by their nonces.
 pub(super) const OFFERED: usize = 4;
 
 /// A context, and what its ranks know it by.
-pub(super) struct Pooled {
+pub(super) struct NodeState {
     /// World ranks of its members on this node, in their order.
     pub members: Box<[c_int]>,
     /// The number in its header.
@@ -39,13 +39,13 @@ struct Kept<T> {
     /// Its ordinal among those that were freed.
     ordinal: u64,
     /// Its communicator's last call went through it: no rank makes another one.
-    is_settled: bool,
+    was_left_by_a_call: bool,
     /// In a box: it has some KiB, which would move with each change of the list.
     state: Box<T>,
 }
 
-impl<T: AsRef<Pooled>> Kept<T> {
-    fn pooled(&self) -> &Pooled {
+impl<T: AsRef<NodeState>> Kept<T> {
+    fn node_state(&self) -> &NodeState {
         (*self.state).as_ref()
     }
 }
@@ -60,7 +60,7 @@ impl<T> List<T> {
     }
 }
 
-impl<T: AsRef<Pooled>> Pool<T> {
+impl<T: AsRef<NodeState>> Pool<T> {
     pub const fn new() -> Self {
         Self(Mutex::new(List { kept: Vec::new(), freed: 0 }))
     }
@@ -71,11 +71,11 @@ impl<T: AsRef<Pooled>> Pool<T> {
 
     /// Keeps what this rank had for a communicator that it has freed, after a last call of that ordinal. Its peers may still use theirs.
     pub fn keep(&self, state: Box<T>, last: Epoch) {
-        let is_settled = (*state).as_ref().context.left() == last;
+        let was_left_by_a_call = (*state).as_ref().context.left() == last;
         let mut list = self.list();
         list.freed += 1;
         let ordinal = list.freed;
-        list.insert(Kept { ordinal, is_settled, state });
+        list.insert(Kept { ordinal, was_left_by_a_call, state });
     }
 
     /// The newest with contexts of these members and dimensions that are wanted, with as many lines or more.
@@ -85,14 +85,14 @@ impl<T: AsRef<Pooled>> Pool<T> {
         geometry: &Geometry,
         is_wanted: impl Fn(&Context) -> bool,
     ) -> Offered<'_, T> {
-        let is_suitable = |Pooled { members: of, context, .. }: &Pooled| {
+        let is_suitable = |NodeState { members: of, context, .. }: &NodeState| {
             let lines = context.geometry().lines;
             let alike = Geometry { lines, ..*geometry };
             **of == *members && *context.geometry() == alike && lines >= geometry.lines && is_wanted(context)
         };
         let (mut list, mut offered) = (self.list(), Vec::new());
         while offered.len() < OFFERED
-            && let Some(at) = list.kept.iter().rposition(|kept| is_suitable(kept.pooled()))
+            && let Some(at) = list.kept.iter().rposition(|kept| is_suitable(kept.node_state()))
         {
             offered.push(list.kept.remove(at));
         }
@@ -102,36 +102,36 @@ impl<T: AsRef<Pooled>> Pool<T> {
 
 /// For a communicator that is about to be built. They are out of the pool, so that no other thread offers them for
 /// a communicator of its own, uses, frees or evicts them meanwhile; those that are not taken go back.
-pub(super) struct Offered<'a, T: AsRef<Pooled>> {
+pub(super) struct Offered<'a, T: AsRef<NodeState>> {
     pool: &'a Pool<T>,
     kept: Vec<Kept<T>>,
 }
 
-impl<T: AsRef<Pooled>> Offered<'_, T> {
+impl<T: AsRef<NodeState>> Offered<'_, T> {
     /// Their nonces; zeroes where there are fewer.
     pub fn nonces(&self) -> [u64; OFFERED] {
-        std::array::from_fn(|index| self.kept.get(index).map_or(0, |kept| kept.pooled().nonce))
+        std::array::from_fn(|index| self.kept.get(index).map_or(0, |kept| kept.node_state().nonce))
     }
 
     /// The one that was freed last, if all ranks that have left the calls that this one has left make no other call on its communicator: a call
     /// that was declined here may still be under way elsewhere.
-    pub fn settled(&self) -> Option<&Context> {
-        self.kept.first().filter(|kept| kept.is_settled).map(|kept| &kept.pooled().context)
+    pub fn left_by_a_call(&self) -> Option<&Context> {
+        self.kept.first().filter(|kept| kept.was_left_by_a_call).map(|kept| &kept.node_state().context)
     }
 
     /// How the members of all of them lie on the node; none where there is none.
     pub fn hierarchy(&self) -> Option<Hierarchy> {
-        self.kept.first().map(|kept| kept.pooled().hierarchy)
+        self.kept.first().map(|kept| kept.node_state().hierarchy)
     }
 
     /// The one with this nonce, for good.
     pub fn take(&mut self, nonce: u64) -> Option<Box<T>> {
-        let at = self.kept.iter().position(|kept| kept.pooled().nonce == nonce)?;
+        let at = self.kept.iter().position(|kept| kept.node_state().nonce == nonce)?;
         Some(self.kept.remove(at).state)
     }
 }
 
-impl<T: AsRef<Pooled>> Drop for Offered<'_, T> {
+impl<T: AsRef<NodeState>> Drop for Offered<'_, T> {
     fn drop(&mut self) {
         let mut list = self.pool.list();
         self.kept.drain(..).for_each(|kept| list.insert(kept));
@@ -148,32 +148,32 @@ mod tests {
     const GEOMETRY: Geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64), round: Bytes(64) };
 
     /// Here it is all that there is.
-    impl AsRef<Pooled> for Pooled {
+    impl AsRef<NodeState> for NodeState {
         fn as_ref(&self) -> &Self {
             self
         }
     }
 
-    fn pooled(members: [c_int; 2], nonce: u64) -> Box<Pooled> {
+    fn node_state(members: [c_int; 2], nonce: u64) -> Box<NodeState> {
         let (segment, _) = Segment::create(GEOMETRY.length(), GEOMETRY.front()).expect("memfd");
         let levels = Levels::from_paths(&[vec![], vec![]], NodeRank(0));
         let context = Context::new(segment, GEOMETRY, NodeRank(0), Layout::new(&[0, 0], CommRank(0)), levels);
-        Box::new(Pooled { members: Box::new(members), nonce, hierarchy: Hierarchy::from_words([0; 2]), context })
+        Box::new(NodeState { members: Box::new(members), nonce, hierarchy: Hierarchy::from_words([0; 2]), context })
     }
 
-    fn offered(pool: &Pool<Pooled>, members: [c_int; 2]) -> Offered<'_, Pooled> {
+    fn offered(pool: &Pool<NodeState>, members: [c_int; 2]) -> Offered<'_, NodeState> {
         pool.offer(&members, &GEOMETRY, |_| true)
     }
 
     #[test]
     fn what_one_communicator_is_offered_no_other_is() {
         let (pool, members) = (Pool::new(), [1, 2]);
-        pool.keep(pooled(members, 11), Epoch(0));
+        pool.keep(node_state(members, 11), Epoch(0));
         let mut first = offered(&pool, members);
         let mut second = offered(&pool, members);
         assert_eq!((first.nonces(), second.nonces()), ([11, 0, 0, 0], [0; OFFERED]));
         // Others come and go meanwhile.
-        (0..2 * MOST as u64).for_each(|nonce| pool.keep(pooled([7, 8], 100 + nonce), Epoch(0)));
+        (0..2 * MOST as u64).for_each(|nonce| pool.keep(node_state([7, 8], 100 + nonce), Epoch(0)));
         assert!(second.take(11).is_none());
         assert!(first.take(11).is_some());
         drop((first, second));
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn the_newest_come_first_and_what_is_not_taken_comes_back() {
         let (pool, members) = (Pool::new(), [3, 4]);
-        (1..=5).for_each(|nonce| pool.keep(pooled(members, nonce), Epoch(0)));
+        (1..=5).for_each(|nonce| pool.keep(node_state(members, nonce), Epoch(0)));
         assert_eq!(offered(&pool, members).nonces(), [5, 4, 3, 2]);
         assert!(offered(&pool, members).take(4).is_some());
         assert_eq!(offered(&pool, members).nonces(), [5, 3, 2, 1]);
@@ -192,16 +192,16 @@ mod tests {
     #[test]
     fn who_left_a_call_natively_has_no_settled_context() {
         let (pool, members) = (Pool::new(), [9, 10]);
-        pool.keep(pooled(members, 31), Epoch(0));
-        assert!(offered(&pool, members).settled().is_some(), "nothing was left");
-        pool.keep(pooled(members, 32), Epoch(4));
-        assert!(offered(&pool, members).settled().is_none(), "call 4 was declined");
+        pool.keep(node_state(members, 31), Epoch(0));
+        assert!(offered(&pool, members).left_by_a_call().is_some(), "nothing was left");
+        pool.keep(node_state(members, 32), Epoch(4));
+        assert!(offered(&pool, members).left_by_a_call().is_none(), "call 4 was declined");
     }
 
     #[test]
     fn other_dimensions_are_not_offered() {
         let (pool, members) = (Pool::new(), [5, 6]);
-        pool.keep(pooled(members, 21), Epoch(0));
+        pool.keep(node_state(members, 21), Epoch(0));
         let longer = Geometry { cell: Bytes(128), ..GEOMETRY };
         assert_eq!(pool.offer(&members, &longer, |_| true).nonces(), [0; OFFERED]);
         let lines = |lines| Geometry { slots: 1, lines, ..GEOMETRY };

@@ -68,7 +68,7 @@ impl Plan {
         {
             let mut kept = kept();
             let is_second = kept.last.replace(*self) == Some(*self);
-            if !is_second || !self.is_short() || kept.ahead.as_ref().is_some_and(|ahead| ahead.plan == *self) {
+            if !is_second || !self.is_small() || kept.ahead.as_ref().is_some_and(|ahead| ahead.plan == *self) {
                 return;
             }
         }
@@ -79,7 +79,7 @@ impl Plan {
     }
 
     /// Whether so little of it is reserved with it that nobody minds where it is not used: all of one may be many MiB.
-    fn is_short(&self) -> bool {
+    fn is_small(&self) -> bool {
         const MOST: usize = 256 << 10;
         !self.is_whole && Segment::grows() && self.geometry.front() <= MOST
     }

@@ -180,7 +180,7 @@ impl Site<'_> {
         match choose(&self.job.config, shape, &self.shared.agreed, &self.shared.map, self.epoch) {
             Choice::Run { row, plan } => Ok((row, plan)),
             Choice::RunInstead { row, plan, forced, need } => {
-                self.report_overruled(forced, need, row);
+                self.report_overruled(forced, need);
                 Ok((row, plan))
             }
             Choice::Decline(reason) => Err(reason),
@@ -239,14 +239,15 @@ impl Site<'_> {
 
     /// One line per process for each algorithm that was asked for and could not be had.
     #[cold]
-    fn report_overruled(&self, forced: usize, need: Need, row: usize) {
+    fn report_overruled(&self, forced: usize, need: Need) {
         static GIVEN: [AtomicBool; REGISTRY.len()] = [const { AtomicBool::new(false) }; REGISTRY.len()];
         let context = self.shared.context();
         if context.comm_rank(context.rank()) == CommRank(0) && !GIVEN[forced].swap(true, Ordering::Relaxed) {
-            let (forced, chosen, needs) = (REGISTRY[forced].name, REGISTRY[row].name, need.name());
             log::warning(format_args!(
-                "{}: {forced} needs {needs}; {chosen} runs where there is none",
-                self.collective.name()
+                "{}: {} needs {}; where that is not so, calls run as without the variable",
+                crate::config::variable_of(self.collective),
+                REGISTRY[forced].name,
+                need.name()
             ));
         }
     }

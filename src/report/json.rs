@@ -191,7 +191,7 @@ mod tests {
         (0..4 * 2).for_each(|_| counters.record(Outcome::Declined(Collective::Allreduce, Reason::WarmUp), Bytes(8)));
         Report {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            mpi: "Open MPI v4.1.4".to_owned(),
+            mpi: "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4, May 26, 2022".to_owned(),
             counters: counters.tally(),
             unserved: vec![("MPI_Gather".to_owned(), 4)],
             ..report()

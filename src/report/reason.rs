@@ -59,7 +59,11 @@ const fn entry(reason: Reason, name: &'static str, meaning: &'static str) -> Ent
 const TABLE: [Entry; Reason::COUNT] = [
     entry(Reason::Disabled, "disabled", "HUDDLE_DISABLE is set."),
     entry(Reason::ForcedNative, "forced-native", "The variable of the collective says native for this size."),
-    entry(Reason::WarmUp, "warm-up", "The communicator has seen fewer collectives than HUDDLE_WARMUP."),
+    entry(
+        Reason::WarmUp,
+        "warm-up",
+        "The communicator has seen fewer calls of the six collectives than HUDDLE_WARMUP.",
+    ),
     entry(Reason::NoContext, "no-context", "huddle could not set itself up on this communicator."),
     entry(Reason::Intercommunicator, "intercommunicator", "The communicator connects two groups."),
     entry(
@@ -73,7 +77,7 @@ const TABLE: [Entry; Reason::COUNT] = [
     entry(
         Reason::TooManyBridges,
         "too-many-bridges",
-        "The communicator spans nodes and HUDDLE_BRIDGES of them are in use already.",
+        "The communicator spans nodes and HUDDLE_BRIDGES of them are in use already; a larger number permits more.",
     ),
     entry(
         Reason::HuddleMissing,

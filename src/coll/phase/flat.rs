@@ -1,6 +1,6 @@
 //! The flat form: every rank deals with every other directly. Fewest steps; the root touches all slots.
 
-use super::{Blocks, Dealing, Form, Local, Turns, block_in_slot, combine_in_rank_order, later, others};
+use super::{Blocks, Dealing, Form, Local, Sequence, block_in_slot, combine_in_rank_order, later, others};
 use crate::coll::{Knob, pieces, pieces_between};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, Ticket};
@@ -113,8 +113,8 @@ async fn combine_all<F: Fabric>(local: &Local<'_, F>, root: NodeRank, to: Span, 
         return copy_unless_same(fabric, to, from, n).await;
     }
     // The first step overwrites `to`; where that is `from`, an operand that comes later is moved out of the way.
-    let turns = Turns::of(local.plan, fabric.size());
-    let own = if turns.is_after_first_step(root.index()) && fabric.is_in_place() {
+    let sequence = Sequence::of(local.plan, fabric.size());
+    let own = if sequence.is_after_first_step(root.index()) && fabric.is_in_place() {
         let own = Place::stage(root, Line::Up, ticket, n).start();
         fabric.claim(ticket, Room::of(n)).await;
         fabric.copy(own, from, n).await;
@@ -125,7 +125,7 @@ async fn combine_all<F: Fabric>(local: &Local<'_, F>, root: NodeRank, to: Span, 
     let operand = |rank| {
         if rank == root { own } else { Place::stage(rank, Line::Up, ticket, n).start() }
     };
-    combine_in_rank_order!(later, fabric, root, Line::Up, ticket, to, operand, n, turns);
+    combine_in_rank_order!(later, fabric, root, Line::Up, ticket, to, operand, n, sequence);
 }
 
 /// Copies, where source and destination are not known to be the same memory.

@@ -1,5 +1,5 @@
-//! What the ranks of one node do together within a call: the phases from which collectives are composed, in three forms, and single copies
-//! of data that only move.
+//! What the ranks of one node do together within a call: the phases from which collectives are composed, in four forms ([`Form`]),
+//! and single copies of data that only move.
 //!
 //! On one node a collective is one phase or two. Between nodes it is phases around a step of the leaders
 //! ([`composed`]), the chaining of Tanase et al. §4: local reduce, leader reduce, leader broadcast, local broadcast.
@@ -58,12 +58,12 @@ pub(super) use short::later;
 
 /// In which order several operands come, each of which is a neighbour of those before it.
 #[derive(Clone, Copy)]
-pub(super) struct Turns {
+pub(super) struct Sequence {
     last: usize,
     is_from_last: bool,
 }
 
-impl Turns {
+impl Sequence {
     /// Of so many. A function of the user's replaces its right operand by the result, so that a result that is the left one has to be copied to
     /// and fro: it begins with the last operand. Kernels begin with the first one, which in some trees is the first to be there, and is
     /// that of the usual root.

@@ -6,7 +6,7 @@
 //! the root of a call may lend its memory in place of filling a slot ([`single`](super::single)), all find out which before they take
 //! them ([`run_in_cells`]).
 
-use super::{Turns, block_in_slot, combine_in_rank_order, others_than};
+use super::{Sequence, block_in_slot, combine_in_rank_order, others_than};
 use crate::coll::{Knob, Measures, Plan, Tickets, part};
 use crate::fabric::shm::{Call, Direct, Fault};
 use crate::fabric::{Fabric, Line, Place, Room, Source};
@@ -164,11 +164,11 @@ macro_rules! allreduce {
             $step!($fabric.copy(to, slot(me), n));
         } else {
             // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
-            let turns = Turns::of($plan, $fabric.size());
-            let own = if turns.is_after_first_step(me.index()) && $fabric.is_in_place() { slot(me) } else { from };
+            let sequence = Sequence::of($plan, $fabric.size());
+            let own = if sequence.is_after_first_step(me.index()) && $fabric.is_in_place() { slot(me) } else { from };
             let operand = move |rank| if rank == me { own } else { slot(rank) };
-            $step!(hint $fabric.look_late(Line::Up, ticket, n));
-            combine_in_rank_order!($step, $fabric, me, Line::Up, ticket, to, operand, n, turns);
+            $step!(hint $fabric.prepare_look(Line::Up, ticket, n));
+            combine_in_rank_order!($step, $fabric, me, Line::Up, ticket, to, operand, n, sequence);
             $step!(hint $fabric.end_exchange(n));
         }
     };
@@ -181,8 +181,8 @@ macro_rules! reduce {
         let root = $fabric.layout().place($plan.root).1;
         let ticket = Tickets::of($plan).draw();
         // In place the first step overwrites the root's operand, unless it takes part in it.
-        let turns = Turns::of($plan, $fabric.size());
-        let needs_copy = turns.is_after_first_step(me.index()) && $fabric.is_in_place();
+        let sequence = Sequence::of($plan, $fabric.size());
+        let needs_copy = sequence.is_after_first_step(me.index()) && $fabric.is_in_place();
         if me != root {
             $step!(hint_of_whole $parts, $fabric.take_turn(Line::Up, ticket));
         }
@@ -202,7 +202,7 @@ macro_rules! reduce {
                 $step!(hint_of_whole $parts, $fabric.await_turn(n));
                 let own = if needs_copy { slot(me) } else { from };
                 let operand = move |rank| if rank == me { own } else { slot(rank) };
-                combine_in_rank_order!($step, $fabric, me, line, ticket, to, operand, length, turns);
+                combine_in_rank_order!($step, $fabric, me, line, ticket, to, operand, length, sequence);
             } else if !$fabric.is_in_place() {
                 $step!($fabric.copy(to, from, length));
             }
@@ -255,7 +255,7 @@ macro_rules! allgather {
         if !$fabric.is_in_place() {
             $step!($fabric.copy(block(me), from, n));
         }
-        $step!(hint $fabric.look_late(Line::Up, ticket, n));
+        $step!(hint $fabric.prepare_look(Line::Up, ticket, n));
         for rank in others_than(me, $fabric.size()) {
             $step!($fabric.wait(rank, Line::Up, ticket));
             $step!($fabric.copy(block(rank), slot(rank), n));
@@ -307,7 +307,7 @@ macro_rules! barrier {
         let ticket = Tickets::of($plan).draw();
         $step!(hint $fabric.expect(Line::Up, ticket));
         $step!($fabric.publish(Line::Up, ticket));
-        $step!(hint $fabric.look_late(Line::Up, ticket, Bytes::ZERO));
+        $step!(hint $fabric.prepare_look(Line::Up, ticket, Bytes::ZERO));
         for rank in others_than($fabric.rank(), $fabric.size()) {
             $step!($fabric.wait(rank, Line::Up, ticket));
         }

@@ -2,7 +2,7 @@
 //! rank touches more than a few slots per level and borders between caches are crossed seldom.
 
 use super::flat::copy_unless_same;
-use super::{Blocks, Dealing, Form, Local, Turns};
+use super::{Blocks, Dealing, Form, Local, Sequence};
 use crate::coll::knobs::{KNOMIAL, PUSH};
 use crate::coll::{Knob, Plan, pieces, pieces_between};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
@@ -188,9 +188,9 @@ async fn combine_subtree<F: Fabric>(
     if node.children.is_empty() {
         return copy_unless_same(fabric, to, from, n).await;
     }
-    let turns = Turns::of(local.plan, node.children.len() + 1);
+    let sequence = Sequence::of(local.plan, node.children.len() + 1);
     // The first step overwrites `to`; where that is `from`, an operand that comes later is moved out of the way.
-    let own = if node.parent.is_none() && fabric.is_in_place() && turns.is_after_first_step(node.children_before) {
+    let own = if node.parent.is_none() && fabric.is_in_place() && sequence.is_after_first_step(node.children_before) {
         fabric.claim(ticket, Room::of(n)).await;
         fabric.copy(stage(fabric.rank()), from, n).await;
         stage(fabric.rank())
@@ -198,7 +198,7 @@ async fn combine_subtree<F: Fabric>(
         from
     };
     let mut combined = None;
-    for index in (0..=node.children.len()).map(|turn| turns.place_at(turn)) {
+    for index in (0..=node.children.len()).map(|turn| sequence.place_at(turn)) {
         let operand = match index.cmp(&node.children_before) {
             std::cmp::Ordering::Equal => own,
             order => {
@@ -210,7 +210,7 @@ async fn combine_subtree<F: Fabric>(
         match combined {
             None => combined = Some(operand),
             Some(before) => {
-                let [left, right] = turns.sorted(before, operand);
+                let [left, right] = sequence.sorted(before, operand);
                 fabric.reduce(to, left, right, n).await;
                 combined = Some(to);
             }

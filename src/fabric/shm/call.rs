@@ -139,7 +139,7 @@ impl<'a> Call<'a> {
 
     /// Wakes peers that sleep until this rank does something.
     #[inline]
-    pub(super) fn announce(&self) {
+    pub(super) fn nudge_sleepers(&self) {
         if self.waiting.is_oversubscribed {
             self.context().event(self.context().rank()).nudge();
         }
@@ -332,14 +332,14 @@ impl Fabric for Call<'_> {
     #[inline(always)]
     fn release(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
         self.context().release(ticket);
-        self.announce();
+        self.nudge_sleepers();
         ready(())
     }
 
     #[inline(always)]
     fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
         self.context().publish(line, ticket, self.entered.descriptor);
-        self.announce();
+        self.nudge_sleepers();
         ready(())
     }
 
@@ -365,7 +365,7 @@ impl Fabric for Call<'_> {
     #[inline]
     fn post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send {
         self.context().post(rank, self.rank()).publish(ticket);
-        self.announce();
+        self.nudge_sleepers();
         ready(())
     }
 

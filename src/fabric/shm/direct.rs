@@ -73,12 +73,12 @@ impl Base<'_> {
     fn fail(&self, fault: Fault) -> Fault {
         self.context.leave_with(self.epoch, fault);
         self.context.loans.fail();
-        self.announce();
+        self.nudge_sleepers();
         fault
     }
 
     #[inline(always)]
-    fn announce(&self) {
+    fn nudge_sleepers(&self) {
         if self.waiting.is_oversubscribed {
             self.context.event(self.context.rank()).nudge();
         }
@@ -145,7 +145,7 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
             true => self.base.context.release_lines(last),
             false => self.base.context.release(last),
         }
-        self.base.announce();
+        self.base.nudge_sleepers();
         // What is in lines is not tried.
         if !IN_LINES {
             self.base.context.note_leave(self.base.waiting);
@@ -197,7 +197,7 @@ macro_rules! block {
                 return Ok(());
             }
             looks += 1;
-            if looks > $on.waiting.first_looks() {
+            if looks > $on.waiting.looks_in_line() {
                 let $on = &elsewhere(*$on);
                 return $on.outlast($awaited, &|| $look);
             }
@@ -247,7 +247,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
             true => self.lines.mine(line, ticket).publish(ticket, self.base.descriptor.word()),
             false => self.base.context.publish(line, ticket, self.base.descriptor),
         }
-        self.base.announce();
+        self.base.nudge_sleepers();
         Ok(())
     }
 
@@ -315,7 +315,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
 /// Hints, which [`Fabric`](crate::fabric::Fabric) has not: they change when lines move, not what is found there.
 impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     /// This rank is about to publish that flag. Its line is with those who look at it, and comes from there meanwhile. Not any
-    /// sooner, as in the call before, but where peers look late in that ([`Self::look_late`], [`Self::end_exchange`]) or wait for their turn
+    /// sooner, as in the call before, but where peers look late in that ([`Self::prepare_look`], [`Self::end_exchange`]) or wait for their turn
     /// ([`Self::await_turn`]): one that looks takes it again with its next look. After 4 KiB that are written between it is with the peer again, which does no harm.
     #[inline(always)]
     pub fn expect(&self, line: Line, ticket: Ticket) {
@@ -366,7 +366,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     /// late, its flag is in its cache afterwards, and these are asked for: the peer's, with the piece, and the next one that this rank
     /// publishes, if that is likely to be a root's.
     #[inline(always)]
-    pub fn look_late(&self, line: Line, ticket: Ticket, n: Bytes) {
+    pub fn prepare_look(&self, line: Line, ticket: Ticket, n: Bytes) {
         let Base { context, epoch, .. } = self.base;
         let looks = &context.first_looks;
         if looks.is_late(epoch, n) {

@@ -53,9 +53,9 @@ impl Waiting {
     /// How many looks a short call makes in its own code, before the rest of the wait goes on out of line ([`Call::outlast`]): most waits end with
     /// these.
     #[inline]
-    pub(super) fn first_looks(&self) -> u32 {
-        const FIRST_LOOKS: u32 = 16;
-        self.looks().min(FIRST_LOOKS)
+    pub(super) fn looks_in_line(&self) -> u32 {
+        const IN_LINE: u32 = 16;
+        self.looks().min(IN_LINE)
     }
 }
 
@@ -91,7 +91,7 @@ const YIELDS_PER_POLL: u32 = 4;
 const NAP: Duration = Duration::from_micros(100);
 
 /// How long one wait has lasted.
-struct Patience {
+struct Wait {
     awaited: Awaited,
     /// From its second pause on, where ranks share cores: most waits end with the first, and a clock takes 20 to 40 ns.
     since: Option<Instant>,
@@ -102,7 +102,7 @@ struct Patience {
     asked: Duration,
 }
 
-impl Patience {
+impl Wait {
     /// Whether this wait, in a call of so many bytes, has yielded often enough, and for long enough, to sleep from now on.
     fn may_sleep(&self, bytes: Bytes, patience: Duration, waited: Duration) -> bool {
         self.pauses >= YIELDS[usize::from(bytes >= LONG)] && waited >= patience
@@ -118,10 +118,10 @@ impl Call<'_> {
     pub fn drive(&self, call: impl Future<Output = ()>) -> Result<(), Fault> {
         let mut call = pin!(call);
         let mut task = TaskContext::from_waker(Waker::noop());
-        let mut patience = None;
+        let mut wait = None;
         // One place polls, so that the compiler can make one function of this and the algorithm.
         while call.as_mut().poll(&mut task) == Poll::Pending {
-            if !self.persevere(&mut patience) {
+            if !self.persevere(&mut wait) {
                 return self.give_up();
             }
         }
@@ -137,9 +137,9 @@ impl Call<'_> {
         if !self.waiting.is_oversubscribed && self.comes_soon(look)? {
             return Ok(());
         }
-        let mut patience = None;
+        let mut wait = None;
         while !look()? {
-            if !self.persevere(&mut patience)
+            if !self.persevere(&mut wait)
                 && let Some(fault) = self.fault.get()
             {
                 return Err(*fault);
@@ -171,7 +171,7 @@ impl Call<'_> {
     fn end(&self) -> Result<(), Fault> {
         let context = self.context();
         context.release(Ticket::last_of(self.entered.epoch));
-        self.announce();
+        self.nudge_sleepers();
         context.note_leave(self.waiting);
         Ok(())
     }
@@ -181,49 +181,45 @@ impl Call<'_> {
         let Some(&fault) = self.fault.get() else { return self.end() };
         self.context().leave_with(self.entered.epoch, fault);
         self.context().loans.fail();
-        self.announce();
+        self.nudge_sleepers();
         Err(fault)
     }
 
     /// After a poll in vain: waits a little, and says whether there is hope.
     #[cold]
     #[inline(never)]
-    fn persevere(&self, patience: &mut Option<Patience>) -> bool {
+    fn persevere(&self, wait: &mut Option<Wait>) -> bool {
         // Trouble is in lines of the peer's, which take as long to come as many a wait: not before the first pause of all.
-        if self.has_fault() || patience.is_some() && self.notice_trouble() {
+        if self.has_fault() || wait.is_some() && self.notice_trouble() {
             return false;
         }
         let awaited = self.awaited();
-        let is_first = patience.is_none();
-        let patience = match patience {
-            Some(patience) if patience.awaited == awaited => patience,
-            other => other.insert(Patience {
-                awaited,
-                since: None,
-                reported: Duration::ZERO,
-                pauses: 0,
-                asked: Duration::ZERO,
-            }),
+        let is_first = wait.is_none();
+        let wait = match wait {
+            Some(wait) if wait.awaited == awaited => wait,
+            other => {
+                other.insert(Wait { awaited, since: None, reported: Duration::ZERO, pauses: 0, asked: Duration::ZERO })
+            }
         };
         if is_first && self.waiting.is_oversubscribed {
             self.yield_once(awaited);
-            patience.pauses = 1;
+            wait.pauses = 1;
             return true;
         }
         let now = Instant::now();
-        let waited = now - *patience.since.get_or_insert(now);
+        let waited = now - *wait.since.get_or_insert(now);
         let pauses = match self.waiting.is_oversubscribed {
-            true => self.yield_core(patience, now, waited),
+            true => self.yield_core(wait, now, waited),
             false => {
-                self.pause(patience.pauses, waited);
+                self.pause(wait.pauses, waited);
                 1
             }
         };
-        patience.pauses = patience.pauses.wrapping_add(pauses);
+        wait.pauses = wait.pauses.wrapping_add(pauses);
         if let Some(stall) = self.waiting.stall
-            && waited >= patience.reported + stall
+            && waited >= wait.reported + stall
         {
-            patience.reported = waited;
+            wait.reported = waited;
             self.report_stall(waited);
         }
         true
@@ -271,17 +267,17 @@ impl Call<'_> {
     ///
     /// Between two yields it looks for nothing but what the peer was to do, and whether that is at work: all else that a poll
     /// looks at are lines that peers write, which take as long as the yield.
-    fn yield_core(&self, patience: &mut Patience, now: Instant, waited: Duration) -> u32 {
-        let (context, awaited, before) = (self.context(), patience.awaited, patience.pauses);
+    fn yield_core(&self, wait: &mut Wait, now: Instant, waited: Duration) -> u32 {
+        let (context, awaited, before) = (self.context(), wait.awaited, wait.pauses);
         let peer = context.awaited_peer(awaited);
         if let Some(rank) = peer
             && self.has_come_from_work(awaited, rank)
         {
             return 1;
         }
-        let may_sleep = patience.may_sleep(self.entered.bytes, self.waiting.patience, waited);
-        let asking = if may_sleep || waited >= patience.asked + NAP {
-            patience.asked = waited;
+        let may_sleep = wait.may_sleep(self.entered.bytes, self.waiting.patience, waited);
+        let asking = if may_sleep || waited >= wait.asked + NAP {
+            wait.asked = waited;
             Asking::Now
         } else {
             Asking::WhenDue

@@ -90,7 +90,7 @@ fn waits_ask_before_they_sleep() {
 fn waits_sleep_once_they_have_yielded_often_and_for_long_enough() {
     let may_sleep = |bytes, pauses, waited| {
         let awaited = Awaited::Nothing;
-        let wait = Patience { awaited, since: None, reported: Duration::ZERO, pauses, asked: Duration::ZERO };
+        let wait = Wait { awaited, since: None, reported: Duration::ZERO, pauses, asked: Duration::ZERO };
         wait.may_sleep(bytes, Waiting::PATIENCE, waited)
     };
     for (bytes, least) in [(Bytes(8), YIELDS[0]), (LONG, YIELDS[1])] {

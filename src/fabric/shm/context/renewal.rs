@@ -24,7 +24,7 @@ impl Context {
         Ticket(self.mine().released.peek()).epoch()
     }
 
-    /// Makes all flags those of a new segment, but for the events of ranks, which mean nothing by themselves: peers may still look at them for whom
+    /// Makes all flags those of a new segment, but for the events and presences of ranks, which mean nothing by themselves: peers may still look at them for whom
     /// to wake, as the last step of a call. Called by one rank, while the context is idle and before any rank of it can enter a call.
     pub fn clear(&self) {
         let events = (0..self.geometry.ranks).map(|rank| PAGE + rank * self.places.control + Control::EVENT.start);
