@@ -102,7 +102,7 @@ macro_rules! entry {
             }
             #[inline(never)]
             unsafe extern "C-unwind" fn by_process($($arg: $type),*) -> c_int {
-                // SAFETY: as above; one thread at a time calls MPI.
+                // SAFETY: as above; they are this thread's, to which the process belongs.
                 let found = unsafe { again::$function(&permits::OF_PROCESS, $($wide),*) };
                 conclude!(found, $native, anew($($arg),*))
             }
@@ -115,7 +115,7 @@ macro_rules! entry {
             if !permits::are_kept(Collective::$collective) {
                 // SAFETY: as above.
                 unsafe { anew($($arg),*) }
-            } else if callers::are_ordered() {
+            } else if callers::is_owner() {
                 // SAFETY: as above.
                 unsafe { by_process($($arg),*) }
             } else {

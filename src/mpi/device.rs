@@ -60,7 +60,7 @@ pub fn has_unknown() -> bool {
 
 /// Knows all libraries that were loaded before the call.
 fn look() -> Option<&'static Libraries> {
-    let old_mark = if callers::are_ordered() { OldMark::Closed } else { OldMark::Kept };
+    let old_mark = if callers::may_overlap() { OldMark::Kept } else { OldMark::Closed };
     watch::look(old_mark, is_device_library, examine);
     // [libraries] acquire: pairs with the release in `examine`.
     let libraries = LIBRARIES.load(Ordering::Acquire);

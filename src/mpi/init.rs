@@ -218,9 +218,7 @@ fn learn_of_callers() {
     let mut provided = 0;
     // SAFETY: a valid place.
     unsafe { native().query_thread(&mut provided) };
-    if provided != constants().thread_multiple {
-        callers::note_ordered();
-    }
+    callers::begin(provided == constants().thread_multiple);
 }
 
 /// What the ranks have agreed on before anyone looks at the machine.

@@ -102,12 +102,12 @@ pub(crate) struct Permits(Pairs);
 // SAFETY: who looks into it or puts something there vouches that no other thread does so at the time.
 unsafe impl Sync for Permits {}
 
-/// What a process remembers where one thread at a time calls MPI.
+/// What the thread remembers to which the process belongs.
 pub(crate) static OF_PROCESS: Permits =
     Permits([const { UnsafeCell::new([Kept::NONE; 2]) }; PAIRS * Collective::ALL.len()]);
 
 thread_local! {
-    /// What this thread remembers where several may call MPI at once; null where it does not. Nothing is to be done for it when the thread
+    /// What another thread remembers; null where it does not. Nothing is to be done for it when the thread
     /// ends, so that it is found by one address.
     static OF_THREAD: Cell<*const Permits> = const { Cell::new(null()) };
     /// Where that lies.
@@ -238,7 +238,7 @@ impl Found {
 /// Remembers a call that is declined. It is under way, so that its communicator's state is there, and the generation may be asked for now.
 pub(super) fn keep(collective: Collective, communicator: &Communicator, counter: Counter, permit: Permit) {
     let kept = Kept { permit, count: counters().count(counter), communicator, generation: generation() };
-    if callers::are_ordered() {
+    if callers::is_owner() {
         put(&OF_PROCESS, collective, kept);
     } else {
         // After this thread's first count: what is registered later ends earlier (of glibc and std), so that the set of counters outlives what
@@ -255,7 +255,7 @@ pub(super) fn keep(collective: Collective, communicator: &Communicator, counter:
 
 fn put(permits: &Permits, collective: Collective, kept: Kept) {
     let Permit { comm, key, .. } = kept.permit;
-    // SAFETY: the process's, where one thread at a time calls MPI, or the thread's; nobody has found anything here that it still uses.
+    // SAFETY: this thread's, by itself or as the process belongs to it; nobody has found anything here that it still uses.
     let pair = unsafe { &mut *pair(permits, collective, comm, &key) };
     let first = &pair[0];
     let is_taken = first.generation == kept.generation && first.permit.is_lasting() && !first.permit.is_for(comm, &key);

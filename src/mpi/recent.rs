@@ -90,9 +90,9 @@ impl Recent {
     }
 }
 
-/// Where one thread at a time calls MPI: thread-locals of a library that was opened late cost a function call.
+/// Of the thread to which the process belongs: thread-locals of a library that was opened late cost a function call.
 struct OneThread(UnsafeCell<Recent>);
-// SAFETY: used below MPI_THREAD_MULTIPLE only, where MPI calls of different threads are ordered by the program.
+// SAFETY: used by that thread alone.
 unsafe impl Sync for OneThread {}
 static ONE_THREAD: OneThread = OneThread(UnsafeCell::new(Recent::NONE));
 
@@ -103,8 +103,8 @@ thread_local! {
 /// What this thread remembers, for `f`, which asks nobody else.
 #[inline(always)]
 pub(super) fn recent<R>(f: impl FnOnce(&mut Recent) -> R) -> R {
-    if callers::are_ordered() {
-        // SAFETY: one thread at a time, as above.
+    if callers::is_owner() {
+        // SAFETY: this thread's, and `f` is done with it when this returns.
         f(unsafe { &mut *ONE_THREAD.0.get() })
     } else {
         of_thread(f)
@@ -114,6 +114,7 @@ pub(super) fn recent<R>(f: impl FnOnce(&mut Recent) -> R) -> R {
 /// Apart: what `f` captures is in memory only here.
 #[inline(never)]
 fn of_thread<R>(f: impl FnOnce(&mut Recent) -> R) -> R {
+    callers::note_other();
     // SAFETY: this thread's own, and `f` is done with it when this returns.
     EACH_THREAD.with(|recent| f(unsafe { &mut *recent.get() }))
 }

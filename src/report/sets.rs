@@ -19,7 +19,7 @@ impl Set {
     }
 }
 
-/// Where one thread at a time counts; those of threads follow.
+/// Of the thread to which the process belongs; those of others follow.
 static ONE_THREAD: Set = Set::new();
 
 /// Sets of threads that are gone: the next ones go on in them.
@@ -47,7 +47,7 @@ impl Drop for Return {
 /// The set in which this thread counts, and nobody else at the time. It is never freed.
 #[inline(always)]
 pub fn counters() -> &'static Counters {
-    if callers::are_ordered() { &ONE_THREAD.counters } else { OWN.get().unwrap_or_else(take) }
+    if callers::is_owner() { &ONE_THREAD.counters } else { OWN.get().unwrap_or_else(take) }
 }
 
 #[cold]

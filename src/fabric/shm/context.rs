@@ -18,6 +18,7 @@ use super::rotation::{self, ROTATED, Rotation};
 use super::segment::Segment;
 use super::ways::Ways;
 use super::writes::Writes;
+use super::yields::Yields;
 use crate::codegen::opaque;
 use crate::fabric::words::Words;
 use crate::fabric::{Line, Source};
@@ -59,6 +60,7 @@ pub struct Context {
     /// As `ways`.
     pub(super) loans: LazyLock<Box<Loans>>,
     company: Company,
+    pub(super) yields: Yields,
     /// Whether ranks have their cores, where these share some.
     presences: Presences,
 }
@@ -102,7 +104,7 @@ impl Context {
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let process = std::process::id();
-        let (writes, hopes, givers, first_looks, company) = Default::default();
+        let (writes, hopes, givers, first_looks, company, yields) = Default::default();
         let (ways, loans) = (when_used(), when_used());
         let rhythm = Rhythm::of(Design::of_this_host());
         let presences = Presences::of_segment(&segment, &geometry);
@@ -127,6 +129,7 @@ impl Context {
             first_looks,
             loans,
             company,
+            yields,
             presences,
         };
         if context.reserved.load(Ordering::Relaxed) > 0 {

@@ -1,9 +1,11 @@
 //! Driving a call to its end: polling, backing off, keeping the MPI library's traffic moving, noticing trouble.
 
 use super::call::Call;
+use super::clock;
 use super::hopes::{Look, looks_at_work, pauses_in};
 use super::pace::{Asking, Traffic};
 use super::waiting_calls::Kind;
+use super::yields::{Which, Yields};
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::sync::PeerCall;
 use crate::types::{Bytes, Collective, CommRank, Epoch, NodeRank, Ticket};
@@ -36,9 +38,6 @@ impl Waiting {
     /// once where nobody else wants the core, and who sleeps is late for those who wait for it, which would sleep in their turn. Programs
     /// whose ranks compute for less between calls take up to a fifth longer otherwise (docs/PERFORMANCE.md, "Tried").
     pub const PATIENCE: Duration = Duration::from_millis(1);
-
-    /// Where each rank has a core, a wait this long may be for one whose core does something else.
-    const YIELDS_AFTER: Duration = Duration::from_micros(50);
 
     /// How often a wait looks once more before the first thought of anything else but the MPI library's traffic.
     #[inline]
@@ -100,9 +99,15 @@ struct Wait {
     pauses: u32,
     /// How long it had when it last asked the MPI library whatever the pace of that.
     asked: Duration,
+    next_yield: Which,
 }
 
 impl Wait {
+    fn of(awaited: Awaited) -> Self {
+        let (reported, asked) = Default::default();
+        Self { awaited, since: None, reported, pauses: 0, asked, next_yield: Which::First }
+    }
+
     /// Whether this wait, in a call of so many bytes, has yielded often enough, and for long enough, to sleep from now on.
     fn may_sleep(&self, bytes: Bytes, patience: Duration, waited: Duration) -> bool {
         self.pauses >= YIELDS[usize::from(bytes >= LONG)] && waited >= patience
@@ -197,9 +202,7 @@ impl Call<'_> {
         let is_first = wait.is_none();
         let wait = match wait {
             Some(wait) if wait.awaited == awaited => wait,
-            other => {
-                other.insert(Wait { awaited, since: None, reported: Duration::ZERO, pauses: 0, asked: Duration::ZERO })
-            }
+            other => other.insert(Wait::of(awaited)),
         };
         if is_first && self.waiting.is_oversubscribed {
             self.yield_once(awaited);
@@ -211,7 +214,7 @@ impl Call<'_> {
         let pauses = match self.waiting.is_oversubscribed {
             true => self.yield_core(wait, now, waited),
             false => {
-                self.pause(wait.pauses, waited);
+                self.pause(wait, now, waited);
                 1
             }
         };
@@ -226,12 +229,15 @@ impl Call<'_> {
     }
 
     /// Where each rank has a core.
-    fn pause(&self, before: u32, waited: Duration) {
+    fn pause(&self, wait: &mut Wait, now: Instant, waited: Duration) {
         std::hint::spin_loop();
-        if (before + 1).is_multiple_of(POLLS_PER_PROGRESS) {
+        if (wait.pauses + 1).is_multiple_of(POLLS_PER_PROGRESS) {
             (self.waiting.progress)();
-            if waited > Waiting::YIELDS_AFTER {
+            let yields = &self.context().yields;
+            if waited >= Yields::SOON && waited >= yields.after(self.entered.epoch, || clock::at(now)) {
+                let asked = Instant::now();
                 std::thread::yield_now();
+                yields.note(asked.elapsed(), std::mem::replace(&mut wait.next_yield, Which::Later));
             }
         }
     }

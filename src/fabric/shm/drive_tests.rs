@@ -89,8 +89,7 @@ fn waits_ask_before_they_sleep() {
 #[test]
 fn waits_sleep_once_they_have_yielded_often_and_for_long_enough() {
     let may_sleep = |bytes, pauses, waited| {
-        let awaited = Awaited::Nothing;
-        let wait = Wait { awaited, since: None, reported: Duration::ZERO, pauses, asked: Duration::ZERO };
+        let wait = Wait { pauses, ..Wait::of(Awaited::Nothing) };
         wait.may_sleep(bytes, Waiting::PATIENCE, waited)
     };
     for (bytes, least) in [(Bytes(8), YIELDS[0]), (LONG, YIELDS[1])] {

@@ -33,6 +33,7 @@ mod turns;
 mod waiting_calls;
 mod ways;
 mod writes;
+mod yields;
 
 pub use super::words::{Awaited, Entered, Fault};
 pub use crate::sync::{Descriptor, PeerCall};

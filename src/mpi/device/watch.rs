@@ -62,7 +62,7 @@ struct Looked {
 /// What becomes of the last mark when there is a new one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OldMark {
-    /// It is closed: calls are ordered.
+    /// It is closed: no other thread calls.
     Closed,
     /// It stays open, since another thread may be reading it.
     Kept,
@@ -79,8 +79,7 @@ fn has_successor(mark: &AtomicPtr<AtomicPtr<c_void>>) -> bool {
     // [mark] acquire: pairs with the releases in `look`. Whoever uses what was loaded has seen that it was, so the successor
     // itself needs no order.
     let next = mark.load(Ordering::Acquire);
-    // SAFETY: a static, or in the description of a mark, which is open: below MPI_THREAD_MULTIPLE nobody replaces it
-    // meanwhile, and else it stays.
+    // SAFETY: a static, or in the description of a mark, which is open: where other threads call it stays.
     !unsafe { &*next }.load(Ordering::Relaxed).is_null()
 }
 

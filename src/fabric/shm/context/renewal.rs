@@ -62,11 +62,12 @@ impl Context {
             first_looks,
             loans,
             company,
+            yields,
             presences,
         } = self;
         *layout = nodes;
         (*claims, *passed) = (claims_of(geometry), passed_of(geometry));
-        (*writes, *hopes, *givers, *first_looks, *company) = Default::default();
+        (*writes, *hopes, *givers, *first_looks, *company, *yields) = Default::default();
         *takes_over = AtomicBool::default();
         (*ways, *loans) = (when_used(), when_used());
         *rhythm = Rhythm::of(Design::of_this_host());
