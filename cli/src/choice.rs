@@ -87,8 +87,10 @@ fn entry(
     let all = ranking.iter().map(|candidate| json!([candidate.setting.to_string(), candidate.cost.0]));
     let all = Value::Array(all.collect());
     let best = ranking.first().map(|best| (best.setting.to_string(), best.cost.0));
-    let is_forced = config.selection(collective).pick(bytes) != Pick::Auto;
-    let (chosen, why, time) = match choose(config, &shape, agreed, map, Epoch(1)) {
+    let choice = choose(config, &shape, agreed, map, Epoch(1));
+    let is_overruled = matches!(choice, Choice::RunInstead { .. });
+    let is_forced = config.selection(collective).pick(bytes) != Pick::Auto && !is_overruled;
+    let (chosen, why, time) = match choice {
         Choice::Decline(reason) => (NATIVE.to_owned(), phrase(reason), None),
         ref choice @ (Choice::Run { row, ref plan } | Choice::RunInstead { row, ref plan, .. }) => {
             let predicted = predict(row, plan, agreed, parameters).map(|Nanos(time)| time);

@@ -16,7 +16,7 @@ pub fn all(raw: &RawEnvironment, complaints: &[Complaint]) -> Value {
             let complaint =
                 complaints.iter().map(|complaint| complaint.below(&prefix)).find(|text| text.starts_with(option.name));
             let (value, origin) = match (set, &complaint) {
-                (Some((_, value)), None) if option.name.starts_with("HUDDLE_NODE_") => {
+                (Some((_, value)), None) if ["HUDDLE_NODE_RANKS", "HUDDLE_NODE_ORDER"].contains(&option.name) => {
                     (value.to_string_lossy(), "environment, for jobs: here --nodes holds")
                 }
                 (Some((_, value)), None) => (value.to_string_lossy(), "environment"),

@@ -59,7 +59,7 @@ mod tests {
     use crate::topo::{Hierarchy, Layout, Levels};
     use crate::types::{Bytes, CommRank};
 
-    fn pooled(members: &[c_int], nonce: u64) -> NodeState {
+    fn state(members: &[c_int], nonce: u64) -> NodeState {
         let n = members.len();
         let geometry = Geometry { ranks: n, slots: 2, lines: 2, cell: Bytes(64), round: Bytes(64) };
         let (segment, _) = Segment::create(geometry.length(), geometry.front()).expect("memfd");
@@ -80,7 +80,7 @@ mod tests {
             (&[1, 3, 5, 7][..], 4, 3),
             (&[3][..], 5, 3),
         ] {
-            consider(&pooled(members, nonce));
+            consider(&state(members, nonce));
             assert_eq!(current().map(|board| board.nonce()), Some(board), "{members:?}");
         }
         let board = current().expect("a board");

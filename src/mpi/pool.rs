@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_left_a_call_natively_has_no_settled_context() {
+    fn who_left_a_call_natively_offers_nothing_that_is_ready() {
         let (pool, members) = (Pool::new(), [9, 10]);
         pool.keep(node_state(members, 31), Epoch(0));
         assert!(offered(&pool, members).left_by_a_call().is_some(), "nothing was left");

@@ -1,4 +1,4 @@
-//! The counters of this process: one set, or one of each thread where several count at once, since to add to what others add to takes
+//! The counters of this process: one set of the thread that called MPI_Init, and one of each other thread, since to add to what others add to takes
 //! locked instructions (`bench/limits.c threads`). Who reads them takes no lock, and needs no memory.
 
 use super::counters::{Counters, Tally};

@@ -231,13 +231,14 @@ impl Call<'_> {
     /// Where each rank has a core.
     fn pause(&self, wait: &mut Wait, now: Instant, waited: Duration) {
         std::hint::spin_loop();
-        if (wait.pauses + 1).is_multiple_of(POLLS_PER_PROGRESS) {
+        if wait.pauses.wrapping_add(1).is_multiple_of(POLLS_PER_PROGRESS) {
             (self.waiting.progress)();
             let yields = &self.context().yields;
             if waited >= Yields::SOON && waited >= yields.after(self.entered.epoch, || clock::at(now)) {
                 let asked = Instant::now();
                 std::thread::yield_now();
-                yields.note(asked.elapsed(), std::mem::replace(&mut wait.next_yield, Which::Later));
+                let which = std::mem::replace(&mut wait.next_yield, Which::Later);
+                yields.note(waited, asked.elapsed(), which);
             }
         }
     }

@@ -93,6 +93,8 @@ pub(super) trait Schedule {
 pub(super) trait TwoWays: Schedule {
     /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
     const GAIN: f64;
+    /// How far evidence goes: one trial does not undo what several have shown for the other way, the one that has to pay.
+    const EVIDENCE: [i32; 2] = [-1, 3];
 
     /// What is compared of what the intervals of each way took.
     fn compared(took: Took<u64>) -> u64 {
@@ -244,9 +246,6 @@ impl<S> Default for Trials<S> {
 }
 
 impl<S: TwoWays> Trials<S> {
-    /// How far evidence goes: one trial does not undo what several have shown for the other way, the one that has to pay.
-    const EVIDENCE: [i32; 2] = [-1, 3];
-
     /// From here on calls go that way, until trials show the other one to be faster: as if so many had shown this one to be.
     pub fn begin(&self, way: Arm, trials: i32) {
         self.evidence.store(way.evidence(trials), Ordering::Relaxed);
@@ -304,7 +303,7 @@ impl<S: TwoWays> Trials<S> {
 
     /// Ends the trial under way, which has shown that: it moves the evidence.
     pub fn end(&self, verdict: i32) {
-        let [least, most] = Self::EVIDENCE;
+        let [least, most] = S::EVIDENCE;
         self.evidence.store((self.evidence() + verdict).clamp(least, most), Ordering::Relaxed);
         self.timings.forget();
     }

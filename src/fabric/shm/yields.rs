@@ -8,7 +8,7 @@
 
 use super::trials::{Arm, Schedule, Took, Trials, TwoWays};
 use crate::types::Epoch;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What a rank does in the waits of one context that last. Relaxed throughout: as [`Trials`].
@@ -18,6 +18,10 @@ pub(super) struct Yields {
     trials: Trials<LastingWaits>,
     /// What speaks for yields that take long.
     long: AtomicI32,
+    /// Waits that looked on in vain, of those that may do so until the next trial.
+    vain: AtomicI32,
+    /// The calls from one trial to the next of which that is.
+    period: AtomicU64,
 }
 
 /// Of the yields of one wait.
@@ -32,8 +36,11 @@ impl Yields {
     pub const SOON: Duration = Duration::from_micros(50);
     /// Some time slices: a peer that has lost its core comes back meanwhile. To yield while it is away gives the next slice away too.
     const LATE: Duration = Duration::from_millis(10);
-    /// Calls that are farther apart have little to gain.
-    const FAR_APART: Duration = Duration::from_millis(20);
+    /// Calls that are farther apart have little to gain; waits that look on in vain make them some times [`Self::LATE`] long, and shall count.
+    const FAR_APART: Duration = Duration::from_secs(1);
+    /// So many waits of a trial and of the calls up to the next one may look on in vain: 80 ms. Else helper threads of a peer, which need this core, could cost a
+    /// program as much in a trial as thousands of its calls take.
+    const VAIN: i32 = 8;
     /// A yield that took so long gave a good part of a time slice away. Where many threads of the job share cores most take microseconds, and to look on
     /// would take a thousand times as long.
     const LONG: Duration = Duration::from_micros(500);
@@ -41,20 +48,31 @@ impl Yields {
     const LONGS: i32 = 8;
     const MOST: i32 = 16;
     /// What a long one adds, and the first one of a wait takes off if it was short: who has given time slices away gets some of that back, and yields
-    /// in vain meanwhile. So waits count in which one was long.
+    /// in vain meanwhile.
     const MORE: i32 = 3;
     const LESS: i32 = 2;
 
     /// How long a wait in the call of `epoch` looks on before it yields; to be asked where it has lasted for [`Self::SOON`].
     pub fn after(&self, Epoch(epoch): Epoch, clock: impl FnOnce() -> u64) -> Duration {
+        let period = LastingWaits::trial(epoch);
+        if self.period.load(Ordering::Relaxed) != period {
+            self.period.store(period, Ordering::Relaxed);
+            self.vain.store(0, Ordering::Relaxed);
+        }
+        let may_look_on =
+            || self.long.load(Ordering::Relaxed) >= Self::LONGS && self.vain.load(Ordering::Relaxed) < Self::VAIN;
         match self.trials.way(epoch, Self::FAR_APART, clock) {
-            Arm::Other if self.long.load(Ordering::Relaxed) >= Self::LONGS => Self::LATE,
+            Arm::Other if may_look_on() => Self::LATE,
             _ => Self::SOON,
         }
     }
 
-    /// A yield took that long.
-    pub fn note(&self, took: Duration, which: Which) {
+    /// A wait that has lasted for so long has yielded, which took that long.
+    pub fn note(&self, waited: Duration, took: Duration, which: Which) {
+        if which == Which::First && waited >= Self::LATE {
+            // One call at a time.
+            self.vain.store(self.vain.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        }
         let change = match (took >= Self::LONG, which) {
             (true, _) => Self::MORE,
             (false, Which::First) => -Self::LESS,
@@ -70,20 +88,22 @@ impl Yields {
 struct LastingWaits;
 
 impl Schedule for LastingWaits {
-    const BLOCK: u64 = 32;
+    const BLOCK: u64 = 64;
     /// Some ranks are a call ahead of others, and who lost the core is behind.
-    const UNTIMED: u64 = 8;
-    /// A rank that is as often early as late waits in some of so many calls.
-    const WINDOW: u64 = 8;
-    const INTERVAL: u64 = 16;
-    /// Time slices make intervals long or short by chance: many are needed for a mean.
-    const BLOCKS: u64 = 16;
-    /// 3 % of calls are tried, half of them late, which may take some times as long.
-    const EVERY: u64 = 512;
+    const UNTIMED: u64 = 16;
+    /// A rank that is as often early as late waits in some of so many calls; in fewer where it helps to look on.
+    const WINDOW: u64 = 16;
+    /// Time slices make calls long or short by chance: a mean is of many.
+    const INTERVAL: u64 = 32;
+    const BLOCKS: u64 = 8;
+    /// 3 % of calls are tried, half of them late.
+    const EVERY: u64 = 256;
 }
 
 impl TwoWays for LastingWaits {
     const GAIN: f64 = 0.8;
+    /// One trial undoes what others have shown: other programs come and go.
+    const EVIDENCE: [i32; 2] = [0, 1];
 
     fn compared(took: Took<u64>) -> u64 {
         took.mean_but_longest()
@@ -94,50 +114,71 @@ impl TwoWays for LastingWaits {
 mod tests {
     use super::*;
 
+    const ALL: fn(u64) -> bool = |_| true;
+
     /// Calls of a program, of which `lasts` tells in which this rank waits for long, that take so many microseconds where waits yield soon, and where
-    /// they yield late. -> how many of the last 1000 yield late
-    fn late_of(yields: &Yields, calls: u64, lasts: impl Fn(u64) -> bool, [soon, late]: [u64; 2]) -> usize {
+    /// they look on. -> how many looked on
+    fn late_of(
+        yields: &Yields,
+        epochs: std::ops::Range<u64>,
+        lasts: impl Fn(u64) -> bool,
+        [soon, late]: [u64; 2],
+    ) -> usize {
         let mut now = 0;
-        let is_late = |epoch| {
-            let is_late = if lasts(epoch) {
-                yields.after(Epoch(epoch), || now) == Yields::LATE
-            } else {
-                LastingWaits::has(epoch) && LastingWaits::way(epoch) == Arm::Other
-            };
+        let is_late = |epoch: &u64| {
+            let after = lasts(*epoch).then(|| yields.after(Epoch(*epoch), || now));
+            let is_late = after == Some(Yields::LATE);
+            let took = Duration::from_micros(if is_late { late } else { soon });
+            if is_late && took >= Yields::LATE {
+                yields.note(took, Yields::LONG, Which::First);
+            }
             // Every seventh call is in a time slice of another program's.
-            now += 1000 * (if is_late { late } else { soon } + if epoch % 7 == 0 { 500 } else { 0 });
+            now += took.as_nanos() as u64 + if epoch.is_multiple_of(7) { 500_000 } else { 0 };
             is_late
         };
-        let ways: Vec<bool> = (1..=calls).map(is_late).collect();
-        ways[ways.len() - 1000..].iter().filter(|is_late| **is_late).count()
+        epochs.filter(is_late).count()
+    }
+
+    /// Such as have found yields to take long.
+    fn with_long_yields() -> Yields {
+        let yields = Yields::default();
+        (0..Yields::LONGS).for_each(|_| yields.note(Yields::SOON, Yields::LONG, Which::First));
+        yields
     }
 
     #[test]
     fn the_faster_way_becomes_the_habit() {
         const CALLS: u64 = 3 * LastingWaits::PERIOD;
-        for lasts in [|_| true, |epoch| epoch % 3 != 0, |epoch: u64| epoch.count_ones().is_multiple_of(2)] {
-            let yields = Yields::default();
-            (0..Yields::LONGS).for_each(|_| yields.note(Yields::LONG, Which::First));
-            assert!(
-                late_of(&yields, CALLS, lasts, [3000, 1200]) > 300,
-                "another program has the core after each yield"
-            );
-            assert_eq!(yields.after(Epoch(CALLS), || 0), Yields::LATE);
-            late_of(&yields, 4 * CALLS, lasts, [200, 2000]);
-            assert_eq!(yields.after(Epoch(CALLS), || 0), Yields::SOON, "peers need the core");
-            late_of(&yields, CALLS, lasts, [1000, 950]);
-            assert_eq!(yields.after(Epoch(CALLS), || 0), Yields::SOON, "where both are as fast it stays");
+        for lasts in [ALL, |epoch| epoch % 3 != 0, |epoch: u64| epoch.count_ones().is_multiple_of(2)] {
+            let yields = with_long_yields();
+            let late = late_of(&yields, 1..CALLS, lasts, [3000, 1200]);
+            assert!(late as u64 > CALLS / 3, "another program has the core after each yield");
+            late_of(&yields, CALLS..2 * CALLS, lasts, [600, 2000]);
+            assert_eq!(yields.after(Epoch(2 * CALLS), || 0), Yields::SOON, "peers need the core");
+            late_of(&yields, 2 * CALLS..3 * CALLS, lasts, [1000, 950]);
+            assert_eq!(yields.after(Epoch(3 * CALLS), || 0), Yields::SOON, "where both are as fast it stays");
         }
+    }
+
+    #[test]
+    fn few_waits_look_on_in_vain() {
+        const CALLS: u64 = 3 * LastingWaits::PERIOD;
+        let late = |yields: &Yields, epochs| late_of(yields, epochs, ALL, [600, 25_000]);
+        assert!(late(&with_long_yields(), 1..CALLS) <= 3 * Yields::VAIN as usize);
+        let yields = with_long_yields();
+        late_of(&yields, 1..CALLS, ALL, [3000, 1200]);
+        assert!(late(&yields, CALLS..2 * CALLS) <= 3 * Yields::VAIN as usize, "also where it was the habit");
     }
 
     #[test]
     fn nobody_looks_on_where_most_yields_are_short() {
         let yields = Yields::default();
-        yields.trials.begin(Arm::Other, 2);
+        yields.trials.begin(Arm::Other, 1);
         let way = || yields.after(Epoch(1), || 0);
         let wait_of = |took: &[u64]| {
             for (number, took) in took.iter().enumerate() {
-                yields.note(Duration::from_micros(*took), if number == 0 { Which::First } else { Which::Later });
+                let which = if number == 0 { Which::First } else { Which::Later };
+                yields.note(Yields::SOON, Duration::from_micros(*took), which);
             }
         };
         for _ in 0..1000 {

@@ -96,12 +96,19 @@ pub(super) fn look(old_mark: OldMark, is_wanted: fn(&[u8]) -> bool, examine: imp
     if looked.mark.is_none() && looked.loads == Some(objects(is_wanted).1) {
         return;
     }
+    // Whoever calls meanwhile asks too, and waits: the old mark may go. Only the first call ever of another thread, which nobody knows of
+    // yet, could still be between the two loads of `has_successor`.
+    let news = (&raw const NEWS).cast_mut();
+    // [mark] release: as below.
+    NEXT.store(news, Ordering::Release);
+    // [mark] release: as below.
+    WATCHED.store(news, Ordering::Release);
     // What is loaded while this goes on comes after the mark or is counted later.
     looked.renew(old_mark);
     let (paths, loads) = objects(is_wanted);
     looked.loads = Some(loads);
-    let next = looked.mark.as_ref().map_or((&raw const NEWS).cast_mut(), Mark::successor);
-    let watched = if examine(paths) { (&raw const NEWS).cast_mut() } else { next };
+    let next = looked.mark.as_ref().map_or(news, Mark::successor);
+    let watched = if examine(paths) { news } else { next };
     // [mark] release: pairs with the acquire in `has_successor`.
     NEXT.store(next, Ordering::Release);
     // [mark] release: as above.
