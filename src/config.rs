@@ -23,7 +23,7 @@ mod value;
 pub use documentation::documentation;
 pub use environment::RawEnvironment;
 pub use nodes::NodeOrder;
-pub use options::{Complaint, OPTIONS, Opt, Takes, variable_of};
+pub use options::{Complaint, OPTIONS, Opt, Takes, prefix_of, variable_of};
 pub use selection::{Pick, Selection, Setting};
 
 /// What the user asked for, the same on all ranks.

@@ -1,13 +1,12 @@
 //! Every setting with its value and where that comes from.
 
-use huddle::config::{Complaint, OPTIONS, RawEnvironment};
+use huddle::config::{Complaint, OPTIONS, RawEnvironment, prefix_of};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
 
 /// As the report has it.
 pub fn all(raw: &RawEnvironment, complaints: &[Complaint]) -> Value {
-    let prefix = prefix();
+    let prefix = prefix_of(std::env::current_exe().ok(), 2);
     let options: Vec<Value> = OPTIONS
         .iter()
         .map(|option| {
@@ -30,11 +29,4 @@ pub fn all(raw: &RawEnvironment, complaints: &[Complaint]) -> Value {
     let unknown: Vec<String> =
         raw.variables().map(|(name, _)| name).filter(|name| !known(name)).map(str::to_owned).collect();
     json!({ "options": options, "unknown": unknown })
-}
-
-/// The directory that scripts/install was given; empty where this program is not installed.
-fn prefix() -> PathBuf {
-    let program = std::env::current_exe().and_then(|program| program.canonicalize()).unwrap_or_default();
-    let prefix = program.ancestors().nth(2).filter(|prefix| prefix.join("share/doc/huddle").is_dir());
-    prefix.map_or_else(PathBuf::new, Path::to_owned)
 }

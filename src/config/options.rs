@@ -5,7 +5,7 @@ use super::{Cache, Config, NodeOrder, Selection, value};
 use crate::types::{Bytes, Collective, FirstLook, LINE, SlotReads, SlotStores};
 use std::ffi::OsStr;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// In place of a default, where there is no value that stands for it.
@@ -75,6 +75,13 @@ impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.below(Path::new("")))
     }
+}
+
+/// The directory that scripts/install was given, if `file` lies so many directories below it; empty where it was not installed.
+pub fn prefix_of(file: Option<PathBuf>, depth: usize) -> PathBuf {
+    let file = file.and_then(|file| file.canonicalize().ok());
+    let prefix = file.as_deref().and_then(|file| file.ancestors().nth(depth));
+    prefix.filter(|prefix| prefix.join("share/doc/huddle").is_dir()).map_or_else(PathBuf::new, Path::to_owned)
 }
 
 /// The variable that forces the algorithm of `collective`.

@@ -1,9 +1,10 @@
 //! The engine's own file, and where it is installed.
 
+use crate::config;
 use std::ffi::{CStr, OsStr, c_void};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The path under which this engine was loaded.
 pub fn path() -> Option<PathBuf> {
@@ -20,7 +21,5 @@ pub fn path() -> Option<PathBuf> {
 
 /// The directory that scripts/install was given; empty where this engine is not installed.
 pub fn prefix() -> PathBuf {
-    let engine = path().and_then(|path| path.canonicalize().ok());
-    let prefix = engine.as_deref().and_then(|engine| engine.ancestors().nth(3));
-    prefix.filter(|prefix| prefix.join("share/doc/huddle").is_dir()).map_or_else(PathBuf::new, Path::to_owned)
+    config::prefix_of(path(), 3)
 }
