@@ -1,7 +1,7 @@
 // Threads that call MPI though MPI_Init did not give MPI_THREAD_MULTIPLE: two and the one that called MPI_Init take turns, each on
 // communicators of its own. Where an MPI grants a session more than MPI_Init gave (Open MPI 5, Intel MPI), threads call at the same time on
 // communicators of such a session too. Argument: calls of each thread in turn, and a hundred times as many at the same time
-// (with 2000 most runs under Open MPI 5 failed where threads shared what calls remember).
+// (with 2000 a third of the runs under Open MPI 5 failed where threads shared what calls remember).
 #include "check.h"
 #include <pthread.h>
 

@@ -88,12 +88,18 @@ fn entry(
     let all = Value::Array(all.collect());
     let best = ranking.first().map(|best| (best.setting.to_string(), best.cost.0));
     let choice = choose(config, &shape, agreed, map, Epoch(1));
-    let is_overruled = matches!(choice, Choice::RunInstead { .. });
-    let is_forced = config.selection(collective).pick(bytes) != Pick::Auto && !is_overruled;
+    let overruled = match &choice {
+        Choice::RunInstead { forced, need, .. } => {
+            let name = REGISTRY[*forced].name;
+            Some(format!("{name} is forced, but needs {}; the choice is as without that", need.name()))
+        }
+        _ => None,
+    };
+    let is_forced = config.selection(collective).pick(bytes) != Pick::Auto && overruled.is_none();
     let (chosen, why, time) = match choice {
         Choice::Decline(reason) => (NATIVE.to_owned(), phrase(reason), None),
-        ref choice @ (Choice::Run { row, ref plan } | Choice::RunInstead { row, ref plan, .. }) => {
-            let predicted = predict(row, plan, agreed, parameters).map(|Nanos(time)| time);
+        Choice::Run { row, plan } | Choice::RunInstead { row, plan, .. } => {
+            let predicted = predict(row, &plan, agreed, parameters).map(|Nanos(time)| time);
             let setting = match config.selection(collective).pick(bytes) {
                 Pick::Row(forced) if forced.row == row => forced,
                 _ => map.pick(&shape),
@@ -103,22 +109,13 @@ fn entry(
             let is_tried = setting.knobs.set(Knob::Try).is_some();
             // What is tried takes about as long as what the models prefer, or less.
             let time = if is_tried && !is_forced { best.as_ref().map(|(_, time)| *time) } else { predicted };
-            let why = match (choice, &best) {
-                (Choice::RunInstead { forced, need, .. }, _) => {
-                    format!(
-                        "{} is forced, but needs {}; the choice is as without that",
-                        REGISTRY[*forced].name,
-                        need.name()
-                    )
-                }
-                _ if is_forced => "forced by the environment".to_owned(),
-                _ if is_tried => "slots and memory are both tried, and what calls took decides".to_owned(),
-                (_, Some((best, _))) if *best != chosen => {
-                    "predicted to be about as fast, and waits the least".to_owned()
-                }
-                _ => "predicted to be the fastest".to_owned(),
+            let why = match &best {
+                _ if is_forced => "forced by the environment",
+                _ if is_tried => "slots and memory are both tried, and what calls took decides",
+                Some((best, _)) if *best != chosen => "predicted to be about as fast, and waits the least",
+                _ => "predicted to be the fastest",
             };
-            (chosen, why, time)
+            (chosen, overruled.unwrap_or_else(|| why.to_owned()), time)
         }
     };
     Entry { up_to: bytes, chosen, why, time, best, ranking: all }

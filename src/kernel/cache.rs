@@ -23,7 +23,8 @@ pub fn look_up_or_measure(directory: Option<&Path>) -> Probed {
             single_copy => Probed { single_copy, ..kept },
         },
     };
-    // A directory that can't be written is no reason to fail or to complain: the program asked for nothing, and a directory that a user named may be there on the first host alone.
+    // A directory that can't be written is no reason to fail or to complain: the program asked for nothing, and a directory that a user
+    // named may be there on the first host alone.
     let _ = write(&file, description, &probed);
     probed
 }

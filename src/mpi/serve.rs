@@ -10,6 +10,7 @@ use super::op::Operator;
 use super::peers::{self, Announcement};
 use super::permits::{self, Permit, Scope};
 use crate::coll::{Need, Plan, REGISTRY};
+use crate::config;
 use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, ROTATED, Stall};
 use crate::kernel::PackedBuffer;
 use crate::log::{self, Once};
@@ -245,7 +246,7 @@ impl Site<'_> {
         if context.comm_rank(context.rank()) == CommRank(0) && !GIVEN[forced].swap(true, Ordering::Relaxed) {
             log::warning(format_args!(
                 "{}: {} needs {}; where that is not so, calls run as without the variable",
-                crate::config::variable_of(self.collective),
+                config::variable_of(self.collective),
                 REGISTRY[forced].name,
                 need.name()
             ));

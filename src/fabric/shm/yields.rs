@@ -38,11 +38,11 @@ impl Yields {
     const LATE: Duration = Duration::from_millis(10);
     /// Calls that are farther apart have little to gain; waits that look on in vain make them some times [`Self::LATE`] long, and shall count.
     const FAR_APART: Duration = Duration::from_secs(1);
-    /// So many waits of a trial and of the calls up to the next one may look on in vain: 80 ms. Else helper threads of a peer, which need this core, could cost a
-    /// program as much in a trial as thousands of its calls take.
+    /// So many waits of a trial and of the calls up to the next one may look on in vain: 80 ms. Else a trial could take as long as thousands of a
+    /// program's calls, where helper threads of a peer need this core.
     const VAIN: i32 = 8;
-    /// A yield that took so long gave a good part of a time slice away. Where many threads of the job share cores most take microseconds, and to look on
-    /// would take a thousand times as long.
+    /// A yield that took so long gave a good part of a time slice away. Where many threads of the job share cores most take microseconds, and to
+    /// look on would take a thousand times as long.
     const LONG: Duration = Duration::from_micros(500);
     /// So much speaks for long yields where they are taken to be so, and no more.
     const LONGS: i32 = 8;
