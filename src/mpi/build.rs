@@ -12,7 +12,7 @@ use super::failure::Code;
 use super::job::Job;
 use super::offers::{Offer, Offers, Source};
 use super::pool::{NodeState, Offered};
-use super::segments::{self, Own, Plan};
+use super::segments::{self, Blueprint, Own};
 use crate::config::{Ring, lines_of};
 use crate::fabric::shm::{Context, Geometry, Presences};
 use crate::log::{self, Once};
@@ -126,7 +126,7 @@ impl<'a> Builder<'a> {
         let (basis, nonce, file) = self.basis(&offers, own, &mut offered, board.as_deref());
         if file.is_some() {
             // While the members map this one.
-            self.plan().make_ahead();
+            self.blueprint().make_ahead();
         }
         let bridge = self.create_bridge(&offers);
         // 3. They vote.
@@ -310,7 +310,7 @@ impl<'a> Builder<'a> {
 
     /// A new segment, and in the offer how to open it.
     fn make_segment(&self, offer: &mut Offer) -> Option<Own> {
-        match self.plan().make() {
+        match self.blueprint().make() {
             Ok(own) => {
                 offer.process = u64::from(std::process::id());
                 offer.descriptor = own.file.as_raw_fd() as u64;
@@ -325,10 +325,10 @@ impl<'a> Builder<'a> {
     }
 
     /// What segments of such a communicator are like.
-    fn plan(&self) -> Plan {
+    fn blueprint(&self) -> Blueprint {
         let geometry = self.geometry;
         // Where ranks share cores, to give one away takes so much longer than a line that it does not matter how far lines are.
-        Plan {
+        Blueprint {
             geometry,
             is_whole: has_cells_from_the_start(self.layout.nodes()),
             has_near_flags: !self.job.crowding.is_shared(),

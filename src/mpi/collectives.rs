@@ -1,4 +1,4 @@
-//! The collectives: each finds its communicator, and tries the short ways before the long one.
+//! The collectives: each finds its communicator, and tries its lanes and verdicts before the long way.
 
 use super::arguments::{self, Prepared, Refused};
 use super::decline::{Addresses, allgather_key, counted_scatter_key, scatter_key};
@@ -201,8 +201,8 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
 }
 
 impl Site<'_> {
-    /// What the short way has `served`; else the short way of a datatype that is made anew, whose layout tells; else the verdict where calls like
-    /// `key` are declined; else that of one whose count alone is new; else the long way, which may open the short one
+    /// What its lane has `served`; else that of a datatype that is made anew, whose layout tells; else the verdict where calls like
+    /// `key` are declined; else a lane for calls whose count alone is new; else the long way, which may open a lane
     /// and then takes it by `repeat`: `served` came of the same function, but part of it is in the entry, and this is apart. What only the
     /// others need, such as the root and the buffers that `find` gives, is made, and in memory, only there.
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! The short way of a call that is empty or left to the native library.
+//! The verdict of a call that is empty or left to the native library, without the long way.
 //!
 //! Where a communicator's calls of a collective are declined whatever their arguments, they are counted and go to the library without
 //! any of this ([`Site::enter`]). Else the choice declines what is empty, and where the user asked for it or nodes hold no contiguous

@@ -1,4 +1,4 @@
-//! How the elements of a call lie that takes the short way ([`lane`](super::lane)).
+//! How the elements of a call lie that takes a lane ([`lane`](super::lane)).
 
 use super::datatype::{TypeLayout, TypeMap};
 use super::holes::Holes;

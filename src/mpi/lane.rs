@@ -1,4 +1,4 @@
-//! The short way of a call that is like one of those before it.
+//! Lanes: what becomes of a call that is like one of those before it, without the long way through arguments, choice and plan.
 //!
 //! Programs repeat their calls. Where count, datatype and operation are those of one of the communicator's last calls of the same
 //! collective that opened lanes, the datatype is the same still (predefined, or none was freed), all ranks are on one node and
@@ -236,7 +236,7 @@ fn pair(send: *const c_void, recv: *const c_void, own: usize) -> Option<Ends> {
     Some(ends(send, recv))
 }
 
-/// As the functions of [`collectives`](super::collectives), where the short way is open; else nothing has happened.
+/// As the functions of [`collectives`](super::collectives), where its lane is open; else nothing has happened.
 impl Site<'_> {
     #[inline(always)]
     pub(super) fn repeat_allreduce(&self, lane: &Lane, send: *const c_void, recv: *mut c_void) -> Option<Served> {

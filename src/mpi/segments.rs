@@ -22,7 +22,7 @@ pub(super) struct Own {
 
 /// What a segment is to be like.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct Blueprint {
     pub geometry: Geometry,
     /// Whether all of it is reserved from the start.
     pub is_whole: bool,
@@ -31,32 +31,32 @@ pub(super) struct Plan {
 }
 
 /// What a process made last, and has ahead.
-struct Kept {
-    last: Option<Plan>,
+struct Stock {
+    last: Option<Blueprint>,
     ahead: Option<Ahead>,
 }
 
 /// A segment for the next communicator that wants such a one.
 struct Ahead {
-    plan: Plan,
+    blueprint: Blueprint,
     own: Own,
     /// Of the file behind its descriptor: a program may have closed what it does not know, and opened others in its place.
     identity: [u64; 2],
 }
 
-static KEPT: Mutex<Kept> = Mutex::new(Kept { last: None, ahead: None });
+static STOCK: Mutex<Stock> = Mutex::new(Stock { last: None, ahead: None });
 
-fn kept() -> MutexGuard<'static, Kept> {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+fn stock() -> MutexGuard<'static, Stock> {
+    STOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Plan {
+impl Blueprint {
     /// A segment like that: the one that was made ahead, or a new one.
     ///
     /// # Errors
     /// As for [`Segment::create`].
     pub fn make(&self) -> io::Result<Own> {
-        let ahead = kept().ahead.take_if(|ahead| ahead.plan == *self);
+        let ahead = stock().ahead.take_if(|ahead| ahead.blueprint == *self);
         match ahead.and_then(Ahead::into_own) {
             Some(own) => Ok(own),
             None => self.make_new(),
@@ -66,15 +66,15 @@ impl Plan {
     /// After one was made: another, if the one before it was alike too. Nobody needs it, so it may fail.
     pub fn make_ahead(&self) {
         {
-            let mut kept = kept();
-            let is_second = kept.last.replace(*self) == Some(*self);
-            if !is_second || !self.is_small() || kept.ahead.as_ref().is_some_and(|ahead| ahead.plan == *self) {
+            let mut stock = stock();
+            let is_second = stock.last.replace(*self) == Some(*self);
+            if !is_second || !self.is_small() || stock.ahead.as_ref().is_some_and(|ahead| ahead.blueprint == *self) {
                 return;
             }
         }
         // Others need not wait meanwhile; of two threads here the later one's stays.
         let ahead = self.make_new().ok().and_then(|own| Ahead::new(*self, own));
-        let before = std::mem::replace(&mut kept().ahead, ahead);
+        let before = std::mem::replace(&mut stock().ahead, ahead);
         drop(before.and_then(Ahead::into_own));
     }
 
@@ -99,9 +99,9 @@ impl Plan {
 }
 
 impl Ahead {
-    fn new(plan: Plan, own: Own) -> Option<Self> {
+    fn new(blueprint: Blueprint, own: Own) -> Option<Self> {
         let identity = identity(&own.file.metadata().ok()?);
-        Some(Self { plan, own: Own { file: out_of_the_way(own.file), ..own }, identity })
+        Some(Self { blueprint, own: Own { file: out_of_the_way(own.file), ..own }, identity })
     }
 
     /// The segment, if others can still open it, and find in it what they look for.
@@ -154,29 +154,29 @@ mod tests {
     use crate::types::Bytes;
     use std::os::fd::{AsRawFd, FromRawFd};
 
-    fn plan(slots: usize) -> Plan {
+    fn blueprint(slots: usize) -> Blueprint {
         let geometry = Geometry { ranks: 2, slots, lines: slots, cell: Bytes(4096), round: Bytes(4096) };
-        Plan { geometry, is_whole: false, has_near_flags: false }
+        Blueprint { geometry, is_whole: false, has_near_flags: false }
     }
 
     /// Makes one as a leader does. -> its number
-    fn make(plan: Plan) -> u64 {
-        let own = plan.make().expect("memory");
-        let length = plan.geometry.length();
+    fn make(blueprint: Blueprint) -> u64 {
+        let own = blueprint.make().expect("memory");
+        let length = blueprint.geometry.length();
         assert!(open(std::process::id(), own.file.as_raw_fd(), length, own.nonce).is_some());
-        plan.make_ahead();
+        blueprint.make_ahead();
         own.nonce
     }
 
     /// The number of the one that is there for the next communicator, and its descriptor.
     fn ahead() -> Option<(u64, i32)> {
-        kept().ahead.as_ref().map(|ahead| (ahead.own.nonce, ahead.own.file.as_raw_fd()))
+        stock().ahead.as_ref().map(|ahead| (ahead.own.nonce, ahead.own.file.as_raw_fd()))
     }
 
     /// In one test, since there is one place.
     #[test]
     fn from_the_second_alike_on_one_is_there_before_it_is_asked_for() {
-        let (few, many) = (plan(2), plan(4));
+        let (few, many) = (blueprint(2), blueprint(4));
         make(few);
         assert_eq!(ahead(), None, "most programs have one communicator");
         make(few);
@@ -186,13 +186,13 @@ mod tests {
         assert_eq!(make(few), expected);
         assert_eq!(ahead(), None, "the one before was another");
         make(few);
-        let whole = Plan { is_whole: true, ..few };
+        let whole = Blueprint { is_whole: true, ..few };
         make(whole);
         make(whole);
-        assert!(kept().ahead.as_ref().is_some_and(|ahead| !ahead.plan.is_whole), "a whole one may be many MiB");
+        assert!(stock().ahead.as_ref().is_some_and(|ahead| !ahead.blueprint.is_whole), "a whole one may be many MiB");
 
         // A program writes to what it does not know.
-        let written = kept().ahead.as_ref().map(|ahead| ahead.own.segment.clone()).expect("one");
+        let written = stock().ahead.as_ref().map(|ahead| ahead.own.segment.clone()).expect("one");
         let stale = number(&written);
         // SAFETY: the header, which nobody uses meanwhile.
         unsafe { written.base().cast::<u64>().write(7) };

@@ -94,8 +94,8 @@ fn leave_native(collective: Collective, comm: MPI_Comm, key: Key, reason: Reason
     }
 }
 
-/// A call on a communicator that has shared memory. Small, and copied for what takes long: where it is only pointed to there, the short
-/// way has it in registers.
+/// A call on a communicator that has shared memory. Small, and copied for what takes long: where it is only pointed to there, a lane
+/// has it in registers.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
     /// The job.
@@ -135,7 +135,7 @@ impl Site<'_> {
         None
     }
 
-    /// `opening` is the short way for this call and later ones like it, which `repeat` takes where there is one.
+    /// `opening` opens a lane for this call and later ones like it, which `repeat` takes where there is one.
     pub(super) fn serve(
         &self,
         prepared: Result<Prepared, Refused>,
