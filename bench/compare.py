@@ -5,12 +5,14 @@
     bench/compare.py --mpi intel --ranks 4 collectives flat=DIR,HUDDLE_SCATTER=flat own=DIR -- --sizes 4096 --only Scatter
     bench/compare.py --ranks 4 --bind blocks collectives before=/tmp/before after=/tmp/after
     bench/compare.py --mpi intel --apart 150 collectives before=/tmp/before after=/tmp/after
+    bench/compare.py --beside 2 shapes before=/tmp/before after=/tmp/after -- --only "after computing"
 
 A subject is a name, where `scripts/install --prefix` put huddle, and variables for its jobs. What follows -- goes to the
 program. For each case: huddle's time in microseconds and native/huddle, medians over all rounds of all jobs, with its 95 %
 interval, by subject; then the geometric means. --apart shows rounds whose bare exchange took less than so many nanoseconds
 apart from the others, for machines on which ranks lie now near each other and now far. Where ranks outnumber cores much
-depends on which of them share one: --bind gives neighbours different cores, or the same. Machines have fast and slow hours,
+depends on which of them share one: --bind gives neighbours different cores, or the same. --beside starts other programs that
+compute as long as the jobs run, as on a node that several users share. Machines have fast and slow hours,
 and jobs good and bad places in memory: what differs by less than the intervals, or is of few turns, is the same.
 """
 
@@ -19,8 +21,10 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +74,18 @@ def measure(subject: Subject, mpi: Mpi, options: argparse.Namespace, arguments: 
     return Job(mpi, options.ranks, command, variables, subject.prefix / "lib/libhuddle.so").cases(lambda line: None)
 
 
+@contextmanager
+def others(number: int) -> Iterator[None]:
+    """So many processes that compute meanwhile."""
+    computing = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in computing:
+            process.kill()
+            process.wait()
+
+
 def comparisons(lines: list[dict]) -> list[dict]:
     return [line for line in lines if {"native", "huddle"} <= set(line.get("ns", {}))]
 
@@ -117,6 +133,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--turns", type=int, default=5, help="jobs of each subject")
     parser.add_argument("--bind", choices=("alternating", "blocks"), help="where ranks lie; else as the MPI library does it")
+    parser.add_argument("--beside", type=int, default=0, metavar="N", help="so many other programs compute meanwhile")
     parser.add_argument("--apart", type=float, metavar="NS", help="shows rounds with a faster bare exchange apart from the others")
     parser.add_argument("program", choices=PROGRAMS)
     parser.add_argument("subjects", type=Subject.of, nargs="+", metavar="NAME=PREFIX[,VARIABLE=VALUE…]")
@@ -128,10 +145,11 @@ def main() -> int:
     found: dict[str, list[dict]] = {subject.name: [] for subject in options.subjects}
     try:
         install_packages(mpi)
-        for turn in range(options.turns):
-            for subject in options.subjects[:: -1 if turn % 2 else 1]:
-                lines = comparisons(measure(subject, mpi, options, arguments))
-                found[subject.name] = pooled(found[subject.name], lines)
+        with others(options.beside):
+            for turn in range(options.turns):
+                for subject in options.subjects[:: -1 if turn % 2 else 1]:
+                    lines = comparisons(measure(subject, mpi, options, arguments))
+                    found[subject.name] = pooled(found[subject.name], lines)
     except Failed as failure:
         print(f"compare: {failure}")
         return 1

@@ -160,6 +160,45 @@ static void extended(int n) {
     }
 }
 
+// Open MPI and MPICH 5 write beyond the elements that they make themselves.
+#if defined MPICH_NUMVERSION && MPICH_NUMVERSION < 50000000
+typedef struct {
+    double value;
+    char hidden[248]; // the datatype knows of the extent alone
+} Whole;
+
+static void add_wholes(void *from, void *to, int *n, MPI_Datatype *type) {
+    (void)type;
+    for (int i = 0; i < *n; i++) {
+        Whole sum = ((Whole *)from)[i];
+        sum.value += ((Whole *)to)[i].value;
+        ((Whole *)to)[i] = sum;
+    }
+}
+
+static void wholes(int n) {
+    static Whole mine[N], got[N];
+    MPI_Datatype type;
+    MPI_Op op;
+    MPI_Type_create_resized(MPI_DOUBLE, 0, sizeof(Whole), &type);
+    MPI_Type_commit(&type);
+    MPI_Op_create(add_wholes, 1, &op);
+    for (int call = 0; call < 4; call++) {
+        for (int i = 0; i < n; i++) mine[i].value = world_rank + i + call, memset(mine[i].hidden, world_rank + 1, sizeof mine[i].hidden);
+        MPI_Allreduce(mine, got, n, type, op, MPI_COMM_WORLD);
+        for (int i = 0; i < n; i++) CHECK(got[i].value == world_size * (world_size - 1) / 2 + world_size * (i + call));
+        // Damage to the heap shows here.
+        void *memory[8];
+        for (int i = 0; i < 8; i++) memset(memory[i] = malloc(16u << i), i, 16u << i);
+        for (int i = 0; i < 8; i++) free(memory[i]);
+    }
+    MPI_Op_free(&op);
+    MPI_Type_free(&type);
+}
+#else
+static void wholes(int n) { (void)n; }
+#endif
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     look_around();
@@ -170,6 +209,7 @@ int main(int argc, char **argv) {
             records(counts[i], round);
             predefined(counts[i]);
             extended(counts[i]);
+            wholes(counts[i]);
         }
     MPI_Allreduce(MPI_IN_PLACE, &elements, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     CHECK(world_size == 1 || elements > 0);

@@ -1,7 +1,7 @@
 //! huddle makes the collectives of unmodified MPI programs faster. See ARCHITECTURE.md.
 //!
 //! A module uses only what stands below it in this list of layers:
-//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `callers`, `kept`, `log`, `types`, `codegen`.
+//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `callers`, `kept`, `log`, `types`, `codegen`, `fpenv`.
 //! What is checked with loom ends at `coll`.
 
 pub mod callers;
@@ -12,6 +12,8 @@ pub mod coll;
 #[cfg(not(loom))]
 pub mod config;
 pub mod fabric;
+#[cfg(not(loom))]
+mod fpenv;
 #[cfg(feature = "mpi")]
 mod interpose;
 pub mod kept;

@@ -365,6 +365,7 @@ pub(crate) trait Words {
                 }
             }
         }
+        mine.agreed.publish(Ticket::new(call.epoch, 0));
         if !have_all {
             // The call goes on without the segment. Else a leader that is done with its communicator would take that for idle while a peer
             // waits here.
@@ -382,8 +383,9 @@ pub(crate) trait Words {
         let Some(value) = control.joined.reached(Ticket::new(call.epoch, 0)) else {
             return Ok(None);
         };
-        // Who joins a call leaves it after all others have joined it too, so a rank that is further failed this one or took part.
-        if Ticket(value).epoch() != call.epoch && control.call.has_failed(call.epoch) {
+        // Nobody agrees in a later call before this rank joins that. So a rank that is further took part exactly if it has agreed here last.
+        let is_further = Ticket(value).epoch() != call.epoch;
+        if is_further && Ticket(control.agreed.peek()).epoch() != call.epoch {
             return Err(Fault::PeerFailed { rank });
         }
         match control.has_cells(depth) {
@@ -396,10 +398,13 @@ pub(crate) trait Words {
     /// can't have claimed the slot again: only barriers publish without a claim, and their waits are for no data.
     #[cold]
     fn verify_late(&self, call: &Entered, rank: NodeRank, ticket: Ticket) -> Result<(), Fault> {
-        let word = self.written(rank, ticket).word();
-        if self.control(rank).call.has_failed(call.epoch) {
+        let (word, theirs) = (self.written(rank, ticket).word(), &self.control(rank).call);
+        let is_barrier = call.collective == Collective::Barrier;
+        // A barrier has no arguments: only where a program is erroneous a rank failed it.
+        let has_failed = if is_barrier { theirs.has_failed_lately(call.epoch) } else { theirs.has_failed(call.epoch) };
+        if has_failed {
             Err(Fault::PeerFailed { rank })
-        } else if call.collective != Collective::Barrier && word != call.descriptor.word() {
+        } else if !is_barrier && word != call.descriptor.word() {
             Err(self.mismatch(call, rank, word))
         } else {
             Ok(())

@@ -47,7 +47,7 @@ pub fn in_cell(n: f64) -> f64 {
 
 /// What part of `bytes` is beyond the first `limit` of them.
 pub fn part_beyond(limit: f64, bytes: f64) -> f64 {
-    1.0 - (limit / bytes).min(1.0)
+    if bytes <= limit { 0.0 } else { 1.0 - limit / bytes }
 }
 
 /// What a rank does to data alone, in nanoseconds per byte.

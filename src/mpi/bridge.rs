@@ -18,7 +18,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The communicator of the leaders of one index: its rank is the node's index.
-pub struct BridgeComm(MPI_Comm, Refusals);
+pub struct BridgeComm {
+    comm: MPI_Comm,
+    nodes: usize,
+    node: usize,
+    refusals: Refusals,
+}
 
 // SAFETY: a handle that any thread may pass to MPI.
 unsafe impl Sync for BridgeComm {}
@@ -48,15 +53,27 @@ impl BridgeComm {
         }
         // SAFETY: a valid communicator.
         unsafe { native().comm_set_errhandler(comm, c.errors_return) };
-        Ok(Self(comm, Refusals::default()))
+        let node = leaders.iter().position(|leader| *leader as u32 == job.rank).unwrap_or_default();
+        Ok(Self { comm, nodes: leaders.len(), node, refusals: Refusals::default() })
     }
 
     pub(super) fn comm(&self) -> MPI_Comm {
-        self.0
+        self.comm
+    }
+
+    /// That of this leader.
+    pub(super) fn node(&self) -> usize {
+        self.node
+    }
+
+    /// The other nodes: ranks of the communicator.
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let node = self.node;
+        (0..self.nodes).filter(move |other| *other != node)
     }
 
     pub(super) fn refusals(&self) -> &Refusals {
-        &self.1
+        &self.refusals
     }
 }
 
@@ -65,8 +82,9 @@ impl Drop for BridgeComm {
     fn drop(&mut self) {
         if let (true, Some(job)) = (may_free(), super::job::job()) {
             job.bridges.fetch_sub(1, Ordering::Relaxed);
+            self.close();
             // SAFETY: this value owns the communicator.
-            unsafe { native().comm_free(&mut self.0) };
+            unsafe { native().comm_free(&mut self.comm) };
         }
     }
 }
@@ -183,7 +201,7 @@ impl<'a> NativeBridge<'a> {
         let (count, in_place) = ((n / self.granule.0) as c_int, constants().in_place);
         let request = &mut self.pending().request;
         // SAFETY: `count` elements in place.
-        unsafe { native().iallreduce(in_place, at.cast(), count, datatype, op, self.comm.0, request) }
+        unsafe { native().iallreduce(in_place, at.cast(), count, datatype, op, self.comm.comm, request) }
     }
 
     /// # Safety
@@ -204,7 +222,7 @@ impl<'a> NativeBridge<'a> {
         let (to, request): (*mut c_void, _) = (pending.temporary.as_mut_ptr().cast(), &mut pending.request);
         let root = root.0 as c_int;
         // SAFETY: `count` elements at `at` and, on the root, at `to`.
-        unsafe { native().ireduce(at.cast(), to, count, datatype, op, root, self.comm.0, request) }
+        unsafe { native().ireduce(at.cast(), to, count, datatype, op, root, self.comm.comm, request) }
     }
 
     /// All operands to everyone, to be combined in node order: for operations that the native library can't apply to packed
@@ -220,7 +238,7 @@ impl<'a> NativeBridge<'a> {
         pending.after = After::Combine { at, n };
         let (all, request) = (pending.temporary.as_mut_ptr().cast(), &mut pending.request);
         // SAFETY: a block of `n` bytes for each node, none of which overlaps `at`.
-        unsafe { native().iallgather(at.cast(), length, byte, all, length, byte, self.comm.0, request) }
+        unsafe { native().iallgather(at.cast(), length, byte, all, length, byte, self.comm.comm, request) }
     }
 
     /// Bytes and start of each node's part of a node-ordered buffer.
@@ -243,7 +261,7 @@ impl<'a> NativeBridge<'a> {
         // SAFETY: the caller's promise; counts and displacements live as long as the step.
         unsafe {
             let at = at.cast();
-            native().iallgatherv(c.in_place, 0, c.byte, at, counts, starts, c.byte, self.comm.0, request)
+            native().iallgatherv(c.in_place, 0, c.byte, at, counts, starts, c.byte, self.comm.comm, request)
         }
     }
 
@@ -262,7 +280,7 @@ impl<'a> NativeBridge<'a> {
         // SAFETY: the caller's promise; in place at the root, whose part is where it belongs.
         unsafe {
             let (from, root) = (at.cast_const().cast(), root.0 as c_int);
-            native().iscatterv(from, counts, starts, c.byte, own, n, c.byte, root, self.comm.0, request)
+            native().iscatterv(from, counts, starts, c.byte, own, n, c.byte, root, self.comm.comm, request)
         }
     }
 
@@ -277,7 +295,7 @@ impl<'a> NativeBridge<'a> {
         if let Some((to, n, source)) = receive.map(place) {
             let request = &mut pending.receive;
             // SAFETY: the caller's promise.
-            let code = unsafe { native().irecv(to, n, byte, source, TAG, self.comm.0, request) };
+            let code = unsafe { native().irecv(to, n, byte, source, TAG, self.comm.comm, request) };
             if code != success {
                 return code;
             }
@@ -285,7 +303,7 @@ impl<'a> NativeBridge<'a> {
         if let Some((from, n, target)) = send.map(place) {
             let request = &mut pending.request;
             // SAFETY: as above.
-            return unsafe { native().isend(from, n, byte, target, TAG, self.comm.0, request) };
+            return unsafe { native().isend(from, n, byte, target, TAG, self.comm.comm, request) };
         }
         success
     }
@@ -337,14 +355,14 @@ impl Bridge for NativeBridge<'_> {
             match step {
                 BridgeStep::Barrier => {
                     let request = &mut self.pending().request;
-                    native().ibarrier(self.comm.0, request)
+                    native().ibarrier(self.comm.comm, request)
                 }
                 BridgeStep::Allreduce { n, .. } => self.allreduce(at, n.0),
                 BridgeStep::Reduce { n, root, .. } => self.reduce(at, n.0, root),
                 BridgeStep::Bcast { n, root, .. } => {
                     let (byte, root) = (constants().byte, root.0 as c_int);
                     let request = &mut self.pending().request;
-                    native().ibcast(at.cast(), n.0 as c_int, byte, root, self.comm.0, request)
+                    native().ibcast(at.cast(), n.0 as c_int, byte, root, self.comm.comm, request)
                 }
                 BridgeStep::Allgather { block, .. } => self.allgather(at, block),
                 BridgeStep::Scatter { block, root, .. } => self.scatter(at, block, root),

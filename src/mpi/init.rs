@@ -6,10 +6,12 @@ use super::job::{self, Job};
 use super::member::Member;
 use super::network;
 use super::peers::Announcement;
+use super::survival;
 use crate::callers;
 use crate::coll::REGISTRY;
 use crate::config::{Config, RawEnvironment};
 use crate::fabric::shm::{Pace, Waiting};
+use crate::fpenv::in_default;
 use crate::kernel::{self, Probed};
 use crate::log;
 use crate::model::Parameters;
@@ -30,7 +32,7 @@ use std::time::{Duration, Instant};
 pub(super) fn protocol() -> c_int {
     /// Raised with every change to what ranks exchange, to the layout of segments, or to defaults. As a text that is read at run
     /// time, scripts/test-partial finds it in an engine, and makes another build of it by changing it.
-    const REVISION: &str = "huddle's revision 35";
+    const REVISION: &str = "huddle's revision 36";
     let mut hash = std::hash::DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), black_box(REVISION), size_of::<FlagLine>()).hash(&mut hash);
     // MPI_Finalize sums counters by their position.
@@ -66,7 +68,10 @@ pub unsafe fn start(announcement: Option<Announcement>) {
         let Agreement { config, misfit, hosts, mask } = agree_on_environment(constants().comm_world, rank, keyval);
         match inactive_reason(&config, misfit, size) {
             Some(reason) => stay_native(Job::idle(config, rank, size as usize), reason),
-            None => accelerate(config, (hosts, mask), rank, size, keyval.unwrap_or(constants().keyval_invalid)),
+            None => {
+                let keyval = keyval.unwrap_or(constants().keyval_invalid);
+                in_default(|| accelerate(config, (hosts, mask), rank, size, keyval));
+            }
         }
     } else {
         let (config, _) = Config::parse(&RawEnvironment::from_process());
@@ -123,7 +128,7 @@ fn accelerate(config: Config, (hosts, mask): (Hosts, Mask), rank: u32, size: c_i
 /// too.
 fn stay_native(job: Job, reason: Reason) {
     learn_of_callers();
-    if job.rank == 0 && reason == Reason::HuddleMissing {
+    if job.rank == 0 && matches!(reason, Reason::HuddleMissing | Reason::SurvivesFailures) {
         log::warning(format_args!("all collectives of the job stay native: {}", reason.meaning()));
     }
     job::publish(Job { inactive: Some(reason), ..job });
@@ -225,7 +230,7 @@ fn learn_of_callers() {
 struct Agreement {
     /// Rank 0's environment, parsed.
     config: Config,
-    /// Set, on all ranks, where not all serve the same names and have an attribute for communicators.
+    /// Set, on all ranks, where not all serve the same names and have an attribute for communicators, or the job is to survive some of them.
     misfit: Option<Reason>,
     hosts: Hosts,
     mask: Mask,
@@ -273,10 +278,11 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Ag
     let served_names = |raw: &RawEnvironment| Config::parse(raw).0.serves_pmpi;
     let same_names = c_int::from(served_names(&own) == served_names(&agreed));
     let has_keyval = c_int::from(keyval.is_some());
+    let ends_with_any = c_int::from(!survival::is_wanted());
     let [host, opposite] = Hosts::numbers(host::identity());
     let mask = CpuMask::of_this_process();
-    let numbers = [differs, same_names, has_keyval, host, opposite, -(mask.length() as c_int)];
-    let [first, same_names, has_keyval, host, opposite, longest] = minimum(world, numbers);
+    let numbers = [differs, same_names, has_keyval, ends_with_any, host, opposite, -(mask.length() as c_int)];
+    let [first, same_names, has_keyval, ends_with_any, host, opposite, longest] = minimum(world, numbers);
     // Where they differ in those names the line that the job stays native says so.
     if let (Some(difference), true) = (difference, first == differs && same_names == 1) {
         log::warning(format_args!("the environment differs from rank 0's, which all ranks use: {difference}"));
@@ -287,7 +293,11 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Ag
             log::warning(format_args!("{}", complaint.below(&super::own::prefix())));
         }
     }
-    let misfit = (same_names != 1 || has_keyval != 1).then_some(Reason::HuddleMissing);
+    let misfit = if same_names != 1 || has_keyval != 1 {
+        Some(Reason::HuddleMissing)
+    } else {
+        (ends_with_any != 1).then_some(Reason::SurvivesFailures)
+    };
     let mask = Mask { own: mask, longest: longest.unsigned_abs() as usize };
     Agreement { config: from_here(config), misfit, hosts: Hosts::of(host, opposite), mask }
 }

@@ -41,6 +41,7 @@ mod refusals;
 mod segments;
 pub mod serve;
 mod stem;
+mod survival;
 pub mod view;
 mod whole;
 mod windows;

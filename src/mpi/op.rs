@@ -23,7 +23,7 @@ use crate::tune::OperatorClass;
 use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An operation on a datatype, for one call; what combines its operands may serve later ones.
 pub struct Operator {
@@ -218,7 +218,8 @@ const PIECE: usize = 16 << 10;
 
 impl Combine for Library {
     unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
-        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not locked meanwhile: a function of the program's may leave by longjmp, and others wait for this lock.
+        let mut scratch = std::mem::take(&mut *self.scratch());
         let span = self.layout.as_ref().map_or(self.granule, |layout| layout.extent.unsigned_abs().max(layout.size));
         let step = (PIECE / span.max(1)).max(1) * self.granule;
         // What needs no copy takes larger steps; the count still fits an `int`.
@@ -244,10 +245,15 @@ impl Combine for Library {
             }
             done += n;
         }
+        *self.scratch() = scratch;
     }
 }
 
 impl Library {
+    fn scratch(&self) -> MutexGuard<'_, [Scratch; 2]> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether an element takes no more of a scratch memory than a piece.
     fn is_small(&self) -> bool {
         self.layout.as_ref().is_none_or(|layout| layout.extent.unsigned_abs().max(layout.true_extent) <= PIECE)
@@ -294,21 +300,27 @@ impl Library {
         }
     }
 
-    /// The address of a buffer for `count` elements in `scratch`, which grows as needed.
+    /// The address of a buffer for `count` elements in `scratch`, which grows as needed. Elements that begin at multiples of their alignment
+    /// do so here.
     fn memory(&self, scratch: &mut Scratch, count: usize) -> *mut u8 {
+        const WORD: isize = size_of::<u128>() as isize;
         let (low, bytes) = match &self.layout {
             None => (0, self.granule * count),
             Some(layout) => {
                 let last = layout.extent.saturating_mul(count as isize - 1);
-                let low = layout.true_lb.saturating_add(last.min(0));
-                (low, layout.true_extent.saturating_add(last.unsigned_abs()))
+                // Functions may copy whole structs, of which the datatype names a part: what is before or behind that is in the extent.
+                let slack = layout.extent.unsigned_abs().saturating_sub(layout.true_extent);
+                let low = layout.true_lb.saturating_add(last.min(0)).saturating_sub_unsigned(slack);
+                let bytes = layout.true_extent.saturating_add(last.unsigned_abs()).saturating_add(2 * slack);
+                (low, bytes)
             }
         };
-        let words = bytes.div_ceil(size_of::<u128>());
+        let start = low.div_euclid(WORD).saturating_mul(WORD);
+        let words = bytes.saturating_add((low - start).unsigned_abs()).div_ceil(size_of::<u128>());
         if scratch.len() < words {
             scratch.resize(words, 0);
         }
-        scratch.as_mut_ptr().cast::<u8>().wrapping_offset(low.wrapping_neg())
+        scratch.as_mut_ptr().cast::<u8>().wrapping_offset(start.wrapping_neg())
     }
 
     /// # Safety

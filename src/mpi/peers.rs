@@ -247,17 +247,17 @@ impl Pmix {
 
 /// A library that stays open.
 #[derive(Clone, Copy)]
-struct Library(*mut c_void);
+pub(super) struct Library(*mut c_void);
 
 impl Library {
-    fn open(path: &CStr, flags: c_int) -> Option<Self> {
+    pub fn open(path: &CStr, flags: c_int) -> Option<Self> {
         // SAFETY: a C string; MPI opens its plugins in the same way.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | flags) };
         (!handle.is_null()).then_some(Self(handle))
     }
 
     /// The address of a name in the library or in those that it needs.
-    fn find(self, name: &CStr) -> Option<*mut c_void> {
+    pub fn find(self, name: &CStr) -> Option<*mut c_void> {
         // SAFETY: the handle is open, the name a C string.
         let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         (!address.is_null()).then_some(address)

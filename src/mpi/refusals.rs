@@ -6,9 +6,11 @@
 //!    ranks all pass wrong arguments goes on.
 //! 3. A leader that has taken part in such a call, or is in it, ends the job when it hears of that: there, while it waits
 //!    for a step, and before its later ones.
+//! 4. A communicator is freed after all that was said there was heard (`BridgeComm::close`): libraries give its context to another one, which
+//!    would receive it.
 
 use super::bridge::BridgeComm;
-use super::job::abort;
+use super::job::{abort, job};
 use crate::log;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
@@ -55,11 +57,10 @@ impl Refusals {
 
 impl BridgeComm {
     /// The other leaders learn that this one takes no part in call `epoch`.
-    pub fn refuse(&self, epoch: Epoch, layout: &Layout) {
+    pub fn refuse(&self, epoch: Epoch) {
         let mut state = self.refusals().state();
-        let me = layout.my_node().index();
-        for node in (0..layout.nodes()).filter(|node| *node != me) {
-            let word = Box::new(Word { node: me as u64, epoch: epoch.0 });
+        for node in self.others() {
+            let word = Box::new(Word { node: self.node() as u64, epoch: epoch.0 });
             let (mut request, n) = (constants().request_null, size_of::<Word>() as c_int);
             let from = (&raw const *word).cast();
             // SAFETY: the word stays where it is until the message has gone.
@@ -70,11 +71,10 @@ impl BridgeComm {
     }
 
     /// Before a step of call `epoch`, or while it waits for one: ends the job if another leader takes no part. Returns when
-    /// all have left out the calls that this one has.
+    /// all have left out the calls that this one has: they may come to these late.
     pub fn settle(&self, epoch: Epoch, layout: &Layout) {
-        const PATIENCE: Duration = Duration::from_secs(10);
         let mut state = self.refusals().state();
-        let mut since = None;
+        let mut wait = Wait::default();
         loop {
             state.listen(self.comm());
             if let Some(word) =
@@ -82,21 +82,50 @@ impl BridgeComm {
             {
                 give_up(*word, layout);
             }
-            if state.own.is_empty() || state.is_settled(layout) {
+            let Some(missing) = state.missing(self) else {
                 state.own.clear();
                 state.heard.retain(|word| word.epoch > epoch.0);
                 return;
-            }
-            if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                log::error(format_args!(
-                    "call {} of a communicator: the arguments of this rank were rejected, and not those of the ranks on other \
-                     nodes, which do not come to this one",
-                    state.own[0]
-                ));
-                abort();
-            }
+            };
+            wait.go_on(missing, layout);
+        }
+    }
+
+    /// Before the communicator is freed, which all leaders do: returns when all have left out the calls that this one has. Of a program whose
+    /// ranks differ in that it returns after a while.
+    pub(super) fn close(&self) {
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let mut state = self.refusals().state();
+        let since = Instant::now();
+        while state.missing(self).is_some() && since.elapsed() < PATIENCE {
+            state.listen(self.comm());
             std::thread::yield_now();
         }
+    }
+}
+
+/// For what others have not said yet.
+#[derive(Default)]
+struct Wait {
+    since: Option<Instant>,
+    reported: Duration,
+}
+
+impl Wait {
+    fn go_on(&mut self, Word { node, epoch }: Word, layout: &Layout) {
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        if let Some(stall) = job().and_then(|job| job.waiting.stall)
+            && waited >= self.reported + stall
+        {
+            self.reported = waited;
+            log::warning(format_args!(
+                "call {epoch} of a communicator: the arguments of this rank were rejected, and since {:.1} s it waits for those of rank {} \
+                 on another node, which has not come to that call, or was served",
+                waited.as_secs_f64(),
+                leader(node, layout)
+            ));
+        }
+        std::thread::yield_now();
     }
 }
 
@@ -124,10 +153,10 @@ impl State {
         });
     }
 
-    /// Whether all other leaders have left out what this one has.
-    fn is_settled(&self, layout: &Layout) -> bool {
-        let nodes = || (0..layout.nodes() as u64).filter(|node| *node != layout.my_node().index() as u64);
-        self.own.iter().all(|&epoch| nodes().all(|node| self.heard.contains(&Word { node, epoch })))
+    /// What another leader has not said, of the calls that this one has left out.
+    fn missing(&self, bridge: &BridgeComm) -> Option<Word> {
+        let of_others = |&epoch: &u64| bridge.others().map(move |node| Word { node: node as u64, epoch });
+        self.own.iter().flat_map(of_others).find(|word| !self.heard.contains(word))
     }
 }
 
@@ -142,11 +171,16 @@ impl Drop for State {
 
 #[cold]
 fn give_up(word: Word, layout: &Layout) -> ! {
-    let members = layout.members(NodeIndex(word.node as u32));
     log::error(format_args!(
         "call {} of a communicator can't end: a leader on the node of rank {} takes no part, its arguments were rejected, and \
          other nodes wait",
-        word.epoch, members[0].0
+        word.epoch,
+        leader(word.node, layout)
     ));
     abort()
+}
+
+/// The first rank of a node.
+fn leader(node: u64, layout: &Layout) -> u32 {
+    layout.members(NodeIndex(node as u32))[0].0
 }

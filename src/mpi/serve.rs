@@ -259,7 +259,7 @@ impl Site<'_> {
         let context = self.shared.context();
         context.fail(self.epoch);
         if let Some(bridge) = &self.shared.bridge {
-            bridge.refuse(self.epoch, context.layout());
+            bridge.refuse(self.epoch);
         }
         counters().record_unread(Outcome::Declined(self.collective, Reason::RejectedArguments));
         match refused {
@@ -293,11 +293,12 @@ impl Site<'_> {
             && code == constants().success
         {
             self.deliver(plan, prepared, &buffers);
-        }
-        /// Seldom enough that what calls of one length reuse is not given back after each of them.
-        const CALLS_PER_TRIM: u64 = 16;
-        if self.epoch.0.is_multiple_of(CALLS_PER_TRIM) {
-            self.shared.trim();
+            /// Seldom enough that what calls of one length reuse is not given back after each of them.
+            const CALLS_PER_TRIM: u64 = 16;
+            // Not after a fault: the error handler of the program may have freed the communicator.
+            if self.epoch.0.is_multiple_of(CALLS_PER_TRIM) {
+                self.shared.trim();
+            }
         }
         served
     }

@@ -26,6 +26,8 @@ pub enum Reason {
     TooManyBridges,
     /// Ranks run builds of huddle that do not fit together, or serve other names (`HUDDLE_PMPI`).
     HuddleMissing,
+    /// The MPI library is to survive processes that fail.
+    SurvivesFailures,
     /// After `MPI_Finalize` has begun to release, or before `MPI_Init`.
     NotRunning,
     /// The MPI library rejects the arguments.
@@ -83,6 +85,11 @@ const TABLE: [Entry; Reason::COUNT] = [
         Reason::HuddleMissing,
         "huddle-missing",
         "Some ranks run without huddle, with another build of it, or with another HUDDLE_PMPI.",
+    ),
+    entry(
+        Reason::SurvivesFailures,
+        "survives-failures",
+        "The MPI library was started to survive processes that fail (mpiexec --with-ft ulfm): it alone knows of them.",
     ),
     entry(Reason::NotRunning, "not-running", "The call came before MPI_Init or after huddle ended in MPI_Finalize."),
     entry(

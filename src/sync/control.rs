@@ -16,6 +16,8 @@ pub struct Control {
     pub released: Flag,
     /// The rank has said what it could reserve for the call of this epoch.
     pub joined: Flag,
+    /// The last call in which it has found what all ranks said of that. Told before it joins another.
+    pub agreed: Flag,
     /// Bytes of each of its cells: how many the rank has reserved, and above them, unless zero, how many it could not.
     cells: AtomicU64,
     /// The call that the rank is in.
@@ -140,13 +142,52 @@ pub struct CallLine {
     epoch: AtomicU64,
     what: AtomicU64,
     bytes: AtomicU64,
-    failures: AtomicU64,
+    /// Runs of failures so far.
+    runs: AtomicU64,
+    /// The latest one that is in no entry any more.
     forgotten: AtomicU64,
-    failed: [AtomicU64; CallLine::FAILED],
+    /// The last runs: a [`Run`] each.
+    failed: [AtomicU64; CallLine::RUNS],
+}
+
+/// Failed calls one after the other.
+#[derive(Clone, Copy)]
+struct Run {
+    first: u64,
+    /// How many besides.
+    more: u64,
+}
+
+impl Run {
+    /// Longer ones are several.
+    const MOST: u64 = Ticket::STEPS - 1;
+
+    /// As epoch and step of a ticket.
+    fn pack(self) -> u64 {
+        Ticket::new(Epoch(self.first), self.more).0
+    }
+
+    fn unpack(word: u64) -> Self {
+        Self { first: Ticket(word).epoch().0, more: Ticket(word).step() }
+    }
+
+    fn last(self) -> u64 {
+        self.first + self.more
+    }
+
+    /// The run with `epoch` too, if that comes next.
+    fn and(self, epoch: u64) -> Option<Self> {
+        (self.first > 0 && self.last() + 1 == epoch && self.more < Self::MOST)
+            .then_some(Self { more: self.more + 1, ..self })
+    }
+
+    fn has(self, epoch: u64) -> bool {
+        (self.first..=self.last()).contains(&epoch)
+    }
 }
 
 impl CallLine {
-    const FAILED: usize = 3;
+    const RUNS: usize = 3;
     const BUSY: u64 = 1 << 63;
 
     /// Tells peers which call this rank is in.
@@ -200,25 +241,43 @@ impl CallLine {
 
     /// Marks `epoch` as one that this rank takes no part in.
     pub(super) fn fail(&self, epoch: Epoch) {
-        let count = self.failures.load(Ordering::Relaxed);
-        let entry = &self.failed[count as usize % Self::FAILED];
-        self.forgotten.store(entry.load(Ordering::Relaxed), Ordering::Relaxed);
-        // Both pair with the acquires in `has_failed`.
-        entry.store(epoch.0, release(Pair::Forgotten));
-        self.failures.store(count + 1, release(Pair::Failed));
+        let runs = self.runs.load(Ordering::Relaxed);
+        let entry = |run: u64| &self.failed[run as usize % Self::RUNS];
+        let latest = entry(runs.wrapping_sub(1));
+        if runs > 0
+            && let Some(longer) = Run::unpack(latest.load(Ordering::Relaxed)).and(epoch.0)
+        {
+            // Pairs with the acquire in `remembers`.
+            latest.store(longer.pack(), release(Pair::Forgotten));
+            return;
+        }
+        let entry = entry(runs);
+        self.forgotten.store(Run::unpack(entry.load(Ordering::Relaxed)).last(), Ordering::Relaxed);
+        // These pair with the acquires in `remembers` and `has_failed_any`.
+        entry.store(Run { first: epoch.0, more: 0 }.pack(), release(Pair::Forgotten));
+        self.runs.store(runs + 1, release(Pair::Failed));
     }
 
-    /// Whether its rank, which is beyond `epoch` or will not publish in it, took no part in it. Of failures that are longer
-    /// ago than the last three it remembers only the latest: a peer so far behind fails rather than trust its data.
+    /// Whether its rank, which is beyond `epoch` or will not publish in it, took no part in it. Of runs of failures that are longer ago than
+    /// the last three it remembers only where the latest ended: a peer so far behind fails rather than trust its data.
     pub fn has_failed(&self, epoch: Epoch) -> bool {
+        // Who misses the epoch because its entry was used again finds it among the forgotten.
+        self.has_failed_any() && (self.remembers(epoch) || self.forgotten.load(Ordering::Relaxed) >= epoch.0)
+    }
+
+    /// The same, as long as that is remembered: else not.
+    pub fn has_failed_lately(&self, epoch: Epoch) -> bool {
+        self.has_failed_any() && self.remembers(epoch)
+    }
+
+    fn has_failed_any(&self) -> bool {
         // Pairs with the release in `fail`.
-        if self.failures.load(acquire(Pair::Failed)) == 0 {
-            return false;
-        }
-        // Pairs with the release in `fail`: who misses the epoch because its entry was used again finds it among the
-        // forgotten.
-        self.failed.iter().any(|failed| failed.load(acquire(Pair::Forgotten)) == epoch.0)
-            || self.forgotten.load(Ordering::Relaxed) >= epoch.0
+        self.runs.load(acquire(Pair::Failed)) > 0
+    }
+
+    fn remembers(&self, epoch: Epoch) -> bool {
+        // Pairs with the releases in `fail`.
+        self.failed.iter().any(|run| Run::unpack(run.load(acquire(Pair::Forgotten))).has(epoch.0))
     }
 }
 
@@ -307,6 +366,19 @@ mod tests {
         assert!([2, 4, 6, 8].into_iter().all(has_failed));
         assert!(has_failed(1), "too long ago to be known");
         assert!(![3, 5, 7, 9].into_iter().any(has_failed));
+        assert!(!control.call.has_failed_lately(Epoch(1)) && control.call.has_failed_lately(Epoch(4)));
         assert_eq!(control.released.peek(), Ticket::last_of(Epoch(8)).0);
+    }
+
+    #[test]
+    fn failures_one_after_the_other_take_one_entry() {
+        let control = Control::default();
+        (10..1000).for_each(|epoch| control.fail(Epoch(epoch)));
+        control.fail(Epoch(1001));
+        let has_failed = |epoch| control.call.has_failed(Epoch(epoch));
+        assert!((10..1000).all(has_failed) && has_failed(1001));
+        assert!(![1, 9, 1000, 1002].into_iter().any(has_failed));
+        let full = Run { first: 3, more: Run::MOST };
+        assert!(Run::unpack(full.pack()).has(full.last()) && full.and(full.last() + 1).is_none());
     }
 }

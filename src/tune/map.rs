@@ -1,7 +1,8 @@
 //! What the models choose on a communicator: by collective, how operands are combined, and size.
 //!
 //! Sizes fall into classes, two for each power of two; a class is judged at its upper end, when the first call of it comes. All
-//! ranks judge by what they agreed on alone, with operations that give the same bits everywhere.
+//! ranks judge by what they agreed on alone, with operations that give the same bits everywhere, in an environment that is the same everywhere
+//! ([`fpenv`](crate::fpenv)).
 
 use super::choose::{is_relay, moves_in_trains, plan};
 use super::class::SizeClass;
@@ -10,6 +11,7 @@ use super::tried::tried;
 use super::{Agreed, Shape};
 use crate::coll::{KNOMIAL, Knob, Knobs, PUSH, Plan, REGISTRY, rows_of};
 use crate::config::Setting;
+use crate::fpenv::in_default;
 use crate::model::{Level, Nanos, Parameters, Scene};
 use crate::types::{Bytes, Collective, Epoch};
 use std::sync::OnceLock;
@@ -61,7 +63,7 @@ type Picks = Box<[OnceLock<Setting>; SizeClass::COUNT]>;
 impl Map {
     /// The map of a communicator, in which nothing is chosen yet.
     pub fn new(agreed: &Agreed, parameters: &Parameters) -> Self {
-        let scenes = Combining::ALL.map(|combining| scene(agreed, &combining.slowed(parameters)));
+        let scenes = in_default(|| Combining::ALL.map(|combining| scene(agreed, &combining.slowed(parameters))));
         Self { agreed: *agreed, scenes, picks: Default::default() }
     }
 
@@ -82,26 +84,28 @@ impl Map {
     fn judge(&self, collective: Collective, combining: Combining, class: SizeClass) -> Setting {
         let picks = self.picks[collective as usize][combining as usize]
             .get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
-        *picks[class.index()].get_or_init(|| {
-            let shape = combining.shape(collective, class.judged_at());
-            let scene = &self.scenes[combining as usize];
-            let row = rows_of(collective).next().map_or(0, |(row, _)| row);
-            let flat = Setting { row, knobs: Knobs::UNSET };
-            let found: Vec<Candidate> = candidates(&shape, &self.agreed, scene).collect();
-            let best = found.iter().min_by(|left, right| left.cost.0.total_cmp(&right.cost.0));
-            let Some(best) = best else { return flat };
-            let tie = tie(collective, combining, best.cost);
-            let ties = |one: &Candidate| one.cost.0 - best.cost.0 <= tie;
-            let may_tie = self.agreed.ranks == 2
-                && !self.agreed.crowding.is_shared()
-                && !moves_in_trains(&best.setting, &self.agreed);
-            let wins = may_tie && found.iter().any(|one| one.setting == flat && ties(one));
-            let pick = if wins { flat } else { best.setting };
-            let of_memory = |one: &&Candidate| REGISTRY[one.setting.row].knobs.contains(&Knob::Try);
-            let by_memory = found.iter().filter(of_memory).map(|one| one.cost.0 / best.cost.0);
-            let by_memory = by_memory.fold(f64::INFINITY, f64::min);
-            tried(&self.agreed, collective, class, &pick, &scene.machine.memory, by_memory).unwrap_or(pick)
-        })
+        *picks[class.index()].get_or_init(|| in_default(|| self.ask_models(collective, combining, class)))
+    }
+
+    fn ask_models(&self, collective: Collective, combining: Combining, class: SizeClass) -> Setting {
+        let shape = combining.shape(collective, class.judged_at());
+        let scene = &self.scenes[combining as usize];
+        let row = rows_of(collective).next().map_or(0, |(row, _)| row);
+        let flat = Setting { row, knobs: Knobs::UNSET };
+        let found: Vec<Candidate> = candidates(&shape, &self.agreed, scene).collect();
+        let best = found.iter().min_by(|left, right| left.cost.0.total_cmp(&right.cost.0));
+        let Some(best) = best else { return flat };
+        let tie = tie(collective, combining, best.cost);
+        let ties = |one: &Candidate| one.cost.0 - best.cost.0 <= tie;
+        let may_tie = self.agreed.ranks == 2
+            && !self.agreed.crowding.is_shared()
+            && !moves_in_trains(&best.setting, &self.agreed);
+        let wins = may_tie && found.iter().any(|one| one.setting == flat && ties(one));
+        let pick = if wins { flat } else { best.setting };
+        let of_memory = |one: &&Candidate| REGISTRY[one.setting.row].knobs.contains(&Knob::Try);
+        let by_memory = found.iter().filter(of_memory).map(|one| one.cost.0 / best.cost.0);
+        let by_memory = by_memory.fold(f64::INFINITY, f64::min);
+        tried(&self.agreed, collective, class, &pick, &scene.machine.memory, by_memory).unwrap_or(pick)
     }
 }
 

@@ -154,13 +154,25 @@ fn all_is_visible_of_the_calls_that_a_rank_has_left() {
 /// Releases call 2 and fails so often that the entry of call 3 is used again.
 pub fn release_and_fail(control: &Control) {
     control.released.publish(Ticket(2));
+    [3, 5, 7, 9].into_iter().for_each(|epoch| control.fail(Epoch(epoch)));
+}
+
+/// The same of calls one after the other, which share an entry.
+fn release_and_fail_in_a_row(control: &Control) {
+    control.released.publish(Ticket(2));
     (3..=6).for_each(|epoch| control.fail(Epoch(epoch)));
 }
 
 /// Failed calls are found, in their entries or among the forgotten, once one that came later is.
 pub fn finds_failures(control: &Control) {
+    let finds = [9, 3].map(|epoch| control.call.has_failed(Epoch(epoch)));
+    assert!(finds != [true, false], "a failure got lost");
+}
+
+fn finds_failures_in_a_row(control: &Control) {
     let finds = [6, 3].map(|epoch| control.call.has_failed(Epoch(epoch)));
     assert!(finds != [true, false], "a failure got lost");
+    assert!(!control.call.has_failed(Epoch(2)), "none of them");
 }
 
 /// A call before the failures may be taken for failed, but then all that came before them is visible.
@@ -171,6 +183,7 @@ pub fn has_released_if_it_has_failed(control: &Control) {
 #[test]
 fn no_failure_gets_lost_when_its_entry_is_used_again() {
     watched(release_and_fail, finds_failures);
+    watched(release_and_fail_in_a_row, finds_failures_in_a_row);
 }
 
 #[test]
@@ -257,6 +270,20 @@ fn ranks_agree_on_no_cells_in_a_call_that_one_failed() {
         |rank| {
             rank.fail(Epoch(1));
             assert_eq!(agree(&rank, 2, false), Ok(false));
+        },
+    );
+}
+
+/// Rank 1 may have failed many calls, and be in its next one, before rank 0 looks at what it said in the first.
+#[test]
+fn ranks_agree_on_their_cells_however_many_calls_fail_after_that() {
+    two_ranks(
+        1,
+        |rank| assert_eq!([1, 9].map(|epoch| agree(&rank, epoch, true)), [Ok(true); 2]),
+        |rank| {
+            assert_eq!(agree(&rank, 1, true), Ok(true));
+            [2, 4, 6, 8].into_iter().for_each(|epoch| rank.fail(Epoch(epoch)));
+            assert_eq!(agree(&rank, 9, true), Ok(true));
         },
     );
 }
