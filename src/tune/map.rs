@@ -2,7 +2,7 @@
 //!
 //! Sizes fall into classes, two for each power of two; a class is judged at its upper end, when the first call of it comes. All
 //! ranks judge by what they agreed on alone, with operations that give the same bits everywhere, in an environment that is the same everywhere
-//! ([`fpenv`](crate::fpenv)).
+//! (`fpenv`).
 
 use super::choose::{is_relay, moves_in_trains, plan};
 use super::class::SizeClass;
