@@ -386,7 +386,10 @@ pub(crate) trait Words {
         // Nobody agrees in a later call before this rank joins that. So a rank that is further took part exactly if it has agreed here last.
         let is_further = Ticket(value).epoch() != call.epoch;
         if is_further && Ticket(control.agreed.peek()).epoch() != call.epoch {
-            return Err(Fault::PeerFailed { rank });
+            return Err(match control.call.has_failed(call.epoch) {
+                true => Fault::PeerFailed { rank },
+                false => Fault::Mismatch { rank, peer: control.call.current() },
+            });
         }
         match control.has_cells(depth) {
             None => Err(Fault::Mismatch { rank, peer: control.call.current() }),
@@ -400,7 +403,8 @@ pub(crate) trait Words {
     fn verify_late(&self, call: &Entered, rank: NodeRank, ticket: Ticket) -> Result<(), Fault> {
         let (word, theirs) = (self.written(rank, ticket).word(), &self.control(rank).call);
         let is_barrier = call.collective == Collective::Barrier;
-        // A barrier has no arguments: only where a program is erroneous a rank failed it.
+        // A barrier has no arguments that could be rejected: only where a program is erroneous a rank failed it, and what is too long ago may
+        // end well then.
         let has_failed = if is_barrier { theirs.has_failed_lately(call.epoch) } else { theirs.has_failed(call.epoch) };
         if has_failed {
             Err(Fault::PeerFailed { rank })

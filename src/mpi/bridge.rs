@@ -53,7 +53,7 @@ impl BridgeComm {
         }
         // SAFETY: a valid communicator.
         unsafe { native().comm_set_errhandler(comm, c.errors_return) };
-        let node = leaders.iter().position(|leader| *leader as u32 == job.rank).unwrap_or_default();
+        let node = leaders.iter().position(|leader| *leader as u32 == job.rank).expect("leaders come here");
         Ok(Self { comm, nodes: leaders.len(), node, refusals: Refusals::default() })
     }
 
@@ -78,13 +78,16 @@ impl BridgeComm {
 }
 
 impl Drop for BridgeComm {
-    /// Runs where the user's communicator is freed, on all its leaders: freeing is collective there, so it is here.
+    /// Runs where the user's communicator is freed, on all its leaders: freeing is collective there, so it is here. Where words may still be under
+    /// way it stays: no other one gets its context then, to receive them.
     fn drop(&mut self) {
         if let (true, Some(job)) = (may_free(), super::job::job()) {
-            job.bridges.fetch_sub(1, Ordering::Relaxed);
-            self.close();
+            if !self.close() {
+                return;
+            }
             // SAFETY: this value owns the communicator.
             unsafe { native().comm_free(&mut self.comm) };
+            job.bridges.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

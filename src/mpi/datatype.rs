@@ -61,6 +61,8 @@ pub enum TypeMap {
 pub struct TypeLayout {
     /// Packed bytes of an element.
     pub size: usize,
+    /// Where an element starts, by what the program says of it.
+    pub lb: isize,
     /// Distance between elements.
     pub extent: isize,
     /// Where the data of an element start and how far they reach.
@@ -121,7 +123,7 @@ impl TypeLayout {
     }
 
     /// That of a datatype of these sizes and extents; flattened, if it was.
-    fn new(Extent { size, extent, true_lb, true_extent }: Extent, flat: Option<Flattened>) -> Self {
+    fn new(Extent { size, lb, extent, true_lb, true_extent }: Extent, flat: Option<Flattened>) -> Self {
         let type_map = match flat {
             None => TypeMap::Opaque,
             // The library has another idea of this datatype, and its idea counts: Open MPI 4.1.4 takes a stride of -1 byte
@@ -136,7 +138,7 @@ impl TypeLayout {
                 _ => TypeMap::Segments { segments: flat.segments, times: flat.times },
             },
         };
-        Self { size, extent, true_lb, true_extent, type_map }
+        Self { size, lb, extent, true_lb, true_extent, type_map }
     }
 
     /// The same as [`Self::of`] for a call that has looked at the datatype already.

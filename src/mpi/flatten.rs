@@ -28,6 +28,7 @@ pub(super) struct Flattened {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     pub(super) size: usize,
+    pub(super) lb: isize,
     pub(super) extent: isize,
     pub(super) true_lb: isize,
     pub(super) true_extent: usize,
@@ -51,7 +52,7 @@ pub(super) unsafe fn size(datatype: MPI_Datatype) -> Option<usize> {
 pub(super) unsafe fn extent(datatype: MPI_Datatype) -> Option<Extent> {
     if let Some(&Predefined { size, extent, .. }) = predefined(datatype).filter(|known| known.is_contiguous()) {
         // Known since MPI_Init: that saves three calls for each constructor.
-        return Some(Extent { size, extent: extent as isize, true_lb: 0, true_extent: size });
+        return Some(Extent { size, lb: 0, extent: extent as isize, true_lb: 0, true_extent: size });
     }
     // SAFETY: the caller's promise.
     let size = unsafe { size(datatype) }?;
@@ -73,6 +74,7 @@ pub(super) unsafe fn extent(datatype: MPI_Datatype) -> Option<Extent> {
     }
     Some(Extent {
         size,
+        lb: isize::try_from(lb).ok()?,
         extent: isize::try_from(extent).ok()?,
         true_lb: isize::try_from(true_lb).ok()?,
         true_extent: usize::try_from(true_extent).ok()?,

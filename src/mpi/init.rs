@@ -139,7 +139,10 @@ fn inactive_reason(config: &Config, misfit: Option<Reason>, size: c_int) -> Opti
     if config.is_disabled {
         return Some(Reason::Disabled);
     }
-    misfit.or((size == 1).then_some(Reason::SingleRank))
+    match misfit {
+        Some(Reason::SurvivesFailures) | None if size == 1 => Some(Reason::SingleRank),
+        misfit => misfit,
+    }
 }
 
 fn announce() {
@@ -278,11 +281,11 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Ag
     let served_names = |raw: &RawEnvironment| Config::parse(raw).0.serves_pmpi;
     let same_names = c_int::from(served_names(&own) == served_names(&agreed));
     let has_keyval = c_int::from(keyval.is_some());
-    let ends_with_any = c_int::from(!survival::is_wanted());
+    let is_ended_by_failures = c_int::from(!survival::is_wanted());
     let [host, opposite] = Hosts::numbers(host::identity());
     let mask = CpuMask::of_this_process();
-    let numbers = [differs, same_names, has_keyval, ends_with_any, host, opposite, -(mask.length() as c_int)];
-    let [first, same_names, has_keyval, ends_with_any, host, opposite, longest] = minimum(world, numbers);
+    let numbers = [differs, same_names, has_keyval, is_ended_by_failures, host, opposite, -(mask.length() as c_int)];
+    let [first, same_names, has_keyval, is_ended_by_failures, host, opposite, longest] = minimum(world, numbers);
     // Where they differ in those names the line that the job stays native says so.
     if let (Some(difference), true) = (difference, first == differs && same_names == 1) {
         log::warning(format_args!("the environment differs from rank 0's, which all ranks use: {difference}"));
@@ -296,7 +299,7 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Ag
     let misfit = if same_names != 1 || has_keyval != 1 {
         Some(Reason::HuddleMissing)
     } else {
-        (ends_with_any != 1).then_some(Reason::SurvivesFailures)
+        (is_ended_by_failures != 1).then_some(Reason::SurvivesFailures)
     };
     let mask = Mask { own: mask, longest: longest.unsigned_abs() as usize };
     Agreement { config: from_here(config), misfit, hosts: Hosts::of(host, opposite), mask }

@@ -152,7 +152,7 @@ mod tests {
 
     fn layout() -> Arc<TypeLayout> {
         let type_map = TypeMap::Contiguous { at: 0 };
-        Arc::new(TypeLayout { size: 8, extent: 8, true_lb: 0, true_extent: 8, type_map })
+        Arc::new(TypeLayout { size: 8, lb: 0, extent: 8, true_lb: 0, true_extent: 8, type_map })
     }
 
     #[test]

@@ -213,6 +213,18 @@ unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
 
+/// From where to where the program's function may use memory of an element: it may copy a whole struct of which the datatype names a part. What
+/// has a longer extent is taken for a column or the like, not for a struct.
+fn bounds(layout: &TypeLayout) -> [isize; 2] {
+    const STRUCT: usize = 1 << 20;
+    let data = [layout.true_lb, layout.true_lb.saturating_add_unsigned(layout.true_extent)];
+    if layout.extent.unsigned_abs() > STRUCT {
+        return data;
+    }
+    let ends = [layout.lb, layout.lb.saturating_add(layout.extent)];
+    [data[0].min(ends[0]).min(ends[1]), data[1].max(ends[0]).max(ends[1])]
+}
+
 /// Bytes that one step keeps in each scratch memory, if elements are not larger: little enough for the caches.
 const PIECE: usize = 16 << 10;
 
@@ -256,8 +268,11 @@ impl Library {
 
     /// Whether an element takes no more of a scratch memory than a piece.
     fn is_small(&self) -> bool {
-        self.layout.as_ref().is_none_or(|layout| layout.extent.unsigned_abs().max(layout.true_extent) <= PIECE)
-            && self.granule <= PIECE
+        let is_small = |layout: &Arc<TypeLayout>| {
+            let [start, end] = bounds(layout);
+            layout.extent.unsigned_abs().max(end.abs_diff(start)) <= PIECE
+        };
+        self.layout.as_ref().is_none_or(is_small) && self.granule <= PIECE
     }
 
     /// The address of the elements that `packed` bytes look like, if they do and lie as elements of the program do: it starts before them
@@ -308,11 +323,8 @@ impl Library {
             None => (0, self.granule * count),
             Some(layout) => {
                 let last = layout.extent.saturating_mul(count as isize - 1);
-                // Functions may copy whole structs, of which the datatype names a part: what is before or behind that is in the extent.
-                let slack = layout.extent.unsigned_abs().saturating_sub(layout.true_extent);
-                let low = layout.true_lb.saturating_add(last.min(0)).saturating_sub_unsigned(slack);
-                let bytes = layout.true_extent.saturating_add(last.unsigned_abs()).saturating_add(2 * slack);
-                (low, bytes)
+                let [start, end] = bounds(layout);
+                (start.saturating_add(last.min(0)), end.abs_diff(start).saturating_add(last.unsigned_abs()))
             }
         };
         let start = low.div_euclid(WORD).saturating_mul(WORD);

@@ -6,8 +6,8 @@
 //!    ranks all pass wrong arguments goes on.
 //! 3. A leader that has taken part in such a call, or is in it, ends the job when it hears of that: there, while it waits
 //!    for a step, and before its later ones.
-//! 4. A communicator is freed after all that was said there was heard (`BridgeComm::close`): libraries give its context to another one, which
-//!    would receive it.
+//! 4. A communicator is freed after all that was said there was heard, or not at all (`BridgeComm::close`): libraries give its context to
+//!    another one, which would receive it.
 
 use super::bridge::BridgeComm;
 use super::job::{abort, job};
@@ -91,14 +91,20 @@ impl BridgeComm {
         }
     }
 
-    /// Before the communicator is freed, which all leaders do: returns when all have left out the calls that this one has. Of a program whose
-    /// ranks differ in that it returns after a while.
-    pub(super) fn close(&self) {
-        const PATIENCE: Duration = Duration::from_secs(10);
+    /// Before the communicator is freed, which all leaders do: whether all have said that they left out the calls that this one has. Waits a while
+    /// for that: some may come late, and in programs whose ranks differ they never do.
+    pub(super) fn close(&self) -> bool {
+        const PATIENCE: Duration = Duration::from_secs(1);
         let mut state = self.refusals().state();
         let since = Instant::now();
-        while state.missing(self).is_some() && since.elapsed() < PATIENCE {
+        loop {
             state.listen(self.comm());
+            if state.missing(self).is_none() {
+                return state.heard.iter().all(|word| state.own.contains(&word.epoch));
+            }
+            if since.elapsed() >= PATIENCE {
+                return false;
+            }
             std::thread::yield_now();
         }
     }
@@ -119,8 +125,8 @@ impl Wait {
         {
             self.reported = waited;
             log::warning(format_args!(
-                "call {epoch} of a communicator: the arguments of this rank were rejected, and since {:.1} s it waits for those of rank {} \
-                 on another node, which has not come to that call, or was served",
+                "call {epoch} of a communicator: the arguments of this rank were rejected, and since {:.1} s it waits for rank {} \
+                 on another node to reject its own: that has not come to the call, or was served",
                 waited.as_secs_f64(),
                 leader(node, layout)
             ));

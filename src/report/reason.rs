@@ -89,7 +89,7 @@ const TABLE: [Entry; Reason::COUNT] = [
     entry(
         Reason::SurvivesFailures,
         "survives-failures",
-        "The MPI library was started to survive processes that fail (mpiexec --with-ft ulfm): it alone knows of them.",
+        "The MPI library was told to survive processes that fail (Open MPI 5: mpiexec --with-ft ulfm): it alone knows of them.",
     ),
     entry(Reason::NotRunning, "not-running", "The call came before MPI_Init or after huddle ended in MPI_Finalize."),
     entry(

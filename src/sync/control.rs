@@ -144,7 +144,7 @@ pub struct CallLine {
     bytes: AtomicU64,
     /// Runs of failures so far.
     runs: AtomicU64,
-    /// The latest one that is in no entry any more.
+    /// Where the last run ended that is in no entry any more.
     forgotten: AtomicU64,
     /// The last runs: a [`Run`] each.
     failed: [AtomicU64; CallLine::RUNS],
@@ -265,7 +265,7 @@ impl CallLine {
         self.has_failed_any() && (self.remembers(epoch) || self.forgotten.load(Ordering::Relaxed) >= epoch.0)
     }
 
-    /// The same, as long as that is remembered: else not.
+    /// The same, but false where that is forgotten: for calls that no rank of a program in order fails.
     pub fn has_failed_lately(&self, epoch: Epoch) -> bool {
         self.has_failed_any() && self.remembers(epoch)
     }

@@ -230,6 +230,19 @@ mod tests {
         assert!(["tiled", "hierarchical"].contains(&name(&map, Collective::Allreduce, 1 << 20)));
     }
 
+    /// Else ranks that round in different directions would find others.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn models_are_asked_in_an_environment_of_their_own() {
+        let ask = || {
+            let map = Map::new(&agreed(1, 3), &Parameters::default());
+            for collective in Collective::ALL {
+                first(&map, collective, Bytes(if collective == Collective::Barrier { 0 } else { 17344 }));
+            }
+        };
+        assert!(!crate::fpenv::tests::rounds(ask));
+    }
+
     /// They may take longer than all else.
     #[test]
     fn two_ranks_apply_functions_of_the_users_to_a_half_each() {
