@@ -250,6 +250,22 @@ fn peers_do_not_learn_of_a_mismatch_but_of_failures() {
     assert_eq!(has_failed_after(|peer| peer.fail(Epoch(1))), (false, [true; 2]));
 }
 
+/// Who said what it has of its cells in a later call took part in this one if it found there what all have; else it failed it, or was in another one.
+#[test]
+fn what_is_said_of_cells_in_a_later_call_tells_of_this_one() {
+    let found_after = |before: fn(&Context)| {
+        let [me, peer] = two_ranks();
+        before(&peer);
+        peer.mine().tell_of_cells(Bytes(16), true);
+        peer.mine().joined.publish(Ticket::new(Epoch(2), 0));
+        me.cells_of(&enter(&me, 1).entered, NodeRank(1), Bytes(16))
+    };
+    let agree = |peer: &Context| peer.mine().agreed.publish(Ticket::new(Epoch(1), 0));
+    assert_eq!(found_after(agree), Ok(Some(true)));
+    assert_eq!(found_after(|peer| peer.fail(Epoch(1))), Err(Fault::PeerFailed { rank: NodeRank(1) }));
+    assert!(matches!(found_after(|peer| drop(enter(peer, 2))), Err(Fault::Mismatch { rank: NodeRank(1), .. })));
+}
+
 #[test]
 fn who_has_gone_on_or_failed_without_publishing_is_noticed() {
     let fault_after = |then: fn(&Context)| {
