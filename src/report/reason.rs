@@ -73,7 +73,7 @@ const TABLE: [Entry; Reason::COUNT] = [
         "outside-comm-world",
         "The communicator has processes outside this one's MPI_COMM_WORLD: spawned, connected, or of an MPI session.",
     ),
-    entry(Reason::SingleRank, "single-rank", "The communicator has one rank."),
+    entry(Reason::SingleRank, "single-rank", "The communicator has one rank, which exchanges nothing."),
     entry(Reason::OneRankPerNode, "one-rank-per-node", "No two ranks of the communicator share a node."),
     entry(Reason::NoSharedMemory, "no-shared-memory", "A rank of the communicator could not get the shared memory."),
     entry(
