@@ -106,7 +106,7 @@ fn what_is_forced_but_can_not_be_had_is_not_called_forced() {
 #[test]
 fn what_no_job_serves_is_native_without_a_preference() {
     for (arguments, variables, why) in [
-        (vec!["-n", "1"], vec![], "The communicator has one rank"),
+        (vec!["-n", "1"], vec![], "The communicator has one rank, which exchanges nothing"),
         (vec!["-n", "1", "--nodes", "3"], vec![], "No two ranks of the communicator share a node"),
         (vec!["-n", "2"], vec![("HUDDLE_DISABLE", "1"), ("HUDDLE_BCAST", "flat")], "HUDDLE_DISABLE is set"),
     ] {
