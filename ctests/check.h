@@ -17,6 +17,12 @@ __attribute__((unused)) static void look_around(void) {
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
 }
 
+// As the launcher says it, before MPI_Init; 0 where there is none.
+__attribute__((unused)) static int launched_rank(void) {
+    const char *rank = getenv("PMI_RANK") != NULL ? getenv("PMI_RANK") : getenv("OMPI_COMM_WORLD_RANK");
+    return rank == NULL ? 0 : atoi(rank);
+}
+
 __attribute__((unused)) static void fail(const char *file, int line, const char *condition) {
     fprintf(stderr, "%s:%d: rank %d: not true: %s\n", file, line, world_rank, condition);
     fflush(stderr);

@@ -5,8 +5,7 @@
 
 int main(int argc, char **argv) {
     CHECK(argc == 2);
-    const char *rank = getenv("PMI_RANK") != NULL ? getenv("PMI_RANK") : getenv("OMPI_COMM_WORLD_RANK");
-    bool is_first = rank == NULL || atoi(rank) == 0;
+    bool is_first = launched_rank() == 0;
     if (is_first == (strcmp(argv[1], "first") == 0)) setenv("HUDDLE_DISABLE", "1", 1);
     MPI_Init(&argc, &argv);
     look_around();

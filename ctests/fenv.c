@@ -5,17 +5,10 @@
 #include "check.h"
 
 #include <fenv.h>
-#include <stdlib.h>
 
 enum { LONGEST = 1 << 20, EXCEPTIONS = FE_DIVBYZERO | FE_OVERFLOW | FE_INVALID };
 
 static int in[LONGEST], out[LONGEST];
-
-static int rank_by_launcher(void) {
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    if (!rank) rank = getenv("PMI_RANK");
-    return rank ? atoi(rank) : 0;
-}
 
 static void set_environment(int rank) {
     static const int directions[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
@@ -43,7 +36,7 @@ static void check_all(int n, int salt) {
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     int is_before = strcmp(argv[1], "before") == 0;
-    if (is_before) set_environment(rank_by_launcher());
+    if (is_before) set_environment(launched_rank());
     MPI_Init(&argc, &argv);
     look_around();
     if (!is_before) set_environment(world_rank);

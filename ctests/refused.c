@@ -6,8 +6,6 @@
 //   refused apart    ranks come to such a call 11 s apart
 #include "check.h"
 
-#include <unistd.h>
-
 enum { LINES = 32, FAILED = 4, LONGEST = 150000 };
 
 static void check_failed(MPI_Comm comm, int times) {
@@ -39,7 +37,7 @@ static void try_late(void) {
     for (int i = 0; i < 8; i++) MPI_Barrier(comm);
     for (int i = 0; i < 10; i++) {
         int mine = world_rank + i, sum = -1;
-        if (world_rank == 0) usleep(10000);
+        if (world_rank == 0) sleep_micros(10000);
         CHECK(MPI_Reduce(&mine, &sum, 1, MPI_INT, MPI_SUM, 0, comm) == MPI_SUCCESS);
         CHECK(world_rank != 0 || sum == world_size * (world_size - 1) / 2 + world_size * i);
         check_failed(comm, FAILED);
@@ -59,7 +57,7 @@ static void try_cells(void) {
         for (int k = 0; k < 4; k++) {
             int root = world_size - 1;
             state = state * 1103515245 + 12345;
-            if (world_rank != root && (state >> 16) % 2) usleep((state >> 18) % 150);
+            if (world_rank != root && (state >> 16) % 2) sleep_micros((state >> 18) % 150);
             memset(data, world_rank == root ? i + k : -1, (size_t)lengths[k]);
             CHECK(MPI_Bcast(data, lengths[k], MPI_CHAR, root, comm) == MPI_SUCCESS);
             for (int at = 0; at < lengths[k]; at++) CHECK(data[at] == (char)(i + k));
@@ -75,7 +73,7 @@ static void try_freed(void) {
         check_bcast(comm, i % world_size, i);
         for (int k = 0; k < 6 + i % 2 * 20; k++) check_sum(comm, i + k);
         // Once the others do not wait for this node's.
-        if (i == 4 && world_rank >= world_size / 2) sleep(2);
+        if (i == 4 && world_rank >= world_size / 2) sleep_micros(2000000);
         check_failed(comm, 1 - i % 2);
         MPI_Comm_free(&comm);
     }
@@ -84,7 +82,7 @@ static void try_freed(void) {
 static void try_apart(void) {
     MPI_Comm comm = duplicate();
     for (int i = 0; i < 10; i++) check_sum(comm, i);
-    if (world_rank >= world_size / 2) sleep(11);
+    if (world_rank >= world_size / 2) sleep_micros(11000000);
     check_failed(comm, 1);
     check_sum(comm, 3);
     check_bcast(comm, 1, 5);

@@ -265,10 +265,9 @@ static void come_and_go(void) {
 
 int main(int argc, char **argv) {
     CHECK(argc == 4);
-    const char *rank = getenv("PMI_RANK") != NULL ? getenv("PMI_RANK") : getenv("OMPI_COMM_WORLD_RANK");
     bool is_early = strcmp(argv[3], "late") != 0, is_known = strcmp(argv[2], "unknown") != 0;
     // One rank without devices among them.
-    bool has_devices = rank == NULL || atoi(rank) != 1;
+    bool has_devices = launched_rank() != 1;
     char path[4096];
     snprintf(path, sizeof path, "%s/libhsa-runtime64.so.1", argv[1]);
     if (is_early && has_devices) {

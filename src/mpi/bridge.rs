@@ -204,7 +204,7 @@ impl<'a> NativeBridge<'a> {
         let (count, in_place) = ((n / self.granule.0) as c_int, constants().in_place);
         let request = &mut self.pending().request;
         // SAFETY: `count` elements in place.
-        unsafe { native().iallreduce(in_place, at.cast(), count, datatype, op, self.comm.comm, request) }
+        unsafe { native().iallreduce(in_place, at.cast(), count, datatype, op, self.comm.comm(), request) }
     }
 
     /// # Safety
@@ -225,7 +225,7 @@ impl<'a> NativeBridge<'a> {
         let (to, request): (*mut c_void, _) = (pending.temporary.as_mut_ptr().cast(), &mut pending.request);
         let root = root.0 as c_int;
         // SAFETY: `count` elements at `at` and, on the root, at `to`.
-        unsafe { native().ireduce(at.cast(), to, count, datatype, op, root, self.comm.comm, request) }
+        unsafe { native().ireduce(at.cast(), to, count, datatype, op, root, self.comm.comm(), request) }
     }
 
     /// All operands to everyone, to be combined in node order: for operations that the native library can't apply to packed
@@ -241,7 +241,7 @@ impl<'a> NativeBridge<'a> {
         pending.after = After::Combine { at, n };
         let (all, request) = (pending.temporary.as_mut_ptr().cast(), &mut pending.request);
         // SAFETY: a block of `n` bytes for each node, none of which overlaps `at`.
-        unsafe { native().iallgather(at.cast(), length, byte, all, length, byte, self.comm.comm, request) }
+        unsafe { native().iallgather(at.cast(), length, byte, all, length, byte, self.comm.comm(), request) }
     }
 
     /// Bytes and start of each node's part of a node-ordered buffer.
@@ -264,7 +264,7 @@ impl<'a> NativeBridge<'a> {
         // SAFETY: the caller's promise; counts and displacements live as long as the step.
         unsafe {
             let at = at.cast();
-            native().iallgatherv(c.in_place, 0, c.byte, at, counts, starts, c.byte, self.comm.comm, request)
+            native().iallgatherv(c.in_place, 0, c.byte, at, counts, starts, c.byte, self.comm.comm(), request)
         }
     }
 
@@ -283,7 +283,7 @@ impl<'a> NativeBridge<'a> {
         // SAFETY: the caller's promise; in place at the root, whose part is where it belongs.
         unsafe {
             let (from, root) = (at.cast_const().cast(), root.0 as c_int);
-            native().iscatterv(from, counts, starts, c.byte, own, n, c.byte, root, self.comm.comm, request)
+            native().iscatterv(from, counts, starts, c.byte, own, n, c.byte, root, self.comm.comm(), request)
         }
     }
 
@@ -298,7 +298,7 @@ impl<'a> NativeBridge<'a> {
         if let Some((to, n, source)) = receive.map(place) {
             let request = &mut pending.receive;
             // SAFETY: the caller's promise.
-            let code = unsafe { native().irecv(to, n, byte, source, TAG, self.comm.comm, request) };
+            let code = unsafe { native().irecv(to, n, byte, source, TAG, self.comm.comm(), request) };
             if code != success {
                 return code;
             }
@@ -306,7 +306,7 @@ impl<'a> NativeBridge<'a> {
         if let Some((from, n, target)) = send.map(place) {
             let request = &mut pending.request;
             // SAFETY: as above.
-            return unsafe { native().isend(from, n, byte, target, TAG, self.comm.comm, request) };
+            return unsafe { native().isend(from, n, byte, target, TAG, self.comm.comm(), request) };
         }
         success
     }
@@ -358,14 +358,14 @@ impl Bridge for NativeBridge<'_> {
             match step {
                 BridgeStep::Barrier => {
                     let request = &mut self.pending().request;
-                    native().ibarrier(self.comm.comm, request)
+                    native().ibarrier(self.comm.comm(), request)
                 }
                 BridgeStep::Allreduce { n, .. } => self.allreduce(at, n.0),
                 BridgeStep::Reduce { n, root, .. } => self.reduce(at, n.0, root),
                 BridgeStep::Bcast { n, root, .. } => {
                     let (byte, root) = (constants().byte, root.0 as c_int);
                     let request = &mut self.pending().request;
-                    native().ibcast(at.cast(), n.0 as c_int, byte, root, self.comm.comm, request)
+                    native().ibcast(at.cast(), n.0 as c_int, byte, root, self.comm.comm(), request)
                 }
                 BridgeStep::Allgather { block, .. } => self.allgather(at, block),
                 BridgeStep::Scatter { block, root, .. } => self.scatter(at, block, root),
