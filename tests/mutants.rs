@@ -7,6 +7,7 @@ use huddle::coll::{Need, REGISTRY, Row};
 use huddle::fabric::Line;
 use huddle::fabric::checked::{Change, Kind, Mutation, Program, Random, Violation};
 use huddle::types::{Collective, CommRank};
+use std::iter;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -64,6 +65,16 @@ fn is_harmless(change: Change, row: &Row) -> bool {
     }
 }
 
+/// The changes that an algorithm's programs offer an occasion for.
+fn occasions(row: usize) -> Vec<Change> {
+    let mut found = Vec::new();
+    for seed in 1..=WITHIN {
+        let sought: Vec<_> = CHANGES.iter().copied().filter(|change| !found.contains(change)).collect();
+        found.extend(Program::random_of(seed, &[row]).occasions(seed, &sought).expect("an algorithm without mistakes"));
+    }
+    found
+}
+
 /// The program of `seed` with one algorithm, and a mistake on one of its ranks or on all.
 fn mutant(seed: u64, row: usize, change: Change) -> Program {
     let mut program = Program::random_of(seed, &[row]);
@@ -74,7 +85,7 @@ fn mutant(seed: u64, row: usize, change: Change) -> Program {
     program
 }
 
-/// The first seed whose program shows the mistake; `None` where no program offers an occasion to make it.
+/// The first seed whose program shows the mistake; `None` where it is harmless, or only ranks that make none had an occasion.
 fn first_catch(row: usize, change: Change) -> Option<(u64, Violation)> {
     let mut changed = 0;
     for seed in 1..=WITHIN {
@@ -92,17 +103,22 @@ fn first_catch(row: usize, change: Change) -> Option<(u64, Violation)> {
 fn every_mistake_is_found_in_every_algorithm() {
     let next = AtomicUsize::new(0);
     let worker = || {
-        while let Some(change) = CHANGES.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let catches: Vec<_> = (0..REGISTRY.len()).filter_map(|row| first_catch(row, *change)).collect();
-            let latest = catches.iter().map(|(seed, _)| seed).max();
-            let first = catches.first().map(|(_, violation)| violation.to_string()).unwrap_or_default();
-            println!("{change:?}: in {} algorithms, within {latest:?} programs, as in\n    {first}", catches.len());
-            assert!(!catches.is_empty(), "{change:?} concerns no algorithm");
-        }
+        let rows = iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed))).take_while(|row| *row < REGISTRY.len());
+        rows.flat_map(|row| occasions(row).into_iter().map(move |change| (change, first_catch(row, change)))).collect()
     };
-    thread::scope(|scope| {
-        (0..thread::available_parallelism().map_or(1, usize::from)).for_each(|_| drop(scope.spawn(worker)))
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let catches: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|worker| -> Vec<_> { worker.join().unwrap() }).collect()
     });
+    for change in CHANGES {
+        let found: Vec<_> =
+            catches.iter().filter(|(made, _)| made == change).filter_map(|(_, catch)| catch.as_ref()).collect();
+        let latest = found.iter().map(|(seed, _)| seed).max();
+        let first = found.first().map(|(_, violation)| violation.to_string()).unwrap_or_default();
+        println!("{change:?}: in {} algorithms, within {latest:?} programs, as in\n    {first}", found.len());
+        assert!(!found.is_empty(), "{change:?} concerns no algorithm");
+    }
 }
 
 /// Which rule is seen to be broken first may depend on the turns, but not whether one is.

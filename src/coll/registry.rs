@@ -1,7 +1,9 @@
 //! The one table of algorithms. Environment values, documentation, tests and the choice iterate over it.
 
 use super::{Algorithm, Knob, Means, Measures, Need, Plan, Reach, Short};
-use crate::fabric::{Fabric, checked, shm, simulated};
+use crate::fabric::{Fabric, shm};
+#[cfg(feature = "scheduler")]
+use crate::fabric::{checked, simulated};
 use crate::model::{Nanos, Scene};
 use crate::types::{Bytes, Collective};
 use std::future::Future;
@@ -43,11 +45,13 @@ pub struct Row {
     /// On shared memory, to be polled.
     pub start: for<'a> fn(&'a shm::Call<'a>, &'a Plan) -> Running<'a>,
     /// Under the checking scheduler.
+    #[cfg(feature = "scheduler")]
     pub scheduled: for<'a> fn(&'a checked::Rank, &'a Plan) -> Running<'a>,
     /// Under loom.
     #[cfg(loom)]
     pub explored: for<'a> fn(&'a crate::fabric::explored::Rank, &'a Plan) -> Running<'a>,
     /// In the simulator.
+    #[cfg(feature = "scheduler")]
     pub simulated: for<'a> fn(&'a simulated::Rank, &'a Plan) -> Running<'a>,
 }
 
@@ -76,9 +80,11 @@ const fn row<A: Algorithm>() -> Row {
         short: A::short,
         run: |call, plan| call.drive(A::run(call, plan)),
         start: |call, plan| boxed::<A, _>(call, plan),
+        #[cfg(feature = "scheduler")]
         scheduled: boxed::<A, checked::Rank>,
         #[cfg(loom)]
         explored: boxed::<A, crate::fabric::explored::Rank>,
+        #[cfg(feature = "scheduler")]
         simulated: boxed::<A, simulated::Rank>,
     }
 }

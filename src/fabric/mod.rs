@@ -40,10 +40,12 @@ use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, NodeIndex, NodeRank, Ticket};
 use std::future::Future;
 
+#[cfg(feature = "scheduler")]
 pub mod checked;
 #[cfg(loom)]
 pub mod explored;
 pub mod shm;
+#[cfg(feature = "scheduler")]
 pub mod simulated;
 mod words;
 

@@ -9,10 +9,12 @@
 mod choose;
 pub mod class;
 mod combining;
-pub mod documentation;
+#[cfg(test)]
+mod documentation;
 pub mod map;
 pub mod measured;
 pub mod network;
+#[cfg(test)]
 mod orders;
 mod prospect;
 mod tried;

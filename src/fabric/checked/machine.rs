@@ -3,7 +3,7 @@
 use super::bridge::Rendezvous;
 use super::clocks::{Clocks, History, Stamp};
 use super::memory::{Buffers, Memory};
-use super::mutation::Mutator;
+use super::mutation::{Change, Mutator};
 use super::operation::Operation;
 use super::operator::Operator;
 use super::slots::Rings;
@@ -115,6 +115,11 @@ impl Machine {
     /// Operations that took effect.
     pub(super) fn operations(&self) -> u64 {
         self.operations
+    }
+
+    /// Of the changes that were sought those that would have fitted an operation.
+    pub(super) fn occasions(&self) -> Vec<Change> {
+        self.mutator.occasions().to_vec()
     }
 
     /// How often the mutation changed something.

@@ -75,12 +75,14 @@ pub struct Mutation {
     pub period: usize,
 }
 
-/// Applies a mutation to the operations of all ranks.
+/// Applies a mutation to the operations of all ranks, or looks for occasions for some.
 #[derive(Debug)]
 pub(in crate::fabric) struct Mutator {
     mutation: Option<Mutation>,
     ranks: Vec<Progress>,
     hits: u64,
+    sought: Vec<Change>,
+    occasions: Vec<Change>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -92,7 +94,18 @@ struct Progress {
 
 impl Mutator {
     pub(in crate::fabric) fn new(mutation: Option<Mutation>, ranks: usize) -> Self {
-        Self { mutation, ranks: vec![Progress::default(); ranks], hits: 0 }
+        let ranks = vec![Progress::default(); ranks];
+        Self { mutation, ranks, hits: 0, sought: Vec::new(), occasions: Vec::new() }
+    }
+
+    /// Changes nothing, but finds out which of `changes` fit an operation.
+    pub(super) fn seeking(changes: &[Change], ranks: usize) -> Self {
+        Self { sought: changes.to_vec(), ..Self::new(None, ranks) }
+    }
+
+    /// Those that were sought and fit an operation so far.
+    pub(super) fn occasions(&self) -> &[Change] {
+        &self.occasions
     }
 
     /// Operations changed so far.
@@ -107,6 +120,7 @@ impl Mutator {
         operation: Operation,
         queue: &mut Vec<Operation>,
     ) -> Option<(Ticket, Room)> {
+        self.occasions.extend(self.sought.extract_if(.., |change| change.fits(&operation)));
         let Some(mutation) = self.mutation else {
             queue.push(operation);
             return None;

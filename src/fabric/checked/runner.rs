@@ -1,7 +1,7 @@
 //! Runs a program: polls ranks in random turns until all have finished or one has broken a rule.
 
 use super::machine::Machine;
-use super::mutation::Mutator;
+use super::mutation::{Change, Mutator};
 use super::oracle::{Data, in_place, operator};
 use super::program::{Call, Program};
 use super::random::Random;
@@ -38,14 +38,30 @@ impl Program {
     /// # Errors
     /// The first rule that it broke.
     pub fn run_in_turns(&self, seed: u64, turns: u64) -> Result<Stats, Violation> {
-        let layout = self.layout(CommRank(0));
+        self.run_on(&self.machine(Mutator::new(self.mutation, self.labels.len())), seed, turns)
+    }
+
+    /// Which of `changes` there is an occasion for, without making any; in the order of the occasions.
+    ///
+    /// # Errors
+    /// The first rule that the program broke.
+    pub fn occasions(&self, seed: u64, changes: &[Change]) -> Result<Vec<Change>, Violation> {
+        let machine = self.machine(Mutator::seeking(changes, self.labels.len()));
+        self.run_on(&machine, seed, seed)?;
+        Ok(lock(&machine).occasions())
+    }
+
+    fn machine(&self, mutator: Mutator) -> Arc<Mutex<Machine>> {
         let rings = Rings::new(self.slots * self.lines_per_cell, self.slots, self.cell);
-        let mutator = Mutator::new(self.mutation, self.labels.len());
-        let machine = Arc::new(Mutex::new(Machine::new(&layout, &rings, self.misses, mutator)));
-        let ranks: Vec<Rank> = (0..self.labels.len()).map(|me| self.rank(me, &layout, &machine)).collect();
+        Arc::new(Mutex::new(Machine::new(&self.layout(CommRank(0)), &rings, self.misses, mutator)))
+    }
+
+    fn run_on(&self, machine: &Arc<Mutex<Machine>>, seed: u64, turns: u64) -> Result<Stats, Violation> {
+        let layout = self.layout(CommRank(0));
+        let ranks: Vec<Rank> = (0..self.labels.len()).map(|me| self.rank(me, &layout, machine)).collect();
         Runner {
             program: self,
-            machine: &machine,
+            machine,
             ranks: &ranks,
             random: Random::new(!turns),
             seed,
