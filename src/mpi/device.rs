@@ -30,7 +30,7 @@ struct Libraries {
 /// The latest, or null; what stood there before is not freed, since a thread may use it.
 static LIBRARIES: AtomicPtr<Libraries> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A library is loaded whose memory can't be copied.
+/// A library is, or was, loaded whose memory can't be copied.
 static HAS_UNKNOWN: AtomicBool = AtomicBool::new(false);
 
 /// The loaded objects have been looked at before: there may be contexts.
@@ -60,7 +60,7 @@ pub fn has_unknown() -> bool {
 
 /// Knows all libraries that were loaded before the call.
 fn look() -> Option<&'static Libraries> {
-    let old_mark = if callers::may_overlap() { OldMark::Kept } else { OldMark::Closed };
+    let old_mark = || if callers::may_overlap() { OldMark::Kept } else { OldMark::Closed };
     watch::look(old_mark, is_device_library, examine);
     // [libraries] acquire: pairs with the release in `examine`.
     let libraries = LIBRARIES.load(Ordering::Acquire);
@@ -76,8 +76,9 @@ fn examine(paths: Vec<CString>) -> bool {
     let lacks_cuda = cuda.is_none() && named(CUDA).next().is_some();
     let lacks_hip = hip.is_none() && named(HIP).chain(named(HSA)).next().is_some();
     let is_late = HAS_LOOKED.swap(true, Ordering::Relaxed);
-    let had_unknown = HAS_UNKNOWN.swap(lacks_cuda || lacks_hip, Ordering::Relaxed);
-    if (lacks_cuda || lacks_hip) && is_late && !had_unknown {
+    let lacks_any = lacks_cuda || lacks_hip;
+    let had_unknown = HAS_UNKNOWN.fetch_or(lacks_any, Ordering::Relaxed);
+    if lacks_any && is_late && !had_unknown {
         let name = if lacks_cuda { "CUDA" } else { "HSA or HIP" };
         log::warning(format_args!(
             "a library of {name} was loaded that huddle can't copy with; if the program passes memory of its devices on \
@@ -86,10 +87,27 @@ fn examine(paths: Vec<CString>) -> bool {
     }
     let has_any = cuda.is_some() || hip.is_some();
     if has_any {
-        // [libraries] release: pairs with the acquire in `look`.
-        LIBRARIES.store(Box::into_raw(Box::new(Libraries { cuda, hip })), Ordering::Release);
+        add(&Libraries { cuda, hip });
     }
     has_any
+}
+
+/// Adds to [`LIBRARIES`], also where another thread does.
+fn add(found: &Libraries) {
+    // [libraries] acquire: as in `look`.
+    let mut latest = LIBRARIES.load(Ordering::Acquire);
+    loop {
+        // SAFETY: null or a box that was leaked.
+        let known = unsafe { latest.as_ref() };
+        let cuda = found.cuda.or(known.and_then(|known| known.cuda));
+        let hip = found.hip.or(known.and_then(|known| known.hip));
+        let all = Box::into_raw(Box::new(Libraries { cuda, hip }));
+        // [libraries] release: pairs with the acquires in `look` and here.
+        match LIBRARIES.compare_exchange(latest, all, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return,
+            Err(later) => latest = later, // the box stays, as all do
+        }
+    }
 }
 
 fn file_name(path: &CStr) -> &[u8] {

@@ -22,7 +22,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static MARK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mark.so"));
 
@@ -48,15 +48,36 @@ static NEXT: AtomicPtr<AtomicPtr<c_void>> = AtomicPtr::new((&raw const NEWS).cas
 /// The same, or what is never null where the objects that are there already must be asked.
 static WATCHED: AtomicPtr<AtomicPtr<c_void>> = AtomicPtr::new((&raw const NEWS).cast_mut());
 
-static LOOKED: Mutex<Looked> = Mutex::new(Looked { mark: None, kept: 0, loads: None });
+/// No more than a few stores happen under this lock. The dynamic linker lets constructors of what it loads run under a lock of its own, and
+/// they may call MPI: who asked the linker for something with this lock held would wait for a thread that waits for this lock.
+static LOOKED: Mutex<Looked> = Mutex::new(Looked { looks: 0, mark: None, kept: 0, loads: None });
 
 /// What the last look left.
 struct Looked {
+    /// How many ended.
+    looks: usize,
     mark: Option<Mark>,
     /// Marks that stay, though others came after them.
     kept: usize,
     /// How many objects had been loaded.
     loads: Option<u64>,
+}
+
+/// A look that is to end.
+struct Look {
+    /// How many had ended when it began.
+    looks: usize,
+    mark: Option<Mark>,
+    loads: u64,
+    watches: Watches,
+}
+
+/// When calls have to ask.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watches {
+    /// When something was loaded.
+    News,
+    Always,
 }
 
 /// What becomes of the last mark when there is a new one.
@@ -84,48 +105,58 @@ fn has_successor(mark: &AtomicPtr<AtomicPtr<c_void>>) -> bool {
 }
 
 /// Where something was loaded since the last look, `examine` gets the paths of the objects whose file names `is_wanted`, and
-/// says whether calls have to ask from now on.
-pub(super) fn look(old_mark: OldMark, is_wanted: fn(&[u8]) -> bool, examine: impl FnOnce(Vec<CString>) -> bool) {
-    if !has_successor(&NEXT) {
-        return;
+/// says whether calls have to ask from now on. Several threads may be at it at once.
+pub(super) fn look(old_mark: fn() -> OldMark, is_wanted: fn(&[u8]) -> bool, examine: impl Fn(Vec<CString>) -> bool) {
+    while has_successor(&NEXT) {
+        let (looks, kept, loads) = looked().what_asks();
+        if loads.is_some() && loads == Some(objects(is_wanted).1) {
+            return;
+        }
+        // What is loaded while this goes on comes after the mark or is counted later.
+        let mark = if kept < MOST { Mark::open(2 * kept + looks % 2) } else { None };
+        let (paths, loads) = objects(is_wanted);
+        let watches = if examine(paths) { Watches::Always } else { Watches::News };
+        let ended = looked().end(Look { looks, mark, loads, watches }, old_mark);
+        if ended.is_ok() {
+            return; // what the linker closes is closed without the lock
+        }
     }
-    let mut looked = LOOKED.lock().unwrap_or_else(PoisonError::into_inner);
-    if !has_successor(&NEXT) {
-        return;
-    }
-    if looked.mark.is_none() && looked.loads == Some(objects(is_wanted).1) {
-        return;
-    }
-    // Whoever calls meanwhile asks too, and waits: the old mark may go. Only the first call ever of another thread, which nobody knows of
-    // yet, could still be between the two loads of `has_successor`.
-    let news = (&raw const NEWS).cast_mut();
-    // [mark] release: as below.
-    NEXT.store(news, Ordering::Release);
-    // [mark] release: as below.
-    WATCHED.store(news, Ordering::Release);
-    // What is loaded while this goes on comes after the mark or is counted later.
-    looked.renew(old_mark);
-    let (paths, loads) = objects(is_wanted);
-    looked.loads = Some(loads);
-    let next = looked.mark.as_ref().map_or(news, Mark::successor);
-    let watched = if examine(paths) { news } else { next };
-    // [mark] release: pairs with the acquire in `has_successor`.
-    NEXT.store(next, Ordering::Release);
-    // [mark] release: as above.
-    WATCHED.store(watched, Ordering::Release);
+}
+
+fn looked() -> MutexGuard<'static, Looked> {
+    LOOKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Looked {
-    /// Puts a mark at the end of the list, where that is possible.
-    fn renew(&mut self, old_mark: OldMark) {
-        match self.mark.take() {
-            Some(old) if old_mark == OldMark::Kept => {
-                std::mem::forget(old);
-                self.kept += 1;
-            }
-            old => drop(old),
+    /// The looks so far, the marks that stay, and what was counted where there is no mark.
+    fn what_asks(&self) -> (usize, usize, Option<u64>) {
+        (self.looks, self.kept, if self.mark.is_none() { self.loads } else { None })
+    }
+
+    /// Ends a look; the mark to be closed.
+    ///
+    /// # Errors
+    /// Another thread's has ended meanwhile. What this one noticed was there before that one's mark, or follows it.
+    fn end(&mut self, look: Look, old_mark: fn() -> OldMark) -> Result<Option<Mark>, Option<Mark>> {
+        if self.looks != look.looks {
+            return Err(look.mark);
         }
-        self.mark = if self.kept < MOST { Mark::open(self.kept) } else { None };
+        self.looks += 1;
+        self.loads = Some(look.loads);
+        let news = (&raw const NEWS).cast_mut();
+        let next = look.mark.as_ref().map_or(news, Mark::successor);
+        // [mark] release: pairs with the acquire in `has_successor`.
+        NEXT.store(next, Ordering::Release);
+        // [mark] release: as above.
+        WATCHED.store(if look.watches == Watches::Always { news } else { next }, Ordering::Release);
+        let old = std::mem::replace(&mut self.mark, look.mark);
+        // Only the first call ever of another thread, which nobody knows of yet, could still be between the two loads of `has_successor`.
+        if old_mark() == OldMark::Kept && old.is_some() {
+            std::mem::forget(old);
+            self.kept += 1;
+            return Ok(None);
+        }
+        Ok(old)
     }
 }
 
@@ -141,8 +172,9 @@ struct Mark {
 unsafe impl Send for Mark {}
 
 impl Mark {
-    /// A mark, where `kept` of them stay: the linker takes equal paths for the same object.
-    fn open(kept: usize) -> Option<Self> {
+    /// A mark; no other one that is open has its `number`, though the program may have closed that one's descriptor: the linker takes equal
+    /// paths for the same object.
+    fn open(number: usize) -> Option<Self> {
         if longest_file() < MARK.len() as u64 {
             return None; // writing would kill the process (SIGXFSZ)
         }
@@ -154,7 +186,7 @@ impl Mark {
         // SAFETY: the descriptor is new and nobody else's.
         let mut file = out_of_the_way(unsafe { File::from_raw_fd(descriptor) });
         file.write_all(MARK).ok()?;
-        let path = CString::new(path_of(&file, kept)?).ok()?;
+        let path = CString::new(path_of(&file, number)?).ok()?;
         // SAFETY: a C string; the object has no initialisers.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
@@ -175,7 +207,7 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // SAFETY: nobody reads the description any more, as [`Looked::renew`] sees to.
+        // SAFETY: nobody reads the description any more, as [`Looked::end`] sees to.
         unsafe { libc::dlclose(self.handle) };
         // A program that closes all descriptors may have something else there.
         if is_mark(self.file.metadata()) {
@@ -185,11 +217,11 @@ impl Drop for Mark {
     }
 }
 
-/// A name of that file which other processes can open too, where `/proc` is of this process's PID namespace; `kept` as for [`Mark::open`].
-fn path_of(file: &File, kept: usize) -> Option<String> {
+/// A name of that file which other processes can open too, where `/proc` is of this process's PID namespace; `number` as for [`Mark::open`].
+fn path_of(file: &File, number: usize) -> Option<String> {
     // As `/proc` counts, whichever it is.
     let process = std::fs::read_link("/proc/self").ok()?;
-    let path = format!("/proc/{}/fd/{}{}", process.display(), "./".repeat(kept), file.as_raw_fd());
+    let path = format!("/proc/{}/fd/{}{}", process.display(), "./".repeat(number), file.as_raw_fd());
     let (named, opened) = (std::fs::metadata(&path).ok()?, file.metadata().ok()?);
     (identity(&named) == identity(&opened)).then_some(path)
 }
@@ -228,6 +260,7 @@ fn objects(is_wanted: fn(&[u8]) -> bool) -> (Vec<CString>, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
@@ -245,13 +278,13 @@ mod tests {
         handle
     }
 
-    fn found(old_mark: OldMark) -> usize {
-        let mut found = usize::MAX;
+    fn found(old_mark: fn() -> OldMark) -> usize {
+        let found = Cell::new(usize::MAX);
         look(old_mark, is_object, |paths| {
-            found = paths.len();
+            found.set(paths.len());
             false
         });
-        found
+        found.get()
     }
 
     /// The name by which debuggers open the mark.
@@ -269,7 +302,7 @@ mod tests {
     /// One test, since there is one list.
     #[test]
     fn what_is_loaded_is_noticed_and_may_go() {
-        for old_mark in [OldMark::Kept, OldMark::Closed] {
+        for old_mark in [|| OldMark::Kept, || OldMark::Closed] {
             assert_eq!((found(old_mark), is_alert()), (0, false));
             assert_eq!(read_by_another_process(&name_of_the_mark()), MARK);
             let descriptor: c_int = name_of_the_mark().file_name().unwrap().to_str().unwrap().parse().unwrap();
