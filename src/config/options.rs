@@ -103,7 +103,7 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_VERBOSE",
         takes: Takes::Text("0 or 1"),
         default: "0",
-        meaning: "1 prints one line at start: version, MPI, ranks, nodes, and whether huddle is active or why not.",
+        meaning: "1 prints one line at start: version and build, MPI, ranks, nodes, and whether huddle is active or why not.",
         parse: Parse::Text(|text, config| store(value::switch(text), &mut config.is_verbose)),
     },
     Opt {

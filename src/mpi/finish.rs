@@ -9,6 +9,7 @@ use super::loader::LOADER;
 use crate::log;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
+use crate::mpi::own;
 use crate::report::{Report, Tally, tally};
 use mpi_sys::MPI_Comm;
 use std::ffi::{CStr, c_int, c_void};
@@ -54,6 +55,7 @@ fn report(job: &Job, path: &std::path::Path) {
     };
     let report = Report {
         version: env!("CARGO_PKG_VERSION").into(),
+        build: own::build_id(),
         mpi: loader.map_or_else(String::new, |loader| loader.mpi_version.clone()),
         ranks: job.size,
         nodes: job.nodes,

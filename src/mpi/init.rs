@@ -178,7 +178,8 @@ fn announce() {
     };
     let version = env!("CARGO_PKG_VERSION");
     let ranks = if job.size == 1 { "1 rank".to_owned() } else { format!("{} ranks", job.size) };
-    log::info(format_args!("huddle {version} on {mpi}: {ranks}{nodes}{sharing}; {state}{alone}"));
+    let build = super::own::build_id().map_or_else(String::new, |id| format!(" (build {id:.12})"));
+    log::info(format_args!("huddle {version}{build} on {mpi}: {ranks}{nodes}{sharing}; {state}{alone}"));
 }
 
 /// How many processes the launcher started together, where it says so: with an `mpiexec` of another MPI each is alone.

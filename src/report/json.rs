@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 pub struct Report {
     /// Of huddle.
     pub version: String,
+    /// The build id of rank 0's engine.
+    pub build: Option<String>,
     /// Name and version of the MPI library.
     pub mpi: String,
     /// In `MPI_COMM_WORLD`.
@@ -41,6 +43,7 @@ impl Report {
             self.unserved.iter().map(|(name, calls)| (name.clone(), json!(calls))).collect();
         json!({
             "huddle": self.version,
+            "build": self.build,
             "mpi": self.mpi,
             "ranks": self.ranks,
             "nodes": self.nodes,
@@ -135,6 +138,7 @@ mod tests {
         counters.record(Outcome::Declined(Collective::Allreduce, Reason::WarmUp), Bytes(8));
         Report {
             version: "0.1.0".to_owned(),
+            build: None,
             mpi: "Some MPI 4.1".to_owned(),
             ranks: 4,
             nodes: Some(1),
@@ -191,6 +195,7 @@ mod tests {
         (0..4 * 2).for_each(|_| counters.record(Outcome::Declined(Collective::Allreduce, Reason::WarmUp), Bytes(8)));
         Report {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            build: Some("6c49ecfe4037c1bc616d480f52061ba91bb0c3f2".to_owned()),
             mpi: "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4, May 26, 2022".to_owned(),
             counters: counters.tally(),
             unserved: vec![("MPI_Gather".to_owned(), 4)],
