@@ -2,17 +2,7 @@
 // communicator runs once, with that communicator, and the calls afterwards are right. Run it with
 // HUDDLE_PMPI=0.
 #include "check.h"
-
-typedef struct {
-    int (*allreduce)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
-    int (*bcast)(void *, int, MPI_Datatype, int, MPI_Comm);
-    int (*reduce)(const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_Comm);
-    int (*allgather)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm);
-    int (*scatter)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm);
-    int (*barrier)(MPI_Comm);
-} Functions;
-static const Functions tested = {MPI_Allreduce, MPI_Bcast, MPI_Reduce, MPI_Allgather, MPI_Scatter, MPI_Barrier};
-static const Functions native = {PMPI_Allreduce, PMPI_Bcast, PMPI_Reduce, PMPI_Allgather, PMPI_Scatter, PMPI_Barrier};
+#include "functions.h"
 
 static int a[64], b[64 * 64], size;
 static MPI_Datatype uncommitted, pair;

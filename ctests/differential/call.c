@@ -1,19 +1,10 @@
 // Makes a drawn call through one of two tables of functions: MPI_X and PMPI_X.
 #include "differential.h"
+#include "../functions.h"
 
 #include <stdio.h>
 
-typedef struct {
-    int (*allreduce)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
-    int (*bcast)(void *, int, MPI_Datatype, int, MPI_Comm);
-    int (*reduce)(const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_Comm);
-    int (*allgather)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm);
-    int (*scatter)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm);
-    int (*barrier)(MPI_Comm);
-} Functions;
-static const Functions functions[2] = {
-    [TESTED] = {MPI_Allreduce, MPI_Bcast, MPI_Reduce, MPI_Allgather, MPI_Scatter, MPI_Barrier},
-    [NATIVE] = {PMPI_Allreduce, PMPI_Bcast, PMPI_Reduce, PMPI_Allgather, PMPI_Scatter, PMPI_Barrier}};
+static const Functions *const functions[2] = {[TESTED] = &tested, [NATIVE] = &native};
 
 #if MPI_VERSION >= 4
 typedef struct {
@@ -47,7 +38,7 @@ static Arguments arguments(const Call *call, const Side *side, int which) {
 
 static int make(const Call *call, int which, Arguments send, Arguments recv) {
     MPI_Comm comm = call->comm->comm;
-    const Functions *f = &functions[which];
+    const Functions *f = functions[which];
     MPI_Op op = call->has_op ? call->op.op : MPI_OP_NULL;
     MPI_Datatype reduced = call->send.in_place ? recv.type : send.type;
 #if MPI_VERSION >= 4
