@@ -7,6 +7,8 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     // The engine's own references to what it exports must not be bound to the loader, which exports the C API too.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
+    // By which the report names the engine; not every gcc asks for one by itself.
+    println!("cargo:rustc-link-arg=-Wl,--build-id");
     if env::var_os("CARGO_FEATURE_MPI").is_some() {
         compile_shim();
         link_mark();

@@ -85,7 +85,7 @@ fn mutant(seed: u64, row: usize, change: Change) -> Program {
     program
 }
 
-/// The first seed whose program shows the mistake; `None` where it is harmless, or only ranks that make none had an occasion.
+/// The first seed whose program shows the mistake; `None` where it is harmless, or no rank that was to make it had an occasion.
 fn first_catch(row: usize, change: Change) -> Option<(u64, Violation)> {
     let mut changed = 0;
     for seed in 1..=WITHIN {

@@ -1,5 +1,5 @@
 // One thread loads and unloads a plugin whose constructor makes collective calls; the dynamic linker lets no other thread load anything
-// meanwhile. Another thread goes on with collectives of its own.
+// meanwhile. Another thread goes on with collectives, of its own at first; then other ranks make the calls of both threads in one.
 //
 //   constructor DIRECTORY   of libplugin.so
 #include "../check.h"
@@ -9,7 +9,8 @@
 #define LOADS 30
 
 static MPI_Comm in_constructors, elsewhere;
-static int loads, is_done;
+static int loads, is_done, has_called;
+static char path[4096];
 
 // Lasts, so that calls of the other thread take place meanwhile.
 static void during_load(void) {
@@ -22,7 +23,21 @@ static void during_load(void) {
     loads++;
 }
 
-static void *call(void *unused) {
+static void load_plugin(void) {
+    int before = loads;
+    void *plugin = dlopen(path, RTLD_NOW);
+    CHECK(plugin != NULL);
+    dlclose(plugin);
+    CHECK(loads == before + 1);
+}
+
+static void call(int i) {
+    int mine = i * world_rank, most = -1;
+    MPI_Allreduce(&mine, &most, 1, MPI_INT, MPI_MAX, elsewhere);
+    CHECK(most == i * (world_size - 1));
+}
+
+static void *call_until_all_are_done(void *unused) {
     (void)unused;
     for (int i = 0, all_are_done = 0; !all_are_done; i++) {
         int mine[2] = {__atomic_load_n(&is_done, __ATOMIC_RELAXED), i}, least[2];
@@ -31,6 +46,41 @@ static void *call(void *unused) {
         all_are_done = least[0];
     }
     return NULL;
+}
+
+// A thread's first call asks the linker for something too (docs/LIMITS.md).
+static void *call_before_and_for_each_load(void *unused) {
+    (void)unused;
+    call(LOADS);
+    __atomic_store_n(&has_called, 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < LOADS; i++) call(i);
+    return NULL;
+}
+
+static void beside_calls(void) {
+    pthread_t other;
+    CHECK(pthread_create(&other, NULL, call_until_all_are_done, NULL) == 0);
+    for (int i = 0; i < LOADS; i++) load_plugin();
+    __atomic_store_n(&is_done, 1, __ATOMIC_RELAXED);
+    pthread_join(other, NULL);
+}
+
+// Rank 0 is in a constructor while the others still need a call of its other thread.
+static void that_need_each_other(void) {
+    if (world_rank == 0) {
+        pthread_t other;
+        CHECK(pthread_create(&other, NULL, call_before_and_for_each_load, NULL) == 0);
+        while (!__atomic_load_n(&has_called, __ATOMIC_RELAXED)) sleep_micros(1000);
+        for (int i = 0; i < LOADS; i++) load_plugin();
+        pthread_join(other, NULL);
+    } else {
+        call(LOADS);
+        for (int i = 0; i < LOADS; i++) {
+            sleep_micros(2000);
+            call(i);
+            load_plugin();
+        }
+    }
 }
 
 int main(int argc, char **argv) {
@@ -43,23 +93,15 @@ int main(int argc, char **argv) {
         return 0;
     }
     CHECK(argc == 2);
-    char path[4096], body[32];
+    char body[32];
     snprintf(path, sizeof path, "%s/libplugin.so", argv[1]);
     snprintf(body, sizeof body, "%p", (void *)during_load);
     setenv("DURING_LOAD", body, 1);
     MPI_Comm_dup(MPI_COMM_WORLD, &in_constructors);
     MPI_Comm_dup(MPI_COMM_WORLD, &elsewhere);
 
-    pthread_t other;
-    CHECK(pthread_create(&other, NULL, call, NULL) == 0);
-    for (int i = 0; i < LOADS; i++) {
-        void *plugin = dlopen(path, RTLD_NOW);
-        CHECK(plugin != NULL);
-        dlclose(plugin);
-        CHECK(loads == i + 1);
-    }
-    __atomic_store_n(&is_done, 1, __ATOMIC_RELAXED);
-    pthread_join(other, NULL);
+    beside_calls();
+    that_need_each_other();
     say_ok("constructor");
     MPI_Comm_free(&in_constructors);
     MPI_Comm_free(&elsewhere);

@@ -48,7 +48,7 @@ pub struct Row {
     #[cfg(feature = "scheduler")]
     pub scheduled: for<'a> fn(&'a checked::Rank, &'a Plan) -> Running<'a>,
     /// Under loom.
-    #[cfg(loom)]
+    #[cfg(all(loom, feature = "scheduler"))]
     pub explored: for<'a> fn(&'a crate::fabric::explored::Rank, &'a Plan) -> Running<'a>,
     /// In the simulator.
     #[cfg(feature = "scheduler")]
@@ -82,7 +82,7 @@ const fn row<A: Algorithm>() -> Row {
         start: |call, plan| boxed::<A, _>(call, plan),
         #[cfg(feature = "scheduler")]
         scheduled: boxed::<A, checked::Rank>,
-        #[cfg(loom)]
+        #[cfg(all(loom, feature = "scheduler"))]
         explored: boxed::<A, crate::fabric::explored::Rank>,
         #[cfg(feature = "scheduler")]
         simulated: boxed::<A, simulated::Rank>,

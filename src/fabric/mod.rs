@@ -42,7 +42,7 @@ use std::future::Future;
 
 #[cfg(feature = "scheduler")]
 pub mod checked;
-#[cfg(loom)]
+#[cfg(all(loom, feature = "scheduler"))]
 pub mod explored;
 pub mod shm;
 #[cfg(feature = "scheduler")]

@@ -18,7 +18,7 @@ use cuda::Cuda;
 use hip::Hip;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use watch::OldMark;
+use watch::{OldMark, Watches};
 
 /// The libraries of devices that this process has loaded. They stay loaded.
 #[derive(Clone, Copy)]
@@ -30,7 +30,7 @@ struct Libraries {
 /// The latest, or null; what stood there before is not freed, since a thread may use it.
 static LIBRARIES: AtomicPtr<Libraries> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A library is, or was, loaded whose memory can't be copied.
+/// A library is loaded whose memory can't be copied.
 static HAS_UNKNOWN: AtomicBool = AtomicBool::new(false);
 
 /// The loaded objects have been looked at before: there may be contexts.
@@ -61,52 +61,55 @@ pub fn has_unknown() -> bool {
 /// Knows all libraries that were loaded before the call.
 fn look() -> Option<&'static Libraries> {
     let old_mark = || if callers::may_overlap() { OldMark::Kept } else { OldMark::Closed };
-    watch::look(old_mark, is_device_library, examine);
-    // [libraries] acquire: pairs with the release in `examine`.
+    watch::look(old_mark, is_device_library, |paths| Found::among(&paths), Found::adopt);
+    // [libraries] acquire: pairs with the release in `adopt`.
     let libraries = LIBRARIES.load(Ordering::Acquire);
     // SAFETY: null or a box that was leaked.
     unsafe { libraries.as_ref() }
 }
 
-/// Takes note of the libraries among those at `paths`; whether buffers have to be asked for.
-fn examine(paths: Vec<CString>) -> bool {
-    let named = |start: &'static [u8]| paths.iter().filter(move |path| file_name(path).starts_with(start));
-    let cuda = named(CUDA).find_map(|path| Cuda::of(open(path)));
-    let hip = named(HIP).find_map(|path| Hip::of(open(path)));
-    let lacks_cuda = cuda.is_none() && named(CUDA).next().is_some();
-    let lacks_hip = hip.is_none() && named(HIP).chain(named(HSA)).next().is_some();
-    let is_late = HAS_LOOKED.swap(true, Ordering::Relaxed);
-    let lacks_any = lacks_cuda || lacks_hip;
-    let had_unknown = HAS_UNKNOWN.fetch_or(lacks_any, Ordering::Relaxed);
-    if lacks_any && is_late && !had_unknown {
-        let name = if lacks_cuda { "CUDA" } else { "HSA or HIP" };
-        log::warning(format_args!(
-            "a library of {name} was loaded that huddle can't copy with; if the program passes memory of its devices on \
-             communicators that it has used before, set HUDDLE_DISABLE=1"
-        ));
-    }
-    let has_any = cuda.is_some() || hip.is_some();
-    if has_any {
-        add(&Libraries { cuda, hip });
-    }
-    has_any
+/// What there is of libraries of devices.
+struct Found {
+    libraries: Libraries,
+    /// Whose memory can't be copied.
+    unknown: Option<&'static str>,
 }
 
-/// Adds to [`LIBRARIES`], also where another thread does.
-fn add(found: &Libraries) {
-    // [libraries] acquire: as in `look`.
-    let mut latest = LIBRARIES.load(Ordering::Acquire);
-    loop {
-        // SAFETY: null or a box that was leaked.
-        let known = unsafe { latest.as_ref() };
-        let cuda = found.cuda.or(known.and_then(|known| known.cuda));
-        let hip = found.hip.or(known.and_then(|known| known.hip));
-        let all = Box::into_raw(Box::new(Libraries { cuda, hip }));
-        // [libraries] release: pairs with the acquires in `look` and here.
-        match LIBRARIES.compare_exchange(latest, all, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return,
-            Err(later) => latest = later, // the box stays, as all do
+impl Found {
+    /// Among the objects at `paths`, but for those that are gone again.
+    fn among(paths: &[CString]) -> Self {
+        let handles = |start: &'static [u8]| {
+            let named = paths.iter().filter(move |path| file_name(path).starts_with(start));
+            named.map(|path| open(path)).filter(|handle| !handle.is_null()).collect::<Vec<_>>()
+        };
+        let [cudas, hips, hsas] = [CUDA, HIP, HSA].map(handles);
+        let cuda = cudas.iter().find_map(|handle| Cuda::of(*handle));
+        let hip = hips.iter().find_map(|handle| Hip::of(*handle));
+        let lacks_cuda = cuda.is_none() && !cudas.is_empty();
+        let lacks_hip = hip.is_none() && !(hips.is_empty() && hsas.is_empty());
+        let unknown = if lacks_cuda { Some("CUDA") } else { lacks_hip.then_some("HSA or HIP") };
+        Self { libraries: Libraries { cuda, hip }, unknown }
+    }
+
+    /// From now on that is known; by one thread at a time.
+    fn adopt(self) -> Watches {
+        let is_late = HAS_LOOKED.swap(true, Ordering::Relaxed);
+        let had_unknown = HAS_UNKNOWN.swap(self.unknown.is_some(), Ordering::Relaxed);
+        if let Some(name) = self.unknown
+            && is_late
+            && !had_unknown
+        {
+            log::warning(format_args!(
+                "a library of {name} was loaded that huddle can't copy with; if the program passes memory of its devices on \
+                 communicators that it has used before, set HUDDLE_DISABLE=1"
+            ));
         }
+        if self.libraries.cuda.is_none() && self.libraries.hip.is_none() {
+            return Watches::News;
+        }
+        // [libraries] release: pairs with the acquire in `look`.
+        LIBRARIES.store(Box::into_raw(Box::new(self.libraries)), Ordering::Release);
+        Watches::Always
     }
 }
 

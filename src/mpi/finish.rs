@@ -6,10 +6,10 @@
 use super::communicator::do_not_copy;
 use super::job::{self, Job};
 use super::loader::LOADER;
+use super::own;
 use crate::log;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::mpi::own;
 use crate::report::{Report, Tally, tally};
 use mpi_sys::MPI_Comm;
 use std::ffi::{CStr, c_int, c_void};

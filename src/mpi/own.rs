@@ -31,22 +31,29 @@ pub fn build_id() -> Option<String> {
     unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
         // SAFETY: the linker's description of an object, which stays until this returns, and the value below.
         let (search, info) = unsafe { (&mut *search.cast::<Search>(), &*info) };
+        if info.dlpi_phdr.is_null() {
+            return 0;
+        }
         // SAFETY: the linker's table of that object's segments.
         let segments = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-        let memory = |segment: &libc::Elf64_Phdr| {
-            let start = (info.dlpi_addr + segment.p_vaddr) as usize;
-            start..start + segment.p_memsz as usize
+        // Addresses in files may be relative to any, so that sums wrap.
+        let start = |segment: &libc::Elf64_Phdr| info.dlpi_addr.wrapping_add(segment.p_vaddr) as usize;
+        let is_loaded = |address: usize, n: usize| {
+            let loaded = segments.iter().filter(|segment| segment.p_type == libc::PT_LOAD);
+            loaded
+                .map(|it| (address.wrapping_sub(start(it)), it.p_memsz as usize))
+                .any(|(at, all)| at < all && n <= all - at)
         };
-        let is_own =
-            |segment: &libc::Elf64_Phdr| segment.p_type == libc::PT_LOAD && memory(segment).contains(&search.address);
-        if !segments.iter().any(is_own) {
+        if !is_loaded(search.address, 1) {
             return 0;
         }
         search.found = segments.iter().filter(|segment| segment.p_type == libc::PT_NOTE).find_map(|segment| {
-            let range = memory(segment);
-            // SAFETY: the engine is loaded and its notes are, as a part of it that is only read.
-            let notes = unsafe { std::slice::from_raw_parts(with_exposed_provenance(range.start), range.len()) };
-            build_id_among(notes)
+            let (start, n) = (start(segment), segment.p_memsz as usize);
+            if !is_loaded(start, n) {
+                return None;
+            }
+            // SAFETY: loaded with the engine, which only reads it.
+            build_id_among(unsafe { std::slice::from_raw_parts(with_exposed_provenance(start), n) })
         });
         1
     }
@@ -56,7 +63,8 @@ pub fn build_id() -> Option<String> {
     search.found
 }
 
-/// In hexadecimal digits the build id among ELF notes: each has the lengths of name and contents, a kind, and both, padded to words.
+/// In hexadecimal digits the build id among ELF notes: each has the lengths of name and contents, a kind, and both, padded to words (in
+/// segments with other notes perhaps to two words: there none is found).
 fn build_id_among(mut notes: &[u8]) -> Option<String> {
     const BUILD_ID: u32 = 3;
     loop {

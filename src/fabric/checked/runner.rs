@@ -41,7 +41,7 @@ impl Program {
         self.run_on(&self.machine(Mutator::new(self.mutation, self.labels.len())), seed, turns)
     }
 
-    /// Which of `changes` there is an occasion for, without making any; in the order of the occasions.
+    /// Which of `changes` there is an occasion for, without making any, nor the program's own; in the order of the occasions.
     ///
     /// # Errors
     /// The first rule that the program broke.

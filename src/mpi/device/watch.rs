@@ -2,8 +2,12 @@
 //!
 //! The dynamic linker keeps its objects in a list in the order of loading, which debuggers read as well (`struct link_map`
 //! of `<link.h>`). At the end of that list stands an object of huddle's own without contents, the mark. While the mark has
-//! no successor, nothing was loaded after it that is still there. Once it has one, [`look`] puts a mark at the end again and
-//! lets the objects before it be looked at.
+//! no successor, nothing was loaded after it that is still there. Once it has one, [`look`] lets the objects be looked at and puts a
+//! mark at the end again.
+//!
+//! The linker lets constructors of what it loads run under a lock, for which whoever loads something, as a mark, waits. They may call MPI,
+//! and may need calls of other threads for that. So the objects are looked at without that lock, nothing is asked of the linker
+//! with a lock of huddle's held, and where several threads call the mark is renewed a while later ([`GRACE`]).
 //!
 //! To keep the last object of the program itself would be simpler, but then the program could not unload it any more, or
 //! load another version of it.
@@ -15,20 +19,24 @@
 use crate::fabric::shm::longest_file;
 use crate::mpi::descriptor::{identity, out_of_the_way};
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::fs::{File, Metadata};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::fs::MetadataExt;
 use std::ptr::{null_mut, without_provenance_mut};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 static MARK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mark.so"));
 
 /// Where threads call MPI at once one may be reading a mark that another replaces, so all marks stay. After this many,
 /// each call asks how many objects were ever loaded.
 const MOST: usize = 64;
+
+/// How long after news the mark is renewed where threads call MPI at once: constructors have mostly ended then. Until then each call asks how
+/// many objects were ever loaded.
+const GRACE: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 
 /// `struct link_map`
 #[repr(C)]
@@ -48,33 +56,27 @@ static NEXT: AtomicPtr<AtomicPtr<c_void>> = AtomicPtr::new((&raw const NEWS).cas
 /// The same, or what is never null where the objects that are there already must be asked.
 static WATCHED: AtomicPtr<AtomicPtr<c_void>> = AtomicPtr::new((&raw const NEWS).cast_mut());
 
-/// No more than a few stores happen under this lock. The dynamic linker lets constructors of what it loads run under a lock of its own, and
-/// they may call MPI: who asked the linker for something with this lock held would wait for a thread that waits for this lock.
-static LOOKED: Mutex<Looked> = Mutex::new(Looked { looks: 0, mark: None, kept: 0, loads: None });
+/// What asks the linker does so without this lock.
+static KNOWN: Mutex<Known> = Mutex::new(Known { loads: None, news: None, watches: Watches::News, mark: None, kept: 0 });
 
-/// What the last look left.
-struct Looked {
-    /// How many ended.
-    looks: usize,
+/// A thread is at a new mark.
+static IS_RENEWED: AtomicBool = AtomicBool::new(false);
+
+/// What is known of the loaded objects.
+struct Known {
+    /// How many had ever been loaded when they were looked at.
+    loads: Option<u64>,
+    /// When that was found to be more than at the mark; `None` where there is no use in another mark.
+    news: Option<Instant>,
+    watches: Watches,
     mark: Option<Mark>,
     /// Marks that stay, though others came after them.
     kept: usize,
-    /// How many objects had been loaded.
-    loads: Option<u64>,
-}
-
-/// A look that is to end.
-struct Look {
-    /// How many had ended when it began.
-    looks: usize,
-    mark: Option<Mark>,
-    loads: u64,
-    watches: Watches,
 }
 
 /// When calls have to ask.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Watches {
+pub(super) enum Watches {
     /// When something was loaded.
     News,
     Always,
@@ -97,7 +99,7 @@ pub(super) fn is_alert() -> bool {
 
 #[inline(always)]
 fn has_successor(mark: &AtomicPtr<AtomicPtr<c_void>>) -> bool {
-    // [mark] acquire: pairs with the releases in `look`. Whoever uses what was loaded has seen that it was, so the successor
+    // [mark] acquire: pairs with the releases in `Known::watch`. Whoever uses what was loaded has seen that it was, so the successor
     // itself needs no order.
     let next = mark.load(Ordering::Acquire);
     // SAFETY: a static, or in the description of a mark, which is open: where other threads call it stays.
@@ -105,58 +107,92 @@ fn has_successor(mark: &AtomicPtr<AtomicPtr<c_void>>) -> bool {
 }
 
 /// Where something was loaded since the last look, `examine` gets the paths of the objects whose file names `is_wanted`, and
-/// says whether calls have to ask from now on. Several threads may be at it at once.
-pub(super) fn look(old_mark: fn() -> OldMark, is_wanted: fn(&[u8]) -> bool, examine: impl Fn(Vec<CString>) -> bool) {
-    while has_successor(&NEXT) {
-        let (looks, kept, loads) = looked().what_asks();
-        if loads.is_some() && loads == Some(objects(is_wanted).1) {
+/// `adopt`, in the order of loading, what it found; that says when calls have to ask from now on.
+pub(super) fn look<T>(
+    old_mark: fn() -> OldMark,
+    is_wanted: fn(&[u8]) -> bool,
+    examine: impl Fn(Vec<CString>) -> T,
+    adopt: impl Fn(T) -> Watches,
+) {
+    if !has_successor(&NEXT) {
+        return;
+    }
+    let examined = || {
+        let (paths, loads) = objects(is_wanted);
+        (examine(paths), loads)
+    };
+    let loads = loads_so_far();
+    if known().loads != Some(loads) {
+        let (found, loads) = examined();
+        known().learn(loads, || adopt(found));
+    }
+    let due = known().due(old_mark);
+    let Some(number) = due else { return };
+    // [renewal] acquire: pairs with the release below.
+    if IS_RENEWED.swap(true, Ordering::Acquire) {
+        return;
+    }
+    let mark = Mark::open(number);
+    // Once more: something may have come between the look and the mark. All that is loaded later follows the mark.
+    let (found, loads) = examined();
+    let old = known().replace(mark, loads, || adopt(found), old_mark);
+    drop(old); // by the linker
+    // [renewal] release: pairs with the acquire above.
+    IS_RENEWED.store(false, Ordering::Release);
+}
+
+fn known() -> MutexGuard<'static, Known> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Known {
+    /// Adopts what was found when so many objects had been loaded, unless more is known.
+    fn learn(&mut self, loads: u64, adopt: impl FnOnce() -> Watches) {
+        if self.loads.is_some_and(|known| known >= loads) {
             return;
         }
-        // What is loaded while this goes on comes after the mark or is counted later.
-        let mark = if kept < MOST { Mark::open(2 * kept + looks % 2) } else { None };
-        let (paths, loads) = objects(is_wanted);
-        let watches = if examine(paths) { Watches::Always } else { Watches::News };
-        let ended = looked().end(Look { looks, mark, loads, watches }, old_mark);
-        if ended.is_ok() {
-            return; // what the linker closes is closed without the lock
-        }
-    }
-}
-
-fn looked() -> MutexGuard<'static, Looked> {
-    LOOKED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Looked {
-    /// The looks so far, the marks that stay, and what was counted where there is no mark.
-    fn what_asks(&self) -> (usize, usize, Option<u64>) {
-        (self.looks, self.kept, if self.mark.is_none() { self.loads } else { None })
+        self.loads = Some(loads);
+        self.news = Some(Instant::now());
+        self.watches = adopt();
+        self.watch();
     }
 
-    /// Ends a look; the mark to be closed.
-    ///
-    /// # Errors
-    /// Another thread's has ended meanwhile. What this one noticed was there before that one's mark, or follows it.
-    fn end(&mut self, look: Look, old_mark: fn() -> OldMark) -> Result<Option<Mark>, Option<Mark>> {
-        if self.looks != look.looks {
-            return Err(look.mark);
-        }
-        self.looks += 1;
-        self.loads = Some(look.loads);
-        let news = (&raw const NEWS).cast_mut();
-        let next = look.mark.as_ref().map_or(news, Mark::successor);
-        // [mark] release: pairs with the acquire in `has_successor`.
-        NEXT.store(next, Ordering::Release);
-        // [mark] release: as above.
-        WATCHED.store(if look.watches == Watches::Always { news } else { next }, Ordering::Release);
-        let old = std::mem::replace(&mut self.mark, look.mark);
+    /// The number of the mark that is to be made now, if one is.
+    fn due(&self, old_mark: fn() -> OldMark) -> Option<usize> {
+        let is_due = old_mark() == OldMark::Closed || self.news?.elapsed() >= GRACE;
+        let parity = self.mark.as_ref().map_or(0, |mark| 1 - mark.number % 2);
+        (self.news.is_some() && is_due && self.kept < MOST).then_some(2 * self.kept + parity)
+    }
+
+    /// Has `mark` in place of the last one, and adopts what was found after it was put there; what is to be closed.
+    fn replace(
+        &mut self,
+        mark: Option<Mark>,
+        loads: u64,
+        adopt: impl FnOnce() -> Watches,
+        old_mark: fn() -> OldMark,
+    ) -> Option<Mark> {
+        let old = std::mem::replace(&mut self.mark, mark);
+        self.learn(loads, adopt);
+        self.news = self.mark.as_ref().filter(|mark| mark.is_followed()).map(|_| Instant::now());
+        self.watch();
         // Only the first call ever of another thread, which nobody knows of yet, could still be between the two loads of `has_successor`.
         if old_mark() == OldMark::Kept && old.is_some() {
             std::mem::forget(old);
             self.kept += 1;
-            return Ok(None);
+            return None;
         }
-        Ok(old)
+        old
+    }
+
+    /// Makes calls ask as is known now.
+    fn watch(&self) {
+        let news = (&raw const NEWS).cast_mut();
+        let next = self.mark.as_ref().map_or(news, Mark::successor);
+        // [mark] release: pairs with the acquire in `has_successor`.
+        NEXT.store(next, Ordering::Release);
+        // [mark] release: as above.
+        WATCHED.store(if self.watches == Watches::Always { news } else { next }, Ordering::Release);
     }
 }
 
@@ -166,14 +202,16 @@ struct Mark {
     map: *mut LinkMap,
     /// What its name stands for.
     file: ManuallyDrop<File>,
+    identity: [u64; 2],
+    number: usize,
 }
 
 // SAFETY: what is done with both is the dynamic linker's business, which locks where it has to.
 unsafe impl Send for Mark {}
 
 impl Mark {
-    /// A mark; no other one that is open has its `number`, though the program may have closed that one's descriptor: the linker takes equal
-    /// paths for the same object.
+    /// A mark, whose path has its number in it: the linker takes equal paths for the same object, and the descriptor of a mark that is open
+    /// may be given again where the program closed it.
     fn open(number: usize) -> Option<Self> {
         if longest_file() < MARK.len() as u64 {
             return None; // writing would kill the process (SIGXFSZ)
@@ -187,6 +225,7 @@ impl Mark {
         let mut file = out_of_the_way(unsafe { File::from_raw_fd(descriptor) });
         file.write_all(MARK).ok()?;
         let path = CString::new(path_of(&file, number)?).ok()?;
+        let identity = identity(&file.metadata().ok()?);
         // SAFETY: a C string; the object has no initialisers.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
@@ -195,8 +234,13 @@ impl Mark {
         let mut map: *mut LinkMap = null_mut();
         // SAFETY: an open handle, and a place for the address of its description.
         let code = unsafe { libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) };
-        let mark = Self { handle, map, file: ManuallyDrop::new(file) };
+        let mark = Self { handle, map, file: ManuallyDrop::new(file), identity, number };
         (code == 0 && !map.is_null()).then_some(mark)
+    }
+
+    fn is_followed(&self) -> bool {
+        // SAFETY: the description of an object that is open.
+        !unsafe { &*self.successor() }.load(Ordering::Relaxed).is_null()
     }
 
     fn successor(&self) -> *mut AtomicPtr<c_void> {
@@ -207,10 +251,10 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // SAFETY: nobody reads the description any more, as [`Looked::end`] sees to.
+        // SAFETY: nobody reads the description any more, as [`Known::replace`] sees to.
         unsafe { libc::dlclose(self.handle) };
         // A program that closes all descriptors may have something else there.
-        if is_mark(self.file.metadata()) {
+        if self.file.metadata().is_ok_and(|metadata| identity(&metadata) == self.identity) {
             // SAFETY: nobody uses it afterwards.
             unsafe { ManuallyDrop::drop(&mut self.file) };
         }
@@ -226,9 +270,17 @@ fn path_of(file: &File, number: usize) -> Option<String> {
     (identity(&named) == identity(&opened)).then_some(path)
 }
 
-/// Whether these are of a file as long as a mark, and without a name.
-fn is_mark(metadata: io::Result<Metadata>) -> bool {
-    metadata.is_ok_and(|metadata| metadata.nlink() == 0 && metadata.len() == MARK.len() as u64)
+/// How many objects were ever loaded.
+fn loads_so_far() -> u64 {
+    unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, loads: *mut c_void) -> c_int {
+        // SAFETY: the linker's description of an object, and the value below.
+        unsafe { *loads.cast() = (*info).dlpi_adds };
+        1 // the first one tells
+    }
+    let mut loads = 0_u64;
+    // SAFETY: `note` has the signature that is asked for, and gets the value that it expects.
+    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut loads).cast()) };
+    loads
 }
 
 /// The paths of the loaded objects whose file names `is_wanted`, and how many objects were ever loaded.
@@ -263,6 +315,7 @@ mod tests {
     use std::cell::Cell;
     use std::path::{Path, PathBuf};
     use std::process::Command;
+    use std::thread;
 
     /// Something that the test does not need otherwise.
     const OBJECT: &CStr = c"libBrokenLocale.so.1";
@@ -278,20 +331,29 @@ mod tests {
         handle
     }
 
-    fn found(old_mark: fn() -> OldMark) -> usize {
+    fn found_by(old_mark: fn() -> OldMark, watches: Watches) -> usize {
         let found = Cell::new(usize::MAX);
-        look(old_mark, is_object, |paths| {
-            found.set(paths.len());
-            false
-        });
+        look(
+            old_mark,
+            is_object,
+            |paths| paths.len(),
+            |paths| {
+                found.set(paths);
+                watches
+            },
+        );
         found.get()
+    }
+
+    fn found(old_mark: fn() -> OldMark) -> usize {
+        found_by(old_mark, Watches::News)
     }
 
     /// The name by which debuggers open the mark.
     fn name_of_the_mark() -> PathBuf {
-        let looked = LOOKED.lock().unwrap();
+        let known = known();
         // SAFETY: the description of an object that is open, with a C string.
-        let name = unsafe { CStr::from_ptr((*looked.mark.as_ref().unwrap().map).name) };
+        let name = unsafe { CStr::from_ptr((*known.mark.as_ref().unwrap().map).name) };
         PathBuf::from(name.to_str().unwrap())
     }
 
@@ -325,7 +387,7 @@ mod tests {
             unsafe { libc::dlclose(open()) };
             assert_eq!((found(old_mark), is_alert()), (usize::MAX, false));
             let object = open();
-            look(old_mark, is_object, |_| true);
+            found_by(old_mark, Watches::Always);
             assert!(is_alert(), "objects must be asked");
             assert_eq!(found(old_mark), usize::MAX, "but not looked for again");
             // SAFETY: nothing of it is in use.
@@ -334,7 +396,46 @@ mod tests {
             assert_eq!((found(old_mark), is_alert()), (1, false));
             // SAFETY: nothing of it is in use.
             unsafe { libc::dlclose(other) };
+            known().loads = None;
             NEXT.store((&raw const NEWS).cast_mut(), Ordering::Relaxed);
         }
+        the_program_may_close_the_descriptor();
+        threads_that_look_at_once_make_one_mark();
+    }
+
+    /// The linker and debuggers go by the new mark, which may have the same descriptor.
+    fn the_program_may_close_the_descriptor() {
+        assert_eq!(found(|| OldMark::Closed), 0);
+        for _ in 0..3 {
+            let descriptor: c_int = name_of_the_mark().file_name().unwrap().to_str().unwrap().parse().unwrap();
+            // SAFETY: the descriptor of the mark, as a program closes all that it does not know.
+            unsafe { libc::close(descriptor) };
+            let object = open();
+            assert_eq!((found(|| OldMark::Closed), is_alert()), (1, false));
+            assert_eq!(read_by_another_process(&name_of_the_mark()), MARK);
+            // SAFETY: nothing of it is in use.
+            unsafe { libc::dlclose(object) };
+        }
+    }
+
+    fn threads_that_look_at_once_make_one_mark() {
+        let look = || {
+            for _ in 0..50 {
+                found(|| OldMark::Kept);
+            }
+        };
+        let marks = known().kept;
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(look);
+            }
+            for _ in 0..10 {
+                let object = open();
+                thread::sleep(Duration::from_millis(1));
+                // SAFETY: nothing of it is in use.
+                unsafe { libc::dlclose(object) };
+            }
+        });
+        assert!(known().kept <= marks + 12, "{marks} marks, and for ten loads now {}", known().kept);
     }
 }
