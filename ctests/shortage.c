@@ -3,6 +3,7 @@
 // communicators that come later are served again.
 //
 //   shortage create|map|slots     the leader can't create the segment | another rank can't map it | the last has no slots
+//   shortage report               no file for the report
 //   shortage old                  no shortage, but a kernel that can't reserve what is mapped (before Linux 5.14)
 #include "check.h"
 #include <errno.h>
@@ -103,6 +104,7 @@ int main(int argc, char **argv) {
     MPI_Comm_free(&tight);
     MPI_Comm_free(&roomy);
     say_ok("shortage");
+    if (!strcmp(what, "report")) limit(RLIMIT_FSIZE, 64);
     MPI_Finalize();
     return 0;
 }

@@ -43,11 +43,22 @@ pub(crate) fn before_renaming(file: &Path) -> PathBuf {
     file.with_file_name(name)
 }
 
+/// The limit that `ulimit -f` sets.
+pub(crate) fn longest_file() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a valid place for the result.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    limit.rlim_cur
+}
+
 /// Puts `contents` in place of the file at `file`, or of a link there. Readers see the old file or the whole new one.
 ///
 /// # Errors
 /// If it can't be written; then nothing is left of it.
 pub(crate) fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
+    if contents.len() as u64 > longest_file() {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG)); // writing would kill the process (SIGXFSZ)
+    }
     let new = before_renaming(file);
     // What stands there was left by a process of this number that was killed, or is a trap of somebody else who may write
     // here: a link is not to be followed, a pipe not to be waited for.

@@ -2,9 +2,9 @@
 // of types with and without holes, in place, and given by absolute addresses. Nothing between the data may be read or
 // written. The MPI libraries of the test know no devices, so a call that reached them with such a buffer would crash.
 //
-//   devices DIRECTORY cuda|hip5|hip6|unknown early|late|threads
+//   devices DIRECTORY cuda|hip5|hip6|unknown early|late|threads|passing
 //
-// DIRECTORY has the libraries; they are loaded before MPI_Init, or when all contexts exist.
+// DIRECTORY has the libraries; they are loaded before MPI_Init, or when all contexts exist, or are gone when there is a new communicator.
 #include "../check.h"
 
 #include <dlfcn.h>
@@ -263,9 +263,26 @@ static void come_and_go(void) {
     }
 }
 
+// A communicator is native while there is a library whose memory can't be copied; one that comes after it is gone, and something else
+// was loaded, is served.
+static void pass(const char *path) {
+    const char *loaded[] = {path, "libBrokenLocale.so.1"};
+    for (int i = 0; i < 2; i++) {
+        void *object = dlopen(loaded[i], RTLD_NOW);
+        CHECK(object != NULL);
+        MPI_Comm comm;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        unsigned long long before = declined();
+        for (int call = 0; call < 20; call++) MPI_Barrier(comm);
+        CHECK((declined() - before == 20) == (i == 0));
+        MPI_Comm_free(&comm);
+        CHECK(dlclose(object) == 0 && dlopen(loaded[i], RTLD_NOW | RTLD_NOLOAD) == NULL);
+    }
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 4);
-    bool is_early = strcmp(argv[3], "late") != 0, is_known = strcmp(argv[2], "unknown") != 0;
+    bool passes = strcmp(argv[3], "passing") == 0, is_early = !passes && strcmp(argv[3], "late") != 0, is_known = strcmp(argv[2], "unknown") != 0;
     // One rank without devices among them.
     bool has_devices = launched_rank() != 1;
     char path[4096];
@@ -280,7 +297,8 @@ int main(int argc, char **argv) {
     state = 17u * (unsigned)world_rank + 5;
     come_and_go();
     if (!is_early) everything(1);
-    if (!is_early && has_devices) {
+    if (passes) pass(path);
+    if (!is_early && !passes && has_devices) {
         if (is_known) load(argv[1], argv[2]);
         else CHECK(dlopen(path, RTLD_NOW) != NULL);
     }

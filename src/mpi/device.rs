@@ -78,16 +78,11 @@ struct Found {
 impl Found {
     /// Among the objects at `paths`, but for those that are gone again.
     fn among(paths: &[CString]) -> Self {
-        let handles = |start: &'static [u8]| {
-            let named = paths.iter().filter(move |path| file_name(path).starts_with(start));
-            named.map(|path| open(path)).filter(|handle| !handle.is_null()).collect::<Vec<_>>()
-        };
-        let [cudas, hips, hsas] = [CUDA, HIP, HSA].map(handles);
-        let cuda = cudas.iter().find_map(|handle| Cuda::of(*handle));
-        let hip = hips.iter().find_map(|handle| Hip::of(*handle));
-        let lacks_cuda = cuda.is_none() && !cudas.is_empty();
-        let lacks_hip = hip.is_none() && !(hips.is_empty() && hsas.is_empty());
-        let unknown = if lacks_cuda { Some("CUDA") } else { lacks_hip.then_some("HSA or HIP") };
+        let (cuda, lacks_cuda) = first(paths, CUDA, Cuda::of);
+        let (hip, lacks_hip) = first(paths, HIP, Hip::of);
+        let has_hsa = first(paths, HSA, |_| None::<()>).1;
+        let unknown =
+            if lacks_cuda { Some("CUDA") } else { (lacks_hip || has_hsa && hip.is_none()).then_some("HSA or HIP") };
         Self { libraries: Libraries { cuda, hip }, unknown }
     }
 
@@ -117,10 +112,24 @@ fn file_name(path: &CStr) -> &[u8] {
     path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
-/// A handle of a loaded object, never closed; null if it is gone.
-fn open(path: &CStr) -> *mut c_void {
-    // SAFETY: a C string; only a reference to what is loaded is taken.
-    unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }
+/// What `of` makes of the first loaded object that it can use, among those at `paths` whose file names begin so, which then stays
+/// loaded; and whether there are any, but none of use.
+fn first<T>(paths: &[CString], start: &[u8], of: fn(*mut c_void) -> Option<T>) -> (Option<T>, bool) {
+    let mut are_there = false;
+    for path in paths.iter().filter(|path| file_name(path).starts_with(start)) {
+        // SAFETY: a C string; only a reference to what is loaded is taken.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if handle.is_null() {
+            continue; // gone
+        }
+        if let Some(library) = of(handle) {
+            return (Some(library), false);
+        }
+        are_there = true;
+        // SAFETY: of that reference nothing was kept: the program may unload it.
+        unsafe { libc::dlclose(handle) };
+    }
+    (None, are_there)
 }
 
 /// The function `name` of an open object.

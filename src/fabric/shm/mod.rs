@@ -49,8 +49,6 @@ pub use pace::{Asking, Pace, Traffic};
 pub use presences::Presences;
 pub use rotation::ROTATED;
 pub use segment::Segment;
-#[cfg(feature = "mpi")]
-pub(crate) use segment::longest_file;
 
 use super::BridgeStep;
 

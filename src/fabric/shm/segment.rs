@@ -4,6 +4,7 @@
 //! memory with the last mapping. Space is reserved before anyone uses it, so a first touch can't fail: the front of a segment when it
 //! is made, the rest with it or later, by those who are going to write it.
 
+use crate::kept::longest_file;
 use crate::topo::free_memory;
 use std::fs::OpenOptions;
 use std::io;
@@ -205,14 +206,6 @@ unsafe fn populate(at: *mut libc::c_void, length: usize) -> libc::c_int {
 
 fn leaves_enough(length: usize, free: Option<u64>) -> bool {
     free.is_none_or(|free| length as u64 <= free / 2)
-}
-
-/// The limit that `ulimit -f` sets.
-pub(crate) fn longest_file() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: a valid place for the result.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
-    limit.rlim_cur
 }
 
 /// Gives `file` memory that is really there in that range, and at least that length.

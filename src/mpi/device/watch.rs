@@ -16,7 +16,7 @@
 //! in the list, so the name is one that any process can open (`/proc/PID/fd/N`), and N stays open as long as it is there.
 //! `/proc/self/fd/N` would be a file of the debugger's own, mostly a pipe, at which it waits for ever.
 
-use crate::fabric::shm::longest_file;
+use crate::kept::longest_file;
 use crate::mpi::descriptor::{identity, out_of_the_way};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::fs::File;
