@@ -6,14 +6,15 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-#define LOADS 30
+#define LOADS 20
 
 static MPI_Comm in_constructors, elsewhere;
-static int loads, is_done, has_called;
+static int loads, begun, is_done, has_called;
 static char path[4096];
 
 // Lasts, so that calls of the other thread take place meanwhile.
 static void during_load(void) {
+    __atomic_add_fetch(&begun, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < 3; i++) {
         sleep_micros(1000);
         int mine = world_rank + loads + i, sum = -1;
@@ -49,11 +50,15 @@ static void *call_until_all_are_done(void *unused) {
 }
 
 // A thread's first call asks the linker for something too (docs/LIMITS.md).
-static void *call_before_and_for_each_load(void *unused) {
+static void *call_before_and_in_each_load(void *unused) {
     (void)unused;
     call(LOADS);
+    int before = __atomic_load_n(&begun, __ATOMIC_RELAXED);
     __atomic_store_n(&has_called, 1, __ATOMIC_RELAXED);
-    for (int i = 0; i < LOADS; i++) call(i);
+    for (int i = 0; i < LOADS; i++) {
+        while (__atomic_load_n(&begun, __ATOMIC_RELAXED) <= before + i) sleep_micros(100);
+        call(i);
+    }
     return NULL;
 }
 
@@ -69,14 +74,13 @@ static void beside_calls(void) {
 static void that_need_each_other(void) {
     if (world_rank == 0) {
         pthread_t other;
-        CHECK(pthread_create(&other, NULL, call_before_and_for_each_load, NULL) == 0);
+        CHECK(pthread_create(&other, NULL, call_before_and_in_each_load, NULL) == 0);
         while (!__atomic_load_n(&has_called, __ATOMIC_RELAXED)) sleep_micros(1000);
         for (int i = 0; i < LOADS; i++) load_plugin();
         pthread_join(other, NULL);
     } else {
         call(LOADS);
         for (int i = 0; i < LOADS; i++) {
-            sleep_micros(2000);
             call(i);
             load_plugin();
         }

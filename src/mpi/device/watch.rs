@@ -34,8 +34,8 @@ static MARK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mark.so"));
 /// each call asks how many objects were ever loaded.
 const MOST: usize = 64;
 
-/// How long after news the mark is renewed where threads call MPI at once: constructors have mostly ended then. Until then each call asks how
-/// many objects were ever loaded.
+/// How long after news a mark is renewed where threads call MPI at once: constructors have mostly ended then. Until then each call asks how
+/// many objects were ever loaded. The first mark is made at once: programs load most of their objects before they call.
 const GRACE: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 
 /// `struct link_map`
@@ -159,7 +159,7 @@ impl Known {
 
     /// The number of the mark that is to be made now, if one is.
     fn due(&self, old_mark: fn() -> OldMark) -> Option<usize> {
-        let is_due = old_mark() == OldMark::Closed || self.news?.elapsed() >= GRACE;
+        let is_due = self.mark.is_none() || old_mark() == OldMark::Closed || self.news?.elapsed() >= GRACE;
         let parity = self.mark.as_ref().map_or(0, |mark| 1 - mark.number % 2);
         (self.news.is_some() && is_due && self.kept < MOST).then_some(2 * self.kept + parity)
     }
