@@ -12,7 +12,7 @@ mod sets;
 pub use counters::{Cell, Count, Counter, Counters, Outcome, SizeClass, Tally};
 pub use json::{Report, obstacle};
 pub use reason::Reason;
-pub use sets::{counters, tally, value};
+pub use sets::{counters, is_one_thread, tally, value};
 
 /// Whether this process accelerates collectives.
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);

@@ -14,11 +14,12 @@ pub use staged::{Role, Staged};
 use super::job::abort;
 use crate::callers;
 use crate::log;
+use crate::report;
 use cuda::Cuda;
 use hip::Hip;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use watch::{OldMark, Watches};
+use watch::{Callers, Watches};
 
 /// The libraries of devices that this process has loaded. They stay loaded.
 #[derive(Clone, Copy)]
@@ -60,8 +61,12 @@ pub fn has_unknown() -> bool {
 
 /// Knows all libraries that were loaded before the call.
 fn look() -> Option<&'static Libraries> {
-    let old_mark = || if callers::may_overlap() { OldMark::Kept } else { OldMark::Closed };
-    watch::look(old_mark, is_device_library, |paths| Found::among(&paths), Found::adopt);
+    let callers = || match () {
+        () if !callers::may_overlap() => Callers::One,
+        () if report::is_one_thread() => Callers::OneYet,
+        () => Callers::Several,
+    };
+    watch::look(callers, is_device_library, |paths| Found::among(&paths), Found::adopt);
     // [libraries] acquire: pairs with the release in `adopt`.
     let libraries = LIBRARIES.load(Ordering::Acquire);
     // SAFETY: null or a box that was leaked.

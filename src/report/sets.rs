@@ -69,6 +69,11 @@ fn append() -> &'static Counters {
     &new.counters
 }
 
+/// Whether no other thread than that to which the process belongs has counted a call.
+pub fn is_one_thread() -> bool {
+    ONE_THREAD.next.get().is_none()
+}
+
 fn sets() -> impl Iterator<Item = &'static Counters> {
     iter::successors(Some(&ONE_THREAD), |set| set.next.get().copied()).map(|set| &set.counters)
 }

@@ -7,7 +7,7 @@
 //!
 //! The linker lets constructors of what it loads run under a lock, for which whoever loads something, as a mark, waits. They may call MPI,
 //! and may need calls of other threads for that. So the objects are looked at without that lock, nothing is asked of the linker
-//! with a lock of huddle's held, and where several threads call the mark is renewed a while later ([`GRACE`]).
+//! with a lock of huddle's held, and where several threads call, the mark is renewed a while later ([`GRACE`]).
 //!
 //! To keep the last object of the program itself would be simpler, but then the program could not unload it any more, or
 //! load another version of it.
@@ -34,8 +34,8 @@ static MARK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mark.so"));
 /// each call asks how many objects were ever loaded.
 const MOST: usize = 64;
 
-/// How long after news a mark is renewed where threads call MPI at once: constructors have mostly ended then. Until then each call asks how
-/// many objects were ever loaded. The first mark is made at once: programs load most of their objects before they call.
+/// How long after news a mark is renewed where several threads call MPI: constructors have mostly ended then. Until then each call asks how
+/// many objects were ever loaded, which takes some hundred nanoseconds for each buffer. The first mark is made at once: programs load most of their objects before they call.
 const GRACE: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 
 /// `struct link_map`
@@ -82,13 +82,15 @@ pub(super) enum Watches {
     Always,
 }
 
-/// What becomes of the last mark when there is a new one.
+/// Who calls MPI.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum OldMark {
-    /// It is closed: no other thread calls.
-    Closed,
-    /// It stays open, since another thread may be reading it.
-    Kept,
+pub(super) enum Callers {
+    /// One thread, which nobody else can be: the last mark is closed when there is a new one.
+    One,
+    /// One so far. Marks stay, since another thread may be reading them.
+    OneYet,
+    /// Several: marks stay, and are renewed a while after news.
+    Several,
 }
 
 /// Whether anything must be looked at, or asked.
@@ -109,7 +111,7 @@ fn has_successor(mark: &AtomicPtr<AtomicPtr<c_void>>) -> bool {
 /// Where something was loaded since the last look, `examine` gets the paths of the objects whose file names `is_wanted`, and
 /// `adopt`, in the order of loading, what it found; that says when calls have to ask from now on.
 pub(super) fn look<T>(
-    old_mark: fn() -> OldMark,
+    callers: fn() -> Callers,
     is_wanted: fn(&[u8]) -> bool,
     examine: impl Fn(Vec<CString>) -> T,
     adopt: impl Fn(T) -> Watches,
@@ -126,7 +128,7 @@ pub(super) fn look<T>(
         let (found, loads) = examined();
         known().learn(loads, || adopt(found));
     }
-    let due = known().due(old_mark);
+    let due = known().due(callers);
     let Some(number) = due else { return };
     // [renewal] acquire: pairs with the release below.
     if IS_RENEWED.swap(true, Ordering::Acquire) {
@@ -135,7 +137,7 @@ pub(super) fn look<T>(
     let mark = Mark::open(number);
     // Once more: something may have come between the look and the mark. All that is loaded later follows the mark.
     let (found, loads) = examined();
-    let old = known().replace(mark, loads, || adopt(found), old_mark);
+    let old = known().replace(mark, loads, || adopt(found), callers);
     drop(old); // by the linker
     // [renewal] release: pairs with the acquire above.
     IS_RENEWED.store(false, Ordering::Release);
@@ -158,8 +160,8 @@ impl Known {
     }
 
     /// The number of the mark that is to be made now, if one is.
-    fn due(&self, old_mark: fn() -> OldMark) -> Option<usize> {
-        let is_due = self.mark.is_none() || old_mark() == OldMark::Closed || self.news?.elapsed() >= GRACE;
+    fn due(&self, callers: fn() -> Callers) -> Option<usize> {
+        let is_due = self.mark.is_none() || callers() != Callers::Several || self.news?.elapsed() >= GRACE;
         let parity = self.mark.as_ref().map_or(0, |mark| 1 - mark.number % 2);
         (self.news.is_some() && is_due && self.kept < MOST).then_some(2 * self.kept + parity)
     }
@@ -170,14 +172,14 @@ impl Known {
         mark: Option<Mark>,
         loads: u64,
         adopt: impl FnOnce() -> Watches,
-        old_mark: fn() -> OldMark,
+        callers: fn() -> Callers,
     ) -> Option<Mark> {
         let old = std::mem::replace(&mut self.mark, mark);
         self.learn(loads, adopt);
         self.news = self.mark.as_ref().filter(|mark| mark.is_followed()).map(|_| Instant::now());
         self.watch();
         // Only the first call ever of another thread, which nobody knows of yet, could still be between the two loads of `has_successor`.
-        if old_mark() == OldMark::Kept && old.is_some() {
+        if callers() != Callers::One && old.is_some() {
             std::mem::forget(old);
             self.kept += 1;
             return None;
@@ -331,10 +333,10 @@ mod tests {
         handle
     }
 
-    fn found_by(old_mark: fn() -> OldMark, watches: Watches) -> usize {
+    fn found_by(callers: fn() -> Callers, watches: Watches) -> usize {
         let found = Cell::new(usize::MAX);
         look(
-            old_mark,
+            callers,
             is_object,
             |paths| paths.len(),
             |paths| {
@@ -345,8 +347,8 @@ mod tests {
         found.get()
     }
 
-    fn found(old_mark: fn() -> OldMark) -> usize {
-        found_by(old_mark, Watches::News)
+    fn found(callers: fn() -> Callers) -> usize {
+        found_by(callers, Watches::News)
     }
 
     /// The name by which debuggers open the mark.
@@ -364,8 +366,8 @@ mod tests {
     /// One test, since there is one list.
     #[test]
     fn what_is_loaded_is_noticed_and_may_go() {
-        for old_mark in [|| OldMark::Kept, || OldMark::Closed] {
-            assert_eq!((found(old_mark), is_alert()), (0, false));
+        for callers in [|| Callers::OneYet, || Callers::One] {
+            assert_eq!((found(callers), is_alert()), (0, false));
             assert_eq!(read_by_another_process(&name_of_the_mark()), MARK);
             let descriptor: c_int = name_of_the_mark().file_name().unwrap().to_str().unwrap().parse().unwrap();
             assert!(
@@ -375,7 +377,7 @@ mod tests {
             for _ in 0..3 {
                 let object = open();
                 assert!(is_alert());
-                assert_eq!((found(old_mark), is_alert()), (1, false));
+                assert_eq!((found(callers), is_alert()), (1, false));
                 // SAFETY: nothing of it is in use.
                 unsafe { libc::dlclose(object) };
                 // SAFETY: only a look at what is loaded.
@@ -385,15 +387,15 @@ mod tests {
             // Loaded and gone again: nothing to look at.
             // SAFETY: nothing of it is in use.
             unsafe { libc::dlclose(open()) };
-            assert_eq!((found(old_mark), is_alert()), (usize::MAX, false));
+            assert_eq!((found(callers), is_alert()), (usize::MAX, false));
             let object = open();
-            found_by(old_mark, Watches::Always);
+            found_by(callers, Watches::Always);
             assert!(is_alert(), "objects must be asked");
-            assert_eq!(found(old_mark), usize::MAX, "but not looked for again");
+            assert_eq!(found(callers), usize::MAX, "but not looked for again");
             // SAFETY: nothing of it is in use.
             unsafe { libc::dlclose(object) };
             let other = open();
-            assert_eq!((found(old_mark), is_alert()), (1, false));
+            assert_eq!((found(callers), is_alert()), (1, false));
             // SAFETY: nothing of it is in use.
             unsafe { libc::dlclose(other) };
             known().loads = None;
@@ -405,13 +407,13 @@ mod tests {
 
     /// The linker and debuggers go by the new mark, which may have the same descriptor.
     fn the_program_may_close_the_descriptor() {
-        assert_eq!(found(|| OldMark::Closed), 0);
+        assert_eq!(found(|| Callers::One), 0);
         for _ in 0..3 {
             let descriptor: c_int = name_of_the_mark().file_name().unwrap().to_str().unwrap().parse().unwrap();
             // SAFETY: the descriptor of the mark, as a program closes all that it does not know.
             unsafe { libc::close(descriptor) };
             let object = open();
-            assert_eq!((found(|| OldMark::Closed), is_alert()), (1, false));
+            assert_eq!((found(|| Callers::One), is_alert()), (1, false));
             assert_eq!(read_by_another_process(&name_of_the_mark()), MARK);
             // SAFETY: nothing of it is in use.
             unsafe { libc::dlclose(object) };
@@ -421,7 +423,7 @@ mod tests {
     fn threads_that_look_at_once_make_one_mark() {
         let look = || {
             for _ in 0..50 {
-                found(|| OldMark::Kept);
+                found(|| Callers::Several);
             }
         };
         let marks = known().kept;
