@@ -1,7 +1,7 @@
 //! huddle makes the collectives of unmodified MPI programs faster. See ARCHITECTURE.md.
 //!
 //! A module uses only what stands below it in this list of layers:
-//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `callers`, `kept`, `log`, `types`, `codegen`, `fpenv`.
+//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `callers`, `ends`, `kept`, `log`, `types`, `codegen`, `fpenv`.
 //! What is checked with loom ends at `coll`.
 
 pub mod callers;
@@ -11,6 +11,8 @@ mod codegen;
 pub mod coll;
 #[cfg(not(loom))]
 pub mod config;
+#[cfg(not(loom))]
+pub mod ends;
 pub mod fabric;
 #[cfg(not(loom))]
 mod fpenv;

@@ -9,7 +9,7 @@
 #define LOADS 20
 
 static MPI_Comm in_constructors, elsewhere;
-static int loads, begun, is_done, has_called;
+static int loads, begun, is_done;
 static char path[4096];
 
 // Lasts, so that calls of the other thread take place meanwhile.
@@ -49,15 +49,24 @@ static void *call_until_all_are_done(void *unused) {
     return NULL;
 }
 
-// A thread's first call asks the linker for something too (docs/LIMITS.md).
-static void *call_before_and_in_each_load(void *unused) {
-    (void)unused;
-    call(LOADS);
-    int before = __atomic_load_n(&begun, __ATOMIC_RELAXED);
-    __atomic_store_n(&has_called, 1, __ATOMIC_RELAXED);
+// What a thread keeps memory of its own for: what it counts, calls that are declined, and datatypes that are made alike.
+static void call_with_datatypes(int i) {
+    int none = 0, data[3] = {i, -1, i + 2}, own[3] = {0, -1, 0};
+    MPI_Datatype apart;
+    call(i);
+    MPI_Bcast(&none, 0, MPI_INT, 0, elsewhere);
+    MPI_Type_vector(2, 1, 2, MPI_INT, &apart);
+    MPI_Type_commit(&apart);
+    MPI_Bcast(world_rank == 0 ? data : own, 1, apart, 0, elsewhere);
+    MPI_Type_free(&apart);
+    if (world_rank != 0) CHECK(own[0] == i && own[1] == -1 && own[2] == i + 2);
+}
+
+// Its first calls too.
+static void *call_in_each_load(void *before) {
     for (int i = 0; i < LOADS; i++) {
-        while (__atomic_load_n(&begun, __ATOMIC_RELAXED) <= before + i) sleep_micros(100);
-        call(i);
+        while (__atomic_load_n(&begun, __ATOMIC_RELAXED) <= *(int *)before + i) sleep_micros(100);
+        call_with_datatypes(i);
     }
     return NULL;
 }
@@ -74,14 +83,13 @@ static void beside_calls(void) {
 static void that_need_each_other(void) {
     if (world_rank == 0) {
         pthread_t other;
-        CHECK(pthread_create(&other, NULL, call_before_and_in_each_load, NULL) == 0);
-        while (!__atomic_load_n(&has_called, __ATOMIC_RELAXED)) sleep_micros(1000);
+        int before = begun;
+        CHECK(pthread_create(&other, NULL, call_in_each_load, &before) == 0);
         for (int i = 0; i < LOADS; i++) load_plugin();
         pthread_join(other, NULL);
     } else {
-        call(LOADS);
         for (int i = 0; i < LOADS; i++) {
-            call(i);
+            call_with_datatypes(i);
             load_plugin();
         }
     }

@@ -7,7 +7,9 @@
 use super::constructor::{Arguments, Constructor};
 use super::datatype::{TypeLayout, TypeMap};
 use super::habit::Habit;
+use crate::ends::{Part, when_thread_ends};
 use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// So many are remembered, as programs need more than one for each step.
@@ -54,18 +56,24 @@ impl Remembered {
 }
 
 thread_local! {
-    static REMEMBERED: RefCell<Remembered> = RefCell::default();
+    /// Dropped by [`forget`].
+    static REMEMBERED: ManuallyDrop<RefCell<Remembered>> = ManuallyDrop::default();
 }
 
-/// The layout of what was `made` so, if that is remembered and the library tells that `size` too. At the end of a thread nothing is remembered.
+/// For a thread that ends.
+fn forget() {
+    REMEMBERED.with(|remembered| remembered.take());
+}
+
+/// The layout of what was `made` so, if that is remembered and the library tells that `size` too.
 #[inline]
 pub(super) fn find<C>(made: &C, size: impl FnOnce() -> Option<usize>) -> Option<Arc<TypeLayout>>
 where
     Arguments: PartialEq<C>,
 {
-    let found = REMEMBERED.try_with(|remembered| remembered.borrow().find(made));
+    let found = REMEMBERED.with(|remembered| remembered.borrow().find(made));
     // A check on the reading of arguments, as of layouts that are new.
-    found.ok().flatten().filter(|layout| size() == Some(layout.size))
+    found.filter(|layout| size() == Some(layout.size))
 }
 
 /// The layout of what `constructor` makes, as `read` finds out; it is remembered, if that is of use.
@@ -74,12 +82,11 @@ pub(super) fn remember(
     read: impl FnOnce(&Constructor) -> Option<Arc<TypeLayout>>,
 ) -> Option<Arc<TypeLayout>> {
     let layout = read(&constructor)?;
-    if may_be_remembered(&layout)
-        && REMEMBERED.try_with(|remembered| remembered.borrow().habit.keeps_next()) == Ok(true)
-    {
+    if may_be_remembered(&layout) && REMEMBERED.with(|remembered| remembered.borrow().habit.keeps_next()) {
         // The library is called, to free what is inside, while nothing is borrowed.
         if let Some(arguments) = constructor.into_arguments(MOST_ARGUMENTS) {
-            _ = REMEMBERED.try_with(|remembered| remembered.borrow_mut().add(arguments, Arc::clone(&layout)));
+            REMEMBERED.with(|remembered| remembered.borrow_mut().add(arguments, Arc::clone(&layout)));
+            when_thread_ends(Part::Layouts, forget);
         }
     }
     Some(layout)

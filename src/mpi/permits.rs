@@ -11,11 +11,12 @@ use super::lane::Key;
 use super::recent::generation;
 use super::serve::{Served, end_served};
 use crate::callers;
+use crate::ends::{Part, when_thread_ends};
 use crate::mpi::handles::{bits, constants};
 use crate::report::{Count, Counter, counters};
 use crate::types::{Bytes, Collective};
 use mpi_sys::MPI_Comm;
-use std::cell::{Cell, OnceCell, UnsafeCell};
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_int;
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,20 +108,29 @@ pub(crate) static OF_PROCESS: Permits =
     Permits([const { UnsafeCell::new([Kept::NONE; 2]) }; PAIRS * Collective::ALL.len()]);
 
 thread_local! {
-    /// What another thread remembers; null where it does not. Nothing is to be done for it when the thread
-    /// ends, so that it is found by one address.
+    /// What another thread remembers; null where it does not.
     static OF_THREAD: Cell<*const Permits> = const { Cell::new(null()) };
-    /// Where that lies.
-    static OWNED: Owned = const { Owned(OnceCell::new()) };
 }
 
-/// Forgets what a thread remembers that ends.
-struct Owned(OnceCell<Box<Pairs>>);
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        OF_THREAD.set(null());
+/// For a thread that ends.
+fn forget() {
+    let permits = OF_THREAD.replace(null());
+    if !permits.is_null() {
+        // SAFETY: made by `remembering` of such a box, and found by nobody any more.
+        drop(unsafe { Box::from_raw(permits.cast_mut()) });
     }
+}
+
+/// What this thread remembers, which is not the one to which the process belongs, until it ends.
+fn remembering<'a>() -> &'a Permits {
+    let mut permits = OF_THREAD.get();
+    if permits.is_null() {
+        permits = Box::into_raw(empty()).cast();
+        OF_THREAD.set(permits);
+        when_thread_ends(Part::Permits, forget);
+    }
+    // SAFETY: of a box that is freed by `forget` alone.
+    unsafe { &*permits }
 }
 
 /// By collective, whether any call was ever kept.
@@ -135,7 +145,7 @@ pub(crate) fn are_kept(collective: Collective) -> bool {
 /// What becomes of a call by what this thread remembers, if it does: `find` looks at it.
 #[inline(always)]
 pub(crate) fn of_thread(find: impl FnOnce(&Permits) -> Option<Served>) -> Option<Served> {
-    // SAFETY: null, or what `OWNED` has, which says so before it is no more.
+    // SAFETY: null, or of a box that nobody frees while the thread calls.
     find(unsafe { OF_THREAD.get().as_ref() }?)
 }
 
@@ -241,14 +251,7 @@ pub(super) fn keep(collective: Collective, communicator: &Communicator, counter:
     if callers::is_owner() {
         put(&OF_PROCESS, collective, kept);
     } else {
-        // After this thread's first count: what is registered later ends earlier (of glibc and std), so that the set of counters outlives what
-        // is remembered here; else some would be lost. Threads that end remember nothing.
-        let _ = OWNED.try_with(|owned| {
-            let permits: *const Pairs = &raw const **owned.0.get_or_init(empty);
-            OF_THREAD.set(permits.cast());
-            // SAFETY: a transparent wrapper of what stays until the thread ends.
-            put(unsafe { &*permits.cast() }, collective, kept);
-        });
+        put(remembering(), collective, kept);
     }
     ARE_KEPT[collective as usize].store(true, Ordering::Relaxed);
 }

@@ -3,6 +3,7 @@
 
 use super::counters::{Counters, Tally};
 use crate::callers;
+use crate::ends::{Part, when_thread_ends};
 use std::cell::Cell;
 use std::iter;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -30,18 +31,13 @@ fn free() -> MutexGuard<'static, Vec<&'static Counters>> {
 }
 
 thread_local! {
-    /// This thread's set, once it has counted. Nothing is to be done for it when the thread ends, so that it is found by one address.
+    /// This thread's set, once it has counted. It has nothing to drop, so that it is found by one address.
     static OWN: Cell<Option<&'static Counters>> = const { Cell::new(None) };
-    static RETURN: Return = const { Return };
 }
 
-/// Gives back the set of a thread that ends.
-struct Return;
-
-impl Drop for Return {
-    fn drop(&mut self) {
-        free().extend(OWN.take());
-    }
+/// For a thread that ends.
+fn give_back() {
+    free().extend(OWN.take());
 }
 
 /// The set in which this thread counts, and nobody else at the time. It is never freed.
@@ -55,8 +51,7 @@ fn take() -> &'static Counters {
     let freed = free().pop();
     let counters = freed.unwrap_or_else(append);
     OWN.set(Some(counters));
-    // A thread that counts once more after it has given its set back keeps the next one for good.
-    let _ = RETURN.try_with(|_| ());
+    when_thread_ends(Part::Counters, give_back);
     counters
 }
 
