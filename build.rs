@@ -1,10 +1,11 @@
 //! Compiles the constants of the MPI in use. `MPICC` names the compiler of the MPI that the engine is built for (default `mpicc`).
 
-use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    name_sources();
     // The engine's own references to what it exports must not be bound to the loader, which exports the C API too.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     // By which the report names the engine; not every gcc asks for one by itself.
@@ -12,6 +13,31 @@ fn main() {
     if env::var_os("CARGO_FEATURE_MPI").is_some() {
         compile_shim();
         link_mark();
+    }
+}
+
+/// `HUDDLE_SOURCES`: a number that differs between builds of different sources, in 16 hexadecimal digits. Ranks compare it in MPI_Init.
+fn name_sources() {
+    println!("cargo:rerun-if-changed=src");
+    let mut files = Vec::new();
+    list(Path::new("src"), &mut files);
+    files.sort();
+    let contents = files.iter().flat_map(|file| fs::read(file).expect("a source file can be read"));
+    // FNV-1a.
+    let number =
+        contents.fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    println!("cargo:rustc-env=HUDDLE_SOURCES={number:016x}");
+}
+
+/// Adds all files below `directory`.
+fn list(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in directory.read_dir().expect("a source directory can be read").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            list(&path, files);
+        } else {
+            files.push(path);
+        }
     }
 }
 

@@ -6,9 +6,10 @@
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A longer file is not one of these.
 const LONGEST: u64 = 256 << 10;
@@ -35,11 +36,14 @@ pub(crate) fn read_whole(file: &Path) -> Option<String> {
     fs::read_to_string(file).ok()
 }
 
-/// Where this process writes what becomes `file`: in the same directory, so that renaming does not cross file systems.
+/// Where this process writes what becomes `file`: in the same directory, so that renaming does not cross file systems. Processes of the same
+/// number on other hosts, or in other containers, have other names in a directory that they share.
 pub(crate) fn before_renaming(file: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(file.file_name().unwrap_or_default());
-    name.push(format!(".{}.new", std::process::id()));
+    static OWN: OnceLock<u64> = OnceLock::new();
+    let own = OWN.get_or_init(|| RandomState::new().build_hasher().finish());
+    name.push(format!(".{}-{own:016x}.new", std::process::id()));
     file.with_file_name(name)
 }
 
@@ -60,8 +64,7 @@ pub(crate) fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
         return Err(io::Error::from_raw_os_error(libc::EFBIG)); // writing would kill the process (SIGXFSZ)
     }
     let new = before_renaming(file);
-    // What stands there was left by a process of this number that was killed, or is a trap of somebody else who may write
-    // here: a link is not to be followed, a pipe not to be waited for.
+    // What stands there is a trap of somebody else who may write here: a link is not to be followed, a pipe not to be waited for.
     let _ = fs::remove_file(&new);
     let mut created = OpenOptions::new().write(true).create_new(true).open(&new)?;
     let written = created.write_all(contents).and_then(|()| fs::rename(&new, file));

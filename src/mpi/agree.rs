@@ -6,9 +6,8 @@
 //!
 //! Where MPI fails here the job ends: ranks that do not know what they have agreed on would hang later.
 
-use super::failure::Code;
+use super::failure;
 use super::init::REMEDY;
-use super::job;
 use crate::log;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
@@ -30,10 +29,7 @@ pub(super) fn meet(comm: MPI_Comm, number: c_int) -> bool {
 
 /// Ends the job where a call of MPI that ranks agree by has failed.
 pub(super) fn expect(function: &str, code: c_int) {
-    if code != constants().success {
-        log::error(format_args!("{function} fails while ranks agree in MPI_Init ({}); the job ends", Code(code)));
-        job::abort();
-    }
+    failure::expect(function, "while ranks agree in MPI_Init", code);
 }
 
 /// A duplicate, whose errors are returned.

@@ -4,6 +4,7 @@
 //! instead, since input and output of this rank differ in length, the handler is called from here. Where the standard leaves room, the
 //! library itself is asked, on a communicator of this process alone.
 
+use super::asking::is_accepted;
 use super::datatype::{Rejected, TypeLayout};
 use super::device::{self, Role, Staged};
 use super::job::abort;
@@ -263,8 +264,8 @@ pub unsafe fn allreduce(
         // the same.
         let count = count.min(2) as c_int;
         // SAFETY: on one process the result is the operand itself.
-        let code = unsafe { native().allreduce(sendbuf, recvbuf, count, datatype, op, site.job.self_comm) };
-        if code != constants().success {
+        let call = |comm| unsafe { native().allreduce(sendbuf, recvbuf, count, datatype, op, comm) };
+        if !is_accepted(site.job.self_comm, call) {
             return Err(Refused::ByLibrary);
         }
     }
@@ -293,9 +294,8 @@ pub unsafe fn reduce(
     }
     if is_root && sendbuf == recvbuf.cast_const() && count > 0 && !recvbuf.is_null() {
         // SAFETY: as in `allreduce`.
-        let code =
-            unsafe { native().reduce(sendbuf, recvbuf, count.min(2) as c_int, datatype, op, 0, site.job.self_comm) };
-        if code != constants().success {
+        let call = |comm| unsafe { native().reduce(sendbuf, recvbuf, count.min(2) as c_int, datatype, op, 0, comm) };
+        if !is_accepted(site.job.self_comm, call) {
             return Err(Refused::ByLibrary);
         }
         // SAFETY: the caller's promise.
@@ -409,8 +409,8 @@ fn accepts_aliased_allgather(site: &Site<'_>, send: Input, recv: Output) -> bool
         return false;
     };
     // SAFETY: on one process, the block onto itself.
-    let code = unsafe { native().allgather(send.0, sends, send.2, recv.0, receives, recv.2, site.job.self_comm) };
-    code == constants().success
+    let call = |comm| unsafe { native().allgather(send.0, sends, send.2, recv.0, receives, recv.2, comm) };
+    is_accepted(site.job.self_comm, call)
 }
 
 /// # Safety

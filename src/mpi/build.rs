@@ -8,7 +8,7 @@ use super::board::{self, Board};
 use super::bridge::BridgeComm;
 use super::communicator::{self, Shared, Standing};
 use super::device;
-use super::failure::Code;
+use super::failure::{Code, expect};
 use super::job::Job;
 use super::offers::{Offer, Offers, Source};
 use super::pool::{NodeState, Offered};
@@ -104,12 +104,12 @@ impl<'a> Builder<'a> {
             communicator::offer(&self.members(), &self.geometry, |context| !self.is_leader() || context.is_idle());
         let board = board::current();
         let (mut offer, mut own) = self.offer(&offered, board.as_deref());
-        let mut offers = self.exchange(offer);
+        let mut offers = self.exchange(offer)?;
         if self.nodes().any(|node| offers.source(self.layout.members(node)) == Source::Again) {
             if self.is_leader() && offers.source(self.own_members()) == Source::Again {
                 own = self.make_segment(&mut offer);
             }
-            offers = self.exchange(offer);
+            offers = self.exchange(offer)?;
         }
         // 2. Members map it, leaders get their communicator; so far everyone comes to the same verdict.
         if let Some(reason) = self.obstacle(&offers) {
@@ -344,16 +344,28 @@ impl<'a> Builder<'a> {
     }
 
     /// All ranks' offers, by rank.
-    fn exchange(&self, offer: Offer) -> Offers {
+    ///
+    /// # Errors
+    /// If the MPI library fails to exchange them. This rank votes then, since the others may have them; where they may do without
+    /// a vote, the job ends.
+    fn exchange(&self, offer: Offer) -> Result<Offers, Reason> {
         let c = constants();
         let mut offers = vec![Offer::default(); self.layout.size()];
         let n = size_of::<Offer>() as c_int;
         // SAFETY: buffers of one and `size` offers.
-        unsafe {
+        let code = unsafe {
             let (from, to) = ((&raw const offer).cast(), offers.as_mut_ptr().cast());
-            native().allgather(from, n, c.byte, to, n, c.byte, self.comm);
+            native().allgather(from, n, c.byte, to, n, c.byte, self.comm)
+        };
+        if code == c.success {
+            return Ok(Offers::new(offers));
         }
-        Offers::new(offers)
+        if offer.pooled[0] != 0 {
+            expect("MPI_Allgather", "while ranks agree on shared memory", code);
+        }
+        self.vote(Some(Reason::NoContext));
+        self.give_back(offer);
+        Err(self.decline(Reason::NoContext))
     }
 
     /// What the offers lack.
@@ -460,11 +472,12 @@ fn report_no_bridge(code: c_int) {
 
 fn world_ranks(job: &Job, comm: MPI_Comm, size: c_int) -> Vec<c_int> {
     let ranks: Vec<c_int> = (0..size).collect();
-    let mut world_ranks = vec![0; size as usize];
+    // They stay negative where the library rejects the question, as it may for processes outside MPI_COMM_WORLD.
+    let mut world_ranks = vec![-1; size as usize];
     let mut group: MPI_Group = constants().group_null;
     // SAFETY: valid communicator, groups and places of `size` elements.
     unsafe {
-        native().comm_group(comm, &mut group);
+        expect("MPI_Comm_group", "for a communicator's first calls", native().comm_group(comm, &mut group));
         native().group_translate_ranks(group, size, ranks.as_ptr(), job.group, world_ranks.as_mut_ptr());
         native().group_free(&mut group);
     }

@@ -3,6 +3,7 @@
 //! The state is an attribute of the communicator, so it dies with it and a reused handle never finds its predecessor's.
 
 use super::bridge::BridgeComm;
+use super::failure::expect;
 use super::job::{Job, job};
 use super::lane::Lane;
 use super::lanes::Lanes;
@@ -288,7 +289,7 @@ impl Communicator {
     }
 }
 
-/// The state of `comm`, created at its first collective; `None` where nothing can be attached, this thread frees
+/// The state of `comm`, created at its first collective; `None` where this thread frees
 /// it just now, or `comm` is no communicator: the native call will say.
 #[inline(always)]
 pub fn find(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
@@ -327,11 +328,7 @@ fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
         state = Box::into_raw(Box::new(new));
         // SAFETY: as above; `delete` frees the box.
         let code = unsafe { native().comm_set_attr(comm, job.keyval, state.cast()) };
-        if code != constants().success {
-            // SAFETY: nobody else has seen it.
-            drop(unsafe { Box::from_raw(state) });
-            return None;
-        }
+        expect("MPI_Comm_set_attr", "for a communicator's first call", code);
     }
     recent(|recent| recent.insert(comm, state, generation));
     // SAFETY: lives until the attribute is deleted, which MPI forbids while a collective on it is under way.

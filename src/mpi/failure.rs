@@ -1,9 +1,21 @@
 //! Lines about calls of the MPI library that fail.
 
+use super::job::abort;
+use crate::log;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
 use std::ffi::c_int;
 use std::fmt;
+
+/// Ends the job, with a line, where `function` of the library has failed: this rank can't do its part, and the others would wait for it.
+///
+/// `circumstance` says when that was, for people.
+pub(super) fn expect(function: &str, circumstance: &str, code: c_int) {
+    if code != constants().success {
+        log::error(format_args!("{function} fails {circumstance} ({}); the job ends", Code(code)));
+        abort();
+    }
+}
 
 /// An error code that the library has returned, with what the library says about it.
 ///

@@ -8,7 +8,6 @@ use super::network;
 use super::peers::Announcement;
 use super::survival;
 use crate::callers;
-use crate::coll::REGISTRY;
 use crate::config::{Config, RawEnvironment};
 use crate::fabric::shm::{Pace, Waiting};
 use crate::fpenv::in_default;
@@ -17,28 +16,21 @@ use crate::log;
 use crate::model::Parameters;
 use crate::mpi::handles::{self, constants};
 use crate::mpi::native::native;
-use crate::sync::FlagLine;
 use crate::topo::place::{self, Containers, CpuMask, Kind};
 use crate::topo::{Caches, Crowding, found, host};
 use crate::tune::{Reason, measured};
 use mpi_sys::MPI_Comm;
 use std::ffi::c_int;
-use std::hash::{Hash, Hasher};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// A number that differs between builds of huddle that would choose or lay out memory differently. Where ranks find several,
-/// the job stays native.
+/// A number that differs between builds of different sources (build.rs), and so between any two that could choose an algorithm or lay out
+/// memory differently. Where ranks find several, the job stays native.
 pub(super) fn protocol() -> c_int {
-    /// Raised with every change to what ranks exchange, to the layout of segments, or to defaults. As a text that is read at run
-    /// time, scripts/test-partial finds it in an engine, and makes another build of it by changing it.
-    const REVISION: &str = "huddle's revision 36";
-    let mut hash = std::hash::DefaultHasher::new();
-    (env!("CARGO_PKG_VERSION"), black_box(REVISION), size_of::<FlagLine>()).hash(&mut hash);
-    // MPI_Finalize sums counters by their position.
-    crate::report::Counters::LENGTH.hash(&mut hash);
-    REGISTRY.iter().for_each(|row| (row.collective, row.name).hash(&mut hash));
-    (hash.finish() >> 33) as c_int
+    /// A text that is read at run time: scripts/test-partial finds it in an engine, and makes another build of that by changing it.
+    const SOURCES: &str = concat!("huddle's sources ", env!("HUDDLE_SOURCES"));
+    let number = black_box(SOURCES).rsplit(' ').next().and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    (number.unwrap_or_default() >> 33) as c_int
 }
 
 /// What people can do about ranks without huddle.

@@ -4,6 +4,7 @@ pub(crate) mod again;
 mod agree;
 mod alike;
 mod arguments;
+mod asking;
 mod board;
 mod bridge;
 mod build;

@@ -12,6 +12,7 @@
 //! `MPI_Type_create_f90_*`. Both take `MPI_CHAR` as an integer, Open MPI also `MPI_BYTE`. MPICH lets `MPI_LAND` of floating
 //! point pass and aborts when it has to compute.
 
+use super::asking::is_accepted;
 use super::constructor::class_of_f90;
 use super::datatype::{Rejected, TypeLayout, TypeMap};
 use super::failure::Code;
@@ -183,13 +184,10 @@ pub(super) unsafe fn is_defined(known_op: PredefinedOp, op: MPI_Op, known: &Pred
 /// # Safety
 /// As for [`Operator::resolve`].
 unsafe fn accepts(op: MPI_Op, datatype: MPI_Datatype, self_comm: MPI_Comm) -> bool {
-    static ASKING: Mutex<()> = Mutex::new(());
-    // Calls on one communicator take turns.
-    let _one_at_a_time = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
     let (from, mut to) = ([0u64; 8], [0u64; 8]);
+    let (from, to) = (from.as_ptr().cast(), to.as_mut_ptr().cast());
     // SAFETY: no element is read or written.
-    let code = unsafe { native().allreduce(from.as_ptr().cast(), to.as_mut_ptr().cast(), 0, datatype, op, self_comm) };
-    code == constants().success
+    is_accepted(self_comm, |comm| unsafe { native().allreduce(from, to, 0, datatype, op, comm) })
 }
 
 /// Memory for unpacked elements, aligned for any type.

@@ -10,6 +10,7 @@
 //!    another one, which would receive it.
 
 use super::bridge::BridgeComm;
+use super::failure::expect;
 use super::job::{abort, job};
 use crate::log;
 use crate::mpi::handles::constants;
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// Steps between nodes use another one.
 const TAG: c_int = 1;
+/// When calls here fail, for people.
+const REFUSING: &str = "while leaders tell each other of rejected arguments";
 
 /// What is said: who has left out which call.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -64,7 +67,9 @@ impl BridgeComm {
             let (mut request, n) = (constants().request_null, size_of::<Word>() as c_int);
             let from = (&raw const *word).cast();
             // SAFETY: the word stays where it is until the message has gone.
-            unsafe { native().isend(from, n, constants().byte, node as c_int, TAG, self.comm(), &mut request) };
+            let code =
+                unsafe { native().isend(from, n, constants().byte, node as c_int, TAG, self.comm(), &mut request) };
+            expect("MPI_Isend", REFUSING, code);
             state.sent.push((request, word));
         }
         state.own.push(epoch.0);
@@ -142,19 +147,20 @@ impl State {
             let mut found = 0;
             // SAFETY: valid communicator and places; what was found is received.
             unsafe {
-                native().iprobe(c.any_source, TAG, comm, &mut found, c.status_ignore);
+                expect("MPI_Iprobe", REFUSING, native().iprobe(c.any_source, TAG, comm, &mut found, c.status_ignore));
                 if found == 0 {
                     break;
                 }
                 let (mut word, n) = (Word::default(), size_of::<Word>() as c_int);
-                native().recv((&raw mut word).cast(), n, c.byte, c.any_source, TAG, comm, c.status_ignore);
+                let to = (&raw mut word).cast();
+                expect("MPI_Recv", REFUSING, native().recv(to, n, c.byte, c.any_source, TAG, comm, c.status_ignore));
                 self.heard.push(word);
             }
         }
         self.sent.retain_mut(|(request, _)| {
             let mut done = 0;
             // SAFETY: the request of a message, or null.
-            unsafe { native().test(request, &mut done, c.status_ignore) };
+            expect("MPI_Test", REFUSING, unsafe { native().test(request, &mut done, c.status_ignore) });
             done == 0
         });
     }

@@ -160,9 +160,8 @@ mod tests {
         assert_eq!(second.again(Epoch(3), 70_000), first);
     }
 
-    /// Where they change, raise the revision in `mpi/init.rs`: ranks find them in each other's memory.
     #[test]
-    fn words_are_those_of_this_revision() {
+    fn fields_lie_where_the_layout_of_the_words_says() {
         let call =
             Descriptor::new(Epoch(0x7ff), Collective::from_index(4).expect("one of six"), 9, 0x2_0001, Bytes(96));
         let what = 4 << 10 | 9 << 14 | 0x2_0001 << 20;
