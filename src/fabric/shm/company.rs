@@ -1,29 +1,31 @@
 //! How much a process writes to the cells of its other communicators between two calls of one.
 //!
-//! The longer the way round a ring of cells, the longer have peers' caches had time to let its lines go ([`Rotation`](super::rotation)).
-//! Of communicators that are used in turn each comes round as much later, and their rings together would not fit any cache. So
-//! the way round is shortened by as much as others write meanwhile. It is each rank's own affair.
+//! The longer the way round a ring of cells, the more time peers' caches have had to evict its lines
+//! ([`Rotation`](super::rotation)). If a process uses several communicators in turn, each ring comes round later by
+//! what the others write, and all rings together would fit no cache. So a rank shortens the way round in proportion to
+//! what its process writes to other communicators meanwhile. Each rank decides this for itself.
 
 use crate::types::{Bytes, Epoch};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Bytes of pieces of 4 KiB and more, at most, that this process has written to cells of any communicator, wherever these are: all of them
-/// take cache. Relaxed, and no one operation: where threads write at a time some bytes may be lost, which does no harm.
+/// Upper bound of the bytes that this process has written to cells of any communicator, in pieces of 4 KiB and more.
+/// All cells count, wherever they are, since all take cache. Relaxed loads and stores, not one atomic operation: if
+/// threads write at the same time, some bytes may be lost, which does no harm.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
-/// What the process wrote between the calls of one context. Relaxed throughout: only this rank uses it, one call at a time; these are
-/// atomics so that a context may move between threads.
+/// What the process wrote between the calls of one context. Relaxed throughout: only this rank uses it, one call at a
+/// time. The fields are atomics so that a context may move between threads.
 #[derive(Debug)]
 pub(super) struct Company {
-    /// What all write.
+    /// The sum of all communicators' writes.
     all: &'static AtomicU64,
-    /// The call that wrote last.
+    /// The last call of this context that wrote.
     epoch: AtomicU64,
-    /// What had been written when it did, and how much of that was its own.
+    /// The value of `all` after that call's last write, and how many bytes that call wrote itself.
     written: AtomicU64,
     own: AtomicU64,
-    /// Means over some calls, times [`Company::CALLS`]: of what a call wrote, and of what others wrote before the next. In sixteenths of a byte,
-    /// so that what is rounded off does not matter.
+    /// Means over some calls, times [`Company::CALLS`]: the bytes that a call wrote, and those that others wrote
+    /// before the next one. In sixteenths of a byte, so that rounding does not matter.
     means: [AtomicU64; 2],
     /// How many times the way round is halved.
     halvings: AtomicU32,
@@ -36,9 +38,10 @@ impl Default for Company {
 }
 
 impl Company {
-    /// Over so many calls means reach back.
+    /// The means reach back over this many calls.
     const CALLS: u64 = 8;
-    /// What others write counts as no more than so many times what a call writes: a communicator that was at rest is soon itself again.
+    /// Others' writes between two calls count as at most this many times what the call wrote. So a communicator that
+    /// was at rest soon recovers its full way round.
     const MOST: u64 = 64;
 
     pub(super) fn in_all(all: &'static AtomicU64) -> Self {
@@ -46,13 +49,13 @@ impl Company {
         Self { all, epoch, written, own, means: Default::default(), halvings: AtomicU32::new(0) }
     }
 
-    /// How many times the way round is to be halved, the same for all pieces of a call.
+    /// How many times to halve the way round; the same for all pieces of a call.
     #[inline]
     pub fn halvings(&self) -> u32 {
         self.halvings.load(Ordering::Relaxed)
     }
 
-    /// Before a piece in the call of `epoch`.
+    /// To be called before each piece that the call of `epoch` writes.
     #[inline]
     pub fn enter(&self, epoch: Epoch) {
         let before = self.epoch.load(Ordering::Relaxed);
@@ -64,13 +67,14 @@ impl Company {
         }
     }
 
-    /// After a call that wrote something, before the next one that does. A way round is as long as before, of all that is written, if it is
-    /// halved as often as own bytes go into all.
+    /// Runs between a call that wrote something and the next one that does. Counted in the bytes that all
+    /// communicators write, the way round keeps its length if it is divided by the ratio of all bytes to this
+    /// context's own.
     fn judge(&self) {
         let own = self.own.load(Ordering::Relaxed);
         self.own.store(0, Ordering::Relaxed);
         let others = self.all.load(Ordering::Relaxed).wrapping_sub(self.written.load(Ordering::Relaxed));
-        // Where threads write at a time the sum may have gone back.
+        // If threads write at the same time, the sum may have gone back.
         let others = if others.cast_signed() < 0 { 0 } else { others.min(Self::MOST * own) };
         let mean_of = |mean: &AtomicU64, bytes: u64| {
             let before = mean.load(Ordering::Relaxed);
@@ -80,13 +84,14 @@ impl Company {
         };
         let [of_own, of_others] = &self.means;
         let (own, others) = (mean_of(of_own, own), mean_of(of_others, others));
-        // Times 8. What lies near the border between two numbers stays as it is: a way round that changes is a shorter one.
+        // The ratio times 8. Near the border between two numbers of halvings the present number stays: a way round
+        // that keeps changing acts as a shorter one.
         let times = (8 * (others + own)).checked_div(own).unwrap_or(8);
         let [least, most] = [9, 12].map(|eighths| (times * eighths / 64).ilog2());
         self.halvings.store(self.halvings().clamp(least, most), Ordering::Relaxed);
     }
 
-    /// This rank is about to write a piece of at most so many bytes.
+    /// This rank is about to write a piece of at most `reach` bytes.
     #[inline]
     pub fn note(&self, reach: Bytes) {
         let written = self.all.load(Ordering::Relaxed).wrapping_add(reach.0 as u64);
@@ -102,12 +107,12 @@ mod tests {
 
     const PIECE: Bytes = Bytes(4096);
 
-    /// Apart from what other tests write.
+    /// A sum that other tests don't change.
     fn of_own() -> &'static AtomicU64 {
         Box::leak(Box::new(AtomicU64::new(u64::MAX - 100_000)))
     }
 
-    /// So many calls of each of some communicators in turn. -> how often their ways are halved
+    /// Makes the calls of `epochs`, each on all communicators in turn. Returns how often each way round is halved.
     fn in_turn<const N: usize>(companies: &[Company; N], epochs: std::ops::Range<u64>) -> [u32; N] {
         for epoch in epochs {
             for company in companies {

@@ -1,5 +1,5 @@
-//! Moving and combining the data of a call: to slots as [`writes`](super::writes) says, to memory of the rank's own as
-//! [`ways`](super::ways).
+//! Moves and combines the data of a call: to slots as [`writes`](super::writes) decides, to memory of the rank's own
+//! as [`ways`](super::ways) decides.
 
 use super::clock;
 use super::context::Context;
@@ -12,26 +12,27 @@ use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
-/// The longest piece of [`SizeClass::Medium`](kernel::SizeClass), whose copies fetch no lines of slots; it fits the first-level cache
-/// beside its source.
+/// The longest piece of [`SizeClass::Medium`](kernel::SizeClass). Copies of this class fetch no lines of slots. The
+/// piece fits the first-level cache beside its source.
 const PIECE: usize = 16 << 10;
 
-/// So many bytes out of a slot, and more, are copied as long pieces are: by a loop that is chosen for sources in no first-level cache.
-/// Theirs is in a peer's.
+/// From this many bytes on, copies out of a slot use the loop for long pieces, which is chosen for sources that are
+/// not in this core's first-level cache. The slot's lines are in a peer's.
 const FETCHED: usize = 4 << 10;
 
-/// So many bytes out of a slot, and more, are taken over (`kernel::copy_taking`), where readers do that: shorter pieces have few lines.
+/// From this many bytes on, readers take a slot's lines over (`kernel::copy_taking`), where they do so at all: shorter
+/// pieces have few lines.
 const TAKEN: usize = 1 << 10;
 
-/// More bytes than this of the rank's own are copied as long pieces are too, also to cells that were passed, which have rested: by the time
-/// they are copied they have left the first-level cache.
+/// Above this many bytes, the rank's own data are copied as long pieces too, also to passed cells. Such cells have
+/// rested: by the time of the copy their lines have left the first-level cache.
 const NEAR: usize = 8 << 10;
 
-/// So many bytes are copied by vectors to lines that this rank has asked for: shorter copies are libc's affair, and of longer ones the processor's
-/// own loop makes good what it loses at the start.
+/// Lengths that are copied by vectors to lines that this rank has asked for. Shorter copies are left to libc. For
+/// longer ones the processor's own loop makes good what it loses at the start.
 const ASKED: RangeInclusive<usize> = (2 << 10) + 1..=4 << 10;
 
-/// The class of a piece of `n` bytes, at least of long ones.
+/// The class of a piece of `n` bytes, but at least that of long pieces.
 fn at_least_long(n: usize) -> SizeClass {
     match SizeClass::of(n) {
         SizeClass::Short | SizeClass::Medium => SizeClass::Long,
@@ -39,22 +40,23 @@ fn at_least_long(n: usize) -> SizeClass {
     }
 }
 
-/// Beyond a piece, so that no last one is shorter than this.
+/// Room behind a piece, so that the last piece need not be shorter than this.
 const SHORTEST_PIECE: usize = 1 << 10;
 
-/// Aligned as what user operations like best.
+/// Memory for a piece, with the alignment that suits user operations best.
 #[repr(align(64))]
 struct PieceMemory(#[expect(dead_code, reason = "used by its address")] [u8; PIECE + SHORTEST_PIECE]);
 
-/// Data that are combined are cut at multiples of this: whole blocks of each level of kernels and whole elements, of 6 and 12 bytes too; anywhere
-/// where no kernel has such elements.
+/// Data that are combined are cut at multiples of this many bytes: whole blocks of each level of kernels, and whole
+/// elements, also of 6 and 12 bytes. They are cut anywhere if no kernel has such elements.
 fn unit_of(granule: Bytes) -> Bytes {
     Bytes(if (3 * SHORTEST_PIECE).is_multiple_of(granule.0) { 3 * SHORTEST_PIECE } else { 1 })
 }
 
-/// Calls `each` for pieces of `n` bytes, of whole elements: with where a piece begins, memory of this rank for it, and its length. Apart,
-/// so that who copies data without holes has no frame of its size. Pieces are whole blocks of kernels (`kernel::reduce`), and the last one is no
-/// shorter than one, which would be slow.
+/// Calls `each` for pieces of `n` bytes that consist of whole elements: with the offset of the piece, memory of this
+/// rank for it, and its length. A function of its own, so that callers which copy data without holes need no stack
+/// frame of this size. Pieces are whole blocks of kernels (`kernel::reduce`), and the last piece is no shorter than a
+/// block, which would be slow.
 #[inline(never)]
 pub(super) fn in_pieces(n: usize, granule: Bytes, mut each: impl FnMut(usize, *mut u8, usize)) {
     let mut piece = MaybeUninit::<PieceMemory>::uninit();
@@ -68,7 +70,8 @@ pub(super) fn in_pieces(n: usize, granule: Bytes, mut each: impl FnMut(usize, *m
 }
 
 impl Context {
-    /// Copies `n` bytes for that call; `places` are what destination and source are. A slot that is written is one of this rank.
+    /// Copies `n` bytes for `call`; `places` tells what destination and source are. If the destination is a slot, it
+    /// is one of this rank's.
     ///
     /// # Safety
     /// As for [`kernel::copy()`]; a source that is a slot is writable, as all of a segment is where it is mapped.
@@ -80,7 +83,7 @@ impl Context {
             match places {
                 [Slot, _] => self.write(to, from, n),
                 [Private, Slot] if n >= TAKEN && self.takes_over(from) => kernel::copy_taking(to, from, n),
-                // Who writes around the caches is likely to have peers that do.
+                // If this rank writes around the caches, its peers are likely to do so too.
                 [Private, Slot] if self.writes.is_around() && !self.is_passed(from) => {
                     kernel::copy_fetching(to, from, n);
                 }
@@ -97,7 +100,8 @@ impl Context {
         }
     }
 
-    /// Combines `n` bytes of packed elements of `granule` bytes for that call: to such a destination, the left and the right operand.
+    /// Combines `n` bytes of packed elements of `granule` bytes for `call`. The pointers are the destination, of kind
+    /// `destination`, and the left and the right operand.
     ///
     /// # Safety
     /// As for [`Combine::combine`].
@@ -131,7 +135,8 @@ impl Context {
     unsafe fn write(&self, to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
         unsafe {
-            // No peer has its lines, so it is as a rank's own memory. Shorter writes go through the caches anyhow.
+            // No peer has the lines of a passed cell, so it is written as this rank's own memory is. Shorter writes go
+            // through the caches anyhow.
             if n >= Writes::SHORTEST && self.is_passed(to) {
                 return match n > NEAR {
                     true => kernel::copy_of(at_least_long(n), to, from, n),
@@ -201,9 +206,10 @@ impl Context {
         self.writes.end(timed, Times { through, around }, ended);
     }
 
-    /// Combines `n` bytes of packed elements of `granule` bytes into a slot: one of this rank, or one that is relayed. Loops that combine store
-    /// through the caches; where slots are written around them the result takes the way through a piece of memory of this rank's own. Not where
-    /// it takes the place of an operand, whose lines come to this core's cache with that.
+    /// Combines `n` bytes of packed elements of `granule` bytes into a slot: one of this rank, or one that is relayed.
+    /// Loops that combine store through the caches. If slots are written around them, the result goes by way of a
+    /// piece of this rank's own memory. It does not if it replaces an operand, since reading the operand brings its
+    /// lines to this core's cache.
     ///
     /// # Safety
     /// As for [`Combine::combine`].
@@ -228,7 +234,7 @@ impl Context {
     }
 }
 
-/// Does what is to be done with a piece by the way whose turn it is.
+/// Runs `run` by the way whose turn it is, and times it if that is due.
 fn by_turn(choice: Choice<'_>, run: impl FnOnce(Way)) {
     match choice.turn() {
         Turn::Usual(way) => run(way),
@@ -240,7 +246,7 @@ fn by_turn(choice: Choice<'_>, run: impl FnOnce(Way)) {
     }
 }
 
-/// Copies `n` bytes of a piece of that class.
+/// Copies `n` bytes of a piece of class `class`, by the way `way`.
 ///
 /// # Safety
 /// As for [`kernel::copy()`].
@@ -255,7 +261,7 @@ unsafe fn copy_by(way: Way, class: SizeClass, to: *mut u8, from: *const u8, n: u
     }
 }
 
-/// Combines `n` bytes. Nothing goes around the caches: what is combined is often read again at once.
+/// Combines `n` bytes by the way `way`. Nothing goes around the caches: results are often read again at once.
 ///
 /// # Safety
 /// As for [`Combine::combine`].

@@ -1,16 +1,18 @@
-//! When the ranks of a pair look for each other's flag first, in calls in which both publish and then wait.
+//! When the ranks of a pair first look for each other's flag, in calls in which both publish and then wait.
 //!
-//! A look at a line that its writer has yet to write takes it from the writer: it then lies in both caches, and has to be taken back before it
-//! can be written, so that the flag comes after two ways between the caches. Both ranks of an exchange publish at about the same
-//! time. Loads overtake stores, so both look before either flag is written, and both flags come late. Who looks *late* waits until its
-//! own flag is in its cache ([`await_own_stores`](crate::kernel::copy::await_own_stores)); if both came at the same time, the peer's then is too,
-//! and what it tells of can be asked for along with it. On an Intel Xeon most calls of up to 512 bytes take a fifth to a third less time so
-//! (docs/PERFORMANCE.md, "Tried"). When to look for what the other alone publishes is another matter
-//! ([`turns`](super::turns)).
+//! A rank that looks at a line before its owner has written it takes the line from the owner's cache. The line then
+//! lies in both caches, and the owner has to take it back before it can write, so the flag arrives after two transfers
+//! between the caches. Both ranks of an exchange publish at about the same time. Loads overtake stores, so both ranks
+//! look before either flag is written, and both flags arrive late. A rank that looks *late* first waits until its own
+//! flag is in its cache ([`await_own_stores`](crate::kernel::copy::await_own_stores)). If both ranks came at the same
+//! time, the peer's flag is then in its cache too. So the rank can ask for the flag together with the data that the
+//! flag announces. On an Intel Xeon this saves a fifth to a third of the time of most calls of up to 512 bytes
+//! (docs/PERFORMANCE.md, "Tried"). [`turns`](super::turns) decides when to look for a flag that the peer alone
+//! publishes.
 //!
-//! No processor tells whether it pays, nor do ranks know how far apart they arrive. So in a few of all calls both ways are tried in turn,
-//! and the faster one becomes the habit. It is each rank's own affair: peers find the same flags. Which calls try which way follows from
-//! their epochs, so that both ranks try the same.
+//! No property of a processor tells whether late looks pay, and ranks do not know how far apart they arrive. So a few
+//! of all calls try both ways in turn, and the faster one becomes the habit. Each rank decides for itself: peers find
+//! the same flags. Which calls try which way follows from their epochs, so that both ranks try the same.
 
 use super::clock;
 use super::context::Context;
@@ -23,29 +25,31 @@ use crate::kernel::{self, host::Design};
 use crate::types::{Bytes, Epoch, FirstLook, LINE, Ticket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// When this rank looks first in calls on one context. Relaxed throughout: as [`Trials`].
+/// When this rank first looks, in calls on one context. Relaxed throughout: as [`Trials`].
 #[derive(Debug, Default)]
 pub(super) struct FirstLooks {
     /// Whether there are trials.
     tries: AtomicBool,
-    /// The other way is late.
+    /// The other way is to look late.
     trials: Trials<Exchanges>,
-    /// What a rank that looks late asks for beside the peer's.
+    /// The next flags of this rank, for whose lines it also asks when it looks late.
     pub next_flags: NextFlags,
-    /// When it looks in calls with a root. In a box, as contexts move when they are made.
+    /// When this rank looks in calls with a root. In a box, because contexts are moved when they are made.
     pub turns: Box<Turns>,
 }
 
 impl FirstLooks {
-    /// Eight lines and that of the flag: a core has ten to sixteen on their way. Of longer pieces nothing is gained from one call to the next.
+    /// Eight lines, beside that of the flag: a core can have ten to sixteen requests under way. For longer pieces late
+    /// looks gain nothing in successive calls.
     const LONGEST: Bytes = Bytes(512);
 
-    /// What was measured with a processor's design counts as much as so many trials. A loop of barriers alone takes up to a tenth less by early looks on
-    /// a Zen 5, where whatever follows a barrier takes half as long by late ones (docs/PERFORMANCE.md, "Tried").
+    /// What was measured on a processor's design counts as this many trials. On a Zen 5 a loop of barriers alone takes
+    /// up to a tenth less time with early looks. But whatever follows a barrier there takes half as long with late
+    /// ones (docs/PERFORMANCE.md, "Tried").
     const MEASURED: i32 = 2;
 
-    /// From here on calls look that way; with `Auto` until trials say otherwise as was found to be faster with processors of that design, early
-    /// where nothing was measured.
+    /// From here on calls look as `look` says. With `Auto` they begin with the way that was found to be faster on
+    /// processors of that design, or early where nothing was measured, and follow the trials afterwards.
     pub fn set(&self, look: FirstLook, design: Design) {
         let (way, trials) = match (look, design) {
             (FirstLook::Late, _) => (Arm::Other, 1),
@@ -73,7 +77,7 @@ impl FirstLooks {
         if self.tries.load(Ordering::Relaxed) { Exchanges::way(epoch) == Arm::Other } else { self.is_habit_late() }
     }
 
-    /// The exchange of pieces of `n` bytes in the call of `epoch` is over.
+    /// Notes that the exchange of pieces of `n` bytes in the call of `epoch` is over.
     #[inline(always)]
     pub fn note(&self, Epoch(epoch): Epoch, n: Bytes) {
         if n <= Self::LONGEST && Exchanges::has(epoch) {
@@ -81,7 +85,8 @@ impl FirstLooks {
         }
     }
 
-    /// The same in a trial. The clock is not read between a flag and a look: that alone makes an early look a late one.
+    /// As `note`, in a trial. The clock is not read between the store of a flag and the look: reading it would turn an
+    /// early look into a late one.
     #[cold]
     fn note_in_trial(&self, epoch: u64, clock: impl FnOnce() -> u64) {
         if self.tries.load(Ordering::Relaxed) {
@@ -90,15 +95,15 @@ impl FirstLooks {
     }
 }
 
-/// Calls by their epochs, among which exchanges are noted.
+/// Calls numbered by epoch; exchanges among them are noted.
 #[derive(Debug)]
 struct Exchanges;
 
 impl Schedule for Exchanges {
     const BLOCK: u64 = 64;
-    /// As long as the ring of lines usually is.
+    /// The usual length of the ring of lines.
     const UNTIMED: u64 = 32;
-    /// Among so many calls are some exchanges, in most programs; most of a half is timed.
+    /// In most programs this many calls include some exchanges. The interval covers most of the timed half of a block.
     const WINDOW: u64 = 8;
     const INTERVAL: u64 = 24;
     const BLOCKS: u64 = 8;
@@ -111,8 +116,8 @@ impl TwoWays for Exchanges {
 }
 
 impl Context {
-    /// This rank has published a piece of `n` bytes for `ticket`, and the only peer has or is about to: asks for the line of the peer's flag, and for
-    /// its piece where it most likely lies, if that is known.
+    /// To be called when this rank has published a piece of `n` bytes for `ticket`, and its only peer has done so too
+    /// or is about to. Asks for the line of the peer's flag, and for the peer's piece if its likely place is known.
     #[inline(never)]
     pub(super) fn ask_for_piece(&self, line: Line, ticket: Ticket, n: Bytes) {
         let peer = self.rank().other();
@@ -131,8 +136,8 @@ mod tests {
 
     const SHORT: Bytes = Bytes(8);
 
-    /// The ranks of a pair in so many calls, every so many of which is an exchange; `takes` tells the nanoseconds of a call that looks late, or
-    /// early. -> how many looked late
+    /// The calls of a pair, every `every`-th of which is an exchange; `takes` tells the nanoseconds of a call by its
+    /// epoch and whether it looks late. Returns how many looked late.
     fn exchange(looks: &FirstLooks, epochs: Range<u64>, every: usize, takes: impl Fn(u64, bool) -> u64) -> usize {
         let mut now = 0;
         let is_late = |epoch: u64| {
@@ -151,7 +156,7 @@ mod tests {
         first..first + Exchanges::CALLS
     }
 
-    /// Where calls take that long that look early, and late.
+    /// Calls take `early` nanoseconds if they look early, else `late`.
     fn takes([early, late]: [u64; 2]) -> impl Fn(u64, bool) -> u64 {
         move |_, is_late| if is_late { late } else { early }
     }
@@ -166,7 +171,7 @@ mod tests {
         looks
     }
 
-    /// The same after a trial that early looks won: late ones are the habit until they lose another one.
+    /// A pair of which early looks have won a trial: late ones remain the habit until they lose another one.
     fn of_doubtful_pair() -> FirstLooks {
         let looks = of_pair();
         try_out(&looks, 100, [100, 110]);
@@ -211,7 +216,7 @@ mod tests {
         );
     }
 
-    /// Programs that call in a rhythm of their own, long and short in turn, do not make a way look slow.
+    /// A program that makes long and short calls in a rhythm of its own does not make a way look slow.
     #[test]
     fn rhythms_of_programs_do_not_count() {
         for (period, loser) in
@@ -245,7 +250,7 @@ mod tests {
         assert!(!are_late(&looks));
     }
 
-    /// The system takes the core for something else in most blocks that look early.
+    /// The system takes the core away in most blocks that look early.
     #[test]
     fn interruptions_do_not_count() {
         let looks = of_doubtful_pair();
@@ -265,7 +270,7 @@ mod tests {
         assert!(!are_late(&looks));
     }
 
-    /// A program that calls something else from the middle of a trial on.
+    /// From the middle of a trial on the program calls something else.
     #[test]
     fn a_trial_that_does_not_end_counts_for_nothing() {
         let looks = of_doubtful_pair();

@@ -1,13 +1,15 @@
-//! Whether a rank that has given others data gives its core away too, as soon as it waits.
+//! Whether a rank that has published data also gives its core away, as soon as it waits.
 //!
-//! Where ranks share cores a rank that waits looks on for a while at a peer that is at work (`Hopes`). Others of its core wait meanwhile,
-//! and who has published something has what these may need to go on: the root of a call or a leaf of a Reduce above all, but also who came
-//! last to an exchange of data, and so ended it without a pause. Where roots take turns and lie on different cores one after the other,
-//! which is how most MPI libraries bind ranks, the next root but one has the core in time then: Bcasts, Reduces and Scatters take a tenth
-//! to a third less time. Where the next root is on the same core and those after it are not, they take up to a half more. Exchanges take up
-//! to a seventh less time where cores are far apart, and as much where they are close (docs/PERFORMANCE.md, "Tried"). No rank knows who has
-//! which core, and who will be root. So ranks give their core away, and look on in a few calls of trials
-//! ([`waiting_calls`](super::waiting_calls)), in calls with a root and without one apart.
+//! Where ranks share cores, a waiting rank polls for a while if the peer is at work (`Hopes`). Meanwhile other ranks
+//! of its core wait for the core, and what the rank has published may be all that they need to go on. Above all, the
+//! root of a call and a leaf of a Reduce have published such data. So has the rank that came last to an exchange of
+//! data, and so ended it without a pause. Most MPI libraries bind ranks so that successive ranks lie on different
+//! cores. If they are roots in turn, the next root but one gets the core in time: Bcasts, Reduces and Scatters take a
+//! tenth to a third less time. Where the next root is on the same core and those after it are not, they take up to a
+//! half more. Exchanges take up to a seventh less time where cores are far apart, and the same time where they are
+//! close (docs/PERFORMANCE.md, "Tried"). No rank knows which rank has which core, and which will be root. So ranks
+//! give their core away, and keep polling in a few calls of trials ([`waiting_calls`](super::waiting_calls)). Calls
+//! with a root and without one are judged apart.
 
 use super::clock;
 use super::trials::Arm;
@@ -15,10 +17,11 @@ use super::waiting_calls::{Answers, Kind, Question};
 use crate::types::Epoch;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What one rank does on one context. Relaxed throughout: as [`Answers`].
+/// What one rank remembers in one context. Relaxed throughout: as [`Answers`].
 #[derive(Debug)]
 pub(super) struct Givers {
-    /// The first call that counts: before it others have had this rank's core to take what it published.
+    /// The first call that counts: since the calls before it, others have had this rank's core and could take what it
+    /// had published.
     since: AtomicU64,
     answers: Answers,
 }
@@ -30,15 +33,17 @@ impl Default for Givers {
 }
 
 impl Givers {
-    /// The way to give the core away; the other one is to look on.
+    /// The way to give the core away; the other one is to keep polling.
     const GIVES: Arm = Arm::One;
 
-    /// So many calls back a rank looks for what it has published: who was so far ahead of others does not wait for them.
+    /// How many calls back a rank looks for something that it has published: a rank that was further ahead of others
+    /// does not wait for them.
     const FAR_BACK: u64 = 8;
 
-    /// At the first pause of a wait for a flag in the call of `epoch`: whether this rank gives its core away at once, if it has published
-    /// something before this call, as `has_published` says, since the one in which it last gave its core away in a wait here; in the last
-    /// [`Self::FAR_BACK`] calls at most.
+    /// Whether this rank gives its core away at once, at the first pause of a wait for a flag in the call of `epoch`.
+    /// It does if `has_published` says that it published something in an earlier call. Calls before the one in which
+    /// it last gave its core away in a wait on this context do not count, nor do calls more than [`Self::FAR_BACK`]
+    /// calls back.
     pub fn decide_to_give_way(&self, epoch: Epoch, kind: Kind, has_published: impl Fn(Epoch) -> bool) -> bool {
         self.decide_by(clock::now, epoch, kind, has_published)
     }
@@ -56,8 +61,9 @@ impl Givers {
         way == Self::GIVES && (since..epoch.0).any(|epoch| has_published(Epoch(epoch)))
     }
 
-    /// This rank gives its core away in the call of `epoch`. In one with a root it may publish more, which counts. Of calls without one, in
-    /// which ranks mostly publish before they wait, nothing counts any more once it has paused there.
+    /// Notes that this rank gives its core away in the call of `epoch`. A call with a root still counts, since the
+    /// rank may publish more in it. A call without a root no longer counts, since ranks mostly publish there before
+    /// they wait.
     pub fn note_pause(&self, Epoch(epoch): Epoch, kind: Kind) {
         self.since.store(epoch + u64::from(kind == Kind::WithoutRoot), Ordering::Relaxed);
     }
@@ -70,8 +76,9 @@ mod tests {
 
     const QUESTION: (Question, Kind) = (Question::GiveWay, Kind::WithRoot);
 
-    /// A rank that is the root of every fourth call, and pauses in all others; `takes` tells the nanoseconds of a call in which givers give
-    /// way, or look on. -> in how many calls this one gave way
+    /// A rank that is the root of every fourth call, and pauses in all others; `gives` and `looks` are the nanoseconds
+    /// of a call in which ranks give their cores away, or keep polling. Returns in how many calls this rank gave its
+    /// core away.
     fn take_turns(givers: &Givers, epochs: std::ops::Range<u64>, [gives, looks]: [u64; 2]) -> usize {
         let mut now = 0;
         let is_root = |epoch: u64| epoch.is_multiple_of(4);
@@ -108,7 +115,7 @@ mod tests {
         assert!(asks(61, &[60]), "in a call that has paused, perhaps after that");
     }
 
-    /// Calls without a root, in all of which this rank publishes, and in every other one of which it waits.
+    /// Calls without a root: this rank publishes in all of them, and waits in every other one.
     #[test]
     fn who_came_last_to_an_exchange_gives_way_in_the_next() {
         let givers = Givers::default();
@@ -121,7 +128,8 @@ mod tests {
         assert!(!gives(7), "after one in which it paused");
     }
 
-    /// A program of calls with a root, in which giving way takes longer, and without one in turn, in which it takes less.
+    /// A program that alternates calls with a root, in which giving the core away takes longer, and calls without one,
+    /// in which it takes less.
     #[test]
     fn calls_without_a_root_are_judged_apart() {
         let givers = Givers::default();

@@ -1,16 +1,19 @@
-//! Whether looks at a peer that seems to be at work are of use.
+//! Whether it helps to keep polling a peer that seems to be at work.
 //!
-//! Where ranks share cores a rank that waits looks on for a while before it gives its own core away, as long as the awaited peer has not
-//! done so. Looks at one that computes are in vain, and so are those at one that waits in a call of another communicator, where the two have
-//! no place in common to tell that ([`presences`](super::presences)). They take as long as a change of ranks (docs/PERFORMANCE.md,
-//! "Tried"), so who has looked in vain for some time at peers that are in no call of this communicator looks at such peers now and then
-//! only, until that helps again.
+//! Where ranks share cores, a waiting rank polls for a while before it gives its own core away, as long as the awaited
+//! peer has not given its core away. These looks are in vain if the peer computes. They are also in vain if the peer
+//! waits in a call of another communicator and the two ranks have no common place in which to publish that
+//! ([`presences`](super::presences)). They take as long as a change of ranks (docs/PERFORMANCE.md, "Tried"). So a rank
+//! that has polled in vain for some time at peers that are in no call of this communicator does so only now and then,
+//! until it helps again.
 //!
-//! Looks that help may do harm nevertheless: a peer that waits in the MPI library seems to be at work too, and what it waits for may be a
-//! rank that needs this core. Where programs mix messages or collectives of the library with calls here, those calls took up to twice as
-//! long as where ranks gave their cores away at once, and programs that compute between calls up to a fifth less ("Tried"). So both ways
-//! are tried ([`waiting_calls`](super::waiting_calls)); as long as trials show no difference, ranks whose program may have traffic in the
-//! library give their cores away, as in jobs on several nodes always. All of it is each rank's own affair.
+//! Looks that find something may do harm nevertheless. A peer that waits in the MPI library seems to be at work too,
+//! and may wait there for a rank that needs this core. Programs that mix messages or collectives of the library with
+//! calls here took up to twice as long in those calls as where ranks gave their cores away at once. Programs that
+//! compute between calls took up to a fifth less time ("Tried"). So ranks try both ways
+//! ([`waiting_calls`](super::waiting_calls)). As long as trials show no difference, ranks whose program may have
+//! traffic in the library give their cores away; on several nodes that is always the case. Each rank decides for
+//! itself.
 
 use super::clock;
 use super::pace::Traffic;
@@ -21,29 +24,30 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where ranks share cores, how long a rank looks for what a peer is to do that has not given its core away: about as long as it takes to give
-/// this one away and get it back. Half of that misses some of what comes in time; twice as long takes longer than it saves.
+/// Where ranks share cores, how long a rank polls for a peer that has not given its core away: about as long as it
+/// takes to give this rank's core away and get it back. Half as long misses some flags that come in time; twice as
+/// long takes more time than it saves.
 const AT_WORK: Duration = Duration::from_nanos(1100);
 
-/// Pauses that are timed to know what one takes.
+/// How many pauses are timed to know what one takes.
 const PAUSES: u32 = 100;
 
-/// So many looks take [`AT_WORK`].
+/// How many looks take [`AT_WORK`].
 pub(super) fn looks_at_work() -> u32 {
     looks_where_pause_takes(pause_takes())
 }
 
-/// At least two, since one tells nothing of hope.
+/// At least two, since hopes rise only at the second look or later.
 fn looks_where_pause_takes(picoseconds: u64) -> u32 {
     pauses_where_one_takes(picoseconds, AT_WORK).max(2)
 }
 
-/// So many pauses between two looks take that long, [`PAUSES`] at most: processors pause for 10 to 50 ns.
+/// How many pauses between two looks take `time`, at most [`PAUSES`]: processors pause for 10 to 50 ns.
 pub(super) fn pauses_in(time: Duration) -> u32 {
     pauses_where_one_takes(pause_takes(), time)
 }
 
-/// What a pause takes here, in picoseconds.
+/// What a pause takes on this processor, in picoseconds.
 fn pause_takes() -> u64 {
     static TOOK: OnceLock<u64> = OnceLock::new();
     *TOOK.get_or_init(|| {
@@ -52,13 +56,13 @@ fn pause_takes() -> u64 {
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             started.elapsed()
         };
-        // The least: in some the system may have taken the core.
+        // The least of three: in some the system may have taken the core away.
         let took = (0..3).map(pauses).min().unwrap_or(AT_WORK);
         nanoseconds_of(took) * 1000 / u64::from(PAUSES)
     })
 }
 
-/// Of some seconds at most.
+/// For times of some seconds at most.
 fn nanoseconds_of(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
@@ -68,13 +72,13 @@ fn pauses_where_one_takes(picoseconds: u64, time: Duration) -> u32 {
     pauses.min(u64::from(PAUSES)) as u32
 }
 
-/// What looks at peers in no call here have come to in one context. Relaxed throughout: only this rank uses it, one call at a time; these
-/// are atomics so that a context may move between threads.
+/// What polling peers in no call here has brought, in one context. Relaxed throughout: only this rank uses it, one
+/// call at a time. The fields are atomics so that a context may move between threads.
 #[derive(Debug)]
 pub(super) struct Hopes {
-    /// Grows with each time in vain.
+    /// Grows each time that polling was in vain.
     doubts: AtomicU32,
-    /// Chances to look on that were left out since hope was lost, or since one was taken.
+    /// Chances to poll that were left out since hope was lost, or since a chance was last taken.
     missed: AtomicU32,
     answers: Answers,
 }
@@ -86,33 +90,34 @@ impl Default for Hopes {
     }
 }
 
-/// How a rank that awaits a peer looks on at it.
+/// How a rank that awaits a peer polls it before it gives its core away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// No more than once.
+    /// It looks no more than once.
     Once,
-    /// At one that is in a call here, as it was to publish.
+    /// It keeps polling: the peer is in a call here, in which it is to publish.
     WhileInCall,
-    /// Wherever it is: in no call here, or nobody asked.
+    /// It keeps polling: the peer is in no call here, or this rank did not ask whether it is.
     Anywhere,
 }
 
 impl Hopes {
-    /// The ways to look on, and to give the core away.
+    /// The ways to keep polling, and to give the core away.
     const LOOKS: Arm = Arm::One;
     const GIVES: Arm = Arm::Other;
 
-    /// From so many doubts on looks are not taken for useful.
+    /// From this many doubts on polling does not count as useful.
     const LOST: u32 = 8;
     /// Doubts grow no further, so that two successes restore hope.
     const MOST: u32 = 12;
-    /// What a success takes off.
+    /// How many doubts a success takes off.
     const SUCCESS: u32 = 4;
-    /// Without hope one chance in so many is taken.
+    /// Without hope a rank takes one chance in so many.
     const TRIED: u32 = 16;
 
-    /// How to look on at a peer in a wait in the call of `epoch`. `is_in_call` tells whether that is in a call here, which takes lines from it:
-    /// it is asked only where something hangs on it. `traffic` tells of the program's own, with which the peer may be busy.
+    /// How to poll the peer of a wait in the call of `epoch`. `is_in_call` tells whether the peer is in a call here.
+    /// It is called only where the answer matters, since it takes lines from the peer. `traffic` tells whether the
+    /// program has traffic of its own, with which the peer may be busy.
     pub fn look(
         &self,
         epoch: Epoch,
@@ -146,7 +151,7 @@ impl Hopes {
         self.doubts.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether to take this chance to look on at a peer in no call here.
+    /// Whether to take this chance to poll a peer in no call here.
     fn take_chance(&self) -> bool {
         if self.doubts.load(Ordering::Relaxed) < Self::LOST {
             return true;
@@ -156,13 +161,13 @@ impl Hopes {
         missed == Self::TRIED
     }
 
-    /// Looks were of use.
+    /// Polling has helped.
     pub fn rise(&self) {
         let doubts = self.doubts.load(Ordering::Relaxed);
         self.doubts.store(doubts.saturating_sub(Self::SUCCESS), Ordering::Relaxed);
     }
 
-    /// Looks were in vain to the last.
+    /// Polling was in vain to the end.
     pub fn sink(&self) {
         let doubts = self.doubts.load(Ordering::Relaxed);
         self.doubts.store((doubts + 1).min(Self::MOST), Ordering::Relaxed);
@@ -192,8 +197,9 @@ mod tests {
         assert!((0..Hopes::TRIED).all(|_| hopes.take_chance()));
     }
 
-    /// Calls of a program, in which looks at peers elsewhere help, that take so many nanoseconds where ranks give their cores away, and where
-    /// they look on. -> how many of the last 100 looked on
+    /// Calls in which polling peers elsewhere finds what it looks for. A call takes `gives` nanoseconds where ranks
+    /// give their cores away, and `looks` where they keep polling. Returns in how many of the last 100 this rank kept
+    /// polling.
     fn looked_on(hopes: &Hopes, kind: Kind, epochs: std::ops::Range<u64>, [gives, looks]: [u64; 2]) -> usize {
         let mut now = 0;
         let look = |epoch| {

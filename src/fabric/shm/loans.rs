@@ -1,14 +1,15 @@
-//! Whether a rank that has long data for others lends them the memory in which they lie, out of which the system copies, or lays them out
-//! in slots.
+//! Whether a rank that has long data for others lends them its memory, out of which the system copies the data, or
+//! lays the data out in slots.
 //!
-//! In slots data are copied twice, by loops that the processor knows well; out of memory once, by a system call that finds and pins each
-//! page. Which is faster depends on how long the data are and what the caches hold, on what the system call takes, and on the
-//! program: who fetched data that did not change since finds them in its own caches. On an Intel Xeon a Scatter of 256 KiB between two
-//! ranks takes 1.7 times as long out of memory as through slots if data change, and a third as long if they do not (docs/PERFORMANCE.md,
-//! "Tried"). So both are tried, for each collective and length. Peers see what a rank lends, so it is its own affair, though where ranks share
-//! cores it goes by what all have found. Ranks that count the
-//! calls of a communicator alike, as all do unless one of them left one out for its arguments, try the same at the same time; if they do
-//! not they find less.
+//! Through slots data are copied twice, by loops that suit the processor well; out of memory once, by a system call
+//! that finds and pins each page. Which is faster depends on how long the data are, on what the caches hold, on the
+//! cost of the system call, and on the program: a rank that fetches data which have not changed since the last call
+//! finds them in its own caches. On an Intel Xeon a Scatter of 256 KiB between two ranks takes 1.7 times as long out
+//! of memory as through slots if data change. If they do not, it takes a third as long (docs/PERFORMANCE.md, "Tried").
+//! So ranks try both, for each collective and length. Peers see whether a rank lends, so each rank decides for itself;
+//! where ranks share cores it goes by what all have found. All ranks count the calls of a communicator alike, unless
+//! one left out a call because of its arguments. While they do, they try the same at the same time; otherwise their
+//! trials find less.
 
 mod many;
 
@@ -21,18 +22,20 @@ use crate::types::{Bytes, Collective};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Whose calls these are.
+/// The ranks whose calls these are.
 #[derive(Clone, Copy)]
 pub(super) enum Ranks<'a> {
-    /// Two that have a core each.
+    /// Two ranks that have a core each.
     Pair,
-    /// All others. Where they share cores turns show in what calls take, so that some find what others do not: each goes by what all have found.
+    /// All others. Where ranks share cores, their turns show in the time of calls, so that some ranks find what others
+    /// do not. Each goes by what all have found.
     Many(&'a dyn Findings),
 }
 
 /// The collectives in which ranks lend memory.
 const COLLECTIVES: [Collective; 3] = [Collective::Bcast, Collective::Allgather, Collective::Scatter];
-/// Lengths from a power of two to the next one, from 16 KiB to 8 MiB; the first and the last class reach further.
+/// A class has lengths from one power of two to the next, from 16 KiB to 8 MiB; the first and the last class reach
+/// further.
 const EXPONENTS: [u32; 2] = [14, 23];
 const CLASSES: usize = (EXPONENTS[1] - EXPONENTS[0] + 1) as usize;
 
@@ -46,22 +49,23 @@ const _: () = assert!(COLLECTIVES.len() * CLASSES <= Control::SUBJECTS);
 pub(super) struct Loans {
     /// Between two ranks with cores of their own.
     of_pair: Habits<Habit<CallsOfPair>>,
-    /// Among more, or two that share cores.
+    /// Among more ranks, or two that share cores.
     of_many: Habits<HabitOfMany>,
-    /// In a call of a trial among these.
+    /// The call of a trial in `of_many` that this rank is in.
     stay: Stay,
-    /// A peer could not fetch what this rank lent, or in an Allgather any rank, and hardly could the next time.
+    /// A peer could not fetch what this rank lent (in an Allgather: what any rank lent), and probably could not the
+    /// next time.
     are_refused: AtomicBool,
 }
 
 impl Loans {
-    /// Out of what peers copy data of `n` bytes in the call that begins, among such ranks; the first one of its length says with what to begin.
-    /// To be asked once in a call.
+    /// The source out of which peers copy data of `n` bytes in the call that begins. The first call of a length begins
+    /// with `first`. To be called once in each call.
     pub fn decide(&self, ranks: Ranks<'_>, collective: Collective, n: Bytes, first: Source) -> Source {
         self.decide_by(clock::now, ranks, collective, n, first)
     }
 
-    /// The same with another clock, which trials look at.
+    /// As `decide`, with the clock that trials read.
     #[inline(always)]
     fn decide_by(
         &self,
@@ -86,7 +90,7 @@ impl Loans {
         if self.are_refused.load(Ordering::Relaxed) { Source::Slots } else { source }
     }
 
-    /// The call that was decided on last is over. To be told of all calls of others than [`Ranks::Pair`].
+    /// The call that was decided on last is over. To be called after each call, except among [`Ranks::Pair`].
     #[inline]
     pub fn leave(&self) {
         if self.is_timed() {
@@ -107,42 +111,46 @@ impl Loans {
         }
     }
 
-    /// It has failed.
+    /// The call that was decided on last has failed.
     #[cold]
     pub fn fail(&self) {
         self.stay.forget();
     }
 
-    /// A peer could not fetch what this rank lent, or in an Allgather any rank.
+    /// A peer could not fetch what this rank lent (in an Allgather: what any rank lent).
     #[cold]
     pub fn refuse(&self) {
         self.are_refused.store(true, Ordering::Relaxed);
     }
 }
 
-/// Of shorter data there is a trial for so many bytes, in place of one for so many calls: that is as much time, and a trial of the slower
-/// way costs as large a part of it.
+/// Shorter data have one trial for this many bytes, not for a number of calls: this takes as much time as for longer
+/// data, and a trial of the slower way costs the same fraction of it.
 const BYTES_PER_TRIAL: u64 = 1 << 30;
 
-/// Calls from the beginning of one trial to that of the next, of data of two to the power of this and more.
+/// Calls from the beginning of one trial to that of the next, for data of 2^`exponent` bytes and more, up to the next
+/// power of two.
 fn trials_apart<S: Schedule>(exponent: u32) -> u64 {
     (BYTES_PER_TRIAL >> exponent).max(S::PERIOD)
 }
 
-/// The schedule of trials of calls that are counted, from the first one of their length on. Trials are not always a period apart.
+/// The schedule of trials of calls that are counted from the first one of their length on. Trials are not always a
+/// period apart.
 trait Counted: TwoWays {
-    /// Calls from the beginning of the first trial to that of the second: as many as pieces of 16 KiB have been once round in all that a rank's
-    /// slots may take.
+    /// Calls from the beginning of the first trial to that of the second: by then pieces of 16 KiB have been once
+    /// round in all the memory that a rank's slots may take.
     const EARLY: u64 = {
         let early = 16 * Self::CALLS;
         assert!(early < Self::PERIOD);
         early
     };
 
-    /// The number of the call that is `since` calls after the beginning of the first trial, if it is in a trial; as if trials were a period
-    /// apart. From the beginning of one to that of the next there are `apart` calls, a power of two and at least [`Self::PERIOD`]. Before as
-    /// many were made a trial begins after [`Self::EARLY`] calls, and whenever there were four times as many as at the one before: the first ones
-    /// use memory that nobody has touched, which may take longer than the slower way does later on, so what they show must not last.
+    /// The number, as if trials were a period apart, of the call that is `since` calls after the beginning of the
+    /// first trial, if it is in a trial. From the beginning of one trial to that of the next there are `apart` calls,
+    /// a power of two and at least [`Self::PERIOD`]. Before `apart` calls were made, a trial begins after
+    /// [`Self::EARLY`] calls, and then each time the number of calls is four times that at the last trial. The first
+    /// calls use memory that nobody has touched, and may take longer for that than the slower way does later on, so
+    /// what they show must not last.
     #[inline(always)]
     fn number_in_trial(since: u64, apart: u64) -> Option<u64> {
         debug_assert!(apart.is_power_of_two() && apart >= Self::PERIOD);
@@ -157,28 +165,29 @@ trait Counted: TwoWays {
     }
 }
 
-/// What calls of one length have in common, as the one at hand says.
+/// What the present call says of all calls of its length.
 #[derive(Clone, Copy, Debug)]
 struct Alike {
     /// Bytes of the message or block.
     n: Bytes,
-    /// With what the first one begins.
+    /// The source with which the first call begins.
     first: Source,
-    /// They have as many bytes as two to the power of this, or more.
+    /// The calls have at least two to the power of this many bytes.
     exponent: u32,
-    /// Ranks that may copy `n` bytes in turn.
+    /// How many ranks may copy `n` bytes in turn.
     copies: usize,
 }
 
 impl Alike {
-    /// The evidence with which they begin, among ranks that go by what so many have found: as if half had found so.
+    /// The evidence with which these calls begin, where each rank goes by what `ranks` ranks have found: as if half of
+    /// them had found `first` to be faster.
     fn prior(&self, ranks: usize) -> i32 {
         arm(self.first).evidence(ranks.div_ceil(2) as i32)
     }
 
-    /// How many there are before the first trial: programs make few long ones. Such as go through slots have been once round by then, also where two
-    /// roots take turns: those that find memory that nobody has touched take up to five times as long, and what a trial shows of them would last, since
-    /// calls out of memory touch no more of it.
+    /// Calls before the first trial: few, since programs make few long calls. Calls through slots have been once round
+    /// by then, even if two roots take turns. Calls that find memory that nobody has touched take up to five times as
+    /// long. What a trial of those shows would last, since calls out of memory touch no more of the slots.
     fn before_trials(&self) -> u64 {
         const LEAST: u64 = 8;
         /// The longest ring.
@@ -186,15 +195,15 @@ impl Alike {
         if self.first == Source::Slots { LEAST.max(2 * (RING >> self.exponent)) } else { LEAST }
     }
 
-    /// Calls tell nothing that take more than a nanosecond for each byte that ranks copy: these take 0.02 to 0.2.
+    /// Calls that take longer are ignored: a nanosecond for each byte that ranks copy, where a copy takes 0.02 to 0.2.
     fn far_apart(&self) -> Duration {
-        /// As if so many copied, where fewer do: programs compute between calls. Assumed.
+        /// If fewer ranks copy, this many count, since programs compute between calls. Assumed.
         const COPIES: usize = 20;
         Duration::from_nanos((self.n.0 as u64).saturating_mul(self.copies.max(COPIES) as u64))
     }
 }
 
-/// What is known of calls of one length. The other way of its trials is to lend.
+/// What is known of calls of one length. The other way of the trials is to lend.
 #[derive(Debug)]
 struct Habit<S> {
     count: AtomicU64,
@@ -219,14 +228,14 @@ impl<S: Counted> Habit<S> {
         source(tried.unwrap_or(self.trials.habit()))
     }
 
-    /// -> how many calls there were before this one
+    /// Counts a call. Returns how many there were before it.
     fn count_call(&self) -> u64 {
         let before = self.count.load(Ordering::Relaxed);
         self.count.store(before + 1, Ordering::Relaxed);
         before
     }
 
-    /// The number of the call after so many, if it is in a trial.
+    /// The number of the call that `before` calls precede, if it is in a trial.
     #[inline(always)]
     fn number_in_trial(before: u64, calls: Alike) -> Option<u64> {
         S::number_in_trial(before.checked_sub(calls.before_trials())?, trials_apart::<S>(calls.exponent))
@@ -247,15 +256,16 @@ fn source(way: Arm) -> Source {
 struct CallsOfPair;
 
 impl Schedule for CallsOfPair {
-    /// The first of a block finds what those before have left in the caches. The others are timed by twos, from their beginnings: where two
-    /// ranks are the root in turn each has one of them, and of programs that make three in a round, and something else between rounds, some
-    /// two lie in one round.
+    /// The first call of a block finds what those before it have left in the caches. The others are timed in pairs,
+    /// from the beginning of one pair to that of the next. If two ranks are the root in turn, each is the root of one
+    /// call of a pair. If a program makes three calls in a round, and something else between rounds, some pairs lie
+    /// within a round.
     const BLOCK: u64 = 8;
     const UNTIMED: u64 = 1;
     const WINDOW: u64 = 1;
     const INTERVAL: u64 = 2;
     const BLOCKS: u64 = 4;
-    /// Of 4096 calls 32 are tried, half of them the slower way; of shorter ones fewer ([`BYTES_PER_TRIAL`]).
+    /// Of 4096 calls 32 are tried, half of them the slower way; of shorter calls fewer ([`BYTES_PER_TRIAL`]).
     const EVERY: u64 = 512;
 }
 

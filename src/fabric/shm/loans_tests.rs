@@ -1,4 +1,4 @@
-//! Tests of what is lent.
+//! Tests of the decision to lend.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn of_pair(first: Source) -> Alike {
     Alike { n: N, first, exponent: N.0.ilog2(), copies: 1 }
 }
 
-/// So many calls, which take so many nanoseconds out of slots, and out of memory; how many were lent.
+/// Makes `times` calls, which take `slots` or `memory` nanoseconds. Returns how many lent.
 fn call(habit: &Habit<CallsOfPair>, times: u64, first: Source, [slots, memory]: [u64; 2]) -> u64 {
     let mut now = 0;
     let lent = (0..times).map(|_| {
@@ -22,10 +22,10 @@ fn call(habit: &Habit<CallsOfPair>, times: u64, first: Source, [slots, memory]: 
 }
 
 const TRIED: u64 = CallsOfPair::CALLS;
-/// As many calls of [`N`] go through slots before the first trial.
+/// Calls of [`N`] through slots before the first trial.
 const USUAL: u64 = 16;
 
-/// Of `n` bytes.
+/// Calls of `n` bytes through slots before the first trial.
 fn usual(n: Bytes) -> u64 {
     let exponent = n.0.ilog2().max(EXPONENTS[0]);
     Alike { n, exponent, ..of_pair(Source::Slots) }.before_trials()
@@ -41,12 +41,12 @@ fn memory_is_lent_where_that_is_faster() {
     }
 }
 
-/// Trials after the first one, and before so many calls.
+/// How many trials after the first one begin before `calls` calls.
 fn early_trials(calls: u64) -> u64 {
     (0..).map(|times| CallsOfPair::EARLY << (2 * times)).take_while(|begin| *begin < calls).count() as u64
 }
 
-/// A program that uses its memory for the first time, whatever calls go through.
+/// A program that uses its memory for the first time: calls of either kind touch it, and until then slots are slow.
 #[test]
 fn what_first_calls_take_does_not_last() {
     for (untouched, n) in [40, 80, 128, 300].into_iter().flat_map(|calls| [(calls, Bytes(16 << 10)), (calls, N)]) {
@@ -68,8 +68,8 @@ fn what_first_calls_take_does_not_last() {
     }
 }
 
-/// Each of the first calls through slots finds some that nobody has touched, however many calls out of memory lie between: as many as go once
-/// round in 2 MiB, of each root.
+/// The first calls through slots find memory that nobody has touched, however many calls out of memory lie between
+/// them. For each root these are as many calls as go once round in 2 MiB.
 #[test]
 fn slots_that_nobody_has_touched_do_not_decide() {
     for (kib, roots) in [(16, 1), (16, 2), (32, 1), (32, 2), (64, 2), (256, 2), (1024, 1)] {
@@ -102,7 +102,7 @@ fn slots_are_used_where_that_is_faster_and_little_else_is_tried() {
     }
 }
 
-/// `gap` tells what lies between the calls before that number and after it, in nanoseconds.
+/// `gap` tells the nanoseconds between the call of a number and the next one.
 fn finds_the_faster_way(gap: impl Fn(u64) -> u64, periods: u64) {
     for [slots, memory] in [[15_000, 26_000], [26_000, 15_000]] {
         let other = if memory < slots { Source::Slots } else { Source::Memory };
@@ -116,13 +116,13 @@ fn finds_the_faster_way(gap: impl Fn(u64) -> u64, periods: u64) {
     }
 }
 
-/// The system takes the core every so many calls.
+/// The system takes the core away in every `every`-th call.
 #[test]
 fn interruptions_do_not_count() {
     (5..50).for_each(|every| finds_the_faster_way(|at| if at % every == 0 { 1_000_000 } else { 0 }, 0));
 }
 
-/// Programs with so many long calls in a round, after which they compute.
+/// Programs that make so many long calls in a round, and then compute.
 #[test]
 fn rhythms_of_programs_do_not_count() {
     for (calls, phase) in (1..12).flat_map(|calls| (0..calls).map(move |phase| (calls, phase))) {
@@ -137,14 +137,14 @@ fn what_makes_no_difference_changes_no_habit() {
         let habit = Habit::<CallsOfPair>::default();
         call(&habit, USUAL + TRIED, first, [10_000, 10_200]);
         assert_eq!(call(&habit, 100, first, [10_000, 10_200]), if first == Source::Memory { 100 } else { 0 });
-        // Far apart, so that it does not count.
+        // Intervals so long that they do not count.
         let habit = Habit::<CallsOfPair>::default();
         call(&habit, USUAL + TRIED, first, [10_000_000, 20_000_000]);
         assert_eq!(call(&habit, 100, first, [1, 1]), if first == Source::Memory { 100 } else { 0 });
     }
 }
 
-/// A program whose data rest for a while, and then change.
+/// A program whose data stay the same for a while, and then change in each call.
 #[test]
 fn habits_follow_the_program() {
     let habit = Habit::<CallsOfPair>::default();
@@ -191,7 +191,7 @@ fn shorter_data_are_tried_less_often() {
     }
 }
 
-/// All ranks count alike, so all try the same: blocks, and not single calls.
+/// All ranks count alike, so all try the same way at a time: in blocks, not in single calls.
 #[test]
 fn calls_are_tried_in_blocks() {
     let habit = Habit::<CallsOfPair>::default();

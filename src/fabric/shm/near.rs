@@ -1,8 +1,9 @@
-//! The pages of a segment in which flags lie: near ones.
+//! Near pages of memory for the flags of a segment.
 //!
-//! A flag goes from cache to cache by way of the memory that it belongs to. On hosts with several memory nodes that shows (docs/PERFORMANCE.md,
-//! "Tried"), and a virtual machine does not know where its pages are. So the leader, before others map the segment, times the pages of its flags
-//! and replaces those that are further away than the others.
+//! A flag moves from cache to cache by way of the memory that it belongs to. On hosts with several memory nodes the
+//! distance of this memory shows (docs/PERFORMANCE.md, "Tried"), and a virtual machine does not know where its pages
+//! are. So before others map the segment, the leader times the pages of its flags, and replaces those that are further
+//! away than the others.
 
 use super::segment::{Segment, allocate, page};
 use crate::kernel::distance::ticks_to_page;
@@ -11,11 +12,11 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of flags that are looked at, at most: 4 us and more for each page, while the other ranks wait.
+/// Most bytes of flags that are timed: each page takes 4 us and more, while the other ranks wait.
 const LONGEST: usize = 64 << 10;
-/// How many pages are tried in place of one.
+/// How many pages are tried in place of one far page.
 const ATTEMPTS: usize = 4;
-/// How often a page is looked at that seems to be far: others on the machine add to a look.
+/// How often a page is timed that seems to be far: other users of the machine can lengthen a look.
 const LOOKS: usize = 2;
 
 /// How many pages a process has set aside and looked at. Relaxed throughout: counts.
@@ -25,9 +26,10 @@ struct Counts {
 }
 
 impl Counts {
-    /// Pages that are set aside so that the process does not get them again: 64 KiB.
+    /// Most pages that are set aside, so that the process does not get them again: 64 KiB.
     const MOST_KEPT: usize = 16;
-    /// Pages that are looked at, of a dozen communicators of two ranks: programs make those first that last.
+    /// Most pages that are timed, those of a dozen communicators of two ranks: programs first make the communicators
+    /// that last.
     const MOST_SEEN: usize = 64;
 
     const fn new() -> Self {
@@ -43,29 +45,30 @@ impl Counts {
     }
 }
 
-/// Whether a page that takes so many ticks is further away than usual ones are: 1.15 times as long was found, or twice.
+/// Whether a page that takes `ticks` is further away than usual pages are. Far pages were found to take 1.15 times as
+/// long, or twice.
 fn is_far(ticks: u64, usual: u64) -> bool {
     ticks > usual + usual / 12
 }
 
-/// Takes near pages for the bytes in `flags` of a segment, all of which are zero, reserved so far and mapped by nobody else; `file` is the
-/// segment's descriptor.
+/// Gives the bytes in `flags` of a segment near pages. These bytes are all zero, reserved so far, and mapped by nobody
+/// else; `file` is the segment's descriptor.
 ///
 /// # Errors
-/// Where memory is short: then a page of it may be missing.
+/// If memory is short: then a page of `flags` may be missing.
 pub fn take_near_pages(segment: &Segment, file: &OwnedFd, flags: Range<usize>) -> io::Result<()> {
     static COUNTS: Counts = Counts::new();
     assert!(flags.start <= flags.end && flags.end <= segment.length(), "{flags:?} of {}", segment.length());
     if flags.len() > LONGEST || !COUNTS.may_look() {
         return Ok(());
     }
-    // SAFETY: pages of the mapping, by the assertion, which this thread alone uses so far.
+    // SAFETY: pages within the mapping, by the assertion; this thread alone uses them so far.
     replace_far_pages(file, flags, &COUNTS, |start| unsafe {
         ticks_to_page(segment.base().as_ptr().add(start), page())
     })
 }
 
-/// `ticks_to` tells how far the page is that starts there.
+/// As `take_near_pages`; `ticks_to` times the page that starts at an offset.
 fn replace_far_pages(
     file: &OwnedFd,
     flags: Range<usize>,
@@ -77,7 +80,7 @@ fn replace_far_pages(
         return Ok(());
     };
     counts.seen.fetch_add(pages.len(), Ordering::Relaxed);
-    // Of this segment alone: the whole machine may be slower than it was for others.
+    // The median of this segment alone: the whole machine may be slower now than it was for other segments.
     let mut ticks: Vec<u64> = pages.iter().map(|(_, ticks)| *ticks).collect();
     ticks.sort_unstable();
     let Some(&usual) = ticks.get(ticks.len().saturating_sub(1) / 2) else { return Ok(()) };
@@ -87,7 +90,8 @@ fn replace_far_pages(
             if is_near() || !counts.may_keep() || !give_back(file, start) {
                 break;
             }
-            // What is given back is the next to be had, here again where there is no other.
+            // The page that was given back is the next one that the system hands out. So it is held while the segment
+            // gets another one. If there is no other page, the segment gets it back.
             let held = Held::one();
             if allocate(file, start..start + page()).is_err() {
                 drop(held);
@@ -101,14 +105,14 @@ fn replace_far_pages(
     Ok(())
 }
 
-/// Gives a page of `file` back to the system, if it takes it.
+/// Gives a page of `file` back to the system. Returns whether the system took it.
 fn give_back(file: &OwnedFd, start: usize) -> bool {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: plain system call on an own descriptor; nobody relies on what is in the page.
+    // SAFETY: plain system call on an own descriptor; nobody relies on the content of the page.
     unsafe { libc::fallocate(file.as_raw_fd(), mode, start as libc::off_t, page() as libc::off_t) == 0 }
 }
 
-/// A page that this process does not get again meanwhile.
+/// A page that this process holds, so that it does not get it again meanwhile.
 struct Held(*mut libc::c_void);
 
 impl Held {
@@ -119,7 +123,8 @@ impl Held {
         (at != libc::MAP_FAILED).then_some(Self(at))
     }
 
-    /// As long as the process lasts, whose next segment would find it again; counted there.
+    /// Keeps the page for as long as the process lasts, since its next segment would get it again. Counts it in
+    /// `kept`.
     fn keep(self, kept: &AtomicUsize) {
         kept.fetch_add(1, Ordering::Relaxed);
         std::mem::forget(self);
@@ -137,8 +142,8 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
-    /// Replaces far pages of a segment's second to fourth page, the third of which seems to be far for so many looks. -> the segment, and how
-    /// many looks there were
+    /// Replaces far pages among the second to fourth page of a segment. The third page seems to be far in its first
+    /// `far` looks. Returns the segment, its file, and how often the third page was looked at.
     fn replaced(far: usize, counts: &Counts) -> (Segment, OwnedFd, usize) {
         let (segment, file) = Segment::create(5 * page(), 4 * page()).expect("memfd");
         let mut looks = 0;
@@ -155,7 +160,7 @@ mod tests {
         counts.kept.load(Ordering::Relaxed)
     }
 
-    /// Reads zeros in the pages of a segment, and what the peer writes there.
+    /// Checks that the pages of a segment are zero, and that a second mapping sees what is written there.
     fn check_pages(segment: &Segment, file: &OwnedFd) {
         let theirs = Segment::open(std::process::id(), file.as_raw_fd(), segment.length()).expect("open through /proc");
         for at in [0, page(), 2 * page(), 3 * page() - 1, 4 * page() - 1] {

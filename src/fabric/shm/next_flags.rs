@@ -1,32 +1,36 @@
-//! What flag a rank most likely publishes next: its lines are asked for in the exchange before.
+//! The flag that a rank most likely publishes next: the rank asks for its lines in the exchange before.
 //!
-//! Who leaves an exchange publishes its next flag at about the time at which its peer begins to look for it, as in a call with a root after a
-//! barrier. The peer's cache has that flag's line since the ring of lines went round. Where the call that publishes asks for it, the
-//! flag takes two ways between the caches; if it was asked for in the exchange, one (docs/PERFORMANCE.md, "Tried"). The peer has to look late
-//! in exchanges for that ([`first_looks`](super::first_looks)): one that looks early is ahead, and takes the line again.
+//! A rank that leaves an exchange publishes its next flag at about the time at which its peer begins to look for it.
+//! An example is a call with a root after a barrier. The peer's cache has held that flag's line since the ring of
+//! lines last went round. If the rank asks for the line only in the call that publishes, the flag takes two transfers
+//! between the caches; if it asked in the exchange before, one (docs/PERFORMANCE.md, "Tried"). This needs a peer that
+//! looks late in exchanges ([`first_looks`](super::first_looks)): a peer that looks early is ahead, and takes the line
+//! again.
 //!
-//! A rank has two flag lines for a ticket. The flag of an exchange is on `Up`, as that of a Reduce: its line is asked for when an exchange
-//! ends, as sooner costs a loop of exchanges some of what it saves. That of the root of a Bcast or Scatter is on `Down`: its line is asked for
-//! while the exchange waits. A payload may reach beyond either, into the next cache line. To ask for what is not written costs a short exchange
-//! a tenth where cores are far apart, so a rank asks where the last two calls that wrote such are as far apart as the last and the next one. Only
-//! short calls in one part note what they write.
+//! A rank has two flag lines for a ticket. The flags of an exchange and of a Reduce are on `Up`: a rank asks for this
+//! line when an exchange ends, since asking sooner costs a loop of exchanges some of what it saves. The flag of the
+//! root of a Bcast or Scatter is on `Down`: a rank asks for this line while the exchange waits. On either line a
+//! payload may reach beyond the flag's cache line, into the next one. To ask for lines that are not written costs a
+//! short exchange a tenth where cores are far apart. So a rank asks for a root's flag, or for a payload's second line,
+//! only if the next call continues a rhythm: it comes as many calls after the last one that wrote that line as that
+//! one came after the one before. Only short calls whose data are not cut into halves note what they write.
 
 use crate::fabric::Line;
 use crate::types::Epoch;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// When a rank publishes what. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that a context may move
-/// between threads.
+/// In which calls a rank publishes what. Relaxed throughout: only this rank uses it, one call at a time. The fields
+/// are atomics so that a context may move between threads.
 #[derive(Debug, Default)]
 pub(super) struct NextFlags {
-    /// A flag on `Down`.
+    /// Flags on `Down`.
     of_root: Recurring,
-    /// A payload that reaches beyond a flag, by its line.
+    /// Payloads that reach beyond the flag's cache line, for either flag line.
     beyond: [Recurring; 2],
 }
 
 impl NextFlags {
-    /// In the call of `epoch` this rank publishes a flag on `line`.
+    /// Notes that this rank publishes a flag on `line` in the call of `epoch`.
     #[inline(always)]
     pub fn note(&self, line: Line, epoch: Epoch) {
         if line == Line::Down {
@@ -34,31 +38,32 @@ impl NextFlags {
         }
     }
 
-    /// And its payload reaches beyond that.
+    /// Notes that the payload of that flag reaches beyond the flag's cache line.
     #[inline(always)]
     pub fn note_beyond(&self, line: Line, epoch: Epoch) {
         self.beyond[line as usize].note(epoch);
     }
 
-    /// Whether this rank, now in the call of `epoch`, is likely to publish a root's flag in the next.
+    /// Whether this rank, now in the call of `epoch`, is likely to publish a root's flag in the next call.
     #[inline(always)]
     pub fn is_of_root(&self, epoch: Epoch) -> bool {
         self.of_root.is_due_after(epoch)
     }
 
-    /// Whether the payload beside its next flag on `line` is likely to reach beyond that.
+    /// Whether the payload of this rank's flag on `line` is likely to reach beyond the flag's cache line in the next
+    /// call.
     #[inline(always)]
     pub fn goes_beyond(&self, line: Line, epoch: Epoch) -> bool {
         self.beyond[line as usize].is_due_after(epoch)
     }
 }
 
-/// Calls by their epochs in which something happens again and again.
+/// The calls, by epoch, in which something happens again and again.
 #[derive(Debug, Default)]
 struct Recurring {
-    /// The last one; 0 before the first.
+    /// The last such call; 0 before the first.
     last: AtomicU64,
-    /// The next one, if it comes as much later as the last one came after the one before.
+    /// The next such call, if it comes as many calls after the last one as that one came after the one before.
     next: AtomicU64,
 }
 
@@ -80,7 +85,7 @@ impl Recurring {
 mod tests {
     use super::*;
 
-    /// What is due after the call of `epoch`: a root's flag, and payloads beyond a flag on either line.
+    /// What is due in the call after `epoch`: a root's flag, and payloads that reach beyond a flag, on either line.
     fn due(flags: &NextFlags, epoch: u64) -> [bool; 3] {
         let epoch = Epoch(epoch);
         [flags.is_of_root(epoch), flags.goes_beyond(Line::Up, epoch), flags.goes_beyond(Line::Down, epoch)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Whether the program may have traffic of its own in the MPI library that goes on between its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// As far as can be told it has none.
+    /// It has none, as far as can be told.
     Absent,
     /// It may have some.
     Possible,
@@ -15,72 +15,78 @@ pub enum Traffic {
 /// When a wait asks the MPI library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asking {
-    /// If it is time for that.
+    /// If the period has passed.
     WhenDue,
-    /// In any case: it sleeps next, or has not asked for long.
+    /// In any case: the rank sleeps next, or has not asked for long.
     Now,
 }
 
-/// How often a process asks the MPI library within its calls, besides in long waits: once for each period that has passed, as far as there are
-/// calls, which make up for some periods without any.
+/// How often a process asks the MPI library within its calls, besides in long waits: once for each period that has
+/// passed, as far as there are calls. After periods without calls, the next calls make up for some of them.
 ///
-/// To ask takes as long as a short call (60 to 130 ns with Open MPI) or as ten (Intel MPI, which pauses up to 43 times when it finds nothing:
-/// 1.3 µs where a pause takes 140 cycles), so it can't be done in each; but a program that has computed for long
-/// expects of the calls that follow that they move its messages. To read the clock takes less, but not nothing. So what calls took last, with
-/// all that lay between them, says of how many one looks whether it is time: from every one to every 32nd.
+/// To ask takes as long as a short call (60 to 130 ns with Open MPI) or as ten (Intel MPI, which pauses up to 43 times
+/// when it finds nothing: 1.3 µs where a pause takes 140 cycles), so not every call can ask. But a program that has
+/// computed for long expects the calls that follow to move its messages. To read the clock takes less, but not
+/// nothing. So only one call in so many looks at the clock, from every one to every 32nd. The number follows from how
+/// long calls took last, with all that lay between them.
 ///
-/// A program that computes between its calls has other things in its caches then, and to ask takes several times as long as such a call does
-/// (docs/PERFORMANCE.md, "Tried"). So where there is no [`Traffic`] it is hardly ever asked.
+/// A program that computes between its calls has other things in its caches then, and to ask takes several times as
+/// long as such a call does (docs/PERFORMANCE.md, "Tried"). So where there is no [`Traffic`] the library is hardly
+/// ever asked.
 #[derive(Debug)]
 pub struct Pace {
     started: Instant,
-    /// Nanoseconds, as all times here.
+    /// The period of calls that do not wait. All times are in nanoseconds.
     period: u64,
-    /// The same in waits.
+    /// The period of waits.
     period_in_wait: u64,
-    /// For so many periods without calls the next ones make up.
+    /// For how many periods without calls the next ones make up.
     owed: u64,
     /// Calls so far, on all communicators.
     calls: AtomicU64,
-    /// How many there are for one that looks, a power of two.
+    /// One call in so many looks at the clock; a power of two.
     interval: AtomicU64,
-    /// When that was last, since `started`, and how many calls there had been.
+    /// When a call last looked at the clock, since `started`, and how many calls there had been.
     looked: AtomicU64,
     looked_in: AtomicU64,
-    /// There was no traffic then.
+    /// There was no traffic at that time.
     had_none: AtomicBool,
-    /// Until when the library has been asked once for each period.
+    /// The time until which the library counts as asked once for each period.
     paid: AtomicU64,
 }
 
-// Relaxed throughout, loads and stores in place of read-modify-write operations: where threads call at once one may ask a little sooner or later.
+// Relaxed throughout, with loads and stores in place of read-modify-write operations: if threads call at the same
+// time, one may ask a little sooner or later.
 impl Pace {
-    /// Messages of many pieces move by a few of them each time: 64 MiB take some 150 times.
+    /// A message of many pieces moves by a few of them each time the library is asked: 64 MiB take some 150 times.
     const PERIOD: Duration = Duration::from_micros(20);
-    /// Where it takes long to ask, the period is so many times as long as that: asking takes 2 % of the time.
+    /// Where it takes long to ask, the period is so many times that time: asking then takes 2 % of the time.
     const SHARE: u32 = 50;
-    /// But never longer than this: messages would need several times as long as natively.
+    /// The longest such period: with a longer one messages would need several times as long as natively.
     const LONGEST_PERIOD: Duration = Duration::from_micros(100);
-    /// The period where ranks share cores: the library may give this rank's core away when it is asked (Open MPI), and all others wait
-    /// until it has it back.
+    /// The period where ranks share cores. When it is asked, the library may give this rank's core away (Open MPI),
+    /// and all other ranks wait until this rank has it back.
     const PERIOD_OVERSUBSCRIBED: Duration = Duration::from_millis(4);
-    /// The period there where giving the core away matters little: in waits, which give the core away in any case, and in calls that are [`FAR_APART`](Self::FAR_APART).
-    /// Where each rank has a core waits have half the period of calls, so that these need not ask where ranks that wait have time for it.
+    /// Where ranks share cores, the period where giving the core away matters little: in waits, which give it away in
+    /// any case, and in calls that are [`FAR_APART`](Self::FAR_APART). Where each rank has a core, waits have half the
+    /// period of calls, so that calls need not ask where ranks that wait have time for it.
     const SHORT_PERIOD: Duration = Duration::from_micros(500);
-    /// The period without traffic, in waits too: for peers whose blocking sends to this process fill a queue that its library empties when it is
-    /// called, and for traffic that is begun by names nobody notes. A longer one gains nothing: 7 µs are little beside 5 ms.
+    /// The period without traffic, in waits too. It serves peers whose blocking sends to this process fill a queue
+    /// that its library empties only when it is called, and traffic that is begun by functions which nobody notes. A
+    /// longer period gains nothing: 7 µs are little beside 5 ms.
     const PERIOD_WITHOUT_TRAFFIC: Duration = Duration::from_millis(5);
-    /// Many times as long as it takes to get a core back.
+    /// Calls are far apart if each takes this long: many times as long as it takes to get a core back.
     const FAR_APART: Duration = Duration::from_micros(100);
-    /// After calls close upon each other, so many may be far apart before one looks.
+    /// Most calls from one look at the clock to the next: after calls in quick succession, up to this many may be far
+    /// apart before one looks.
     const LONGEST: u64 = 32;
-    /// For so many periods at most calls make up.
+    /// Calls make up for this many periods at most.
     const OWED: u64 = 64;
-    /// The same where ranks share cores, else after each pause of a program a row of calls would give theirs away. Not one alone: calls
-    /// come later than their periods end.
+    /// The same where ranks share cores: if it were more, after each pause of the program a row of calls would give
+    /// their cores away. Not one alone, since calls come later than their periods end.
     const OWED_OVERSUBSCRIBED: u64 = 2;
 
-    /// For a process that begins to call at `now`, whose library takes so long to find nothing.
+    /// For a process that begins to call at `now`, and whose library takes `question` to find nothing.
     pub fn new(is_oversubscribed: bool, question: Duration, now: Instant) -> Self {
         let (period, owed) = match is_oversubscribed {
             true => (Self::PERIOD_OVERSUBSCRIBED, Self::OWED_OVERSUBSCRIBED),
@@ -93,7 +99,8 @@ impl Pace {
         Self { started: now, period, period_in_wait, owed, calls, interval, looked, looked_in, had_none, paid }
     }
 
-    /// Whether this call, which is counted, looks at the clock: also the first one with traffic, since those without may look seldom.
+    /// Counts this call. Returns whether it looks at the clock. The first call with traffic looks in any case, since
+    /// calls without may look seldom.
     #[inline(always)]
     pub fn is_due(&self, traffic: impl FnOnce() -> Traffic) -> bool {
         let calls = self.calls.load(Ordering::Relaxed).wrapping_add(1);
@@ -102,7 +109,7 @@ impl Pace {
             || self.had_none.load(Ordering::Relaxed) && traffic() == Traffic::Possible
     }
 
-    /// Whether a call that waits asks the library at `now`, where ranks share cores before it gives its core away.
+    /// Whether a call that waits asks the library at `now`; where ranks share cores, before it gives its core away.
     pub fn is_time_in_wait(&self, now: Instant, asking: Asking, traffic: Traffic) -> bool {
         let is_forced = asking == Asking::Now;
         let now = self.nanoseconds_until(now);
@@ -112,7 +119,7 @@ impl Pace {
         };
         let is_time = is_forced || self.paid.load(Ordering::Relaxed) + period <= now;
         if is_time {
-            // Where ranks share cores nothing is left to make up for, as that would give cores away.
+            // Where ranks share cores nothing is left for calls to make up for, since that would give cores away.
             let is_settled = is_forced || traffic == Traffic::Absent || self.owed == Self::OWED_OVERSUBSCRIBED;
             let next = self.paid_at(now, self.period, self.owed) + self.period;
             self.paid.store(if is_settled { now } else { next.min(now) }, Ordering::Relaxed);
@@ -120,7 +127,7 @@ impl Pace {
         is_time
     }
 
-    /// Until when the library has been asked once for each period, but for so many at `now` at most.
+    /// The time until which the library counts as asked at `now`: calls make up for at most `owed` periods.
     fn paid_at(&self, now: u64, period: u64, owed: u64) -> u64 {
         self.paid.load(Ordering::Relaxed).max(now.saturating_sub(owed * period))
     }
@@ -134,7 +141,7 @@ impl Pace {
         let now = self.nanoseconds_until(now);
         let took = now.saturating_sub(self.looked.load(Ordering::Relaxed)).max(1);
         let calls = self.calls.load(Ordering::Relaxed);
-        // Threads that call at once may count one less.
+        // If threads call at the same time, a count may be lost.
         let made = calls.saturating_sub(self.looked_in.load(Ordering::Relaxed)).max(1);
         let are_far_apart = took / made >= Self::FAR_APART.as_nanos() as u64;
         let (period, owed) = match traffic {
@@ -174,7 +181,7 @@ mod tests {
             Self { pace: Pace::new(is_oversubscribed, Duration::ZERO, now), now, traffic: Traffic::Possible }
         }
 
-        /// How many of so many calls, which take so many nanoseconds each, ask.
+        /// Makes `calls` calls, which take `each` nanoseconds. Returns how many ask.
         fn asks(&mut self, calls: u64, each: u64) -> u64 {
             let call = |_: &u64| {
                 self.now += Duration::from_nanos(each);
@@ -183,7 +190,8 @@ mod tests {
             (0..calls).filter(call).count() as u64
         }
 
-        /// How many of 10,000 calls, 5 us each, every second of which waits, ask in these waits, and at their ends.
+        /// Makes 10,000 calls of 5 us, every second of which waits. Returns how many ask in these waits, and how many
+        /// at their ends.
         fn asks_of_waits_and_calls(&mut self) -> [u32; 2] {
             let mut asks = [0, 0];
             for call in 0..10_000 {
@@ -211,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Calls that come together after a while without any make up for that.
+    /// After a while without calls, calls in quick succession make up for it.
     #[test]
     fn calls_after_a_computation_ask_for_it() {
         let mut process = Process::new(false);
@@ -224,7 +232,7 @@ mod tests {
         }
     }
 
-    /// 20 µs for 100 ns, 65 µs for 1.3, and never more than 100.
+    /// The period is 20 µs if asking takes 100 ns, 65 µs if it takes 1.3 µs, and never more than 100 µs.
     #[test]
     fn who_takes_long_to_ask_is_asked_more_seldom() {
         for (asking, period) in [(100, 20_000), (1300, 65_000), (50_000, 100_000)] {
@@ -262,7 +270,7 @@ mod tests {
         assert!((98..=100).contains(&asks[0]) && asks[1] == 0, "{asks:?}");
     }
 
-    /// A wait in the first of them does not settle all.
+    /// A wait in the first call does not settle all that calls have to make up for.
     #[test]
     fn calls_after_a_computation_ask_for_it_even_if_one_waits() {
         let mut process = Process::new(false);
@@ -273,7 +281,7 @@ mod tests {
         assert!((46..=52).contains(&asks), "{asks}");
     }
 
-    /// Where ranks have cores of their own, and every second call waits.
+    /// Ranks have cores of their own, and every second call waits.
     #[test]
     fn where_some_calls_wait_the_others_need_not_ask() {
         let asks = Process::new(false).asks_of_waits_and_calls();
@@ -294,7 +302,7 @@ mod tests {
                 process.pace.is_time_in_wait(process.now, Asking::WhenDue, Traffic::Absent)
             };
             assert!((76..=80).contains(&(0..1000).filter(|_| in_wait(&mut process)).count()));
-            // Calls that come together after a long while without any make up for nothing.
+            // After a long while without calls, calls in quick succession make up for nothing.
             process.now += Duration::from_secs(1);
             assert!(process.asks(100, 5000) <= 1);
             process.traffic = Traffic::Possible;
@@ -302,7 +310,7 @@ mod tests {
         }
     }
 
-    /// However close upon each other calls were before.
+    /// In whatever quick succession calls came before.
     #[test]
     fn calls_that_come_to_be_far_apart_soon_ask() {
         let mut process = Process::new(false);
@@ -313,7 +321,7 @@ mod tests {
         }
     }
 
-    /// A program that exchanges messages has traffic in some of its calls, which ask as if all had.
+    /// A program that exchanges messages has traffic in some of its calls. These ask as if all calls had traffic.
     #[test]
     fn calls_with_traffic_ask_whatever_others_do() {
         let mut process = Process::new(false);

@@ -1,8 +1,9 @@
-//! Where ranks that share cores tell whether they have theirs.
+//! Where ranks that share cores publish whether they have their core.
 //!
-//! A rank that waits in a call of one communicator may be awaited in one of another: who awaits it there has to see that it has given its core
-//! away, or looks on at a peer that seems to be at work. So a process tells that in one place, in the segment of one of its communicators, wherever all
-//! ranks of a communicator have that in common.
+//! While a rank waits in a call of one communicator, a peer may await it in a call of another one. That peer has to
+//! see that the rank has given its core away; otherwise it keeps polling a rank that only seems to be at work. So a
+//! process publishes its presence in one place, in the segment of one of its communicators, which serves every
+//! communicator whose ranks all have that segment in common.
 
 use super::geometry::Geometry;
 use super::segment::Segment;
@@ -10,16 +11,16 @@ use crate::sync::Presence;
 use crate::types::NodeRank;
 use std::ptr::NonNull;
 
-/// The presences of some ranks, by their ranks on the node.
+/// The presence words of some ranks, indexed by rank on the node.
 #[derive(Debug)]
 pub struct Presences {
     segment: Segment,
-    /// Where they lie in it.
+    /// Offset of each presence word in the segment.
     at: Box<[usize]>,
 }
 
 impl Presences {
-    /// Those of a segment of these dimensions.
+    /// The presence words in `segment`, which has the dimensions of `geometry`.
     pub(super) fn of_segment(segment: &Segment, geometry: &Geometry) -> Self {
         let (start, ranks) = (geometry.presences_start(), geometry.ranks);
         assert!(
@@ -29,10 +30,10 @@ impl Presences {
         Self { segment: segment.clone(), at }
     }
 
-    /// Those of these ranks, which are ranks 0, 1 and so on of the result.
+    /// The presence words of `ranks`, which become ranks 0, 1 and so on of the result.
     ///
     /// # Panics
-    /// If there is no such rank.
+    /// If one of `ranks` does not exist.
     #[must_use]
     pub fn among(&self, ranks: impl Iterator<Item = NodeRank>) -> Self {
         Self { segment: self.segment.clone(), at: ranks.map(|rank| self.at[rank.index()]).collect() }
@@ -40,7 +41,8 @@ impl Presences {
 
     pub(super) fn of(&self, rank: NodeRank) -> &Presence {
         let at: NonNull<u8> = self.segment.base();
-        // SAFETY: within the segment and aligned, as `of_segment` found of all; zeroed or written through atomics only.
+        // SAFETY: the offset is within the segment and aligned, as `of_segment` asserted for all ranks; the word is
+        // zeroed or written through atomics only.
         unsafe { at.add(self.at[rank.index()]).cast::<Presence>().as_ref() }
     }
 }

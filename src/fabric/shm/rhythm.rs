@@ -1,15 +1,16 @@
-//! Asking for the lines that a rank writes next, while nobody waits for them.
+//! A rank's prefetch of the lines that it writes next, at a time when nobody waits for them.
 //!
-//! Where the root stays the same its peers never write, and so pass it no cells: each piece goes to lines that they have read a ring
-//! ago, and that it has to take back from them. Programs call in a rhythm, so a rank that has published one piece knows where the next
-//! one will lie. To ask for its lines then, in place of when they are written, takes a third off such a call where cores are far apart
-//! (docs/PERFORMANCE.md, "Tried"): they come while the peers still read, or do something else. A rank asks only after it has
-//! foreseen where the piece before lay.
+//! Where the root stays the same, its peers never write, and so pass it no cells. Each piece goes to lines that the
+//! peers read one ring ago, and the root has to take them back. Programs call in a rhythm, so a rank that has
+//! published one piece can predict where the next one will lie. If it asks for those lines then, and not when it
+//! writes them, such a call takes a third less time where cores are far apart (docs/PERFORMANCE.md, "Tried"): the
+//! lines arrive while the peers still read, or do something else. A rank asks only after it has predicted correctly
+//! where the piece before lay.
 //!
-//! What comes displaces the program's data from the first-level cache, and keeps its copies waiting: on a Zen 5 whose cores are close
-//! Scatters of 32 KiB took up to 1.4 times as long where roots asked, on a Xeon less ("Tried"). So of long pieces some are asked for and
-//! some are not, in a few calls of each collective in turn, and the rank goes by what took less time. It is each rank's own affair: peers
-//! find the same bytes.
+//! Requested lines displace the program's data from the first-level cache, and delay its copies. On a Zen 5 whose
+//! cores are close, Scatters of 32 KiB took up to 1.4 times as long where roots asked, on a Xeon less ("Tried"). So
+//! for long pieces a rank tries both ways in turn, in a few calls of each collective, and adopts the one that took
+//! less time. Each rank decides for itself: peers find the same bytes.
 
 use super::clock;
 use super::context::Context;
@@ -22,41 +23,43 @@ use crate::types::{Bytes, Collective, LINE, Ticket};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// When and where a rank writes pieces to its own cells. Relaxed throughout: only this rank uses it, one call at a time; these are
-/// atomics so that a context may move between threads.
+/// When and where a rank writes pieces to its own cells. Relaxed throughout: only this rank uses it, one call at a
+/// time. The fields are atomics so that a context may move between threads.
 #[derive(Debug, Default)]
 pub(super) struct Rhythm {
-    /// The ticket of the last one.
+    /// The ticket of the last piece.
     last: AtomicU64,
-    /// Where the next one lies.
+    /// Where the next piece is expected to lie.
     next: AtomicPtr<u8>,
-    /// How many bytes of it were asked for.
+    /// How many bytes of the next piece were asked for.
     asked: AtomicUsize,
-    /// By collective, all so that none has to be found among those with a root, and length, of pieces longer than [`Self::UNTRIED`].
+    /// By collective and length, for pieces longer than [`Self::UNTRIED`]. All collectives have an entry, so that none
+    /// has to be looked up among those with a root.
     habits: [[Habit; Rhythm::CLASSES]; Collective::ALL.len()],
 }
 
-/// Whether pieces that are alike are asked for.
+/// Whether to ask for the lines of pieces of one class.
 #[derive(Debug, Default)]
 struct Habit {
-    /// Pieces that were foreseen.
+    /// How many pieces were predicted correctly.
     pieces: AtomicU64,
     /// The other way is not to ask.
     trials: Trials<ForeseenPieces>,
 }
 
 impl Rhythm {
-    /// How much is asked for at most: what stays in a first-level cache of 48 KiB until it is written.
+    /// Most bytes to ask for: what stays in a first-level cache of 48 KiB until it is written.
     const MOST: Bytes = Bytes(32 << 10);
-    /// Pieces that are no longer are asked for without trials: 4 KiB gained by it wherever that was measured.
+    /// Pieces up to this length are asked for without trials: asking paid for 4 KiB wherever it was measured.
     const UNTRIED: Bytes = Bytes(4 << 10);
-    /// Up to twice as long as that, up to four times as long, and longer.
+    /// The classes are pieces up to twice as long as `UNTRIED`, up to four times as long, and longer.
     const CLASSES: usize = 3;
-    /// What asking saves, some hundred nanoseconds, does not show in longer intervals. Assumed.
+    /// Longer intervals are ignored: the saving, some hundred nanoseconds, would not show in them. Assumed.
     const FAR_APART: Duration = Duration::from_micros(20);
 
-    /// That of a rank on processors of that design. What was measured of one counts as the first trial, so that calls need not pay for it: on a
-    /// Zen 5 whose cores are close a thousand calls and more take half as long again after one that has asked (docs/PERFORMANCE.md, "Tried").
+    /// The rhythm of a rank on processors of that design. What was measured on one counts as its first trial, so that
+    /// calls need not pay for a trial: on a Zen 5 whose cores are close, a thousand calls and more take half as long
+    /// again after one that has asked (docs/PERFORMANCE.md, "Tried").
     pub fn of(design: Design) -> Self {
         let rhythm = Self::default();
         if design == Design::Zen5 {
@@ -65,8 +68,8 @@ impl Rhythm {
         rhythm
     }
 
-    /// After a piece for `ticket`: the ticket of the one after it, if that comes as many tickets later as this one came after the one
-    /// before.
+    /// Notes a piece for `ticket`. Returns the ticket of the next piece, if the distance between tickets stays the
+    /// same.
     #[inline]
     fn ticket_after(&self, ticket: Ticket) -> Ticket {
         let last = self.last.load(Ordering::Relaxed);
@@ -74,7 +77,8 @@ impl Rhythm {
         Ticket(ticket.0 + (ticket.0 - last))
     }
 
-    /// A piece lies `here`, and the next one will `there`. -> whether the first was foreseen
+    /// Notes that a piece lies `here`, and that the next one is expected `there`. Returns whether this piece had been
+    /// predicted.
     #[inline]
     fn foresee(&self, here: *mut u8, there: *mut u8) -> bool {
         let foreseen = self.next.load(Ordering::Relaxed);
@@ -83,7 +87,8 @@ impl Rhythm {
         here == foreseen
     }
 
-    /// Whether to ask for the lines of a piece that was foreseen, of `n` bytes in a call of `collective`.
+    /// Whether to ask for the lines of the next piece, of `n` bytes in a call of `collective`, after a correct
+    /// prediction.
     #[inline]
     fn asks_for(&self, collective: Collective, n: Bytes) -> bool {
         self.asks_by(clock::now, collective, n)
@@ -94,12 +99,12 @@ impl Rhythm {
         n <= Self::UNTRIED || self.habits[collective as usize][Self::class(n)].asks(clock)
     }
 
-    /// Of pieces of `n` bytes, more than [`Self::UNTRIED`].
+    /// The class of pieces of `n` bytes, more than [`Self::UNTRIED`].
     fn class(n: Bytes) -> usize {
         (((n.0 - 1) / Self::UNTRIED.0).ilog2() as usize).min(Self::CLASSES - 1)
     }
 
-    /// Whether all lines of a piece of `n` bytes that begins at `at` were asked for when the one before it was published.
+    /// Whether this rank asked for all lines of the piece of `n` bytes at `at` when it published the one before.
     #[inline]
     pub fn has_asked_for(&self, at: *mut u8, n: usize) -> bool {
         self.asked.load(Ordering::Relaxed) >= n && at == self.next.load(Ordering::Relaxed)
@@ -107,7 +112,7 @@ impl Rhythm {
 }
 
 impl Habit {
-    /// As after a first trial that was faster without asking.
+    /// Begins as after a first trial in which not asking was faster.
     fn begin_without(&self) {
         self.pieces.store(2 * ForeseenPieces::CALLS, Ordering::Relaxed);
         self.trials.begin(Arm::Other, 1);
@@ -120,39 +125,40 @@ impl Habit {
     }
 }
 
-/// Pieces of one class in the order in which they were foreseen.
+/// The pieces of one class, numbered in the order in which they were predicted.
 #[derive(Debug)]
 struct ForeseenPieces;
 
 impl Schedule for ForeseenPieces {
     const BLOCK: u64 = 64;
-    /// More than the root of a usual ring, of 32 lines, may be ahead of its reader, which sets the pace of one that waits. By the first trial, of
-    /// pieces 512 to 1023, it has been once round in cells that it has touched, which begin to be all at the 256th call.
+    /// More pieces than a root with the usual ring of 32 lines can be ahead of its reader; once the root waits, the
+    /// reader sets the pace. By the first trial, pieces 512 to 1023, the root has been once round in cells that it has
+    /// touched: it begins to use all of its cells at the 256th call.
     const UNTIMED: u64 = 39;
     const WINDOW: u64 = 1;
     const INTERVAL: u64 = 8;
     const BLOCKS: u64 = 8;
-    /// 0.8 % of all are tried, as one that asks costs those after it too.
+    /// 0.8 % of all pieces are tried: a piece that is asked for also costs the calls after it.
     const EVERY: u64 = 1024;
 }
 
 impl TwoWays for ForeseenPieces {
     const GAIN: f64 = 0.95;
 
-    /// A root runs ahead of its reader by leaps, and then waits for it: how long the shortest leap takes says little.
+    /// A root runs ahead of its reader by leaps, and then waits for it. So the shortest leap tells little.
     fn compared(took: Took<u64>) -> u64 {
         took.mean_but_longest()
     }
 }
 
 impl Context {
-    /// This rank has published a piece of `n` bytes for `ticket`, in a call that reaches so far into cells.
+    /// This rank has published a piece of `n` bytes for `ticket`, in a call that reaches `reach` bytes into cells.
     #[inline(always)]
     pub(super) fn expect_next(&self, collective: Collective, ticket: Ticket, n: Bytes, reach: Bytes) {
         let claims = self.claims();
         let here = self.piece(self.rank(), ticket, claims.home(ticket));
-        // A cell that is passed comes back with its lines. Several readers would take lines from each other where the root is as far ahead as it
-        // may be; how much that costs has not been measured.
+        // A passed cell comes back together with its lines. With several readers, these would take lines from each
+        // other while the root is as far ahead as it may be; how much that costs has not been measured.
         if Passed::is_for(self.geometry().ranks) && !self.is_passed(here) {
             self.expect_after(collective, here, ticket, n, reach);
         }
@@ -161,10 +167,11 @@ impl Context {
     #[inline(never)]
     fn expect_after(&self, collective: Collective, here: *mut u8, ticket: Ticket, n: Bytes, reach: Bytes) {
         let next = self.rhythm.ticket_after(ticket);
-        // Foreseen for as long as the rotation keeps its length.
+        // The prediction holds as long as the rotation keeps its length.
         let there = self.piece(self.rank(), next, self.stretch(next, Room::Cell, reach, self.claims().cursor()).home);
-        // Where writes go around the caches there is nothing to ask for, nor to try. One that is timed is to show what it takes without, but
-        // counts, as trials are of successive pieces.
+        // If the next write goes around the caches, there is nothing to ask for and nothing to try. If it will be
+        // timed, it has to show its cost without the request. It counts all the same, since a trial consists of
+        // successive pieces.
         let course = self.writes.course_of_next(n.0);
         if self.rhythm.foresee(here, there)
             && course != Course::Around
@@ -217,13 +224,13 @@ mod tests {
         assert!(!rhythm.has_asked_for(at(128), 8) && !rhythm.has_asked_for(at(64), 8));
     }
 
-    /// So many pieces of `n` bytes. `takes`: nanoseconds of one that was asked for, and of one that was not. -> how many of the last 100
-    /// were asked for
+    /// Writes `pieces` pieces of `n` bytes. `takes`: nanoseconds of a piece that was asked for, and of one that was
+    /// not. Returns how many of the last 100 were asked for.
     fn asked_for(rhythm: &Rhythm, n: Bytes, pieces: usize, takes: [u64; 2]) -> usize {
         asked_for_in(rhythm, Collective::Scatter, n, pieces, takes)
     }
 
-    /// The same in calls of a collective.
+    /// As `asked_for`, in calls of `collective`.
     fn asked_for_in(rhythm: &Rhythm, collective: Collective, n: Bytes, pieces: usize, takes: [u64; 2]) -> usize {
         let mut now = 0;
         let ask = |_| {

@@ -4,59 +4,63 @@ use super::geometry::Geometry;
 use crate::sync::{HOME_UNIT, Passed, Stretch};
 use crate::types::{Bytes, Ticket};
 
-/// Shorter pieces are read from the caches faster than written: they stay at places of their own, at the start of cells.
+/// Pieces shorter than this are read from the caches faster than they are written. They stay at fixed places, at the
+/// start of cells.
 pub const ROTATED: Bytes = Bytes(4096);
 
-/// Places of pieces in a ring, at least, where its cells are long enough: ranks that have no core at the moment are some pieces behind.
+/// A ring has at least this many places for pieces, if its cells are long enough: ranks that have no core at the
+/// moment are some pieces behind.
 const PLACES: usize = 16;
 
-/// Units that are claimed together, where cells are not shorter: half a page, so that pieces which begin at a page have grains of
-/// their own though cells begin half a page earlier.
+/// Units that are claimed together, where cells are not shorter: half a page. So pieces that begin at a page have
+/// grains of their own, though cells begin half a page earlier.
 const GRAIN: u64 = (GRAIN_BYTES / HOME_UNIT) as u64;
 const GRAIN_BYTES: usize = Geometry::CELLS_IN_PAGE;
 
-/// Shorter pieces lie apart from the ones before and after them: what fetches lines ahead of a reader would take those of the next piece
-/// from their writer. Longer ones follow each other in memory. Up to where that pays was measured for one reader, and for several
-/// (docs/PERFORMANCE.md, "Tried").
+/// Pieces shorter than this lie apart from the ones before and after them: the prefetcher of a reader would otherwise
+/// take the next piece's lines from their writer. Longer pieces follow each other in memory. The limits were measured
+/// for one reader, and for several (docs/PERFORMANCE.md, "Tried").
 fn apart(geometry: &Geometry) -> Bytes {
     if Passed::is_for(geometry.ranks) { Bytes(32 << 10) } else { Bytes(16 << 10) }
 }
 
 /// The stretches of its cells that a rank's pieces take in turn.
 ///
-/// Pieces that are shorter than cells would use the same memory again after a few calls, while the peers that read it have its
-/// lines in their caches still: each write then has to take the lines from these, which takes three times as long as to copy, or
-/// more (docs/PERFORMANCE.md, "Tried"). So they go round in as much of the cells as the rank has reserved, or no more than suffices
-/// ([`Geometry::round`]) or 16 of them take, and in less where other communicators are used in between ([`Company`](super::company)). It is
-/// its own affair: it tells with the flag of a piece where that is.
+/// Without rotation, pieces that are shorter than cells would use the same memory again after a few calls, while the
+/// peers that read it still have its lines in their caches. Each write would have to take the lines from these caches,
+/// which takes three times as long as to copy, or more (docs/PERFORMANCE.md, "Tried"). So pieces go round in as much
+/// of the cells as the rank has reserved, up to what suffices ([`Geometry::round`]) or what 16 pieces take. They go
+/// round in less if other communicators are used in between ([`Company`](super::company)). Each rank decides for
+/// itself: it publishes with the flag of a piece where the piece lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rotation {
-    /// Cells, as a power of two.
+    /// Number of cells, as a power of two.
     slots: u32,
-    /// Length of a cell, in units of [`HOME_UNIT`], and grains.
+    /// Length of a cell, in units of [`HOME_UNIT`] and in grains.
     cell: u64,
     grains: u64,
     /// Length of a piece, in units.
     length: u64,
-    /// From one place to the next in a cell: units, as a power of two.
+    /// Distance from one place of a cell to the next: units, as a power of two.
     stride: u32,
-    /// How many there are in a cell, as a power of two.
+    /// Number of places in a cell, as a power of two.
     places: u32,
-    /// From the place of a piece to that of the next one.
+    /// Number of places from one piece to the next one.
     step: u64,
-    /// How far the first place is from the start of its cell: units.
+    /// Distance of the first place from the start of its cell: units.
     shift: u64,
 }
 
 impl Rotation {
-    /// For pieces of at most `reach` bytes in cells of each of which the rank has `reserved` bytes, at least as many. The way round is
-    /// halved so many times, if as many pieces still have room as may be in flight.
+    /// For pieces of at most `reach` bytes, where the rank has reserved `reserved` bytes of each cell, at least
+    /// `reach`. The way round is halved `halvings` times, or until it has just enough places for the pieces that may
+    /// be in flight.
     #[inline]
     pub fn new(geometry: &Geometry, reach: Bytes, reserved: Bytes, halvings: u32) -> Self {
         let length = reach.0.div_ceil(HOME_UNIT).max(1);
         let stride = length.next_power_of_two().trailing_zeros();
-        // As many pieces, where so much is reserved, as may be needed before peers that have no core have read them, and no more than go
-        // round in the part that suffices.
+        // Pieces go round in the part that suffices. They take more if the pieces need it that may be in flight before
+        // peers without a core have read them, but never more than is reserved.
         let in_flight = Bytes(((HOME_UNIT << stride) * PLACES) >> geometry.slots.trailing_zeros());
         let depth = reserved.min(geometry.good_depth()).min(geometry.round.max(in_flight));
         let places_in = |depth: Bytes| ((depth.0 / HOME_UNIT) >> stride).checked_ilog2().unwrap_or(0);
@@ -76,21 +80,24 @@ impl Rotation {
         }
     }
 
-    /// The same for pieces that are to stay in caches ([`Room::Relayed`](crate::sync::Room)): one place in each cell.
+    /// The same rotation with one place in each cell, for pieces that are to stay in caches
+    /// ([`Room::Relayed`](crate::sync::Room)).
     #[inline]
     pub fn shortest(self) -> Self {
         Self { places: 0, ..self }
     }
 
-    /// The stretch of the piece after the one that left that cursor. As many successive ones as there are cells have no grain in common.
+    /// The stretch of the piece that follows the one which left `cursor`. Among as many successive stretches as there
+    /// are cells, no two share a grain.
     #[inline]
     pub fn next(&self, cursor: u64) -> Stretch {
         let index = ((cursor >> self.stride) + self.step) & ((1 << (self.slots + self.places)) - 1);
         let place = index & ((1 << self.places) - 1);
         let (cell, offset) = (index >> self.places, (place << self.stride) + self.shift);
         let (first, last) = (offset / GRAIN, (offset + self.length - 1) / GRAIN);
-        // What is shifted may end behind the last grain of its cell, and has that too, which is the next cell's first. Memory behind the
-        // grains is only of pieces that begin before it, and so have the last one.
+        // A shifted piece may end behind the last grain of its cell; it then also has the grain behind that one, the
+        // next cell's first. Only pieces that begin before the end of the grains reach memory behind them, and these
+        // have the last grain.
         let last = last.min(self.grains - u64::from(self.shift == 0));
         let grain = |at: u64| (cell * self.grains + at) as usize;
         let home = Some(cell * self.cell + offset);
@@ -98,7 +105,7 @@ impl Rotation {
     }
 }
 
-/// Places of short pieces in a cell, from its start, a power of two. Shifts, since each short call asks.
+/// Number of places for short pieces in a cell, from its start; a power of two. By shifts, since each short call asks.
 #[inline]
 pub(super) fn short_places(geometry: &Geometry) -> usize {
     1 << (PLACES >> geometry.slots.trailing_zeros())
@@ -107,22 +114,24 @@ pub(super) fn short_places(geometry: &Geometry) -> usize {
         .unwrap_or(0)
 }
 
-/// The cell of a short piece, and how far it lies from its start: that follows from the ticket as its lines do.
+/// The cell of a short piece, and the piece's distance from the start of that cell: both follow from the ticket, as
+/// its lines do.
 #[inline]
 fn place_of_short(geometry: &Geometry, ticket: Ticket) -> (usize, Bytes) {
     let position = ticket.position(geometry.slots * short_places(geometry));
     (position & (geometry.slots - 1), ROTATED * (position >> geometry.slots.trailing_zeros()))
 }
 
-/// Where a short piece lies that is in no cell that is passed, from the start of its owner's cells. All know it, before they are told:
-/// so the processor goes ahead while it waits for the flag, and fetches what lies there.
+/// Where a short piece lies that is in no passed cell, from the start of its owner's cells. All ranks know this place
+/// before the flag comes. So a reader's processor runs ahead while the reader waits for the flag, and fetches what
+/// lies there.
 #[inline]
 pub(super) fn home_of_short(geometry: &Geometry, ticket: Ticket) -> Bytes {
     let (cell, offset) = place_of_short(geometry, ticket);
     geometry.cell * cell + offset
 }
 
-/// The stretch of a short piece. As many successive tickets as there are places have no grain in common.
+/// The stretch of a short piece. Among as many successive tickets as there are places, no two share a grain.
 #[inline]
 pub(super) fn stretch_of_short(geometry: &Geometry, ticket: Ticket, reach: Bytes, cursor: u64) -> Stretch {
     let (cell, offset) = place_of_short(geometry, ticket);
@@ -130,12 +139,12 @@ pub(super) fn stretch_of_short(geometry: &Geometry, ticket: Ticket, reach: Bytes
     Stretch { home: None, grains: first..first + reach.0.div_ceil(GRAIN_BYTES).max(1), cursor }
 }
 
-/// Grains of a rank's cells, with what may lie behind the last one.
+/// Grains of all of a rank's cells, and one for what may lie behind the last one.
 pub(super) const fn grains(geometry: &Geometry) -> usize {
     geometry.slots * grains_of(geometry) as usize + 1
 }
 
-/// Grains of a cell: of as much of it as pieces go round in.
+/// Grains of one cell: of the part in which pieces go round.
 const fn grains_of(geometry: &Geometry) -> u64 {
     geometry.good_depth().0.div_ceil(GRAIN_BYTES) as u64
 }
@@ -147,16 +156,16 @@ mod tests {
     use std::collections::HashMap;
 
     fn geometry(slots: usize, cell: usize) -> Geometry {
-        // No ring is longer than the second-level caches that it is to leave.
+        // No ring is longer than the second-level caches that its lines are to leave.
         Geometry { ranks: 2, slots, lines: 256, cell: Bytes(cell), round: Bytes(cell.min((4 << 20) / slots)) }
     }
 
-    /// What pieces of one call, of `reach` bytes each, have for homes: in bytes, from the start of the rank's cells.
+    /// The homes of the pieces of one call, of `reach` bytes each: in bytes, from the start of the rank's cells.
     fn homes(geometry: &Geometry, reach: usize, reserved: usize) -> Vec<usize> {
         homes_in_company(geometry, reach, reserved, 0)
     }
 
-    /// The same where the way round is halved so many times.
+    /// As `homes`, where the way round is halved `halvings` times.
     fn homes_in_company(geometry: &Geometry, reach: usize, reserved: usize, halvings: u32) -> Vec<usize> {
         let rotation = Rotation::new(geometry, Bytes(reach), Bytes(reserved), halvings);
         let (cell, mut cursor, mut touched) = (geometry.cell.0, 0, vec![None; grains(geometry)]);
@@ -183,7 +192,7 @@ mod tests {
         homes
     }
 
-    /// Pieces that are written before one comes back to the memory of another.
+    /// How many pieces are written before one comes back to the memory of another.
     fn way_round(homes: &[usize], reach: usize) -> usize {
         let mut used = HashMap::new();
         let mut way = usize::MAX;

@@ -1,15 +1,16 @@
-//! Which of two ways is faster, where nothing else tells: in a few of all calls both are tried in turn, and the faster one becomes the
-//! habit.
+//! Finds out which of two ways is faster, where nothing else tells: a few of all calls try both in turn, and the
+//! faster way becomes the habit.
 //!
-//! Calls are numbered; which of them try which way follows from their numbers, so that ranks which number them alike try alike, and
-//! peers' ways count for what a rank finds. Time is usually taken from call to call, with all that lies between: a rank that goes on early
-//! leaves what it saves to its next call, and what a way does to the program's own data is part of it.
+//! Calls are numbered, and a call's number alone decides whether it tries a way, and which. So ranks that number calls
+//! alike try alike, and a rank's times include the effect of its peers' ways. Time is usually taken from call to call,
+//! with all that lies between, for two reasons. What a rank saves by leaving one call early shows only in its next
+//! call. A way may also slow down the program's own data accesses.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// An arm of a trial: one of two ways in which calls go.
+/// An arm of a trial: one of the two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arm {
     One,
@@ -17,20 +18,20 @@ pub(super) enum Arm {
 }
 
 impl Arm {
-    /// The way for which the evidence is.
+    /// The way that the evidence favours.
     #[inline(always)]
     pub fn by(evidence: i32) -> Self {
         if evidence > 0 { Self::Other } else { Self::One }
     }
 
-    /// As if so many trials had shown this one to be faster: the evidence.
+    /// The evidence as if `trials` trials had shown this way to be faster.
     pub fn evidence(self, trials: i32) -> i32 {
         if self == Self::Other { trials } else { 1 - trials }
     }
 }
 
-/// Which calls are tried, and which way. Calls and blocks are powers of two, so that a call finds with a few instructions that it is none
-/// of these.
+/// Which calls are tried, and which way. Counts of calls and blocks are powers of two, so that a call finds out with a
+/// few instructions that it is in no trial.
 ///
 /// ```text
 /// a block of 64   32 untimed | a window of 8 | 16 | a window of 8
@@ -38,14 +39,14 @@ impl Arm {
 /// a block of 16    3 untimed | one of 1 | 3 | one of 1 | 3 | one of 1 | 3 | one of 1
 /// ```
 ///
-/// Time is taken from the first call noted in a window to the first one in the next: where other calls lie between, not every call of a
-/// block is noted. Each such interval is as long as the others.
+/// An interval runs from the first call noted in a window to the first one noted in the next window: if the program
+/// makes other calls in between, not every call of a block is noted. All intervals have the same length.
 pub(super) trait Schedule {
-    /// Calls that go one way before others go the other.
+    /// Length of a block: successive calls that go the same way.
     const BLOCK: u64;
-    /// The first calls of a block, whose time is that of what those before them have left in the caches.
+    /// The first calls of a block, not timed: their time depends on what the calls before them left in the caches.
     const UNTIMED: u64;
-    /// Calls in which an interval ends and the next one begins.
+    /// Length of a window: calls of which the first one noted ends an interval and begins the next.
     const WINDOW: u64;
     /// Calls from the beginning of one window to that of the next.
     const INTERVAL: u64;
@@ -53,9 +54,9 @@ pub(super) trait Schedule {
     const BLOCKS: u64;
     /// Blocks from the beginning of one trial to that of the next.
     const EVERY: u64;
-    /// Calls of a trial; the first one begins at the number that is as much.
+    /// Calls of a trial. It is also the number of the call with which the first trial begins.
     const CALLS: u64 = Self::BLOCKS * Self::BLOCK;
-    /// Calls from one trial to the next.
+    /// Calls from the beginning of one trial to that of the next.
     const PERIOD: u64 = {
         let period = Self::EVERY * Self::BLOCK;
         assert!(Self::BLOCK.is_power_of_two() && Self::BLOCKS.is_power_of_two() && period.is_power_of_two());
@@ -67,7 +68,7 @@ pub(super) trait Schedule {
     };
     const LAST_WINDOW: u64 = (Self::BLOCK - Self::UNTIMED - Self::WINDOW) / Self::INTERVAL;
 
-    /// Whether the call of that number is in a trial.
+    /// Whether call `number` is in a trial.
     #[inline(always)]
     fn has(number: u64) -> bool {
         number & (Self::PERIOD - Self::CALLS) == Self::CALLS
@@ -77,12 +78,12 @@ pub(super) trait Schedule {
         number / Self::BLOCK % Self::BLOCKS == Self::BLOCKS - 1
     }
 
-    /// The trial of which a call is.
+    /// The trial that a call belongs to.
     fn trial(number: u64) -> u64 {
         number / Self::PERIOD
     }
 
-    /// The window of its block that a call is in.
+    /// The window of its block that a call is in, if it is in one.
     fn window(number: u64) -> Option<u64> {
         let at = (number % Self::BLOCK).checked_sub(Self::UNTIMED)?;
         (at % Self::INTERVAL < Self::WINDOW).then_some(at / Self::INTERVAL)
@@ -91,42 +92,45 @@ pub(super) trait Schedule {
 
 /// The schedule of trials of two ways.
 pub(super) trait TwoWays: Schedule {
-    /// A way is faster that takes so many times as long as the other one, or less: what trials of one way and the same differ by.
+    /// A way counts as faster if it takes less than this fraction of the other one's time. Trials of two identical
+    /// ways differ by as much.
     const GAIN: f64;
-    /// How far evidence goes: one trial does not undo what several have shown for the other way, the one that has to pay.
+    /// Bounds of the evidence. A single trial does not undo what several have shown for the other way, which is the
+    /// one that has to prove its worth.
     const EVIDENCE: [i32; 2] = [-1, 3];
 
-    /// What is compared of what the intervals of each way took.
+    /// The value by which the ways are compared, from the intervals of one way.
     fn compared(took: Took<u64>) -> u64 {
         took.least
     }
 
-    /// Blocks take turns by the sequence of Thue and Morse, which keeps step with few rhythms of programs.
+    /// Which way a call of a trial goes. The blocks follow the sequence of Thue and Morse, which keeps step with few
+    /// rhythms of programs.
     fn way(number: u64) -> Arm {
         if (number / Self::BLOCK).count_ones() % 2 == 1 { Arm::Other } else { Arm::One }
     }
 }
 
-/// Of the intervals of one way: what one took for a call by the clock of its trials, in picoseconds; all 0 for none.
+/// Statistics of the intervals of one way: picoseconds per call by the clock of the trial; all 0 if there were none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Took<T> {
-    /// Hardly ever one in which the system took the core, or the program did something else.
+    /// The shortest interval: hardly ever one in which the system took the core, or the program did something else.
     pub least: T,
     pub most: T,
-    /// All together, and how many they are.
+    /// The sum of all intervals, and their number.
     sum: T,
     times: T,
 }
 
 impl Took<u64> {
-    /// One more.
+    /// Adds one interval.
     fn and(self, each: u64) -> Self {
         let Self { least, most, sum, times } = self;
         let least = if times == 0 { each } else { each.min(least) };
         Self { least, most: each.max(most), sum: sum.saturating_add(each), times: times + 1 }
     }
 
-    /// The mean of all but the longest one; of a single one that.
+    /// The mean of all intervals but the longest one; if there is only one, that one.
     pub fn mean_but_longest(self) -> u64 {
         let Self { most, sum, times, .. } = self;
         if times > 1 { (sum - most) / (times - 1) } else { sum }
@@ -148,13 +152,13 @@ impl Took<AtomicU64> {
     }
 }
 
-/// What one rank has seen of the ways of a trial. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that
-/// a context may move between threads.
+/// What one rank has measured of the ways of a trial. Relaxed throughout: only this rank uses it, one call at a time.
+/// The fields are atomics so that a context may move between threads.
 #[derive(Debug)]
 pub(super) struct Timings<S, const WAYS: usize> {
-    /// The call after which the interval under way of a trial began; 0, which is in no trial, for none.
+    /// The call that began the interval under way; 0, which is in no trial, if there is none.
     timed_from: AtomicU64,
-    /// When that was, in nanoseconds.
+    /// When that interval began, in nanoseconds.
     timed_since: AtomicU64,
     /// The trial under way.
     trial: AtomicU64,
@@ -171,8 +175,9 @@ impl<S, const WAYS: usize> Default for Timings<S, WAYS> {
 }
 
 impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
-    /// That call of a trial, which goes that way, takes notes; such as are farther apart than that tell nothing. The clock is
-    /// read once in a window. -> what they took by way, when a trial ends
+    /// Notes call `number` of a trial, which goes `way`. An interval of `far_apart` or longer per call is ignored: it
+    /// tells nothing. The clock is read at most once in a window. Returns the statistics of each way when a trial
+    /// ends.
     pub fn note(
         &self,
         number: u64,
@@ -203,7 +208,7 @@ impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
         })
     }
 
-    /// What those of that way took in the trial under way.
+    /// The statistics of `way` in the trial under way.
     pub fn so_far(&self, way: usize) -> Took<u64> {
         self.took[way].now()
     }
@@ -215,7 +220,7 @@ impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
     fn begin_to_time(&self, number: u64, now: u64) {
         let trial = S::trial(number);
         if self.trial.load(Ordering::Relaxed) != trial {
-            // The one before may have had no end.
+            // The trial before may not have come to its end.
             self.trial.store(trial, Ordering::Relaxed);
             self.forget();
         }
@@ -223,7 +228,7 @@ impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
         self.timed_since.store(now, Ordering::Relaxed);
     }
 
-    /// An interval that went that way took so many picoseconds for each call.
+    /// Adds an interval that went `way` and took `each` picoseconds per call.
     fn note_interval(&self, way: usize, each: u64, far_apart: Duration) {
         if u128::from(each) < 1000 * far_apart.as_nanos() {
             self.took[way].set(self.so_far(way).and(each));
@@ -231,10 +236,12 @@ impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
     }
 }
 
-/// The habit of one rank in calls on one context, and what it has seen of both ways. Relaxed throughout: as [`Timings`].
+/// One rank's habit in calls on one context, and what it has measured of both ways. Relaxed throughout: as
+/// [`Timings`].
 #[derive(Debug)]
 pub(super) struct Trials<S> {
-    /// What speaks for the other way, less what speaks against it: trials, and what was known before. Above 0 it is the habit.
+    /// Trials, and prior knowledge, that speak for the other way, less those that speak against it. Above 0 the other
+    /// way is the habit.
     evidence: AtomicI32,
     timings: Timings<S, 2>,
 }
@@ -246,18 +253,19 @@ impl<S> Default for Trials<S> {
 }
 
 impl<S: TwoWays> Trials<S> {
-    /// From here on calls go that way, until trials show the other one to be faster: as if so many had shown this one to be.
+    /// From here on calls go `way`, as if `trials` trials had shown it to be faster, until trials show the other one
+    /// to be faster.
     pub fn begin(&self, way: Arm, trials: i32) {
         self.evidence.store(way.evidence(trials), Ordering::Relaxed);
     }
 
-    /// How calls go that try nothing.
+    /// The way of calls outside trials.
     #[inline(always)]
     pub fn habit(&self) -> Arm {
         Arm::by(self.evidence())
     }
 
-    /// The way of that call, as [`Self::way`]; as long as nothing speaks for one or the other, `otherwise`.
+    /// The way of call `number`, as [`Self::way`]. Outside trials `otherwise` decides as long as the evidence is even.
     pub fn way_or(
         &self,
         number: u64,
@@ -275,20 +283,20 @@ impl<S: TwoWays> Trials<S> {
         self.evidence.load(Ordering::Relaxed)
     }
 
-    /// The way of that call, which takes notes as in [`Timings::note`] if it is in a trial.
+    /// The way of call `number`. If the call is in a trial, it is noted as in [`Timings::note`].
     #[inline(always)]
     pub fn way(&self, number: u64, far_apart: Duration, clock: impl FnOnce() -> u64) -> Arm {
         if S::has(number) { self.try_out(number, far_apart, clock) } else { self.habit() }
     }
 
-    /// The way of that call, which is in a trial and takes notes as in [`Timings::note`].
+    /// The way of call `number` of a trial, which is noted as in [`Timings::note`].
     #[cold]
     pub fn try_out(&self, number: u64, far_apart: Duration, clock: impl FnOnce() -> u64) -> Arm {
         self.note(number, far_apart, clock);
         S::way(number)
     }
 
-    /// That call of a trial takes notes, as in [`Timings::note`].
+    /// Notes call `number` of a trial as in [`Timings::note`], and ends the trial after its last interval.
     pub fn note(&self, number: u64, far_apart: Duration, clock: impl FnOnce() -> u64) {
         let took = self.timings.note(number, S::way(number) as usize, far_apart, clock);
         if let Some(took) = took {
@@ -296,12 +304,12 @@ impl<S: TwoWays> Trials<S> {
         }
     }
 
-    /// What the trial under way would show if it were over: 1 for the other way, -1 against it.
+    /// What the trial under way would show if it ended now: 1 for the other way, -1 against it, else 0.
     pub fn verdict_so_far(&self) -> i32 {
         Self::verdict([Arm::One, Arm::Other].map(|way| self.timings.so_far(way as usize)))
     }
 
-    /// Ends the trial under way, which has shown that: it moves the evidence.
+    /// Ends the trial under way: adds `verdict` to the evidence.
     pub fn end(&self, verdict: i32) {
         let [least, most] = S::EVIDENCE;
         self.evidence.store((self.evidence() + verdict).clamp(least, most), Ordering::Relaxed);
@@ -310,7 +318,7 @@ impl<S: TwoWays> Trials<S> {
 
     fn verdict(took: [Took<u64>; 2]) -> i32 {
         let compared = took.map(S::compared);
-        // Of one nothing was timed.
+        // One of the ways was never timed.
         if compared.contains(&0) {
             return 0;
         }

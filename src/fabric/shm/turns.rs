@@ -1,13 +1,16 @@
-//! When a rank of a pair looks for the flag of a peer whose turn it is, in calls with a root.
+//! In calls with a root, when a rank of a pair looks for the flag of its peer, whose turn it is to publish.
 //!
-//! Where the root changes, who has published in one call waits in the next for what its peer publishes when it has got that: not before a
-//! line has gone from cache to cache. Who looks at once takes the line of that flag from the peer, which has to take it back before it can write,
-//! so a turn takes two ways between caches and more. Who looks when the flag is about to come, and has asked for the line that itself writes next
-//! meanwhile, lets it take one (docs/PERFORMANCE.md, "Tried"). Looking too early costs more than looking at once, looking too late as much as it is
-//! late. How long a turn takes depends on where the cores are, on the call, and on what the program does between.
+//! Where the root changes, a rank that published in one call waits in the next for its peer. The peer publishes once
+//! it has received what the rank published, which takes at least one transfer of a line between the caches. A rank
+//! that looks at once takes the line of the peer's flag, and the peer has to take it back before it can write: such a
+//! turn takes two transfers and more. A rank that looks just before the flag arrives, and meanwhile asks for the line
+//! of its own next flag, lets the turn take one (docs/PERFORMANCE.md, "Tried"). Looking too early costs more than
+//! looking at once; looking too late costs the delay. How long a turn takes depends on where the cores are, on the
+//! call, and on what the program does between calls.
 //!
-//! So in a few of all calls several waits are tried in turn, by both ranks the same, as follows from epochs, and each rank goes by the
-//! one whose calls followed each other fastest. It is each rank's own affair: peers find the same flags.
+//! So a few of all calls try several waits in turn. Which one follows from the epoch, so that both ranks try the same
+//! wait. Each rank adopts the wait whose calls followed each other fastest. Each rank decides for itself: peers find
+//! the same flags.
 
 use super::clock;
 use super::hopes::pauses_in;
@@ -17,57 +20,58 @@ use crate::types::{Bytes, Collective, Epoch, FirstLook};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long this rank waits for its turn on one context. Relaxed throughout: as [`Timings`].
+/// How long this rank waits before its first look, on one context. Relaxed throughout: as [`Timings`].
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// Whether there are trials; without them ranks look at once.
     tries: AtomicBool,
-    /// The epoch of the last call with a root in which this rank published, and the line, in the lowest bit; 0 before the first: then
-    /// call 1, in which nothing is tried, is taken for a turn.
+    /// The last call with a root in which this rank published: twice its epoch, plus the line in the lowest bit. 0
+    /// before the first one: call 1, in which nothing is tried, then counts as a turn.
     last: AtomicU64,
-    /// By collective, and where the piece lies.
+    /// By collective, and by where the piece lies.
     habits: [[Habit; Piece::COUNT]; COLLECTIVES],
 }
 
-/// What is known of calls that are alike.
+/// What is known of calls of one collective with pieces in one place.
 #[derive(Debug, Default)]
 struct Habit {
     /// The wait, in steps.
     steps: AtomicU32,
-    /// In which period the trial lay that decided last.
+    /// The period of the last trial that decided on the wait.
     decided: AtomicU64,
     timings: Timings<CallsWithTurns, { Turns::WAITS }>,
 }
 
-/// All, so that none has to be found among those with a root.
+/// All collectives, so that none has to be looked up among those with a root.
 const COLLECTIVES: usize = Collective::ALL.len();
 
 impl Turns {
     /// Waits that are tried: none, and multiples of [`Self::STEP`].
     const WAITS: usize = 8;
-    /// Up to 280 ns: what a line takes between cores of one node, and to handle it.
+    /// The longest wait is 280 ns: the time to transfer a line between cores of one node, and to handle it.
     const STEP: Duration = Duration::from_nanos(40);
-    /// Calls that are farther apart tell nothing of a hundred nanoseconds.
+    /// Longer intervals are ignored: a hundred nanoseconds don't show in them.
     pub const FAR_APART: Duration = Duration::from_micros(10);
-    /// A wait becomes the habit if calls take so many times as long as with the one before, or less.
+    /// A wait replaces the habit if its calls take less than this fraction of the habit's time.
     const GAIN: f64 = 0.95;
-    /// Periods for which the habit holds after the trial that decided on it.
+    /// For this many periods the habit holds after the trial that decided on it.
     const LASTS: u64 = 2;
 
-    /// From here on waits are tried, or, where how to look is fixed, ranks look at once.
+    /// From here on calls try waits if `look` is `Auto`; else ranks look at once.
     pub fn set(&self, look: FirstLook) {
         self.tries.store(look == FirstLook::Auto, Ordering::Relaxed);
         self.habits.as_flattened().iter().for_each(|habit| habit.steps.store(0, Ordering::Relaxed));
     }
 
-    /// In the call of `epoch`, which has a root, this rank publishes on `line`.
+    /// Notes that this rank publishes on `line` in the call of `epoch`, which has a root.
     #[inline(always)]
     pub fn note(&self, line: Line, Epoch(epoch): Epoch) {
         self.last.store(2 * epoch + line as u64, Ordering::Relaxed);
     }
 
-    /// In the call of `epoch`, of a collective with a root, this rank waits for a piece of its peer. -> if it published in the call before: on which
-    /// line, and for how many pauses to wait, if not for none
+    /// This rank waits for a piece of its peer in the call of `epoch`, of a collective with a root. If it published in
+    /// the call before and has to wait before its first look, returns on which line it published, and for how many
+    /// pauses to wait.
     #[inline(always)]
     pub fn wait(&self, epoch: Epoch, collective: Collective, piece: Piece) -> Option<(Line, u32)> {
         if self.last.load(Ordering::Relaxed) / 2 + 1 != epoch.0 {
@@ -98,8 +102,8 @@ impl Turns {
 }
 
 impl Habit {
-    /// The wait of that call, which is in no trial. One that no trial has confirmed for [`Turns::LASTS`]
-    /// periods ends: in some programs no trial falls on these calls.
+    /// The wait of the call of `epoch`, which tries nothing. A wait that no trial has confirmed for [`Turns::LASTS`]
+    /// periods is dropped: in some programs no trial falls on these calls.
     fn usual(&self, epoch: u64) -> u32 {
         if epoch / CallsWithTurns::PERIOD > self.decided.load(Ordering::Relaxed) + Turns::LASTS {
             self.steps.store(0, Ordering::Relaxed);
@@ -107,7 +111,7 @@ impl Habit {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// The wait of that call, which is in a trial.
+    /// The wait of the call of `epoch`, which is in a trial.
     #[cold]
     fn try_out(&self, epoch: u64, clock: impl FnOnce() -> u64) -> u32 {
         let steps = match CallsWithTurns::steps(epoch) {
@@ -120,14 +124,15 @@ impl Habit {
         steps
     }
 
-    /// Nothing can be gained by that wait, as far as this trial knows.
+    /// Whether that wait is too long to gain anything, as far as this trial knows.
     fn is_too_long(&self, steps: u32) -> bool {
         outlasts_turns(steps, self.timings.so_far(0).least)
     }
 
-    /// A trial ends, of that period, in which calls took so long by waits. A wait that is now and then as short as the next longer one has its
-    /// lucky intervals; so what another one takes at most has to be less than what the habit takes at least. The habit has to be faster than no
-    /// wait each time: a wait that gains nothing costs those that come late what it takes.
+    /// Ends the trial of `period`; `took` has what calls took with each wait. A wait that is a little too short has
+    /// lucky intervals, as short as those of the next longer one. So the longest interval of another wait has to be
+    /// shorter than the shortest one of the habit. In each trial the habit has to be faster than no wait: a wait that
+    /// gains nothing delays ranks that come late by its length.
     fn judge(&self, period: u64, took: [Took<u64>; Turns::WAITS]) {
         let without = took[0].least;
         let habit = match self.steps.load(Ordering::Relaxed) as usize {
@@ -144,12 +149,14 @@ impl Habit {
     }
 }
 
-/// Longer than a rank's turn and its peer's, which take so many picoseconds each without a wait.
+/// Whether a wait is longer than this rank's turn and its peer's together, each of which takes `without` picoseconds
+/// if nobody waits.
 fn outlasts_turns(steps: u32, without: u64) -> bool {
     (Turns::STEP * steps).as_nanos() as u64 * 1000 > 2 * without
 }
 
-/// Where the piece of a call lies that a rank waits for. Of pieces above 512 bytes it does not matter what a line takes.
+/// Where the piece of a call lies that a rank waits for. For pieces above 512 bytes the time of one line does not
+/// matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     BesideFlag,
@@ -162,24 +169,24 @@ impl Piece {
     pub const LONGEST: Bytes = Bytes(512);
 }
 
-/// Calls by their epochs, among which those are noted in which it is the peer's turn.
+/// Calls numbered by epoch; those in which it is the peer's turn are noted.
 #[derive(Debug)]
 struct CallsWithTurns;
 
 impl Schedule for CallsWithTurns {
     const BLOCK: u64 = 64;
-    /// As long as the ring of lines usually is.
+    /// The usual length of the ring of lines.
     const UNTIMED: u64 = 32;
     const WINDOW: u64 = 8;
     const INTERVAL: u64 = 24;
-    /// Each wait twice.
+    /// Each wait is tried in two blocks.
     const BLOCKS: u64 = 2 * Turns::WAITS as u64;
     /// 3 % of all calls are tried.
     const EVERY: u64 = 512;
 }
 
 impl CallsWithTurns {
-    /// The wait of a trial's call: as many blocks after each other have as different ones.
+    /// The wait of call `number` of a trial: successive blocks have all waits in turn.
     fn steps(number: u64) -> u32 {
         (number / Self::BLOCK % Turns::WAITS as u64) as u32
     }
@@ -204,7 +211,8 @@ mod tests {
         first..first + CallsWithTurns::CALLS
     }
 
-    /// A trial in which it is this rank's turn in every other call; `takes` tells the nanoseconds of a call by its wait. -> the habit after it
+    /// A trial in which it is the peer's turn in every other call; `takes` tells the nanoseconds of a call by its
+    /// wait. Returns the habit after the trial.
     fn try_out(turns: &Turns, number: u64, takes: impl Fn(usize) -> u64) -> u32 {
         let mut now = 0;
         for epoch in trial(number) {
@@ -256,7 +264,7 @@ mod tests {
         assert_eq!(pauses, pauses_in(3 * Turns::STEP));
     }
 
-    /// Of each call the third wait takes half as long.
+    /// Calls take half as long with the wait of three steps.
     fn third(steps: usize) -> u64 {
         if steps == 3 { 100 } else { 200 }
     }
@@ -273,7 +281,7 @@ mod tests {
         assert_eq!(try_out(&turns, 1, third), 0);
     }
 
-    /// A trial of which the program makes no calls in those blocks.
+    /// A trial in whose blocks `blocks` the program makes no calls.
     fn try_out_without(turns: &Turns, number: u64, blocks: std::ops::Range<u64>, takes: impl Fn(usize) -> u64) {
         let mut now = 0;
         for epoch in trial(number) {
@@ -287,22 +295,23 @@ mod tests {
     #[test]
     fn what_a_trial_did_not_time_decides_nothing() {
         let steps = |turns: &Turns| habit(turns).steps.load(Ordering::Relaxed);
-        // A program that goes on to other calls in the middle of a trial.
+        // A program that goes on to other calls in the middle of the trial.
         let turns = trying();
         try_out_without(&turns, 0, 8..16, third);
         assert_eq!(steps(&turns), 0);
         assert_eq!(try_out(&turns, 1, |_| 200), 0, "nor in the next one");
-        // One that makes them only there.
+        // A program that makes these calls only in the first and the last block of the trial.
         let turns = trying();
         try_out(&turns, 0, third);
         try_out_without(&turns, 1, 1..15, |_| 200);
         assert_eq!(steps(&turns), 3, "of the habit nothing is known");
-        // Something else lies between calls.
+        // A program that does something else for long between calls.
         let turns = trying();
         assert_eq!(try_out(&turns, 0, |steps| if steps == 3 { 10_500 } else { 20_000 }), 0);
     }
 
-    /// A program whose calls come no earlier for it, as the rank that waits is late anyway, at differing distances.
+    /// A program whose calls do not become faster by the wait, as the waiting rank is late anyway; the time between
+    /// calls varies.
     #[test]
     fn a_wait_has_to_be_earned_again() {
         let turns = trying();

@@ -1,13 +1,15 @@
-//! By which way a rank copies long pieces to its own memory, or combines them there: as one stream or as several, through the caches or
-//! around them.
+//! The way in which a rank copies long pieces to its own memory, or combines them there: as one stream or as several,
+//! through the caches or around them.
 //!
-//! Processors fetch ahead within a page of memory, and of each stream only so many lines. Where a line takes long from the peer's
-//! cache (150 ns between cores of one large die) [several](crate::kernel::streams) have more lines on their way and take a fifth less time; a
-//! core alone copies as fast either way. A result that the caches can't hold is fetched from memory before it is overwritten, by stores that go
-//! through them; streaming stores leave that out, and are up to 1.6 times as fast there, but take up to 2.2 times as long where the
-//! caches hold it (docs/PERFORMANCE.md, "Tried"), whatever size these claim to have: those of virtual machines and of shared nodes hold
-//! less. So a rank now and then takes four of eight pieces that are alike its usual way and four another, and goes by that, for each collective and
-//! size apart. It is each rank's own affair.
+//! Processors prefetch within a page of memory, and only so many lines of each stream. Where a line takes long from
+//! the peer's cache (150 ns between cores of one large die), [several](crate::kernel::streams) streams have more lines
+//! on their way and take a fifth less time. A core that works alone copies as fast either way. If the caches can't
+//! hold a result, stores through the caches fetch its lines from memory before they are overwritten. Streaming stores
+//! avoid this, and are up to 1.6 times as fast there, but take up to 2.2 times as long where the caches hold the
+//! result (docs/PERFORMANCE.md, "Tried"). The sizes that caches claim to have do not tell, since those of virtual
+//! machines and of shared nodes hold less. So a rank now and then compares ways: of eight pieces that are alike four
+//! take the usual way and four another. It goes by the result, for each collective and size apart. Each rank decides
+//! for itself.
 
 use super::clock;
 use crate::kernel::Kernel;
@@ -21,17 +23,17 @@ use std::time::Duration;
 pub(super) enum Way {
     /// One stream through the caches.
     One,
-    /// Several of them.
+    /// Several streams through the caches.
     Several,
-    /// Several around the caches, also of what a rank has itself, where that is compared with one stream.
+    /// Several streams around the caches. For data that the rank has itself this way is compared with one stream.
     Around,
 }
 
 impl Way {
     pub const ALL: [Self; 3] = [Self::One, Self::Several, Self::Around];
 
-    /// Its time counts so many times when ways are compared: what went around the caches has to be fetched by those who read it. Assumed,
-    /// not measured.
+    /// The factor by which this way's time counts when ways are compared: readers have to fetch from memory what went
+    /// around the caches. Assumed, not measured.
     fn price(self) -> f64 {
         if self == Self::Around { 1.2 } else { 1.0 }
     }
@@ -56,31 +58,32 @@ impl Material {
 /// How to move or combine the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// This way.
+    /// By this way.
     Usual(Way),
-    /// This way, and [`Choice::judge`] has to be told how long it took.
+    /// By this way, and the caller has to tell [`Choice::judge`] how long it took.
     Timed(Way),
 }
 
 /// The ways of one rank in one context.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    /// By collective, what the pieces are made of, and size: of the piece, or of longer results.
+    /// By collective, by what the pieces are made of, and by size: of the piece, or of the result if that is long.
     habits: [[[Habit; Ways::SIZES]; Material::ALL.len()]; Collective::ALL.len()],
 }
 
 impl Ways {
     /// Shorter pieces are copied as one stream, and combined as [`Streams::Several`](crate::kernel::Streams::Several).
     pub const SHORTEST: usize = 16 << 10;
-    /// Pieces of this length and more are apart from shorter ones, however short the result is.
+    /// Pieces of this length and more have a habit apart from shorter ones, however short the result is.
     const LONG: usize = 32 << 10;
     const SIZES: usize = 5;
 
-    /// For such pieces of `n` bytes, in calls of that collective with results of that length, wherever these end up; operands are combined by
-    /// `kernel`.
+    /// The choice for a piece of `n` bytes, made of `material`, in calls of `collective` whose results have `received`
+    /// bytes, wherever the results go. `kernel` combines operands.
     ///
-    /// Results below 8 MiB are not tried around the caches: such pieces took less time by themselves and made calls slower, since what they stored was
-    /// still on its way. libc copies what a rank has itself as fast as several streams do, or up to a tenth faster.
+    /// Results below 8 MiB are not tried around the caches: the pieces themselves took less time, but calls took more,
+    /// since the stores were still under way. libc copies what a rank has itself as fast as several streams do, or up
+    /// to a tenth faster.
     pub fn of(
         &self,
         collective: Collective,
@@ -102,33 +105,33 @@ impl Ways {
             (Material::Own, false) => &[Way::One],
             (Material::Own, true) => &[Way::One, Way::Around],
         };
-        // The length, and above it the kernel: operations take different times.
+        // The length, and the kernel in the bits above it: operations differ in time.
         let kernel = kernel.map_or(0, |kernel| kernel.run as usize as u64);
         let kind = (n as u64).wrapping_add(kernel << u32::BITS);
         Choice { tried, habit: &self.habits[collective as usize][material as usize][size], kind }
     }
 }
 
-/// What calls that are alike have shown. Relaxed throughout: only this rank uses it, one call at a time; these are atomics so that a
-/// context may move between threads.
+/// What pieces of one collective, material and size have shown. Relaxed throughout: only this rank uses it, one call
+/// at a time. The fields are atomics so that a context may move between threads.
 #[derive(Debug, Default)]
 struct Habit {
     usual: AtomicU8,
-    /// Pieces until the next comparison begins; set anew by each piece that is timed.
+    /// Pieces until the next comparison begins; each timed piece sets it anew.
     untimed: AtomicU16,
-    /// Comparisons since the usual way changed last: another one is compared each time, and the order changes.
+    /// Comparisons since the usual way last changed. It decides which way is compared next, and in which order.
     comparisons: AtomicU8,
-    /// What the pieces of the comparison are that has begun; 0 where none has.
+    /// The kind of the pieces in the comparison that has begun; 0 if none has.
     kind: AtomicU64,
-    /// How many of them were timed.
+    /// How many pieces of that comparison were timed.
     timed: AtomicU8,
-    /// What they took by either way: nanoseconds.
+    /// What its pieces took by each of its two ways: nanoseconds.
     took: [AtomicU64; 2],
-    /// By way: comparisons that it won against the usual one, less those that it lost, but not below 0.
+    /// For each way, the comparisons that it won against the usual one, less those that it lost, but not below 0.
     evidence: [AtomicU8; Way::ALL.len()],
 }
 
-/// The ways that are tried for such calls, and what they have shown.
+/// The ways that are tried for such pieces, and what they have shown.
 #[derive(Clone, Copy)]
 pub(super) struct Choice<'a> {
     tried: &'static [Way],
@@ -138,20 +141,23 @@ pub(super) struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// Which of both ways the pieces of a comparison take: each of every second and of every fourth ones as often, since calls have pieces that
-    /// are dearer than others, at their places (Thue and Morse).
+    /// Which of the two ways each piece of a comparison takes (Thue and Morse). Among every second piece, and among
+    /// every fourth, both ways are equally frequent, since pieces at certain places of a call take longer than others.
     const ORDER: [usize; 8] = [0, 1, 1, 0, 1, 0, 0, 1];
-    /// At first after so many pieces a comparison begins, of the next ones that are alike: to read the clock takes as long as to copy a kilobyte, and
-    /// a piece that is timed reads it twice. In long calls, which have many, pieces around the caches take up to twice as long where these hold them.
+    /// At first a comparison begins after this many pieces, with the next pieces that are alike. To read the clock
+    /// takes as long as to copy a kilobyte, and each timed piece reads it twice. The second number is for calls that
+    /// try to go around the caches: such long calls have many pieces, which take up to twice as long around the caches
+    /// if these hold them.
     const INTERVALS: [u16; 2] = [64, 256];
-    /// After each so many comparisons the interval doubles, three times at most: a way that is slow for good costs some of each comparison.
+    /// After each so many comparisons the interval doubles, three times at most: a way that stays slow costs something
+    /// in each comparison.
     const COMPARISONS: u8 = 16;
-    /// So much evidence makes a way the usual one.
+    /// This much evidence makes a way the usual one.
     const ENOUGH: u8 = 4;
-    /// Another way has to be so many times as fast, or ways that are alike would take turns.
+    /// Another way has to be this many times as fast; otherwise ways that are equally fast would take turns.
     const MARGIN: f64 = 1.05;
 
-    /// What to do with a piece of at least [`Ways::SHORTEST`] bytes.
+    /// How to move or combine a piece of at least [`Ways::SHORTEST`] bytes.
     #[inline]
     pub fn turn(self) -> Turn {
         if self.tried.len() == 1 {
@@ -169,7 +175,7 @@ impl Choice<'_> {
         Way::ALL[self.habit.usual.load(Ordering::Relaxed) as usize]
     }
 
-    /// Both ways of the comparison that is due or has begun, in their order.
+    /// The two ways of the comparison that is due or has begun, in their order.
     fn candidates(self) -> [Way; 2] {
         let (comparisons, usual) = (self.habit.comparisons.load(Ordering::Relaxed) as usize, self.usual());
         let others = self.tried.len() - 1;
@@ -178,10 +184,11 @@ impl Choice<'_> {
         if is_other_first { [other, usual] } else { [usual, other] }
     }
 
-    /// A piece that begins a comparison, or is like the ones of the comparison that has begun.
+    /// The turn of a piece that begins a comparison, or belongs to the one that has begun.
     #[cold]
     fn take_part(self) -> Turn {
-        /// Where reading the clock takes longer nothing is compared: it is read oftener than for `Writes`, and about shorter times.
+        /// Nothing is compared if reading the clock takes longer: it is read more often than for `Writes`, to time
+        /// shorter intervals.
         const CLOCK: Duration = Duration::from_nanos(100);
         self.put_off_next();
         if clock::reading() > CLOCK {
@@ -194,7 +201,8 @@ impl Choice<'_> {
         Turn::Timed(self.candidates()[Self::ORDER[self.habit.timed.load(Ordering::Relaxed) as usize]])
     }
 
-    /// From here on pieces go the usual way until a comparison is due: not always as many, or comparisons would fall into step with calls.
+    /// From here on pieces go the usual way until a comparison is due. The number of pieces varies, or comparisons
+    /// would fall into step with calls.
     fn put_off_next(self) {
         let comparisons = self.habit.comparisons.load(Ordering::Relaxed);
         let first = Self::INTERVALS[usize::from(self.tried.contains(&Way::Around))];
@@ -202,7 +210,7 @@ impl Choice<'_> {
         self.habit.untimed.store(interval - 1 - u16::from(comparisons % 8), Ordering::Relaxed);
     }
 
-    /// After a piece that was timed: it took so long.
+    /// Notes that the timed piece took `took`. The last piece of a comparison concludes it.
     #[cold]
     pub fn judge(self, took: Duration) {
         let Habit { kind, timed, took: sums, .. } = self.habit;
@@ -216,9 +224,9 @@ impl Choice<'_> {
         }
     }
 
-    /// After all pieces of a comparison, which took so long by both ways.
+    /// Concludes a comparison whose pieces took `took` by its two ways.
     fn conclude(self, took: [Duration; 2]) {
-        /// Where counting goes on after the highest number, with the same way and order next.
+        /// Counting goes on from here after the highest number, with the same next way and order.
         const AGAIN: u8 = 4 * Choice::COMPARISONS;
         let ways = self.candidates();
         let comparisons = &self.habit.comparisons;
@@ -245,14 +253,14 @@ mod tests {
 
     const SHORT: Bytes = Bytes(1 << 20);
     const LONG: Bytes = Bytes(16 << 20);
-    /// Of pieces.
+    /// Length of the pieces.
     const LENGTH: usize = 64 << 10;
 
     fn choice(ways: &Ways, received: Bytes) -> Choice<'_> {
         ways.of(Collective::Bcast, Material::Slot, received, LENGTH, None)
     }
 
-    /// So many pieces that take so many nanoseconds by each way: how many were timed.
+    /// Moves `times` pieces, which take `each` nanoseconds by a way. Returns how many were timed.
     fn copy(choice: Choice<'_>, times: usize, mut each: impl FnMut(Way) -> u64) -> usize {
         let is_timed = |_: &usize| {
             let Turn::Timed(way) = choice.turn() else { return false };
@@ -262,7 +270,8 @@ mod tests {
         (0..times).filter(is_timed).count()
     }
 
-    /// Some pieces, after which the usual way is that; `false` where the clock is too slow for any comparison.
+    /// Moves some pieces, after which `way` has to be the usual one. Returns `false` if the clock is too slow for any
+    /// comparison.
     fn becomes(choice: Choice<'_>, each: [u64; 3], way: Way) -> bool {
         let timed = copy(choice, 3000, |way| each[way as usize]);
         assert!(timed == 0 || choice.usual() == way, "{each:?}: {:?}", choice.usual());
@@ -347,13 +356,14 @@ mod tests {
             assert!((interval - 8..=interval + 7).contains(&distance), "{interval}: {distance}");
         }
         assert!(*last >= 200_000 - 2055);
-        // Of eight pieces four go another way, in every second comparison the first one.
+        // In a comparison four of the eight pieces go another way, in every second comparison the first piece too.
         for [first, later] in counts {
             assert!((first * 7).abs_diff(later) <= 16 && first * 4 <= begun.len() + 4, "{counts:?}");
         }
     }
 
-    /// Calls whose pieces are dear in turn, such as of a first operand out of a slot and a second one that was just combined.
+    /// Calls whose pieces take longer and shorter in turn, for example if the first operand comes out of a slot and
+    /// the second one was just combined.
     #[test]
     fn what_pieces_take_in_turn_does_not_tell_ways_apart() {
         for (costs, factor, way) in [
@@ -386,7 +396,7 @@ mod tests {
         }
     }
 
-    /// Pieces of two lengths in turn, as of a message that is no multiple of its pieces.
+    /// Pieces of two lengths in turn, for example of a message that is no multiple of its pieces.
     #[test]
     fn pieces_of_the_same_length_are_compared() {
         let ways = Ways::default();
@@ -408,7 +418,7 @@ mod tests {
         assert!(timed.len() <= 3000 / 6, "{}", timed.len());
     }
 
-    /// Of lengths that do not come again nothing is learnt, and few are timed.
+    /// Lengths that do not recur teach nothing, and few of their pieces are timed.
     #[test]
     fn pieces_of_any_length_are_seldom_timed() {
         let ways = Ways::default();
@@ -423,7 +433,8 @@ mod tests {
         assert!(timed <= 3200 / 56, "{timed}");
     }
 
-    /// A program that goes from pieces of 20 KiB to longer ones: the former have been compared so often that they hardly are any more.
+    /// A program that goes from pieces of 20 KiB to longer ones. Pieces of 20 KiB have been compared so often that
+    /// they hardly are any more.
     #[test]
     fn what_short_pieces_have_shown_delays_no_long_ones() {
         let ways = Ways::default();

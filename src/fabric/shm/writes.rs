@@ -1,13 +1,14 @@
 //! Whether a rank writes its slots through the caches or around them.
 //!
-//! Before a line of a slot can be written it has to be taken from the caches of the peers that have read it. Where these are
-//! close that takes a few nanoseconds, and a reader finds in them what was written. Where they are far apart (other dies, other
-//! sockets) some processors take as long for each line as for an access to memory, and overlap little: 27 ns a line, while streaming
-//! stores take 1.6, and who reads from memory what these wrote 3.5; a Zen 3 takes 11 to 17, and 2.8 (docs/PERFORMANCE.md, "Tried").
-//! What holds depends on the processor, on who reads, and on where the ranks run, and may change while they do. So a rank times some
-//! of its writes and goes by that. A program that has used its caches for something else meanwhile finds all writes slow; so those that
-//! are slow count only where streaming stores are much faster at the same time. It is each rank's own affair: readers find the same
-//! bytes.
+//! Before a rank can write a line of a slot, it has to take the line from the caches of the peers that have read it.
+//! Where these caches are close, this takes a few nanoseconds, and a reader finds in them what was written. Where they
+//! are far apart (other dies, other sockets), some processors take as long for each line as for an access to memory,
+//! and overlap little. One took 27 ns a line, and 1.6 with streaming stores; a reader took 3.5 to read from memory
+//! what these wrote. A Zen 3 takes 11 to 17, and 2.8 (docs/PERFORMANCE.md, "Tried"). The faster way depends on the
+//! processor, on who reads, and on where the ranks run, and may change while they do. So a rank times some of its
+//! writes and goes by the result. If a program has used its caches for something else meanwhile, all writes are slow.
+//! So slow writes count only if streaming stores are much faster at the same time. Each rank decides for itself:
+//! readers find the same bytes.
 
 use super::clock;
 use crate::kernel::Probed;
@@ -15,42 +16,42 @@ use crate::types::{Bytes, SlotStores};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How one rank writes its slots of one context, and what it has seen. Relaxed throughout: only this rank uses it, one call at a
-/// time; these are atomics so that a context may move between threads.
+/// How one rank writes its slots of one context, and what it has measured. Relaxed throughout: only this rank uses it,
+/// one call at a time. The fields are atomics so that a context may move between threads.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     is_around: AtomicBool,
     /// Nothing is timed any more.
     is_fixed: AtomicBool,
-    /// Writes that are not timed until one is.
+    /// Writes until the next one that is timed.
     untimed: AtomicU32,
     /// Timed writes that spoke for the other way, less those that spoke against it.
     evidence: AtomicU32,
-    /// What the last timed bytes took that went around the caches, in picoseconds each; 0 where there were none lately.
+    /// Picoseconds for each byte of the last timed bytes that went around the caches; 0 if there were none lately.
     around: AtomicU64,
-    /// The next timed write goes around the caches, for the sake of that.
+    /// The next timed write goes around the caches, to measure `around`.
     compares: AtomicBool,
-    /// When a write through the caches was tried last, or when they came to use again: by [`clock::now`].
+    /// When a write through the caches was last tried, or the way last changed: by [`clock::now`].
     looked: AtomicU64,
-    /// Nanoseconds until that is tried again.
+    /// Nanoseconds from one trial of a write through the caches to the next.
     interval: AtomicU64,
 }
 
-/// What to do with a write.
+/// How to do a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
-    /// It goes through the caches.
+    /// Through the caches.
     Through,
-    /// It goes around them.
+    /// Around the caches.
     Around,
-    /// [`Writes::timed`] knows.
+    /// Timed, as [`Writes::timed`] says.
     Timed,
 }
 
 /// Which write is timed next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// One in so many.
+    /// After the usual number of writes.
     Usual,
     /// The next one, around the caches, to be compared with one through them.
     Around,
@@ -66,7 +67,7 @@ pub(super) struct Timed {
     length: usize,
 }
 
-/// What the parts of a timed write took.
+/// How long the parts of a timed write took.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub through: Duration,
@@ -74,25 +75,29 @@ pub(super) struct Times {
 }
 
 impl Writes {
-    /// Shorter ones always go through the caches: what they would save does not pay for a reader's way to memory.
+    /// Shorter writes always go through the caches: what they would save does not pay for a reader's way to memory.
     pub const SHORTEST: usize = 1024;
-    /// How many writes through the caches are between two that are timed, while nothing speaks against these.
+    /// How many writes are between two that are timed, while nothing speaks against their way.
     const UNTIMED: u32 = 31;
-    /// So much evidence turns away from the caches: a rank that lost its core looks slow too, but not so often.
+    /// This much evidence turns a rank away from the caches: a rank that lost its core looks slow too, but not so
+    /// often.
     const SLOW: u32 = 8;
-    /// So much turns back to them.
+    /// This much evidence turns a rank back to the caches.
     const FAST: u32 = 3;
-    /// What is tried while writes go around: enough to be timed, little to lose.
+    /// How much of a write is tried through the caches while writes go around them: enough to be timed, little to
+    /// lose.
     const TRIAL: usize = 2048;
-    /// So many times as long as around the caches a write through them has to take to count as slow.
+    /// A write through the caches counts as slow if it takes more than this many times as long as one around them.
     const MUCH: f64 = 2.5;
-    /// Trials come so seldom that they don't matter, and more seldom while turning back proves wrong.
+    /// Shortest and longest interval between trials. Trials are so rare that they don't matter, and become rarer while
+    /// turning back proves wrong.
     const INTERVALS: [u64; 2] = [1_000_000, 256_000_000];
 
-    /// Where reading the clock takes as long nothing is timed: it is read three times, about a few hundred nanoseconds.
+    /// Nothing is timed where reading the clock takes this long: each timed write reads it three times, to time a few
+    /// hundred nanoseconds.
     const CLOCK: Duration = Duration::from_nanos(200);
 
-    /// Settles for one way, or for none where there are two and a clock to compare them.
+    /// Fixes the way, unless `stores` is `Auto` and this machine has two ways and a clock to compare them.
     pub fn set(&self, stores: SlotStores) {
         let can_compare = cfg!(target_arch = "x86_64") && clock::reading() < Self::CLOCK;
         self.is_fixed.store(stores != SlotStores::Auto || !can_compare, Ordering::Relaxed);
@@ -105,7 +110,7 @@ impl Writes {
         self.is_around.load(Ordering::Relaxed)
     }
 
-    /// What to do with a write of `n` bytes, which follows.
+    /// How to do a write of `n` bytes, which follows.
     #[inline(always)]
     pub fn course(&self, n: usize) -> Course {
         let course = self.course_of_next(n);
@@ -115,7 +120,7 @@ impl Writes {
         course
     }
 
-    /// What will be done with a write of `n` bytes, if it is the next one.
+    /// How a write of `n` bytes would be done if it were the next one.
     #[inline(always)]
     pub fn course_of_next(&self, n: usize) -> Course {
         if n < Self::SHORTEST {
@@ -127,7 +132,7 @@ impl Writes {
         if self.is_around() { Course::Around } else { Course::Through }
     }
 
-    /// Which way a timed write of `n` bytes goes.
+    /// How a timed write of `n` bytes is split into a part through the caches and a part around them.
     #[cold]
     pub fn timed(&self, n: usize) -> Timed {
         let through = if !self.is_around() {
@@ -139,7 +144,7 @@ impl Writes {
         Timed { through, length: n }
     }
 
-    /// After a timed write, which ended at `now`.
+    /// Judges a timed write, which ended at `now`, and decides which one is timed next.
     #[cold]
     pub fn end(&self, timed: Timed, took: Times, now: Instant) {
         let rest = timed.length - timed.through;
@@ -150,18 +155,19 @@ impl Writes {
         let next = match (self.is_around(), timed.through) {
             (true, 0) => Next::Usual,
             (true, _) => {
-                // What was found to be slow stays so unless it is clearly fast: a trial is short, and other writes are under way.
+                // Slow writes go on to count as slow unless a trial is clearly fast: a trial is short, and other
+                // writes are under way.
                 self.judge(is_slow(self.around.load(Ordering::Relaxed)), clock::at(now));
                 Next::Usual
             }
-            // What streaming stores take is known now.
+            // The time of streaming stores is known now.
             (false, 0) => Next::Through,
             (false, n) if took.through <= dear(Bytes(n)) => {
                 self.around.store(0, Ordering::Relaxed);
                 self.judge(false, clock::at(now));
                 Next::Usual
             }
-            // What they took at another time says nothing.
+            // The time of streaming stores is used only once: what they took at another time says nothing.
             (false, _) => match self.around.swap(0, Ordering::Relaxed) {
                 0 => Next::Around,
                 around => {
@@ -174,7 +180,7 @@ impl Writes {
         self.untimed.store(if next == Next::Usual { Self::UNTIMED } else { 0 }, Ordering::Relaxed);
     }
 
-    /// A write through the caches was slow, or was not, at this time.
+    /// Notes whether a write through the caches was slow, at `now`.
     fn judge(&self, is_slow: bool, now: u64) {
         let evidence = self.evidence.load(Ordering::Relaxed);
         let is_around = self.is_around();
@@ -200,12 +206,13 @@ impl Writes {
     }
 }
 
-/// More than so long is dear for that many bytes through the caches, so that a write around them is timed too. A copy from memory to memory takes
-/// two thirds of that, writing and reading together, and lines that a near core has read less too. For those that a far core has a Zen 3 takes twice
-/// as long as for a copy, which is five times as long as around the caches.
+/// A write of `n` bytes through the caches that takes longer is suspect, so that a write around them is timed too. A
+/// copy from memory to memory, writing and reading together, takes two thirds of this; a write to lines that a near
+/// core has read takes less too. If a far core has the lines, a Zen 3 takes twice as long as for a copy, which is five
+/// times as long as around the caches.
 fn dear(n: Bytes) -> Duration {
     const TIMES: f64 = 1.6;
-    /// Until the first line is there.
+    /// Nanoseconds until the first line is there.
     const LATENCY: f64 = 50.0;
     let rate = Probed::in_use().copy.memory;
     Duration::from_nanos((n.0 as f64 * TIMES / rate + LATENCY) as u64)
@@ -219,7 +226,7 @@ fn picoseconds_each(time: Duration, bytes: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// Judges so many writes, `gap` nanoseconds apart; how many it took until writes went the other way.
+    /// Judges writes that are `gap` nanoseconds apart. Returns how many it took until writes went the other way.
     fn until_turned(writes: &Writes, is_slow: bool, now: &mut u64, gap: u64) -> Option<usize> {
         let before = writes.is_around();
         (1..=100).find(|_| {
@@ -259,13 +266,14 @@ mod tests {
         }
         assert_eq!(intervals[..3], [1_000_000, 2_000_000, 4_000_000]);
         assert_eq!(intervals[11], 256_000_000);
-        // The caches served well for long.
+        // The caches served well for a long time.
         now += 100_000_000_000;
         until_turned(&writes, true, &mut now, 1000).expect("turned away");
         assert_eq!(writes.interval.load(Ordering::Relaxed), 1_000_000);
     }
 
-    /// So many writes of `n` bytes that take `nanoseconds` through the caches or around them: how many were timed.
+    /// Does `times` writes of `n` bytes, which take `nanoseconds` through the caches or around them. Returns how many
+    /// were timed.
     fn write(writes: &Writes, times: usize, n: usize, nanoseconds: [u64; 2]) -> usize {
         let is_timed = |_: &usize| {
             let is_timed = writes.course(n) == Course::Timed;
@@ -293,7 +301,7 @@ mod tests {
         assert!(clock::reading() >= Writes::CLOCK || timed(4096) > 0);
     }
 
-    /// 4 KiB, of which no line takes less than a hundred nanoseconds: 6.4 µs.
+    /// 4 KiB, each line of which takes at least a hundred nanoseconds: 6.4 µs.
     #[test]
     fn slow_writes_count_only_where_it_is_much_faster_around_the_caches() {
         let writes = Writes::default();
@@ -312,14 +320,15 @@ mod tests {
 
     const PIECE: usize = 32 << 10;
 
-    /// So many writes of a piece that take so many times as long through the caches, or around them, as a copy in memory.
+    /// Does `times` writes of a piece. `copies`: how many times as long as a copy in memory they take through the
+    /// caches, and around them.
     fn write_pieces(writes: &Writes, times: usize, copies: [f64; 2]) {
         let copy = PIECE as f64 / Probed::in_use().copy.memory;
         write(writes, times, PIECE, copies.map(|copies| (copies * copy) as u64));
     }
 
-    /// Whether writes that take so many times as long as a copy in memory turn away from the caches: 1.6 to 2.4 on a Zen 3 for lines that a far core
-    /// has, around the caches 0.4.
+    /// Writes that take so many times as long as a copy in memory turn away from the caches or do not. A Zen 3 has 1.6
+    /// to 2.4 for lines that a far core has, and 0.4 around the caches.
     #[test]
     fn writes_may_be_slow_that_take_twice_as_long_as_a_copy_in_memory() {
         let turns = |copies| {
@@ -332,7 +341,7 @@ mod tests {
         assert!(!turns([2.0, 1.0]), "the caches are cold");
     }
 
-    /// Two more for each of those that are timed anyhow.
+    /// Each write that is timed anyhow makes two more timed.
     #[test]
     fn writes_that_are_slow_either_way_are_seldom_timed() {
         let writes = Writes::default();
@@ -340,7 +349,7 @@ mod tests {
         assert_eq!((timed, writes.is_around()), (300, false));
     }
 
-    /// A short trial finds lines less slow than long pieces do: its last stores are still under way when it ends.
+    /// In a short trial lines seem less slow than in long pieces: its last stores are still under way when it ends.
     #[test]
     fn what_is_only_just_slow_does_not_turn_to_and_fro() {
         let writes = Writes::default();

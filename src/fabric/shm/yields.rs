@@ -1,30 +1,32 @@
-//! Where each rank has a core: how long a wait looks on before it gives the core away in between.
+//! Where each rank has a core: how long a wait polls before it yields the core in between.
 //!
-//! Others may want that core all the same. Threads of the rank that is waited for, say, or that rank itself where the system has put both on one core:
-//! then the wait ends because this rank yields. Or another program, to which a yield gives a time slice of milliseconds, while what is waited for
-//! comes: where such a one runs on each core, steps of some 0.3 ms between Allreduces took twice as long as natively (docs/PERFORMANCE.md,
-//! "Tried"). Nobody can see which of them it is. So where yields take long both are tried, by all ranks in the same calls: a rank that looks on for one
-//! that yields waits for that one's time slice too. Otherwise it is each rank's own affair.
+//! Others may want that core all the same. These may be threads of the awaited rank, or that rank itself, if the
+//! system has put both ranks on one core: then the wait ends because this rank yields. Or it may be another program,
+//! to which a yield gives a time slice of milliseconds, while the awaited flag comes. Where such a program runs on
+//! each core, steps of some 0.3 ms between Allreduces took twice as long as natively (docs/PERFORMANCE.md, "Tried").
+//! No rank can see which of these it is. So where yields take long, both ways are tried. All ranks try the same way in
+//! the same calls, since a rank that polls for one that yields waits for that one's time slice too. Otherwise each
+//! rank decides for itself.
 
 use super::trials::{Arm, Schedule, Took, Trials, TwoWays};
 use crate::types::Epoch;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a rank does in the waits of one context that last. Relaxed throughout: as [`Trials`].
+/// What a rank does in the waits of one context that last long. Relaxed throughout: as [`Trials`].
 #[derive(Debug, Default)]
 pub(super) struct Yields {
-    /// The other way is late.
+    /// The other way is to yield late.
     trials: Trials<LastingWaits>,
-    /// What speaks for yields that take long.
+    /// The evidence that yields take long.
     long: AtomicI32,
-    /// Waits that looked on in vain, of those that may do so until the next trial.
+    /// Waits that polled in vain since the beginning of this period.
     vain: AtomicI32,
-    /// The calls from one trial to the next of which that is.
+    /// The period, from one trial to the next, for which `vain` counts.
     period: AtomicU64,
 }
 
-/// Of the yields of one wait.
+/// Which yield of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
     First,
@@ -32,27 +34,30 @@ pub(super) enum Which {
 }
 
 impl Yields {
-    /// A wait this long may be for one whose core does something else.
+    /// A wait this long may be for a rank whose core does something else.
     pub const SOON: Duration = Duration::from_micros(50);
-    /// Some time slices: a peer that has lost its core comes back meanwhile. To yield while it is away gives the next slice away too.
+    /// Some time slices: a peer that has lost its core gets it back within this time. If this rank yields while the
+    /// peer is away, it gives away the next slice too.
     const LATE: Duration = Duration::from_millis(10);
-    /// Calls that are farther apart have little to gain; waits that look on in vain make them some times [`Self::LATE`] long, and shall count.
+    /// Longer intervals are ignored: such calls have little to gain. The limit is this high because waits that poll in
+    /// vain make calls some times [`Self::LATE`] long, and have to count.
     const FAR_APART: Duration = Duration::from_secs(1);
-    /// So many waits of a trial and of the calls up to the next one may look on in vain: 80 ms. Else a trial could take as long as thousands of a
-    /// program's calls, where helper threads of a peer need this core.
+    /// How many waits of a period, a trial and the calls up to the next one, may poll in vain: 80 ms. Otherwise, where
+    /// helper threads of a peer need this core, a trial could take as long as thousands of a program's calls.
     const VAIN: i32 = 8;
-    /// A yield that took so long gave a good part of a time slice away. Where many threads of the job share cores most take microseconds, and to
-    /// look on would take a thousand times as long.
+    /// A yield that took this long gave away a good part of a time slice. Where many threads of the job share cores,
+    /// most yields take microseconds, and polling instead would take a thousand times as long.
     const LONG: Duration = Duration::from_micros(500);
-    /// So much speaks for long yields where they are taken to be so, and no more.
+    /// From this much evidence on, yields are taken to be long; the evidence grows up to `MOST`.
     const LONGS: i32 = 8;
     const MOST: i32 = 16;
-    /// What a long one adds, and the first one of a wait takes off if it was short: who has given time slices away gets some of that back, and yields
-    /// in vain meanwhile.
+    /// What a long yield adds to the evidence, and what the first yield of a wait takes off if it was short: a rank
+    /// that has given time slices away gets some of that back, and yields in vain meanwhile.
     const MORE: i32 = 3;
     const LESS: i32 = 2;
 
-    /// How long a wait in the call of `epoch` looks on before it yields; to be asked where it has lasted for [`Self::SOON`].
+    /// How long a wait in the call of `epoch` polls before it yields. To be called once the wait has lasted for
+    /// [`Self::SOON`].
     pub fn after(&self, Epoch(epoch): Epoch, clock: impl FnOnce() -> u64) -> Duration {
         let period = LastingWaits::trial(epoch);
         if self.period.load(Ordering::Relaxed) != period {
@@ -67,10 +72,10 @@ impl Yields {
         }
     }
 
-    /// A wait that has lasted for so long has yielded, which took that long.
+    /// Notes that a wait yielded after `waited`, and that the yield took `took`.
     pub fn note(&self, waited: Duration, took: Duration, which: Which) {
         if which == Which::First && waited >= Self::LATE {
-            // One call at a time.
+            // No atomic addition: one call at a time.
             self.vain.store(self.vain.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
         }
         let change = match (took >= Self::LONG, which) {
@@ -83,17 +88,18 @@ impl Yields {
     }
 }
 
-/// Calls by their epochs, among which those are noted in which a wait lasts.
+/// Calls numbered by epoch; those in which a wait lasts long are noted.
 #[derive(Debug)]
 struct LastingWaits;
 
 impl Schedule for LastingWaits {
     const BLOCK: u64 = 64;
-    /// Some ranks are a call ahead of others, and who lost the core is behind.
+    /// Some ranks are a call ahead of others, and a rank that lost its core is behind.
     const UNTIMED: u64 = 16;
-    /// A rank that is as often early as late waits in some of so many calls; in fewer where it helps to look on.
+    /// A rank that comes early as often as late has a long wait in some of this many calls; in fewer where polling
+    /// helps.
     const WINDOW: u64 = 16;
-    /// Time slices make calls long or short by chance: a mean is of many.
+    /// Time slices make calls long or short by chance, so the mean is of many calls.
     const INTERVAL: u64 = 32;
     const BLOCKS: u64 = 8;
     /// 3 % of calls are tried, half of them late.
@@ -102,7 +108,7 @@ impl Schedule for LastingWaits {
 
 impl TwoWays for LastingWaits {
     const GAIN: f64 = 0.8;
-    /// One trial undoes what others have shown: other programs come and go.
+    /// One trial undoes what others have shown, since other programs come and go.
     const EVIDENCE: [i32; 2] = [0, 1];
 
     fn compared(took: Took<u64>) -> u64 {
@@ -116,8 +122,8 @@ mod tests {
 
     const ALL: fn(u64) -> bool = |_| true;
 
-    /// Calls of a program, of which `lasts` tells in which this rank waits for long, that take so many microseconds where waits yield soon, and where
-    /// they look on. -> how many looked on
+    /// Calls of a program, in those of which `lasts` tells this rank waits for long. A call takes `soon` microseconds
+    /// where waits yield soon, and `late` where they keep polling. Returns in how many this rank kept polling.
     fn late_of(
         yields: &Yields,
         epochs: std::ops::Range<u64>,
@@ -132,14 +138,14 @@ mod tests {
             if is_late && took >= Yields::LATE {
                 yields.note(took, Yields::LONG, Which::First);
             }
-            // Every seventh call is in a time slice of another program's.
+            // Every seventh call loses a time slice to another program.
             now += took.as_nanos() as u64 + if epoch.is_multiple_of(7) { 500_000 } else { 0 };
             is_late
         };
         epochs.filter(is_late).count()
     }
 
-    /// Such as have found yields to take long.
+    /// Yields of a rank that has found yields to take long.
     fn with_long_yields() -> Yields {
         let yields = Yields::default();
         (0..Yields::LONGS).for_each(|_| yields.note(Yields::SOON, Yields::LONG, Which::First));

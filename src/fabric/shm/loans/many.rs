@@ -1,6 +1,6 @@
-//! What ranks find out together: such as share cores, whose turns there show in what calls take, so that some find what others do not. Each goes by
-//! what all have found, by clocks that run within calls alone: what a program does between its calls takes now this long, now that long, and a trial
-//! of long calls has few of them.
+//! What ranks find out together. Where ranks share cores, their turns there show in the time of calls, so that some
+//! ranks find what others do not. So each rank goes by what all have found. Their clocks run within calls only,
+//! because the time that a program spends between calls varies, and a trial of long calls has few of them.
 
 use super::super::context::Context;
 use super::super::trials::{Arm, Schedule, Took, TwoWays};
@@ -12,13 +12,13 @@ use crate::types::NodeRank;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What ranks have found, each for itself, by subject: for memory, less against it.
+/// What each rank has found, by subject: evidence for memory, less evidence against it.
 pub trait Findings {
     /// How many ranks there are.
     fn ranks(&self) -> usize;
-    /// This one has found so much.
+    /// Publishes what this rank has found.
     fn tell(&self, subject: usize, finding: Finding);
-    /// All together have. Some may not have told yet what their last trial showed.
+    /// The sum of what all ranks have found. Some may not yet have published the result of their last trial.
     fn of_all(&self, subject: usize) -> Finding;
 }
 
@@ -29,7 +29,7 @@ impl Findings for Context {
 
     fn tell(&self, subject: usize, finding: Finding) {
         let control = self.control(self.rank());
-        // Every rank has this line in its cache, so it is written only where it changes.
+        // Every rank has this line in its cache, so this rank writes it only when it changes.
         if control.finding(subject) != finding {
             control.tell_finding(subject, finding);
         }
@@ -41,17 +41,17 @@ impl Findings for Context {
     }
 }
 
-/// Of what ranks find out together.
+/// A subject of the findings, and where to find what ranks have found.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub number: usize,
     pub found: &'a dyn Findings,
 }
 
-/// A rank's call in a trial: since when, in nanoseconds, and of which subject. Relaxed, as all here.
+/// A rank's call in a trial: when it began, in nanoseconds, and its subject. Relaxed, as all here.
 #[derive(Debug, Default)]
 pub(super) struct Stay {
-    /// 0 for none.
+    /// 0 if there is no such call.
     since: AtomicU64,
     subject: AtomicUsize,
 }
@@ -67,7 +67,7 @@ impl Stay {
         self.since.load(Ordering::Relaxed) != 0
     }
 
-    /// -> the subject of the one that ends, if there is one, and what it took
+    /// Ends the call that is timed, if there is one. Returns its subject, and how long it took.
     pub fn end(&self, clock: impl FnOnce() -> u64) -> Option<(usize, u64)> {
         let since = self.since.load(Ordering::Relaxed);
         self.forget();
@@ -79,29 +79,31 @@ impl Stay {
     }
 }
 
-/// What one rank knows of calls of one length, and what it knew of the others when it asked.
+/// What one rank knows of calls of one length, and what it knew of the other ranks when it last asked.
 #[derive(Debug, Default)]
 pub(super) struct HabitOfMany {
     own: Habit<CallsOfMany>,
-    /// The evidence of all when this rank asked last.
+    /// The sum of all ranks' evidence when this rank last asked.
     of_all: AtomicI32,
     /// What the first half of the trial under way has shown this rank.
     verdict: AtomicI32,
-    /// The first trial that may still be in doubt.
+    /// The first trial that has not been ended early.
     doubtful: AtomicU64,
-    /// How long calls of trials took that are over, in nanoseconds.
+    /// Total time of the calls of trials that are over, in nanoseconds.
     stayed: AtomicU64,
 }
 
 impl HabitOfMany {
-    /// Calls from one question what all ranks have found to the next, which reads a line of each. The first one after a trial asks.
+    /// Calls from one question about all ranks' findings to the next, since it reads a line of each rank. The first
+    /// call after a trial asks.
     const ASKS: u64 = {
         let asks = 16;
         assert!(CallsOfMany::CALLS.is_multiple_of(asks));
         asks
     };
-    /// Trials of data of two to the power of this and more may end early, if no more ranks than this take turns as roots: then each has been round in
-    /// its slots when half of the trial is made, so that what that shows is not of memory that nobody has touched.
+    /// Trials of data of at least two to the power of this many bytes may end early, if at most `MAY_END_EARLY_TO`
+    /// ranks take turns as roots. Then each root has been once round in its slots when half of the trial is over, so
+    /// that the result does not come from memory that nobody has touched.
     const MAY_END_EARLY_FROM: u32 = 18;
     const MAY_END_EARLY_TO: usize = (CallsOfMany::BLOCK / 2) as usize;
 
@@ -121,12 +123,12 @@ impl HabitOfMany {
         source(tried.unwrap_or(self.usual(subject, calls)))
     }
 
-    /// How calls go that try nothing.
+    /// The way of calls outside trials.
     fn usual(&self, subject: Subject<'_>, calls: Alike) -> Arm {
         Arm::by(calls.prior(subject.found.ranks()) + self.of_all.load(Ordering::Relaxed))
     }
 
-    /// The way of that call of a trial, unless that has just ended.
+    /// The way of call `number` of a trial; `None` if the trial has just ended.
     #[cold]
     fn try_out(&self, subject: Subject<'_>, number: u64, calls: Alike) -> Option<Arm> {
         let stayed = self.stayed.load(Ordering::Relaxed);
@@ -155,8 +157,9 @@ impl HabitOfMany {
         Some(way)
     }
 
-    /// Whether the first half of a trial has shown more than half of the ranks, less those that it has shown the contrary, that calls usually go
-    /// the faster way: so one that is clearly slower is tried half as often.
+    /// Whether the first half of a trial has settled it: the ranks to which it showed that the usual way is the faster
+    /// one, less those to which it showed the contrary, are more than half of all. So a way that is clearly slower is
+    /// tried half as often.
     fn is_settled(&self, subject: Subject<'_>, calls: Alike) -> bool {
         let ranks = subject.found.ranks();
         if calls.exponent < Self::MAY_END_EARLY_FROM || ranks > Self::MAY_END_EARLY_TO {
@@ -167,14 +170,15 @@ impl HabitOfMany {
         2 * for_usual > ranks as i32
     }
 
-    /// A call of a trial is over, which took so many nanoseconds.
+    /// A call of a trial is over; it took `took` nanoseconds.
     pub fn note_stay(&self, took: u64) {
         self.stayed.store(self.stayed.load(Ordering::Relaxed) + took, Ordering::Relaxed);
     }
 }
 
-/// Whether the interval that ends with that call began when not each of so many ranks in turn had been the root of a call through its slots: first
-/// ones find memory that nobody has touched, and take up to twice as long for that.
+/// Whether the interval that ends with call `number` began before each of `ranks` ranks in turn had been the root of a
+/// call through slots. A root's first calls find memory that nobody has touched, and take up to twice as long for
+/// that.
 fn is_new(number: u64, ranks: usize) -> bool {
     let at = number % CallsOfMany::BLOCK;
     let is_first_block = CallsOfMany::trial(number) == 0
@@ -183,13 +187,15 @@ fn is_new(number: u64, ranks: usize) -> bool {
     is_first_block && at < CallsOfMany::INTERVAL + ranks as u64 - 1
 }
 
-/// How many calls of a trial there were before that one since half of its blocks were made, as many each way.
+/// How many calls precede call `number` in the second half of its trial; `None` in the first half. Each half has as
+/// many blocks of each way.
 fn since_half(number: u64) -> Option<u64> {
     const { assert!(CallsOfMany::BLOCKS >= 4) };
     (number % CallsOfMany::CALLS).checked_sub(CallsOfMany::CALLS / 2)
 }
 
-/// Long calls whose roots may take turns, of ranks that share cores: one that has just got the core has two calls done at once.
+/// Long calls, whose roots may take turns, of ranks that share cores: a rank that has just got the core completes two
+/// calls at once.
 #[derive(Debug)]
 pub(super) struct CallsOfMany;
 

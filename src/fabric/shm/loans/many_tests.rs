@@ -6,13 +6,13 @@ use crate::sync::Control;
 use crate::types::{Bytes, Collective};
 use std::cell::RefCell;
 
-/// Of blocks of 512 KiB and more, and of all that begin out of memory.
+/// Calls before the first trial, for blocks of 512 KiB and more, and for all calls that begin out of memory.
 const BEFORE: u64 = 8;
 const TRIED: u64 = CallsOfMany::CALLS;
 const SLOTS: Source = Source::Slots;
 const MEMORY: Source = Source::Memory;
 
-/// What a rank tells, by subject.
+/// What a rank publishes, by subject.
 type Told = [Finding; Control::SUBJECTS];
 
 /// Ranks that take turns as roots of Scatters, by a clock that the test moves.
@@ -23,7 +23,7 @@ struct Job {
     now: u64,
 }
 
-/// What all have found, of whom `me` is one.
+/// What all ranks have found, as rank `me` sees it.
 struct Found<'a> {
     all: &'a RefCell<Vec<Told>>,
     me: usize,
@@ -49,7 +49,7 @@ impl Job {
         Self { findings: RefCell::new(vec![Told::default(); ranks]), loans, calls: 0, now: 1000 }
     }
 
-    /// What the root of the next call decides, of blocks of `n` bytes; those that don't see the time see that none goes by.
+    /// What the root of the next call decides for blocks of `n` bytes. For ranks that `sees` excludes no time goes by.
     fn decide(&self, n: Bytes, first: Source, sees: &dyn Fn(usize) -> bool) -> Source {
         let decide = |me: usize| {
             let found = Found { all: &self.findings, me };
@@ -60,7 +60,8 @@ impl Job {
         decided[self.calls as usize % self.loans.len()]
     }
 
-    /// So many of these calls, of which each takes as many nanoseconds as `took` says of its number and source. -> how many were lent
+    /// Makes `calls` of these calls; `took` tells the nanoseconds of a call by its number and source. Returns how many
+    /// lent.
     fn run(
         &mut self,
         calls: u64,
@@ -77,7 +78,7 @@ impl Job {
             for (me, loans) in self.loans.iter().enumerate() {
                 loans.stay.is_timed().then(|| loans.leave_by(|| if sees(me) { self.now } else { self.calls }));
             }
-            // The program does something else, for a long time after some calls.
+            // The program does something else between calls, in some cases for long.
             self.now += [0, 10_000, 3_000_000, 0, 0, 700_000, 20_000_000][self.calls as usize % 7];
             self.calls += 1;
         }
@@ -85,7 +86,8 @@ impl Job {
     }
 }
 
-/// What calls take out of slots, and out of memory; two in turn are over at once, and those after them take twice as long.
+/// What calls take out of slots, and out of memory: two successive calls are over at once, and the two after them take
+/// twice as long.
 fn in_turns([slots, memory]: [u64; 2]) -> impl Fn(u64, Source) -> u64 {
     move |at, source| if matches!(at % 4, 1 | 2) { 10_000 } else { 2 * if source == MEMORY { memory } else { slots } }
 }
@@ -94,7 +96,7 @@ const MEMORY_IS_FASTER: [u64; 2] = [800_000, 400_000];
 const SLOTS_ARE_FASTER: [u64; 2] = [400_000, 800_000];
 const LONG: Bytes = Bytes(1 << 20);
 
-/// How many calls are lent after a trial that so many of the ranks see.
+/// How many of 100 calls lend after a trial in which only `finders` ranks see the time.
 fn lent_after_a_trial(ranks: usize, first: Source, costs: [u64; 2], finders: usize) -> u64 {
     let mut job = Job::new(ranks);
     job.run(BEFORE + TRIED, LONG, first, in_turns(costs), |me| me < finders);
@@ -136,7 +138,7 @@ fn first_calls_of_roots_do_not_count() {
     }
 }
 
-/// One interval of calls of the slower way has luck, and one of the faster way does not.
+/// One interval of the slower way is short by luck, and one of the faster way is long.
 #[test]
 fn neither_luck_nor_its_contrary_counts() {
     for (first, costs, lucky) in [(MEMORY, SLOTS_ARE_FASTER, MEMORY), (SLOTS, MEMORY_IS_FASTER, SLOTS)] {
@@ -160,7 +162,8 @@ fn neither_luck_nor_its_contrary_counts() {
 fn what_is_clearly_slower_is_tried_half_as_often() {
     let quarter = TRIED / 4;
     for ranks in [2, 4, 8] {
-        // But for the one call in which not all ranks have told; in the first trial and in the next one.
+        // In the first trial and in the next one; plus at most the one call in which not all ranks have published
+        // their verdict.
         for (first, costs) in [(MEMORY, MEMORY_IS_FASTER), (SLOTS, SLOTS_ARE_FASTER)] {
             let mut job = Job::new(ranks);
             for calls in [BEFORE + TRIED, CallsOfMany::EARLY - TRIED + TRIED] {
@@ -206,7 +209,7 @@ fn ranks_that_share_cores_follow_the_program() {
     assert_eq!(lent(100, SLOTS_ARE_FASTER), 0);
 }
 
-/// Their calls of another length take long too, and are no part of these.
+/// Calls of another length take long too, and do not count for these.
 #[test]
 fn lengths_have_clocks_of_their_own() {
     let mut job = Job::new(4);
@@ -231,7 +234,7 @@ fn calls_that_failed_are_forgotten() {
     stay.forget();
     assert!(!stay.is_timed());
     assert_eq!(stay.end(|| 170), None);
-    // A clock begins at 0.
+    // A clock may begin at 0.
     stay.begin(0, 0);
     assert!(stay.is_timed());
 }
