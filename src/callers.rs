@@ -1,31 +1,35 @@
-//! Which threads of this process call MPI. What a call remembers for the next one is found at no cost in plain memory of the process, which is for one
-//! thread alone: the one that called `MPI_Init`. Each other one has memory of its own.
+//! Which threads of this process call MPI. What one call remembers for the next lies in plain memory of the process,
+//! where it is found at no cost. That memory belongs to one thread alone: the *owner*, which called `MPI_Init`. Each
+//! other thread has memory of its own.
 //!
-//! The level of threads that MPI_Init gave does not tell whether there are others: below `MPI_THREAD_MULTIPLE` such as take turns, and, in
-//! MPIs that grant a session more than MPI_Init did (Open MPI 5, Intel MPI), such as call at the same time.
+//! The thread level that MPI_Init granted does not tell whether there are other threads that call. Below
+//! `MPI_THREAD_MULTIPLE` threads may take turns. Where an MPI library grants a session more than MPI_Init (Open MPI 5,
+//! Intel MPI), they may call at the same time.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// By its [`this_thread`]; none is 0.
+/// The owner, by its [`this_thread`], which is never 0; 0 before there is one.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether threads may call MPI at the same time, by its level, or as another one than the owner has called.
+/// Whether threads may call MPI at the same time: the thread level permits it, or a thread other than the owner has
+/// called.
 static MAY_OVERLAP: AtomicBool = AtomicBool::new(true);
 
-/// Whether this thread is the one to which what the process remembers belongs. Of a thread that comes later at the same address, the one
-/// before has ended.
+/// Whether this thread is the owner of what the process remembers. A later thread at the same address counts as the
+/// owner: the one before has ended.
 #[inline(always)]
 pub fn is_owner() -> bool {
     OWNER.load(Ordering::Relaxed) == this_thread()
 }
 
-/// The process belongs to this thread, which is in `MPI_Init`.
+/// Makes this thread, which is in `MPI_Init`, the owner. `may_overlap` tells whether the thread level lets threads
+/// overlap.
 pub fn begin(may_overlap: bool) {
     MAY_OVERLAP.store(may_overlap, Ordering::Relaxed);
     OWNER.store(this_thread(), Ordering::Relaxed);
 }
 
-/// Another thread than the owner calls.
+/// Notes that a thread other than the owner calls.
 #[inline]
 pub fn note_other() {
     if !may_overlap() {
@@ -33,12 +37,13 @@ pub fn note_other() {
     }
 }
 
-/// Whether another thread may be in a call, as far as is known: the first call of one may be under way.
+/// Whether another thread may be in a call, as far as is known: the first call of one may be under way unnoticed.
 pub fn may_overlap() -> bool {
     MAY_OVERLAP.load(Ordering::Relaxed)
 }
 
-/// What no other thread has that is there: the address of the thread's control block, to which the ABI has the first word of that point.
+/// A number that no other living thread has: the address of the thread's control block. By the ABI the first word of
+/// that block points to itself.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[inline(always)]
 fn this_thread() -> usize {
@@ -50,7 +55,7 @@ fn this_thread() -> usize {
     address
 }
 
-/// What no other thread has that is there: the address of something of its own.
+/// A number that no other living thread has: the address of a thread-local of this one.
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 #[inline(always)]
 fn this_thread() -> usize {

@@ -1,35 +1,37 @@
-//! What is done when a thread ends, in an order of huddle's own.
+//! What is done when a thread ends, in an order that huddle sets.
 //!
-//! Thread-locals of Rust's with something to drop register with the dynamic linker, whose lock another thread holds as long as it is in the
-//! constructors of a library that it loads. So a thread's first call would wait for these, and hang where they wait for it. What is registered
-//! here has a key of pthreads, which takes no lock; and these run after the destructors of C++'s thread-locals, in which programs may call MPI.
+//! A thread-local of Rust's with a destructor registers it with the dynamic linker. Another thread holds the linker's
+//! lock while it runs the constructors of a library that it loads. So a thread's first call would wait for these
+//! constructors, and hang if they wait for that thread. What is registered here has a key of pthreads, which takes no
+//! lock. Destructors of keys run after those of C++'s thread-locals, in which programs may call MPI.
 
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::from_ref;
 use std::sync::OnceLock;
 
-/// What threads have, in the order in which it goes.
+/// What a thread may have, in the order in which it is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Layouts that are remembered for datatypes made alike.
     Layouts,
-    /// Calls that were declined, which are counted in the counters.
+    /// What is remembered of declined calls, which count in the counters.
     Permits,
-    /// The set that it counts in.
+    /// The set of counters in which the thread counts.
     Counters,
 }
 
-/// How each of them goes.
+/// The functions that give the parts up.
 type Ways = [Option<fn()>; 3];
 
 thread_local! {
     static WAYS: Cell<Ways> = const { Cell::new([None; 3]) };
 }
 
-/// `go` is called when this thread ends, once, in the order of the parts. What the thread has anew after that goes once more, but for a
-/// thread whose destructors call without end. Nothing is called at the end of the process, nor where there is no memory for it or no key left
-/// of the system's: what the thread had stays then.
+/// Registers `go`, which gives `part` up. It is called once when this thread ends, in the order of the parts. If the
+/// thread has the part anew after that, `go` is called once more, unless destructors of the thread make calls without
+/// end. Nothing is called at the end of the process, nor where there is no memory for it or no key of the system's
+/// left: what the thread had stays then.
 pub fn when_thread_ends(part: Part, go: fn()) {
     let mut ways = WAYS.get();
     ways[part as usize] = Some(go);
@@ -40,7 +42,7 @@ pub fn when_thread_ends(part: Part, go: fn()) {
     }
 }
 
-/// The process has one.
+/// The key of the process; `None` if the system has none left.
 fn key() -> Option<libc::pthread_key_t> {
     static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
     *KEY.get_or_init(|| {
@@ -51,7 +53,7 @@ fn key() -> Option<libc::pthread_key_t> {
     })
 }
 
-/// Thread-locals are there until all keys have been seen to.
+/// Runs when a thread ends. Its thread-locals are there until the destructors of all keys have run.
 extern "C" fn end(_: *mut c_void) {
     WAYS.take().into_iter().flatten().for_each(|go| go());
 }
@@ -68,7 +70,7 @@ mod tests {
         GONE.lock().unwrap().push(part);
     }
 
-    /// As a destructor that counts.
+    /// Like the destructor of a thread-local that makes a call: the thread has counters again.
     fn have_counters_again() {
         note(Part::Permits);
         when_thread_ends(Part::Counters, || note(Part::Counters));

@@ -1,25 +1,29 @@
 //! The floating-point environment in which huddle decides.
 //!
-//! That of the program is its own, and may differ between ranks: interval arithmetic rounds up on some and down on others, and what
-//! `gfortran -ffpe-trap=zero` compiles ends with the first division by zero. Ranks that round differently find different algorithms to be the fastest, and
-//! a flag that is raised stays so: Fortran programs print it when they stop. So what ranks must decide alike by floating-point numbers is decided
-//! here, in the environment that compiled code assumes. Operands of reductions are combined in that of the program, as natively.
+//! The program's environment is its own, and may differ between ranks: interval arithmetic rounds up on some and down
+//! on others, and a program that `gfortran -ffpe-trap=zero` compiles ends with the first division by zero. Ranks that
+//! round differently find different algorithms to be the fastest. A flag that is raised stays so, and Fortran programs
+//! print it when they stop. So what ranks must decide alike by floating-point numbers is decided here, in the
+//! environment that compiled code assumes. Operands of reductions are combined in the program's environment, as
+//! natively.
 
 use std::hint::black_box;
 
-/// What `this` returns, run in the default environment: to nearest, no traps. Afterwards that of the program holds, without what was raised.
+/// Runs `this` in the default environment (round to nearest, no traps), and returns its result. Afterwards the
+/// program's environment holds again, without the flags that `this` raised.
 pub fn in_default<R>(this: impl FnOnce() -> R) -> R {
     let _programs = Environment::replace_by_default();
     black_box(in_a_frame_of_its_own(black_box(this)))
 }
 
-/// So that operations are not moved to where the environment is another one, which to the compiler is none of their operands.
+/// Keeps the compiler from moving operations to where another environment holds: it does not know that they depend on
+/// it.
 #[inline(never)]
 fn in_a_frame_of_its_own<R>(this: impl FnOnce() -> R) -> R {
     this()
 }
 
-/// What held before, and holds again when this is dropped.
+/// The environment that held before, and holds again when this is dropped.
 struct Environment(Registers);
 
 impl Environment {
@@ -42,7 +46,7 @@ impl Drop for Environment {
 #[cfg(target_arch = "x86_64")]
 type Registers = u32;
 
-/// As the ABI of x86_64 has them at a process's start: MXCSR.
+/// MXCSR as the ABI of x86_64 has it when a process starts.
 #[cfg(target_arch = "x86_64")]
 const DEFAULT: Registers = 0x1f80;
 
@@ -55,7 +59,7 @@ fn registers() -> Registers {
 }
 
 /// # Safety
-/// Such as were found here, or the default.
+/// `to` was read by `registers`, or is the default.
 #[cfg(target_arch = "x86_64")]
 unsafe fn set_registers(to: Registers) {
     // SAFETY: reads these four bytes; no reserved bit is set, as the caller promises.
@@ -80,7 +84,7 @@ fn registers() -> Registers {
 }
 
 /// # Safety
-/// As above.
+/// `control` and `status` were read by `registers`, or are the default.
 #[cfg(target_arch = "aarch64")]
 unsafe fn set_registers([control, status]: Registers) {
     // SAFETY: as the caller promises.
@@ -110,7 +114,7 @@ pub mod tests {
     const UPWARD: Registers = 0x5f80;
     const INEXACT: Registers = 0x20;
 
-    /// Whether `this`, in the environment of a program that rounds upward, rounds there.
+    /// Whether `this`, run in the environment of a program that rounds upward, rounds in that environment.
     pub fn rounds(this: impl FnOnce()) -> bool {
         let tests = Environment(registers());
         // SAFETY: rounding upward, until `tests` is dropped.

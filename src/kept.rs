@@ -1,8 +1,9 @@
 //! Small files in which jobs keep what they found out about a machine, for the next ones.
 //!
-//! A file holds a line that describes what it is about, and what is known of that. It is written beside its place and renamed
-//! (`replace`, for the report too), so a reader sees all of it or nothing; a file that is unreadable, too long or about something else
-//! counts as none (what its text means is the reader's affair), and where it can't be written the next job finds out again.
+//! A file holds a line that describes its subject, and what is known of that. It is written beside its place and
+//! renamed (`replace`, which the report uses too), so a reader sees all of it or nothing. A file that is unreadable,
+//! too long or about something else counts as none; what its text means is the caller's affair. Where a file can't be
+//! written, the next job finds out again.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -14,21 +15,21 @@ use std::sync::OnceLock;
 /// A longer file is not one of these.
 const LONGEST: u64 = 256 << 10;
 
-/// The file in `directory` for what `kind` of knowledge about `what`.
+/// The file in `directory` that holds this `kind` of knowledge about `what`.
 pub fn file_in(directory: &Path, kind: &str, what: &str) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     directory.join(format!("{kind}-{:016x}", hasher.finish()))
 }
 
-/// What `file` says about that of this description.
+/// The text of `file` after its first line; `None` unless that line is `description`.
 pub fn read(file: &Path, description: &str) -> Option<String> {
     let mut text = read_whole(file)?;
     let rest = text.strip_prefix(description)?.strip_prefix('\n')?.len();
     Some(text.split_off(text.len() - rest))
 }
 
-/// The text of `file`, with its first line: none where it is no file that this module may have written.
+/// The text of `file`, with its first line; `None` if this module can't have written the file, or it is unreadable.
 pub(crate) fn read_whole(file: &Path) -> Option<String> {
     if fs::metadata(file).ok().filter(|metadata| metadata.is_file())?.len() > LONGEST {
         return None;
@@ -47,7 +48,7 @@ pub(crate) fn before_renaming(file: &Path) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// The limit that `ulimit -f` sets.
+/// How long a file may become: the limit that `ulimit -f` sets.
 pub(crate) fn longest_file() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a valid place for the result.
@@ -75,7 +76,7 @@ pub(crate) fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Puts what is known about that of this description into `file`, whose directory need not be there.
+/// Writes `text` into `file`, after a line with its `description`. The directory of `file` need not be there.
 ///
 /// # Errors
 /// If it can't be written; then nothing is left of it.

@@ -1,8 +1,9 @@
 //! huddle makes the collectives of unmodified MPI programs faster. See ARCHITECTURE.md.
 //!
-//! A module uses only what stands below it in this list of layers:
-//! `interpose`, `capi` > `mpi` > `tune` > `config` > `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `callers`, `ends`, `kept`, `log`, `types`, `codegen`, `fpenv`.
-//! What is checked with loom ends at `coll`.
+//! A module uses only what stands below it in this list of layers: `interpose`, `capi` > `mpi` > `tune` > `config` >
+//! `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `callers`, `ends`, `kept`, `log`, `types`,
+//! `codegen`, `fpenv`.
+//! Checks with loom cover `coll` and what it uses, not the layers above it.
 
 pub mod callers;
 #[cfg(not(loom))]

@@ -64,7 +64,7 @@ pub fn warning(text: fmt::Arguments<'_>) {
 #[derive(Clone, Copy, Debug)]
 #[repr(usize)]
 pub enum Once {
-    /// Shared memory could not be had.
+    /// Shared memory could not be allocated.
     NoMemory,
     /// A peer's shared memory could not be mapped.
     CannotMap,
@@ -72,7 +72,7 @@ pub enum Once {
     Declined,
     /// A peer's memory could not be read, though it could in MPI_Init.
     CannotFetch,
-    /// The leaders of a communicator could not get one of their own.
+    /// The leaders of a communicator could not get a communicator of their own.
     NoBridge,
 }
 
@@ -99,7 +99,7 @@ pub fn line(level: Level, text: fmt::Arguments<'_>) {
     write_out(Line::new(level, rank, text).finish());
 }
 
-/// Nobody is left to tell when standard error fails, so failures are dropped.
+/// Writes `rest` to standard error. Failures are dropped, since nobody is left to tell.
 fn write_out(mut rest: &[u8]) {
     while !rest.is_empty() {
         // SAFETY: `rest` is a live slice, of which the call reads exactly its length; it keeps no reference to it.

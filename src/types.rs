@@ -4,10 +4,11 @@
 
 use std::ops::{Add, AddAssign, Mul, Sub};
 
-/// Bytes that caches move at once. On processors with longer lines ranks may take some from each other that neither wants, no more.
+/// Bytes that caches move at once. Where a processor has longer lines, the only harm is that ranks may take lines from
+/// each other that neither needs.
 pub const LINE: usize = 64;
 
-/// The shortest page of memory: processors fetch ahead within one.
+/// The shortest page of memory. Processors fetch ahead within a page.
 pub const PAGE: usize = 4 << 10;
 
 /// A rank in a user's communicator.
@@ -56,7 +57,8 @@ impl NodeIndex {
     }
 }
 
-/// A number of bytes: of *packed* data, the sum of the sizes of basic elements without holes or padding, or of memory that holds such.
+/// A number of bytes of *packed* data, or of memory that holds such data. Packed data have the sum of the sizes of
+/// their basic elements, without holes or padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub usize);
 
@@ -143,7 +145,7 @@ impl Collective {
         }
     }
 
-    /// Whether one rank has what all others get, or gets what comes of theirs.
+    /// Whether one rank, the root, has the data that all others get, or gets the result of the data of all.
     #[inline]
     pub const fn has_root(self) -> bool {
         match self {
@@ -192,31 +194,33 @@ pub struct Epoch(pub u64);
 /// How ranks write their slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SlotStores {
-    /// As each finds to be faster while it runs.
+    /// Each rank goes the way that it finds to be faster while it runs.
     #[default]
     Auto,
     /// Through the caches.
     Cached,
-    /// Around them, but for short pieces.
+    /// Around the caches, but for short pieces.
     Streaming,
 }
 
 /// How ranks read their peers' slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SlotReads {
-    /// Taking where few ranks read the same, on processors of AMD's fourth generation of Zen.
+    /// As `Taking` where few ranks read the same lines on processors of AMD's fourth generation of Zen, else as
+    /// `Sharing`.
     #[default]
     Auto,
-    /// Leaving the lines to whoever has them, too.
+    /// A reader leaves the lines in the caches that have them, too.
     Sharing,
-    /// Making the lines of longer pieces their own.
+    /// A reader makes the lines of longer pieces its own.
     Taking,
 }
 
-/// When a rank of a pair takes the first look of a wait for a flag that is published while its own is.
+/// When a rank of a pair takes its first look for a flag that the peer publishes while this rank publishes its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FirstLook {
-    /// As each rank finds to be faster while it runs, and so for a flag that is published when its own has come.
+    /// As each rank finds to be faster while it runs. It also finds out when to look for a flag that the peer publishes
+    /// once it has got this rank's own.
     #[default]
     Auto,
     /// At once.
@@ -263,9 +267,9 @@ impl Ticket {
         self.0 % Self::STEPS
     }
 
-    /// Its position in a ring of lines, a power of two of them. It follows from the ticket alone: a rank that never learned the size of
-    /// a call (its arguments were rejected) still agrees with its peers on every later position. Successive calls start at successive
-    /// ones.
+    /// The position of this ticket in a ring of `lines` lines, a power of two. It follows from the ticket alone: a rank
+    /// that never learned the size of a call (its arguments were rejected) still agrees with its peers on every later
+    /// position. Successive calls start at successive positions.
     #[inline]
     pub fn position(self, lines: usize) -> usize {
         debug_assert!(lines.is_power_of_two());

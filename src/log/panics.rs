@@ -1,7 +1,7 @@
 //! The line that a panic leaves.
 
-/// From now on a panic leaves one line, which names the call that `latest` tells of, in place of Rust's own, and ends the process: it never crosses into
-/// MPI.
+/// From now on a panic prints one line in place of Rust's own message, and ends the process: it never crosses into MPI.
+/// The line names the call that `latest` returns.
 pub fn report_panics(latest: fn() -> Option<String>) {
     std::panic::set_hook(Box::new(move |panic| {
         let call = latest().unwrap_or_else(|| "no call that huddle served".to_owned());
@@ -15,10 +15,11 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Runs the test of that name again, in a process of its own in which this is set.
+    /// Set in the child process in which a test runs itself again.
     const CHILD: &str = "HUDDLE_TEST_PANICS";
 
-    /// What the child process prints that panics after `report_panics(latest)`.
+    /// Runs `test` again in a child process, which panics after `report_panics(latest)`. Returns the line that the
+    /// child prints.
     fn line_of_a_panic(test: &str, latest: fn() -> Option<String>) -> String {
         if std::env::var_os(CHILD).is_some() {
             crate::log::set_rank(3);

@@ -20,31 +20,31 @@ use std::task::Poll;
 pub enum Buffer<'a> {
     /// Not significant at this rank.
     Absent,
-    /// Memory that is packed as it lies.
+    /// Memory without holes, which holds the packed bytes themselves.
     Contiguous(*mut u8),
     /// Memory with holes, read and written piece by piece.
     Packed(&'a dyn PackedBuffer),
 }
 
-/// The memory of one call, of this rank alone.
+/// This rank's own memory for one call.
 #[derive(Clone, Copy)]
 pub struct Buffers<'a> {
     /// The input; for a reduction contiguous.
     pub send: Buffer<'a>,
     /// The output; for a reduction contiguous.
     pub recv: Buffer<'a>,
-    /// Whether both are the same memory.
+    /// Whether `send` and `recv` are the same memory.
     pub is_in_place: bool,
-    /// [`Plan::scratch`] bytes.
+    /// Memory of [`Plan::scratch`] bytes.
     pub scratch: *mut u8,
     /// The operation of a reduction.
     pub combine: Option<&'a dyn Combine>,
-    /// The way to other nodes, on leaders of communicators that span several.
+    /// The bridge to the other nodes, on leaders of communicators that span several nodes.
     pub bridge: Option<&'a dyn Bridge>,
 }
 
 impl Buffers<'_> {
-    /// None at all.
+    /// No buffers.
     pub const NONE: Self = Self {
         send: Buffer::Absent,
         recv: Buffer::Absent,
@@ -61,12 +61,12 @@ pub struct Call<'a> {
     buffers: Buffers<'a>,
     /// Bytes of an element.
     granule: Bytes,
-    /// What [`Context::choose_source`] said for this call, where it was asked before: that counts calls.
+    /// What [`Context::choose_source`] returned, if it was asked before: to ask again would count the call twice.
     chosen: Option<Source>,
     pub(super) waiting: &'a Waiting,
     pub(super) entered: Entered,
     pub(super) fault: OnceLock<Fault>,
-    /// How often the first poll of a wait looks.
+    /// How many more looks the first poll of a wait takes after its first one.
     looks: u32,
     /// What the last pending poll waited for, packed: see `note` and `awaited`.
     awaited_what: AtomicU64,
@@ -98,7 +98,7 @@ impl<'a> Call<'a> {
         Self::entered(context, waiting, entered).with_buffers(buffers, plan.granule)
     }
 
-    /// A call that was entered, without buffers.
+    /// Makes a call for `entered`, without buffers. Peers learn nothing of it here.
     #[inline(always)]
     pub(super) fn entered(context: &'a Context, waiting: &'a Waiting, entered: Entered) -> Self {
         Self {
@@ -115,19 +115,19 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// With these buffers, and elements of so many bytes.
+    /// This call with `buffers` and elements of `granule` bytes.
     #[inline(always)]
     pub(super) fn with_buffers(self, buffers: Buffers<'a>, granule: Bytes) -> Self {
         Self { buffers, granule, ..self }
     }
 
-    /// Whose polls look once and are pending then, for who drives it by polls.
+    /// This call with polls that look only once before they are pending, for a caller that drives it by polls.
     #[must_use]
     pub fn to_be_polled(self) -> Self {
         Self { looks: 0, ..self }
     }
 
-    /// For which [`Context::choose_source`] was asked before.
+    /// This call, for which [`Context::choose_source`] was asked before and returned `source`.
     pub(super) fn chosen(self, source: Source) -> Self {
         Self { chosen: Some(source), ..self }
     }
@@ -145,8 +145,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Ready when `look` finds something. The first poll looks for a while: another poll would pass through all futures of the
-    /// call to look once more.
+    /// Returns a future that is ready when `look` finds something. Its first poll looks several times, since each
+    /// further poll has to pass through all futures of the call before it looks again.
     #[inline(always)]
     fn until(&self, awaited: Awaited, look: impl Fn() -> Option<()> + Send) -> impl Future<Output = ()> + Send {
         let mut looks = self.looks;
@@ -172,7 +172,7 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn set_fault(&self, fault: Fault) {
-        // The first one is the cause.
+        // The first fault is the cause, so later ones are dropped.
         let _ = self.fault.set(fault);
     }
 
@@ -206,7 +206,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What a look found. With a fault nothing has come: the driver ends the call.
+    /// What `look` found. A fault is recorded and counts as nothing found: the driver then ends the call.
     #[inline(always)]
     fn found(&self, look: Result<bool, Fault>) -> Option<()> {
         look.inspect_err(|fault| self.set_fault(*fault)).unwrap_or(false).then_some(())
@@ -229,7 +229,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Only reductions ask, and their buffers are contiguous.
+    /// The address of `span`, an operand of a reduction or the memory of a step between nodes. These are contiguous.
     #[inline(always)]
     fn memory(&self, span: Span) -> *mut u8 {
         match self.locate(span) {
@@ -244,7 +244,8 @@ pub(super) enum Location<'a> {
     Packed(&'a dyn PackedBuffer, usize),
 }
 
-/// Copies `n` bytes for that call; `places` are what destination and source are, and a slot that is written is one of this rank.
+/// Copies `n` bytes for `call`. `places` says whether destination and source are slots or private memory. A slot that
+/// is written is one of this rank.
 ///
 /// # Safety
 /// Both locations are valid for `n` bytes and do not overlap unless they are equal.
@@ -262,8 +263,10 @@ unsafe fn copy(
         match (to, from) {
             (Location::Memory(to), Location::Memory(from)) if to == from => {}
             (Location::Memory(to), Location::Memory(from)) => context.copy(call, places, to, from, n),
-            // Packing stores block by block, which fetches the lines of a slot from the peers that have read them, few at a time. A short
-            // copy is not worth a second one, nor is one of long blocks to a cell that was passed, whose lines are closer.
+            // Packing stores block by block. Into a slot, it would fetch the slot's lines, few at a time, from the
+            // peers that have read them. So the data are packed into private memory first, and copied to the slot from
+            // there. The second copy does not pay for short data, nor for long blocks to a cell that was passed, whose
+            // lines are closer.
             (Location::Memory(to), Location::Packed(from, offset))
                 if places[0] == Destination::Slot
                     && SizeClass::of(n) != SizeClass::Short

@@ -22,12 +22,12 @@ fn plan(epoch: u64) -> Plan {
     }
 }
 
-/// Every third byte.
+/// Memory of which every third byte is data.
 struct Sparse {
     memory: *mut u8,
-    /// What it says of itself.
+    /// What `fills_lines` returns.
     fills_lines: bool,
-    /// Where it was read to last.
+    /// Where the last `read` put its bytes.
     read_to: AtomicPtr<u8>,
 }
 
@@ -71,7 +71,7 @@ fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
         let expected: Vec<u8> = (offset..offset + n).map(|at| (at * 31 % 251) as u8).collect();
         let (from, mut slot, mut sparse) = (Sparse::new(&mut from, false), vec![0_u8; n], vec![0_u8; room]);
         let to = Sparse::new(&mut sparse, false);
-        // SAFETY: all have `n` bytes from `offset` on, three apart, or `n` bytes.
+        // SAFETY: all have `n` bytes, either in a row or, from `offset` on, three apart.
         unsafe {
             let packed = Location::Packed(&from, offset);
             copy(
@@ -91,7 +91,7 @@ fn data_with_holes_are_copied_whole_however_many_pieces_they_take() {
     }
 }
 
-/// Straight to a cell that is passed, where blocks are long, else by way of memory of the rank's own.
+/// Data with holes go straight to a passed cell where their blocks are long, else by way of this rank's own memory.
 #[test]
 fn data_with_holes_come_to_cells_whole() {
     const N: usize = 3000;
@@ -109,7 +109,7 @@ fn data_with_holes_come_to_cells_whole() {
         let cell = owner.cell(NodeRank(0), Line::Down, ticket, call.reach);
         assert_eq!(owner.is_passed(cell), room == Room::Passed);
         let sparse = Sparse::new(&mut from, fills_lines);
-        // SAFETY: the cell is longer than the `N` bytes that the other has, three apart.
+        // SAFETY: the cell is longer than `N` bytes; the source has `N` bytes, three apart.
         let found = unsafe {
             let places = [Destination::Slot, Destination::Private];
             copy(owner, &call, places, Location::Memory(cell), Location::Packed(&sparse, 0), N);
@@ -122,7 +122,8 @@ fn data_with_holes_come_to_cells_whole() {
     }
 }
 
-/// Rank 0 passes a cell; where rank 1 writes next, and where it has read. A call that it failed counts for nothing.
+/// Rank 0 passes a cell to rank 1, which fails that call if `fails`. Returns where rank 1 writes in the next call, and
+/// where it has read.
 fn written_after_reading(fails: bool) -> [usize; 2] {
     let contexts @ [owner, reader] = &two_ranks();
     contexts.iter().for_each(|context| context.reserve_cells(Bytes(64)).expect("memory"));
@@ -150,7 +151,7 @@ fn a_cell_is_its_readers_unless_that_fails_the_call() {
     assert_ne!(written, read);
 }
 
-/// A call that rank 0 has entered, as a root whose data lie there.
+/// A Scatter that the rank of `context` has entered, as a root with its data in `send`.
 fn scatter<'a>(context: &'a Context, epoch: u64, send: Buffer<'a>) -> Call<'a> {
     let buffers = Buffers { send, ..Buffers::NONE };
     // SAFETY: nothing is copied.
@@ -175,7 +176,7 @@ fn memory_is_lent_by_who_has_data_without_holes_and_as_calls_have_shown() {
         let [context, _] = two_ranks();
         assert_eq!(scatter(&context, 1, buffer).decide_to_lend(from, n, lending), expected, "{lending:?}");
     }
-    // What was chosen before is not asked again, and holes are looked at all the same.
+    // A source that was chosen before is not asked for again. Data with holes are not lent even then.
     for (chosen, buffer, expected) in [
         (Source::Memory, Buffer::Contiguous(start), true),
         (Source::Memory, Buffer::Packed(&sparse), false),
@@ -185,14 +186,14 @@ fn memory_is_lent_by_who_has_data_without_holes_and_as_calls_have_shown() {
         let call = scatter(&context, 1, buffer).chosen(chosen);
         assert_eq!(call.decide_to_lend(from, n, memory), expected, "{chosen:?}");
     }
-    // Trials reach the fabric: all calls of the first one go like each other in blocks, and some go either way.
+    // Trials reach the fabric: the calls of a block go the same way, and both ways occur.
     let [context, peer] = two_ranks();
     let lends: Vec<bool> = (1..=24)
         .map(|epoch| scatter(&context, epoch, Buffer::Contiguous(start)).decide_to_lend(from, n, slots))
         .collect();
     assert!(lends[..8].iter().all(|lends| !lends) && lends[8..15].iter().all(|lends| *lends), "{lends:?}");
     assert!(lends[16..23].iter().all(|lends| !lends), "{lends:?}");
-    // What a peer could not fetch ends that.
+    // A peer that could not fetch ends the lending.
     let (line, ticket) = (Line::Up, Ticket::new(Epoch(25), 0));
     let call = scatter(&context, 25, Buffer::Contiguous(start));
     for (answer, lends) in [(true, true), (false, false)] {

@@ -8,13 +8,13 @@ pub(super) fn now() -> u64 {
     at(Instant::now())
 }
 
-/// The same of another moment.
+/// Nanoseconds from when this process asked first until `moment`.
 pub(super) fn at(moment: Instant) -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     moment.saturating_duration_since(*START.get_or_init(|| moment)).as_nanos() as u64
 }
 
-/// What it takes to read it.
+/// How long it takes to read the clock.
 pub(super) fn reading() -> Duration {
     static READING: OnceLock<Duration> = OnceLock::new();
     *READING.get_or_init(|| {

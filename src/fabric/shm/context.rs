@@ -1,4 +1,4 @@
-//! What a process holds for one communicator: its view of the segment, and how far it has come.
+//! What a process holds for one communicator: its view of the segment, and its own progress there.
 
 mod cells;
 mod renewal;
@@ -40,35 +40,36 @@ pub struct Context {
     me: NodeRank,
     layout: Layout,
     levels: Levels,
-    /// The process that this is.
+    /// The id of this process.
     process: u32,
     claims: Claims,
-    /// Bytes of each of this rank's cells that it has reserved.
+    /// How many bytes of each cell of its ring this rank has reserved.
     reserved: AtomicUsize,
-    /// The same of those that it passes.
+    /// How many bytes of each of its cells to pass this rank has reserved.
     reserved_passed: AtomicUsize,
     passed: Passed,
     pub(super) writes: Writes,
     /// Whether this rank takes over the lines of peers' slots that it reads.
     takes_over: AtomicBool,
-    /// Of long messages: most communicators have none.
+    /// For long messages. Made at its first use, since most communicators have none.
     pub(super) ways: LazyLock<Box<Ways>>,
     pub(super) rhythm: Rhythm,
     pub(super) hopes: Hopes,
     pub(super) givers: Givers,
     pub(super) first_looks: FirstLooks,
-    /// As `ways`.
+    /// Made at its first use, like `ways`.
     pub(super) loans: LazyLock<Box<Loans>>,
     company: Company,
     pub(super) yields: Yields,
-    /// Whether ranks have their cores, where these share some.
+    /// Where ranks that share cores tell whether they have them.
     presences: Presences,
 }
 
-/// Whether to read slots so by taking lines over, among so many ranks on a host with so many processors of that design.
+/// Whether a rank takes over the lines of slots that it reads, by the setting `reads`. `ranks` share the communicator
+/// on a host with `processors` processors of `design`.
 fn is_taking(reads: SlotReads, ranks: usize, processors: i64, design: Design) -> bool {
     const PROCESSORS: i64 = 2;
-    /// 5 gain a little, 8 lose a little (docs/PERFORMANCE.md, "Tried").
+    /// 5 ranks gain a little, 8 lose a little (docs/PERFORMANCE.md, "Tried").
     const RANKS: usize = 6;
     match reads {
         SlotReads::Auto => ranks <= RANKS && processors <= PROCESSORS && design == Design::Zen4,
@@ -85,18 +86,19 @@ fn passed_of(geometry: &Geometry) -> Passed {
     Passed::new(geometry.ranks * geometry.passed(), Bytes(Probed::in_use().caches.l2))
 }
 
-/// Some KiB that most communicators do without.
+/// A value that is made at its first use: it takes some KiB, and most communicators do without it.
 fn when_used<T: Default>() -> LazyLock<Box<T>> {
     LazyLock::new(Box::default as fn() -> _)
 }
 
 impl Context {
     /// # Panics
-    /// If the segment is shorter than the geometry asks for, or the numbers of slots and lines are not as it says.
+    /// If the segment is shorter than the geometry asks for, or the numbers of slots and lines are not as `Geometry`
+    /// says.
     pub fn new(segment: Segment, geometry: Geometry, me: NodeRank, layout: Layout, levels: Levels) -> Self {
         assert!(segment.length() >= geometry.length() && geometry.slots.is_power_of_two() && geometry.slots >= 2);
         assert!(geometry.lines.is_power_of_two() && geometry.lines >= geometry.slots);
-        // Grains reach as far as a piece begins that has none behind: see `Rotation::next`.
+        // Every piece has to begin within the grains of its cell, as memory behind them has none: see `Rotation::next`.
         assert!(geometry.slots <= 1024);
         assert!(me.index() < geometry.ranks && levels.size() == geometry.ranks);
         let places = Places::new(&geometry, me);
@@ -138,28 +140,29 @@ impl Context {
         context
     }
 
-    /// Its ranks tell and look there whether they have their cores; before in the segment itself.
+    /// Makes the ranks tell in `presences` whether they have their cores, and look there, in place of the segment's
+    /// own.
     pub fn set_presences(&mut self, presences: Presences) {
         self.presences = presences;
     }
 
-    /// Where the ranks of the segment itself may tell that.
+    /// The presences in this segment, one for each of its ranks.
     pub fn own_presences(&self) -> Presences {
         Presences::of_segment(&self.segment, &self.geometry)
     }
 
-    /// Where the processes that have the segment may tell each other of one-sided calls.
+    /// The notice in this segment, by which its processes may tell each other of one-sided calls.
     pub fn notice(&self) -> SharedNotice {
         SharedNotice::of_segment(&self.segment)
     }
 
-    /// Whether `rank` has its core.
+    /// Where `rank` tells whether it has its core.
     #[inline]
     pub(super) fn presence(&self, rank: NodeRank) -> &Presence {
         self.presences.of(rank)
     }
 
-    /// The dimensions.
+    /// The dimensions of the segment.
     #[inline]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -177,12 +180,12 @@ impl Context {
         Lines::new(self.segment.base(), self.places.control, self.places.mine[0], &self.geometry)
     }
 
-    /// A rank of this node in the communicator.
+    /// The rank in the communicator of `rank`, which is one on this node.
     pub fn comm_rank(&self, rank: NodeRank) -> CommRank {
         self.layout.members(self.layout.my_node())[rank.index()]
     }
 
-    /// This rank in the communicator.
+    /// The rank in the communicator of this rank.
     pub fn own_comm_rank(&self) -> CommRank {
         self.comm_rank(self.me)
     }
@@ -199,14 +202,15 @@ impl Context {
         &self.levels
     }
 
-    /// Where peers that may read this rank's memory find it.
+    /// The id of this process, by which peers read its memory where they may.
     #[inline]
     pub(super) fn process(&self) -> u32 {
         self.process
     }
 
-    /// The first byte of what `ticket` uses of its cell, in a call that reaches so far into cells: where its owner has told, or, of
-    /// short pieces of which it has told nothing, where these always are.
+    /// The first byte of the piece for `ticket` in a cell of `rank`, in a call that reaches `reach` bytes into cells. A
+    /// short piece whose home the owner has not told lies at the place that follows from the ticket, any other one at
+    /// its told home.
     #[inline(always)]
     pub(super) fn cell(&self, rank: NodeRank, line: Line, ticket: Ticket, reach: Bytes) -> *mut u8 {
         debug_assert!(rank.index() < self.geometry.ranks);
@@ -215,15 +219,16 @@ impl Context {
             true => self.told_home(rank, line, ticket),
             false => Some(self.home(rank, line, ticket)),
         };
-        // Where both ranks write the processor would be there before the peer has written. Longer pieces lie elsewhere.
+        // If both ranks write for this ticket, the processor would read the piece before the peer has written it. The
+        // peer need not put longer pieces into the likely cell.
         if rank != self.me
             && reach < Passed::LONG
             && !self.passed.gives_for(ticket)
             && let Some(cell) = self.passed.likely(ticket)
         {
             let home = self.home_of_passed(rank, cell);
-            // A branch, which the processor foresees: it goes on to that address, which does not depend on what comes with the flag,
-            // while the flag is still under way.
+            // The processor predicts this branch. So it goes on to the likely address while the flag is still under
+            // way, since that address does not depend on what comes with the flag.
             let likely = opaque(self.piece(rank, ticket, Some(home)));
             if told == Some(home) {
                 return likely;
@@ -232,7 +237,7 @@ impl Context {
         self.piece(rank, ticket, told)
     }
 
-    /// The first byte of that rank's piece for `ticket`, of which it tells that home, or, of a short one, none.
+    /// The first byte of `rank`'s piece for `ticket`, whose told home is `home`; `None` for a short piece without one.
     #[inline(always)]
     pub(super) fn piece(&self, rank: NodeRank, ticket: Ticket, home: Option<u64>) -> *mut u8 {
         let offset = match home {
@@ -245,8 +250,9 @@ impl Context {
         unsafe { self.segment.base().as_ptr().add(at) }
     }
 
-    /// Whether this rank may write that much for `ticket`, in a call that reaches so far into cells; see [`Words::claim`]. If so, it is
-    /// counted, and the first of a call settles how long the way round is for all of it.
+    /// Claims `room` for `ticket` in a call that reaches `reach` bytes into cells. Returns whether this rank may write
+    /// there; see [`Words::claim`]. A piece that rotates is counted; the first one of a call settles the length of the
+    /// way round for the whole call.
     #[inline(always)]
     pub(super) fn take(&self, ticket: Ticket, room: Room, reach: Bytes, descriptor: Descriptor) -> bool {
         let counts = reach >= ROTATED && room.has_cell();
@@ -260,7 +266,7 @@ impl Context {
         is_taken
     }
 
-    /// What a piece for `ticket` takes of this rank's own cells, after one that left that cursor.
+    /// The stretch of this rank's ring that a piece for `ticket` takes, after the piece that left `cursor`.
     #[inline(always)]
     pub(super) fn stretch(&self, ticket: Ticket, room: Room, reach: Bytes, cursor: u64) -> Stretch {
         if reach < ROTATED {
@@ -278,28 +284,30 @@ impl Context {
         (start..end).contains(&at.addr().wrapping_sub(self.segment.base().as_ptr().addr()))
     }
 
-    /// Whether this rank's own cells matter: where it passes cells to its one peer, these may serve for all that it writes.
+    /// Whether this rank's ring matters. Where it passes cells to its only peer, those may serve for all that it
+    /// writes.
     #[inline]
     pub fn uses_ring(&self) -> bool {
         self.passed.are_missed()
     }
 
-    /// How this rank writes its slots from here on.
+    /// Sets how this rank writes its slots from here on.
     pub fn set_stores(&self, stores: SlotStores) {
         self.writes.set(stores);
     }
 
-    /// How this rank reads its peers' slots from here on: where few ranks on few processors read the same lines by taking these over, which
-    /// otherwise would go from one to the next. On a Zen 4 ranks gain a tenth by it; on a Zen 5, and on the one of Intel's that was measured, they
-    /// lose a tenth and more.
+    /// Sets how this rank reads its peers' slots from here on. Readers take lines over where few ranks on few
+    /// processors read them; where many ranks do, the lines would go from one to the next. On a Zen 4 ranks gain a
+    /// tenth by it; on a Zen 5, and on the Intel processor that was measured, they lose a tenth and more.
     pub fn set_reads(&self, reads: SlotReads) {
         let takes_over = is_taking(reads, self.geometry.ranks, host::processors(), Design::of_this_host());
         // Relaxed: only this rank uses it; it is an atomic so that a context may move between threads.
         self.takes_over.store(takes_over, Ordering::Relaxed);
     }
 
-    /// How this rank takes the first look of a wait from here on, in a job whose ranks wait so. Others than pairs with cores of their own
-    /// look early: on shared cores a look gives way to the awaited rank, and more ranks have not been measured.
+    /// Sets when this rank takes the first look of a wait from here on, in a job whose ranks wait as `waiting` says.
+    /// All but pairs with cores of their own look early: on shared cores a rank that looks gives way to the awaited
+    /// one, and more ranks were not measured.
     pub fn set_first_looks(&self, look: FirstLook, waiting: &Waiting) {
         let look = if self.is_pair_with_cores(waiting) { look } else { FirstLook::Early };
         self.first_looks.set(look, Design::of_this_host());
@@ -309,15 +317,16 @@ impl Context {
         self.geometry.ranks == 2 && !waiting.is_oversubscribed
     }
 
-    /// Chooses out of what peers copy data of `n` bytes of this rank in the call that begins, where both are tried, and counts the call; the
-    /// first one of that length says with what to begin. Once in a call, on every rank, whether it has data for others or not.
+    /// Chooses the source out of which peers copy this rank's `n` bytes in the call that begins, and counts the call
+    /// for the trials of both sources. The first call of a length begins with `first`. Every rank asks once in each
+    /// such call, whether it has data for others or not.
     #[inline]
     pub fn choose_source(&self, waiting: &Waiting, collective: Collective, n: Bytes, first: Source) -> Source {
         let ranks = if self.is_pair_with_cores(waiting) { Ranks::Pair } else { Ranks::Many(self) };
         self.loans.decide(ranks, collective, n, first)
     }
 
-    /// A call for which [`Self::choose_source`] may have been asked is over.
+    /// Ends a call for which [`Self::choose_source`] may have been asked.
     #[inline(always)]
     pub(super) fn note_leave(&self, waiting: &Waiting) {
         if !self.is_pair_with_cores(waiting) {
@@ -325,20 +334,20 @@ impl Context {
         }
     }
 
-    /// Whether to copy from there, a slot, by taking the lines over: not of a cell that is passed, which becomes this rank's own with the
-    /// next call. Where slots are written around the caches there is nothing to take.
+    /// Whether a copy from `from`, in a slot, takes the lines over. A passed cell becomes this rank's own with the next
+    /// call anyway. Where slots are written around the caches there are no lines to take.
     #[inline]
     pub(super) fn takes_over(&self, from: *const u8) -> bool {
         self.takes_over.load(Ordering::Relaxed) && !self.writes.is_around() && !self.is_passed(from)
     }
 
-    /// What `rank` announces its flags and releases with, where ranks share cores.
+    /// The event with which `rank` announces its flags and releases, where ranks share cores.
     #[inline]
     pub(super) fn event(&self, rank: NodeRank) -> &Event {
         self.control(rank).event()
     }
 
-    /// Which rank of the node tells of a fault that ends the job.
+    /// Which rank of the node reports a fault that ends the job.
     pub fn teller(&self) -> &Teller {
         // SAFETY: within the header, which is page-aligned; zeroed, or written through atomics only.
         unsafe { self.segment.base().add(Geometry::TELLER).cast::<Teller>().as_ref() }
@@ -455,7 +464,7 @@ pub(super) mod tests {
         })
     }
 
-    /// Those of another communicator's ranks, who use the segment's while it is taken over, are not cleared with it.
+    /// Ranks of another communicator may use a segment's presences while it is taken over, so a clear leaves them.
     #[test]
     fn presences_outlast_a_clear() {
         let [one, other] = two_ranks();

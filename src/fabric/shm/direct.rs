@@ -1,9 +1,9 @@
-//! The fabric of short calls: each step is taken at once, and is over when its function returns.
+//! The fabric of short calls: each step is a plain function, and is over when the function returns.
 //!
-//! It has the operations of [`Fabric`](crate::fabric::Fabric) that [`coll::phase::short`](crate::coll::phase::short) uses, as plain
-//! functions in place of futures. A future keeps what it needs after a wait in memory and is entered anew by each poll;
-//! for calls that move a few bytes that is half of the work (`bench/limits.c overhead`). A wait that lasts goes on as that of a
-//! [`Call`].
+//! It offers the operations of [`Fabric`](crate::fabric::Fabric) that [`coll::phase::short`](crate::coll::phase::short)
+//! uses, as plain functions in place of futures. A future keeps in memory what it needs after a wait, and each poll
+//! enters it anew; for calls that move a few bytes that is half of the work (`bench/limits.c overhead`). A wait that
+//! lasts continues as a wait of a [`Call`].
 
 use super::call::{Buffer, Buffers, Call};
 use super::context::Context;
@@ -18,19 +18,19 @@ use crate::sync::{Descriptor, Payload};
 use crate::topo::Layout;
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 
-/// The program's buffers of a call, packed as they lie; null where not significant at this rank.
+/// The program's buffers in a call, which hold packed bytes without holes; null where not significant at this rank.
 #[derive(Clone, Copy)]
 pub struct Ends {
     /// The input.
     pub send: *mut u8,
     /// The output.
     pub recv: *mut u8,
-    /// Whether the call is in place: what is this rank's own needs no copy.
+    /// Whether the call is in place, so that this rank's own data need no copy.
     pub is_in_place: bool,
 }
 
 impl Ends {
-    /// The same for a call whose steps are futures, with the operation of a reduction.
+    /// These buffers for a call whose steps are futures, with the operation of a reduction.
     pub fn buffers<'a>(self, combine: Option<&'a dyn Combine>) -> Buffers<'a> {
         let buffer = |end: *mut u8| if end.is_null() { Buffer::Absent } else { Buffer::Contiguous(end) };
         let (send, recv) = (buffer(self.send), buffer(self.recv));
@@ -45,12 +45,13 @@ pub struct At {
     destination: Destination,
 }
 
-/// What a step needs of its call where it takes long, or fails: copied for that (`codegen::elsewhere`), so it is little.
+/// What a step needs to know of its call when it takes long or fails. It is small, since it is copied then
+/// (`codegen::elsewhere`).
 #[derive(Clone, Copy)]
 struct Base<'a> {
     context: &'a Context,
     waiting: &'a Waiting,
-    /// A call of which this is another one.
+    /// An earlier call, which this one is like in all but epoch and root.
     like: &'a Entered,
     epoch: Epoch,
     descriptor: Descriptor,
@@ -62,7 +63,7 @@ impl Base<'_> {
         Entered { epoch: self.epoch, descriptor: self.descriptor, ..*self.like }
     }
 
-    /// Returns when `look` finds what it looks for.
+    /// Waits until `look` returns true.
     #[cold]
     #[inline(never)]
     fn outlast(&self, awaited: Awaited, look: &dyn Fn() -> Result<bool, Fault>) -> Result<(), Fault> {
@@ -85,12 +86,13 @@ impl Base<'_> {
     }
 }
 
-/// One short collective call of one rank, whose steps end with a fault if a peer failed or contradicts. `IN_LINES` says where the function
-/// is made that all data of the call fit lines, as [`Short`](crate::coll::Short) found: most of what follows is then left out.
+/// One short collective call of one rank, whose steps end with a fault if a peer failed or contradicts. `IN_LINES` says
+/// at compile time that all data of the call fit lines, as [`Short`](crate::coll::Short) found: most of what follows is
+/// then left out.
 #[derive(Clone, Copy)]
 pub struct Direct<'a, const IN_LINES: bool> {
     base: Base<'a>,
-    /// Looked up once: after each store to shared memory what the context says would be read again.
+    /// Looked up once: the compiler would read the context again after each store to shared memory.
     lines: Lines<'a>,
     me: NodeRank,
     ranks: usize,
@@ -101,12 +103,14 @@ pub struct Direct<'a, const IN_LINES: bool> {
 }
 
 impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
-    /// Enters a call like another one: peers can see it from here on. Only hints depend on how far a `payload` reaches.
+    /// Enters a call that is like another one; peers can see it from here on. `payload` says how far the payload
+    /// reaches; only hints depend on it.
     ///
     /// # Safety
-    /// The buffers are valid for the packed lengths that the call's plan gives them at this rank, until the call is dropped; its steps
-    /// are those of the function that [`Short`](crate::coll::Short) found for that plan, so data fit lines where `IN_LINES` says it, or, after
-    /// [`into_call`](Direct::into_call), those of the plan's row; no other call of this rank is under way on `context`.
+    /// The buffers are valid for the packed lengths that the call's plan gives them at this rank, until the call is
+    /// dropped. The caller takes the steps of the function that [`Short`](crate::coll::Short) found for that plan, so
+    /// data fit lines where `IN_LINES` says so; or, after [`into_call`](Direct::into_call), those of the plan's row. No
+    /// other call of this rank is under way on `context`.
     #[inline(always)]
     pub unsafe fn enter(
         context: &'a Context,
@@ -126,7 +130,8 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
     /// Leaves the call, whose steps ended with `result`.
     ///
     /// # Errors
-    /// If a peer contradicts, or has failed: then this rank has failed the call too, as its peers can see.
+    /// If a peer contradicts, or has failed: in the latter case this rank has failed the call too, as its peers can
+    /// see.
     #[inline(always)]
     pub fn finish(&self, result: Result<(), Fault>) -> Result<(), Fault> {
         match result {
@@ -146,13 +151,13 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
             false => self.base.context.release(last),
         }
         self.base.nudge_sleepers();
-        // What is in lines is not tried.
+        // Calls whose data fit lines are in no trial.
         if !IN_LINES {
             self.base.context.note_leave(self.base.waiting);
         }
     }
 
-    /// Out of what peers copy data of `n` bytes of this rank, as [`Context::choose_source`].
+    /// The source out of which peers copy this rank's `n` bytes; see [`Context::choose_source`].
     #[inline]
     pub fn choose_source(&self, n: Bytes, first: Source) -> Source {
         self.base.context.choose_source(self.base.waiting, self.base.like.collective, n, first)
@@ -167,7 +172,8 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
             Place::Cell { rank, line, ticket } if !IN_LINES => {
                 self.base.context.cell(rank, line, ticket, self.base.like.reach)
             }
-            // Where all data fit lines `Place::stage` need not ask for their length: a cell never comes.
+            // Where all data fit lines no cell arrives here. Cells share this arm, so that `Place::stage` need not look
+            // at lengths.
             Place::Cell { rank, line, ticket } | Place::Payload { rank, line, ticket } => {
                 debug_assert!(!matches!(span.place, Place::Cell { .. }), "these data fit lines");
                 self.lines.at(rank, line, ticket).payload()
@@ -179,15 +185,16 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
 }
 
 impl<'a> Direct<'a, false> {
-    /// The same call as one whose steps are futures, before anything was claimed or published. `source` was [chosen](Self::choose_source)
-    /// for it.
+    /// Turns this call, before it has claimed or published anything, into one whose steps are futures. `source` was
+    /// [chosen](Self::choose_source) for it.
     pub fn into_call(self, source: Source) -> Call<'a> {
         let (Base { context, waiting, .. }, buffers) = (self.base, self.ends.buffers(self.combine));
         Call::entered(context, waiting, self.base.entered()).with_buffers(buffers, self.granule).chosen(source)
     }
 }
 
-/// Returns from the function around it, whose last expression it is, when `$look` is true. A closure that is also called through a pointer would not become part of its caller.
+/// Waits until `$look` is true, then returns from the surrounding function, whose last expression it is. It is a macro,
+/// since the compiler would not inline a closure that is also called through a pointer.
 macro_rules! block {
     ($base:expr, $awaited:expr, |$on:ident| $look:expr) => {{
         let $on = &$base;
@@ -206,7 +213,7 @@ macro_rules! block {
     }};
 }
 
-/// As in [`Fabric`](crate::fabric::Fabric).
+/// These do what the functions of [`Fabric`](crate::fabric::Fabric) with the same names do.
 #[allow(missing_docs, clippy::missing_errors_doc)]
 impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     #[inline(always)]
@@ -231,7 +238,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
 
     #[inline(always)]
     pub fn claim(&self, ticket: Ticket, room: Room) -> Result<(), Fault> {
-        // Whatever the call's length, which then need not be looked at.
+        // Lines suffice whatever the call's length, which then need not be looked at.
         let room = if IN_LINES { Room::Lines } else { room };
         block!(self.base, Awaited::Slot { ticket, room }, |call| {
             Ok::<_, Fault>(match IN_LINES {
@@ -256,7 +263,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
         let (flag, payload) = (self.lines.at(rank, line, ticket), self.payload);
         block!(self.base, Awaited::Flag { rank, line, ticket }, |call| {
             if IN_LINES {
-                // The rest of a payload is on its way when the flag comes.
+                // So the rest of the payload is on its way when the flag comes.
                 if payload == Payload::BeyondFlag {
                     kernel::copy::expect_read(flag.beyond_flag());
                 }
@@ -312,11 +319,13 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
     }
 }
 
-/// Hints, which [`Fabric`](crate::fabric::Fabric) has not: they change when lines move, not what is found there.
+/// Hints that [`Fabric`](crate::fabric::Fabric) does not have: they change when cache lines move, not what these hold.
 impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
-    /// This rank is about to publish that flag. Its line is with those who look at it, and comes from there meanwhile. Not any
-    /// sooner, as in the call before, but where peers look late in that ([`Self::prepare_look`], [`Self::end_exchange`]) or wait for their turn
-    /// ([`Self::await_turn`]): one that looks takes it again with its next look. After 4 KiB that are written between it is with the peer again, which does no harm.
+    /// This rank is about to publish `line` for `ticket`: asks for the flag's line, which the peers that look at it
+    /// hold, so that it arrives meanwhile. To ask sooner, in the call before, pays only where peers look late in that
+    /// call ([`Self::prepare_look`], [`Self::end_exchange`]) or wait for their turn ([`Self::await_turn`]): a peer that
+    /// looks takes the line back with its next look. After 4 KiB that are written in between the peer has the line
+    /// again, which does no harm.
     #[inline(always)]
     pub fn expect(&self, line: Line, ticket: Ticket) {
         let (next_flags, epoch) = (&self.base.context.first_looks.next_flags, self.base.epoch);
@@ -338,15 +347,16 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
         kernel::copy::expect_write(self.lines.mine(line, ticket).beyond_flag());
     }
 
-    /// The same in a call with a root: it is the peer's turn next.
+    /// Does what `expect` does in a call with a root, after which it is the peer's turn.
     #[inline(always)]
     pub fn take_turn(&self, line: Line, ticket: Ticket) {
         self.base.context.first_looks.turns.note(line, self.base.epoch);
         self.expect(line, ticket);
     }
 
-    /// This rank is about to look for a piece of `n` bytes in a call with a root. If it took its turn in the call before, that comes when the peer has
-    /// got what this rank published then: it waits that long, if that was found to be faster, and asks for its own next flag meanwhile.
+    /// This rank is about to look for a piece of `n` bytes in a call with a root. If this rank published in the call
+    /// before, the peer publishes only when it has got that. Then this rank waits, if trials found a wait to be faster,
+    /// and asks for the line of its own next flag meanwhile.
     #[inline(always)]
     pub fn await_turn(&self, n: Bytes) {
         let Base { context, like, epoch, .. } = self.base;
@@ -362,9 +372,9 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
         }
     }
 
-    /// This rank has published a piece of `n` bytes, and is about to look for one as long that its peers publish at the same time. If it looks
-    /// late, its flag is in its cache afterwards, and these are asked for: the peer's, with the piece, and the next one that this rank
-    /// publishes, if that is likely to be a root's.
+    /// This rank has published a piece of `n` bytes, and is about to look for one as long that its peers publish at the
+    /// same time. If it looks late, it first waits until its own flag is in its cache. Then it asks for the peer's flag
+    /// and piece, where data do not fit lines, and for the line of its own next flag, if that is likely to be a root's.
     #[inline(always)]
     pub fn prepare_look(&self, line: Line, ticket: Ticket, n: Bytes) {
         let Base { context, epoch, .. } = self.base;
@@ -380,7 +390,8 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
         }
     }
 
-    /// This rank has the pieces of `n` bytes for which it looked. If calls look late, it asks for the next flag that it publishes in such a call.
+    /// This rank has got the pieces of `n` bytes for which it looked. If it looks late in such calls, it asks for the
+    /// line of the flag that it publishes next in one of them.
     #[inline(always)]
     pub fn end_exchange(&self, n: Bytes) {
         let (looks, epoch) = (&self.base.context.first_looks, self.base.epoch);
@@ -400,7 +411,8 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
         }
     }
 
-    /// This rank has written `n` bytes for `ticket`, and may write as many again in a call to come.
+    /// This rank has written `n` bytes for `ticket`, and may write as many again in a later call: asks for the lines of
+    /// the next piece, where these can be foreseen (`rhythm`).
     #[inline(always)]
     pub fn expect_next(&self, ticket: Ticket, n: Bytes) {
         if !IN_LINES && !self.base.waiting.is_oversubscribed {

@@ -19,38 +19,39 @@ use std::time::{Duration, Instant};
 pub struct Waiting {
     /// On some node of the job ranks outnumber the cores that they may run on.
     pub is_oversubscribed: bool,
-    /// After how long a wait is reported, and again each time that long.
+    /// After how long a wait is reported, and the time between further reports of it.
     pub stall: Option<Duration>,
     /// Lets the MPI library make progress on the program's own traffic. Cheap, never blocks.
     pub progress: fn(),
-    /// Does so in a wait at that time, as this says.
+    /// Lets the library make progress from within a wait, at the given time: if that is due, or in any case.
     pub keep_pace: fn(Instant, Asking),
-    /// Whether the program may have such traffic. Cheap.
+    /// Whether the program may have traffic of its own there. Cheap.
     pub traffic: fn() -> Traffic,
     /// Where ranks share cores, how long a wait yields before it sleeps.
     pub patience: Duration,
-    /// Reports a line.
+    /// Reports a wait that lasts, by a line.
     pub report: fn(&Stall),
 }
 
 impl Waiting {
-    /// Where ranks share cores nobody sleeps sooner, but where only a cgroup's quota is short ([`Self::patience`] is none then): yields are over at
-    /// once where nobody else wants the core, and who sleeps is late for those who wait for it, which would sleep in their turn. Programs
-    /// whose ranks compute for less between calls take up to a fifth longer otherwise (docs/PERFORMANCE.md, "Tried").
+    /// Where ranks share cores no rank sleeps sooner, unless only a cgroup's quota is short ([`Self::patience`] is zero
+    /// then). A yield is over at once where nobody else wants the core. A rank that sleeps is late for the ranks that
+    /// wait for it, which would then sleep in their turn. Programs whose ranks compute for less than this between calls
+    /// take up to a fifth longer otherwise (docs/PERFORMANCE.md, "Tried").
     pub const PATIENCE: Duration = Duration::from_millis(1);
 
-    /// How often a wait looks once more before the first thought of anything else but the MPI library's traffic.
+    /// How many more looks a wait takes before it attends to anything but the MPI library's traffic.
     #[inline]
     pub(super) fn looks(&self) -> u32 {
         const LOOKS: u32 = 1000;
-        /// The awaited rank may need this core, and where it has one each look takes the line from it. More of them are for peers at work
-        /// ([`looks_at_work`]).
+        /// The awaited rank may need this core; if it has a core, each look takes the line from it. A wait for a peer
+        /// at work takes more looks ([`looks_at_work`]).
         const LOOKS_OVERSUBSCRIBED: u32 = 1;
         if self.is_oversubscribed { LOOKS_OVERSUBSCRIBED } else { LOOKS }
     }
 
-    /// How many looks a short call makes in its own code, before the rest of the wait goes on out of line ([`Call::outlast`]): most waits end with
-    /// these.
+    /// How many looks a short call makes in its own code. Most waits end within them; the rest of a wait goes on out of
+    /// line ([`Call::outlast`]).
     #[inline]
     pub(super) fn looks_in_line(&self) -> u32 {
         const IN_LINE: u32 = 16;
@@ -58,33 +59,34 @@ impl Waiting {
     }
 }
 
-/// A wait that has lasted.
+/// A wait that has lasted for long.
 #[derive(Clone, Copy, Debug)]
 pub struct Stall {
-    /// In which collective.
+    /// The collective in which the rank waits.
     pub collective: Collective,
     /// Its ordinal on the communicator.
     pub epoch: Epoch,
-    /// How long so far.
+    /// How long the rank has waited so far.
     pub waited: Duration,
-    /// What for.
+    /// What the rank waits for.
     pub awaited: Awaited,
-    /// The awaited peer, by its rank in the communicator, and what it says it does.
+    /// The awaited peer, by its rank in the communicator, and the call that it says it is in.
     pub peer: Option<(CommRank, PeerCall)>,
 }
 
-/// After how long a wait of a short call asks the MPI library, where each rank has a core, or after 100 pauses: about as long as the slowest takes to
-/// answer while it is in the caches, so such a wait becomes at most twice as long.
+/// Where each rank has a core, a wait of a short call asks the MPI library after this time, or after 100 pauses. The
+/// slowest library takes about as long to answer while it is in the caches, so such a wait becomes at most twice as
+/// long.
 const ASKS_AFTER: Duration = Duration::from_nanos(1300);
 /// Polls between two calls into the MPI library, where a wait lasts.
 const POLLS_PER_PROGRESS: u32 = 64;
-/// Where ranks share cores, yields of the core before a sleep, at least: usually; and in calls whose message or block has at least [`LONG`] bytes,
-/// as peers work on such pieces for longer than a few yields take. A rank that sleeps wakes tens of microseconds late, but leaves the core to the
-/// others.
+/// Where ranks share cores, the least number of yields before a sleep: usually, and in calls whose message or block has
+/// at least [`LONG`] bytes. Peers work on such pieces for longer than a few yields take. A rank that sleeps wakes tens
+/// of microseconds late, but leaves the core to the others.
 const YIELDS: [u32; 2] = [8, 32];
 /// Bytes of the message or block of a long call.
 const LONG: Bytes = Bytes(32 << 10);
-/// Yields between two polls.
+/// Yields between two polls, at most.
 const YIELDS_PER_POLL: u32 = 4;
 /// The longest sleep. The MPI library makes no progress meanwhile: a message of 64 MiB needs about 150 probes.
 const NAP: Duration = Duration::from_micros(100);
@@ -92,12 +94,13 @@ const NAP: Duration = Duration::from_micros(100);
 /// How long one wait has lasted.
 struct Wait {
     awaited: Awaited,
-    /// From its second pause on, where ranks share cores: most waits end with the first, and a clock takes 20 to 40 ns.
+    /// When it began; where ranks share cores, its second pause. Most waits end with the first pause, and to read a
+    /// clock takes 20 to 40 ns.
     since: Option<Instant>,
     reported: Duration,
-    /// Pauses of a poll or a yield each.
+    /// Pauses so far, each a poll or a yield.
     pauses: u32,
-    /// How long it had when it last asked the MPI library whatever the pace of that.
+    /// How long the wait had lasted when it last asked the MPI library in any case.
     asked: Duration,
     next_yield: Which,
 }
@@ -108,7 +111,8 @@ impl Wait {
         Self { awaited, since: None, reported, pauses: 0, asked, next_yield: Which::First }
     }
 
-    /// Whether this wait, in a call of so many bytes, has yielded often enough, and for long enough, to sleep from now on.
+    /// Whether this wait, in a call of `bytes` bytes, has yielded often enough, and for long enough, to sleep from now
+    /// on.
     fn may_sleep(&self, bytes: Bytes, patience: Duration, waited: Duration) -> bool {
         self.pauses >= YIELDS[usize::from(bytes >= LONG)] && waited >= patience
     }
@@ -118,13 +122,14 @@ impl Call<'_> {
     /// Runs a call to its end.
     ///
     /// # Errors
-    /// If a peer contradicts, or has failed: then this rank has failed the call too, as its peers can see.
+    /// If a peer contradicts, or has failed: in the latter case this rank has failed the call too, as its peers can
+    /// see.
     #[inline]
     pub fn drive(&self, call: impl Future<Output = ()>) -> Result<(), Fault> {
         let mut call = pin!(call);
         let mut task = TaskContext::from_waker(Waker::noop());
         let mut wait = None;
-        // One place polls, so that the compiler can make one function of this and the algorithm.
+        // There is one poll, so that the compiler can make one function of this and the algorithm.
         while call.as_mut().poll(&mut task) == Poll::Pending {
             if !self.persevere(&mut wait) {
                 return self.give_up();
@@ -133,7 +138,7 @@ impl Call<'_> {
         if self.has_fault() { self.give_up() } else { self.end() }
     }
 
-    /// Returns when `look`, which has found nothing a few times, finds what it looks for.
+    /// Waits until `look`, which has found nothing a few times, returns true.
     ///
     /// # Errors
     /// If a peer failed or contradicts, as `look` or this rank finds out.
@@ -153,9 +158,10 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Where each rank has a core: looks on for [`ASKS_AFTER`], asks the MPI library, if it is time for that, and looks on. Who waits has the time: at the end
-    /// of a call, where it is asked else, that is time of all who wait for this rank next. Waits of calls that are futures take long anyway.
-    /// Whether it came.
+    /// Where each rank has a core: looks for [`ASKS_AFTER`], asks the MPI library if it is time for that, and looks on.
+    /// Returns whether what is awaited came. A rank that waits has the time to ask. Calls that do not wait ask at their
+    /// end, which delays all ranks that wait for this rank next. Calls that are futures skip this, since their waits
+    /// take long anyway.
     fn comes_soon(&self, look: &dyn Fn() -> Result<bool, Fault>) -> Result<bool, Fault> {
         let comes_within = |looks| {
             for _ in 0..looks {
@@ -190,11 +196,12 @@ impl Call<'_> {
         Err(fault)
     }
 
-    /// After a poll in vain: waits a little, and says whether there is hope.
+    /// Waits a little after a poll in vain. Returns false if this wait will never end.
     #[cold]
     #[inline(never)]
     fn persevere(&self, wait: &mut Option<Wait>) -> bool {
-        // Trouble is in lines of the peer's, which take as long to come as many a wait: not before the first pause of all.
+        // To notice trouble this rank reads lines of the peer, which take as long to arrive as many waits last. So it
+        // does not look before the very first pause.
         if self.has_fault() || wait.is_some() && self.notice_trouble() {
             return false;
         }
@@ -228,7 +235,7 @@ impl Call<'_> {
         true
     }
 
-    /// Where each rank has a core.
+    /// One pause of a wait where each rank has a core.
     fn pause(&self, wait: &mut Wait, now: Instant, waited: Duration) {
         std::hint::spin_loop();
         if wait.pauses.wrapping_add(1).is_multiple_of(POLLS_PER_PROGRESS) {
@@ -243,7 +250,8 @@ impl Call<'_> {
         }
     }
 
-    /// Where ranks share cores: the first pause of a wait, with which most end. Of [`Self::yield_core`] what these need.
+    /// The first pause of a wait where ranks share cores. Most waits end with it, so it does only the part of
+    /// [`Self::yield_core`] that these need.
     fn yield_once(&self, awaited: Awaited) {
         let context = self.context();
         let has_come = !self.decide_to_give_way(awaited)
@@ -253,27 +261,29 @@ impl Call<'_> {
         }
     }
 
-    /// Gives the core away by `leave`, as peers and this rank's later calls can see.
+    /// Gives the core away by `leave`, and notes that for peers and for this rank's later calls.
     fn leave_core(&self, leave: impl FnOnce()) {
         let (context, Entered { epoch, collective, .. }) = (self.context(), self.entered);
         context.givers.note_pause(epoch, Kind::of(collective));
         context.presence(context.rank()).leave_core(leave);
     }
 
-    /// Whether this rank gives its core away without a look at whom it awaits, as others of it may need what it has published.
+    /// Whether this rank gives its core away without a look at the awaited peer, as other ranks of the core may need
+    /// what this rank has published.
     fn decide_to_give_way(&self, awaited: Awaited) -> bool {
         let (context, Entered { epoch, collective, .. }) = (self.context(), self.entered);
-        // Who has claimed a slot in a call that is over has published it, but for the root of a Reduce in place and who failed the call, who give
-        // way for nothing then. Barriers claim none; to count these, and what is claimed first by a later step, gains nothing.
+        // A rank that claimed a slot in a call that is over has published it. Exceptions are the root of a Reduce in
+        // place and a rank that failed the call, which give way for nothing. Barriers claim no slot, and some calls
+        // claim their first one in a later step; to count those too gains nothing.
         let has_published = |epoch| context.claims().has_claimed(Ticket::new(epoch, 0));
         matches!(awaited, Awaited::Flag { .. })
             && context.givers.decide_to_give_way(epoch, Kind::of(collective), has_published)
     }
 
-    /// Where ranks share cores: a few more pauses of this wait, of which this is the number.
+    /// Where ranks share cores: takes a few more pauses of `wait`, and returns how many.
     ///
-    /// Between two yields it looks for nothing but what the peer was to do, and whether that is at work: all else that a poll
-    /// looks at are lines that peers write, which take as long as the yield.
+    /// Between two yields it looks only whether the peer has done what this rank waits for, and whether the peer is at
+    /// work. All else that a poll reads is in lines that peers write, which take as long to arrive as the yield.
     fn yield_core(&self, wait: &mut Wait, now: Instant, waited: Duration) -> u32 {
         let (context, awaited, before) = (self.context(), wait.awaited, wait.pauses);
         let peer = context.awaited_peer(awaited);
@@ -291,8 +301,8 @@ impl Call<'_> {
         };
         let mut yields = 0;
         self.leave_core(|| {
-            // Before a sleep, and as often as it would sleep, in any case. Not more often: a probe may yield itself (Open MPI), or sleep
-            // (MPICH 5, throttled), and others wait for this rank meanwhile.
+            // The library is asked in any case before a sleep, and as often as the wait would sleep. Not more often: a
+            // probe may itself yield (Open MPI) or sleep (MPICH 5, throttled), and others wait for this rank meanwhile.
             (self.waiting.keep_pace)(now, asking);
             let Some(rank) = peer else {
                 return std::thread::yield_now();
@@ -300,8 +310,9 @@ impl Call<'_> {
             let has_come = || context.has_come(awaited, rank);
             if may_sleep {
                 let has_come_at_last = || {
-                    // The nudge of a peer that does not see this sleeper yet comes a moment after what the peer did: a yield takes
-                    // longer. What is missed nevertheless is found after the nap.
+                    // A peer that does not see this sleeper yet looks for sleepers a moment after it has stored what is
+                    // awaited. This yield takes longer than that moment, so the store is found now; if not, it is found
+                    // after the nap.
                     std::thread::yield_now();
                     has_come()
                 };
@@ -318,8 +329,8 @@ impl Call<'_> {
         yields.max(1)
     }
 
-    /// Looks for what `rank` is to do while it has a core of its own, as far as can be seen here and there is hope: to give this rank's core
-    /// away and get it back takes longer than most of what peers do. Whether it came.
+    /// Looks for what `rank` is awaited for, while `rank` seems to have a core and there is hope. To give this rank's
+    /// core away and get it back takes longer than most of what peers do. Returns whether it came.
     fn has_come_from_work(&self, awaited: Awaited, rank: NodeRank) -> bool {
         let (context, peer) = (self.context(), self.context().control(rank));
         let (hopes, Entered { epoch, collective, .. }) = (&context.hopes, self.entered);

@@ -10,7 +10,7 @@ use crate::types::{Bytes, OperandOrder};
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-/// Of ranks that have their cores for themselves.
+/// For ranks that have their cores to themselves.
 pub(in super::super) const WAITING: Waiting = Waiting {
     is_oversubscribed: false,
     stall: None,
@@ -43,8 +43,8 @@ fn enter_to_wait<'a>(context: &'a Context, waiting: &'a Waiting, epoch: u64) -> 
     unsafe { Call::enter(context, waiting, Collective::Reduce, 0, &plan(epoch), Buffers::NONE) }
 }
 
-/// Where ranks share cores a wait asks the library before it yields if it is time for that, and in any case as often as it would sleep,
-/// and before it sleeps, which it does not before its patience is over.
+/// Where ranks share cores, a wait asks the library before it yields, if it is time for that. It asks in any case as
+/// often as it would sleep, and before it sleeps. It does not sleep before its patience is over.
 #[test]
 fn waits_ask_before_they_sleep() {
     static ASKED: Mutex<Vec<(Instant, Asking)>> = Mutex::new(Vec::new());
@@ -99,7 +99,7 @@ fn waits_sleep_once_they_have_yielded_often_and_for_long_enough() {
     }
 }
 
-/// Where each rank has a core a wait asks the library once, if it is time for that, when it has lasted for a while.
+/// Where each rank has a core, a wait that has lasted for a while asks the library once, if it is time for that.
 #[test]
 fn waits_of_ranks_with_cores_ask_when_they_last() {
     static ASKED: Mutex<Vec<(Instant, Asking)>> = Mutex::new(Vec::new());
@@ -123,7 +123,7 @@ fn waits_of_ranks_with_cores_ask_when_they_last() {
     assert_eq!([pauses + 1, pauses + 500].map(asked_in_wait_of), [vec![Asking::WhenDue], vec![Asking::WhenDue]]);
 }
 
-/// Rank 0 finds nothing; then rank 1 publishes, `then` goes on; what does rank 0 think of it?
+/// Rank 0 finds nothing; then rank 1 publishes and does `then`. Returns whether rank 0 notices trouble.
 fn is_trouble_after(then: impl FnOnce(&Context)) -> bool {
     let [me, peer] = two_ranks();
     let ticket = Ticket::new(Epoch(1), 0);
@@ -136,12 +136,13 @@ fn is_trouble_after(then: impl FnOnce(&Context)) -> bool {
     call.notice_trouble()
 }
 
-/// How a rank that would await a peer in no call here looks on at it next.
+/// How a rank would look next at an awaited peer that is in no call here.
 fn look_elsewhere(context: &Context) -> Look {
     context.hopes.look(Epoch(1), Kind::WithRoot, || Traffic::Absent, || false)
 }
 
-/// Who is in a call here is looked at as long as it has its core, others as long as there is hope.
+/// A rank looks at a peer that is in a call here as long as that has its core, and at other peers as long as there is
+/// hope.
 #[test]
 fn looks_at_peers_elsewhere_end_when_they_were_in_vain() {
     let [me, _peer] = two_ranks();
@@ -155,7 +156,8 @@ fn looks_at_peers_elsewhere_end_when_they_were_in_vain() {
     assert_eq!(look_elsewhere(&me), Look::Anywhere, "in the call: no matter");
 }
 
-/// Who has given its core away in a call of another communicator is not looked at, where both communicators' ranks tell that in one place.
+/// A peer that has given its core away in a call of another communicator is not looked at, if the ranks of both
+/// communicators tell that in one place.
 #[test]
 fn who_is_away_elsewhere_is_away_here() {
     let awaited = Awaited::Flag { rank: NodeRank(0), line: Line::Up, ticket: Ticket::new(Epoch(1), 0) };
@@ -219,16 +221,16 @@ fn calls_a_ring_apart_are_told_apart() {
     publish(Collective::Reduce, first);
     let found = flag.reached(first);
     publish(Collective::Barrier, next);
-    // Between its look at the flag and that at the descriptor the peer has come round: it is no contradiction.
+    // Between this rank's looks at the flag and at the descriptor the peer has come round: that is no contradiction.
     let verified = me.verify(&enter(&me, 1).entered, NodeRank(1), flag, first, found.unwrap());
     assert_eq!(verified, Ok(()));
-    // The peer took its line in the first call, but not in the next one like it.
+    // The peer claimed its line in call 1, but not in call 257, which is like it.
     publish(Collective::Barrier, last);
     let verified = me.verify(&enter(&me, 257).entered, NodeRank(1), flag, next, last.0);
     assert!(matches!(verified, Err(Fault::Mismatch { .. })));
 }
 
-/// Peers that learnt of it would end the job themselves, before the one that knows why has told.
+/// Peers that learnt of a mismatch would end the job themselves, before the rank that knows the reason has told it.
 #[test]
 fn peers_do_not_learn_of_a_mismatch_but_of_failures() {
     let has_failed_after = |then: fn(&Context)| {
@@ -250,7 +252,8 @@ fn peers_do_not_learn_of_a_mismatch_but_of_failures() {
     assert_eq!(has_failed_after(|peer| peer.fail(Epoch(1))), (false, [true; 2]));
 }
 
-/// Who said what it has of its cells in a later call took part in this one if it found there what all have; else it failed it, or was in another one.
+/// A peer that has joined a later call took part in this one if it agreed on cells here. If not, it failed this call,
+/// or was in another one.
 #[test]
 fn what_is_said_of_cells_in_a_later_call_tells_of_this_one() {
     let found_after = |before: fn(&Context)| {
@@ -284,7 +287,7 @@ fn who_has_gone_on_or_failed_without_publishing_is_noticed() {
     assert!(matches!(fault_after(|peer| drop(enter(peer, 2))), Some(Fault::Mismatch { .. })));
 }
 
-/// What a rank published in calls before, others have had its core to take.
+/// Once a rank has given its core away, others have had the core to take what it published in calls before.
 #[test]
 fn who_gave_its_core_away_looks_on() {
     static SHARING: Waiting = Waiting { is_oversubscribed: true, ..WAITING };
@@ -305,7 +308,7 @@ fn who_gave_its_core_away_looks_on() {
     assert!(!call.decide_to_give_way(awaited(2)), "others had its core");
 }
 
-/// Calls of trials among ranks that share cores, or more than two, are timed from where they are decided on to their ends.
+/// Among ranks that share cores, or more than two, calls of trials are timed from their decision to their end.
 #[test]
 fn calls_of_trials_are_timed_to_their_ends() {
     static SHARING: Waiting = Waiting { is_oversubscribed: true, ..WAITING };

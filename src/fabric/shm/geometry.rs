@@ -12,11 +12,11 @@ pub struct Geometry {
     pub ranks: usize,
     /// Cells in each rank's ring, a power of two.
     pub slots: usize,
-    /// Lines of each kind in each rank's ring, a power of two that is not smaller.
+    /// Lines of each kind in each rank's ring, a power of two, at least `slots`.
     pub lines: usize,
     /// Length of a cell, a multiple of 64.
     pub cell: Bytes,
-    /// Bytes of each cell, from its start, that suffice for pieces to go round in that are many times shorter; at most its length.
+    /// How many bytes of each cell, from its start, suffice for much shorter pieces to go round in; at most `cell`.
     pub round: Bytes,
 }
 
@@ -25,21 +25,22 @@ pub(super) use crate::types::PAGE;
 /// Bytes of two flag lines.
 const PAIR: usize = 2 * size_of::<FlagLine>();
 
-/// Where the flag lines begin in the control lines of a rank: at an odd multiple of their length, as each rank's control lines begin at an even
-/// one. From an even one on calls of 8 bytes with a hot root take up to a half longer on a Zen 5, for reasons that its maker keeps
-/// (docs/PERFORMANCE.md, "Tried").
+/// Where the flag lines begin in a rank's control lines: at an odd multiple of their length, while the control lines of
+/// each rank begin at an even one. Otherwise calls of 8 bytes with a hot root take up to a half longer on a Zen 5, for
+/// reasons that its maker keeps (docs/PERFORMANCE.md, "Tried").
 pub(super) const FLAGS_START: usize = (size_of::<Control>() / PAIR * 2 + 1) * size_of::<FlagLine>();
 
 const _: () = assert!(FLAGS_START >= size_of::<Control>() && PAGE.is_multiple_of(PAIR));
 const _: () = assert!(Geometry::NOTICE + size_of::<Notice>() <= PAGE, "within the header");
 
 impl Geometry {
-    /// Where in a page the first cell starts, and all do whose length is a multiple of a page. Programs' long buffers start at a
-    /// page or a few bytes behind; between addresses that are nearly alike in their low 12 bits a copy's loads seem to depend on its
-    /// stores just before (docs/PERFORMANCE.md, "Tried"). Pieces of a few pages start at a page all the same ([`rotation`]).
+    /// Where in its page the first cell starts; if the length of cells is a multiple of a page, all cells start there.
+    /// Programs' long buffers start at a page or a few bytes behind. Where the addresses of a copy's loads and stores
+    /// are nearly alike in their low 12 bits, its loads seem to depend on its stores just before (docs/PERFORMANCE.md,
+    /// "Tried"). Pieces of a few pages start at a page all the same ([`rotation`]).
     pub(super) const CELLS_IN_PAGE: usize = PAGE / 2;
 
-    /// Control lines of one rank: its [`Control`], its flags, and what its peers post to it.
+    /// Length of one rank's control lines: its [`Control`], its flags, and what its peers post to it.
     pub(super) const fn control(&self) -> usize {
         (self.posts_start() + self.ranks * size_of::<Flag>()).next_multiple_of(PAIR)
     }
@@ -52,7 +53,8 @@ impl Geometry {
         PAGE + self.ranks * self.control()
     }
 
-    /// Behind all that is cleared when another communicator takes the segment over: others may tell there meanwhile.
+    /// Where presences begin: behind all that is cleared when another communicator takes the segment over, since ranks
+    /// of others may write theirs meanwhile.
     pub(super) const fn presences_start(&self) -> usize {
         self.written_start() + self.ranks * self.written()
     }
@@ -71,37 +73,37 @@ impl Geometry {
         Passed::at_first(self.ranks, self.cell)
     }
 
-    /// Where the first of these begins, in the page as all cells.
+    /// Where the first passed cell begins, in its page where all cells do.
     pub(super) const fn passed_start(&self) -> usize {
         self.cell_start(self.ranks, 0)
     }
 
-    /// From the first cell of one rank to that of the next.
+    /// From the first cell of one rank to that of the next, in bytes.
     pub(super) const fn ring(&self) -> usize {
         self.slots * self.cell.0 + 2 * self.slack()
     }
 
-    /// Memory behind a rank's last cell, for pieces that start at a page though cells start before it.
+    /// Memory behind a rank's last cell: pieces may start at a page, half a page after the start of their cell.
     pub(super) const fn slack(&self) -> usize {
         if self.cell.0.is_multiple_of(PAGE) { PAGE - Self::CELLS_IN_PAGE } else { 0 }
     }
 
-    /// In so much of each cell pieces go round at most.
+    /// How much of each cell pieces go round in at most.
     pub(super) const fn good_depth(&self) -> Bytes {
-        /// Of a ring, whatever the user's slots are: nobody's second-level cache is longer than half of it.
+        /// Bytes of a ring, whatever the user's slots are: no second-level cache is longer than half of it.
         const ROUND: usize = 4 << 20;
         let depth = ROUND >> self.slots.trailing_zeros();
         if self.cell.0 < depth { self.cell } else { Bytes(depth) }
     }
 
-    /// Whether pieces that would reach so far into cells may start at a page, and end so much later, where `reserved` bytes of each cell
-    /// are.
+    /// Whether pieces that reach `reach` bytes into cells may start at a page instead, and so end `slack` bytes later,
+    /// if `reserved` bytes of each cell are reserved.
     pub(super) fn may_shift(&self, reach: Bytes, reserved: Bytes) -> bool {
         self.slack() > 0 && (reserved == self.cell || reach + Bytes(self.slack()) <= reserved)
     }
 
-    /// How much of each cell to reserve for calls that need `needed` bytes: a power of two, so that cells grow seldom, and at least where
-    /// short pieces lie, or what is in the page in which a cell starts.
+    /// How much of each cell to reserve for calls that need `needed` bytes. It is a power of two, so that cells grow
+    /// seldom. It covers at least the places of short pieces, or the rest of the page in which a cell starts.
     pub fn depth_for(&self, needed: Bytes) -> Bytes {
         let of_short = match rotation::short_places(self) {
             1 => PAGE - Self::CELLS_IN_PAGE,
@@ -110,7 +112,7 @@ impl Geometry {
         Bytes(needed.0.next_power_of_two().max(of_short)).min(self.cell)
     }
 
-    /// Where what ranks tell each other lies: their control lines.
+    /// The range of the ranks' control lines, in which ranks tell each other what they do.
     pub const fn flags(&self) -> std::ops::Range<usize> {
         PAGE..self.written_start()
     }
@@ -120,38 +122,38 @@ impl Geometry {
         self.presences_start() + self.ranks * size_of::<Presence>()
     }
 
-    /// Length of what one rank says of its own lines, on lines of its own.
+    /// Length of one rank's book of the calls in which it wrote its lines, with cache lines of its own.
     pub(super) const fn written(&self) -> usize {
         (self.lines * size_of::<Written>()).next_multiple_of(128)
     }
 
-    /// Behind the number by which its leader marks a segment.
+    /// Where the teller lies: behind the number by which the leader marks a segment.
     pub(super) const TELLER: usize = size_of::<Teller>();
 
-    /// Behind that; nothing clears it.
+    /// Where the notice lies: behind the teller. Nothing clears it.
     pub(super) const NOTICE: usize = (Self::TELLER + size_of::<Teller>()).next_multiple_of(size_of::<Notice>());
 
-    /// Length of the segment: a page for the header, the ranks' control lines, the calls in which they wrote their slots, whether they
-    /// have their cores, the ranks' cells, and those that they pass to each other.
+    /// Length of the segment: a page for the header, the control lines of all ranks, their books of the calls in which
+    /// they wrote their lines, their presences, their cells, and the cells that they pass to each other.
     pub const fn length(&self) -> usize {
         match self.ranks * self.passed() {
-            // The next rank's cells would begin half a page behind the slack.
+            // The last ring needs one slack only: the second one would align the cells of a next rank.
             0 => self.passed_start() - self.slack(),
             cells => self.passed_start() + cells * self.cell.0,
         }
     }
 }
 
-/// Where things lie in a segment, from its start, and how far those of one rank are from those of the next: what follows from
-/// a [`Geometry`], worked out once, since a short call asks ten times.
+/// Where things lie in a segment, from its start, and how far those of one rank are from those of the next. All of it
+/// follows from a [`Geometry`]; it is worked out once, since a short call asks ten times.
 pub(super) struct Places {
     pub(super) control: usize,
     pub(super) cells: usize,
     pub(super) ring: usize,
-    /// The cells that are passed, of both ranks: start and end.
+    /// Start and end of the cells that the two ranks pass.
     pub(super) passed: [usize; 2],
     pub(super) written: [usize; 2],
-    /// This rank's own control lines, and its book of the calls in which it wrote its lines.
+    /// Where this rank's own control lines begin, and where its book of the calls in which it wrote its lines does.
     pub(super) mine: [usize; 2],
 }
 

@@ -1,4 +1,4 @@
-//! The call that a rank served last, for the line of a fault of huddle's own.
+//! The call that a rank served last, which the line of an internal fault of huddle names.
 
 use super::Context;
 use crate::coll::REGISTRY;

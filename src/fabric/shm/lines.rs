@@ -12,19 +12,19 @@ use std::ptr::NonNull;
 #[derive(Clone, Copy)]
 pub(super) struct Lines<'a> {
     base: NonNull<u8>,
-    /// From those of one rank to those of the next.
+    /// From one rank's control lines to the next one's, in bytes.
     stride: usize,
-    /// Where what lies there of this rank begins.
+    /// Where this rank's control lines begin.
     mine: usize,
-    /// Of each kind.
+    /// Flag lines of each kind in a rank's ring.
     length: usize,
     ranks: usize,
     context: PhantomData<&'a Context>,
 }
 
 impl<'a> Lines<'a> {
-    /// Those of a segment that begins at `base`; `stride` is the length of what lies there of each rank, `mine` where that of
-    /// this one begins.
+    /// The flag lines in a segment that begins at `base`. `stride` is the length of a rank's control lines, `mine` says
+    /// where this rank's begin.
     #[inline(always)]
     pub(super) fn new(
         base: NonNull<u8>,
@@ -35,20 +35,20 @@ impl<'a> Lines<'a> {
         Self { base, stride, mine, length: lines, ranks, context: PhantomData }
     }
 
-    /// That of `line` for the slot that `ticket` uses.
+    /// The flag line of `rank` and `line` for the slot that `ticket` uses.
     #[inline(always)]
     pub(super) fn at(self, rank: NodeRank, line: Line, ticket: Ticket) -> &'a FlagLine {
         debug_assert!(rank.index() < self.ranks);
         self.behind(PAGE + rank.index() * self.stride, line, ticket)
     }
 
-    /// The same of this rank.
+    /// This rank's flag line of `line` for the slot that `ticket` uses.
     #[inline(always)]
     pub(super) fn mine(self, line: Line, ticket: Ticket) -> &'a FlagLine {
         self.behind(self.mine, line, ticket)
     }
 
-    /// The same of the rank whose control lines begin there.
+    /// The flag line of `line` for `ticket` that belongs to the control lines at offset `control`.
     #[inline(always)]
     fn behind(self, control: usize, line: Line, ticket: Ticket) -> &'a FlagLine {
         let index = line as usize * self.length + ticket.position(self.length);

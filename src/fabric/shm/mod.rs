@@ -1,9 +1,9 @@
 //! The real fabric: slots and flags in a segment that all ranks of a communicator on one node map.
 //!
-//! A process holds one [`Context`] per communicator; each collective on it is a [`Call`], which implements
-//! [`Fabric`](super::Fabric). The futures of a call are ready at once, but for waits: the driver ([`Call::drive`]) polls
-//! them, keeps the MPI library's own traffic moving, and notices peers that failed or do something else. Short calls like one
-//! before go without futures ([`Direct`]).
+//! A process holds one [`Context`] per communicator. Each collective call on it is a [`Call`], which implements
+//! [`Fabric`](super::Fabric). All futures of a call are ready at once, except waits. The driver ([`Call::drive`]) polls
+//! them, keeps the MPI library's own traffic moving, and notices peers that failed or are in another call. A short call
+//! that is like an earlier one runs without futures ([`Direct`]).
 
 mod call;
 mod clock;
@@ -57,7 +57,8 @@ pub trait Bridge: Sync {
     /// Starts `step`, whose span begins at `at`.
     ///
     /// # Safety
-    /// `at` is valid for the bytes that the step names until [`Bridge::is_done`] says so; no other step is under way.
+    /// `at` is valid for the bytes that the step names until [`Bridge::is_done`] returns true; no other step is under
+    /// way.
     unsafe fn start(&self, step: BridgeStep, at: *mut u8);
 
     /// Whether the step that was started has ended.

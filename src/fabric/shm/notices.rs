@@ -5,7 +5,7 @@ use super::segment::Segment;
 use crate::sync::Notice;
 use std::ops::Deref;
 
-/// The notice in the header of a segment, which stays mapped as long as this is there.
+/// The notice in the header of a segment, which stays mapped as long as this value exists.
 #[derive(Debug)]
 pub struct SharedNotice(Segment);
 

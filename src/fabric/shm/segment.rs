@@ -1,8 +1,8 @@
 //! Shared mappings without a name: a `memfd` that the leader creates and its peers open through `/proc`.
 //!
 //! Nothing is left behind when processes are killed, `/dev/shm` and its limits do not matter, and the kernel frees the
-//! memory with the last mapping. Space is reserved before anyone uses it, so a first touch can't fail: the front of a segment when it
-//! is made, the rest with it or later, by those who are going to write it.
+//! memory with the last mapping. Space is reserved before anyone uses it, so a first touch can't fail. The front of a
+//! segment is reserved when the segment is made; the rest then too, or later, by the ranks that are going to write it.
 
 use crate::kept::longest_file;
 use crate::topo::free_memory;
@@ -21,19 +21,19 @@ pub struct Segment {
     base: NonNull<u8>,
     length: usize,
     reserved: Reserved,
-    /// Keeps the mapping. What is needed of it is here too, so that no use has to look there first.
+    /// Keeps the memory mapped. `base` and `length` are copied from here, so that no use has to follow this pointer.
     _mapping: Arc<Mapping>,
 }
 
-/// How much of a segment was memory that is really there before it was mapped.
+/// How much of a segment was reserved when this process mapped it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reserved {
-    /// None, or not all: the rest has to be reserved before it is used.
+    /// Not all, maybe nothing: the rest has to be reserved before it is used.
     Part,
     Whole,
 }
 
-/// Unmaps what it holds.
+/// Unmaps the memory when it is dropped.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
@@ -50,12 +50,12 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Segment {
-    /// Creates and maps `length` bytes, of which the first `front` are reserved, or all where the kernel can't reserve memory that is
-    /// mapped (before Linux 5.14). The descriptor must stay open until all peers have opened it.
+    /// Creates and maps a segment of `length` bytes. Reserves the first `front` of them, or all where the kernel can't
+    /// reserve memory that is mapped (before Linux 5.14). The descriptor must stay open until all peers have opened it.
     ///
     /// # Errors
-    /// Whatever the system says when memory or descriptors are short; and where more than half of the memory would go that is
-    /// left: the kernel does not refuse the last of it, but ends a process for it.
+    /// Whatever the system says when memory or descriptors are short. Also where the segment would take more than half
+    /// of the memory that is left: the kernel does not refuse the last of it, but kills a process for it.
     pub fn create(length: usize, front: usize) -> io::Result<(Self, OwnedFd)> {
         let is_whole = front >= length || !Self::grows();
         check_memory(if is_whole { length } else { front })?;
@@ -79,7 +79,7 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         let segment = Self::map(&file, length, Reserved::Part)?;
-        // Zeroed too, unlike what `allocate` gives, so that a peer's first look maps the pages around it.
+        // Unlike `allocate`, this zeroes the pages too, so that a peer's first look maps the pages around it.
         segment.reserve(0..front)?;
         Ok((segment, file))
     }
@@ -87,7 +87,7 @@ impl Segment {
     /// Whether the kernel can reserve memory that is mapped, so that segments need not be whole from the start.
     pub fn grows() -> bool {
         static CAN: OnceLock<bool> = OnceLock::new();
-        // SAFETY: of no bytes at all; it only finds out whether the call is known.
+        // SAFETY: the length is zero; the call only shows whether the kernel knows it.
         *CAN.get_or_init(|| unsafe { populate(std::ptr::null_mut(), 0) } == 0)
     }
 
@@ -98,7 +98,7 @@ impl Segment {
     /// user.
     pub fn open(pid: u32, descriptor: i32, length: usize) -> io::Result<Self> {
         let path = format!("/proc/{pid}/fd/{descriptor}");
-        // Of another PID namespace it might be any file.
+        // If `pid` is of another PID namespace, this might be any file.
         if !std::fs::read_link(&path)?.to_string_lossy().starts_with("/memfd:huddle ") {
             return Err(io::Error::new(io::ErrorKind::NotFound, "that is not a segment (another PID namespace?)"));
         }
@@ -107,26 +107,27 @@ impl Segment {
         if (metadata.len() as usize) < length {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the segment is shorter than announced"));
         }
-        /// Of `st_blocks`, whatever the file system.
+        /// The unit of `st_blocks`, whatever the file system.
         const BLOCK: u64 = 512;
         let is_whole = metadata.blocks() * BLOCK >= length as u64;
         Self::map(&file.into(), length, if is_whole { Reserved::Whole } else { Reserved::Part })
     }
 
-    /// Whether all of it was reserved before it was mapped here.
+    /// Whether all of the segment was reserved before this process mapped it.
     pub(super) fn is_whole(&self) -> bool {
         self.reserved == Reserved::Whole
     }
 
-    /// Makes sure that the bytes in `range` are memory that is really there, on the memory node of this thread if nobody has touched
-    /// them. Several ranks may do so at a time.
+    /// Makes sure that the bytes in `range` are allocated. Pages that nobody has touched are placed on the memory node
+    /// of this thread. Several ranks may do so at a time.
     ///
     /// # Errors
     /// Whatever the system says when memory is short.
     pub(super) fn reserve(&self, range: Range<usize>) -> io::Result<()> {
         assert!(range.start <= range.end && range.end <= self.length, "{range:?} of {}", self.length);
         let start = range.start / page() * page();
-        // SAFETY: from the start of a page of this mapping to its last one at most; it changes nothing of what is in them.
+        // SAFETY: from the start of a page of this mapping to its last page at most; the call does not change their
+        // contents.
         match unsafe { populate(self.base.as_ptr().add(start).cast(), range.end - start) } {
             0 => Ok(()),
             _ => Err(match io::Error::last_os_error() {
@@ -170,11 +171,11 @@ pub(super) fn page() -> usize {
     *PAGE.get_or_init(|| unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize)
 }
 
-/// Before the ranks of a node take `length` bytes together.
+/// Checks that enough memory is left before the ranks of a node together take `length` bytes.
 ///
 /// # Errors
-/// Where more than half of the memory would go that is left. To find out takes longer than to reserve what short messages need, so
-/// it looks once for some of these.
+/// If they would take more than half of the memory that is left. This check takes longer than to reserve what short
+/// messages need, so there is one for several small requests.
 pub(super) fn check_memory(length: usize) -> io::Result<()> {
     const UNSEEN: usize = 1 << 20;
     static TAKEN: AtomicUsize = AtomicUsize::new(0);
@@ -190,7 +191,8 @@ pub(super) fn check_memory(length: usize) -> io::Result<()> {
     }
 }
 
-/// Gives pages memory of their own, as a write would; zero if it could. A signal may interrupt it: what it did by then stays.
+/// Allocates pages, as a write would. Returns zero if that succeeded. If a signal interrupts the system call, it is
+/// repeated: what it did by then stays.
 ///
 /// # Safety
 /// `at` is the start of a page of the mapping that the `length` bytes lie in.
@@ -208,9 +210,9 @@ fn leaves_enough(length: usize, free: Option<u64>) -> bool {
     free.is_none_or(|free| length as u64 <= free / 2)
 }
 
-/// Gives `file` memory that is really there in that range, and at least that length.
+/// Allocates the memory of `range` in `file`, which is at least that long afterwards.
 pub(super) fn allocate(file: &OwnedFd, range: Range<usize>) -> io::Result<()> {
-    /// Short enough to be had between two signals of a profiler.
+    /// Short enough to be allocated between two signals of a profiler.
     const STEP: usize = 1 << 20;
     let mut start = range.start;
     while start < range.end {
@@ -227,7 +229,7 @@ pub(super) fn allocate(file: &OwnedFd, range: Range<usize>) -> io::Result<()> {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this mapping is ours alone; who uses it owns a segment that holds it, so nobody does any more.
+        // SAFETY: this value owns the mapping; each user holds a segment that keeps it, so there is no user any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
     }
 }
@@ -255,7 +257,7 @@ mod tests {
         assert!(Segment::open(u32::MAX, 3, 4096).is_err());
     }
 
-    /// Bytes of `file` that are there.
+    /// How many bytes of `file` are allocated.
     fn reserved(file: &OwnedFd) -> u64 {
         let file = std::fs::File::from(file.try_clone().expect("a descriptor"));
         file.metadata().expect("a file").blocks() * 512

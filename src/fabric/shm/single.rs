@@ -1,4 +1,4 @@
-//! Single copies: memory that a rank exposes, and peers fetch from by the system.
+//! Single copies: a rank exposes memory, and peers fetch from it by a system call.
 
 use super::call::{Call, Location};
 use super::copies::in_pieces;
@@ -21,7 +21,7 @@ struct Told {
 const _: () = assert!(size_of::<Told>() == EXPOSURE.0);
 
 impl Call<'_> {
-    /// Whether it lies in memory without holes, so that there is one address to tell.
+    /// Whether `from` lies in memory without holes, so that there is one address to tell.
     pub(super) fn is_memory(&self, from: Span) -> bool {
         matches!(self.locate(from), Location::Memory(_))
     }
@@ -44,15 +44,15 @@ impl Call<'_> {
         unsafe { self.context().line(rank, line, ticket).payload().cast::<Told>().read() }
     }
 
-    /// Whether all of it came.
+    /// Copies `n` bytes to `to` out of memory that a peer exposed. Returns whether all of them came.
     pub(super) fn fetch_exposed(&self, to: Span, from: Exposed, n: Bytes) -> bool {
         let Exposed { rank, line, ticket, offset } = from;
         let context = self.context();
         let Told { process, address } = self.told(rank, line, ticket);
         // SAFETY: buffers are valid for the plan's lengths (`enter`), and the algorithm keeps within them.
         let fetched = unsafe { fetch(process as u32, address + offset.0 as u64, self.locate(to), n.0) };
-        // A rank that exposes memory leaves a call before its peers have answered only if it has failed it: then the program may have
-        // written that memory meanwhile.
+        // A rank that exposes memory waits for the answers of its peers, unless it fails the call. If it has failed,
+        // the program may have written that memory meanwhile.
         if context.control(rank).call.has_failed_meanwhile(self.entered.epoch) {
             self.set_fault(Fault::PeerFailed { rank });
         } else if let Err(error) = &fetched {
@@ -61,14 +61,14 @@ impl Call<'_> {
         fetched.is_ok()
     }
 
-    /// Writes beside this rank's flag whether it has what was lent.
+    /// Writes beside this rank's flag whether it has got what was lent.
     pub(super) fn tell_answer(&self, line: Line, ticket: Ticket, answer: bool) {
         let context = self.context();
         // SAFETY: as in `tell_of_memory`.
         unsafe { context.line(context.rank(), line, ticket).payload().write(u8::from(answer)) };
     }
 
-    /// What `rank` answered. After a no this rank lends no more on this context.
+    /// Returns what `rank` answered. If it could not fetch, this rank lends no more on this context.
     pub(super) fn take_answer(&self, rank: NodeRank, line: Line, ticket: Ticket) -> bool {
         // SAFETY: as in `told`.
         let answer = unsafe { self.context().line(rank, line, ticket).payload().read() != 0 };

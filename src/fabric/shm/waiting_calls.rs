@@ -1,9 +1,9 @@
-//! Ways of waiting that are tried, where ranks share cores.
+//! Trials of ways of waiting, where ranks share cores.
 //!
-//! What a rank does while it waits shows in the time that all ranks take from call to call, and depends on what they do besides: on their
-//! cores, on the program, on the MPI library. So ranks try two ways each for some questions, one question after the other, and do from then
-//! on what took less time. Which calls try what follows from their epochs, so that all ranks try the same at about the same time; else it
-//! is each rank's own affair.
+//! What a rank does while it waits shows in the time that all ranks take from call to call. Which way is faster depends
+//! on the cores, on the program and on the MPI library. So for some questions ranks try two ways each, one question
+//! after the other, and from then on go the way that took less time. Which calls try what follows from their epochs, so
+//! that all ranks try the same at about the same time. Otherwise each rank decides for itself.
 
 use super::trials::{Arm, Schedule, Trials, TwoWays};
 use crate::types::{Collective, Epoch};
@@ -17,22 +17,22 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Those that a call of `collective` is one of.
+    /// The kind of a call of `collective`.
     pub fn of(collective: Collective) -> Self {
         if collective.has_root() { Self::WithRoot } else { Self::WithoutRoot }
     }
 }
 
-/// What is tried.
+/// What trials are to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
-    /// Whether to look on at peers that are in no call here ([`Hopes`](super::hopes)).
+    /// Whether to look on at peers that are in no call of this communicator ([`Hopes`](super::hopes)).
     LookElsewhere,
-    /// Whether who has published gives its core away at once ([`Givers`](super::givers)).
+    /// Whether a rank that has published something gives its core away at once ([`Givers`](super::givers)).
     GiveWay,
 }
 
-/// Calls by their epochs, among which those are noted in which a rank waits.
+/// Calls by their epochs. A rank notes those in which it waits.
 #[derive(Debug)]
 struct WaitingCalls;
 
@@ -43,8 +43,9 @@ impl Schedule for WaitingCalls {
     const WINDOW: u64 = 8;
     const INTERVAL: u64 = 24;
     const BLOCKS: u64 = 8;
-    /// 3 % of all calls try each question for each kind, an eighth is in some trial: one way may take half as long again as the other, and
-    /// programs with many ranks for each core make few calls.
+    /// 3 % of all calls try each question for each kind, and an eighth is in some trial. More would cost too much, as
+    /// one way may take half as long again as the other. Fewer would come too seldom, as programs with many ranks for
+    /// each core make few calls.
     const EVERY: u64 = 256;
 }
 
@@ -53,18 +54,20 @@ impl TwoWays for WaitingCalls {
 }
 
 impl WaitingCalls {
-    /// Calls that are farther apart tell nothing of changes of ranks, which take a microsecond.
+    /// Calls that are farther apart tell nothing of switches between ranks, which take a microsecond.
     const FAR_APART: Duration = Duration::from_millis(1);
 
-    /// By which the call of `epoch`, one of `kind`, is known to the trials of `question`. While one is tried of one kind all else goes by
-    /// habit: each call of a trial counts with all that lies between. The first trials follow each other, from the 512th call on.
+    /// The number by which the trials of `question` know the call of `epoch`, which is of `kind`. While one question is
+    /// tried for one kind all else goes by habit, since each call of a trial counts with all that lies between. The
+    /// first trials follow each other, from the 512th call on.
     fn number(Epoch(epoch): Epoch, question: Question, kind: Kind) -> u64 {
         let before = 2 * question as u64 + kind as u64;
         epoch.wrapping_sub(before * Self::CALLS)
     }
 }
 
-/// What one rank does on one context where a question comes up, in calls with a root and without one. Relaxed throughout: as [`Trials`].
+/// How one rank answers a question on one context, for calls with and without a root. Relaxed throughout: as
+/// [`Trials`].
 #[derive(Debug)]
 pub(super) struct Answers {
     question: Question,
@@ -76,7 +79,7 @@ impl Answers {
         Self { question, by_kind: Default::default() }
     }
 
-    /// The way of the call of `epoch` by that clock; as long as trials show no difference, `otherwise`.
+    /// The way of the call of `epoch`, which `clock` times. As long as trials show no difference it is `otherwise`.
     pub fn way_by(
         &self,
         clock: impl FnOnce() -> u64,
@@ -93,7 +96,7 @@ impl Answers {
         self.by_kind[kind as usize].habit()
     }
 
-    /// As if trials had shown that way to be faster.
+    /// Goes on as if trials had shown `way` to be faster.
     #[cfg(test)]
     pub fn begin(&self, kind: Kind, way: Arm) {
         self.by_kind[kind as usize].begin(way, 2);
@@ -108,13 +111,13 @@ pub(super) mod tests {
     /// Calls of a trial.
     pub const TRIED: u64 = WaitingCalls::CALLS;
 
-    /// The calls of a trial of that question in calls of that kind.
+    /// The epochs of one trial of a question, for calls of a kind.
     pub fn trial_of(question: (Question, Kind), trial: u64) -> std::ops::Range<u64> {
         let first = (trial * PERIOD..).find(|epoch| tried_in(*epoch, question).is_some()).expect("once in a period");
         first..first + TRIED
     }
 
-    /// How a call goes in which that question is tried in calls of that kind.
+    /// The way of the call of `epoch`, if it tries that question for calls of that kind.
     pub fn tried_in(epoch: u64, (question, kind): (Question, Kind)) -> Option<Arm> {
         let number = WaitingCalls::number(Epoch(epoch), question, kind);
         WaitingCalls::has(number).then(|| WaitingCalls::way(number))

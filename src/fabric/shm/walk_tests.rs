@@ -1,5 +1,5 @@
-//! Claims of cells of all lengths in rings of all kinds: what a rank takes lies in memory that it has, and nowhere on what a peer may
-//! still read.
+//! Claims of cells of all lengths in rings of all kinds. What a rank takes must lie in memory that it has, and must not
+//! overlap what a peer may still read.
 
 use super::*;
 use crate::fabric::checked::Random;
@@ -8,19 +8,19 @@ use crate::types::Collective;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicU64;
 
-/// What a peer has not released, or not passed back.
+/// A piece that the peer has not released, or a cell that it has not passed back.
 struct Unreleased {
-    /// Of a cell that was passed, which one.
+    /// The number of the cell, if it was passed.
     passed: Option<u32>,
     ticket: Ticket,
     start: usize,
     end: usize,
 }
 
-/// Rank 0 of two, alone: the peer releases what a claim waits for, or more.
+/// Rank 0 of two, without a real peer: the test releases for the peer what a claim waits for, or more.
 struct Walk {
     context: Context,
-    /// What its process writes, to other communicators too.
+    /// How many bytes its process has written, to other communicators too.
     written: &'static AtomicU64,
     unreleased: Vec<Unreleased>,
 }
@@ -58,7 +58,7 @@ impl Walk {
         }
     }
 
-    /// A piece of `reach` bytes, or one that fits a line.
+    /// Claims and publishes a piece of `reach` bytes, or one that fits a line.
     fn step(&mut self, ticket: Ticket, room: Room, reach: Bytes) {
         let descriptor = Descriptor::new(ticket.epoch(), Collective::Bcast, 0, 0, reach);
         let slots = self.context.geometry.slots as u64;
@@ -66,7 +66,7 @@ impl Walk {
         if reach >= ROTATED && room.has_cell() {
             self.context.company.enter(ticket.epoch());
         }
-        // Where `rhythm` foresees the next piece: nothing but this one is claimed meanwhile.
+        // Where `rhythm` foresees this piece, since nothing else is claimed meanwhile.
         let foreseen = room.has_cell().then(|| {
             let stretch = self.context.stretch(ticket, room, reach, self.context.claims.cursor());
             self.context.piece(NodeRank(0), ticket, stretch.home)

@@ -1,10 +1,10 @@
-//! The memory of the cells, which a context on one node gets with the calls that need it.
+//! The memory of the cells, which a context on one node reserves with the calls that need it.
 //!
-//! How deep they are is known at three places: what this rank has reserved stays with the context, also when another communicator
-//! takes that over ([`Context::reserve_cells`]); what each rank has told of itself is in its control line
-//! ([`Control::tell_of_cells`](crate::sync::Control::tell_of_cells)), and goes when the context is cleared; what all agreed on is with
-//! the communicator (`mpi::communicator::Cells`), and alone decides whether a call has memory. Where its pieces lie
-//! each rank decides by what it has reserved itself.
+//! The depth of the cells is known in three places. What this rank has reserved stays with the context, also when
+//! another communicator takes the context over ([`Context::reserve_cells`]). What each rank has told of its own cells
+//! is in its control line ([`Control::tell_of_cells`](crate::sync::Control::tell_of_cells)), until the context is
+//! cleared. What all ranks agreed on is kept with the communicator (`mpi::communicator::Cells`), and alone decides
+//! whether a call has memory. Each rank places its pieces by what it has reserved itself.
 
 use super::Context;
 use crate::coll::Plan;
@@ -17,15 +17,15 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 impl Context {
-    /// Makes sure of as much of this rank's cells as is good for pieces of any length to go round in, where that can be had.
+    /// Reserves as much of this rank's ring as is good for pieces of any length to go round in, if there is memory.
     pub fn widen_cells(&self) {
-        // To be refused what is only good does no harm.
+        // No call needs this memory, so a refusal does no harm.
         let _ = self.reserve_ring(self.geometry.good_depth());
     }
 
-    /// Makes sure that the first `depth` bytes of each of this rank's cells are memory that is really there, next to it where it is
-    /// the first to touch them, also of those that it passes. The other ranks of the node are about to do the same, which the rule about
-    /// memory that is left counts in.
+    /// Makes sure that the first `depth` bytes of each of this rank's cells are allocated, also of those that it
+    /// passes. Pages that nobody has touched are placed on the memory node of this rank. The check of the memory that
+    /// is left counts in the other ranks of the node, which are about to do the same.
     ///
     /// # Errors
     /// As for [`Segment::create`](crate::fabric::shm::Segment::create).
@@ -46,8 +46,9 @@ impl Context {
         self.reserve(&self.reserved, depth, (0..=slots).map(start)).map(|_| ())
     }
 
-    /// Makes sure of the first `depth` bytes of each of some cells of this rank, of which `reserved` are. `starts` says where each
-    /// begins, and where the last one ends. -> what was reserved before
+    /// Reserves the first `depth` bytes of some cells of this rank, of which `reserved` bytes are reserved already.
+    /// `starts` yields where each cell begins, and then where the last one ends. Returns how many bytes were reserved
+    /// before.
     fn reserve(&self, reserved: &AtomicUsize, depth: Bytes, starts: impl Iterator<Item = usize>) -> io::Result<Bytes> {
         let (depth, before) = (depth.min(self.geometry.cell), Bytes(reserved.load(Ordering::Relaxed)));
         if depth <= before || self.segment.is_whole() {
@@ -65,18 +66,19 @@ impl Context {
         Ok(before)
     }
 
-    /// The cells are this rank's to pass that are so at first.
+    /// Gives this rank the cells that are its own to pass at first.
     pub(super) fn own_passed(&self) {
         let cells = self.geometry.passed() as u32;
         let first = cells * self.me.0;
         (first..first + cells).rev().for_each(|cell| self.passed.take(cell));
     }
 
-    /// Before a call that needs `depth` bytes of each cell: whether all ranks of the node could
-    /// [reserve theirs](Context::reserve_cells), as `reserve` tells of this one. All end with the same answer, or none has one.
+    /// Agrees, before a call that needs `depth` bytes of each cell, whether all ranks of the node could [reserve
+    /// theirs](Context::reserve_cells). `reserve` does so for this rank, and returns whether it succeeded. All ranks
+    /// get the same answer, or none gets one.
     ///
     /// # Errors
-    /// If a peer contradicts, or has failed: then this rank has failed the call too.
+    /// If a peer contradicts, or has failed: in the latter case this rank has failed the call too.
     pub fn agree_on_cells(
         &self,
         depth: Bytes,

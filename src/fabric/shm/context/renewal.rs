@@ -24,23 +24,26 @@ impl Context {
         Ticket(self.mine().released.peek()).epoch()
     }
 
-    /// Makes all flags those of a new segment, but for the events and presences of ranks, which mean nothing by themselves: peers may still look at them for whom
-    /// to wake, as the last step of a call. Called by one rank, while the context is idle and before any rank of it can enter a call.
+    /// Resets all flags to those of a new segment. Events and presences of ranks stay: they mean nothing by themselves,
+    /// and a peer may still look at them, as the last step of a call, for whom to wake. One rank calls this, while the
+    /// context is idle and before any of its ranks can enter a call.
     pub fn clear(&self) {
         let events = (0..self.geometry.ranks).map(|rank| PAGE + rank * self.places.control + Control::EVENT.start);
         let mut start = PAGE;
         for event in events.chain([self.geometry.presences_start()]) {
-            // SAFETY: within the segment, whose length `new` checked. Nobody accesses that now, as events and presences are left out: the caller's
-            // promise, and the collective that orders this before the next call. Zeroes are valid for all that lies there.
+            // SAFETY: within the segment, whose length `new` checked. Nobody accesses these bytes now, as the caller
+            // promises, since events and presences are left out; a collective orders this before the next call. Zeroes
+            // are valid for all that lies there.
             unsafe { self.segment.base().add(start).write_bytes(0, event - start) };
             start = event + Control::EVENT.len();
         }
     }
 
-    /// From here on it is that of a communicator with other nodes or ranks but the same members, in the same order, on this node: new, but for what is
-    /// reserved. In place, since it has some KiB.
+    /// Makes this the context of another communicator with the same members on this node, in the same order; `nodes`
+    /// and the ranks of members may differ. All of it is new but for what is reserved. It changes in place, since it
+    /// has some KiB.
     pub fn renew(&mut self, nodes: Layout) {
-        // All of it, so that nothing that is added is forgotten here.
+        // Names each field, so that none that is added later is forgotten here.
         let Self {
             segment,
             geometry,
@@ -100,7 +103,7 @@ mod tests {
         assert_eq!(reserved(&one), before);
     }
 
-    /// Who has ended its last call may still look there for those whom it wakes.
+    /// A rank that has ended its last call may still look at its event for peers to wake.
     #[test]
     fn events_outlast_a_clear_and_flags_do_not() {
         let [one, other] = two_ranks();
