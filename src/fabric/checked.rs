@@ -1,10 +1,10 @@
 //! The checking scheduler: all ranks of several virtual nodes in one thread, in random turns, under rules.
 //!
 //! Every awaited operation of a [`Rank`] yields once before it takes effect, so a seeded scheduler may switch ranks at
-//! each. What is checked does not depend on the turns that it takes: publications and releases carry vector clocks, a wait
-//! or a claim joins the *first* announcement that satisfies it, and an access must have happened after those that it
-//! depends on, not merely have come later this time. So seeds are spent on random [`Program`]s, several calls that follow
-//! each other without synchronisation, where the reuse of slots breaks. [`Breach`] lists the rules.
+//! each. The checks do not depend on the turns that it takes. Publications and releases carry vector clocks, and a wait
+//! or a claim joins the *first* announcement that satisfies it. An access must have happened after those that it
+//! depends on; it is not enough that it came later this time. So seeds are spent on random [`Program`]s: several calls
+//! that follow each other without synchronisation, where the reuse of slots breaks. [`Breach`] lists the rules.
 //!
 //! This covers weak memory above the flags; `tests/loom.rs` covers the flags themselves.
 
@@ -50,7 +50,7 @@ pub type Running<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// Makes the random program of `seed` and runs it in the turns of the same seed.
 ///
 /// # Errors
-/// The first rule that it broke.
+/// The first rule that the program broke.
 pub fn run(seed: u64) -> Result<Stats, Violation> {
     Program::random(seed).run(seed)
 }
@@ -87,7 +87,7 @@ struct Step<'a> {
 }
 
 impl Future for Step<'_> {
-    /// What it found.
+    /// What the operation found.
     type Output = bool;
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<bool> {

@@ -2,38 +2,46 @@
 //! scheduler, under loom and in the simulator.
 //!
 //! # The slot protocol
-//! Each rank owns a ring of slots. A slot has per [`Line`] a flag with [`INLINE`] bytes of payload beside it, and a *cell* of
-//! [`Fabric::cell_bytes`] bytes if its owner claims one. A [`Ticket`] names one slot of every rank. Cells are a ring of their own: an
-//! owner takes one after the other, and tells with each flag where the cell of its ticket is. (Short pieces have cells that follow from
-//! tickets, [`shm`]: the rules below suffice for both.) The ring of lines may be longer than
-//! that of cells: messages that fit a line may then run further ahead.
-//! Only the owner of a slot writes it for a ticket, but for cells that are relayed (below); everyone reads all. For ticket `t` a rank, in this
-//! order and as far as it needs to:
-//! 1. `claim(t)`: waits until every peer has released the ticket for which this rank wrote that line, or its next cell, last;
+//! Each rank owns a ring of slots. A slot has per [`Line`] a flag with [`INLINE`] bytes of payload beside it, and a
+//! *cell* of [`Fabric::cell_bytes`] bytes if its owner claims one. A [`Ticket`] names one slot of every rank. Cells are
+//! a ring of their own: an owner takes one after the other, and tells with each flag where the cell of the ticket is.
+//! (Short pieces have cells that follow from tickets, [`shm`]: the rules below suffice for both.) The ring of lines may
+//! be longer than the ring of cells, so that messages that fit a line may run further ahead.
+//! Only the owner of a slot writes it for a ticket, except for cells that are relayed (below); all ranks read it. For
+//! ticket `t` a rank takes those of these steps that it needs, in this order:
+//! 1. `claim(t)`: waits until every peer has released the ticket for which this rank last wrote that line, or the cell
+//!    that it takes next;
 //! 2. writes cell or payload by `copy` or `reduce`;
-//! 3. `publish(line, t)`: makes all its writes so far visible to whoever waits for that flag;
-//! 4. `wait(rank, line, t)` for peers, and reads their slots: what lies beside that flag, and the cell that was told with it;
-//!    Or it copies out of memory of the peer's own, with no slot between: who `expose`s that beside a flag waits for the `answer`s of
-//!    all that `fetch` from there, beside flags of theirs, before it writes that memory or ends the call. Where it may or may not, peers ask
-//!    `is_exposed`;
-//!    And the flag of a later ticket of the call, which claimed its lines alone, may tell of more in the cell of `t`, whose
-//!    owner writes on there (a *train*): who reads that releases none of these tickets before it has waited for the last one;
-//! 5. `release(t)`: promises to read no slot of any ticket up to `t` again, and to write none of a peer. Tickets are released in order. The driver
-//!    releases the whole call when it ends, so an algorithm releases only within calls longer than the ring.
+//! 3. `publish(line, t)`: makes all its writes so far visible to ranks that wait for that flag;
+//! 4. `wait(rank, line, t)` for peers, and reads their slots: the payload beside that flag, and the cell that was told
+//!    with it.
+//!    Or it copies out of a peer's own memory, with no slot between. The peer `expose`s that memory beside a flag.
+//!    Before it writes that memory or ends the call, it waits for the `answer`s of all ranks that `fetch` from there,
+//!    beside flags of theirs. If a peer may or may not expose memory, ranks ask `is_exposed`.
+//!    The flag of a later ticket of the call, which claimed its lines alone, may tell of more data in the cell of `t`,
+//!    where the owner writes on (a *train*). A rank that reads these data waits for the last of these tickets before it
+//!    releases any of them;
+//! 5. `release(t)`: promises to read no slot of any ticket up to `t` again, and to write no peer's slot. Tickets are
+//!    released in order. The driver releases the whole call when it ends, so an algorithm releases only within calls
+//!    longer than the ring.
 //!
-//! A cell that is claimed as [`Room::Passed`] goes to the peer that reads it: on a node of two ranks it is that one's to write, in later calls or
-//! tickets, once it has released the ticket. So it has to wait for the last flag by which the owner tells of the cell before it does, and the
-//! owner does not touch the cell after that flag. With more ranks nothing is passed.
+//! A cell that is claimed as [`Room::Passed`] goes to the peer that reads it. On a node of two ranks the peer may write
+//! that cell, in later calls or tickets, once it has released the ticket. Before that release the peer has to wait for
+//! the last flag by which the owner tells of the cell. The owner does not touch the cell after that flag. With more
+//! ranks nothing is passed.
 //!
-//! A cell that is claimed as [`Room::Relayed`] is written by its owner first; then peers write there for the same ticket, one after the other, each
-//! after a flag of the one before. That flag orders what the owner told with its own too, so they need not wait for that. A peer writes before it
-//! releases the ticket, and nobody copies from there before the last one has published. A rank has released what it claimed of the one kind,
-//! relayed or not, before it claims a cell of the other one: each takes memory in an order of its own.
+//! A cell that is claimed as [`Room::Relayed`] is written by its owner first. Then peers write there for the same
+//! ticket, one after the other, each after a flag of the writer before it. That flag also orders what the owner told
+//! with its own flag, so peers need not wait for the owner's flag. A peer writes before it releases the ticket, and
+//! nobody copies from there before the last writer has published. Before a rank claims a cell of one kind, relayed or
+//! not, it has released what it claimed of the other kind: each kind takes memory in an order of its own.
 //!
-//! A claim of a cell needs the ticket released by all for which this rank claimed one `slots()` claims or tickets before, and of earlier
-//! calls any: a rank that goes on to the ticket `slots()` further without releasing an earlier one may wait for ever.
-//! Flags without data need no claim: their values only grow and waits are satisfied by later ones. Only barriers publish
-//! without one, and only they post: what ranks `post` to another lies together in lines that it alone polls.
+//! A claim of a cell may wait until all ranks have released the ticket for which this rank claimed a cell `slots()`
+//! claims or tickets before, and any ticket of earlier calls. So a rank that goes on to the ticket `slots()` further,
+//! without releasing the earlier one itself, may wait for ever.
+//! Flags without data need no claim: their values only grow, and waits are satisfied by later values. Only barriers
+//! publish without a claim, and only barriers post. All `post`s to a rank lie together in lines that this rank alone
+//! polls.
 
 use crate::kernel::Destination;
 use crate::topo::{Layout, Levels};
@@ -54,8 +62,9 @@ pub use crate::sync::Room;
 /// Bytes of payload that travel in the pair of cache lines of a flag.
 pub const INLINE: Bytes = Bytes(crate::sync::FlagLine::PAYLOAD);
 
-/// The flags of a slot: one for data that flows towards a root, or to higher ranks in a relay, one for data that flows away from it, or to lower
-/// ranks. Data that move in halves ([`coll::phase::short`](crate::coll::phase::short)) have the other one for the first.
+/// The flags of a slot. One is for data that flow towards a root, or to higher ranks in a relay. The other is for data
+/// that flow away from a root, or to lower ranks. Data that move in halves
+/// ([`coll::phase::short`](crate::coll::phase::short)) use the opposite flag for the first half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Line {
@@ -66,10 +75,10 @@ pub enum Line {
 }
 
 impl Line {
-    /// How many there are.
+    /// How many lines a slot has.
     pub const COUNT: usize = 2;
 
-    /// The one that is not this.
+    /// The other line.
     #[inline]
     pub const fn other(self) -> Self {
         match self {
@@ -90,9 +99,9 @@ pub enum Place {
     Scratch,
     /// The cell of a slot of `rank`.
     Cell {
-        /// The owner, the only writer unless it is [relayed](Room::Relayed).
+        /// The owner, the only writer unless the cell is [relayed](Room::Relayed).
         rank: NodeRank,
-        /// With which flag a peer has learned where it is; to its owner it makes no difference.
+        /// The flag by which a peer has learned where the cell is; the owner may name either.
         line: Line,
         /// Which slot.
         ticket: Ticket,
@@ -109,7 +118,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// What copies there have for a destination.
+    /// Which kind of destination this place is for a copy.
     #[inline(always)]
     pub const fn destination(self) -> Destination {
         match self {
@@ -118,13 +127,13 @@ impl Place {
         }
     }
 
-    /// The place, from its start.
+    /// The position at the start of this place.
     #[inline]
     pub fn start(self) -> Span {
         self.at(Bytes::ZERO)
     }
 
-    /// The place, from `offset` on.
+    /// The position `offset` bytes into this place.
     #[inline]
     pub fn at(self, offset: Bytes) -> Span {
         Span { place: self, offset }
@@ -164,17 +173,17 @@ const _: () = assert!(EXPOSURE.0 <= INLINE.0);
 /// Memory of a rank's own that a peer may read, as the rank told beside a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposed {
-    /// Whose.
+    /// The rank that owns the memory.
     pub rank: NodeRank,
-    /// Beside which flag.
+    /// The flag beside which it was told.
     pub line: Line,
-    /// Of which slot.
+    /// The slot of that flag.
     pub ticket: Ticket,
-    /// The distance from its start.
+    /// The distance from the start of the exposed memory.
     pub offset: Bytes,
 }
 
-/// Out of what peers copy data that a rank has for them.
+/// Where peers copy a rank's data from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Slots, in which the rank lays them out.
@@ -186,9 +195,10 @@ pub enum Source {
 /// Whether a rank that has data for others lends them the memory in which they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lending {
-    /// What can be lent is.
+    /// The rank lends whatever can be lent.
     Always,
-    /// It goes by what calls on this shared memory took, or, before they have shown anything, begins so.
+    /// The rank goes by how long calls on this shared memory took. Until these have shown anything, it uses this
+    /// source.
     Tried(Source),
 }
 
@@ -197,7 +207,7 @@ pub enum Lending {
 pub struct Leg {
     /// The other node.
     pub node: NodeIndex,
-    /// Where the data lie, from the span of the step on.
+    /// Where the data lie, counted from the span of the step.
     pub offset: Bytes,
     /// The length.
     pub n: Bytes,
@@ -215,7 +225,8 @@ pub enum BridgeStep {
         /// The length, a multiple of the element.
         n: Bytes,
     },
-    /// As `Allreduce`, with the result on node `root` only; elsewhere the contents are undefined afterwards.
+    /// Combines `n` bytes at `at` over all nodes, in node order. The result replaces them on node `root` only;
+    /// elsewhere the contents are undefined afterwards.
     Reduce {
         /// Input and, on `root`, output.
         at: Span,
@@ -251,14 +262,14 @@ pub enum BridgeStep {
         /// The node that has the data.
         root: NodeIndex,
     },
-    /// Messages between pairs: what a leader sends, the leader of that node receives in the same step. Nobody waits for
-    /// others than those from whom it receives.
+    /// Messages between pairs of leaders: the leader of the other node receives in the same step what a leader sends. A
+    /// leader waits for no other leader than the one from which it receives.
     SendRecv {
-        /// From where legs count.
+        /// The position from which the offsets of legs count.
         at: Span,
         /// What this node sends.
         send: Option<Leg>,
-        /// What it receives, outside of what it sends.
+        /// What this node receives, into other memory than what it sends.
         receive: Option<Leg>,
     },
 }
@@ -282,18 +293,18 @@ pub trait Fabric: Sync {
     /// what is published or waited for.
     fn is_in_place(&self) -> bool;
 
-    /// Ready when this rank may write that much of its slot for `ticket`.
+    /// Ready when this rank may write `room` of its slot for `ticket`.
     fn claim(&self, ticket: Ticket, room: Room) -> impl Future<Output = ()> + Send;
-    /// Promises to read no slot of any ticket up to `ticket` again, and to write none of a peer.
+    /// Promises to read no slot of any ticket up to `ticket` again, and to write no peer's slot of any of them.
     fn release(&self, ticket: Ticket) -> impl Future<Output = ()> + Send;
     /// Makes all writes of this rank visible to those who wait for this flag.
     fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send;
     /// Ready when `rank` has published `line` for `ticket` or a later one.
     fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send;
-    /// A hint: this rank will wait for that flag when it has done what it does now, and may well find it published.
+    /// A hint: this rank will wait for that flag after its current work, and may well find it published by then.
     fn expect_flag(&self, _rank: NodeRank, _line: Line, _ticket: Ticket) {}
-    /// Ready when all peers have released what this rank claimed a cell for so many claims ago, at most [`slots`](Fabric::slots): as a
-    /// claim, but nothing is taken.
+    /// Ready when all peers have released the ticket for which this rank claimed a cell `cells` claims ago, at most
+    /// [`slots`](Fabric::slots). This waits as a claim does, but takes nothing.
     fn drain(&self, cells: usize) -> impl Future<Output = ()> + Send;
     /// Signals `ticket` to `rank` alone, with tickets that only grow. Carries no data.
     fn post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send;
@@ -303,27 +314,30 @@ pub trait Fabric: Sync {
     fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send;
     /// `to = left op right` element by element. `to` may equal `left` or `right`, else the spans do not overlap.
     fn reduce(&self, to: Span, left: Span, right: Span, n: Bytes) -> impl Future<Output = ()> + Send;
-    /// Decides whether this rank lends its memory at `from`, where its data lie for others; `None` where it has none. Each rank decides once in a call
-    /// that moves `n` bytes so, whether it has data or not, since calls are counted and timed by that. Local: peers see what is exposed.
+    /// Decides whether this rank lends its memory at `from`, where its data for others lie; `from` is `None` if it has
+    /// none. Each rank decides once in each call that moves `n` bytes so, whether it has data or not, since the
+    /// decisions count and time the calls. Local: peers find out from what is exposed.
     fn decide_to_lend(&self, from: Option<Span>, n: Bytes, lending: Lending) -> bool;
-    /// Tells with a flag of this rank, whose lines alone it has claimed, and which it will publish, that peers may read its memory at `from`,
-    /// and what follows there. Until all that read there have said so, the rank neither writes that memory nor ends the call.
+    /// Tells with a flag of this rank that peers may read its memory from `from` on. The rank has claimed the lines of
+    /// `ticket` alone, and will publish that flag. Until all ranks that read there have answered, the rank neither
+    /// writes that memory nor ends the call.
     fn expose(&self, line: Line, ticket: Ticket, from: Span) -> impl Future<Output = ()> + Send;
     /// Whether a peer exposed memory with that flag, for which this rank has waited.
     fn is_exposed(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = bool> + Send;
-    /// Copies `n` bytes to `to`, a buffer of this rank, out of memory that a peer exposed with a flag that this rank has waited for.
-    /// Whether that was possible; if not, the contents of `to` are undefined.
+    /// Copies `n` bytes to `to`, a buffer of this rank, out of memory that a peer exposed with a flag that this rank
+    /// has waited for. Returns whether that was possible; if not, the contents of `to` are undefined.
     fn fetch(&self, to: Span, from: Exposed, n: Bytes) -> impl Future<Output = bool> + Send;
     /// Puts an answer beside a flag of this rank, which it has claimed and will publish.
     fn answer(&self, line: Line, ticket: Ticket, answer: bool) -> impl Future<Output = ()> + Send;
     /// The answer of a peer for whose flag this rank has waited.
     fn answered(&self, rank: NodeRank, line: Line, ticket: Ticket) -> impl Future<Output = bool> + Send;
-    /// Begins a step between nodes. Only [leaders](Layout::leader) do, those of the same index on all nodes together, in the
-    /// same order, one step at a time. Until it has ended the memory of the step is the bridge's.
+    /// Begins a step between nodes. Only [leaders](Layout::leader) do so. Those of the same index on all nodes take the
+    /// same steps together, in the same order, one at a time. Until the step has ended, its memory belongs to the
+    /// bridge.
     fn bridge_begin(&self, step: BridgeStep) -> impl Future<Output = ()> + Send;
     /// Ready when the step that this rank began has ended.
     fn bridge_end(&self) -> impl Future<Output = ()> + Send;
-    /// Takes a step between nodes.
+    /// Begins a step between nodes and waits until it has ended.
     fn bridge(&self, step: BridgeStep) -> impl Future<Output = ()> + Send {
         async move {
             self.bridge_begin(step).await;

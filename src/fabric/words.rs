@@ -1,5 +1,5 @@
-//! What the ranks of a node tell each other, and what each concludes: the slot protocol and the recognition of failures and
-//! mismatches, wherever the words are. The real fabric and the one under loom run this code.
+//! The slot protocol on the words that the ranks of a node share, and how each rank recognises failures and mismatches.
+//! It does not depend on where the words are: the real fabric and the one under loom run this code.
 
 use super::shm::ROTATED;
 use super::{Line, Room};
@@ -11,17 +11,18 @@ use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
 /// Why a call ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The arguments of `rank`, or of one that it depended on, were rejected: this call fails, later ones work.
+    /// The arguments of `rank`, or of a rank that it depended on, were rejected. This call fails, later calls work.
     PeerFailed {
         /// On this node.
         rank: NodeRank,
     },
-    /// `rank` is in another collective, or in the same with another root or size. The program is erroneous. Peers that wait for the one
-    /// that notices learn nothing of it: else they would end the job because of that one's silence, maybe before it has told why.
+    /// `rank` is in another collective, or in the same one with another root or size: the program is erroneous. The
+    /// rank that notices this does not tell its own waiting peers. Else they would end the job because of its silence,
+    /// maybe before it has told why.
     Mismatch {
         /// On this node.
         rank: NodeRank,
-        /// What it does.
+        /// The call that it is in.
         peer: PeerCall,
     },
 }
@@ -33,35 +34,35 @@ pub enum Awaited {
     Nothing,
     /// A flag of a peer.
     Flag {
-        /// Whose.
+        /// The peer that publishes it.
         rank: NodeRank,
-        /// Which.
+        /// Its line.
         line: Line,
-        /// For which step.
+        /// The ticket that the flag has to reach.
         ticket: Ticket,
     },
     /// What a peer posts.
     Post {
-        /// Who.
+        /// The peer that posts.
         rank: NodeRank,
-        /// For which step.
+        /// The ticket that the peer has to post.
         ticket: Ticket,
     },
-    /// A slot of its own, which some peer has not released.
+    /// A slot of this rank that some peer has not released.
     Slot {
-        /// For which step.
+        /// The ticket for which this rank claims the slot.
         ticket: Ticket,
-        /// How much of it.
+        /// How much of the slot this rank claims.
         room: Room,
     },
-    /// That all peers release what it wrote for a ticket.
+    /// That all peers release what this rank wrote for a ticket.
     Release {
-        /// Which.
+        /// That ticket.
         ticket: Ticket,
     },
-    /// What a peer says of the memory of its cells.
+    /// What a peer tells about the memory of its cells.
     Cells {
-        /// Who.
+        /// The peer.
         rank: NodeRank,
         /// In which call.
         epoch: Epoch,
@@ -77,12 +78,12 @@ pub struct Entered {
     pub(crate) epoch: Epoch,
     pub(crate) bytes: Bytes,
     pub(crate) descriptor: Descriptor,
-    /// How far it reaches into cells.
+    /// How far the call reaches into cells.
     pub(crate) reach: Bytes,
 }
 
 impl Entered {
-    /// By the algorithm of that row of the registry.
+    /// The call of `plan`, run by the algorithm of that `row` of the registry.
     #[inline]
     pub fn new(collective: Collective, row: usize, plan: &Plan) -> Self {
         let descriptor = Descriptor::new(plan.epoch, collective, row, plan.root.0, plan.bytes);
@@ -99,15 +100,17 @@ pub(crate) trait Words {
     fn ranks(&self) -> usize;
     /// What this rank knows of its own slots.
     fn claims(&self) -> &Claims;
-    /// The cells that it passes to its one peer; of a node of other than two ranks there are none.
+    /// The cells that this rank passes to its one peer; empty unless the node has two ranks.
     fn passed(&self) -> &Passed;
-    /// Where such a cell lies, from the first cell of `rank`, in units of [`HOME_UNIT`](crate::sync::HOME_UNIT).
+    /// Where the passed cell number `cell` lies, counted from the first cell of `rank`, in units of
+    /// [`HOME_UNIT`](crate::sync::HOME_UNIT).
     fn home_of_passed(&self, rank: NodeRank, cell: u32) -> u64;
-    /// The one that lies there, if one does.
+    /// The number of the passed cell that lies at `home`, counted from the first cell of `rank`; `None` if none lies
+    /// there.
     fn passed_at(&self, rank: NodeRank, home: u64) -> Option<u32>;
     /// What `rank` tells of itself.
     fn control(&self, rank: NodeRank) -> &Control;
-    /// The same of this rank, which asks for it several times in each call.
+    /// What this rank tells of itself. It has a method of its own, since each call asks for it several times.
     #[inline]
     fn mine(&self) -> &Control {
         self.control(self.me())
@@ -116,9 +119,9 @@ pub(crate) trait Words {
     fn line(&self, rank: NodeRank, line: Line, ticket: Ticket) -> &FlagLine;
     /// What `from` has posted to `to`. Writer: `from`. Reader: `to`.
     fn post(&self, to: NodeRank, from: NodeRank) -> &Flag;
-    /// The call in which `rank` took the lines for `ticket` last.
+    /// The descriptor of the call in which `rank` last claimed the lines that `ticket` uses.
     fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written;
-    /// The same of this rank.
+    /// The descriptor of the call in which this rank last claimed the lines that `ticket` uses.
     #[inline]
     fn my_written(&self, ticket: Ticket) -> &Written {
         self.written(self.me(), ticket)
@@ -131,7 +134,7 @@ pub(crate) trait Words {
         (0..self.ranks() as u32).map(NodeRank).filter(move |rank| *rank != me)
     }
 
-    /// What each of them has released.
+    /// The flags of what all other ranks have released.
     #[inline]
     fn releases(&self) -> impl Iterator<Item = &Flag> {
         self.peers().map(|rank| &self.control(rank).released)
@@ -143,8 +146,8 @@ pub(crate) trait Words {
         self.mine().call.enter(call.epoch, call.descriptor, call.bytes);
     }
 
-    /// Whether this rank may write that much for `ticket`; if so, it is taken, in the call of `descriptor`, which reaches so far into cells;
-    /// `next` is as for [`Claims::claim_cell`].
+    /// Claims `room` for `ticket` if this rank may write there; returns whether it may. The claim is for the call of
+    /// `descriptor`, which reaches `reach` bytes into cells; `next` is as for [`Claims::claim_cell`].
     #[inline]
     fn claim(
         &self,
@@ -174,20 +177,21 @@ pub(crate) trait Words {
         is_taken
     }
 
-    /// The same of [`Room::Lines`].
+    /// Claims [`Room::Lines`] for `ticket` if this rank may write them; returns whether it may.
     #[inline(always)]
     fn claim_lines(&self, ticket: Ticket, descriptor: Descriptor) -> bool {
         let written = (self.my_written(ticket), descriptor);
         self.claims().claim_lines(ticket, || self.releases(), written)
     }
 
-    /// Whether all peers have released what this rank claimed a cell for so many claims ago.
+    /// Whether all peers have released the ticket for which this rank claimed a cell `cells` claims ago.
     #[inline]
     fn is_drained(&self, cells: usize) -> bool {
         self.claims().is_released(self.claims().claimed_ago(cells), || self.releases())
     }
 
-    /// Announces `ticket` to those who wait for that flag, in the call of `descriptor`, and where its cell is, if it has one.
+    /// Announces `ticket`, in the call of `descriptor`, to ranks that wait for that flag. Tells with the flag where the
+    /// ticket's cell is, if the ticket has a cell and this rank has to tell that.
     #[inline]
     fn publish(&self, line: Line, ticket: Ticket, descriptor: Descriptor) {
         let flag = self.line(self.me(), line, ticket);
@@ -197,11 +201,11 @@ pub(crate) trait Words {
         flag.publish(ticket, descriptor.word());
     }
 
-    /// Where the cell of `rank` for `ticket` begins: this rank's own, which it has claimed, or that of a peer, which has published that
-    /// flag, as this rank knows from it or from a flag that follows from it.
+    /// Where the cell of `rank` for `ticket` begins. If the cell is this rank's own, it has claimed that cell. If it is
+    /// a peer's, the peer has published that flag, and this rank has reached it, or a flag that follows from it.
     ///
     /// # Panics
-    /// If it has not.
+    /// If this rank has neither claimed a cell for `ticket` nor been told of one.
     #[inline]
     fn home(&self, rank: NodeRank, line: Line, ticket: Ticket) -> u64 {
         let home = self.told_home(rank, line, ticket);
@@ -210,7 +214,7 @@ pub(crate) trait Words {
         )
     }
 
-    /// The same, if it has and told where that is.
+    /// Where the cell of `rank` for `ticket` begins; `None` if this rank has neither claimed it nor been told.
     #[inline]
     fn told_home(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Option<u64> {
         match rank == self.me() {
@@ -219,14 +223,15 @@ pub(crate) trait Words {
         }
     }
 
-    /// Promises to read no slot of any ticket up to `ticket` again, and to write none of a peer. Cells that were passed with these are this rank's.
+    /// Promises to read no slot of any ticket up to `ticket` again, and to write no peer's slot of any of them. Cells
+    /// that were passed with these tickets belong to this rank from here on.
     #[inline]
     fn release(&self, ticket: Ticket) {
         self.mine().released.publish(ticket);
         self.passed().release(ticket);
     }
 
-    /// The same where none of these has a cell that was not released before.
+    /// Makes the promise of `release`. No cell that was passed with these tickets may be left for this rank to take.
     #[inline]
     fn release_lines(&self, ticket: Ticket) {
         debug_assert!(self.passed().awaits_none());
@@ -239,7 +244,7 @@ pub(crate) trait Words {
         self.mine().fail(epoch);
     }
 
-    /// Leaves `epoch`, which ended with `fault`: peers that wait for this rank learn it, unless the job is to end.
+    /// Leaves `epoch`, which ended with `fault`. Tells peers that wait for this rank, unless the fault ends the job.
     fn leave_with(&self, epoch: Epoch, fault: Fault) {
         match fault {
             Fault::PeerFailed { .. } => self.fail(epoch),
@@ -264,7 +269,7 @@ pub(crate) trait Words {
         }
     }
 
-    /// Whether what is awaited of `rank` is there.
+    /// Whether `rank` has done what this rank awaits of it.
     fn has_come(&self, awaited: Awaited, rank: NodeRank) -> bool {
         match awaited {
             Awaited::Flag { line, ticket, .. } => self.line(rank, line, ticket).reached(ticket).is_some(),
@@ -276,10 +281,10 @@ pub(crate) trait Words {
         }
     }
 
-    /// After the flag for `ticket` of `rank` was reached with `value`: whether its owner took part in `call`.
+    /// Verifies that `rank` took part in `call`, after this rank has reached its `flag` for `ticket` with `value`.
     ///
     /// # Errors
-    /// If it did not.
+    /// If `rank` did not.
     #[inline(always)]
     fn verify(&self, call: &Entered, rank: NodeRank, flag: &FlagLine, ticket: Ticket, value: u64) -> Result<(), Fault> {
         if Ticket(value).epoch() != call.epoch {
@@ -289,14 +294,15 @@ pub(crate) trait Words {
         if call.descriptor.contradicts(word) { Err(self.mismatch(&elsewhere(*call), rank, word)) } else { Ok(()) }
     }
 
-    /// Whether `rank` has published `flag` for `ticket`. Notes which cell that passes to this rank, if one does.
+    /// Whether `rank` has published `flag` for `ticket`. If a cell is passed to this rank with that flag, notes which
+    /// one.
     ///
     /// # Errors
-    /// If it did so in another call than `call`.
+    /// If `rank` took no part in `call`, or did so in another call.
     #[inline(always)]
     fn has_come_of(&self, call: &Entered, rank: NodeRank, flag: &FlagLine, ticket: Ticket) -> Result<bool, Fault> {
         let has_come = self.has_line_come(call, rank, flag, ticket)?;
-        // What fits lines has no cell.
+        // Data that fit lines have no cell.
         if has_come
             && call.reach > Bytes::ZERO
             && !self.passed().is_empty()
@@ -308,10 +314,10 @@ pub(crate) trait Words {
         Ok(has_come)
     }
 
-    /// The same where the ticket has no cell.
+    /// Whether `rank` has published `flag` for `ticket`, which has no cell.
     ///
     /// # Errors
-    /// As above.
+    /// If `rank` took no part in `call`, or was in another call.
     #[inline(always)]
     fn has_line_come(&self, call: &Entered, rank: NodeRank, flag: &FlagLine, ticket: Ticket) -> Result<bool, Fault> {
         let Some(value) = flag.reached(ticket) else { return Ok(false) };
@@ -322,22 +328,23 @@ pub(crate) trait Words {
         Ok(true)
     }
 
-    /// After the post for `ticket` of `rank` was reached with `value`: whether it took part in `call`. Posts carry no
-    /// descriptor: only barriers wait for them, and only for those who post.
+    /// Verifies that `rank` took part in `call`, after this rank has reached its post for `ticket` with `value`. Posts
+    /// carry no descriptor: only barriers wait for them, and only for ranks that post.
     ///
     /// # Errors
-    /// If it did not.
+    /// If `rank` did not.
     #[inline]
     fn verify_post(&self, call: &Entered, rank: NodeRank, ticket: Ticket, value: u64) -> Result<(), Fault> {
         if Ticket(value).epoch() == call.epoch { Ok(()) } else { self.verify_late(call, rank, ticket) }
     }
 
-    /// Whether all ranks have `depth` bytes of each of their cells, as each tells: this one what `reserve` says, unless it has told before
-    /// in a call that another one failed. All are in `call`, and `wait` returns when what it is given finds that a peer is. Nobody
-    /// leaves before all are in the call with arguments that are accepted, so all end with the same answer, or none has one.
+    /// Whether all ranks have reserved `depth` bytes of each of their cells, as each of them tells. This rank tells
+    /// what `reserve` returns, unless it has told before, in a call that another rank failed. All ranks are in `call`.
+    /// `wait` returns when the look that it is given finds that a peer has joined. No rank leaves before all ranks are
+    /// in the call with accepted arguments. So all end with the same answer, or none has one.
     ///
     /// # Errors
-    /// If a peer contradicts, or has failed: then this rank has failed the call too.
+    /// If a peer contradicts, or has failed; in the latter case this rank has failed the call too.
     fn agree_on_cells(
         &self,
         call: &Entered,
@@ -350,7 +357,7 @@ pub(crate) trait Words {
         if mine.has_cells(depth).is_none() {
             mine.tell_of_cells(depth, reserve());
         }
-        // What was told before counts in this call from here on.
+        // From here on peers count in this call what this rank has told, now or before.
         mine.joined.publish(Ticket::new(call.epoch, 0));
         mine.event().announce();
         let mut have_all = mine.has_cells(depth) == Some(true);
@@ -367,23 +374,24 @@ pub(crate) trait Words {
         }
         mine.agreed.publish(Ticket::new(call.epoch, 0));
         if !have_all {
-            // The call goes on without the segment. Else a leader that is done with its communicator would take that for idle while a peer
-            // waits here.
+            // The call goes on without the segment, so this rank releases it here. Else a leader that has freed its
+            // communicator would take the segment for idle while a peer still waits here.
             self.release(Ticket::last_of(call.epoch));
         }
         Ok(have_all)
     }
 
-    /// Whether `rank` has reserved that much of each of its cells; `None` while it has not joined `call`.
+    /// Whether `rank` has reserved `depth` bytes of each of its cells; `None` while it has not joined `call`.
     ///
     /// # Errors
-    /// If it took no part in the call, or in another one.
+    /// If `rank` took no part in the call, or was in another call.
     fn cells_of(&self, call: &Entered, rank: NodeRank, depth: Bytes) -> Result<Option<bool>, Fault> {
         let control = self.control(rank);
         let Some(value) = control.joined.reached(Ticket::new(call.epoch, 0)) else {
             return Ok(None);
         };
-        // Nobody agrees in a later call before this rank joins that. So a rank that is further took part exactly if it has agreed here last.
+        // No rank agrees in a later call before this rank joins that call. So a rank that is further on took part in
+        // this call exactly if its last agreement was in this call.
         let is_further = Ticket(value).epoch() != call.epoch;
         if is_further && Ticket(control.agreed.peek()).epoch() != call.epoch {
             return Err(match control.call.has_failed(call.epoch) {
@@ -397,14 +405,15 @@ pub(crate) trait Words {
         }
     }
 
-    /// The flag is that of a later call already. If its owner took part in this one, its data are still there, since it
-    /// can't have claimed the slot again: only barriers publish without a claim, and their waits are for no data.
+    /// Verifies that `rank` took part in `call`, where its flag already shows a later call. If it took part, its data
+    /// are still there, since it can't have claimed the slot again: only barriers publish without a claim, and their
+    /// waits are for no data.
     #[cold]
     fn verify_late(&self, call: &Entered, rank: NodeRank, ticket: Ticket) -> Result<(), Fault> {
         let (word, theirs) = (self.written(rank, ticket).word(), &self.control(rank).call);
         let is_barrier = call.collective == Collective::Barrier;
-        // A barrier has no arguments that could be rejected: only where a program is erroneous a rank failed it, and what is too long ago may
-        // end well then.
+        // A barrier has no arguments that could be rejected, so a rank fails one only where the program is erroneous. A
+        // failure that is too long ago to be known may end well then.
         let has_failed = if is_barrier { theirs.has_failed_lately(call.epoch) } else { theirs.has_failed(call.epoch) };
         if has_failed {
             Err(Fault::PeerFailed { rank })
@@ -415,7 +424,7 @@ pub(crate) trait Words {
         }
     }
 
-    /// The fault of `rank`, in whose call `word` was written. It may have gone on meanwhile.
+    /// The mismatch with `rank`, which wrote `word` in its call. It may have gone on to another call meanwhile.
     #[cold]
     fn mismatch(&self, call: &Entered, rank: NodeRank, word: u64) -> Fault {
         let peer = self.control(rank).call.current();

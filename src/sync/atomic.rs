@@ -1,34 +1,37 @@
-//! Atomics, fences, cells and futexes: the standard library's and the kernel's, or loom's under `--cfg loom`; and the
-//! orderings, by the label of the pair that they belong to.
+//! Atomics, fences, cells and futexes, of the standard library and the kernel, or of loom under `--cfg loom`. An
+//! ordering is named by the label of the pair that it belongs to.
 
-/// Where what one rank does before a release becomes visible to those who find it by an acquire. The label stands on both
-/// sides. Under loom one side of one pair can be weakened, to show that it is needed.
+/// A release and the acquire that pairs with it: a rank that acquires sees everything that another rank did before the
+/// release. Both sides name the same label. Under loom one side of one pair can be weakened, to show that it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pair {
-    /// Release: a flag is published. Acquire: it is found to have reached a ticket.
+    /// Release: a rank publishes a flag. Acquire: a peer finds that the flag has reached a ticket.
     Flag,
-    /// Release: a call is entered. Acquire: a peer looks which one, or whether the call before has been left.
+    /// Release: a rank enters a call. Acquire: a peer reads which call that is, or whether the rank has left an earlier
+    /// one.
     Call,
-    /// Release: the words of a call begin to change. Acquire: a peer has read them.
+    /// Release: a rank begins to change the words of its call. Acquire: a peer has read these words.
     Busy,
-    /// Release: another failed call is counted. Acquire: a peer looks whether there are any.
+    /// Release: a rank counts another run of failed calls. Acquire: a peer checks whether there are any.
     Failed,
-    /// Release: an entry of failed calls is used again. Acquire: a peer looks for a call in it.
+    /// Release: a rank extends an entry of failed calls, or uses it again. Acquire: a peer looks for a call in that
+    /// entry.
     Forgotten,
-    /// Release, by the fence of `Event`: a rank has failed a call, and memory that it exposed is the program's to write again. Acquire: a
-    /// peer has fetched from there, and looks whether it had.
+    /// Release, by the fence of `Event`: a rank has failed a call, so the program may write again the memory that the
+    /// rank exposed. Acquire: a peer has fetched from that memory, and then checks whether the rank has failed the
+    /// call.
     Exposed,
-    /// Release: an announcer has changed what sleepers wait for, and looks for them. Acquire: a sleeper has made itself
-    /// known, and looks for a change. One of them sees the other.
+    /// Release: an announcer has changed what sleepers wait for, and then looks for sleepers. Acquire: a sleeper has
+    /// registered itself, and then looks for the change. At least one of them sees the other.
     Event,
 }
 
 /// A side of a [`Pair`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Of who tells.
+    /// The side that tells.
     Release,
-    /// Of who is told.
+    /// The side that is told.
     Acquire,
 }
 
@@ -50,7 +53,7 @@ mod real {
         Ordering::Acquire
     }
 
-    /// The release or acquire of `pair`, apart from an access.
+    /// A fence with the ordering of one side of `pair`, apart from any access.
     #[inline(always)]
     pub(crate) fn fence(_: Pair, side: Side) {
         std::sync::atomic::fence(match side {
@@ -59,7 +62,8 @@ mod real {
         });
     }
 
-    /// As `fence`; and of two ranks that pass theirs, one sees what the other did before.
+    /// A fence as `fence`, but sequentially consistent: of two ranks that each execute one, at least one sees what the
+    /// other did before its own.
     #[inline(always)]
     pub(crate) fn total_fence(_: Pair, _: Side) {
         std::sync::atomic::fence(Ordering::SeqCst);
@@ -99,7 +103,7 @@ mod real {
             &self.0
         }
 
-        /// Sleeps until woken, at most about `most`; not at all if the word is not `seen` any more.
+        /// Sleeps until woken, for about `most` at most. Returns at once if the word no longer holds `seen`.
         pub(crate) fn wait(&self, seen: u32, most: Duration) {
             let timeout = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
             // SAFETY: the address of a live word and of a timeout. The word may be in memory shared between processes, so
@@ -107,7 +111,7 @@ mod real {
             unsafe { libc::syscall(libc::SYS_futex, self.0.as_ptr(), libc::FUTEX_WAIT, seen, &raw const timeout) };
         }
 
-        /// Wakes all who sleep.
+        /// Wakes all sleepers.
         pub(crate) fn wake(&self) {
             // SAFETY: the address is that of a live word; waking touches no memory.
             unsafe { libc::syscall(libc::SYS_futex, self.0.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
@@ -128,8 +132,8 @@ mod model {
     use std::cell::Cell;
     use std::time::Duration;
 
-    /// As the kernel has it: the word is compared, and sleepers join and leave the queue, under one lock. No sleep times
-    /// out, so loom reports a wake-up that got lost as a deadlock.
+    /// A futex as the kernel implements it: the word is compared, and sleepers join and leave the queue, under one
+    /// lock. No sleep times out, so loom reports a lost wake-up as a deadlock.
     #[derive(Debug, Default)]
     pub(crate) struct Futex {
         word: AtomicU32,
@@ -147,7 +151,7 @@ mod model {
             if is_unchanged {
                 queue.push(current());
             }
-            // Before this thread parks: loom cannot unwind from a deadlock through a guard.
+            // Released before this thread parks: loom cannot unwind from a deadlock through a guard.
             drop(queue);
             if is_unchanged {
                 park();
@@ -161,7 +165,7 @@ mod model {
     }
 
     thread_local! {
-        // Not loom's: the threads of a model are one thread of the system.
+        // The standard library's, not loom's: all threads of a model are one thread of the system.
         static WEAK: Cell<Option<(Pair, Side)>> = const { Cell::new(None) };
     }
 
@@ -194,7 +198,7 @@ mod model {
         }
     }
 
-    /// Calls `run` with no ordering on one side of one pair, to show that it is missed.
+    /// Calls `run` with relaxed ordering on one side of one pair, to show that the ordering is needed.
     pub fn weakened<R>(pair: Pair, side: Side, run: impl FnOnce() -> R) -> R {
         WEAK.set(Some((pair, side)));
         let result = run();

@@ -1,4 +1,4 @@
-//! When a rank may write its slots again, and in which call it did.
+//! When a rank may write its slots again, and in which call it claimed them last.
 
 use super::atomic::{AtomicU64, Ordering};
 use super::{Descriptor, Flag, FlagLine};
@@ -6,19 +6,19 @@ use crate::types::{Bytes, Epoch, LINE, Ticket};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// What of a slot a rank is going to write.
+/// Which part of a slot a rank is going to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Room {
     /// The payloads of its lines.
     Lines,
-    /// A cell, or anything.
+    /// A cell, or any part of the slot.
     Cell,
-    /// A cell that the rank does not touch after the last flag that tells of it. A peer waits for that flag before it releases the ticket:
-    /// on a node of two ranks the cell is the peer's then ([`Passed`](super::Passed)).
+    /// A cell that the rank does not touch after the last flag that tells of it. A peer waits for that flag before it
+    /// releases the ticket. On a node of two ranks the cell then belongs to the peer ([`Passed`](super::Passed)).
     Passed,
-    /// A cell in which peers write too, each after a flag of the one before it. Nobody copies from there before the last one has published: till then
-    /// what lies there is an operand only. Such cells take one place in each cell of the ring, so they come back to the same memory
-    /// soon, which is to stay in caches.
+    /// A cell in which peers write too, each after a flag of the writer before it. Nobody copies from it before the
+    /// last writer has published; until then it holds an operand only. Relayed cells use one place in each cell of the
+    /// ring. So they soon use the same memory again, which is meant to stay in caches.
     Relayed,
 }
 
@@ -34,13 +34,14 @@ impl Room {
     /// All of them, in the order of their discriminants.
     pub const ALL: [Self; 4] = [Self::Lines, Self::Cell, Self::Passed, Self::Relayed];
 
-    /// For `n` bytes, which lie in a line where they fit.
+    /// The room for `n` bytes: the lines where they fit, else a cell.
     #[inline]
     pub fn of(n: Bytes) -> Self {
         if n.0 <= FlagLine::PAYLOAD { Self::Lines } else { Self::Cell }
     }
 
-    /// The same for data that this rank leaves to its peers with a flag.
+    /// The room for `n` bytes that this rank leaves to its peers with a flag: the lines where they fit, else a passed
+    /// cell.
     #[inline]
     pub fn passing(n: Bytes) -> Self {
         if Self::of(n).has_cell() { Self::Passed } else { Self::Lines }
@@ -53,16 +54,16 @@ impl Room {
     }
 }
 
-/// The descriptor of the call in which a line was taken last.
+/// The descriptor of the call in which a line was claimed last.
 ///
-/// Zeroed memory is valid. Writer: the line's owner, behind a claim, so that it stays for as long as a peer has yet to read
-/// the slot. Readers: all ranks that map it.
+/// Zeroed memory is valid. Writer: the line's owner, after a successful claim, so the word stays as it is while a peer
+/// has yet to read the slot. Readers: all ranks that map it.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Written(AtomicU64);
 
 impl Written {
-    /// The word of the descriptor. Only for who has found a flag of the line that its owner published after the claim in
+    /// The word of the descriptor. The caller has found a flag of the line that the owner published after the claim in
     /// question.
     #[inline]
     pub fn word(&self) -> u64 {
@@ -71,33 +72,35 @@ impl Written {
     }
 }
 
-/// Where a cell begins, its *home*, is told in units of so many bytes, from the first of its owner's cells.
+/// Bytes per unit of a *home*: where a cell begins, counted from the first of its owner's cells.
 pub const HOME_UNIT: usize = LINE;
 
-/// For a ticket without a home of its own.
+/// Stands for a ticket without a home of its own.
 const NO_HOME: u64 = u64::MAX;
 
-/// The cell that is claimed next.
+/// The memory of the cell that is claimed next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Where it begins, in units of [`HOME_UNIT`], if that has to be told.
+    /// Where the cell begins, in units of [`HOME_UNIT`]; `None` if its owner need not tell that.
     pub home: Option<u64>,
-    /// The grains that it touches.
+    /// The grains that the cell touches.
     pub grains: Range<usize>,
-    /// What the one after it follows from.
+    /// The cursor from which the next stretch follows.
     pub cursor: u64,
 }
 
-/// How far a rank may write: a book of its own, in no memory that a peer maps.
+/// What a rank has claimed and may claim next: private memory of this rank, which no peer maps.
 ///
-/// Lines follow from tickets. Cells do not, but for those of short pieces: for each ticket for which a rank claims one it takes the next
-/// stretch of its memory, and tells with the flag where that is. So it comes back to the same memory as late as it can, whoever writes
-/// meanwhile. Who claims a cell claims the lines of its ticket too, so it waits for what either was claimed for last.
+/// A ticket determines its lines. It determines its cell for short pieces only. For any other ticket that needs a cell,
+/// the rank takes the next stretch of its memory, and tells with the flag where that is. So the rank comes back to the
+/// same memory as late as it can, whoever writes meanwhile. A claim of a cell also claims the lines of its ticket, so
+/// it waits for the last claims of both.
 #[derive(Debug)]
 pub struct Claims {
-    /// Per position in the ring of lines, what it was claimed for last.
+    /// By position in the ring of lines: the last claim of that line.
     lines: Box<[Claimed]>,
-    /// Per grain of the memory of the cells, the ticket for which it was claimed last. Many communicators never claim one.
+    /// By grain of the cells' memory: the ticket that claimed the grain last. Allocated late, since many communicators
+    /// never claim a cell.
     grains: OnceLock<Box<[AtomicU64]>>,
     /// How many grains there are.
     n_grains: usize,
@@ -105,30 +108,31 @@ pub struct Claims {
     recent: Box<[AtomicU64]>,
     /// How many cells were claimed.
     turns: AtomicU64,
-    /// The cursor of the last one.
+    /// The cursor of the cell that was claimed last.
     cursor: AtomicU64,
-    /// The ticket that was not released by all when a claim failed last.
+    /// The ticket that some peer had not released when a claim failed last.
     missing: AtomicU64,
-    /// All peers have released up to this ticket, as far as this rank has looked.
+    /// All peers have released up to this ticket, as far as this rank knows.
     all_released: AtomicU64,
 }
 
-/// What a line was claimed for last.
+/// The last claim of a line.
 #[derive(Debug)]
 struct Claimed {
     ticket: AtomicU64,
-    /// Where the cell begins that was claimed with it, or that none was.
+    /// Where the cell begins that was claimed with the line, or `NO_HOME`.
     home: AtomicU64,
 }
 
-/// So many tickets that were not drawn yet.
+/// `n` words for tickets, all zero: no ticket yet.
 fn tickets(n: usize) -> Box<[AtomicU64]> {
     (0..n).map(|_| AtomicU64::new(0)).collect()
 }
 
 // Relaxed throughout: only this rank uses these; they are atomics so that a context may move between threads.
 impl Claims {
-    /// For rings of `lines` and `cells`, powers of two, that nobody has written; the memory of the cells has so many grains.
+    /// The record of a rank that has written nothing yet, for rings of `lines` and `cells`, powers of two, with
+    /// `grains` grains of memory in all cells together.
     pub fn new(lines: usize, cells: usize, grains: usize) -> Self {
         debug_assert!(cells.is_power_of_two());
         Self {
@@ -148,8 +152,9 @@ impl Claims {
         if range.is_empty() { &[] } else { &self.grains.get_or_init(|| tickets(self.n_grains))[range] }
     }
 
-    /// Whether the rank may write the lines of `ticket`, because all peers, whose promises are `released`, have released what it wrote
-    /// there last; if so, they are taken, as `written` tells, in the call of `descriptor`.
+    /// Claims the lines of `ticket` if all peers have released what this rank wrote there last; returns whether they
+    /// have. `released` gives the flags of the peers' releases. A successful claim writes the call's descriptor to
+    /// `written`.
     #[inline(always)]
     pub fn claim_lines<'a, Flags: Iterator<Item = &'a Flag>>(
         &self,
@@ -165,8 +170,9 @@ impl Claims {
         is_free
     }
 
-    /// The same of these lines and a cell: the one that `next` says of the cursor of the last one, at first 0; within a call it touches
-    /// no grain that one did of the last claims, or for the last tickets, as many as there are cells.
+    /// Claims the lines of `ticket` and a cell if all peers have released what this rank wrote there last; returns
+    /// whether they have. `next` gives the cell's stretch from the cursor of the last cell, 0 at first. Within a call
+    /// that stretch must touch no grain of the last claims, or of the last tickets, as many as there are cells.
     #[inline]
     pub fn claim_cell<'a, Flags: Iterator<Item = &'a Flag>>(
         &self,
@@ -197,7 +203,8 @@ impl Claims {
         &self.lines[ticket.position(self.lines.len())]
     }
 
-    /// Whether all peers have released the ticket `before`, which a claim would overwrite; if not, it is noted.
+    /// Whether all peers have released the ticket `before`, which a claim would overwrite. If not, notes it as
+    /// `missing`.
     #[inline(always)]
     fn is_free<'a, Flags: Iterator<Item = &'a Flag>>(&self, before: u64, released: impl FnOnce() -> Flags) -> bool {
         let is_free = self.is_released(Ticket(before), released);
@@ -207,7 +214,7 @@ impl Claims {
         is_free
     }
 
-    /// Whether all peers have released what the rank wrote for `ticket`, and all before.
+    /// Whether all peers have released what the rank wrote for `ticket` and for all tickets before it.
     #[inline]
     pub fn is_released<'a, Flags: Iterator<Item = &'a Flag>>(
         &self,
@@ -217,8 +224,9 @@ impl Claims {
         ticket.0 <= self.all_released.load(Ordering::Relaxed) || self.have_all_released(ticket, released)
     }
 
-    /// The only peer has entered the call of `epoch`, as what it published for that shows: so it has released what came before. To look
-    /// at its promise instead takes a cache line from it, which it has to take back to promise more.
+    /// Notes that the only peer has entered the call of `epoch`, as its publication for that call shows. So the peer
+    /// has released all tickets before. To read its release flag instead would take a cache line from the peer, which
+    /// it would have to take back before its next release.
     #[inline(always)]
     pub fn note_entered(&self, epoch: Epoch) {
         debug_assert!(epoch.0 > 0, "the first call is 1");
@@ -253,7 +261,8 @@ impl Claims {
         Ticket(self.missing.load(Ordering::Relaxed))
     }
 
-    /// The ticket for which this rank claimed a cell, so many claims ago; no more than it has cells. Zero for none.
+    /// The ticket for which this rank claimed a cell `cells` claims ago, at most as many as it has cells. Zero for
+    /// none.
     #[inline]
     pub fn claimed_ago(&self, cells: usize) -> Ticket {
         debug_assert!((1..=self.recent.len()).contains(&cells));
@@ -261,19 +270,19 @@ impl Claims {
         Ticket(self.recent(turn).load(Ordering::Relaxed))
     }
 
-    /// Whether the rank has taken the lines of `ticket`, and none there since.
+    /// Whether the rank has claimed the lines of `ticket`, and has not claimed them for another ticket since.
     #[inline]
     pub fn has_claimed(&self, ticket: Ticket) -> bool {
         self.line(ticket).ticket.load(Ordering::Relaxed) == ticket.0
     }
 
-    /// The cursor of the last cell.
+    /// The cursor of the cell that was claimed last.
     #[inline]
     pub fn cursor(&self) -> u64 {
         self.cursor.load(Ordering::Relaxed)
     }
 
-    /// Where the cell begins that was claimed for `ticket`, if one was and that has to be told.
+    /// Where the cell begins that was claimed for `ticket`; `None` if none was, or if its owner need not tell that.
     #[inline]
     pub fn home(&self, ticket: Ticket) -> Option<u64> {
         let line = self.line(ticket);
@@ -287,7 +296,7 @@ impl Claimed {
     fn take(&self, ticket: Ticket, home: u64, (written, descriptor): (&Written, Descriptor)) {
         self.ticket.store(ticket.0, Ordering::Relaxed);
         self.home.store(home, Ordering::Relaxed);
-        // Relaxed: who reads it has found a flag that was published later.
+        // Relaxed: a reader has found a flag that was published later.
         written.0.store(descriptor.word(), Ordering::Relaxed);
     }
 }
@@ -305,7 +314,7 @@ mod tests {
         Descriptor::new(Epoch(epoch), Collective::Bcast, 0, 0, Bytes(8))
     }
 
-    /// One cell after the other, each a grain.
+    /// Takes one cell after the other, each one grain long.
     fn in_turn<const CELLS: usize>(cursor: u64) -> Stretch {
         let cell = cursor as usize % CELLS;
         Stretch { home: Some(cell as u64), grains: cell..cell + 1, cursor: cursor + 1 }
@@ -326,7 +335,7 @@ mod tests {
         assert_eq!((written.word(), claims.missing()), (descriptor(3).word(), ticket(2)));
     }
 
-    /// Calls 2 to 4 are others' to write.
+    /// In calls 2 to 4 others write.
     #[test]
     fn cells_are_taken_in_turn_whatever_the_tickets_are() {
         let (claims, written, peer) = (Claims::new(8, 4, 4), Written::default(), Flag::new());
@@ -375,7 +384,7 @@ mod tests {
         assert!(claim(6, Room::Cell) && !claim(7, Room::Cell), "3 and 4 may still be read");
     }
 
-    /// A long piece, and short ones that lie in the second and the third quarter of its memory.
+    /// A long piece waits for short ones that lie in the second and the third quarter of its memory.
     #[test]
     fn a_stretch_waits_for_all_that_it_touches() {
         let (claims, written, peer) = (Claims::new(8, 4, 4), Written::default(), Flag::new());
@@ -393,7 +402,8 @@ mod tests {
         assert!(claim(5, 2..3));
     }
 
-    /// Tickets a million calls apart share lines; what was told for one says nothing of another, nor of one whose claim has no home.
+    /// Tickets a million calls apart share lines. What was told for one ticket says nothing of another, nor of one
+    /// whose claim has no home.
     #[test]
     fn a_home_is_that_of_one_ticket() {
         let (claims, written) = (Claims::new(2, 2, 2), Written::default());

@@ -14,11 +14,13 @@ use std::ops::Range;
 pub struct Control {
     /// All tickets up to this one are released: the rank reads no slot of any of them again.
     pub released: Flag,
-    /// The rank has said what it could reserve for the call of this epoch.
+    /// The last call for which the rank has told, in `cells`, what it could reserve.
     pub joined: Flag,
-    /// The last call in which it has found what all ranks said of that. Told before it joins another.
+    /// The last call in which the rank has found what all ranks told there. Published before the rank joins another
+    /// call.
     pub agreed: Flag,
-    /// Bytes of each of its cells: how many the rank has reserved, and above them, unless zero, how many it could not.
+    /// Bytes of each of the rank's cells. Lower half: how many the rank has reserved. Upper half: how many it could not
+    /// reserve, or zero if it never failed.
     cells: AtomicU64,
     /// The call that the rank is in.
     pub call: CallLine,
@@ -26,7 +28,7 @@ pub struct Control {
     evidence: EvidenceLine,
 }
 
-/// What its trials have shown the rank, for ranks that go by what all have found: hints.
+/// What trials have shown this rank, for ranks that decide by what all ranks have found. These are hints.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct EvidenceLine {
@@ -34,30 +36,30 @@ struct EvidenceLine {
     of: [AtomicU32; Control::SUBJECTS],
 }
 
-/// What only ranks that share cores use, aligned to have its line for itself, which sleepers write too.
+/// The event, which only ranks that share cores use. It has a line of its own, since sleepers write it too.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct EventLine {
     event: Event,
 }
 
-/// What trials have shown a rank, or several: for something, less against it.
+/// What trials have shown one rank, or several ranks together: the evidence for something less the evidence against it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Finding {
-    /// Those that are over.
+    /// From trials that are over.
     pub evidence: i32,
-    /// Half of the one under way.
+    /// From the first half of the trial under way.
     pub verdict: i32,
 }
 
 impl Finding {
-    /// Together.
+    /// The sum of both findings.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { evidence: self.evidence + other.evidence, verdict: self.verdict + other.verdict }
     }
 
-    /// Of one rank: numbers of a few trials.
+    /// Packs the finding of one rank: its numbers are those of a few trials, so each fits 16 bits.
     fn pack(self) -> u32 {
         let [evidence, verdict] = [self.evidence, self.verdict].map(|number| number as i16);
         u32::from(evidence.cast_unsigned()) | u32::from(verdict.cast_unsigned()) << 16
@@ -70,25 +72,26 @@ impl Finding {
 }
 
 impl Control {
-    /// What findings may be of: as many as a line holds.
+    /// How many subjects findings may have: as many as the line holds.
     pub const SUBJECTS: usize = 32;
 
-    /// Where the event lies.
+    /// The bytes of the event's line within a `Control`.
     pub const EVENT: Range<usize> = offset_of!(Self, event)..offset_of!(Self, event) + size_of::<EventLine>();
 
-    /// Tells peers what the rank has found of that.
+    /// Tells peers what this rank has found about `subject`.
     pub fn tell_finding(&self, subject: usize, finding: Finding) {
         self.evidence.of[subject].store(finding.pack(), Ordering::Relaxed);
     }
 
-    /// What the rank has told of that; nothing for and nothing against if it has not.
+    /// What the rank has told about `subject`; no evidence either way if it has told nothing.
     pub fn finding(&self, subject: usize) -> Finding {
         Finding::unpack(self.evidence.of[subject].load(Ordering::Relaxed))
     }
 
-    /// Remembers for peers whether this rank could reserve that much of each of its cells. What was said of a depth stays.
+    /// Tells peers whether this rank could reserve `depth` bytes of each of its cells. What it once told about a depth
+    /// stays.
     pub fn tell_of_cells(&self, depth: Bytes, is_reserved: bool) {
-        // Relaxed, and not one operation: the rank alone writes it, and `joined` is published after it.
+        // Relaxed, and not one atomic update: only this rank writes the word, and it publishes `joined` afterwards.
         let [reserved, refused] = self.told_of_cells();
         let depth = depth.0 as u64;
         let [reserved, refused] = match is_reserved {
@@ -99,7 +102,8 @@ impl Control {
         self.cells.store(reserved | refused << 32, Ordering::Relaxed);
     }
 
-    /// Whether the rank could reserve that much of each of its cells; `None` while it has not tried. To be asked after `joined`.
+    /// Whether the rank could reserve `depth` bytes of each of its cells; `None` if it has not tried. Peers call this
+    /// once they have reached `joined`.
     pub fn has_cells(&self, depth: Bytes) -> Option<bool> {
         let ([reserved, refused], depth) = (self.told_of_cells(), depth.0 as u64);
         if depth <= reserved { Some(true) } else { (refused != 0 && refused <= depth).then_some(false) }
@@ -110,13 +114,14 @@ impl Control {
         [cells & u64::from(u32::MAX), cells >> 32]
     }
 
-    /// Announced with every flag and release where ranks share cores.
+    /// The event that this rank announces with every flag and release where ranks share cores.
     #[inline]
     pub fn event(&self) -> &Event {
         &self.event.event
     }
 
-    /// Whether the rank is in a call of this communicator; a hint. Else it computes, or is in a call of another one.
+    /// Whether the rank is in a call of this communicator; a hint. If not, the rank computes, or is in a call of
+    /// another communicator.
     pub fn is_in_call(&self) -> bool {
         let entered = self.call.entered();
         entered > Epoch(0) && self.released.peek() < Ticket::last_of(entered).0
@@ -127,7 +132,8 @@ impl Control {
     pub fn fail(&self, epoch: Epoch) {
         self.call.fail(epoch);
         self.released.publish(Ticket::last_of(epoch));
-        // Its fence pairs with the acquire in `has_failed_meanwhile` too: what the program writes from here on comes after the mark.
+        // The fence in `announce` pairs with the acquire in `has_failed_meanwhile` too: what the program writes from
+        // here on comes after the mark that `CallLine::fail` has set.
         self.event().announce();
     }
 }
@@ -138,31 +144,31 @@ impl Control {
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct CallLine {
-    /// With [`CallLine::BUSY`] while `what` and `bytes` change.
+    /// The epoch of the call, with [`CallLine::BUSY`] set while `what` and `bytes` change.
     epoch: AtomicU64,
     what: AtomicU64,
     bytes: AtomicU64,
-    /// Runs of failures so far.
+    /// How many runs of failed calls there were so far.
     runs: AtomicU64,
-    /// Where the last run ended that is in no entry any more.
+    /// The last epoch of the latest run whose entry was used again.
     forgotten: AtomicU64,
-    /// The last runs: a [`Run`] each.
+    /// The last runs, each as a packed [`Run`].
     failed: [AtomicU64; CallLine::RUNS],
 }
 
-/// Failed calls one after the other.
+/// A run of failed calls with consecutive epochs.
 #[derive(Clone, Copy)]
 struct Run {
     first: u64,
-    /// How many besides.
+    /// How many calls follow the first.
     more: u64,
 }
 
 impl Run {
-    /// Longer ones are several.
+    /// The largest `more`: a longer sequence of failed calls is kept as several runs.
     const MOST: u64 = Ticket::STEPS - 1;
 
-    /// As epoch and step of a ticket.
+    /// Packs the run as a ticket, with `first` as its epoch and `more` as its step.
     fn pack(self) -> u64 {
         Ticket::new(Epoch(self.first), self.more).0
     }
@@ -175,7 +181,7 @@ impl Run {
         self.first + self.more
     }
 
-    /// The run with `epoch` too, if that comes next.
+    /// The run extended by `epoch`, if `epoch` comes next and the run is not full.
     fn and(self, epoch: u64) -> Option<Self> {
         (self.first > 0 && self.last() + 1 == epoch && self.more < Self::MOST)
             .then_some(Self { more: self.more + 1, ..self })
@@ -202,7 +208,7 @@ impl CallLine {
         self.epoch.store(epoch.0, release(Pair::Call));
     }
 
-    /// The call that its rank entered last, or enters; for hints.
+    /// The epoch of the call that this line's rank entered last, or is entering; for hints.
     fn entered(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::Relaxed) & !Self::BUSY)
     }
@@ -212,14 +218,15 @@ impl CallLine {
         PeerCall::row(self.what.load(Ordering::Relaxed))
     }
 
-    /// The call that its rank entered last; while it enters one, some of it may be of the call before.
+    /// The call that its rank entered last. While the rank enters a call, part of the result may belong to the call
+    /// before.
     pub fn current(&self) -> PeerCall {
         // Pairs with the release in `enter`.
         let epoch = Epoch(self.epoch.load(acquire(Pair::Call)) & !Self::BUSY);
         PeerCall::new(epoch, self.what.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Whether its rank is in `epoch`, in another call than `descriptor`.
+    /// Whether its rank is in `epoch`, but in a call other than `descriptor`, or of another length than `bytes`.
     pub fn contradicts(&self, epoch: Epoch, descriptor: Descriptor, bytes: Bytes) -> bool {
         // Pairs with the release in `enter`.
         if self.epoch.load(acquire(Pair::Call)) != epoch.0 {
@@ -227,12 +234,13 @@ impl CallLine {
         }
         let differs = self.what.load(Ordering::Relaxed) != descriptor.what()
             || self.bytes.load(Ordering::Relaxed) != bytes.0 as u64;
-        // It may have begun to enter its next call meanwhile. Pairs with the release in `enter`.
+        // The rank may have begun to enter its next call meanwhile. Pairs with the release in `enter`.
         fence(Pair::Busy, Side::Acquire);
         differs && self.epoch.load(Ordering::Relaxed) == epoch.0
     }
 
-    /// Whether its rank has entered a call after `epoch`; then all that it did up to `epoch` is visible here.
+    /// Whether its rank has entered a call after `epoch`. If so, everything that the rank did up to `epoch` is visible
+    /// to the caller.
     pub fn has_left(&self, epoch: Epoch) -> bool {
         // Pairs with the release in `enter`.
         let current = self.epoch.load(acquire(Pair::Call));
@@ -258,14 +266,16 @@ impl CallLine {
         self.runs.store(runs + 1, release(Pair::Failed));
     }
 
-    /// Whether its rank, which is beyond `epoch` or will not publish in it, took no part in it. Of runs of failures that are longer ago than
-    /// the last three it remembers only where the latest ended: a peer so far behind fails rather than trust its data.
+    /// Whether its rank took no part in `epoch`; the rank is then beyond `epoch`, or will not publish in it. Of runs of
+    /// failures before the last three the line remembers only where the latest ended, and all calls up to there count
+    /// as failed: a peer so far behind fails rather than trust the rank's data.
     pub fn has_failed(&self, epoch: Epoch) -> bool {
-        // Who misses the epoch because its entry was used again finds it among the forgotten.
+        // A reader that misses the epoch because its entry was used again finds it among the forgotten.
         self.has_failed_any() && (self.remembers(epoch) || self.forgotten.load(Ordering::Relaxed) >= epoch.0)
     }
 
-    /// The same, but false where that is forgotten: for calls that no rank of a program in order fails.
+    /// Whether its rank took no part in `epoch`, as the last three runs tell; false for older failures. This is for
+    /// calls that no rank of a correct program fails.
     pub fn has_failed_lately(&self, epoch: Epoch) -> bool {
         self.has_failed_any() && self.remembers(epoch)
     }
@@ -282,8 +292,8 @@ impl CallLine {
 }
 
 impl CallLine {
-    /// After memory was read that its rank had exposed in `epoch`, and which is the program's again where the rank ends that call early:
-    /// whether that may have happened before.
+    /// Whether its rank may have failed `epoch` before the caller had read the memory that the rank exposed in it. The
+    /// caller asks after the read: once a rank has ended a call early, its memory is the program's again.
     pub fn has_failed_meanwhile(&self, epoch: Epoch) -> bool {
         // Pairs with the fence in `announce`, in `Control::fail`.
         fence(Pair::Exposed, Side::Acquire);

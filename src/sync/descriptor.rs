@@ -10,7 +10,7 @@ struct Field {
     bits: u32,
 }
 
-/// More bits of the epoch than tell apart those that share a line, since a ring has 256 lines at most.
+/// More bits of the epoch than are needed to tell apart epochs that share a line, since a ring has 256 lines at most.
 const EPOCH: Field = Field { shift: 0, bits: 10 };
 const COLLECTIVE: Field = EPOCH.then(4);
 const ROW: Field = COLLECTIVE.then(6);
@@ -23,7 +23,7 @@ const TELLS: Field = ORDERED.then(1);
 const _: () = assert!(TELLS.shift + TELLS.bits == u64::BITS);
 
 impl Field {
-    /// So many bits above this one's.
+    /// The field of `bits` bits directly above this one.
     const fn then(self, bits: u32) -> Self {
         Self { shift: self.shift + self.bits, bits }
     }
@@ -33,7 +33,7 @@ impl Field {
         ((1 << self.bits) - 1) << self.shift
     }
 
-    /// The lowest bits of `value`, where they stand in the word.
+    /// The lowest bits of `value`, shifted to this field's place in the word.
     #[inline(always)]
     const fn of(self, value: u64) -> u64 {
         value << self.shift & self.mask()
@@ -44,13 +44,13 @@ impl Field {
     }
 }
 
-/// What MPI makes equal on all ranks of a call, in one word; travels with every flag.
+/// What MPI makes equal on all ranks of a call, in one word that is published with every flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor(u64);
 
 impl Descriptor {
-    /// Of a call with that root and so many bytes, by the algorithm of that row of the registry; what does not fit its field loses its upper
-    /// bits.
+    /// The descriptor of a call with this root and length, run by the algorithm of that `row` of the registry. A value
+    /// that does not fit its field loses its upper bits.
     pub fn new(epoch: Epoch, collective: Collective, row: usize, root: u32, bytes: Bytes) -> Self {
         Self(
             EPOCH.of(epoch.0)
@@ -61,7 +61,7 @@ impl Descriptor {
         )
     }
 
-    /// The same of another epoch, with that root.
+    /// The same descriptor with another epoch and root.
     #[must_use]
     #[inline(always)]
     pub fn again(self, epoch: Epoch, root: u32) -> Self {
@@ -69,16 +69,17 @@ impl Descriptor {
         Self(kept | EPOCH.of(epoch.0) | ROOT.of(u64::from(root)))
     }
 
-    /// The same of a call whose ranks tell each other where their cells are. It follows from what MPI makes equal, so who differs is
-    /// noticed before it looks at a wrong place.
+    /// The same descriptor, marked if `tells`: whether the ranks of the call tell each other where their cells are. The
+    /// mark follows from what MPI makes equal. So a rank notices a peer whose call differs before it reads at a wrong
+    /// place.
     #[must_use]
     #[inline]
     pub fn telling(self, tells: bool) -> Self {
         Self(self.0 | TELLS.of(u64::from(tells)))
     }
 
-    /// The same of a call whose operands keep the order of ranks, if they do: that decides who waits for whom, and in whose cell operands are
-    /// combined.
+    /// The same descriptor, marked if the operands keep the order of ranks. That order decides who waits for whom, and
+    /// in whose cell operands are combined.
     #[must_use]
     #[inline]
     pub fn ordered(self, order: OperandOrder) -> Self {
@@ -97,7 +98,7 @@ impl Descriptor {
         self.0 != word && (self.0 ^ word) & EPOCH.mask() == 0
     }
 
-    /// Collective, row and root, where they stand in the word.
+    /// Collective, row and root, at their places in the word.
     pub(super) fn what(self) -> u64 {
         self.0 & (COLLECTIVE.mask() | ROW.mask() | ROOT.mask())
     }
@@ -108,7 +109,7 @@ impl Descriptor {
 pub struct PeerCall {
     /// The call's ordinal.
     pub epoch: Epoch,
-    /// The collective; none before the first.
+    /// The collective; `None` before the first call.
     pub collective: Option<Collective>,
     /// The root's rank in the communicator.
     pub root: u32,
@@ -117,18 +118,19 @@ pub struct PeerCall {
 }
 
 impl PeerCall {
-    /// The call in `epoch` of which a [`Descriptor`] keeps `what`, or whose word that is.
+    /// The call in `epoch` of `bytes` bytes. `what` is the word of a [`Descriptor`], or only the part that its method
+    /// `what` returns.
     pub(super) fn new(epoch: Epoch, what: u64, bytes: u64) -> Self {
         let collective = if epoch.0 == 0 { None } else { Collective::from_index(COLLECTIVE.value(what) as usize) };
         Self { epoch, collective, root: ROOT.value(what) as u32, bytes }
     }
 
-    /// The algorithm, as an index in the registry, of a call of which [`Descriptor`] keeps `what`.
+    /// The algorithm, as an index in the registry, of the call that a [`Descriptor`] describes by `what`.
     pub(super) fn row(what: u64) -> usize {
         ROW.value(what) as usize
     }
 
-    /// The call in `epoch` that a descriptor's word tells of, whose bytes may have lost their upper bits.
+    /// The call in `epoch` that a descriptor's word describes. Its length may lack the upper bits.
     pub fn of_word(epoch: Epoch, word: u64) -> Self {
         Self::new(epoch, word, BYTES.value(word))
     }
@@ -182,10 +184,10 @@ mod tests {
         let peer = PeerCall::of_word(Epoch(7), new(7, 16).word());
         assert_eq!(peer, PeerCall { epoch: Epoch(7), collective: Some(Collective::Reduce), root: 5, bytes: 16 });
         assert_eq!(peer.to_string(), "MPI_Reduce with root 5 and 16 bytes");
-        // Lengths that differ in upper bits alone differ in this.
+        // Calls whose lengths differ in upper bits alone still differ in whether they tell of cells.
         assert!(new(7, 8).contradicts(new(7, 8 + (1 << 40)).telling(true).word()));
         assert_eq!(PeerCall::of_word(Epoch(7), new(7, 16).telling(true).word()), peer);
-        // So do operations of which one keeps the order of ranks.
+        // Calls also differ if the operation of only one keeps the order of ranks.
         assert!(new(7, 8).contradicts(new(7, 8).ordered(OperandOrder::Rank).word()));
         let what = new(7, 8).what();
         assert_eq!(PeerCall::new(Epoch(7), what, 8), PeerCall { bytes: 8, ..peer });

@@ -3,7 +3,7 @@
 use super::atomic::{AtomicU32, Futex, Ordering, Pair, Side, total_fence};
 use std::time::Duration;
 
-/// Wakes those who sleep until its one announcer has changed something that they wait for.
+/// Wakes ranks that sleep until the event's one announcer has changed what they wait for.
 ///
 /// Zeroed memory is a valid event. Announcer: one rank. Sleepers: any rank that maps it.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Wakes all sleepers, without exception. The change that they wait for comes before, in the announcer's order.
+    /// Wakes all sleepers, without exception. The announcer makes the change that they wait for before this call.
     #[inline]
     pub fn announce(&self) {
         // Pairs with the fence in `sleep_unless`. Either this rank sees the sleeper, or the sleeper sees the change.
@@ -26,10 +26,11 @@ impl Event {
         }
     }
 
-    /// Wakes those sleepers that this rank sees. It misses one that goes to sleep while the change is on its way, some 0.1 µs: that
-    /// looks again at the end of its sleep, unless `is_ready` took longer.
+    /// Wakes those sleepers that this rank sees. It misses a rank that goes to sleep while the change is on its way,
+    /// some 0.1 µs. Such a sleeper looks again only at the end of its sleep, unless its `is_ready` took longer and so
+    /// saw the change.
     ///
-    /// For what happens in each call: [`Self::announce`] waits until all stores before it have arrived.
+    /// Used for what happens in each call, since [`Self::announce`] waits until all stores before it have arrived.
     #[inline]
     pub fn nudge(&self) {
         if self.sleepers.load(Ordering::Relaxed) > 0 {
@@ -37,7 +38,7 @@ impl Event {
         }
     }
 
-    /// Sleeps until an announcement, at most about `most`; not at all if `is_ready` now.
+    /// Sleeps until an announcement, for about `most` at most. Returns at once if `is_ready` is true now.
     pub fn sleep_unless(&self, is_ready: impl FnOnce() -> bool, most: Duration) {
         let seen = self.count.word().load(Ordering::Relaxed);
         self.sleepers.fetch_add(1, Ordering::Relaxed);

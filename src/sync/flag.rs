@@ -24,7 +24,7 @@ impl Flag {
         Self(AtomicU64::new(0))
     }
 
-    /// Announces `ticket`. All that the writer did before is visible to whoever finds the flag to have
+    /// Announces `ticket`. Everything that the writer did before is visible to a reader that finds the flag to have
     /// [`reached`](Self::reached) it.
     #[inline]
     pub fn publish(&self, ticket: Ticket) {
@@ -32,8 +32,8 @@ impl Flag {
         self.0.store(ticket.0, release(Pair::Flag));
     }
 
-    /// The flag's value, if that is `ticket` or a later one; then all that the writer did before it announced that value
-    /// is visible here.
+    /// Returns the flag's value if it is `ticket` or a later one. Everything that the writer did before it announced
+    /// that value is then visible to the caller.
     #[inline]
     pub fn reached(&self, ticket: Ticket) -> Option<u64> {
         // Pairs with the release in `publish`.
@@ -41,7 +41,7 @@ impl Flag {
         (value >= ticket.0).then_some(value)
     }
 
-    /// The value, for reports: nothing may be concluded about other memory.
+    /// Returns the value, for reports: the caller may conclude nothing about other memory.
     #[inline]
     pub fn peek(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -54,27 +54,30 @@ impl Default for Flag {
     }
 }
 
-/// A flag and what comes with it, in a pair of cache lines of 64 bytes on a 128-byte boundary, so that prefetchers of line pairs do not join
-/// two writers. The first 32 bytes of the payload come with the flag's own line, the rest is next to it, where such prefetchers look.
+/// A flag with the words and the payload that its writer tells beside it, in a pair of cache lines of 64 bytes. The
+/// pair starts at a 128-byte boundary, so that prefetchers of line pairs do not join two writers. The first 32 bytes of
+/// the payload are in the flag's own line. The rest is in the next line, which such prefetchers fetch too.
 ///
 /// Zeroed memory is a valid line. Writer: the owner of the slot. Readers: all ranks that map it.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct FlagLine {
     flag: Flag,
-    /// Of the call that published it.
+    /// The descriptor of the call that published the flag.
     descriptor: AtomicU64,
-    /// Where the cell of `home_of` is.
+    /// Where the cell of the ticket in `home_of` is.
     home: AtomicU64,
-    /// The ticket whose cell is there; or, with all bits turned, one without a cell, whose payload tells of memory. No ticket is another one with its
-    /// bits turned: they have their highest bit clear ([`LAST_EPOCH`](crate::tune::LAST_EPOCH)).
+    /// The ticket whose cell `home` tells; or, with all bits inverted, a ticket without a cell, whose payload tells of
+    /// memory. An inverted ticket is never another ticket: tickets have their highest bit clear
+    /// ([`LAST_EPOCH`](crate::tune::LAST_EPOCH)).
     home_of: AtomicU64,
-    /// Aligned as user operations may expect of elements.
+    /// Aligned as user-defined operations may expect of elements.
     payload: UnsafeCell<[u8; FlagLine::PAYLOAD]>,
 }
 
-// SAFETY: all but the payload are atomics. It is only handed out as a raw pointer; who follows it owes that the
-// owner writes after a claim and before `publish`, and that others read after `reached` and before they release.
+// SAFETY: all fields but the payload are atomics. The payload is only handed out as a raw pointer. Code that follows
+// this pointer must ensure that the owner writes after a claim and before `publish`, and that others read after
+// `reached` and before they release.
 unsafe impl Sync for FlagLine {}
 
 #[cfg(not(loom))]
@@ -84,17 +87,17 @@ const _: () = assert!(
         && std::mem::offset_of!(FlagLine, payload) + FlagLine::BESIDE_FLAG == 64
 );
 
-/// How far a payload reaches into the pair of lines of its flag.
+/// How far a payload extends into the pair of lines of its flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// It is in the flag's own line.
+    /// It fits in the flag's own line.
     BesideFlag,
-    /// It goes on in the second one.
+    /// It continues in the second line.
     BeyondFlag,
 }
 
 impl Payload {
-    /// Of `n` bytes, which fit.
+    /// The extent of a payload of `n` bytes, which must fit.
     #[inline]
     pub fn of(n: Bytes) -> Self {
         if n.0 <= FlagLine::BESIDE_FLAG { Self::BesideFlag } else { Self::BeyondFlag }
@@ -102,10 +105,10 @@ impl Payload {
 }
 
 impl FlagLine {
-    /// Bytes of payload. loom has few, so that few accesses go through a cell.
+    /// Bytes of payload. loom has fewer, so that data which need a cell can be short and take few accesses.
     pub const PAYLOAD: usize = if cfg!(loom) { 40 } else { 96 };
 
-    /// How many of these come with the flag's own line.
+    /// Bytes of the payload that are in the flag's own line.
     const BESIDE_FLAG: usize = if cfg!(loom) { Self::PAYLOAD } else { 32 };
 
     /// A line that has announced nothing.
@@ -125,42 +128,44 @@ impl FlagLine {
     /// Announces `ticket` with `descriptor`; see [`Flag::publish`] for what becomes visible.
     #[inline]
     pub fn publish(&self, ticket: Ticket, descriptor: u64) {
-        // Relaxed: ordered before the flag by its release.
+        // Relaxed: the flag's release orders this before the flag.
         self.descriptor.store(descriptor, Ordering::Relaxed);
         self.flag.publish(ticket);
     }
 
-    /// Says where the cell of `ticket` is, which is announced next.
+    /// Tells readers where the cell of `ticket` is. The caller announces `ticket` next.
     #[inline]
     pub fn tell_home(&self, ticket: Ticket, home: u64) {
-        // Relaxed: ordered before the flag by its release.
+        // Relaxed: the flag's release orders this before the flag.
         self.home.store(home, Ordering::Relaxed);
         self.home_of.store(ticket.0, Ordering::Relaxed);
     }
 
-    /// Where the cell of `ticket` is, whose flag was reached, or one that follows from it, if it was announced with that.
+    /// Returns where the cell of `ticket` is, if its owner told that with this flag. The caller has reached this flag,
+    /// or one that a peer published after it had reached this one.
     #[inline]
     pub fn home(&self, ticket: Ticket) -> Option<u64> {
-        // Relaxed: ordered by the flag that the caller has reached: this one, or that of a rank that reached this one before it published (a
-        // relay). What was told with it stays until the ticket is released.
+        // Relaxed: ordered by the flag that the caller has reached: this one, or (in a relay) the flag of a rank that
+        // reached this one before it published. Both words stay as they are until the ticket is released.
         (self.home_of.load(Ordering::Relaxed) == ticket.0).then(|| self.home.load(Ordering::Relaxed))
     }
 
-    /// Says that the payload of `ticket`, which has no cell and is announced next, tells of memory in its place.
+    /// Tells readers that the payload of `ticket` tells of exposed memory. The ticket has no cell, and the caller
+    /// announces it next.
     #[inline]
     pub fn tell_of_memory(&self, ticket: Ticket) {
-        // Relaxed: ordered before the flag by its release.
+        // Relaxed: the flag's release orders this before the flag.
         self.home_of.store(!ticket.0, Ordering::Relaxed);
     }
 
-    /// Whether that was said of `ticket`, whose flag was reached.
+    /// Whether the owner told that the payload of `ticket` tells of exposed memory. The caller has reached the flag.
     #[inline]
     pub fn tells_of_memory(&self, ticket: Ticket) -> bool {
         // Relaxed: as in `home`.
         self.home_of.load(Ordering::Relaxed) == !ticket.0
     }
 
-    /// As [`Flag::reached`].
+    /// Returns the flag's value if it is `ticket` or a later one; see [`Flag::reached`] for what is then visible.
     #[inline]
     pub fn reached(&self, ticket: Ticket) -> Option<u64> {
         self.flag.reached(ticket)
@@ -172,22 +177,22 @@ impl FlagLine {
         self.flag.peek()
     }
 
-    /// The descriptor that belongs to the value that was reached, or to a later one.
+    /// Returns the descriptor published with the value that the caller reached, or with a later one.
     #[inline]
     pub fn descriptor(&self) -> u64 {
         self.descriptor.load(Ordering::Relaxed)
     }
 
-    /// The payload's first byte, of [`FlagLine::PAYLOAD`], 32-byte aligned; valid as long as the line.
+    /// Returns the address of the payload: [`FlagLine::PAYLOAD`] bytes, 32-byte aligned, valid as long as the line.
     ///
-    /// loom does not see what is done through it: its tests use [`FlagLine::read_payload`] and
+    /// loom does not see accesses through this pointer: its tests use [`FlagLine::read_payload`] and
     /// [`FlagLine::write_payload`].
     #[inline]
     pub fn payload(&self) -> *mut u8 {
         self.payload.with(|payload| payload.cast_mut().cast())
     }
 
-    /// An address in the cache line behind that of the flag, for hints.
+    /// An address in the cache line after the flag's own, for prefetch hints.
     #[inline]
     pub fn beyond_flag(&self) -> *const u8 {
         std::ptr::from_ref(self).cast::<u8>().wrapping_add(size_of::<Self>() / 2)

@@ -1,6 +1,7 @@
 //! The words through which processes synchronise: one writer each, values that only grow.
 //!
-//! The same source runs on real atomics and, with `--cfg loom`, on loom's, so `tests/loom.rs` explores what is used here.
+//! The same source runs on real atomics and, with `--cfg loom`, on loom's. So `tests/loom.rs` explores the code that
+//! ranks run.
 
 mod atomic;
 mod claims;

@@ -1,42 +1,45 @@
-//! That one-sided communication is under way in a job.
+//! The word by which processes tell each other that one-sided communication is under way in a job.
 
 use super::atomic::{AtomicU32, Ordering};
 
-/// Whether some process has made calls of one-sided communication lately, as all of them tell each other: a hint.
+/// Tells whether some process has recently made calls of one-sided communication. All processes share it, as a hint.
 ///
-/// Zeroed memory is valid: none has. Writers: all processes that have joined raise it in such calls; one of them lowers it from time to time.
-/// Readers: all of them. Relaxed throughout: it orders nothing else.
+/// Zeroed memory is valid: no process has. Writers: all processes that have joined raise the notice in such calls; one
+/// of them lowers it from time to time. Readers: all of them. Relaxed throughout: the notice orders nothing else.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Notice {
-    /// Not 0 if some have since it was lowered last.
+    /// Not 0 if a process made such a call since the notice was lowered last.
     raised: AtomicU32,
-    /// Not 0 if some had between the two times before.
+    /// Not 0 if a process made such a call between the last two times that the notice was lowered.
     was_raised: AtomicU32,
-    /// How many processes raise this one.
+    /// How many processes have joined, and so raise this notice.
     joined: AtomicU32,
 }
 
 impl Notice {
-    /// One more process is going to raise it; it may have made such calls before.
+    /// Counts one more process that will raise the notice. Raises it now, since that process may have made such calls
+    /// before.
     pub fn join(&self) {
         self.joined.fetch_add(1, Ordering::Relaxed);
         self.raised.store(1, Ordering::Relaxed);
     }
 
-    /// So that later calls show: until the next time it counts as raised if it is now, since a call may have found it so just before.
+    /// Lowers the notice, so that later calls show. If it is raised now, it still counts as raised until it is lowered
+    /// the next time: a call may have found it raised just before, and so did not raise it again.
     pub fn lower(&self) {
         self.was_raised.store(self.raised.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Whether it is raised, or was a short time ago, or would not be by all of so many processes.
+    /// Whether the notice is raised, or was raised before it was lowered last, or has not been joined by all
+    /// `processes`.
     #[inline]
     pub fn may_be_raised(&self, processes: u32) -> bool {
         let words = [&self.raised, &self.was_raised].map(|word| word.load(Ordering::Relaxed));
         words != [0, 0] || self.joined.load(Ordering::Relaxed) != processes
     }
 
-    /// What those make 1 who raise it by themselves.
+    /// The word that a process sets to 1 if it raises the notice without this type.
     pub fn word(&self) -> *const AtomicU32 {
         &raw const self.raised
     }
@@ -61,7 +64,7 @@ mod tests {
         assert!(!notice.may_be_raised(3));
     }
 
-    /// Also one that it was raised for just before it is lowered.
+    /// This includes a call that raised the notice just before it is lowered.
     #[test]
     fn each_call_counts_from_one_time_to_the_next_but_one() {
         let notice = Notice::default();

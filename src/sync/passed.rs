@@ -1,14 +1,16 @@
 //! Cells that two ranks pass to each other.
 //!
-//! Before a line can be written it has to be taken from the caches of those who have read it, which takes longer than to copy it. A rank
-//! that writes where it has read last finds the lines in its own cache. So on a node of two ranks a cell that was claimed as
-//! [`Room::Passed`](super::Room) is the reader's once that has released its ticket: the reader writes there what it sends next.
-//! Each rank knows which cells are its own, and takes the one it got last, or, for long pieces, one that has rested ([`Passed::next`]).
-//! Which one is the rank's own affair. Cells go to and fro where both ranks write, in one call or in
-//! calls that follow each other. Where only one does it soon has none left, and writes its ring as before.
+//! Before a rank can write a line, it has to take the line from the caches of those who have read it, which takes
+//! longer than to copy it. A rank that writes where it has read last finds the lines in its own cache. So on a node of
+//! two ranks a cell that was claimed as [`Room::Passed`](super::Room) belongs to the reader once the reader has
+//! released its ticket: the reader writes there what it sends next. Each rank knows which cells are its own. It takes
+//! the one that it got last or, for long pieces, one that has rested ([`Passed::next`]); no other rank depends on which
+//! one. Cells go back and forth where both ranks write, in one call or in successive calls. Where only one rank writes,
+//! it soon has no such cell left, and writes its ring as before.
 //!
-//! A piece that is shorter than the last one in its cell leaves lines of that where they are: a long one that follows, of the rank that wrote
-//! them, has to take them from who has read them. So pieces go to cells whose last ones were about as long ([`Lengths`]).
+//! A piece that is shorter than the last one in its cell leaves the remaining lines of that one in the cache of the
+//! rank that has read them. If the rank that wrote these lines writes a long piece there next, it has to take them from
+//! that reader. So a piece goes to a cell whose last pieces were about as long ([`Lengths`]).
 
 use crate::types::{Bytes, Ticket};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -18,31 +20,32 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub struct Next {
     /// Its number.
     pub cell: u32,
-    /// Where it is among those that are this rank's.
+    /// Its index among the cells that this rank owns.
     place: usize,
-    /// At most so long a piece.
+    /// The greatest length of the piece.
     length: Bytes,
 }
 
-/// The cells that are this rank's to write, and those that will be when it releases their tickets: a book of its own, in no memory that a
-/// peer maps.
+/// The cells that this rank owns, and those that it will own when it releases their tickets: private memory of this
+/// rank, which no peer maps.
 ///
-/// Each cell is in one rank's book at most, or under way with a ticket. Where a call fails some may be in none from then on.
+/// Each cell is owned by one rank at most, or is under way with a ticket. After a failed call some cells may be owned
+/// by nobody from then on.
 #[derive(Debug)]
 pub struct Passed {
-    /// The last ones that it got are at the end.
+    /// The numbers of the cells that this rank owns, the latest at the end.
     own: Box<[AtomicU32]>,
     owned: AtomicUsize,
-    /// By its number.
+    /// By number of the cell.
     cells: Box<[Cell]>,
-    /// What this rank has given of long pieces.
+    /// Bytes of long pieces that this rank has given, plus `rest`, so that new cells count as rested.
     given: AtomicU64,
-    /// After how much of that a cell has rested.
+    /// By how much `given` has to grow until a cell has rested.
     rest: u64,
-    /// Cells that a peer has told of, in the order in which this rank waited for them.
+    /// Cells that the peer has told of, in the order in which this rank waited for them.
     read: Box<[Read]>,
     reading: AtomicUsize,
-    /// Other cells that this rank has claimed.
+    /// How many cells of its ring this rank has claimed instead.
     missed: AtomicUsize,
     /// The cell that it gave last, and the one before that.
     gave: [AtomicU32; 2],
@@ -53,25 +56,27 @@ pub struct Passed {
 /// What a rank remembers of a cell.
 #[derive(Debug, Default)]
 struct Cell {
-    /// What it had given of long pieces when it gave this cell for one last.
+    /// The value of `Passed::given` when this rank last gave the cell for a long piece.
     given_before: AtomicU64,
     lengths: Lengths,
 }
 
-/// How far pieces reached into a cell: whose lines are in which cache. What calls reach at most counts ([`Plan::reach`](crate::coll::Plan)), which
-/// both ranks know.
+/// How far pieces reached into a cell, and so which lines are in whose cache. The reach of a whole call counts
+/// ([`Plan::reach`](crate::coll::Plan)), since both ranks know it.
 #[derive(Debug, Default)]
 struct Lengths {
-    /// The longest one that this rank wrote, unless the peer has written as far since.
+    /// The longest piece that this rank wrote, unless the peer has written as far since.
     own: AtomicUsize,
-    /// The last one that the peer wrote, unless this rank has written there since.
+    /// The last piece that the peer wrote, unless this rank has written there since.
     peers: AtomicUsize,
 }
 
 impl Lengths {
-    /// How much of the cell would be where it is slow to write, if this rank wrote so far: lines of its own that the peer has read, and in part such
-    /// of the peer's as it would find so in its turn, if it wrote as far again. That happens once, where the cell is for shorter pieces from then on.
-    /// A few lines don't count: it takes as long to find another cell, and who reads it does not expect that one.
+    /// How many bytes of the cell would be slow to write if this rank wrote `reach` bytes. First, lines of its own
+    /// pieces that the peer has read count. Second, lines that the peer has written beyond `reach` count in part: the
+    /// peer would find them slow in its turn if it wrote as far again. They count little, since that happens once: the
+    /// cell is for shorter pieces from then on. Few bytes count as none: to find another cell takes as long, and the
+    /// reader does not expect that cell.
     #[inline]
     fn misplaced(&self, reach: Bytes) -> usize {
         const ONCE: usize = 16;
@@ -94,7 +99,7 @@ impl Lengths {
     }
 }
 
-/// A cell that is this rank's once it releases that ticket, and how far the peer's call reached into it.
+/// A cell that this rank owns once it releases `ticket`, and how far the peer's call reached into it.
 #[derive(Debug, Default)]
 struct Read {
     ticket: AtomicU64,
@@ -118,25 +123,25 @@ impl Read {
 /// No cell.
 const NONE: u32 = u32::MAX;
 
-// Relaxed throughout: only this rank uses these, one call at a time; they are atomics so that a context may move between threads. Under loom
-// too: they order nothing.
+// Relaxed throughout: only this rank uses these words, one call at a time. They are atomics so that a context may move
+// between threads. They order nothing, so under loom they are the standard library's too.
 impl Passed {
-    /// What each of two ranks has at first takes so much memory at most.
+    /// The cells that each of two ranks has at first take this many bytes of memory at most.
     pub const BYTES: usize = 1 << 20;
-    /// As many as the pieces of 64 KiB of a message of 1 MiB.
+    /// The most cells that each rank has at first: as many as a message of 1 MiB has pieces of 64 KiB.
     const MOST: usize = 16;
     /// Pieces of this length and more are long: their lines do not stay in the first-level cache.
     pub const LONG: Bytes = Bytes(16 << 10);
-    /// A cell has rested when so much was given since, which its peer reads: or an eighth of a second-level cache, where that is less, which also
-    /// holds the user's buffers.
+    /// A cell has rested once this many bytes were given after it, which the peer reads. An eighth of the second-level
+    /// cache counts instead where that is less, since this cache also holds the user's buffers.
     const REST: u64 = 192 << 10;
 
-    /// Whether as many ranks of a node pass cells: who reads one has to be the only one who does.
+    /// Whether a node with this many ranks passes cells: the reader of a cell has to be its only reader.
     pub const fn is_for(ranks: usize) -> bool {
         ranks == 2
     }
 
-    /// How many cells of that length each of so many ranks of a node has to pass at first.
+    /// How many cells of length `cell` each of the `ranks` ranks of a node has to pass at first.
     pub const fn at_first(ranks: usize, cell: Bytes) -> usize {
         let cells = Self::BYTES / cell.0;
         match Self::is_for(ranks) {
@@ -146,7 +151,8 @@ impl Passed {
         }
     }
 
-    /// Of so many cells in all, for a rank whose second-level cache is that long. None is this rank's yet.
+    /// For `cells` cells in all, and a rank whose second-level cache has `l2` bytes. The rank owns none of the cells
+    /// yet.
     pub fn new(cells: usize, l2: Bytes) -> Self {
         let rest = Self::REST.min(l2.0 as u64 / 8);
         Self {
@@ -169,24 +175,25 @@ impl Passed {
         self.own.is_empty()
     }
 
-    /// This rank has claimed another cell: it had none of these, or keeps what it writes.
+    /// Notes that this rank has claimed a cell of its ring: it owns no passed cell, or keeps what it writes.
     #[inline]
     pub fn miss(&self) {
         self.missed.store(self.missed.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Whether so many claims were of other cells that these matter.
+    /// Whether this rank has claimed so many cells of its ring that the ring matters.
     #[inline]
     pub fn are_missed(&self) -> bool {
-        /// A rank that is the root of some calls in a row has as many.
+        /// A rank that is the root of some calls in a row claims as many.
         const SOME: usize = 64;
         self.is_empty() || self.missed.load(Ordering::Relaxed) >= SOME
     }
 
-    /// The cell for a piece of at most that length: the one that it got last, whose lines are in its first-level cache. For a long one, of
-    /// those that have rested, or else the one that has longest: readers fetch less ahead from pages that they have read not long ago, and
-    /// take nearly twice as long. More memory than that would be farther away. But where lines of the cell would be in the wrong cache,
-    /// that of which fewest are.
+    /// The cell for a piece of at most `reach` bytes; `None` if this rank owns none. For a short piece it is the cell
+    /// that the rank got last, whose lines are in its first-level cache. For a long piece it is a cell that has rested,
+    /// or else the one that has rested longest: readers fetch less ahead from pages that they have read not long ago,
+    /// and take nearly twice as long. More memory than that would be farther away. But where lines of the chosen cell
+    /// would be in the wrong cache, the rank takes the cell with the fewest such lines.
     #[inline]
     pub fn next(&self, reach: Bytes) -> Option<Next> {
         let owned = self.owned.load(Ordering::Relaxed);
@@ -196,14 +203,14 @@ impl Passed {
         Some(Next { place, cell: self.own[place].load(Ordering::Relaxed), length: reach })
     }
 
-    /// The cell at that place among those that are this rank's.
+    /// The cell at index `place` among those that this rank owns.
     #[inline]
     fn at(&self, place: usize) -> &Cell {
         &self.cells[self.own[place].load(Ordering::Relaxed) as usize]
     }
 
-    /// Where the most apt cell for that length is, of so many: the first one from the end that is good, or the best one. One that has not
-    /// rested counts as if half of it were misplaced.
+    /// The index of the most apt of the `owned` cells for a piece of `reach` bytes: the first good one from the end,
+    /// else the best one. A cell that has not rested counts as if half of the piece were misplaced.
     #[inline(never)]
     fn most_apt(&self, owned: usize, reach: Bytes) -> usize {
         let given = self.given.load(Ordering::Relaxed);
@@ -224,7 +231,7 @@ impl Passed {
         best
     }
 
-    /// That cell is claimed for `ticket`, and no longer its own: a peer will read it.
+    /// Notes that this rank has claimed the cell `next` for `ticket`, and no longer owns it: the peer will read it.
     #[inline]
     pub fn give(&self, next: Next, ticket: Ticket) {
         let owned = self.owned.load(Ordering::Relaxed) - 1;
@@ -250,15 +257,15 @@ impl Passed {
         self.gave_for.load(Ordering::Relaxed) == ticket.0
     }
 
-    /// The cell that the peer writes for `ticket`, if it takes the one that it got last, as for a short piece ([`Passed::next`]): the last one that
-    /// this rank gave before that ticket.
+    /// The cell that the peer is likely to write for `ticket`: the last cell that this rank gave before that ticket.
+    /// This is right if the peer takes the cell that it got last, as for a short piece ([`Passed::next`]).
     #[inline]
     pub fn likely(&self, ticket: Ticket) -> Option<u32> {
         let cell = self.gave[usize::from(self.gives_for(ticket))].load(Ordering::Relaxed);
         (cell != NONE).then_some(cell)
     }
 
-    /// A cell is this rank's from here on.
+    /// Makes this rank the owner of a cell.
     #[inline]
     pub fn take(&self, cell: u32) {
         let owned = self.owned.load(Ordering::Relaxed);
@@ -266,13 +273,13 @@ impl Passed {
         self.owned.store(owned + 1, Ordering::Relaxed);
     }
 
-    /// This rank has waited for a flag that tells of a cell which the peer passes, in a call that reaches so far into it: it is its own once it
-    /// releases the ticket.
+    /// Notes that this rank has waited for a flag that tells of a cell which the peer passes, in a call of that
+    /// `reach`. This rank owns the cell once it releases `ticket`.
     #[inline]
     pub fn await_release(&self, ticket: Ticket, cell: u32, reach: Bytes) {
         let reading = self.reading.load(Ordering::Relaxed);
         let is_known = |known: &Read| known.cell.load(Ordering::Relaxed) == cell;
-        // A ticket may have two flags.
+        // A ticket may have two flags that tell of the same cell.
         if self.read[..reading].iter().any(is_known) {
             return;
         }
@@ -280,13 +287,13 @@ impl Passed {
         self.reading.store(reading + 1, Ordering::Relaxed);
     }
 
-    /// Whether no cell becomes its own when it releases tickets.
+    /// Whether this rank gets no cell when it releases tickets.
     #[inline]
     pub fn awaits_none(&self) -> bool {
         self.reading.load(Ordering::Relaxed) == 0
     }
 
-    /// This rank releases all tickets up to that one.
+    /// Takes the cells of all tickets up to `ticket`, which this rank releases.
     #[inline]
     pub fn release(&self, ticket: Ticket) {
         if !self.awaits_none() {
@@ -310,7 +317,8 @@ impl Passed {
         self.reading.store(kept, Ordering::Relaxed);
     }
 
-    /// This rank fails a call: what it was told of in it may still be written there, so it is nobody's from here on.
+    /// Notes that this rank fails a call. The peer may still write the cells that this rank was told of in the call, so
+    /// nobody owns them from here on.
     pub fn forget(&self) {
         self.reading.store(0, Ordering::Relaxed);
     }

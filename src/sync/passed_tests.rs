@@ -18,13 +18,14 @@ fn all(passed: &Passed) -> Vec<u32> {
     std::iter::from_fn(|| passed.next(SHORT).map(give)).collect()
 }
 
-/// The peer has written so far into a cell, and this rank has read that.
+/// The peer has written `reach` bytes into a cell, and this rank has read them and released the ticket.
 fn come_back(passed: &Passed, cell: u32, reach: Bytes) {
     passed.await_release(ticket(1), cell, reach);
     passed.release(ticket(1));
 }
 
-/// Gives so many pieces of that length, each of which comes back after some more.
+/// Gives `pieces` pieces of that length. The cell of each comes back once `back_after` pieces were given from that one
+/// on. -> the cells that were given
 fn given(cells: u32, length: usize, back_after: usize, pieces: usize) -> Vec<u32> {
     let passed = Passed::new(cells as usize, L2);
     (0..cells).for_each(|cell| passed.take(cell));
@@ -73,7 +74,8 @@ fn where_no_cell_has_rested_the_one_that_has_longest_is_given() {
     assert_eq!(given(2, 32 << 10, 1, 6)[2..], [1, 0, 1, 0]);
 }
 
-/// A pair that sends pieces of these lengths to and fro. -> how many bytes were where they are slow to write, in the second half
+/// Both ranks of a pair send pieces of these lengths to each other. -> how many bytes were slow to write, in the second
+/// half of the calls
 fn misplaced(lengths: &[usize], calls: usize) -> usize {
     let pair = Pair::with(16);
     let (mut slow, mut cells) = (0, Vec::new());
@@ -179,7 +181,7 @@ impl Pair {
         self.ranks[rank].release(ticket(self.call));
     }
 
-    /// Both write. -> what each expects of the other one, and what that wrote
+    /// Both ranks write. -> the cell that each expects the other one to write, and the cell that the other one wrote
     fn exchange(&mut self) -> [[Option<u32>; 2]; 2] {
         self.call += 1;
         let cells = [0, 1].map(|rank| self.give(rank));
@@ -188,7 +190,7 @@ impl Pair {
         [expected, [Some(cells[1]), Some(cells[0])]]
     }
 
-    /// One writes. -> what the other one expects, and what it gets
+    /// The root writes. -> the cell that the other rank expects, and the one that it gets
     fn send(&mut self, root: usize) -> [Option<u32>; 2] {
         self.call += 1;
         let expected = self.ranks[1 - root].likely(ticket(self.call));

@@ -2,10 +2,11 @@
 
 use super::atomic::{AtomicU32, Ordering};
 
-/// What a rank that shares its core with others tells of that, on a line of its own: a hint, in whatever call it is.
+/// What a rank that shares its core tells peers about whether it has that core, on a cache line of its own. It is a
+/// hint, and holds in whatever call the rank is.
 ///
-/// Zeroed memory is valid. Writer: the rank, also several threads of it, in calls of several communicators: then one may end what the other has told,
-/// which costs some looks. Readers: all ranks that map it.
+/// Zeroed memory is valid. Writer: the rank. Several of its threads may write it in calls of several communicators.
+/// Then one thread may clear what another has set, which costs peers some looks. Readers: all ranks that map it.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Presence {
@@ -14,14 +15,15 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Does something that may give this rank's core to another, and lets peers know meanwhile.
+    /// Calls `to_others`, which may give this rank's core to another rank, and meanwhile tells peers that this rank is
+    /// away.
     pub fn leave_core(&self, to_others: impl FnOnce()) {
         self.away.store(1, Ordering::Relaxed);
         to_others();
         self.away.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the rank has given its core to others. Who is not away may well be at work on another core.
+    /// Whether the rank has given its core to others. A rank that is not away may well be at work on another core.
     pub fn is_away(&self) -> bool {
         self.away.load(Ordering::Relaxed) != 0
     }

@@ -3,7 +3,7 @@
 use super::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Which of the ranks that notice the end of a job tells the user: the first one.
+/// Selects which of the ranks that notice the end of a job tells the user: the first one.
 ///
 /// Zeroed memory is valid: nobody has noticed anything. Writers and readers: all ranks that map it. It orders nothing else.
 #[derive(Debug, Default)]
@@ -13,12 +13,12 @@ pub struct Teller(AtomicU32);
 impl Teller {
     /// A rank is about to tell.
     const TELLS: u32 = 1;
-    /// It has told.
+    /// That rank has told.
     const TOLD: u32 = 2;
-    /// So long others wait for it; it may have been killed meanwhile.
+    /// How long other ranks wait for that rank, which may have been killed meanwhile.
     const PATIENCE: Duration = Duration::from_secs(1);
 
-    /// Afterwards some rank has called `tell`: this one, unless another one has.
+    /// Ensures that some rank has told. This rank calls `tell`, unless another rank was first and has told in time.
     pub fn tell_once(&self, tell: impl FnOnce()) {
         self.tell_once_within(Self::PATIENCE, tell);
     }
@@ -31,7 +31,7 @@ impl Teller {
         }
     }
 
-    /// Waits until another rank has told.
+    /// Waits until another rank has told. Returns whether it has told within `patience`.
     fn is_told_within(&self, patience: Duration) -> bool {
         let since = Instant::now();
         while self.0.load(Ordering::Relaxed) != Self::TOLD {

@@ -1,6 +1,6 @@
-//! The steps between nodes: every leader must come before any goes on, but a leader may rely only on what its step
-//! promises, as with a native library that buffers. So a missing partner is a deadlock, and what a step does not order
-//! stays unordered.
+//! The steps between nodes. Every leader must come to a step before any goes on, so a missing partner is a deadlock.
+//! But a leader may rely only on what its step promises, as with a native library that buffers: what a step does not
+//! order stays unordered.
 
 use super::clocks::Snapshot;
 use super::machine::Machine;
@@ -32,7 +32,7 @@ impl Rendezvous {
         Self { arrivals: (0..nodes).map(|_| Vec::new()).collect(), finished: vec![0; nodes] }
     }
 
-    /// Whether all leaders have come to the step that the one of `node` is in, or would be in next.
+    /// Whether all leaders have come to the step that the leader of `node` is in, or would be in next.
     pub(super) fn is_complete(&self, node: usize) -> bool {
         self.arrivals.iter().all(|arrivals| arrivals.len() > self.finished[node])
     }
@@ -53,14 +53,14 @@ fn agree(left: &BridgeStep, right: &BridgeStep) -> bool {
         BridgeStep::Bcast { n, root, .. } => (3, n, root),
         BridgeStep::Allgather { block, .. } => (4, block, NodeIndex(0)),
         BridgeStep::Scatter { block, root, .. } => (5, block, root),
-        // Whether legs fit is seen at their ends.
+        // Whether legs fit each other is checked when the step ends.
         BridgeStep::SendRecv { .. } => (6, Bytes::ZERO, NodeIndex(0)),
     };
     key(left) == key(right)
 }
 
 impl Machine {
-    /// Arrives at the next step; its memory is the bridge's from here on.
+    /// `me` arrives at the next step. The memory of the step belongs to the bridge from here on.
     pub(super) fn begin_step(&mut self, me: usize, step: BridgeStep) -> Result<(), Breach> {
         let (node, line) = (self.members[me].node, self.members[me].leader.ok_or(Breach::NotLeader)?);
         if self.members[me].step.is_some() {
@@ -82,7 +82,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Ends the step that it is in.
+    /// Ends the step that `me` is in.
     pub(super) fn end_step(&mut self, me: usize) -> Result<(), Breach> {
         let step = self.members[me].step.take().ok_or(Breach::NoStep)?;
         let (node, line) = (self.members[me].node, self.members[me].leader.ok_or(Breach::NotLeader)?);
@@ -92,7 +92,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What nobody but the bridge may touch during the step.
+    /// The memory that nobody but the bridge may touch during the step.
     fn lent(&self, node: usize, step: BridgeStep) -> impl Iterator<Item = (Span, Bytes)> + use<> {
         let leg = |at: Span, leg: Option<Leg>| leg.map(|leg| (at.plus(leg.offset), leg.n));
         let all = self.members.len();
@@ -119,7 +119,7 @@ impl Machine {
         self.locate(me, at, n)
     }
 
-    /// Where the blocks of a node's members lie in a buffer of blocks in node order.
+    /// Offset and length of the blocks of a node's members in a buffer of blocks in node order.
     fn blocks_of(&self, node: usize, block: Bytes) -> (Bytes, Bytes) {
         let before: usize = self.nodes[..node].iter().map(Vec::len).sum();
         (block * before, block * self.nodes[node].len())
@@ -142,7 +142,7 @@ impl Machine {
         }
     }
 
-    /// Gives a leader what the step promises it; `site`: its node, and which of its leaders it is.
+    /// Gives a leader what the step promises it. `site` is its node, and which of that node's leaders it is.
     fn depart(&mut self, me: usize, site: (usize, usize), step: BridgeStep) -> Result<(), Breach> {
         let node = site.0;
         match step {
@@ -173,7 +173,8 @@ impl Machine {
         Ok(())
     }
 
-    /// All that one node's leader, or every one, had done before the step has now happened before what `me` does.
+    /// Orders all that the leader of node `source`, or of every node if it is `None`, had done before the step before
+    /// what `me` does from here on.
     fn join_nodes(&mut self, me: usize, site: (usize, usize), source: Option<usize>) {
         let arrivals = self.bridges[site.1].current(site.0).enumerate();
         let wanted = arrivals.filter(|(other, _)| source.is_none_or(|source| source == *other));

@@ -1,12 +1,13 @@
 //! Vector clocks: which operations of which rank happened before what another rank does now.
 //!
 //! Component `r` of a rank's clock counts the announcements of rank `r` that it knows of, directly or through others.
-//! An access is stamped with its rank's own component only, as in FastTrack (Flanagan, Freund 2009): it happened before
-//! the present of another rank exactly if that rank's component for it is at least the stamp.
+//! An access is stamped with its rank's own component only, as in FastTrack (Flanagan, Freund 2009). It happened before
+//! what another rank does now exactly if, in the clock of that other rank, the component of the accessing rank is at
+//! least the stamp.
 
 use crate::types::Ticket;
 
-/// The own component of a rank's clock.
+/// A rank's own component of its clock.
 pub(super) type Stamp = u32;
 
 /// A clock as it was when something was announced.
@@ -42,7 +43,8 @@ impl Clocks {
         self.now[rank * self.size + other] >= stamp
     }
 
-    /// The present of `rank`, to be joined by others; what `rank` does from now on is not part of it.
+    /// Announces what `rank` has done so far: returns its clock, for others to join. What `rank` does from now on is
+    /// not part of it.
     pub(super) fn announce(&mut self, rank: usize) -> Snapshot {
         let snapshot = Snapshot(self.past.len());
         self.past.extend_from_slice(&self.now[rank * self.size..][..self.size]);
@@ -50,7 +52,7 @@ impl Clocks {
         snapshot
     }
 
-    /// All that had happened before `snapshot` has now happened before what `rank` does.
+    /// Orders all that had happened before `snapshot` before what `rank` does from now on.
     pub(super) fn join(&mut self, rank: usize, snapshot: Snapshot) {
         let known = &self.past[snapshot.0..][..self.size];
         let mine = &mut self.now[rank * self.size..][..self.size];

@@ -22,7 +22,7 @@ pub(super) struct Member {
     pub(super) node_rank: NodeRank,
     pub(super) epoch: Epoch,
     pub(super) operator: Option<Operator>,
-    /// How much of each cell the call may take.
+    /// How much of each cell the call may use.
     pub(super) depth: Bytes,
     pub(super) memory: Memory,
     pub(super) rings: Rings,
@@ -31,17 +31,17 @@ pub(super) struct Member {
     posts: BTreeMap<usize, History>,
     /// Which of its node's leaders it is.
     pub(super) leader: Option<usize>,
-    /// The step between nodes that it has begun, and the memory that the step has.
+    /// The step between nodes that the rank has begun, and in `lent` the memory of that step.
     pub(super) step: Option<BridgeStep>,
     pub(super) lent: Vec<Location>,
-    /// What peers fetched from its memory in this call, who and when.
+    /// What peers fetched from its memory in this call, and which peer did so when.
     pub(super) fetches: Vec<(Location, usize, Stamp)>,
     pub(super) is_in_call: bool,
-    /// What the last operation found that looks for something.
+    /// What the last operation found, if it looks for something.
     found: bool,
     /// When it entered each call.
     entered: Vec<(Epoch, Stamp)>,
-    /// What it has asked for and not got yet, in order.
+    /// The operations that it has submitted and that were not performed yet, in order.
     queue: Vec<Operation>,
     /// Whether it waits for something that has not happened.
     is_blocked: bool,
@@ -59,7 +59,7 @@ pub(super) struct Machine {
     pub(super) bridges: Vec<Rendezvous>,
     /// Buffers for the operands and the result of the operation at hand.
     pub(super) spare: [Vec<u8>; 3],
-    /// One fetch in so many is not possible; none is for 0.
+    /// One fetch in this many is not possible; for 0 all are possible.
     pub(super) misses: u64,
     mutator: Mutator,
     ready: Vec<usize>,
@@ -117,7 +117,7 @@ impl Machine {
         self.operations
     }
 
-    /// Of the changes that were sought those that would have fitted an operation.
+    /// Those of the sought changes that would have fitted an operation.
     pub(super) fn occasions(&self) -> Vec<Change> {
         self.mutator.occasions().to_vec()
     }
@@ -127,7 +127,8 @@ impl Machine {
         self.mutator.hits()
     }
 
-    /// The ranks that can go on, each once. Who takes one out and polls it finds it back there if it still can.
+    /// The ranks that can go on, each once. The caller removes a rank and polls it; the rank is there again afterwards
+    /// if it can still go on.
     pub(super) fn ready(&mut self) -> Result<&mut Vec<usize>, Violation> {
         match self.violation.take() {
             Some(violation) => Err(violation),
@@ -135,7 +136,7 @@ impl Machine {
         }
     }
 
-    /// `me` enters a call that may take so much of each cell.
+    /// `me` enters a call that may use `depth` bytes of each cell.
     pub(super) fn begin(
         &mut self,
         me: usize,
@@ -153,7 +154,7 @@ impl Machine {
         self.ready.push(me);
     }
 
-    /// `me` leaves its call; it releases all of it.
+    /// `me` leaves its call, and releases all of its tickets.
     pub(super) fn end(&mut self, me: usize) {
         if self.members[me].step.is_some() {
             self.accuse(me, "return".into(), Breach::StepUnderWay);
@@ -174,7 +175,7 @@ impl Machine {
         self.members[me].is_done = true;
     }
 
-    /// A rank that had not certainly entered call `epoch` by now, as far as `me` can know.
+    /// A rank that, as far as `me` can know, may not have entered call `epoch` by now; `None` if all have.
     pub(super) fn not_entered(&self, me: usize, epoch: Epoch) -> Option<CommRank> {
         let has_entered = |rank: usize| {
             let entries = &self.members[rank].entered;
@@ -183,13 +184,13 @@ impl Machine {
         (0..self.members.len()).find(|rank| !has_entered(*rank)).map(|rank| CommRank(rank as u32))
     }
 
-    /// Records that `me` broke a rule; the first counts.
+    /// Records that `me` broke a rule; only the first breach of a run counts.
     pub(super) fn accuse(&mut self, me: usize, operation: String, breach: Breach) {
         let (rank, epoch) = (CommRank(me as u32), self.members[me].epoch);
         self.violation.get_or_insert(Violation { rank, epoch, operation, breach });
     }
 
-    /// Nobody can go on.
+    /// The violation where no rank can go on.
     pub(super) fn deadlock(&self) -> Violation {
         let waiting = self.members.iter().enumerate().filter(|(_, member)| !member.is_done);
         let waiting: Vec<(usize, String)> = waiting
@@ -208,10 +209,10 @@ impl Machine {
         }
     }
 
-    /// Takes `operation` of `me` to be performed when its turn comes.
+    /// Queues `operation` of `me`, to be performed when its turn comes.
     ///
     /// # Panics
-    /// If it has not got what it asked for before: a rank does one thing at a time.
+    /// If an earlier operation of `me` is not complete: a rank does one thing at a time.
     pub(super) fn submit(&mut self, me: usize, operation: Operation) {
         assert!(self.members[me].queue.is_empty(), "a rank awaits one operation at a time");
         let mut queue = std::mem::take(&mut self.members[me].queue);
@@ -222,12 +223,12 @@ impl Machine {
         self.settle(me);
     }
 
-    /// What the operation that `me` got last found; true where it does not look for anything.
+    /// What the last operation of `me` found; true where it does not look for anything.
     pub(super) fn found(&self, me: usize) -> bool {
         self.members[me].found
     }
 
-    /// Performs the next part of what `me` asked for; true when it has got all of it.
+    /// Performs the next operation in the queue of `me`; returns whether the queue is then empty.
     pub(super) fn perform(&mut self, me: usize) -> bool {
         self.members[me].found = true;
         let Some(operation) = self.members[me].queue.first().copied() else {
@@ -246,7 +247,7 @@ impl Machine {
         false
     }
 
-    /// Puts `me` among the ready or the blocked.
+    /// Puts `me` among the ready or the blocked ranks.
     fn settle(&mut self, me: usize) {
         let is_enabled = self.members[me].queue.first().is_none_or(|operation| self.is_enabled(me, *operation));
         self.members[me].is_blocked = !is_enabled;
@@ -265,12 +266,12 @@ impl Machine {
         }
     }
 
-    /// Whether the operation can take effect now; once it can, it can for ever.
+    /// Whether the operation can take effect now. Once it can, it always can.
     fn is_enabled(&self, me: usize, operation: Operation) -> bool {
         let member = &self.members[me];
         match operation {
             Operation::Claim(ticket, room) => match member.rings.next(ticket, room).written {
-                // Where it holds the slot up itself, it must not hide among the blocked.
+                // A rank that holds up its own claim must not hide among the blocked: the claim then reports that.
                 Some(held) if self.has_released(me, held) => self.peers(me).all(|peer| self.has_released(peer, held)),
                 _ => true,
             },
@@ -358,7 +359,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Joins the releases of what `me` wrote to the cell that it claimed so many claims ago.
+    /// Joins the peers' releases of what `me` wrote to the cell that it claimed `cells` claims ago.
     fn drain(&mut self, me: usize, cells: usize) {
         let Some(held) = self.members[me].rings.written_ago(cells) else { return };
         for at in 0..self.nodes[self.members[me].node].len() {
@@ -424,7 +425,7 @@ impl Machine {
         self.nodes[self.members[me].node].get(rank.index()).copied().ok_or(Breach::NoSuchRank(rank))
     }
 
-    /// Whether `me` has promised not to read slots of `ticket`.
+    /// Whether `me` has promised not to read slots of `ticket` any more.
     pub(super) fn has_released(&self, me: usize, ticket: Ticket) -> bool {
         self.members[me].released.reached(ticket)
     }
@@ -433,7 +434,7 @@ impl Machine {
         if ticket.epoch() == self.members[me].epoch { Ok(()) } else { Err(Breach::WrongEpoch(ticket)) }
     }
 
-    /// To whom `me` passes cells.
+    /// The peer to which `me` passes cells, if it passes any.
     fn only_peer(&self, me: usize) -> Option<usize> {
         self.peers(me).next().filter(|_| Passed::is_for(self.nodes[self.members[me].node].len()))
     }

@@ -10,7 +10,8 @@ use std::ops::Range;
 struct Block {
     bytes: Vec<u8>,
     defined: RangeMap<()>,
-    /// Bytes of another block's view that were overwritten through this one's.
+    /// Bytes that were overwritten through the view of the receive buffer. If the send buffer views this block too, its
+    /// input is lost there.
     overwritten: RangeMap<()>,
 }
 
@@ -19,7 +20,7 @@ impl Block {
         Self { defined: RangeMap::of(0..bytes.len(), ()), bytes, ..Self::default() }
     }
 
-    /// Its contents are no valid result.
+    /// A block whose initial contents are no valid result.
     fn output(length: usize) -> Self {
         Self { bytes: vec![0xA5; length], ..Self::default() }
     }
@@ -59,7 +60,7 @@ pub(super) struct Buffers {
     pub(super) output: usize,
     /// Whether the input is found in the receive buffer only.
     pub(super) is_bcast: bool,
-    /// In place: where the shorter buffer starts in the longer one.
+    /// Where the shorter buffer starts in the longer one, if the rank works in place.
     pub(super) in_place: Option<usize>,
     /// Length of the scratch memory.
     pub(super) scratch: usize,
@@ -124,7 +125,7 @@ impl Memory {
         Ok(&block.bytes[spot.range.clone()])
     }
 
-    /// The bytes, to be written whole.
+    /// The bytes, all of which the caller has to write.
     pub(super) fn write(&mut self, place: Place, spot: &Spot) -> Result<&mut [u8], Breach> {
         if place == Place::SendBuf {
             return Err(Breach::InputWritten);
@@ -137,7 +138,7 @@ impl Memory {
         Ok(&mut block.bytes[spot.range.clone()])
     }
 
-    /// The contents there mean nothing any more.
+    /// Makes the contents at `spot` undefined.
     pub(super) fn undefine(&mut self, place: Place, spot: &Spot) -> Result<(), Breach> {
         self.write(place, spot)?.fill(0x5A);
         self.blocks[spot.block].defined.clear(spot.range.clone());

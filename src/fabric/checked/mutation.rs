@@ -69,9 +69,9 @@ pub enum Change {
 pub struct Mutation {
     /// What is done.
     pub change: Change,
-    /// To whose operations; to everyone's where it is `None`.
+    /// Whose operations suffer it; everyone's if `None`.
     pub rank: Option<CommRank>,
-    /// To the first operation that it fits and to every `period`th from there; at least 1.
+    /// It changes the first operation that it fits, and every `period`th from there; at least 1.
     pub period: usize,
 }
 
@@ -103,7 +103,7 @@ impl Mutator {
         Self { sought: changes.to_vec(), ..Self::new(None, ranks) }
     }
 
-    /// Those that were sought and fit an operation so far.
+    /// The changes that were sought and have fitted an operation so far.
     pub(super) fn occasions(&self) -> &[Change] {
         &self.occasions
     }
@@ -113,7 +113,8 @@ impl Mutator {
         self.hits
     }
 
-    /// Appends to `queue` what `me` does in place of `operation`. What is returned counts as claimed at once.
+    /// Appends to `queue` what `me` does in place of `operation`. A ticket that is returned counts as claimed at once,
+    /// with its room.
     pub(in crate::fabric) fn apply(
         &mut self,
         me: usize,
@@ -219,7 +220,8 @@ fn ticket_in(span: &Span) -> Option<Ticket> {
     }
 }
 
-/// The ticket that an operation is about; of a copy or a reduction, that of what it reads.
+/// The ticket that an operation is about. For a copy or a reduction it is that of a slot that is read, or else of a
+/// slot that a copy writes.
 fn ticket_of(operation: &Operation) -> Option<Ticket> {
     match operation {
         Operation::Claim(ticket, _)

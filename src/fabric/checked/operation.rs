@@ -64,8 +64,8 @@ pub enum Operation {
     BridgeEnd,
 }
 
-/// The operations of a [`Fabric`](crate::fabric::Fabric) whose `step` takes them as values, and says what those found that look for
-/// something. Types are those in scope where it stands.
+/// The operations of a [`Fabric`](crate::fabric::Fabric) whose `step` takes each as a value, and returns what it found
+/// if it looks for something. The types are those in scope where the macro is invoked.
 macro_rules! operations_by_step {
     () => {
         async fn claim(&self, ticket: Ticket, room: Room) {

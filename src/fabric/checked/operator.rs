@@ -1,4 +1,4 @@
-//! Operations on random elements of which a wrong order, a missing and a doubled operand show.
+//! Operations on random elements whose results show a wrong order, a missing operand and a doubled one.
 
 use super::random::Random;
 use crate::types::{Bytes, OperandOrder};
@@ -43,7 +43,7 @@ impl Operator {
     pub(super) fn random(self, random: &mut Random, n: usize) -> Vec<u8> {
         let mut bytes = random.bytes(n);
         if let Self::Affine { granule } = self {
-            // An odd factor can be undone.
+            // A product with an odd factor can be undone.
             bytes.chunks_exact_mut(granule).for_each(|element| element[0] |= 1);
         }
         bytes

@@ -100,7 +100,7 @@ fn output_bytes(call: &Call, rank: usize, ranks: usize) -> usize {
     }
 }
 
-/// Where this rank works in place: where the shorter of its buffers starts in the longer one.
+/// Where the shorter of this rank's buffers starts in the longer one; `None` if the rank does not work in place.
 pub(super) fn in_place(call: &Call, rank: usize) -> Option<usize> {
     let offset = match call.collective() {
         Collective::Allreduce => 0,

@@ -14,17 +14,17 @@ pub struct Program {
     pub labels: Vec<u32>,
     /// By rank: its path through the hierarchy of its node; see [`Levels`](crate::topo::Levels).
     pub paths: Vec<Vec<u32>>,
-    /// Leaders of each node, as far as the smallest has ranks.
+    /// Leaders of each node; no more than the smallest node has ranks.
     pub leaders: usize,
     /// Length of the rings of cells.
     pub slots: usize,
-    /// How much longer the rings of lines are.
+    /// How many times as long the rings of lines are.
     pub lines_per_cell: usize,
     /// Length of the cells.
     pub cell: Bytes,
     /// What the ranks do, one call after another.
     pub calls: Vec<Call>,
-    /// Of so many fetches from a peer's memory one is not possible, none for 0.
+    /// One fetch in this many from a peer's memory is not possible; for 0 all are possible.
     pub misses: u64,
     /// A mistake to be made.
     pub mutation: Option<Mutation>,
@@ -35,7 +35,8 @@ pub struct Program {
 /// One call.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The index of its algorithm in the [`REGISTRY`]; where `start` was replaced, of any for the same collective.
+    /// The index of its algorithm in the [`REGISTRY`]. If `start` was replaced, the index of any algorithm for the same
+    /// collective.
     pub row: usize,
     /// The algorithm.
     pub start: for<'a> fn(&'a Rank, &'a Plan) -> Running<'a>,
@@ -55,7 +56,7 @@ impl Call {
 /// How the ranks take turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// After an operation another rank may come with a chance of one in this.
+    /// After an operation another rank may get the turn, with a chance of one in this.
     pub switch: usize,
     /// A rank that seldom gets a turn.
     pub laggard: Option<usize>,
@@ -64,16 +65,16 @@ pub struct Pace {
 /// How long the messages of a program are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Messages {
-    /// Some cells at most.
+    /// As long as some cells at most.
     Usual,
     /// So long that they take several steps between nodes.
     Long,
 }
 
-/// Chance of one in this that a program has long messages.
+/// A program has long messages with a chance of one in this.
 const LONG: usize = 200;
 
-/// And in this that one of two ranks has cells of some pages.
+/// A program of two ranks has cells of some pages with a chance of one in this.
 const LARGE: usize = 16;
 
 impl Program {
@@ -99,7 +100,8 @@ impl Program {
         let least = layout.largest_node().max(16);
         let cell = match random.below(4) {
             _ if is_long => 64 << 10,
-            // Of some pages: shorter ones are cut no other way between two ranks (`piece_between`).
+            // Some pages long: in shorter cells two ranks cut messages no other way than more ranks do
+            // (`piece_between`).
             _ if ranks == 2 && random.one_in(LARGE) => 20 << 10,
             0 => random.between(least, 300),
             _ => random.pick(&[64, 128, 256, 512, 768]),
@@ -109,8 +111,8 @@ impl Program {
             labels,
             leaders: random.pick(&[1, 1, 2, 3]),
             slots: random.pick(&[2, 2, 4, 8]),
-            // Cells follow from claims here, those of short pieces from tickets in the real fabric: with as many lines as cells a claim waits
-            // for as much there as here.
+            // Here claims determine cells; in the real fabric tickets determine the cells of short pieces. With as many
+            // lines as cells, a claim waits there for as much as here.
             lines_per_cell: random.pick(&[1, 1, 2, 4]),
             cell: Bytes(cell),
             calls: Vec::new(),
@@ -195,7 +197,7 @@ fn length(random: &mut Random, granule: usize, cell: usize, ranks: usize) -> usi
 }
 
 /// A value for every knob, or none where an algorithm runs without one. Tiles and segments hold whole elements and are
-/// no longer than a cell, as `choose` has them.
+/// no longer than a cell, as `choose` ensures.
 pub fn random_knobs(random: &mut Random, granule: usize, cell: usize) -> Knobs {
     Knob::ALL.into_iter().fold(Knobs::UNSET, |knobs, knob| {
         let value = match knob.takes() {

@@ -34,7 +34,7 @@ impl Random {
         choices[self.below(choices.len())]
     }
 
-    /// Whether one of `chances` equal chances fell.
+    /// True with a chance of one in `chances`.
     pub fn one_in(&mut self, chances: usize) -> bool {
         self.below(chances) == 0
     }

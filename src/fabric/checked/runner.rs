@@ -28,7 +28,7 @@ impl Program {
     /// Runs the program with the data and the turns of `seed`.
     ///
     /// # Errors
-    /// The first rule that it broke.
+    /// The first rule that the program broke.
     pub fn run(&self, seed: u64) -> Result<Stats, Violation> {
         self.run_in_turns(seed, seed)
     }
@@ -36,12 +36,13 @@ impl Program {
     /// Runs the program with the data of one seed and the turns of another.
     ///
     /// # Errors
-    /// The first rule that it broke.
+    /// The first rule that the program broke.
     pub fn run_in_turns(&self, seed: u64, turns: u64) -> Result<Stats, Violation> {
         self.run_on(&self.machine(Mutator::new(self.mutation, self.labels.len())), seed, turns)
     }
 
-    /// Which of `changes` there is an occasion for, without making any, nor the program's own; in the order of the occasions.
+    /// Which of `changes` would fit an operation, in the order of their first occasions. Makes none of them, nor the
+    /// program's own mutation.
     ///
     /// # Errors
     /// The first rule that the program broke.
@@ -100,7 +101,7 @@ struct Runner<'a> {
     ranks: &'a [Rank],
     random: Random,
     seed: u64,
-    /// By call: inputs and results, from when the first rank enters.
+    /// By call: inputs and results, from the first rank's entry until all ranks have left.
     data: Vec<Option<Data>>,
     /// By rank: the call that it is in.
     running: Vec<(usize, Option<Running<'a>>)>,

@@ -11,7 +11,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Written {
     ticket: Ticket,
-    /// By whom, and when that was by its clock.
+    /// The rank that wrote, and in `stamp` when that was by its clock.
     writer: usize,
     stamp: Stamp,
 }
@@ -23,12 +23,13 @@ struct Read {
     stamp: Stamp,
 }
 
-/// Memory that its owner writes, and peers too where it is relayed, and all ranks of the node read: a cell or the payload of a line.
+/// A cell, or the payload of a line. Its owner writes it, peers write it too where it is relayed, and all ranks of the
+/// node read it.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     bytes: Vec<u8>,
     written: RangeMap<Written>,
-    /// Since somebody last wrote the same bytes with knowledge of them.
+    /// Reads of bytes that no write has covered as a whole since; a write that did so happened after them.
     reads: Vec<Read>,
 }
 
@@ -66,7 +67,7 @@ impl Store {
         Ok(&self.bytes[range])
     }
 
-    /// The bytes, for `me` to write for `ticket`, if all reads of them, and what others wrote there, happened before.
+    /// The bytes, for `me` to write for `ticket`, if all reads of them and all that others wrote there happened before.
     pub(super) fn write(
         &mut self,
         clocks: &Clocks,
@@ -84,7 +85,7 @@ impl Store {
         if let Some(Written { writer, .. }) = before {
             return Err(Breach::OverwriteRace { writer: CommRank(writer as u32) });
         }
-        // Whoever writes there later has to know of this write, and so of these.
+        // A rank that writes there later has to know of this write, and so of these reads.
         self.reads.retain(|read| !(range.start <= read.range.start && read.range.end <= range.end));
         self.written.set(range.clone(), Written { ticket, writer: me, stamp: clocks.stamp(me) });
         Ok(&mut self.bytes[range])
@@ -107,7 +108,7 @@ pub(super) struct Rings {
     cells: Vec<(Position, Store)>,
     /// How many cells were claimed.
     turns: usize,
-    /// The last ticket for which one was that is not relayed, and that is.
+    /// The last ticket for which a cell was claimed that is not relayed, and the last for one that is.
     last: [Option<Ticket>; 2],
     /// The last cells that were claimed to be passed.
     passes: VecDeque<Pass>,
@@ -117,15 +118,15 @@ pub(super) struct Rings {
 #[derive(Clone, Copy, Debug)]
 struct Pass {
     ticket: Ticket,
-    /// When its owner touched it last.
+    /// When its owner touched the cell last.
     touched: Stamp,
     /// The peer has waited for a flag of the ticket.
     is_told: bool,
-    /// The peer has released it.
+    /// The peer has released the ticket.
     is_over: bool,
 }
 
-/// What a flag told of when it was announced, for a ticket for which its owner had claimed the line.
+/// What a flag told when it was announced, for a ticket for which its owner had claimed the line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     ticket: Ticket,
@@ -133,7 +134,7 @@ pub(super) struct Told {
     pub(super) cell: Option<usize>,
     /// Memory that the owner exposed.
     pub(super) memory: Option<Span>,
-    /// When that was.
+    /// When the flag was announced, by the owner's clock.
     pub(super) stamp: Stamp,
 }
 
@@ -142,10 +143,10 @@ struct Lines {
     flags: [History; Line::COUNT],
     /// The cell that was claimed with the line last, for which ticket, and how.
     home: Option<(Ticket, usize, Room)>,
-    /// What each flag told last for a ticket for which its line was claimed: flags without data leave that as it is.
+    /// What each flag told last for a ticket for which its line was claimed. Flags without data leave this as it is.
     told: [Option<Told>; Line::COUNT],
     payloads: [Store; Line::COUNT],
-    /// The memory that each flag is to tell of.
+    /// The memory of which each flag is to tell.
     exposed: [Option<(Ticket, Span)>; Line::COUNT],
 }
 
@@ -163,13 +164,13 @@ impl Rings {
         }
     }
 
-    /// The cell of `ticket` goes to the one peer with it.
+    /// Notes that the cell of `ticket` goes to the one peer with that ticket.
     pub(super) fn pass(&mut self, ticket: Ticket) {
         self.passes.truncate(2 * self.cells.len());
         self.passes.push_front(Pass { ticket, touched: 0, is_told: false, is_over: false });
     }
 
-    /// Their owner touches the cell of `ticket`, at this time of its own.
+    /// The owner of the rings touches the cell of `ticket`, at this time of its clock.
     pub(super) fn touch(&mut self, ticket: Ticket, stamp: Stamp) -> Result<(), Breach> {
         match self.passes.iter_mut().find(|pass| pass.ticket == ticket) {
             Some(Pass { is_over: true, .. }) => Err(Breach::TouchedAfterPassing),
@@ -186,7 +187,8 @@ impl Rings {
         self.passes.iter_mut().filter(|pass| pass.ticket == ticket).for_each(|pass| pass.is_told = true);
     }
 
-    /// The peer releases all tickets up to that one; `knows` says whether that is after a time of the owner's.
+    /// The peer releases all tickets up to `ticket`. `knows` tells whether a time of the owner's clock happened before
+    /// that.
     pub(super) fn take_passed(&mut self, ticket: Ticket, knows: impl Fn(Stamp) -> bool) -> Result<(), Breach> {
         for pass in self.passes.iter_mut().filter(|pass| pass.ticket <= ticket && !pass.is_over) {
             pass.is_over = true;
@@ -200,21 +202,22 @@ impl Rings {
         Ok(())
     }
 
-    /// What a claim of that much for `ticket` looks at: who claims a cell claims the ticket's lines too.
+    /// The position that a claim of `room` for `ticket` looks at. A claim of a cell also claims the ticket's lines.
     pub(super) fn next(&self, ticket: Ticket, room: Room) -> Position {
         let line = self.lines[self.line(ticket)].0;
         match room {
             Room::Lines => line,
             Room::Cell | Room::Passed | Room::Relayed => {
                 let cell = self.cells[self.turns % self.cells.len()].0;
-                // Cells that are relayed and others take memory in orders of their own.
+                // Cells that are relayed and others take memory in orders of their own, so each kind waits for the last
+                // one of the other.
                 let other = self.last[usize::from(room != Room::Relayed)];
                 Position { claimed: line.claimed.max(cell.claimed), written: line.written.max(cell.written).max(other) }
             }
         }
     }
 
-    /// The ticket for which something was written to the cell that was claimed so many claims ago.
+    /// The ticket for which something was written last to the cell that was claimed `cells` claims ago.
     pub(super) fn written_ago(&self, cells: usize) -> Option<Ticket> {
         let turn = self.turns.checked_sub(cells)?;
         self.cells[turn % self.cells.len()].0.written
@@ -230,7 +233,7 @@ impl Rings {
         self.claimed_home(ticket).map(|(cell, _)| cell)
     }
 
-    /// Whether peers may write there.
+    /// Whether peers may write the cell of `ticket`.
     pub(super) fn is_relayed(&self, ticket: Ticket) -> bool {
         self.claimed_home(ticket).is_some_and(|(_, room)| room == Room::Relayed)
     }
@@ -240,18 +243,18 @@ impl Rings {
         (owner == ticket).then_some((cell, room))
     }
 
-    /// What that flag told, as whoever looks at it finds it.
+    /// What the flag of `line` tells a rank that looks for `ticket`.
     pub(super) fn told(&self, line: Line, ticket: Ticket) -> Option<Told> {
         self.lines[self.line(ticket)].1.told[line as usize].filter(|told| told.ticket == ticket)
     }
 
-    /// That flag will tell of memory at `from`.
+    /// Notes that the flag of `line` for `ticket` will tell of memory at `from`.
     pub(super) fn expose(&mut self, line: Line, ticket: Ticket, from: Span) {
         let index = self.line(ticket);
         self.lines[index].1.exposed[line as usize] = Some((ticket, from));
     }
 
-    /// Whether that much may be written for `ticket`.
+    /// Whether the owner may write `room` for `ticket`.
     pub(super) fn is_claimed(&self, ticket: Ticket, room: Room) -> bool {
         match room {
             Room::Lines => self.lines[self.line(ticket)].0.claimed == Some(ticket),
@@ -259,7 +262,7 @@ impl Rings {
         }
     }
 
-    /// That much may be written for `ticket`.
+    /// Lets the owner write `room` for `ticket`.
     pub(super) fn claim(&mut self, ticket: Ticket, room: Room) {
         let (line, cell) = (self.line(ticket), self.turns % self.cells.len());
         self.lines[line].0.claimed = Some(ticket);
@@ -271,7 +274,7 @@ impl Rings {
         }
     }
 
-    /// Something was written for `ticket`.
+    /// Notes that something was written for `ticket`.
     pub(super) fn write(&mut self, ticket: Ticket) {
         let line = self.line(ticket);
         self.lines[line].0.written = Some(ticket);
@@ -285,7 +288,7 @@ impl Rings {
         &self.lines[self.line(ticket)].1.flags[line as usize]
     }
 
-    /// A flag is announced, by an owner whose clock shows `stamp`, and what belongs to it.
+    /// Announces the flag of `line` for `ticket`, with what belongs to it; the owner's clock shows `stamp`.
     pub(super) fn publish(&mut self, line: Line, ticket: Ticket, stamp: Stamp, snapshot: Snapshot) {
         let (index, cell) = (self.line(ticket), self.home(ticket));
         let (position, lines) = &mut self.lines[index];
@@ -296,7 +299,7 @@ impl Rings {
         lines.flags[line as usize].push(ticket, snapshot);
     }
 
-    /// The payload of a line at that index, or the cell.
+    /// The payload of `line` at `index`; the cell at `index` if there is no `line`.
     pub(super) fn store(&mut self, line: Option<Line>, index: usize) -> &mut Store {
         match line {
             Some(line) => &mut self.lines[index].1.payloads[line as usize],
@@ -305,7 +308,7 @@ impl Rings {
     }
 }
 
-/// Where a payload is, or the cell.
+/// The room of a payload, or of a cell if there is no `line`.
 pub(super) fn room_of(line: Option<Line>) -> Room {
     if line.is_some() { Room::Lines } else { Room::Cell }
 }

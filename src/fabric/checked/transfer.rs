@@ -78,7 +78,7 @@ impl Machine {
         Ok(Location::Slot { owner, line, ticket, position, range: offset..end })
     }
 
-    /// What a flag of `owner` told, which this rank has waited for.
+    /// What a flag of `owner` told, for which `me` must have waited.
     fn told(&self, me: usize, owner: usize, line: Line, ticket: Ticket) -> Result<Told, Breach> {
         let told = self.members[owner].rings.told(line, ticket).ok_or(Breach::Untold)?;
         match self.clocks.knows(me, owner, told.stamp) {
@@ -146,7 +146,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether those fetches from the memory of `me` happened before.
+    /// Checks that the fetches from the memory of `me` that `concerns` selects happened before.
     pub(super) fn check_fetches(&self, me: usize, concerns: impl Fn(&Location) -> bool) -> Result<(), Breach> {
         let known = |reader: usize, stamp| self.clocks.knows(me, reader, stamp);
         let mut fetches = self.members[me].fetches.iter();
@@ -193,7 +193,7 @@ impl Machine {
         Ok(exposed)
     }
 
-    /// Whether a peer exposed something with that flag, which has to have come.
+    /// Whether a peer exposed something with that flag, for which `me` must have waited.
     pub(super) fn is_exposed(&mut self, me: usize, rank: NodeRank, line: Line, ticket: Ticket) -> Result<bool, Breach> {
         self.check_epoch(me, ticket)?;
         let owner = self.peer(me, rank)?;
@@ -226,7 +226,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// Whether a rank lends its memory in the call that it is in.
+    /// Draws whether a rank lends its memory in the call that it is in.
     pub(super) fn draws_to_lend(&self, me: usize) -> bool {
         lot(me, !self.members[me].epoch.0).is_multiple_of(2)
     }
@@ -286,7 +286,7 @@ impl Machine {
     }
 }
 
-/// What falls to a rank, alike in all turns.
+/// What a rank draws for `number`, the same whatever the turns are.
 fn lot(me: usize, number: u64) -> u64 {
     (number ^ (me as u64) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }

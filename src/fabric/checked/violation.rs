@@ -19,9 +19,9 @@ pub struct Violation {
 /// The rules of the fabric and of the collectives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Breach {
-    /// Wrote the slot of another rank, which was not claimed to be relayed.
+    /// Wrote another rank's slot that was not claimed to be relayed.
     NotOwner,
-    /// Reached further into a cell than the call was said to: there may be no memory.
+    /// Reached further into a cell than the plan of the call says: there may be no memory.
     TooDeep {
         /// How far.
         end: usize,
@@ -59,16 +59,20 @@ pub enum Breach {
         /// The reader.
         reader: CommRank,
     },
-    /// Wrote bytes that another rank had written, in a relay or in the memory of an earlier ticket, where that did not happen before.
+    /// Wrote bytes that another rank had written, in a relay or for an earlier ticket, where that write did not happen
+    /// before.
     OverwriteRace {
         /// That rank.
         writer: CommRank,
     },
-    /// Looked for a cell of another rank that no flag of the line had told of, or for what a flag tells that was not published.
+    /// Looked for another rank's cell of which no flag of the line had told, or for what a flag tells before it was
+    /// published.
     Untold,
-    /// Touched a cell that it passed, where nothing says that this was before the peer released its ticket; or was that peer, and released it.
+    /// The owner of a passed cell touched it, where nothing orders that access before the peer's release of the ticket.
+    /// The rank that broke the rule is the later one in this run: the owner, or the peer that released.
     TouchedAfterPassing,
-    /// Released the ticket of a cell that its peer passes without having waited for a flag of that: nobody has the cell then.
+    /// Released the ticket of a cell that its peer passes, without having waited for a flag of that ticket: then no
+    /// rank owns the cell.
     NeverTold,
     /// Read a slot of another rank after having released its ticket.
     ReadAfterRelease,
@@ -84,7 +88,7 @@ pub enum Breach {
     SplitElement,
     /// Reduced in a collective that has no operation.
     NoOperation,
-    /// Published, claimed or released a ticket that is not later than the one before.
+    /// Published, posted or released a ticket that is not later than the one before, or claimed an earlier one.
     OutOfOrder {
         /// The one before.
         before: Ticket,
@@ -94,7 +98,7 @@ pub enum Breach {
         /// That ticket.
         held: Ticket,
     },
-    /// Began a step between nodes, or left the call, before the step before had ended.
+    /// Began a step between nodes, or left the call, before the previous step had ended.
     StepUnderWay,
     /// Ended a step between nodes that it had not begun.
     NoStep,
@@ -106,7 +110,7 @@ pub enum Breach {
     ExposedWithCell,
     /// Exposed memory with a flag that it had published.
     ExposedTooLate,
-    /// Left a call, or wrote memory that it had exposed, though a fetch from there did not happen before.
+    /// Left a call, or wrote memory that it had exposed, though a fetch of that memory did not happen before.
     StillFetched {
         /// Who fetched.
         reader: CommRank,
@@ -115,7 +119,7 @@ pub enum Breach {
     FetchedTooLate,
     /// A rank other than a leader took a step between nodes.
     NotLeader,
-    /// A step between nodes on a slot in place of a buffer.
+    /// Named a slot in place of a buffer: in a step between nodes, an exposure or a fetch.
     NotBuffer,
     /// Leaders took different steps between nodes.
     BridgeMismatch {

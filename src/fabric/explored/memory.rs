@@ -1,4 +1,4 @@
-//! The words and cells of a node's ranks, as loom's, and the buffers of a call.
+//! The words and cells of a node's ranks, made of loom's types, and the buffers of a call.
 
 use crate::fabric::{Line, Place, Span};
 use crate::sync::{Control, Flag, FlagLine, Passed, Written};
@@ -14,7 +14,7 @@ pub struct Node {
     pub(super) lines: usize,
     pub(super) cell: Bytes,
     members: Vec<Member>,
-    /// Cells that two ranks pass to each other, one from each at first.
+    /// The cells that two ranks pass to each other. Each rank owns one at first.
     passed: Vec<Vec<UnsafeCell<[u8; UNIT]>>>,
 }
 
@@ -23,13 +23,13 @@ struct Member {
     control: Control,
     /// By line, by position.
     lines: Vec<FlagLine>,
-    /// By rank, what it posts.
+    /// By posting rank: what it posts to this one.
     posts: Vec<Flag>,
     /// By position.
     written: Vec<Written>,
     /// By position, the units of a cell.
     cells: Vec<Vec<UnsafeCell<[u8; UNIT]>>>,
-    /// What it exposed last of its own memory with each line.
+    /// By line: what the rank exposed last of its own memory.
     exposed: [UnsafeCell<Vec<u8>>; Line::COUNT],
 }
 
@@ -95,7 +95,7 @@ impl Node {
     }
 }
 
-/// The buffers of one rank in a call. It works in place where `send` is none.
+/// The buffers of one rank in a call. The rank works in place if `send` is `None`.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
     /// The input, if it is not part of the output.
@@ -119,7 +119,7 @@ impl Buffers {
     }
 }
 
-/// Which cell of a rank belongs to a ticket, as that flag tells.
+/// Gives the home of a rank's cell for a ticket, as the flag of that line tells.
 pub(super) type Homes<'a> = &'a dyn Fn(NodeRank, Line, Ticket) -> u64;
 
 impl Node {
@@ -141,7 +141,7 @@ impl Node {
         }
     }
 
-    /// A rank exposes its memory from `span` on, with that line.
+    /// Exposes a rank's memory from `span` on, with that line.
     pub(super) fn expose(&self, own: &mut Buffers, with: (NodeRank, Line), span: Span) {
         let bytes = own.own(span).to_vec();
         // SAFETY: the vector is alive, and loom has seen that no access races with this.
@@ -158,7 +158,7 @@ impl Node {
         &self.members[rank.index()].exposed[line as usize]
     }
 
-    /// `rank` leaves a call: its memory is the program's, which writes it.
+    /// `rank` leaves a call. The program owns the exposed memory again and writes it.
     pub(super) fn take_back(&self, rank: NodeRank) {
         for exposed in &self.members[rank.index()].exposed {
             // SAFETY: as in `expose`.

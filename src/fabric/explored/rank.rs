@@ -12,26 +12,27 @@ use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// What stands beside the flag of a rank that exposes memory, in place of a process and an address.
+/// What a rank that exposes memory writes beside its flag. It stands for a process and an address.
 const EXPOSED: [u8; EXPOSURE.0] = [0xEE; EXPOSURE.0];
 
 /// How a rank waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// It only looks for what it waits for.
+    /// It only polls what it waits for.
     Trusting,
-    /// After each look it asks whether its peer has failed or gone on, as the real driver does after a while.
+    /// After each poll that finds nothing it also checks whether its peer has failed or gone on, as the real driver
+    /// does after a while.
     Wary,
 }
 
-/// See the module.
+/// One rank of a model.
 pub struct Rank {
     node: Arc<Node>,
     me: NodeRank,
     driver: Driver,
     /// Whether the system lets it read the memory of its peers.
     may_fetch: bool,
-    /// Whether it lends its memory.
+    /// Whether it lends its memory where its plan leaves that to it.
     may_lend: bool,
     levels: Levels,
     layout: Layout,
@@ -40,7 +41,7 @@ pub struct Rank {
     state: Mutex<State>,
 }
 
-/// What changes from call to call. Never locked across an operation of loom.
+/// What changes from call to call. Only this rank's own thread locks it.
 struct State {
     entered: Option<Entered>,
     is_in_place: bool,
@@ -48,7 +49,7 @@ struct State {
     awaited: Awaited,
     fault: Option<Fault>,
     mutator: Mutator,
-    /// Peers may read its memory in this call.
+    /// Whether the rank has exposed memory in this call.
     has_exposed: bool,
 }
 
@@ -83,13 +84,13 @@ impl Rank {
         }
     }
 
-    /// The same, which can't read the memory of its peers.
+    /// Makes this rank unable to read the memory of its peers.
     #[must_use]
     pub fn without_fetching(self) -> Self {
         Self { may_fetch: false, ..self }
     }
 
-    /// The same, which does not lend its memory where its plan leaves that to it.
+    /// Makes this rank keep its memory to itself where its plan leaves it to the rank whether to lend.
     #[must_use]
     pub fn without_lending(self) -> Self {
         Self { may_lend: false, ..self }
@@ -103,7 +104,7 @@ impl Rank {
         self.state().entered.expect("within a call")
     }
 
-    /// What the call waits for, and why it goes nowhere.
+    /// What the call waits for, and the fault that ends it, if there is one.
     fn outlook(&self) -> (Awaited, Option<Fault>) {
         let state = self.state();
         (state.awaited, state.fault)
@@ -112,7 +113,7 @@ impl Rank {
     /// Runs row `row` of the registry; returns the output.
     ///
     /// # Errors
-    /// If a peer contradicts, or has failed: then this rank has failed the call too.
+    /// If a peer contradicts, or has failed; in the latter case this rank has failed the call too.
     pub fn call(&self, row: usize, plan: &Plan, buffers: Buffers) -> Result<Vec<u8>, Fault> {
         let entered = Entered::new(REGISTRY[row].collective, row, plan);
         let mut state = self.state();
@@ -124,8 +125,8 @@ impl Rank {
         end.map(|()| std::mem::take(&mut self.state().buffers.recv))
     }
 
-    /// Before a call of row `row` that needs `depth` bytes of each cell: whether all ranks could reserve theirs, as `is_reserved` says of
-    /// this one.
+    /// Agrees on the memory for a call of row `row` that needs `depth` bytes of each cell. Returns whether all ranks
+    /// could reserve theirs; `is_reserved` says whether this one could.
     ///
     /// # Errors
     /// As for [`call`](Self::call).
@@ -172,7 +173,7 @@ impl Rank {
         }
     }
 
-    /// Performs what the mutation makes of `operation`; what it found.
+    /// Performs what the mutation makes of `operation`; returns what that found.
     async fn step(&self, operation: Operation) -> bool {
         let (mut queue, mut found) = (Vec::new(), true);
         self.state().mutator.apply(self.me.index(), operation, &mut queue);

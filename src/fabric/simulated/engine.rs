@@ -28,12 +28,12 @@ pub struct Rank {
     layout: Layout,
     cell: Bytes,
     slots: usize,
-    /// What it decided last of its memory, as all do, who find the same in the plan.
+    /// Whether the rank decided last to lend its memory. All ranks decide alike, since they find the same in the plan.
     all_lend: AtomicBool,
     world: Arc<Mutex<World>>,
 }
 
-/// What was announced through one word, and when: growing tickets.
+/// The tickets that were announced through one word, in growing order, and when.
 type Announced = Vec<(Ticket, f64)>;
 
 /// When `ticket` or a later one was announced first.
@@ -47,7 +47,7 @@ struct World {
     machine: Machine,
     placement: Placement,
     layout: Layout,
-    /// By rank: its time, and what it does next.
+    /// By rank: its time, and in `next` the operation that it does next.
     now: Vec<f64>,
     next: Vec<Option<Operation>>,
     turns: Turns,
@@ -74,7 +74,7 @@ struct World {
     steps: Vec<usize>,
 }
 
-/// The finishing time of each rank, all having entered the call at zero.
+/// Returns the time at which each rank finishes; all ranks enter the call at time zero.
 ///
 /// # Panics
 /// If the algorithm deadlocks; the checking scheduler says why.
@@ -86,7 +86,8 @@ pub fn simulate(row: &Row, plan: &Plan, machine: &Machine, placement: &Placement
     drive(&ranks, ranks.iter().map(|rank| (row.simulated)(rank, &plan)).collect())
 }
 
-/// The finishing time of each rank after successive calls, of which each rank enters the next when it has finished one.
+/// Returns the time at which each rank finishes successive calls. A rank enters each call when it has finished the one
+/// before.
 ///
 /// # Panics
 /// As [`simulate`].
@@ -101,7 +102,7 @@ pub fn simulate_in_succession(row: &Row, plans: &[Plan], machine: &Machine, plac
     drive(&ranks, ranks.iter().map(|rank| Box::pin(calls(rank)) as Running<'_>).collect())
 }
 
-/// Runs one future of each rank to its end; the finishing times.
+/// Runs one future of each rank to its end; returns the finishing times.
 pub(super) fn drive<'a>(ranks: &'a [Rank], running: Vec<Running<'a>>) -> Vec<Nanos> {
     let mut context = Context::from_waker(Waker::noop());
     let mut running: Vec<_> = running.into_iter().map(Some).collect();
@@ -122,14 +123,14 @@ pub(super) fn drive<'a>(ranks: &'a [Rank], running: Vec<Running<'a>>) -> Vec<Nan
 }
 
 impl World {
-    /// Puts the rank, which has something to do next, where it belongs.
+    /// Puts `me`, which has an operation to do next, among the ready or the waiting ranks.
     fn submit(&mut self, me: usize) {
         let operation = self.next[me].expect("it has something to do");
         let obstacle = self.ready_at(me, operation).err();
         self.turns.submit(me, self.now[me], obstacle);
     }
 
-    /// What others wait for has happened.
+    /// Submits anew all ranks that wait for `obstacle`, since it may be gone.
     fn wake(&mut self, obstacle: Obstacle) {
         for rank in self.turns.wake(obstacle) {
             self.submit(rank);
@@ -148,13 +149,13 @@ impl World {
         ticket.position(self.placement.slots)
     }
 
-    /// The ticket for which `me` claimed a cell, so many claims ago.
+    /// The ticket for which `me` claimed a cell `cells` claims ago.
     fn claimed_ago(&self, me: usize, cells: usize) -> Option<Ticket> {
         let claimed = &self.cells[me];
         claimed.len().checked_sub(cells).map(|index| claimed[index])
     }
 
-    /// When all peers have released what `me` wrote for `ticket`, or who has not.
+    /// When all peers had released what `me` wrote for `ticket`; else a peer that has not.
     fn released_at(&self, me: usize, ticket: Option<Ticket>) -> Result<f64, Obstacle> {
         let Some(ticket) = ticket else { return Ok(0.0) };
         let released = |peer: usize| reached(Some(&self.released[peer]), ticket).ok_or(Obstacle::Release(peer));
@@ -162,7 +163,7 @@ impl World {
         peers.map(released).try_fold(0.0, |latest: f64, time| Ok(latest.max(time?)))
     }
 
-    /// When what the operation needs has happened, or what is missing.
+    /// When everything that the operation needs had happened; else what is missing.
     fn ready_at(&self, me: usize, operation: Operation) -> Result<f64, Obstacle> {
         match operation {
             Operation::Wait(rank, line, ticket) => {
@@ -184,7 +185,8 @@ impl World {
         }
     }
 
-    /// When the step ends that `me` is in: as the leaders of the same index come on whom it depends, and what it costs.
+    /// When the step between nodes that `me` is in ends: once the leaders of the same index on which it depends have
+    /// come, plus the cost of the step. `None` if one of them has not come.
     fn step_ends(&self, me: usize) -> Option<f64> {
         let index = self.steps[me];
         let (step, mine) = *self.begun[me].get(index)?;
@@ -234,7 +236,7 @@ impl World {
             }
             Operation::Drain(_) => {}
             Operation::Post(rank, ticket) => {
-                // The line is the receiver's: it has to come here first.
+                // The line is in the receiver's cache: it has to come to this rank first.
                 let receiver = self.peer(me, rank);
                 self.transfer(me, receiver, LINE, 1.0);
                 self.posts.entry((me, receiver)).or_default().push((ticket, self.now[me]));
@@ -253,13 +255,13 @@ impl World {
             }
             Operation::Reduce { to, left, right, n } => {
                 let streamed = self.read(me, left, n) + self.read(me, right, n);
-                // What grows in a slot has fetched its lines before.
+                // A result that grows in a slot has fetched its lines before.
                 let comes_back = matches!(to.place, Place::Cell { .. }) && to != left;
                 let write = if comes_back { self.machine.write - self.machine.copy } else { 0.0 };
                 self.work(me, streamed, Work::Combine((self.machine.reduce + write) * n.0 as f64));
                 self.write(me, to);
             }
-            // What is beside a flag comes with it.
+            // What is beside a flag comes with the flag.
             Operation::Expose(..) | Operation::IsExposed(..) | Operation::Answer(..) | Operation::Answered(..) => {
                 self.now[me] += self.machine.local
             }
@@ -276,16 +278,16 @@ impl World {
     fn fetch(&mut self, me: usize, rank: NodeRank, n: Bytes) {
         let SingleCopy { call, per_byte } = self.machine.single_copy;
         self.transfer(me, self.peer(me, rank), n.0.next_multiple_of(LINE), 1.0);
-        // Nothing of it overlaps, as in `coll::cost`; all data are in caches here.
+        // No part of the copy overlaps with another, as in `coll::cost`; all data are in caches here.
         self.now[me] += call + self.machine.local + (self.machine.copy + per_byte) * n.0 as f64;
     }
 
-    /// Charges work on operands that were charged for `streamed` as fetched.
+    /// Charges work on operands whose fetch was already charged as `streamed`.
     fn work(&mut self, me: usize, streamed: f64, work: Work) {
         self.now[me] += self.machine.local + work.fetching(streamed, self.machine.overlap) - streamed;
     }
 
-    /// Charges an operand: how long it streamed from a peer.
+    /// Charges the read of an operand; returns how long it streamed from a peer.
     fn read(&mut self, me: usize, from: Span, n: Bytes) -> f64 {
         let (rank, line, ticket) = match from.place {
             Place::Cell { rank, ticket, .. } => (rank, None, ticket),
@@ -314,7 +316,8 @@ impl World {
         self.transfer(me, writer, n.0.next_multiple_of(LINE), ahead)
     }
 
-    /// In whose cache a cell is: its owner's, or that of the peer that wrote it last, of which nobody holds what it had before.
+    /// The rank whose cache has a cell: its owner, or the peer that wrote it last. After a peer's write no rank holds
+    /// what the cell had before.
     fn last_writer(&self, owner: usize, ticket: Ticket) -> usize {
         match self.relayed.get(&(owner, self.position(ticket))) {
             Some((of, writer)) if *of == ticket => *writer,
@@ -322,7 +325,7 @@ impl World {
         }
     }
 
-    /// `me` has written there.
+    /// Notes that `me` has written to `to`, where that is a cell.
     fn write(&mut self, me: usize, to: Span) {
         let Place::Cell { rank, ticket, .. } = to.place else { return };
         let (owner, position) = (self.peer(me, rank), self.position(ticket));
@@ -334,8 +337,8 @@ impl World {
         }
     }
 
-    /// Whether `me` has fetched these lines of a cell before; from here on it has. Bytes that touch what it fetched last
-    /// extend that, others replace it.
+    /// Whether `me` has fetched these lines of a cell before; notes that it has from here on. Lines that touch the
+    /// range fetched last extend it, others replace it.
     fn holds(&mut self, me: usize, owner: usize, ticket: Ticket, offset: Bytes, n: Bytes) -> bool {
         let wanted = offset.0 / LINE * LINE..(offset.0 + n.0).next_multiple_of(LINE);
         let key = (me, owner, self.position(ticket));
@@ -352,8 +355,8 @@ impl World {
         false
     }
 
-    /// Moves `bytes` from the cache of `owner` to that of `me`, over the link out of the group in which they part, after that
-    /// part of its latency; how long they stream.
+    /// Moves `bytes` from the cache of `owner` to that of `me`, over the link out of the owner's group at the level
+    /// where their paths part. Charges only `part` of the link's latency. Returns how long the bytes stream.
     fn transfer(&mut self, me: usize, owner: usize, bytes: usize, part: f64) -> f64 {
         let (mine, others) = (&self.placement.paths[me], &self.placement.paths[owner]);
         let common = mine.iter().zip(others).take_while(|(mine, others)| mine == others).count();
@@ -409,7 +412,8 @@ impl Rank {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Performs the operation when it is this rank's turn. Whatever a rank looks for is there.
+    /// Performs the operation when it is this rank's turn. Returns what it found: whether memory is exposed follows
+    /// from `all_lend`, and anything else that a rank looks for is there.
     async fn step(&self, operation: Operation) -> bool {
         let mut is_submitted = false;
         std::future::poll_fn(|_| {

@@ -4,7 +4,7 @@ use crate::fabric::BridgeStep;
 use crate::model::Between;
 use crate::types::Bytes;
 
-/// A communicator on such a machine.
+/// A communicator on a simulated machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// By rank: a label of its node.
@@ -17,7 +17,7 @@ pub struct Placement {
     pub cell: Bytes,
 }
 
-/// What a step costs, as formulas see it; `ranks` of the communicator.
+/// The step between nodes as the formulas of its cost see it; `ranks` is the size of the communicator.
 pub(super) fn between(step: BridgeStep, ranks: usize) -> Between {
     let bytes = |n: Bytes| n.0 as f64;
     match step {

@@ -38,7 +38,8 @@ fn last(times: &[Nanos]) -> f64 {
     times.iter().map(|time| time.0).fold(0.0, f64::max)
 }
 
-/// The paper's Fig. 20: a binary tree in each socket, the sockets, and all read the root.
+/// The paper's Fig. 20: a binary tree in each socket, then a step between the sockets, and then all ranks read the
+/// root.
 async fn paper_tree(fabric: &Rank, cores: u32) {
     let ticket = Ticket::new(Epoch(1), 0);
     let me = fabric.rank();

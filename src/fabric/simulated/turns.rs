@@ -1,5 +1,5 @@
-//! Whose turn it is: the rank that can go on earliest. Ranks that wait stand with what they wait for, so that finding the
-//! next one does not depend on their number.
+//! Whose turn it is: the rank that can go on earliest. Waiting ranks are kept under what they wait for, so that the
+//! cost of finding the next one does not depend on their number.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -17,16 +17,16 @@ pub(super) enum Obstacle {
     Leader,
 }
 
-/// Ranks that have submitted an operation: each stands in one place.
+/// Ranks that have submitted an operation: each is in one place, ready or waiting.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// Those that can go on, by their time. Times are not negative, so their bits are in their order.
+    /// Ranks that can go on, by the bits of their time. Times are not negative, so their bits are in the same order.
     ready: BinaryHeap<Reverse<(u64, usize)>>,
     waiting: HashMap<Obstacle, Vec<usize>>,
 }
 
 impl Turns {
-    /// `rank`, whose time is `now`, can go on, or waits.
+    /// Adds `rank`, whose time is `now`: as ready, or as waiting for the `obstacle`.
     pub fn submit(&mut self, rank: usize, now: f64, obstacle: Option<Obstacle>) {
         match obstacle {
             None => self.ready.push(Reverse((now.to_bits(), rank))),
@@ -34,12 +34,12 @@ impl Turns {
         }
     }
 
-    /// Takes out those that wait for this, to be submitted anew.
+    /// Removes and returns the ranks that wait for `obstacle`, for the caller to submit anew.
     pub fn wake(&mut self, obstacle: Obstacle) -> Vec<usize> {
         self.waiting.remove(&obstacle).unwrap_or_default()
     }
 
-    /// Takes out the earliest; of several the lowest rank.
+    /// Removes and returns the earliest ready rank; of several the lowest.
     pub fn next(&mut self) -> Option<usize> {
         self.ready.pop().map(|Reverse((_, rank))| rank)
     }
