@@ -1,17 +1,18 @@
-//! Allgather by dissemination: what a rank has grows by the radix in each step.
+//! Allgather by dissemination: the number of blocks that a rank has grows by the radix in each step.
 //!
 //! Source: Nishtala 2009, §6.2 (gather-to-all).
 //!
 //! 1. Every rank copies a piece of its block into its slot.
-//! 2. In step i it copies what the ranks k^i, 2·k^i … positions further on have, with its own, into its next slot.
-//! 3. In the last step it copies all blocks from those slots into its buffer.
+//! 2. In step i it copies the blocks that the ranks k^i, 2·k^i … positions further on have by then, with its own, into
+//!    its next slot.
+//! 3. In the last step it copies all blocks from the slots of these ranks into its buffer.
 //! 4. Several nodes: gather to the leader along a tree, dissemination of the leaders by messages,
 //!    broadcast along a tree.
 //!
 //! p = 5, radix 2: 0 takes 1; 01 takes 23 from 2; 0123 takes 4 from 4.
 //! Cost: λ·(L + o + g) + G·B·p, λ = ⌈log_k p⌉: few steps, each byte copied up to k/(k − 1) times more.
 //! Flags: Up by all, read by the ranks before them.
-//! A slot is claimed again only when all have released the step that read it.
+//! A rank claims a slot again only when all have released the step that read it.
 //! Limits: a piece of all blocks has to fit a cell.
 
 use super::cost::{self, Way};

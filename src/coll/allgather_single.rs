@@ -1,19 +1,21 @@
-//! Allgather by single copies: every rank takes the blocks out of the memories of the others.
+//! Allgather by single copies: every rank copies the blocks out of the memories of the others.
 //!
 //! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI communication.
 //!
-//! 1. Every rank says where its block is, or lays it out in slots.
-//! 2. Every rank finds which with the first flags, and copies the blocks of the others, by process_vm_readv out of memory and piece by piece
-//!    out of slots, and answers those who lent memory whether it could.
-//! 3. Where one could not, all who lent memory lay their blocks out in slots.
+//! 1. Every rank tells where its block is, or lays it out in slots.
+//! 2. Every rank learns from the first flags which of the two each other rank did. It copies their blocks out of memory
+//!    by process_vm_readv, or out of slots piece by piece. It answers those that lent memory whether it could fetch.
+//! 3. If one rank could not, all lenders lay their blocks out in slots.
 //!
 //! p = 5: each of `0…4` reads from all others.
-//! Cost: p copies of a block per rank, what the system takes to find its pages p − 1 times, and p − 1 answers.
-//! Flags: Up by every rank, with process and address beside the first one; Down by each, with its answer, where others lent memory.
-//! Epochs: who lent memory leaves when all have answered; who answered claims that line again only when all have released it.
-//! Limits: ranks must be allowed to read each other's memory; who has data with holes, or such as the system does not read for others, uses
-//! slots, so memory for these is reserved, and their tickets are drawn, in any case, those of the third step too. Several nodes: as
-//! `flat`. No formula: this only runs where it is forced or tried.
+//! Cost: p copies of a block per rank, p − 1 times the time of the system to find a block's pages, and p − 1 answers.
+//! Flags: Up by every rank, the first one with process and address; Down by each rank to which others lent memory, with
+//! its answer.
+//! Epochs: a lender leaves when all have answered; a rank that answered claims that line again only when all have
+//! released it.
+//! Limits: ranks must be allowed to read each other's memory. A rank uses slots if its data have holes, or if the
+//! system does not read them for others. So memory for slots is reserved, and their tickets are drawn, in any case,
+//! those of the third step too. Several nodes: as `flat`. No formula: this only runs where it is forced or tried.
 
 use super::phase::single;
 use super::{Algorithm, Knob, Need, Plan, Reach};

@@ -2,16 +2,16 @@
 //!
 //! Source: Tu, Fan, Zhan, Zhao 2009, §6 (data tiling).
 //!
-//! 1. A rank copies the next piece of its block into its slot, one piece ahead of
-//! 2. copying the current piece of all ranks into its buffer.
+//! 1. A rank copies the next piece of its block into its slot.
+//! 2. One piece behind, it copies the current piece of all ranks into its buffer.
 //! 3. Several nodes: gather to the leader, Allgather of the leaders, broadcast.
 //!
 //! p = 5: every rank reads every slot.
 //! Cost: copy in, then p − 1 copies out per rank.
 //! Flags: Up by all, read by all.
-//! Epochs: a rank leaves e with all blocks, while others still read its slots: it claims each again only when all have
-//! released it, so e + 1 overwrites nothing of e.
-//! Limits: as flat; a ticket for each tile.
+//! Epochs: a rank leaves e when it has all blocks, while others still read its slots. It claims each slot again only
+//! when all have released it, so e + 1 overwrites nothing of e.
+//! Limits: as flat, and a ticket for each tile.
 
 use super::cost::{self, Way};
 use super::phase::{Sharing, Tiled, composed, exchange};

@@ -2,15 +2,15 @@
 //!
 //! Source: Nishtala 2009, §6.2 (gather and broadcast trees).
 //!
-//! 1. A rank collects the blocks of its subtree in its slot; the root puts them in place.
+//! 1. A rank collects the blocks of its subtree in its slot. The root copies them to their places in its buffer.
 //! 2. Between nodes the leaders exchange the blocks of their nodes.
-//! 3. All blocks go back along the tree.
+//! 3. The root broadcasts all blocks along the tree.
 //!
 //! p = 5, radix 2: `2→1 4→3, 1→0 3→0`, then back with all blocks.
 //! Cost: 2·⌈log_k p⌉ steps instead of p − 1.
 //! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children.
-//! Epochs: a leaf may write for e + 1 while its parent is in e: in another slot, or behind a claim that the parent's
-//! release of e permits.
+//! Epochs: a leaf may write for e + 1 while its parent is in e. It writes in another slot, or after a claim that waits
+//! for the parent's release of e.
 //! Limits: a cell holds a piece of every block of the node, so it has at least a byte for each rank.
 
 use super::cost::{self, Way};

@@ -1,16 +1,17 @@
-//! Allreduce, tiled and cyclic: as tiled, but ranks visit the operands from their own on.
+//! Allreduce, tiled and cyclic: as tiled, but each rank visits the operands from its own on.
 //!
 //! Source: Mamidala et al. as in Li, Hoefler, Hu, Snir 2014, §3.2 and Fig. 16.
 //!
-//! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
-//! 2. combining part k of all slots, from slot k on, into its buffer and copying that into its slot, one piece ahead of
-//! 3. copying the parts of the others into its buffer.
-//! 4. Several nodes: the same to the leader, the leaders, tiled broadcast.
+//! 1. A rank copies its next piece into its slot, except for its own part.
+//! 2. One piece behind, it combines part k of all slots, from slot k on, into its buffer, and copies that into its
+//!    slot.
+//! 3. One more piece behind, it copies the parts of the others into its buffer.
+//! 4. Several nodes: cyclic reduction to the leader, Allreduce of the leaders, tiled broadcast.
 //!
 //! p = 5: part k of `k…4, 0…k − 1 → k`, then `k → 0…4`.
 //! Cost: as tiled, but no slot has p readers at a time.
 //! Flags: Up by all, read by all; Down by all, read by all.
-//! The pieces ahead use the next slots of the ring, each claimed before it is written.
+//! The pieces ahead use the next slots of the ring. A rank claims each before it writes it.
 //! Limits: the operation has to be commutative. Every part is combined once, so all ranks get the same bits.
 
 use super::cost::{self, Way};

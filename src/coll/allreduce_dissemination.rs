@@ -2,10 +2,10 @@
 //!
 //! Source: Li, Hoefler, Hu, Snir 2014, §2.3; the radix: Nishtala 2009, §6.
 //!
-//! 1. Every rank copies its operand into its slot. Where ranks are no product of factors up to the radix, runs of them are
-//!    taken together by their heads first.
-//! 2. In each step heads combine the slots of those that differ from them in one digit of their position into their next
-//!    slot; inner groups first, so that only the last steps cross the outermost level. All get the same bits.
+//! 1. Every rank copies its operand into its slot. If the number of ranks is no product of factors up to the radix,
+//!    runs of ranks have a head, which first combines the operands of its run.
+//! 2. In each step a head combines the slots of the heads that differ from it in one digit of their position, into its
+//!    next slot. Inner groups come first, so that only the last steps cross the outermost level. All get the same bits.
 //! 3. Heads hand the result to their run.
 //! 4. Several nodes: reduction to the leader along a tree, dissemination of the leaders by messages,
 //!    broadcast along a tree.
@@ -13,8 +13,8 @@
 //! p = 5, radix 2: `4→3, 0↔1 2↔3, 0↔2 1↔3, 3→4`.
 //! Cost: (a + B·q·m)·⌈log_k p⌉, and two steps more where p is no product of such factors: few steps, p operands in each.
 //! Flags: Up by all, read by partners; Down by heads, read by their runs.
-//! A slot is claimed again only when all partners have released the step that read it.
-//! Limits: positions, not ranks, are the order of the operands, so the operation has to be commutative.
+//! A rank claims a slot again only when all partners have released the step that read it.
+//! Limits: operands are combined by position, not by rank, so the operation has to be commutative.
 
 use super::cost::{self, Way};
 use super::phase::{Between, Tree, composed, dissemination};

@@ -2,15 +2,15 @@
 //!
 //! Source: the base case of Li, Hoefler, Hu, Snir 2014, §2.6; payload beside the flag up to 96 bytes.
 //!
-//! 1. A rank copies its next piece into its slot, one piece ahead of
-//! 2. combining the current piece of all ranks, in rank order, so that all get the same bits.
+//! 1. A rank copies its next piece into its slot.
+//! 2. One piece behind, it combines the current piece of all ranks, in rank order, so that all ranks get the same bits.
 //! 3. Several nodes: reduce to the leader, Allreduce of the leaders, broadcast.
 //!
 //! p = 5: every rank reads every slot.
 //! Cost: one line transfer of latency; p − 1 operands read and combined by each rank.
 //! Flags: Up by all, read by all.
-//! Epochs: the piece ahead, in e or in e + 1, uses the next slot of the ring, which is claimed before it is written:
-//! all have released what it held.
+//! Epochs: the piece ahead, in e or in e + 1, uses the next slot of the ring. A rank claims that slot before it writes
+//! it: all have then released what it held.
 //! Limits: an element has to fit a cell; p² operands are read in all.
 
 use super::cost::{self, Way};
@@ -76,7 +76,7 @@ async fn combine<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, offset: Bytes,
     if fabric.size() == 1 {
         return fabric.copy(to, slot(me), n).await;
     }
-    // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
+    // In place the first step overwrites this rank's operand, unless the operand takes part in it. The slot has a copy.
     let sequence = Sequence::of(local.plan, fabric.size());
     let own = if sequence.is_after_first_step(me.index()) && fabric.is_in_place() { slot(me) } else { from };
     let operand = |rank| if rank == me { own } else { slot(rank) };

@@ -2,18 +2,19 @@
 //!
 //! Source: Li, Hoefler, Hu, Snir 2014, §2.4 (tiled-reduce-broadcast) and Fig. 16.
 //!
-//! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
-//! 2. combining its part of the slots of its group in the order of positions, then of its like in other groups along a
-//!    binary tree, into its buffer and copying that into its slot, one piece ahead of
-//! 3. copying the parts of the others into its buffer.
-//! 4. Several nodes: the same to the leader, the leaders, tiled broadcast.
+//! 1. A rank copies its next piece into its slot, except for its own part.
+//! 2. One piece behind, it combines its part of all slots of its group, in the order of positions. It then combines the
+//!    same part of other groups along a binary tree. The result is in its buffer, and it copies that into its slot.
+//! 3. One more piece behind, it copies the parts of the others into its buffer.
+//! 4. Several nodes: hierarchical reduction to the leader, Allreduce of the leaders, tiled broadcast.
 //!
 //! p = 5 in groups `0 1 2 | 3 4`: two parts; `a: 0…2 → 0, 3 4 → 3, 3 → 0`, `b: 0…2 → 1, 3 4 → 4, 4 → 1`.
 //! Cost: (8) + (9) of the paper, a·q + B·q·m in a group and (a + B·m)·⌈log2 s⌉ over s groups, and its broadcast (4).
-//! Flags: Up by all, read by the workers of its group; Down by workers, read by their parents and, of the first group, by all.
-//! The pieces ahead use the next slots of the ring, each claimed before it is written.
-//! Limits: where one group has less than half the ranks of another, or operands have to stay in rank order and the
-//! hierarchy is not in that order, there is one group.
+//! Flags: Up by all, read by the workers of the same group; Down by workers, read by their parents, and by all if the
+//! worker is in the first group. The pieces ahead use the next slots of the ring. A rank claims each before it writes
+//! it.
+//! Limits: there is one group if a group has less than half the ranks of another, or if operands have to stay in rank
+//! order and the hierarchy is not in that order.
 
 use super::cost::{self, Way};
 use super::phase::{Sharing, Tiled, tiled};

@@ -1,18 +1,23 @@
-//! Allreduce by two relays: each rank combines its operand in the cell where the one before it did, from either end of their order.
+//! Allreduce by two relays, from either end of the ranks: each rank combines its operand in the cell that the one
+//! before used.
 //!
-//! Source: chains are those of Nishtala 2009, §7.2; that operands are combined in one place, and from both ends, is huddle's own.
+//! Source: chains are those of Nishtala 2009, §7.2. To combine operands in one place, and from both ends, is huddle's
+//! own.
 //!
-//! 1. Every other piece ascends: the first rank, by position or, where operands keep their order, by rank, copies its operand into its cell,
-//!    and each further one combines its own there.
-//! 2. The others descend from the last rank to the first.
-//! 3. Everyone copies what is complete, a stint of pieces behind.
+//! 1. Every other piece ascends. The first rank copies its operand into its cell, and each further rank combines its
+//!    own there. Ranks follow by position, or by rank where operands keep their order.
+//! 2. The other pieces descend from the last rank to the first.
+//! 3. Every rank copies the complete pieces, a stint behind.
 //! 4. Several nodes: relay to the leader, Allreduce of the leaders, tiled broadcast.
 //!
 //! p = 5: `0→1→2→3→4` in a cell of 0, `4→3→2→1→0` in a cell of 4, then all copy both.
-//! Cost: m combined per rank, where it lies + copy out; what a core's ranks have in common comes to it once; waits per stint and rank.
-//! Flags: Up by all in the relay that ascends, Down by all in the other one; each read by the next rank, the last one's by all.
-//! Epochs: who is in e + 1 has collected all of e, so all have combined theirs; an end claims a cell again when all have released it.
-//! Limits: an element has to fit a cell; each rank waits for all before it. Chosen only on one node whose ranks share cores.
+//! Cost: m combined per rank, in place + copy out. Data that the ranks of a core share reach it once. Waits per stint and
+//! per rank.
+//! Flags: Up by all ranks in the relay that ascends, Down in the other; read by the next rank, that of the last by all.
+//! Epochs: a rank in e + 1 has collected all of e, so all have combined their operands. The first rank of a relay
+//! claims a cell again when all have released it.
+//! Limits: an element has to fit a cell; each rank waits for all before it. Chosen only on one node whose ranks share
+//! cores.
 
 use super::phase::relay;
 use super::{Algorithm, Knob, Plan, Reach, cost};

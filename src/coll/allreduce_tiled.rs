@@ -1,17 +1,17 @@
-//! Allreduce, tiled: each rank combines its part of all operands, then everyone collects all parts.
+//! Allreduce, tiled: each rank combines its part of all operands, then every rank collects all parts.
 //!
 //! Source: Li, Hoefler, Hu, Snir 2014, §2.4 (tiled-reduce-broadcast), on one level: the naive form of its Fig. 16.
 //!
-//! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
-//! 2. combining part k of all slots, in rank order, into its buffer and copying that into its slot, one piece ahead of
-//! 3. copying the parts of the others into its buffer.
+//! 1. A rank copies its next piece into its slot, except for its own part.
+//! 2. One piece behind, it combines part k of all slots, in rank order, into its buffer, and copies that into its slot.
+//! 3. One more piece behind, it copies the parts of the others into its buffer.
 //! 4. Several nodes: tiled reduce to the leader, Allreduce of the leaders, tiled broadcast.
 //!
 //! p = 5: part k of `0…4 → k`, then `k → 0…4`.
 //! Cost: copy in + m/p·(p − 1) combined per rank + copy out; every byte is combined once.
 //! Flags: Up by all, read by all; Down by all, read by all.
-//! Epochs: the pieces ahead, in e or in e + 1, use the next slots of the ring, each claimed before it is written: all have
-//! released what it held. With two slots a piece is collected before the next one is published.
+//! Epochs: the pieces ahead, in e or in e + 1, use the next slots of the ring. A rank claims each before it writes it:
+//! all have then released what it held. With two slots a rank collects a piece before it publishes the next one.
 //! Limits: an element has to fit a cell; ranks without an element of their own only copy.
 
 use super::cost::{self, Way};

@@ -5,13 +5,13 @@
 //!
 //! 1. Up: a rank combines its children's slots with its own operand, in rank order, into its own slot.
 //! 2. Between nodes the leaders combine their results.
-//! 3. Down: a rank copies its parent's slot, into its own slot first if it has children; along the same tree, or in one
-//!    stage or two.
+//! 3. Down: a rank copies its parent's slot into its buffer, but first into its own slot if it has children. The way
+//!    down is along the same tree, or in one stage or two.
 //!
 //! p = 5, radix 2: `2→1 4→3, 1→0 3→0`, then back.
 //! Cost: (a + b·m)·⌈log_k p⌉ for the combination and the same for the way back.
 //! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children.
-//! Epochs: a rank enters e + 1 when its result is there; its slot is claimed again only when all have released it.
+//! Epochs: a rank enters e + 1 when it has its result; it claims a slot again only when all have released it.
 //! Limits: an element has to fit a cell; where operands have to stay in rank order the tree keeps to it.
 
 use super::cost::{self, Way};

@@ -1,13 +1,13 @@
-//! Barrier by dissemination: in each step every rank learns of k times as many.
+//! Barrier by dissemination: the number of ranks that a rank knows to have entered grows by the radix in each step.
 //!
 //! Source: Nishtala 2009, §7.1 and §6 (an Exchange of no bytes), of any radix.
 //!
-//! 1. In step i a rank raises its flag and awaits those of the ranks k^i, 2·k^i … positions before it.
+//! 1. In step i a rank raises its flag and waits for the flags of the ranks k^i, 2·k^i … positions before it.
 //! 2. Several nodes: arrival along a tree, dissemination of the leaders by messages, departure along a tree.
 //!
 //! p = 5, radix 2: distances 1, 2 and 4.
 //! Cost: ⌈log_k p⌉ line transfers of latency, p·(k − 1) in each step.
-//! Flags: Up by all, a slot's per step, read by the k − 1 ranks after it.
+//! Flags: Up by all, in another slot for each step, read by the k − 1 ranks after it.
 //! A flag's value only grows, so a rank that is already in a later call satisfies the waits of this one.
 
 use super::cost::{self, Way};

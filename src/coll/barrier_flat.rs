@@ -1,15 +1,15 @@
-//! Barrier, flat: everybody looks at everybody.
+//! Barrier, flat: every rank waits for the flags of all others.
 //!
 //! Source: the dissemination of Nishtala 2009, §7.1, of radix p.
 //!
 //! 1. Every rank raises its flag and waits for those of all others.
-//! 2. Several nodes: all flags go to the leader, the leaders meet, the leader raises the flag to depart.
+//! 2. Several nodes: all ranks signal to the leader, the leaders run a barrier, the leader raises the flag to depart.
 //!
 //! p = 5: every pair.
 //! Cost: one line transfer of latency, p − 1 lines read by each rank.
 //! Flags: Up by all, read by all (one node); Down by the leader, read by all (several).
-//! Epochs: nobody raises a flag of e + 1 before all have raised theirs of e. Values only grow, so whoever is in e + 1
-//! satisfies the waits of e; no slot is written, so none is claimed.
+//! Epochs: no rank raises a flag of e + 1 before all have raised theirs of e. Values only grow, so a rank in e + 1
+//! satisfies the waits of e. No slot is written, so none is claimed.
 //! Limits: none; p² lines are read in all.
 
 use super::cost::{self, Way};

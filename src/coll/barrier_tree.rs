@@ -1,12 +1,14 @@
 //! Barrier by a tree, with signals that are pulled or pushed in each direction.
 //!
-//! Source: Nishtala 2009, §7.1 (four forms of a k-nomial tree). Pushed up, his children count on one word of their parent;
-//! here each has a word of its own beside its siblings', so that a rank that failed a call leaves no wrong count.
+//! Source: Nishtala 2009, §7.1 (four forms of a k-nomial tree). Where he pushes up, children count on one word of their
+//! parent. Here each child has a word of its own beside its siblings', so that a rank that failed a call leaves no
+//! wrong count.
 //!
-//! 1. Up: a rank awaits its children, then signals its parent: pulled, on its own line; pushed, on the parent's.
-//! 2. Between nodes the leaders meet.
-//! 3. Down: a rank awaits its parent, then signals its children: pulled, all on its own line; pushed, on a line of each,
-//!    the farthest first.
+//! 1. Up: a rank waits for its children, then signals its parent. Pulled: on its own line; pushed: on a line of the
+//!    parent.
+//! 2. Between nodes the leaders run a barrier.
+//! 3. Down: a rank waits for its parent, then signals its children. Pulled: once, on its own line; pushed: on a line of
+//!    each child, the farthest first.
 //!
 //! p = 5, radix 2: `2→1 4→3, 1→0 3→0`, then back.
 //! Cost: 2·⌈log_k p⌉ line transfers.

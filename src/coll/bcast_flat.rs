@@ -3,15 +3,16 @@
 //! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (one-stage); with one buffer, two alternating buffers or a ring of them: Tanase
 //! et al. 2012, §3.4.
 //!
-//! 1. The root copies a piece into its slot. It may be ahead of its slowest reader by so many pieces as it has buffers:
-//!    the whole ring, or as few as `buffers` says. With one it waits until all have read the piece before.
-//! 2. Everyone else copies it out.
+//! 1. The root copies a piece into its slot. It may be ahead of its slowest reader by as many pieces as it has buffers:
+//!    the whole ring, or as few as the knob `buffers` sets. With one buffer it waits until all have read the piece
+//!    before.
+//! 2. Every other rank copies the piece out.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`.
 //! Cost: copy in, then p − 1 concurrent reads of one slot.
-//! Flags: Down by the root, read by all; of a call that fits a slot but not a tile, Up after the first half.
-//! Epochs: the root may be in e + 1 while readers are in e, as far as the ring reaches: it claims a slot again only
-//! when all have released it.
+//! Flags: Down by the root, read by all; in a call that fits a slot but not a tile also Up, after the first half.
+//! Epochs: the root may be in e + 1 while readers are in e, until its ring is full: it claims a slot again only when
+//! all have released it.
 //! Limits: none; all readers take their lines from one core.
 
 use super::cost::{self, Way};
@@ -41,7 +42,7 @@ down  0->1  0->2  0->3  0->4   piece after piece, the root ahead of its readers"
     }
 
     fn short(plan: &Plan, measures: &Measures) -> Option<Short> {
-        // Who asks for few buffers waits for them also where a piece is all.
+        // With this knob the root waits for its buffers, even where one piece is the whole message.
         match plan.knobs.set(Knob::Buffers) {
             Some(_) => None,
             None => Short::new(plan, measures, plan.bytes),

@@ -1,22 +1,22 @@
-//! Bcast by single copies: every rank takes the message out of the root's memory.
+//! Bcast by single copies: every rank copies the message out of the root's memory.
 //!
 //! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI communication.
 //!
-//! 1. The root says where the message is, or lays it out in slots: as in `tiled`, or, if memory is tried and the message is no longer than two
-//!    tiles, or than one among more than two ranks, as in `flat`.
-//! 2. Every rank finds which with the first flag, and copies it, by process_vm_readv out of memory or piece by piece out of slots; of memory
-//!    it answers whether it could.
-//! 3. Where one could not the root lays all of it out in slots.
+//! 1. The root tells where the message is, or lays it out in slots. Slots are used as in `tiled`. If memory is tried
+//!    and the message has at most two tiles, or one with more than two ranks, they are used as in `flat`.
+//! 2. Every rank learns from the first flag which of the two the root did. It copies the message out of memory by
+//!    process_vm_readv, or out of slots piece by piece. If the root lent memory, it answers whether it could fetch.
+//! 3. If one rank could not, the root lays the whole message out in slots.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`, all at once.
-//! Cost: one copy of the message, what the system takes to find its pages, and p − 1 answers; out of slots that of `tiled`
-//! or `flat`.
-//! Flags: Down by the root; the first one, with process and address, is Up where the message moves in halves, as more than one tile does that goes as in
-//! `flat`; Up by each receiver, with its answer, where memory was lent.
-//! Epochs: a root that lent memory leaves when all have answered; a receiver in e + 1 claims its line of the answer again only when the
-//! root has released it.
-//! Limits: those of the Scatter `single`. Several nodes: as `tiled`. No formula: copies out of memory that has changed take longer on all
-//! machines that were measured, so this only runs where it is forced or tried.
+//! Cost: one copy of the message, the time of the system to find its pages, and p − 1 answers; through slots that of
+//! `tiled` or `flat`.
+//! Flags: Down by the root. The first one carries process and address; it is Up where the message moves in halves: as
+//! in `flat`, if it has more than one tile. Up by each receiver, with its answer, if memory was lent.
+//! Epochs: a root that lent memory leaves when all have answered; a receiver in e + 1 claims its line of the answer
+//! again only when the root has released it.
+//! Limits: those of the Scatter `single`. Several nodes: as `tiled`. No formula: to copy out of memory that has changed
+//! takes longer on all machines that were measured, so this only runs where it is forced or tried.
 
 use super::phase::single;
 use super::{Algorithm, Knob, Measures, Need, Plan, Reach, Short};

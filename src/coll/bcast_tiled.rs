@@ -2,15 +2,16 @@
 //!
 //! Source: Tu, Fan, Zhan, Zhao 2009, §6 (data tiling).
 //!
-//! 1. The root copies tile i + 1 into the ring while
-//! 2. everyone else copies tile i out.
+//! 1. The root copies tile i + 1 into the ring.
+//! 2. Meanwhile every other rank copies tile i out.
 //!
-//! Between two ranks tiles lie one behind the other in a cell, so that one claim serves several; the first is half as long.
+//! Between two ranks tiles lie one behind the other in a cell, so that one claim serves several. The first is half as
+//! long.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`, once per tile.
 //! Cost: max(copy in, copy out) + one tile.
 //! Flags: Down by the root, read by all.
-//! Epochs: as flat; the ring is what lets the root run ahead, within a call and into the next.
+//! Epochs: as flat; the ring lets the root run ahead, within a call and into the next.
 //! Limits: a ticket for each tile.
 
 use super::cost::{self, Way};

@@ -3,7 +3,7 @@
 //! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (one-stage, two-stage); Nishtala 2009, §5.1.2 (k-nomial).
 //!
 //! 1. The root copies a piece into its slot.
-//! 2. An inner rank copies its parent's slot into its own, then into its buffer; a leaf into its buffer.
+//! 2. An inner rank copies its parent's slot into its own slot, then into its buffer. A leaf copies it into its buffer.
 //!
 //! p = 5, radix 2: `0→1 0→3, 1→2 3→4`.
 //! Cost: one copy per level, but only `radix` readers per slot, and borders between caches are crossed once.

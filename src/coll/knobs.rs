@@ -1,4 +1,4 @@
-//! What users, models and the tuner may set of an algorithm, as in `tree:radix=4:segment=4K`.
+//! The parameters of an algorithm that users, models and the tuner may set, as in `tree:radix=4:segment=4K`.
 
 use crate::types::Bytes;
 
@@ -6,29 +6,30 @@ use crate::types::Bytes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Knob {
-    /// Children per group and level of a tree; partners per step, and this rank, of a dissemination.
+    /// In a tree: children per group and level. In a dissemination: the ranks that exchange in a step, this rank
+    /// included.
     Radix,
     /// Bytes per tile.
     Tile,
-    /// Bytes of a message that one step of a tree moves; a cell, where the user does not say.
+    /// Bytes of a message that one step of a tree moves. Default: a cell.
     Segment,
     /// How a tree cuts the ranks below it: see [`CLASSES`].
     Class,
-    /// Copies from the root to a leaf: 1, all read the root; 2, one rank per group of the outermost level reads the root
-    /// and its group reads that rank; and so on. Where the user does not say, a tree of the radix.
+    /// Copies on the way from the root to a leaf. 1: all ranks read the root. 2: one rank per group of the outermost
+    /// level reads the root, and its group reads that rank; and so on. Default: a tree with the radix.
     Stages,
-    /// Pieces of a broadcast that its root may be ahead of its slowest reader; a ring, where the user does not say.
+    /// By how many pieces the root of a broadcast may be ahead of its slowest reader. Default: a ring.
     Buffers,
-    /// Bytes of a message that take one step between nodes.
+    /// Bytes of a message that one step between nodes moves.
     Chunk,
-    /// Ranks of each node that take steps between nodes, in turn.
+    /// How many ranks of each node take steps between nodes, in turn.
     Leaders,
     /// How a barrier's signals arrive at the root: see [`SIGNALS`].
     Up,
     /// How a barrier's signals depart from the root: see [`SIGNALS`].
     Down,
-    /// Slots and memory of the rank that has data are both tried, as what others copy these out of, and this one first: see [`SOURCES`]. Unset:
-    /// always memory.
+    /// A rank that has data for others tries both its slots and its own memory as the source of their copies, this one
+    /// first: see [`SOURCES`]. Default: always memory.
     Try,
 }
 
@@ -36,33 +37,33 @@ pub enum Knob {
 pub const CLASSES: [&str; 2] = ["kary", "knomial"];
 /// The value of [`Knob::Class`] for [`TreeClass::Knomial`](crate::topo::TreeClass).
 pub const KNOMIAL: u32 = 2;
-/// Values of [`Knob::Up`] and [`Knob::Down`], from 1 on: pulled signals are on the line of who sends them, pushed ones on
-/// a line of who awaits them (Nishtala 2009, section 7.1).
+/// Values of [`Knob::Up`] and [`Knob::Down`], from 1 on. The sender of a pulled signal writes it to its own line; the
+/// sender of a pushed signal writes it to a line of the receiver (Nishtala 2009, section 7.1).
 pub const SIGNALS: [&str; 2] = ["pull", "push"];
 
-/// The value of [`Knob::Up`] and [`Knob::Down`] for signals on the receiver's lines.
+/// The value of [`Knob::Up`] and [`Knob::Down`] for pushed signals, on the receiver's lines.
 pub const PUSH: u32 = 2;
 
 /// Values of [`Knob::Try`], from 1 on: those of [`Source`](crate::fabric::Source).
 pub const SOURCES: [&str; 2] = ["slots", "memory"];
-/// The value of [`Knob::Try`] for slots first.
+/// The value of [`Knob::Try`] to begin with slots.
 pub const TRY_SLOTS: u32 = 1;
-/// The value of [`Knob::Try`] for memory first.
+/// The value of [`Knob::Try`] to begin with memory.
 pub const TRY_MEMORY: u32 = 2;
 
-/// What a knob takes.
+/// Which values a knob takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// A number from 1 to this.
+    /// A number from 1 to this one.
     Number(u32),
-    /// A size in bytes, at least this: a shorter one than a cache line does not pay.
+    /// A size of at least this many bytes. Sizes below a cache line do not pay.
     Size(u32),
     /// One of these words; its value is its position, from 1 on.
     Word(&'static [&'static str]),
 }
 
 impl Knob {
-    /// All of them, in the order of their discriminants.
+    /// All knobs, in the order of their discriminants.
     pub const ALL: [Self; 11] = [
         Self::Radix,
         Self::Tile,
@@ -77,7 +78,7 @@ impl Knob {
         Self::Try,
     ];
 
-    /// As written in the environment.
+    /// The name of the knob in the environment.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Radix => "radix",
@@ -94,7 +95,7 @@ impl Knob {
         }
     }
 
-    /// Its values.
+    /// The values that the knob takes.
     pub const fn takes(self) -> Takes {
         match self {
             Self::Radix => Takes::Number(256),
@@ -114,17 +115,17 @@ impl Knob {
 pub struct Knobs([u32; Knob::ALL.len()]);
 
 impl Knobs {
-    /// None is set.
+    /// No knob is set.
     pub const UNSET: Self = Self([0; Knob::ALL.len()]);
 
-    /// The same with one more set.
+    /// These knobs with `knob` set to `value`.
     #[must_use]
     pub const fn with(mut self, knob: Knob, value: u32) -> Self {
         self.0[knob as usize] = value;
         self
     }
 
-    /// The same with this value where none is set.
+    /// These knobs with `knob` set to `value`, unless it is set already.
     #[must_use]
     pub const fn or(self, knob: Knob, value: u32) -> Self {
         if self.0[knob as usize] == 0 { self.with(knob, value) } else { self }
@@ -151,13 +152,13 @@ impl Knobs {
         self.get(Knob::Radix).max(1)
     }
 
-    /// [`Knob::Tile`]
+    /// The value of [`Knob::Tile`].
     #[inline]
     pub fn tile(&self) -> Bytes {
         Bytes(self.get(Knob::Tile) as usize)
     }
 
-    /// [`Knob::Segment`]
+    /// The value of [`Knob::Segment`].
     #[inline]
     pub fn segment(&self) -> Bytes {
         Bytes(self.get(Knob::Segment) as usize)

@@ -1,7 +1,8 @@
 //! The algorithms, one file each, and their registry.
 //!
-//! An algorithm is one `async fn` over a [`Fabric`]; it sees a [`Plan`], which holds only what all ranks agree on, and the
-//! plain properties of the fabric. It may decide by rank who does what, never how many tickets a call takes on a node.
+//! An algorithm is one `async fn` over a [`Fabric`]. It sees a [`Plan`], which holds only what all ranks agree on, and
+//! the plain properties of the fabric. Who does what may depend on the rank; how many tickets a call takes on a node
+//! may not.
 
 #![forbid(unsafe_code)]
 
@@ -51,7 +52,7 @@ pub use knobs::{CLASSES, KNOMIAL, Knob, Knobs, PUSH, SIGNALS, SOURCES, TRY_MEMOR
 pub use phase::short::Short;
 pub use registry::{REGISTRY, Row, Running, find, rows_of};
 
-/// What an algorithm needs. Where a call lacks it the algorithm is never run, whoever asks for it.
+/// What an algorithm requires of a call. It never runs for a call that lacks it, not even where the user forces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Operands may be combined in any order.
@@ -60,17 +61,17 @@ pub enum Need {
     SingleCopy,
 }
 
-/// What a call offers of what algorithms may [`Need`].
+/// The properties of a call on which [`Need`]s depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Means {
     /// How operands may be combined.
     pub order: OperandOrder,
-    /// Ranks of a node can read each other's memory, as they found out in MPI_Init.
+    /// Ranks of a node can read each other's memory. The ranks test this in MPI_Init.
     pub has_single_copy: bool,
 }
 
 impl Need {
-    /// For people: "needs …".
+    /// The text for users that follows "needs …".
     pub const fn name(self) -> &'static str {
         match self {
             Self::Commutative => "a commutative predefined operation",
@@ -80,7 +81,7 @@ impl Need {
         }
     }
 
-    /// Whether a call has it.
+    /// Whether a call with these means meets the need.
     #[inline]
     pub const fn is_met(self, means: Means) -> bool {
         match self {
@@ -103,7 +104,7 @@ pub struct Plan {
     pub root: CommRank,
     /// How operands may be combined.
     pub order: OperandOrder,
-    /// What was set, by the user or by huddle; those of the algorithm that it needs are never unset.
+    /// The knobs that the user or huddle set. The knobs that the algorithm cannot do without are always set.
     pub knobs: Knobs,
     /// Length of this call's [`Place::Scratch`](crate::fabric::Place) on every rank; see [`Algorithm::scratch`].
     pub scratch: Bytes,
@@ -112,19 +113,19 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The same with what follows from the algorithm that runs it: row `row` of the registry, on ranks like these.
+    /// This plan with `scratch` and `reach` filled in, as they follow from the algorithm `row` and from `measures`.
     #[must_use]
     pub fn measured(self, row: &Row, measures: &Measures) -> Self {
         Self { scratch: (row.scratch)(&self, measures), reach: row.reach.depth(&self, measures), ..self }
     }
 
-    /// Bytes of a tile: at least an element, and no more than a cell of that length holds.
+    /// Bytes of a tile: at least one element, and at most a cell of `cell` bytes.
     #[inline]
     pub fn tile(&self, cell: Bytes) -> Bytes {
         self.knobs.tile().max(self.granule).min(cell)
     }
 
-    /// Bytes of a segment: no more than a cell of that length holds, which is one where there are no segments.
+    /// Bytes of a segment, at most a cell of `cell` bytes. Without the knob a segment is a whole cell.
     #[inline]
     pub fn segment(&self, cell: Bytes) -> Bytes {
         match self.knobs.segment() {
@@ -134,13 +135,13 @@ impl Plan {
     }
 }
 
-/// What the scratch memory of a call, how far it reaches into cells ([`Reach::depth`]), and whether it is short ([`Algorithm::short`]) depend on
-/// beside its plan.
+/// The properties of the communicator that, with the plan, determine the scratch memory of a call, its depth in cells
+/// ([`Reach::depth`]) and whether it is short ([`Algorithm::short`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Measures {
     /// Ranks of the communicator.
     pub ranks: usize,
-    /// Its nodes.
+    /// Nodes of the communicator.
     pub nodes: usize,
     /// Length of a cell.
     pub cell: Bytes,
@@ -149,7 +150,7 @@ pub struct Measures {
 }
 
 impl Measures {
-    /// Those of a call on `fabric`.
+    /// The measures of a call on `fabric`.
     #[inline]
     pub fn of<F: Fabric>(fabric: &F) -> Self {
         let layout = fabric.layout();
@@ -157,35 +158,37 @@ impl Measures {
     }
 }
 
-/// How far the pieces of a call on one node reach into cells, from their start: so much memory has to be there. What is longer than a cell, a tile or
-/// a segment is cut once, as [`pieces_between`] does, unless that is said to be otherwise.
+/// How far the pieces of a call on one node reach into cells, counted from the start of a cell. That much memory has to
+/// be reserved. Unless a variant says otherwise, the algorithm cuts a message that is longer than a cell, a tile or a
+/// segment once, as [`pieces_between`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// As far as cells do.
+    /// The whole length of the cells.
     Cells,
-    /// As far as the message, or a block, is long, where [`Place::stage`](crate::fabric::Place::stage) puts its pieces: not at all where
-    /// they fit a line.
+    /// The length of the message or block, where [`Place::stage`](crate::fabric::Place::stage) places its pieces: zero
+    /// if they fit a line.
     Staged,
-    /// The same of the blocks of all ranks together.
+    /// The length of the blocks of all ranks together, staged: zero if they fit a line.
     StagedBlocks,
-    /// The same of the blocks of all ranks but one.
+    /// The length of the blocks of all ranks but one together, staged: zero if they fit a line.
     StagedOthersBlocks,
-    /// As far as staged pieces that are no longer than a tile.
+    /// The length of staged pieces of at most a tile.
     StagedTiles,
-    /// The same, but as far as the tiles of a broadcast that share a cell, where they do.
+    /// The length of a train, where the tiles of a broadcast share a cell; else the same as `StagedTiles`.
     StagedTrains,
-    /// As far as staged pieces that are no longer than a segment, where there are segments.
+    /// The length of staged pieces of at most a segment.
     StagedSegments,
-    /// The same where the message is cut into what cells hold, and that into segments.
+    /// The length of staged segments, where the algorithm first cuts the message into pieces of at most a cell and then
+    /// cuts each of these into segments.
     StagedSegmentsOfCells,
-    /// As far as a tile for each rank is long, or the message.
+    /// A tile for each rank, or the message if it is shorter.
     Tiles,
-    /// As far as a tile, or the message, even where that fits a line: of messages that are relayed.
+    /// A tile, or the message if it is shorter: a relayed message uses cells even if it fits a line.
     RelayedTiles,
 }
 
 impl Reach {
-    /// Bytes of each cell that the call may use; on several nodes any.
+    /// Bytes of each cell that the call may use. On several nodes that is the whole cell.
     pub fn depth(self, plan: &Plan, measures: &Measures) -> Bytes {
         if measures.nodes > 1 {
             return measures.cell;
@@ -200,11 +203,11 @@ impl Reach {
             Self::StagedOthersBlocks => staged(plan.bytes * (measures.ranks - 1)),
             Self::StagedTiles => staged(pieces_of(tile)),
             Self::StagedTrains => match train_of(plan, plan.bytes, measures.ranks, measures.slots, measures.cell) {
-                // It lies in a cell, however short.
+                // A train uses a cell, however short it is.
                 Some(train) => plan.bytes.min(train),
                 None => staged(pieces_of(tile)),
             },
-            // What one part of the message is cut into may be longer than what all of it would be.
+            // The pieces of one part of the message may be longer than those of the whole message would be.
             Self::StagedSegmentsOfCells if plan.bytes > measures.cell => staged(plan.segment(measures.cell)),
             Self::StagedSegments | Self::StagedSegmentsOfCells => staged(pieces_of(plan.segment(measures.cell))),
             Self::Tiles => plan.bytes.min(tile * measures.ranks),
@@ -216,7 +219,7 @@ impl Reach {
 
 /// A collective algorithm.
 pub trait Algorithm: 'static {
-    /// What it computes.
+    /// The collective that it implements.
     const COLLECTIVE: Collective;
     /// Its name in the environment, unique within the collective.
     const NAME: &'static str;
@@ -228,11 +231,11 @@ pub trait Algorithm: 'static {
     const COST: &'static str = "";
     /// Its phases as a drawing for five ranks, in lines of at most 100 characters.
     const DRAWING: &'static str = "";
-    /// What a call must offer.
+    /// What a call must offer for the algorithm to run.
     const NEEDS: &'static [Need] = &[];
     /// What users may set.
     const KNOBS: &'static [Knob] = &[];
-    /// The algorithms in whose place this one is tried, whose data lie in memory or in slots as theirs do.
+    /// The algorithms in whose place huddle tries this one, which offers data from memory or from slots as they do.
     const TRIED_FOR: &'static [&'static str] = &[];
 
     /// How far a call on one node reaches into cells.
@@ -243,19 +246,19 @@ pub trait Algorithm: 'static {
         phase::bridge_scratch(plan, Self::COLLECTIVE, measures)
     }
 
-    /// How long a call takes from the last rank's entry to the last rank's exit, as a closed form; `None` where there is
-    /// no formula: then the algorithm runs only where it is forced, or tried ([`Algorithm::TRIED_FOR`]).
+    /// The time from the last rank's entry to the last rank's exit, as a closed form. `None` means that there is no
+    /// formula: then the algorithm runs only where it is forced or tried ([`Algorithm::TRIED_FOR`]).
     fn cost(_plan: &Plan, _scene: &Scene) -> Option<Nanos> {
         None
     }
 
-    /// Whether calls whose plan is like this one are short, and where their data lie. Their functions are those of the collective in
-    /// [`phase::short`], so they take the steps of [`Algorithm::run`] only where that is made of them.
+    /// Whether calls with such a plan are short, and if so where their data lie. Short calls run the functions of their
+    /// collective in [`phase::short`]. These equal [`Algorithm::run`] only where that calls them too.
     fn short(_plan: &Plan, _measures: &Measures) -> Option<Short> {
         None
     }
 
-    /// Runs one call. Plans of zero bytes are never run, but for barriers.
+    /// Runs one call. Only barriers run with a plan of zero bytes.
     fn run<F: Fabric>(fabric: &F, plan: &Plan) -> impl Future<Output = ()> + Send;
 }
 
@@ -273,7 +276,7 @@ impl Tickets {
         Self { epoch: plan.epoch, next: 0 }
     }
 
-    /// The next one.
+    /// Draws the next ticket.
     #[inline]
     pub fn draw(&mut self) -> Ticket {
         let ticket = self.peek();
@@ -281,13 +284,13 @@ impl Tickets {
         ticket
     }
 
-    /// The one that is drawn next.
+    /// The ticket that the next `draw` returns.
     #[inline]
     pub fn peek(&self) -> Ticket {
         Ticket::new(self.epoch, self.next)
     }
 
-    /// Draws so many, at least one, of which nothing is read; the last of them.
+    /// Draws `count` tickets, at least one, and returns the last of them. No rank reads data of these tickets.
     #[inline]
     pub fn skip(&mut self, count: u64) -> Ticket {
         self.next += count - 1;
@@ -315,16 +318,17 @@ pub fn pieces(total: Bytes, most: Bytes, granule: Bytes) -> impl Iterator<Item =
     })
 }
 
-/// How long the pieces are in which `total` bytes go where all of `ranks` ranks of a node work on each piece; at most `most` bytes, and no
-/// more pieces than of full ones.
+/// The length of the pieces into which `total` bytes are cut where all `ranks` ranks of a node work on each piece. It
+/// is at most `most` bytes, and there are no more pieces than there would be of full length.
 ///
-/// Two ranks take pieces about as long as each other: beside a short last one a full one overlaps with little, and it leaves most of its cell to
-/// the rank that has it next with lines that are far ([`Passed`](crate::sync::Passed)). They are of whole pages, or about, as copies are fastest,
-/// unless that makes a short last one. More ranks lose by it where they share cores; where each of them has one, and of two that share one,
-/// nothing was measured (docs/PERFORMANCE.md, "Tried").
+/// Two ranks get pieces of about equal length. A full piece would overlap little with a short last one. The short one
+/// would also leave most lines of its cell far from the rank that writes the cell next
+/// ([`Passed`](crate::sync::Passed)). Pieces are whole pages, or nearly, since such copies are fastest, unless the last
+/// piece would be short then. More ranks lose by equal pieces where they share cores. More ranks with a core each, and
+/// two ranks that share one, were not measured (docs/PERFORMANCE.md, "Tried").
 #[inline]
 pub fn piece_between(ranks: usize, total: Bytes, most: Bytes, granule: Bytes) -> Bytes {
-    /// Where pages are too long. Copies are as fast (docs/PERFORMANCE.md, "Tried").
+    /// The unit of lengths where whole pages are too long. Copies are as fast (docs/PERFORMANCE.md, "Tried").
     const PART_OF_PAGE: usize = 512;
     let longest = most.round_down_to(granule);
     if ranks != 2 || total <= longest || longest == Bytes::ZERO {
@@ -338,14 +342,14 @@ pub fn piece_between(ranks: usize, total: Bytes, most: Bytes, granule: Bytes) ->
     Bytes(if last < in_pages / 4 * 3 { of(PART_OF_PAGE) } else { in_pages })
 }
 
-/// The longest of such pieces of a message that is cut once, anywhere or at multiples of `granule`.
+/// The longest piece of `piece_between` for a message that is cut once, either anywhere or at multiples of `granule`.
 #[inline]
 fn longest_between(ranks: usize, total: Bytes, most: Bytes, granule: Bytes) -> Bytes {
     let longest = |granule| piece_between(ranks, total, most, granule);
     total.min(longest(granule).max(longest(Bytes(1))))
 }
 
-/// Cuts `total` bytes into such pieces, as [`pieces`] does.
+/// Cuts `total` bytes into pieces of the length that `piece_between` returns, as [`pieces`] does.
 #[inline]
 pub fn pieces_between(
     ranks: usize,
@@ -356,8 +360,8 @@ pub fn pieces_between(
     pieces(total, piece_between(ranks, total, most, granule), granule)
 }
 
-/// The part of `n` bytes that rank `rank` of `size` works on in a tiled phase: nearly equal parts, cut at multiples of
-/// `granule` and, where that leaves work for all, of a cache line.
+/// The part of `n` bytes that rank `rank` of `size` combines in a tiled phase. Parts are nearly equal. They are cut at
+/// multiples of `granule` and, if each rank still gets a part then, at multiples of a cache line.
 #[inline]
 pub fn part(n: Bytes, granule: Bytes, rank: NodeRank, size: usize) -> Range<usize> {
     let granule = granule.0.max(1);

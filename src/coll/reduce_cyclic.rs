@@ -1,16 +1,16 @@
-//! Reduce, tiled and cyclic: as tiled, but ranks visit the operands from their own on.
+//! Reduce, tiled and cyclic: as tiled, but each rank visits the operands from its own on.
 //!
 //! Source: Mamidala et al. as in Li, Hoefler, Hu, Snir 2014, §3.2 and Fig. 16.
 //!
-//! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
-//! 2. combining part k of all slots, from slot k on, into its slot, the root into its buffer.
+//! 1. A rank copies its next piece into its slot, except for its own part.
+//! 2. One piece behind, it combines part k of all slots, from slot k on, into its slot; the root into its buffer.
 //! 3. The root copies the parts of the others.
-//! 4. Several nodes: the same to the leader, the leaders, from there to the root.
+//! 4. Several nodes: cyclic reduction to the leader, Reduce of the leaders, then from the leader to the root.
 //!
 //! p = 5: part k of `k…4, 0…k − 1 → k`, then `k → root`.
 //! Cost: as tiled, but no slot has p readers at a time.
 //! Flags: Up by all, read by all; Down by all, read by the root.
-//! The piece ahead uses the next slot of the ring, which is claimed before it is written.
+//! The piece ahead uses the next slot of the ring. A rank claims that slot before it writes it.
 //! Limits: the operation has to be commutative. Every part is combined once, so all ranks get the same bits.
 
 use super::allreduce_cyclic::AllreduceCyclic;

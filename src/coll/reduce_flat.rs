@@ -3,13 +3,14 @@
 //! Source: the base case of Li, Hoefler, Hu, Snir 2014, §2.6.
 //!
 //! 1. Every rank but the root copies its operand into its slot.
-//! 2. The root combines slots and its own operand in rank order.
+//! 2. The root combines the slots and its own operand in rank order.
 //!
 //! p = 5: `1→0 2→0 3→0 4→0`.
 //! Cost: copy in, then p − 1 combinations by one rank.
-//! Flags: Up by each rank but the root, read by the root; of a call that fits a slot but not a tile, Down after the first half.
-//! Epochs: who has published its operand may be in e + 1 while the root is in e; it claims a slot again only when the
-//! root has released it.
+//! Flags: Up by each rank but the root, read by the root; in a call that fits a slot but not a tile also Down, after
+//! the first half.
+//! Epochs: a rank that has published its operand may be in e + 1 while the root is in e; it claims a slot again only
+//! when the root has released it.
 //! Limits: an element has to fit a cell; the root does all the work.
 
 use super::cost::{self, Way};

@@ -1,9 +1,9 @@
-//! Reduce, tiled: the work of combining is shared by all ranks.
+//! Reduce, tiled: all ranks share the work of combining.
 //!
 //! Source: Li, Hoefler, Hu, Snir 2014, §2.4 (tiled reduce).
 //!
-//! 1. A rank copies its next piece into its slot, but for its own part, one piece ahead of
-//! 2. combining part k of all slots, in rank order, into its slot, the root into its buffer.
+//! 1. A rank copies its next piece into its slot, except for its own part.
+//! 2. One piece behind, it combines part k of all slots, in rank order, into its slot; the root into its buffer.
 //! 3. The root copies the parts of the others.
 //!
 //! p = 5: part k of `0…4 → k`, then `k → root`.

@@ -1,4 +1,5 @@
-//! The one table of algorithms. Environment values, documentation, tests and the choice iterate over it.
+//! The one table of algorithms. Environment values, documentation, tests and the choice of an algorithm iterate over
+//! it.
 
 use super::{Algorithm, Knob, Means, Measures, Need, Plan, Reach, Short};
 use crate::fabric::{Fabric, shm};
@@ -9,12 +10,12 @@ use crate::types::{Bytes, Collective};
 use std::future::Future;
 use std::pin::Pin;
 
-/// A call that is under way; it owns or borrows all that it needs.
+/// A call that is under way. It owns or borrows everything that it needs.
 pub type Running<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// One algorithm: what it is, and its one source as entry points on every fabric.
+/// One algorithm: its description, and its one source compiled into an entry point for every fabric.
 pub struct Row {
-    /// What it computes.
+    /// The collective that it implements.
     pub collective: Collective,
     /// Its name in the environment.
     pub name: &'static str,
@@ -26,37 +27,37 @@ pub struct Row {
     pub cost_in_words: &'static str,
     /// Its phases, in ASCII.
     pub drawing: &'static str,
-    /// What a call must offer.
+    /// What a call must offer for the algorithm to run.
     pub needs: &'static [Need],
     /// What users may set.
     pub knobs: &'static [Knob],
-    /// In whose place it is tried.
+    /// The algorithms in whose place huddle tries this one.
     pub tried_for: &'static [&'static str],
-    /// Scratch memory of a call.
+    /// Bytes of scratch memory of a call.
     pub scratch: fn(&Plan, &Measures) -> Bytes,
     /// How long a call takes.
     pub cost: fn(&Plan, &Scene) -> Option<Nanos>,
     /// How far a call on one node reaches into cells.
     pub reach: Reach,
-    /// On shared memory, whether and how a call runs as a plain function.
+    /// On shared memory: whether a call runs as a plain function, and as which.
     pub short: fn(&Plan, &Measures) -> Option<Short>,
-    /// On shared memory, until it is done.
+    /// On shared memory: runs a call to its end.
     pub run: fn(&shm::Call<'_>, &Plan) -> Result<(), shm::Fault>,
-    /// On shared memory, to be polled.
+    /// On shared memory: starts a call, which the caller polls.
     pub start: for<'a> fn(&'a shm::Call<'a>, &'a Plan) -> Running<'a>,
-    /// Under the checking scheduler.
+    /// Starts a call under the checking scheduler.
     #[cfg(feature = "scheduler")]
     pub scheduled: for<'a> fn(&'a checked::Rank, &'a Plan) -> Running<'a>,
-    /// Under loom.
+    /// Starts a call under loom.
     #[cfg(all(loom, feature = "scheduler"))]
     pub explored: for<'a> fn(&'a crate::fabric::explored::Rank, &'a Plan) -> Running<'a>,
-    /// In the simulator.
+    /// Starts a call in the simulator.
     #[cfg(feature = "scheduler")]
     pub simulated: for<'a> fn(&'a simulated::Rank, &'a Plan) -> Running<'a>,
 }
 
 impl Row {
-    /// What it needs and a call lacks.
+    /// The first need of the algorithm that a call with these means does not meet.
     #[inline]
     pub fn lacks(&self, means: Means) -> Option<Need> {
         self.needs.iter().copied().find(|need| !need.is_met(means))
@@ -93,7 +94,7 @@ fn boxed<'a, A: Algorithm, F: Fabric>(fabric: &'a F, plan: &'a Plan) -> Running<
     Box::pin(A::run(fabric, plan))
 }
 
-/// All algorithms. The first row of a collective is its fallback.
+/// All algorithms. The first row of each collective is its fallback.
 pub static REGISTRY: &[Row] = &[
     row::<super::allreduce_flat::AllreduceFlat>(),
     row::<super::allreduce_tree::AllreduceTree>(),
@@ -134,7 +135,7 @@ pub fn rows_of(collective: Collective) -> impl Iterator<Item = (usize, &'static 
     REGISTRY.iter().enumerate().filter(move |(_, row)| row.collective == collective)
 }
 
-/// The row of that name.
+/// The index in `REGISTRY` of the row with that name.
 pub fn find(collective: Collective, name: &str) -> Option<usize> {
     rows_of(collective).find(|(_, row)| row.name == name).map(|(index, _)| index)
 }

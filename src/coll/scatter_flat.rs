@@ -2,14 +2,14 @@
 //!
 //! Source: Li, Hoefler, Hu, Snir 2014, §2.6 (one-stage scatter).
 //!
-//! 1. The root copies a piece of every other rank's block into one slot, from its successor's on.
-//! 2. Every rank copies its own out.
+//! 1. The root copies a piece of every other rank's block into one slot, beginning with that of its successor.
+//! 2. Every rank copies its own piece out.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`.
 //! Cost: copy in of all blocks, then concurrent reads.
-//! Flags: Down by the root, read by all; of a call that fits a slot but not a tile, Up after the first half.
-//! Epochs: the root may be in e + 1 while receivers are in e, as far as the ring reaches: it claims a slot again only
-//! when all have released it.
+//! Flags: Down by the root, read by all; in a call that fits a slot but not a tile also Up, after the first half.
+//! Epochs: the root may be in e + 1 while receivers are in e, until its ring is full: it claims a slot again only when
+//! all have released it.
 //! Limits: a cell holds a piece of every block of the node, so it has at least a byte for each rank.
 
 use super::cost::{self, Way};

@@ -1,22 +1,24 @@
-//! Scatter by single copies: every rank takes its block out of the root's memory.
+//! Scatter by single copies: every rank copies its block out of the root's memory.
 //!
 //! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI communication: in a
 //! Scatter receivers read.
 //!
-//! 1. The root says where its blocks are, or lays them out in slots, as in `flat`.
-//! 2. Every rank finds which with the first flag, and copies its own block, by process_vm_readv out of memory or out of a slot; of memory it
-//!    answers whether it could.
-//! 3. Where one could not the root lays all blocks out in slots.
+//! 1. The root tells where its blocks are, or lays them out in slots, as in `flat`.
+//! 2. Every rank learns from the first flag which of the two the root did. It copies its own block out of memory by
+//!    process_vm_readv, or out of a slot. If the root lent memory, it answers whether it could fetch.
+//! 3. If one rank could not, the root lays all blocks out in slots.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`, all at once.
-//! Cost: one copy of a block, what the system takes to find its pages, and p − 1 answers; out of slots that of `flat`.
-//! Flags: Down by the root; the first one, with process and address, is Up in a call that `flat` would take in halves; Up by each receiver,
-//! with its answer, where memory was lent.
-//! Epochs: a root that lent memory leaves when all have answered; a receiver in e + 1 claims its line of the answer again only when the
-//! root has released it.
-//! Limits: ranks must be allowed to read each other's memory; a root whose data have holes, or lie in memory that the system does not
-//! read for others, uses slots, so memory for these is reserved, and their tickets are drawn, in any case; a receiver whose data have
-//! holes fetches 16 KiB at a time. A root that lent memory depends on all: it fails where one does.
+//! Cost: one copy of a block, the time of the system to find its pages, and p − 1 answers; through slots that of
+//! `flat`.
+//! Flags: Down by the root. The first one carries process and address; it is Up in a call that `flat` would move in
+//! halves. Up by each receiver, with its answer, if memory was lent.
+//! Epochs: a root that lent memory leaves when all have answered; a receiver in e + 1 claims its line of the answer
+//! again only when the root has released it.
+//! Limits: ranks must be allowed to read each other's memory. A root uses slots if its data have holes, or lie in
+//! memory that the system does not read for others. So memory for slots is reserved, and their tickets are drawn, in
+//! any case. A receiver whose data have holes fetches 16 KiB at a time. A root that lent memory depends on all ranks:
+//! it fails if one of them does.
 
 use super::cost::{self, Way};
 use super::phase::single;

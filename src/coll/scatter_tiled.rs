@@ -2,13 +2,14 @@
 //!
 //! Source: Tu, Fan, Zhan, Zhao 2009, §6 (data tiling).
 //!
-//! 1. The root copies a tile of the next receiver's block into the ring while
-//! 2. earlier receivers copy theirs out.
+//! 1. The root copies a tile of the next receiver's block into the ring.
+//! 2. Meanwhile earlier receivers copy their tiles out.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`, once per tile.
 //! Cost: copy in of all blocks + one tile.
 //! Flags: Down by the root, read by the receiver of the tile.
-//! Epochs: as flat; a ticket is one receiver's, but all release it, or the root's claim would wait for ever.
+//! Epochs: as flat. Each ticket has one receiver, but all ranks release it: the root's claim would wait for ever
+//! otherwise.
 //! Limits: a ticket for each tile of each receiver.
 
 use super::cost::{self, Way};

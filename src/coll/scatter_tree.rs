@@ -3,7 +3,7 @@
 //! Source: Li, Hoefler, Hu, Snir 2014, §2.6 (one-stage and two-stage scatter); Nishtala 2009, §5.1.2.
 //!
 //! 1. The root copies a piece of every block into its slot.
-//! 2. An inner rank copies the blocks of its subtree into its own slot and takes its own.
+//! 2. An inner rank copies the blocks of its subtree into its own slot, and its own block into its buffer.
 //!
 //! p = 5, radix 2: `0→{1,2} 0→{3,4}, 1→2 3→4`.
 //! Cost: ⌈log_k p⌉ copies of shrinking length; borders between caches are crossed once.

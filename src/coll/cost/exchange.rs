@@ -1,49 +1,52 @@
-//! The phases of a node in which all ranks do the same.
+//! The phases of a node in which all ranks do the same work.
 
 use super::{Node, Way, cut};
 use crate::coll::Knob;
 use crate::model::{Work, ceil_log, in_cell, part_beyond};
 use crate::types::Bytes;
 
-/// Bytes of the operands of all ranks up to which a flat Allreduce of ranks that share cores takes what its formula says: about where they leave
-/// a first-level cache, since each rank goes through all of them in turn.
+/// Up to this many bytes of the operands of all ranks, a flat Allreduce of ranks that share cores takes as long as its
+/// formula says. At about this size the operands exceed a first-level cache: each rank reads all of them in turn.
 const IN_FIRST_CACHE: f64 = (64 << 10) as f64;
 
-/// How much longer reading them takes where all of them are beyond that, in parts of it. Chosen so that relays win where they do in
-/// measurements: from 24 or 32 KiB on, on 3, 4 and 5 ranks of 2 cores (docs/PERFORMANCE.md, "Tried").
+/// How much longer it takes to read operands that are all beyond that size, as a fraction of the time to read them.
+/// Chosen so that the models choose relays where measurements do: from 24 or 32 KiB on, on 3, 4 and 5 ranks of 2 cores
+/// (docs/PERFORMANCE.md, "Tried").
 const BEYOND_FIRST_CACHE: f64 = 2.4;
 
 impl Node<'_> {
-    /// Turns of a core's ranks until each of them has seen all others: whoever runs first finds what the last ones do in a later
-    /// turn only.
+    /// Turns of a core's ranks until each rank has seen all others. The rank that runs first finds what the last ones
+    /// do only in a later turn.
     pub(super) fn turns(&self) -> f64 {
         (0.5 + self.scene.ranks_per_core / 4.0).max(1.0)
     }
 
-    /// All ranks are at work that long, and wait so many times for others. Where half of the cores or more have one rank more than the others these
-    /// decide: of 3 ranks on 2 cores two share one. Less than a half is left as it is, since it may be a quota of processor time.
+    /// The time in which all ranks work for `path` each and wait `waits` times for others. If at least half of the
+    /// cores have one rank more than the rest, these cores decide: of 3 ranks on 2 cores two share one. A smaller
+    /// fraction is not rounded up, since it may be a quota of processor time.
     pub(super) fn all(&self, path: f64, waits: f64) -> f64 {
         let ranks_per_core = self.scene.ranks_per_core.min(self.ranks());
         path * ranks_per_core.round().max(ranks_per_core) + self.waited(waits)
     }
 
-    /// Every rank signals to every other.
+    /// Every rank signals to every other rank.
     pub(super) fn signal_all(&self) -> f64 {
         self.all(self.read_all(0.0, Work::Copy(0.0)), self.turns())
     }
 
-    /// Every rank reads `n` bytes of every other.
+    /// The time in which every rank reads `n` bytes of every other rank.
     fn read_all(&self, n: f64, work: Work) -> f64 {
         self.read_within(0, self.ranks(), n, work)
     }
 
-    /// The same within a group of `ranks` ranks that part at `outermost` or further in.
+    /// The time in which every rank of a group reads `n` bytes of every other. The group's `ranks` ranks part at
+    /// `outermost` or further in.
     fn read_within(&self, outermost: usize, ranks: f64, n: f64, work: Work) -> f64 {
         let scene = self.scene;
         let others = (ranks - 1.0).max(1.0);
         scene.each_level().skip(outermost).fold(0.0, |time, level| {
             let peers = scene.peers(level) as f64;
-            // Of the ranks outside a group so many read from it at a time.
+            // The number of ranks outside a group that read from it at a time.
             let readers = (peers * scene.width(level) as f64 / others).max(1.0) as usize;
             time + peers * (scene.line(level, readers) + scene.take(level, n, readers, work))
         })
@@ -58,8 +61,9 @@ impl Node<'_> {
         self.all(self.step() + self.rates.write(n) + combined, self.turns()) * pieces
     }
 
-    /// Allreduce: every rank combines its part of all operands, in its buffer, and collects those of the others: one piece
-    /// behind, so that it waits for both at once, but in stages or without slots for that the same piece.
+    /// Allreduce: every rank combines its part of all operands in its buffer and collects the parts of the others. It
+    /// collects one piece behind, so that one wait serves both. In stages, or without slots for that, it collects the
+    /// same piece.
     pub(super) fn combine_parts(&self, total: f64) -> f64 {
         let (pieces, n) = cut(total, self.reduction_piece());
         let stored = self.rates.write(n / self.parts(n));
@@ -71,8 +75,8 @@ impl Node<'_> {
         self.all(work * pieces, waits * self.turns())
     }
 
-    /// A rank publishes all but its part of an operand of `n` bytes, and combines its part of all operands, whose result takes
-    /// `stored` more to be in a slot.
+    /// A rank publishes its operand of `n` bytes, except its part, and combines its part of all operands. It takes
+    /// `stored` more to have the result in a slot.
     pub(super) fn combine_part(&self, n: f64, stored: f64) -> f64 {
         let (scene, part) = (self.scene, n / self.parts(n));
         let (groups, workers) = self.crew();
@@ -85,7 +89,7 @@ impl Node<'_> {
         published + in_group + f64::from(ceil_log(2, groups)) * step
     }
 
-    /// Waits for other groups, for each piece: to combine what theirs combined, and to collect in two stages.
+    /// Waits for other groups per piece: to combine the results of other groups, and to collect in a second stage.
     fn waits_over_groups(&self) -> f64 {
         let (groups, _) = self.crew();
         if groups == 1 {
@@ -95,7 +99,7 @@ impl Node<'_> {
         f64::from(ceil_log(2, groups)) + f64::from(stages - 1)
     }
 
-    /// A rank collects all parts of `n` bytes, in one group all but its own.
+    /// A rank collects all parts of `n` bytes; with one group, all but its own.
     pub(super) fn collect_parts(&self, n: f64) -> f64 {
         let (parts, others) = (self.parts(n), (self.ranks() - 1.0).max(1.0));
         let part = n / parts;
@@ -103,12 +107,13 @@ impl Node<'_> {
         if groups > 1 {
             return self.collect_over_groups(part, parts, (groups - 1) * workers);
         }
-        // Where there are fewer elements than ranks, not every rank has a part.
+        // If there are fewer elements than ranks, some ranks have no part.
         let share = (parts - 1.0).max(1.0) / others;
         self.step() + share * self.read_parts(part, self.copying(part))
     }
 
-    /// Ranks of the other groups read all of the first group's workers; in two stages only their own workers do.
+    /// Ranks of the other groups read all workers of the first group. With two stages only the workers of their group
+    /// do.
     fn collect_over_groups(&self, part: f64, parts: f64, workers_elsewhere: usize) -> f64 {
         let (scene, copy) = (self.scene, self.rates.copy(part));
         let read = |readers: usize| scene.line(0, readers) + scene.take(0, in_cell(part), readers, self.copying(part));
@@ -121,7 +126,7 @@ impl Node<'_> {
             + self.read_within(1, scene.width(0) as f64, in_cell(part), self.copying(part))
     }
 
-    /// The root, in the first group, collects all parts of `n` bytes.
+    /// The root, which is in the first group, collects all parts of `n` bytes.
     pub(super) fn collect_at_root(&self, n: f64) -> f64 {
         let part = n / self.parts(n);
         let copy = self.rates.copy(part);
@@ -131,7 +136,8 @@ impl Node<'_> {
         self.step() + copy + self.read_within(1, self.scene.width(0) as f64, in_cell(part), self.copying(part))
     }
 
-    /// Groups with workers of their own, and how many of them; see [`phase::crew`](crate::coll::phase).
+    /// The number of groups with workers of their own, and of workers per group; see
+    /// [`phase::crew`](crate::coll::phase).
     pub(super) fn crew(&self) -> (usize, usize) {
         let (ranks, one_group) = (self.scene.local_ranks, (1, self.scene.local_ranks));
         if self.way != Way::Hierarchical || self.scene.levels.len() < 2 {
@@ -143,24 +149,24 @@ impl Node<'_> {
         if groups > 1 && smallest * 2 >= width { (groups, smallest) } else { one_group }
     }
 
-    /// Ranks that have a part of `n` bytes, in a group.
+    /// The number of ranks of a group that have a part of `n` bytes.
     pub(super) fn parts(&self, n: f64) -> f64 {
         (n / self.plan.granule.0.max(1) as f64).clamp(1.0, self.crew().1 as f64)
     }
 
-    /// As `read_all`, of parts that are in cells whatever their length.
+    /// The same as `read_all` for parts, which are in cells whatever their length.
     fn read_parts(&self, part: f64, work: Work) -> f64 {
         self.read_all(in_cell(part), work)
     }
 
-    /// Allgather: every rank reads the block of every other.
+    /// Allgather: every rank reads the block of every other rank.
     pub(super) fn gather_all(&self, block: f64) -> f64 {
         let (pieces, n) = cut(block, if self.way == Way::Tiled { self.tile() } else { self.cell() });
         let (own, others) = (self.rates.write(n) + self.rates.copy(n), self.read_all(n, self.copying(n)));
         self.all(self.step() + own + others, self.turns()) * pieces
     }
 
-    /// Allreduce by dissemination, after the steps of the first rank, which is a head.
+    /// Allreduce by dissemination: the steps of the first rank, which is a head.
     pub(super) fn disseminate(&self, total: f64) -> f64 {
         let scene = self.scene;
         let (pieces, n) = cut(total, self.cell());
@@ -174,7 +180,7 @@ impl Node<'_> {
         let mut time = self.step() + self.rates.write(n);
         let mut waits = exchange.steps.len() as f64 * self.turns_of_step();
         if exchange.has_runs() {
-            // The longest run decides; its head takes in its members and hands them the result.
+            // The longest run decides. Its head combines the operands of its members and hands them the result.
             let innermost = scene.each_level().last().unwrap_or(0);
             let member = |work| scene.line(innermost, 1) + scene.take(innermost, n, 1, work);
             let members = exchange.run.len().max(2) as f64 - 1.0;
@@ -183,7 +189,7 @@ impl Node<'_> {
             waits += 2.0;
         }
         for (index, step) in exchange.steps.iter().enumerate() {
-            // What the last step combines goes to the buffer, the others into the next slot.
+            // The result of the last step goes to the buffer, the results of the others to the next slot.
             let is_last = index + 1 == exchange.steps.len();
             time += if is_last { 0.0 } else { self.step() + self.rates.write(n) - self.rates.copy(n) };
             time += step.iter().filter(|rank| rank.0 != 0).map(take).sum::<f64>();
@@ -191,7 +197,7 @@ impl Node<'_> {
         self.all(time * self.behind_others(), waits) * pieces
     }
 
-    /// Barrier by dissemination: in each step as many lines as partners.
+    /// Barrier by dissemination: in each step a rank fetches a line of each partner.
     pub(super) fn disseminate_signals(&self) -> f64 {
         let (size, radix) = (self.scene.local_ranks, self.radix() as usize);
         let (mut time, mut waits, mut distance) = (0.0, 0.0, 1);
@@ -199,7 +205,8 @@ impl Node<'_> {
             time += self.step();
             waits += self.turns_of_step();
             for times in (1..radix).take_while(|times| times * distance < size) {
-                // A partner so many positions on: of some rank beyond the outermost border, and all wait for that one.
+                // A partner that many positions away: for some rank it is beyond the outermost border, and all wait for
+                // that rank.
                 time += self.scene.line(0, times * distance);
             }
             distance = distance.saturating_mul(radix);
@@ -207,12 +214,12 @@ impl Node<'_> {
         self.all(time, waits)
     }
 
-    /// Allgather by dissemination: what a rank has grows by the radix in each step.
+    /// Allgather by dissemination: the number of blocks that a rank has grows by the radix in each step.
     pub(super) fn disseminate_blocks(&self, block: f64) -> f64 {
         let scene = self.scene;
         let (size, radix) = (scene.local_ranks, self.radix() as usize);
         let (pieces, n) = cut(block, Bytes(self.cell().0 / size));
-        // As for signals; a block at a time at the end.
+        // The distance counts as in `disseminate_signals`. At the end ranks copy one block at a time.
         let take = |distance: usize, bytes: f64| {
             let readers = distance.min(scene.width(0));
             scene.line(0, readers) + scene.take(0, bytes, readers, self.copying(bytes))
@@ -235,14 +242,15 @@ impl Node<'_> {
         self.all(time, waits) * pieces + self.all(self.rates.copy(block), 0.0)
     }
 
-    /// How many times as long an Allreduce by dissemination takes where ranks share cores: partners have yet to come to their step behind another rank of
-    /// their core, which none of the models' waits is for. Half as long again is less than was measured, and enough for the others to be chosen
-    /// where they are faster (docs/PERFORMANCE.md, "Tried"). Allgathers were not looked at.
+    /// By which factor an Allreduce by dissemination takes longer where ranks share cores. Partners reach their step
+    /// only after another rank of their core has run, and the models have no wait for that. The factor 1.5 is less than
+    /// measured. It suffices for other algorithms to be chosen where they are faster (docs/PERFORMANCE.md, "Tried").
+    /// Allgathers were not measured.
     fn behind_others(&self) -> f64 {
         if self.scene.shares_cores() { 1.5 } else { 1.0 }
     }
 
-    /// As `turns`, of a step with one partner or several.
+    /// Turns of a step: one with one partner, as in `turns` with several.
     fn turns_of_step(&self) -> f64 {
         if self.radix() > 2 { self.turns() } else { 1.0 }
     }

@@ -1,15 +1,16 @@
-//! What calls cost: closed forms over a [`Scene`], from the last rank's entry to the last rank's exit.
+//! The cost of calls: closed forms over a [`Scene`], from the last rank's entry to the last rank's exit.
 //!
-//! The terms are those of Li et al. 2014, §2.1: an access costs `a + b·m` by the level that it crosses, streams that share a
-//! link `a + B·t·m`. Where the paper's ranks read each other's buffers, those of huddle copy into slots first, so each
-//! formula has a copy more. Trees are evaluated on the very tree that the algorithm walks ([`Outline`]), so the number of
-//! children, the levels crossed and uneven groups count as they are. Pieces of a long message follow each other: the first
-//! takes the whole way, each further one as long as the busiest rank works on it.
+//! The terms are those of Li et al. 2014, §2.1: an access costs `a + b·m` by the level that it crosses; streams that
+//! share a link cost `a + B·t·m`. The paper's ranks read each other's buffers. Those of huddle copy into slots first,
+//! so each formula has one copy more. Formulas of trees walk the same tree as the algorithm ([`Outline`]), so they
+//! count the real number of children, levels crossed and uneven groups. The pieces of a long message form a pipeline:
+//! the first takes the whole way, each further one as long as the busiest rank works on it.
 //!
-//! Where ranks share cores a phase takes the work of all ranks over the cores that they have, and what of its longest path does
-//! not fit beside that (Graham's bound); no more ranks read at a time than have cores. A rank that waits gives its core away and
-//! gets it back after all others of that core, so each wait that follows from another costs as many switches as ranks share a
-//! core (`Time`), and more where all wait for all; ranks that run ahead do so as far as their slots reach.
+//! Where ranks share cores a phase takes the work of all ranks divided by their cores, and the part of its longest path
+//! that does not overlap with that work (Graham's bound). No more ranks read at a time than there are cores. A rank
+//! that waits gives its core away and gets it back after all other ranks of that core. So each wait that follows from
+//! another costs as many switches as ranks share a core (`Time`), and more where all ranks wait for all. Ranks run
+//! ahead until their slots are full.
 
 mod exchange;
 mod phases;
@@ -32,23 +33,23 @@ pub enum Way {
     Tree,
     /// As [`phase::Tiled`].
     Tiled,
-    /// The same, with reductions tiled in each group of the outermost level and by a tree over the groups.
+    /// As `Tiled`, but reductions are tiled in each group of the outermost level and then use a tree over the groups.
     Hierarchical,
-    /// As [`phase::single`]; what has no such phase as `Tiled`.
+    /// As [`phase::single`]; as `Tiled` in phases that it does not have.
     Single,
-    /// As [`phase::dissemination`] on one node, as [`phase::Tree`] between nodes.
+    /// As [`phase::dissemination`] on one node; on several nodes as [`phase::Tree`] in the phases of each node.
     Dissemination,
 }
 
-/// The cost of a call that goes one way in all phases.
+/// The cost of a call that uses the same form in all phases.
 pub fn of(way: Way, collective: Collective, plan: &Plan, scene: &Scene) -> Option<Nanos> {
     let node = Node::new(way, collective, plan, scene);
     let time = if scene.nodes > 1 { node.composed(collective) } else { node.alone(collective) };
     Some(Nanos(scene.machine.software.call + time))
 }
 
-/// The cost of an Allreduce, or a Reduce, by relays ([`phase::relay`]) on one node whose ranks share cores; elsewhere they were not measured. They
-/// touch as much memory as tiled ones.
+/// The cost of an Allreduce or a Reduce by relays ([`phase::relay`]), on one node whose ranks share cores. Elsewhere
+/// relays were not measured. They touch as much memory as tiled reductions.
 pub fn of_relay(collective: Collective, plan: &Plan, scene: &Scene) -> Option<Nanos> {
     if scene.nodes > 1 || !scene.shares_cores() || scene.local_ranks == 1 {
         return None;
@@ -63,9 +64,9 @@ struct Node<'a> {
     plan: &'a Plan,
     scene: &'a Scene,
     rates: Rates,
-    /// These are those of memory.
+    /// Whether `rates` are those of memory.
     is_from_memory: bool,
-    /// The call is one of those of [`phase::short`].
+    /// Whether the call is one of those of [`phase::short`].
     is_short: bool,
     up: Arc<Outline>,
     down: Arc<Outline>,
@@ -98,7 +99,8 @@ impl<'a> Node<'a> {
         };
         let ring = plan.knobs.set(Knob::Buffers).map_or(scene.slots, |buffers| scene.slots.min(buffers as usize));
         let in_slots = slots.min((scene.cell.0 * ring) as f64);
-        // A core's caches hold what all of its ranks touch. What a root has in its slots is there once, and what it deals out.
+        // A core's caches hold what all of its ranks touch. The data that a root deals out or has in its slots count
+        // once.
         let touched = match collective {
             Collective::Bcast => (sent + received) * scene.ranks_per_core + in_slots,
             Collective::Scatter => sent + in_slots + received * scene.ranks_per_core,
@@ -114,7 +116,7 @@ impl<'a> Node<'a> {
         Self { way, plan, scene, rates, is_from_memory, is_short, up: scene.outline(up), down: scene.outline(down) }
     }
 
-    /// What huddle's own instructions take for a piece in a phase.
+    /// The time of huddle's own instructions for a piece in a phase.
     fn step(&self) -> f64 {
         if self.is_short { 0.0 } else { self.scene.machine.software.step }
     }
@@ -128,7 +130,7 @@ impl<'a> Node<'a> {
         self.plan.bytes.0 as f64
     }
 
-    /// On one node.
+    /// The cost on one node.
     fn alone(&self, collective: Collective) -> f64 {
         let n = self.bytes();
         match (collective, self.way) {
@@ -151,9 +153,10 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// How long a phase takes on the cores that the ranks have. Where they share these: at least its path or an even share of its
-    /// work, at most as long as a scheduler takes that leaves no core idle while a rank has work (Graham's bound), and closer to
-    /// that the more ranks share a core. For each wait all ranks of a core have their turn.
+    /// How long a phase takes on the cores that the ranks have. Where ranks share cores, the lower bound is the phase's
+    /// path, or an even share of its work. The upper bound is the time of a scheduler that leaves no core idle while a
+    /// rank has work (Graham's bound). The more ranks share a core, the closer the result is to the upper bound. In
+    /// each wait all ranks of a core have a turn.
     fn elapsed(&self, Time { path, work, waits }: Time) -> f64 {
         let (ranks_per_core, cores) = (self.scene.ranks_per_core, self.scene.cores());
         if !self.scene.shares_cores() {
@@ -163,40 +166,41 @@ impl<'a> Node<'a> {
         least + (most - least) * (ranks_per_core - 1.0).min(1.0) + self.waited(waits)
     }
 
-    /// So many pieces of a phase that follow each other. Whoever comes first goes on until its slots are full; the others find
-    /// all of these pieces when they have the core.
+    /// The time of `pieces` pieces of a phase that follow each other. The first rank continues until its slots are
+    /// full. The others find all of these pieces when they get the core.
     fn repeated(&self, phase: Phase, pieces: f64) -> Time {
         let others = pieces - 1.0;
         let (path, work) = (phase.whole + others * phase.busiest, phase.work * pieces);
         Time { path, work, waits: phase.depth + others / self.scene.slots as f64 }
     }
 
-    /// A message that a root sends, or gets combined, in so many pieces of `n` bytes. On a node of two ranks, of which each is the root now and
-    /// then, the writer has a cell for as many as are passed; for the others it gets lines of its slots back.
+    /// Adds the time of lines that come back to the writer of a rooted phase, for so many pieces of `n` bytes. On a
+    /// node of two ranks, each of which is the root now and then, the writer has passed cells for the first pieces. For
+    /// the others it writes its slots, whose lines it has to get back.
     fn with_lines_back(&self, time: Time, n: f64, pieces: f64) -> Time {
         let lines = self.lines_back(n, (pieces - self.passed()).max(0.0));
         Time { path: time.path + lines, work: time.work + lines, ..time }
     }
 
-    /// For so many pieces of `n` bytes lines come back that a peer has read. The models charge that on nodes of two ranks alone, whose cells may
-    /// be passed.
+    /// The time until the lines of so many pieces of `n` bytes come back from a peer that has read them. The models
+    /// charge it only on nodes of two ranks, whose cells may be passed.
     fn lines_back(&self, n: f64, pieces: f64) -> f64 {
         let is_charged = self.passed() > 0.0 && n > FlagLine::PAYLOAD as f64;
         if is_charged { pieces * self.scene.take(0, n, 1, Work::Copy(0.0)) } else { 0.0 }
     }
 
-    /// How many cells each rank has to pass at first.
+    /// The number of cells that each rank has to pass at first.
     fn passed(&self) -> f64 {
         Passed::at_first(self.scene.local_ranks, self.cell()) as f64
     }
 
-    /// So many waits that follow from each other.
+    /// The time of `waits` waits that follow from each other.
     fn waited(&self, waits: f64) -> f64 {
         let Scene { ranks_per_core, ref machine, .. } = *self.scene;
         if self.scene.shares_cores() { waits * ranks_per_core * machine.switch } else { 0.0 }
     }
 
-    /// Phases on each node around a step between nodes, piece by piece.
+    /// The cost of phases on each node around a step between nodes, chunk by chunk.
     fn composed(&self, collective: Collective) -> f64 {
         let Scene { ranks, nodes, .. } = *self.scene;
         let measures = Measures { ranks, nodes, cell: self.scene.cell, slots: self.scene.slots };
@@ -219,20 +223,20 @@ impl<'a> Node<'a> {
         self.chained(chunks, phases, self.scene.machine.between(step, nodes))
     }
 
-    /// So many chunks, whose phases on the nodes take `phases` and whose step between them `step`. With several leaders the
-    /// phases of other chunks go on while a leader's step is under way.
+    /// The time of `chunks` chunks. Their phases on the nodes take `phases` each, their step between nodes takes `step`.
+    /// With several leaders the phases of other chunks overlap with a leader's step.
     fn chained(&self, chunks: f64, phases: f64, step: f64) -> f64 {
         let leaders = f64::from(self.plan.knobs.get(Knob::Leaders).max(1));
         let each = phases.max((phases + step) / leaders);
         phases + step + (chunks - 1.0) * each
     }
 
-    /// A copy of `n` bytes that are fetched.
+    /// A copy of `n` bytes that this rank fetches.
     fn copying(&self, n: f64) -> Work {
         Work::Copy(self.rates.copy(n))
     }
 
-    /// A reduction of `n` bytes that are fetched.
+    /// A reduction of `n` bytes that this rank fetches.
     fn combining(&self, n: f64) -> Work {
         Work::Combine(self.rates.combine(n))
     }
@@ -241,17 +245,18 @@ impl<'a> Node<'a> {
         self.scene.cell
     }
 
-    /// The piece of a tiled phase.
+    /// Bytes of the piece of a tiled phase.
     fn tile(&self) -> Bytes {
         self.plan.tile(self.cell())
     }
 
-    /// In how many pieces of at most `most` bytes `total` bytes move between a root and the others, and how long one is.
+    /// The number and the length of the pieces, of at most `most` bytes, in which `total` bytes move between a root and
+    /// the others.
     fn rooted(&self, total: f64, most: Bytes) -> (f64, f64) {
         if self.is_short && phase::short::is_halved(self.plan) { (2.0, total / 2.0) } else { cut(total, most) }
     }
 
-    /// The piece of a phase that moves whole messages.
+    /// Bytes of the piece of a phase that moves whole messages.
     fn piece(&self) -> Bytes {
         match self.way {
             Way::Tiled | Way::Hierarchical | Way::Single => self.tile(),
@@ -261,42 +266,43 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Whether a call whose root has buffers of `bytes` moves data from memory to memory: a Scatter where ranks share cores, whose buffers,
-/// if each is the root in turn, do not fit the last-level cache. Then also what goes through slots is as slow as that, since each
-/// rank has had the core between (measured: docs/PERFORMANCE.md, "Tried"). Other collectives have not been looked at so.
+/// Whether a call whose root has buffers of `bytes` moves data from memory to memory. That is so for a Scatter where
+/// ranks share cores, if the buffers of all ranks, each the root in turn, do not fit the last-level cache. Data in
+/// slots then also move at the rate of memory, since every rank has had the core in between (measured:
+/// docs/PERFORMANCE.md, "Tried"). Other collectives were not measured for this.
 fn is_from_memory(collective: Collective, bytes: f64, scene: &Scene) -> bool {
     let all = bytes * scene.local_ranks as f64;
     collective == Collective::Scatter && scene.shares_cores() && all > scene.machine.memory.beyond
 }
 
-/// How many pieces of at most `most` bytes `total` bytes are, and how long one is on average; at least one.
+/// The number of pieces of at most `most` bytes, at least one, into which `total` bytes are cut, and their mean length.
 fn cut(total: f64, most: Bytes) -> (f64, f64) {
     let most = most.0.max(1);
     let pieces = (total as usize).div_ceil(most).max(1) as f64;
     (pieces, total / pieces)
 }
 
-/// What a phase of a node takes.
+/// The time that a phase of a node takes.
 #[derive(Clone, Copy, Debug)]
 struct Time {
     /// From its start to its end, if no rank ever waits for a core.
     path: f64,
-    /// The work of all ranks together.
+    /// The time that all ranks together work.
     work: f64,
-    /// How often in succession ranks wait for what others do.
+    /// The number of successive waits of ranks for other ranks.
     waits: f64,
 }
 
-/// What one piece takes along a tree.
+/// The time that one piece takes along a tree.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
     /// From its start to its end.
     whole: f64,
-    /// The rank that works longest on it.
+    /// The time of the rank that works longest on it.
     busiest: f64,
-    /// All ranks.
+    /// The time that all ranks together work on it.
     work: f64,
-    /// Ranks that wait for each other in succession.
+    /// The number of ranks that wait for each other in succession.
     depth: f64,
 }
 

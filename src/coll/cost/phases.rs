@@ -8,13 +8,13 @@ use crate::model::{Edge, Outline, Scene, SingleCopy, Work, in_cell};
 use crate::sync::FlagLine;
 use crate::types::Bytes;
 
-/// Waits of a Scatter whose root can't leave before all others have had their turns: its blocks don't fit its slots, or are copied out of its
-/// own memory. Nobody runs ahead meanwhile; so it is more than the two that single copies have in succession. Measured on 4, 5 and 8 ranks of
-/// 2 cores (docs/PERFORMANCE.md, "Tried").
+/// Waits of a Scatter whose root cannot leave before all others have had their turns: its blocks do not fit its slots,
+/// or the others copy them out of its own memory. No rank runs ahead meanwhile, so this is more than the two waits that
+/// single copies have in succession. Measured on 4, 5 and 8 ranks of 2 cores (docs/PERFORMANCE.md, "Tried").
 const ROOT_WAITS: f64 = 12.0;
 
 impl Node<'_> {
-    /// The operands of all ranks come together at the root.
+    /// The operands of all ranks are combined at the root.
     pub(super) fn reduce(&self, total: f64) -> f64 {
         if matches!(self.way, Way::Tiled | Way::Hierarchical) {
             return self.reduce_parts(total);
@@ -24,9 +24,10 @@ impl Node<'_> {
         self.elapsed(self.with_lines_back(self.repeated(phase, pieces), n, pieces))
     }
 
-    /// In a Reduce only the root must wait; the others leave once their operands are passed on, if no algorithm has them wait too. Where ranks share
-    /// cores such waits last while those of their core are at work between calls, of which each at least writes its operand. Of operands
-    /// beyond a core's caches that was not found to matter (docs/PERFORMANCE.md, "Tried").
+    /// In a Reduce only the root has to wait. The others leave once they have passed on their operands, unless the
+    /// algorithm makes them wait too. Where ranks share cores such a wait lasts while other ranks of the core work
+    /// between calls; each of them at least writes its operand. That was not found to matter for operands beyond a
+    /// core's caches (docs/PERFORMANCE.md, "Tried").
     pub(super) fn held_up(&self, total: f64) -> f64 {
         let Scene { ranks_per_core, ref machine, .. } = *self.scene;
         if !self.scene.shares_cores() {
@@ -50,14 +51,15 @@ impl Node<'_> {
             let phase = self.descend(self.rates.write(n), |_| n, n);
             let time = self.repeated(phase, pieces);
             if let Some((cells, train)) = self.trains(total) {
-                // The first tile is half as long.
+                // The first tile is half as long as the others.
                 let path = time.path - self.rates.write(n) / 2.0;
                 return self.elapsed(self.with_lines_back(Time { path, ..time }, train, cells));
             }
             return self.elapsed(self.with_lines_back(time, n, pieces));
         };
-        // Lines that a peer has just read have to come back before they are written, and first that peer's word that it has
-        // read them: the root waits as often as its readers do. With one buffer nothing overlaps.
+        // Before the root writes lines that a peer has just read, it waits for the peer's flag that it has read them,
+        // and the lines have to come back. So the root waits as often as its readers do. With one buffer nothing
+        // overlaps.
         let rewritten = self.rates.write(n) + self.scene.take(0, n, 1, Work::Copy(0.0)) + self.scene.line(0, 1);
         let phase = self.descend(rewritten, |_| n, n);
         let time = self.repeated(phase, pieces);
@@ -65,7 +67,8 @@ impl Node<'_> {
         self.elapsed(Time { path, waits: time.waits + pieces, ..time })
     }
 
-    /// In how many cells the tiles of a broadcast lie that share cells, and how many bytes in each.
+    /// The number of cells that the tiles of a broadcast share, and the bytes in each; `None` where tiles do not share
+    /// cells.
     fn trains(&self, total: f64) -> Option<(f64, f64)> {
         let Scene { local_ranks, slots, cell, .. } = *self.scene;
         let train = match self.way {
@@ -88,7 +91,8 @@ impl Node<'_> {
     pub(super) fn scatter(&self, block: f64) -> f64 {
         if self.way == Way::Tiled {
             let (pieces, n) = cut(block, self.tile());
-            // The root lays out a tile for each receiver; the last one reads when it is done, while the root copies its own.
+            // The root lays out a tile for each receiver. The last receiver reads after that, while the root copies its
+            // own tile.
             let (others, own) = (self.ranks() - 1.0, self.rates.copy(n));
             let written = others * (self.step() + self.rates.write(n));
             let taken = self.step() + self.scene.line(0, 1) + self.scene.take(0, n, 1, self.copying(n));
@@ -102,7 +106,7 @@ impl Node<'_> {
         }
         let (pieces, n) = self.rooted(block, Bytes(self.cell().0 / self.scene.local_ranks));
         let layout = (self.ranks() - 1.0) * self.rates.write(n);
-        // Short blocks of many ranks do not fit a flag's line.
+        // Short blocks of many ranks together do not fit a flag's line.
         let blocks = if self.way == Way::Flat { self.ranks() - 1.0 } else { self.ranks() };
         let is_in_cell = n * blocks > FlagLine::PAYLOAD as f64;
         let taken = |edge: &Edge| if is_in_cell { in_cell(covered(edge, n)) } else { covered(edge, n) };
@@ -113,20 +117,22 @@ impl Node<'_> {
         self.elapsed(Time { waits: time.waits.max(self.waits_of_root(pieces)), ..time })
     }
 
-    /// Of a Scatter whose root draws so many tickets: it goes on until all of its slots are full.
+    /// Waits of a Scatter whose root draws `tickets` tickets. The root continues until all of its slots are full.
     fn waits_of_root(&self, tickets: f64) -> f64 {
         let rings = tickets / self.scene.slots as f64;
         if rings > 1.0 { rings.max(ROOT_WAITS) } else { 1.0 }
     }
 
-    /// Each rank fetches a block of the root, all at the same time, while that copies its own; then it looks at their answers.
+    /// Each rank fetches its block of the root's memory, all at the same time, while the root copies its own. The root
+    /// then reads their answers.
     fn fetch(&self, block: f64) -> f64 {
         let own = self.rates.copy(block);
         if self.scene.local_ranks == 1 {
             return own;
         }
         let SingleCopy { call, per_byte } = self.scene.machine.single_copy;
-        // The system finds a few pages, copies them, and finds the next ones: nothing overlaps. From memory its loop is as fast as any.
+        // The system looks up a few pages, copies them, and looks up the next: nothing overlaps. From memory its loop
+        // is as fast as any.
         let copied = match self.is_from_memory {
             true => own.max((self.scene.machine.copy + per_byte) * block),
             false => own + per_byte * block,
@@ -148,20 +154,20 @@ impl Node<'_> {
         let mut ready = vec![0.0; self.scene.local_ranks];
         for edge in self.up.edges.iter().rev() {
             let line = self.scene.line(edge.level, 1);
-            // Who pushes has to fetch the line first that its parent polls.
+            // A rank that pushes first has to fetch the line that its parent polls.
             let sent = ready[edge.child] + if self.pushes(Knob::Up) { line } else { 0.0 };
             ready[edge.parent] = f64::max(ready[edge.parent], sent) + line + self.step();
         }
         self.signalled(ready[0])
     }
 
-    /// Signals along the tree that took so long.
+    /// The time of signals along the tree, the longest path of which takes `path`.
     fn signalled(&self, path: f64) -> f64 {
         let lines: f64 = self.up.edges.iter().map(|edge| self.scene.line(edge.level, 1) + self.step()).sum();
         self.elapsed(Time { path, work: lines, waits: self.up.depth as f64 })
     }
 
-    /// Whether signals in that direction are on lines of who awaits them.
+    /// Whether signals in that direction are pushed: on lines of the ranks that wait for them.
     fn pushes(&self, direction: Knob) -> bool {
         self.plan.knobs.get(direction) == PUSH
     }
@@ -171,7 +177,7 @@ impl Node<'_> {
         let mut ready = vec![0.0; self.scene.local_ranks];
         for edge in &self.up.edges {
             if self.pushes(Knob::Down) {
-                // One child after the other, each on a line of its own.
+                // The parent signals one child after the other, each on a line of that child.
                 ready[edge.parent] += self.scene.line(edge.level, 1);
                 ready[edge.child] = ready[edge.parent] + self.scene.line(edge.level, 1) + self.step();
             } else {
@@ -181,8 +187,8 @@ impl Node<'_> {
         self.signalled(ready.into_iter().fold(0.0, f64::max))
     }
 
-    /// Up the tree: a leaf starts with `leaf`, an inner rank with `inner`; for each child it fetches and works on what
-    /// `work` says.
+    /// Up the tree: a leaf starts with `leaf`, an inner rank with `inner`. For each child it fetches the bytes and does
+    /// the work that `work` returns.
     fn climb(&self, work: impl Fn(&Edge) -> (f64, Work), leaf: f64, inner: f64) -> Phase {
         let Outline { ranks, edges, is_inner, depth } = &*self.up;
         let start = |rank: usize| if is_inner[rank] { inner } else { leaf };
@@ -198,8 +204,8 @@ impl Node<'_> {
         Phase { whole: ready[0], busiest, work: load.iter().sum(), depth: *depth as f64 }
     }
 
-    /// Down the tree: the root starts with what takes it `laid_out`, and a step of its own; a child fetches `taken` bytes, passes them on if it has
-    /// children, and copies `kept` of them to its buffer.
+    /// Down the tree: the root starts with a step and with `laid_out`. A child fetches `taken` bytes, passes them on if
+    /// it has children, and copies `kept` of them to its buffer.
     fn descend(&self, laid_out: f64, taken: impl Fn(&Edge) -> f64, kept: f64) -> Phase {
         let Outline { ranks, edges, is_inner, depth } = &*self.down;
         let mut ready = vec![0.0; *ranks];
@@ -210,7 +216,7 @@ impl Node<'_> {
             let n = taken(edge);
             let signalled = self.step() + self.scene.line(edge.level, edge.sharing);
             let take = |time| signalled + self.scene.take(edge.level, n, edge.sharing, Work::Copy(time));
-            // Who passes data on copies them to its buffer afterwards, from its own cache.
+            // A rank that passes data on copies them to its buffer afterwards, from its own cache.
             let passed = if is_inner[edge.child] { take(self.rates.write(n)) } else { 0.0 };
             let all = if is_inner[edge.child] { passed + self.rates.copy(kept) } else { take(self.rates.copy(kept)) };
             ready[edge.child] = ready[edge.parent] + passed;
@@ -221,7 +227,7 @@ impl Node<'_> {
         Phase { whole, busiest, work, depth: *depth as f64 }
     }
 
-    /// Each rank combines its part; the root collects all.
+    /// Each rank combines its part; the root collects all parts.
     fn reduce_parts(&self, total: f64) -> f64 {
         if self.scene.local_ranks == 1 {
             return self.rates.copy(total);
@@ -229,20 +235,20 @@ impl Node<'_> {
         let (pieces, n) = cut(total, self.reduction_piece());
         let collect = self.collect_at_root(n);
         let collected = Time { path: collect, work: collect, waits: self.turns() };
-        // The result grows in the slots, but for the root's part.
+        // Results are combined in the slots, except for the root's part.
         let stored = self.rates.returns(n / self.parts(n));
         let each = self.all(self.combine_part(n, stored), self.turns()) + self.elapsed(collected);
-        // No cell is passed: results grow in those of the operands.
+        // No cell is passed: results are combined in the cells of the operands.
         pieces * each + self.lines_back(n, pieces)
     }
 
-    /// Bytes that take one ticket of a tiled reduction.
+    /// Bytes that one ticket of a tiled reduction moves.
     pub(super) fn reduction_piece(&self) -> Bytes {
         (self.tile() * self.crew().1).min(self.cell())
     }
 }
 
-/// The blocks of a subtree.
+/// Bytes of the blocks of a subtree.
 fn covered(edge: &Edge, block: f64) -> f64 {
     edge.covers as f64 * block
 }

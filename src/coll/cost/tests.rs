@@ -7,7 +7,7 @@ use crate::types::{CommRank, Epoch, OperandOrder};
 
 const NETWORK: Network = Network { latency: 2000.0, overhead: 500.0, gap: 2000.0, per_byte: 1.0 };
 
-/// Sockets of cores, as both the simulator and the formulas see them.
+/// Sockets of cores, in the form that the simulator takes and in the form that the formulas take.
 fn site(nodes: usize, sockets: usize, cores: usize, shared: f64) -> (Machine, Placement, Scene) {
     let across = Crossing { latency: 105.2, stream: 0.1, shared: 0.1 * shared };
     let inside = Crossing { latency: 28.5, stream: 0.05, shared: 0.05 * shared };
@@ -66,12 +66,12 @@ fn ranks_share_no_more_cores_than_they_are() {
         let Some(Nanos(time)) = (row.cost)(&plan(row, 1 << 20, 2), &scene) else { unreachable!("flat has a formula") };
         time
     };
-    // Machines of papers give cores away in no time: what is left is work.
+    // On the papers' machines a switch between ranks takes no time, so only work remains.
     assert!((cost(2, 4.0) / cost(2, 1.0) - 2.0).abs() < 0.01, "two ranks are all of their core");
     assert!((cost(8, 4.0) / cost(8, 1.0) - 4.0).abs() < 0.01, "two cores for eight ranks");
 }
 
-/// Both charge the same accesses; the formulas know one rank's way where the simulator has all of them.
+/// The formulas and the simulator charge the same accesses. The formulas follow one rank, the simulator all of them.
 #[test]
 fn formulas_agree_with_the_simulator() {
     for (nodes, sockets, cores) in [(1, 1, 2), (1, 1, 6), (1, 2, 6), (1, 4, 8), (2, 2, 3)] {
@@ -96,7 +96,7 @@ fn formulas_agree_with_the_simulator() {
     }
 }
 
-/// In tiles most pieces of a long message find no cell that was passed.
+/// If a long message moves in tiles, most pieces find no passed cell.
 #[test]
 fn two_ranks_move_long_messages_in_few_pieces() {
     let across = Crossing { latency: 50.0, stream: 0.02, shared: 0.008 };
@@ -120,7 +120,7 @@ fn two_ranks_move_long_messages_in_few_pieces() {
     }
 }
 
-/// What a call takes by that algorithm, in tiles and segments of so many bytes.
+/// The cost of a call by that algorithm, with tiles and segments of `piece` bytes.
 fn predicted(scene: &Scene, collective: Collective, name: &str, bytes: usize, piece: u32) -> f64 {
     predicted_with(scene, collective, name, bytes, Knobs::UNSET.with(Knob::Tile, piece).with(Knob::Segment, piece))
 }
@@ -131,9 +131,9 @@ fn predicted_with(scene: &Scene, collective: Collective, name: &str, bytes: usiz
     (row.cost)(&plan, scene).expect("a formula").0
 }
 
-/// On two ranks a long message goes in pieces as long as cells, or in tiles that share cells, and comes together at the root: in shorter
-/// pieces more find no cell that was passed, in halves none does. As measured on a Zen 5 (docs/PERFORMANCE.md, "Tried"), whose rates these
-/// are.
+/// On two ranks a long message moves in pieces as long as cells, or in tiles that share cells, and is combined at the
+/// root. With shorter pieces more of them find no passed cell; where each rank combines a half, none does. As measured
+/// on a Zen 5 (docs/PERFORMANCE.md, "Tried"), whose rates these are.
 #[test]
 fn long_messages_of_two_ranks_go_as_they_are() {
     let mut machine = Parameters::default().machine([Some(Kind::L3)]);
@@ -162,13 +162,13 @@ fn long_messages_of_two_ranks_go_as_they_are() {
 /// The slots of a rank that shares its core.
 const SHARED_SLOTS: (Bytes, usize) = (Bytes(256 << 10), 4);
 
-/// As many ranks on two cores.
+/// `ranks` ranks on two cores.
 fn two_cores(ranks: usize, machine: Machine) -> Scene {
     let levels = vec![Level { fan: ranks, crossing: machine.crossings[0] }];
     Scene::new((ranks, 1, ranks), levels, SHARED_SLOTS, machine).with_ranks_per_core(ranks as f64 / 2.0)
 }
 
-/// A Xeon as its kernels' probe finds it.
+/// A Xeon with the rates that the probe of kernels finds there.
 fn xeon() -> Machine {
     let mut machine = Parameters::default().machine([Some(Kind::L3)]);
     (machine.copy, machine.reduce, machine.write) = (0.019, 0.021, 0.02);
@@ -177,19 +177,20 @@ fn xeon() -> Machine {
     machine
 }
 
-/// What a Scatter takes there by that algorithm.
+/// The cost of a Scatter of blocks of that length by that algorithm.
 fn scattered(scene: &Scene, name: &str, block: usize) -> f64 {
     predicted(scene, Collective::Scatter, name, block, 4096)
 }
 
-/// Where a root's slots hold all blocks it lays them out and goes on. Where they don't it waits for all others in any case, and single copies
-/// move less. At the rates that are assumed, and at those of a Xeon (docs/PERFORMANCE.md, "Tried").
+/// If a root's slots hold all blocks, the root lays them out and goes on. If they do not, it waits for all others in
+/// any case, and single copies move less data. With the assumed rates, and with those of a Xeon (docs/PERFORMANCE.md,
+/// "Tried").
 #[test]
 fn roots_that_share_cores_let_others_fetch_what_their_slots_do_not_hold() {
     let (cell, slots) = SHARED_SLOTS;
     let assumed = Parameters::default().machine([Some(Kind::L3)]);
     for (ranks, mut machine) in [4, 5, 8].map(|ranks| (ranks, assumed.clone())).into_iter().chain([(4, xeon())]) {
-        // The last-level cache holds all.
+        // The last-level cache holds all data.
         machine.memory.beyond = f64::INFINITY;
         let scene = two_cores(ranks, machine);
         let held = cell.0 * slots / ranks / 64 * 64;
@@ -200,8 +201,9 @@ fn roots_that_share_cores_let_others_fetch_what_their_slots_do_not_hold() {
     }
 }
 
-/// A root that shares its core goes on while its ring has room: one that waits for its readers has them take turns. Readers on a core find what
-/// the first of them has read in its caches. As measured on a Xeon (docs/PERFORMANCE.md, "Tried").
+/// A root that shares its core continues while its ring has room. A root that waits for its readers makes them take
+/// turns. Readers on a core find in its caches what the first of them has read. As measured on a Xeon
+/// (docs/PERFORMANCE.md, "Tried").
 #[test]
 fn roots_that_share_cores_fill_their_ring() {
     for (ranks, bytes) in [(4, 768 << 10), (4, 1 << 20), (5, 512 << 10), (5, 768 << 10), (6, 512 << 10)] {
@@ -216,8 +218,9 @@ fn roots_that_share_cores_fill_their_ring() {
     }
 }
 
-/// Beyond half of the last-level cache all is copied from memory, and twice through slots, whatever the probe found of single copies in caches.
-/// As measured on two machines of 32 MiB (docs/PERFORMANCE.md, "Tried").
+/// Beyond half of the last-level cache all data are copied from memory, and twice through slots. The rate that the
+/// probe found for single copies in caches does not matter then. As measured on two machines of 32 MiB
+/// (docs/PERFORMANCE.md, "Tried").
 #[test]
 fn roots_that_share_cores_let_others_fetch_from_memory() {
     for (copy, from_memory, per_byte) in [(0.021, 0.077, 0.101), (0.02, 0.07, 0.042), (0.02, 0.07, 0.085)] {
@@ -243,8 +246,8 @@ fn roots_that_share_cores_let_others_fetch_from_memory() {
     }
 }
 
-/// In a Reduce others than its root don't wait if it is flat. As measured on 4 and 8 ranks of a Zen 5 (docs/PERFORMANCE.md, "Tried"), whose
-/// rates these are; of messages beyond the caches trees are better.
+/// In a flat Reduce only the root waits. For messages beyond the caches trees are better. As measured on 4 and 8 ranks
+/// of a Zen 5 (docs/PERFORMANCE.md, "Tried"), whose rates these are.
 #[test]
 fn who_waits_in_a_reduce_is_held_up_where_ranks_share_cores() {
     let mut machine = Parameters::default().machine([Some(Kind::L3)]);
@@ -261,8 +264,8 @@ fn who_waits_in_a_reduce_is_held_up_where_ranks_share_cores() {
     }
 }
 
-/// Where ranks share cores each wait takes a turn of all of them: for other groups, and again where results are collected in two stages. As
-/// measured on 8 ranks of a Zen 5 (docs/PERFORMANCE.md, "Tried").
+/// Where ranks share cores each wait takes a turn of all ranks of the core. Ranks wait for other groups, and again if
+/// results are collected in two stages. As measured on 8 ranks of a Zen 5 (docs/PERFORMANCE.md, "Tried").
 #[test]
 fn groups_wait_for_each_other_where_ranks_share_cores() {
     let machine = Parameters::default().machine([Some(Kind::L3), Some(Kind::L2)]);
@@ -277,7 +280,7 @@ fn groups_wait_for_each_other_where_ranks_share_cores() {
     assert!(one > tiled + turn && two > one + turn, "{tiled:.0}, {one:.0} and {two:.0} ns");
 }
 
-/// As much as they hold is found in a core's own caches.
+/// As many bytes as a core's own caches hold are copied at the rates of these caches.
 #[test]
 fn rates_change_by_degrees_beyond_the_caches() {
     let (near, far) = (0.02, Far { beyond: 1e6, copy: 0.06, reduce: 0.1 });
@@ -290,7 +293,7 @@ fn rates_change_by_degrees_beyond_the_caches() {
     assert!((scene.rates(2e6).write(1000.0) - 40.0).abs() < 1e-9);
 }
 
-/// As measured on 3 and 4 ranks of a Xeon (docs/PERFORMANCE.md, "Tried"), whose rates these are: from 24 to 32 KiB on.
+/// From 24 to 32 KiB on, as measured on 3 and 4 ranks of a Xeon (docs/PERFORMANCE.md, "Tried"), whose rates these are.
 #[test]
 fn relays_serve_allreduces_whose_operands_are_beyond_a_first_level_cache_where_ranks_share_cores() {
     for ranks in [3, 4] {
@@ -315,7 +318,7 @@ fn relays_have_a_cost_where_ranks_share_cores_of_one_node() {
         let [two, four, many] =
             [(8, 2.0), (8, 4.0), (64, 2.0)].map(|(ranks, shared)| cost(1, ranks, shared).unwrap().0);
         assert!(two > 0.0 && four > two, "{two} and {four}");
-        // A stint goes through all ranks, however many cores there are.
+        // A stint passes through all ranks, however many cores there are.
         assert!(many > 5.0 * two, "{two} and {many}");
     }
 }

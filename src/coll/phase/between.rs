@@ -1,8 +1,9 @@
 //! The steps of the leaders between nodes: the native library's collectives, or dissemination of any radix by messages
 //! between pairs (Li et al. 2014, section 2.5; Nishtala 2009, section 6).
 //!
-//! Nodes stand where ranks do on one node ([`Layout::exchange`]): in each step a node takes what the others of its group
-//! have, all combine in node order and get the same bits. All leaders take as many steps, some without a message.
+//! Nodes take the place that ranks have on one node ([`Layout::exchange`]). In each step a node takes what the others
+//! of its group have. All combine in node order and get the same bits. All leaders take as many steps, some without a
+//! message.
 
 use super::{Local, longest_chunk};
 use crate::coll::Plan;
@@ -10,12 +11,12 @@ use crate::fabric::{BridgeStep, Fabric, Leg, Place};
 use crate::topo::Layout;
 use crate::types::{Bytes, NodeIndex, NodeRank};
 
-/// Who moves data between nodes, and how.
+/// How data move between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Between {
     /// Collectives of the native library.
     Native,
-    /// Messages in steps of so many nodes, at least 2.
+    /// Messages, in steps in which at least 2 nodes exchange.
     Dissemination {
         /// Nodes that exchange in a step.
         radix: u32,
@@ -23,7 +24,7 @@ pub enum Between {
 }
 
 impl Between {
-    /// Dissemination as the knobs of the plan say.
+    /// Dissemination with the radix of the plan.
     pub fn dissemination(plan: &Plan) -> Self {
         Self::Dissemination { radix: plan.knobs.radix().max(2) }
     }
@@ -36,18 +37,19 @@ impl Between {
         }
     }
 
-    /// Longest chunk of a reduction.
+    /// Longest chunk of a reduction, which is also the length of one operand in the scratch memory.
     pub fn area(self, plan: &Plan, nodes: usize) -> Bytes {
         let share = Bytes(longest_chunk(plan).0 / self.operands(nodes));
         plan.bytes.min(Bytes(share.0.max(plan.granule.0)).round_down_to(plan.granule))
     }
 
-    /// Scratch memory of a reduction with such steps.
+    /// Scratch memory of a reduction that uses these steps; zero on one node.
     pub fn scratch(self, plan: &Plan, nodes: usize) -> Bytes {
         if nodes == 1 { Bytes::ZERO } else { self.area(plan, nodes) * self.operands(nodes) }
     }
 
-    /// Begins to combine the `n` bytes at the start of the scratch memory of all leaders; the result is there at the end.
+    /// Begins to combine the first `n` bytes of the scratch memory of all leaders. The result is in their place at the
+    /// end.
     pub async fn begin_allreduce<F: Fabric>(self, local: &Local<'_, F>, n: Bytes) {
         match self {
             Self::Native => local.fabric.bridge_begin(BridgeStep::Allreduce { at: Place::Scratch.start(), n }).await,
@@ -55,7 +57,7 @@ impl Between {
         }
     }
 
-    /// Nobody goes on before all leaders have come.
+    /// Waits until all leaders have called it.
     pub async fn barrier<F: Fabric>(self, local: &Local<'_, F>) {
         match self {
             Self::Native => local.fabric.bridge(BridgeStep::Barrier).await,
@@ -63,7 +65,7 @@ impl Between {
         }
     }
 
-    /// Begins to gather `block` bytes of each rank. A node's own lie at block [`Between::first_gathered`].
+    /// Begins to gather `block` bytes of each rank. Those of this node lie from block [`Between::first_gathered`] on.
     pub async fn begin_allgather<F: Fabric>(self, local: &Local<'_, F>, block: Bytes) {
         match self {
             Self::Native => {
@@ -73,14 +75,14 @@ impl Between {
         }
     }
 
-    /// The end of what was begun.
+    /// Waits for the end of the step that was begun.
     pub async fn end<F: Fabric>(self, local: &Local<'_, F>) {
         if self == Self::Native {
             local.fabric.bridge_end().await;
         }
     }
 
-    /// At which block of the gathered data a node's own begin.
+    /// The index of the first block of this node in the gathered data.
     pub fn first_gathered(self, layout: &Layout) -> usize {
         match self {
             Self::Native => layout.first(layout.my_node()),
@@ -88,7 +90,8 @@ impl Between {
         }
     }
 
-    /// Where block `index` in node order lies in the gathered data: by dissemination they begin with the node's own.
+    /// Where block `index` in node order lies in the gathered data. By dissemination these begin with the node's own
+    /// blocks.
     pub fn place_gathered(self, layout: &Layout, index: usize) -> usize {
         let first = layout.first(layout.my_node()) - self.first_gathered(layout);
         (index + layout.size() - first) % layout.size()
@@ -99,7 +102,8 @@ fn node(rank: NodeRank) -> NodeIndex {
     NodeIndex(rank.0)
 }
 
-/// See [`Exchange`](crate::topo::Exchange). Operands lie in the scratch memory side by side, the result first.
+/// See [`Exchange`](crate::topo::Exchange). Operands lie side by side in the scratch memory. The result replaces the
+/// first.
 async fn allreduce<F: Fabric>(local: &Local<'_, F>, radix: u32, n: Bytes) {
     let fabric = local.fabric;
     let exchange = fabric.layout().exchange(radix);
@@ -110,7 +114,7 @@ async fn allreduce<F: Fabric>(local: &Local<'_, F>, radix: u32, n: Bytes) {
         let leg = |(rank, index)| Leg { node: node(rank), offset: n * index, n };
         BridgeStep::SendRecv { at: Place::Scratch.start(), send: send.map(leg), receive: receive.map(leg) }
     };
-    // 1. Heads take the operands of their run.
+    // 1. Heads combine the operands of their run.
     for index in 1..exchange.longest_run {
         let member = exchange.run.get(index).copied();
         let send = (member == Some(me)).then(|| (exchange.run[0], 0));
@@ -119,7 +123,7 @@ async fn allreduce<F: Fabric>(local: &Local<'_, F>, radix: u32, n: Bytes) {
             fabric.reduce(operand(0), operand(0), operand(1), n).await;
         }
     }
-    // 2. They exchange.
+    // 2. Heads exchange.
     for (partners, width) in exchange.steps.iter().zip(&exchange.widths) {
         let own = partners.iter().position(|partner| *partner == me);
         if let Some(own) = own.filter(|own| *own > 0) {
@@ -138,7 +142,7 @@ async fn allreduce<F: Fabric>(local: &Local<'_, F>, radix: u32, n: Bytes) {
             }
         }
     }
-    // 3. They hand the result to their run.
+    // 3. Heads hand the result to their run.
     for index in 1..exchange.longest_run {
         let member = exchange.run.get(index).copied();
         let receive = (member == Some(me)).then(|| (exchange.run[0], 0));
@@ -146,7 +150,7 @@ async fn allreduce<F: Fabric>(local: &Local<'_, F>, radix: u32, n: Bytes) {
     }
 }
 
-/// A message of no bytes to the nodes at distances up to `radix - 1` times `radix^i` in step `i`.
+/// In step `i` a leader sends empty messages to the nodes at distances up to `radix - 1` times `radix^i`.
 async fn barrier<F: Fabric>(local: &Local<'_, F>, radix: usize) {
     let (me, nodes) = (local.fabric.layout().my_node().index(), local.fabric.layout().nodes());
     let leg = |node: usize| Some(Leg { node: NodeIndex((node % nodes) as u32), offset: Bytes::ZERO, n: Bytes::ZERO });
@@ -160,12 +164,12 @@ async fn barrier<F: Fabric>(local: &Local<'_, F>, radix: usize) {
     }
 }
 
-/// In each step a node takes all that others have, who are so many nodes further on; blocks lie in node order from its own on.
+/// In each step a node takes all blocks that nodes further on have by then. Blocks lie in node order, from its own on.
 async fn allgather<F: Fabric>(local: &Local<'_, F>, radix: usize, block: Bytes) {
     let layout = local.fabric.layout();
     let (me, nodes) = (layout.my_node().index(), layout.nodes());
     let node = |index: usize| NodeIndex((index % nodes) as u32);
-    // Bytes of `count` nodes from the one on that is so far after `first`.
+    // Bytes of the blocks of `count` nodes, from node `first` on.
     let length = |first: usize, count: usize| {
         block * (first..first + count).map(|index| layout.members(node(index)).len()).sum::<usize>()
     };

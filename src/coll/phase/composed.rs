@@ -1,9 +1,9 @@
-//! Collectives over several nodes, composed of a form's phases on each node and steps of the leaders between nodes, chunk by
-//! chunk, so that scratch memory stays bounded. Each has the same meaning on one node, where it is the phases alone.
+//! Collectives over several nodes: a form's phases on each node and steps of the leaders between nodes, chunk by chunk,
+//! so that scratch memory stays bounded. On one node each function has the same meaning and runs the phases alone.
 //!
-//! Chunks go to the leaders of a node in turn. While a leader's step is under way, all ranks go on with the chunks of the
-//! other leaders, so that the phases on the nodes and the steps between them overlap (pipeline chaining of Tanase et al. 2012,
-//! section 4; several leaders as in Zhou et al. 2020, section 6). With one leader everything comes one after another.
+//! Chunks go to the leaders of a node in turn. While a leader's step is under way, all ranks go on with the chunks of
+//! the other leaders. So the phases on the nodes and the steps between them overlap (pipeline chaining of Tanase et al.
+//! 2012, section 4; several leaders as in Zhou et al. 2020, section 6). With one leader nothing overlaps.
 
 use super::between::Between;
 use super::{Blocks, Dealing, Form, Local, bridge_block};
@@ -18,7 +18,7 @@ fn is_one_node<F: Fabric>(fabric: &F) -> bool {
     fabric.layout().nodes() == 1
 }
 
-/// Part of a message, and who takes it to the other nodes.
+/// Part of a message, and the leader that takes it to the other nodes.
 #[derive(Clone, Copy)]
 struct Chunk {
     offset: Bytes,
@@ -27,15 +27,15 @@ struct Chunk {
     is_mine: bool,
 }
 
-/// What is done with a chunk on either side of the step between nodes.
+/// What the ranks of a node do with a chunk before and after the step between nodes.
 trait Course: Sync {
-    /// All that comes before, and the beginning of the step.
+    /// The phases before the step, and the beginning of the step.
     fn begin<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) -> impl Future<Output = ()> + Send;
-    /// The end of the step, and all that comes after.
+    /// The end of the step, and the phases after it.
     fn end<F: Fabric>(&self, local: &mut Local<'_, F>, chunk: Chunk) -> impl Future<Output = ()> + Send;
 }
 
-/// Takes a message through its course, in chunks of at most `most` bytes, each leader with one chunk at a time.
+/// Takes a message through its course in chunks of at most `most` bytes. Each leader has one chunk under way at a time.
 async fn take<F: Fabric>(local: &mut Local<'_, F>, most: Bytes, granule: Bytes, course: impl Course + Send) {
     let (fabric, total) = (local.fabric, local.plan.bytes);
     let layout = fabric.layout();
@@ -60,7 +60,7 @@ async fn take<F: Fabric>(local: &mut Local<'_, F>, most: Bytes, granule: Bytes, 
     }
 }
 
-/// Who is the root of a call, from this rank's point of view.
+/// The root of a call, as seen by this rank.
 #[derive(Clone, Copy)]
 pub(super) struct Rooted {
     node: NodeIndex,
@@ -77,7 +77,8 @@ impl Rooted {
         Self { node, rank, is_here, is_me: is_here && fabric.rank() == rank }
     }
 
-    /// Where this rank's own block of a Scatter goes. In place the root's stays where it is, in a buffer that may be read-only.
+    /// Where this rank's block of a Scatter goes. `None` for a root in place: its block stays in a buffer that may be
+    /// read-only.
     pub(super) fn own_block<F: Fabric>(&self, fabric: &F) -> Option<Span> {
         (!(self.is_me && fabric.is_in_place())).then(|| Place::RecvBuf.start())
     }
@@ -88,7 +89,7 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Sen
     allreduce_by(fabric, plan, form, Between::Native).await;
 }
 
-/// The same with other steps between nodes.
+/// The same as `allreduce`, with the steps between nodes that `between` names.
 pub async fn allreduce_by<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send, between: Between) {
     let mut local = Local::new(fabric, plan);
     if !is_one_node(fabric) {
@@ -126,7 +127,8 @@ impl<X: Form + Send> Course for Allreduce<X> {
     }
 }
 
-/// Reduce on each node to the leader, Reduce of the leaders, and from there to the root.
+/// Reduce on each node to the leader, Reduce of the leaders, then a copy from the leader on the root's node to the
+/// root.
 pub async fn reduce<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send) {
     let mut local = Local::new(fabric, plan);
     let root = Rooted::of(fabric, plan);
@@ -201,7 +203,7 @@ impl<X: Form + Send> Course for Bcast<X> {
             }
             return;
         }
-        // A root that leads sends to the other nodes first: they wait longest.
+        // If the root leads this chunk it serves the other nodes before its own: they wait longest.
         if chunk.is_mine && self.root.is_me {
             self.send_on(local, chunk).await;
         }
@@ -231,7 +233,7 @@ pub async fn barrier<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send)
     barrier_by(fabric, plan, form, Between::Native).await;
 }
 
-/// The same with other steps between nodes.
+/// The same as `barrier`, with the steps between nodes that `between` names.
 pub async fn barrier_by<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send, between: Between) {
     let mut local = Local::new(fabric, plan);
     form.arrive(&mut local, LEADER).await;
@@ -251,7 +253,7 @@ pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Sen
     allgather_by(fabric, plan, form, Between::Native).await;
 }
 
-/// The same with other steps between nodes.
+/// The same as `allgather`, with the steps between nodes that `between` names.
 pub async fn allgather_by<F: Fabric>(fabric: &F, plan: &Plan, form: impl Form + Send, between: Between) {
     let mut local = Local::new(fabric, plan);
     let size = fabric.layout().size();
@@ -268,13 +270,13 @@ struct Allgather<X> {
     between: Between,
 }
 
-/// Where a rank keeps the data of other leaders' chunks: what it takes to other nodes itself lies before.
+/// Where a rank keeps the data of other leaders' chunks. The data that it takes to other nodes itself lie before.
 fn second_area<F: Fabric>(local: &Local<'_, F>) -> Span {
     let size = local.fabric.layout().size();
     Place::Scratch.at(if has_second_area(local.plan) { bridge_block(local.plan, size) * size } else { Bytes::ZERO })
 }
 
-/// Whether calls that gather or scatter need that.
+/// Whether calls that gather or scatter need a second area.
 pub(super) fn has_second_area(plan: &Plan) -> bool {
     plan.knobs.get(Knob::Leaders) > 1
 }
@@ -306,7 +308,7 @@ impl<X: Form + Send> Course for Allgather<X> {
     }
 }
 
-/// From the root to its leader, Scatter of the leaders, scatter on each node.
+/// From the root to the leader of its node, Scatter of the leaders, scatter on each node.
 pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan, form: impl Dealing + Send) {
     let mut local = Local::new(fabric, plan);
     let root = Rooted::of(fabric, plan);

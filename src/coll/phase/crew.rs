@@ -12,34 +12,35 @@ use std::ops::Range;
 /// A form of tiled reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Rank k combines part k of all operands in rank order: all begin at the slot of rank 0.
+    /// Rank k combines part k of all operands in rank order. All ranks begin at the slot of rank 0.
     Naive,
-    /// Rank k begins at its own operand and goes round, so that no slot is read by all at once (Mamidala et al.).
+    /// Rank k begins at its own operand and goes round, so that no slot is read by all ranks at once (Mamidala et al.).
     Cyclic,
-    /// In each group of the outermost level rank k combines part k of the group's operands; then a binary tree combines
+    /// In each group of the outermost level rank k combines part k of the group's operands. A binary tree then combines
     /// each part over the groups.
     Hierarchical,
 }
 
-/// Who combines what on one node: groups of positions, each with a worker per part.
+/// Which rank combines which part on one node: groups of positions, each with one worker per part.
 #[derive(Clone, Copy)]
 pub struct Crew<'a> {
     me: NodeRank,
     size: usize,
     is_cyclic: bool,
-    /// The hierarchy and where its outermost groups start, closed by the number of ranks; else one group by rank.
+    /// The hierarchy, and the positions where its outermost groups start, followed by the number of ranks. `None` means
+    /// one group, in rank order.
     groups: Option<(&'a Levels, &'a [u32])>,
     /// Workers in each group.
     parts: usize,
 }
 
 impl<'a> Crew<'a> {
-    /// The ranks of the node at work in that form.
+    /// The crew of a node for that form of tiled reduction.
     pub fn of<F: Fabric>(local: &Local<'a, F>, sharing: Sharing) -> Self {
         let fabric = local.fabric;
         let (size, levels) = (fabric.size(), fabric.levels());
         let permits_positions = local.plan.order == OperandOrder::Any || levels.is_rank_ordered();
-        // A small group would leave the ranks of the others without work.
+        // The smallest group sets the number of parts: a small one would leave ranks of the others without work.
         let is_even = |starts: &&[u32]| lengths(starts).min().unwrap_or(0) * 2 >= lengths(starts).max().unwrap_or(0);
         let groups = match sharing {
             Sharing::Hierarchical if permits_positions => levels.outermost().filter(is_even),
@@ -50,12 +51,12 @@ impl<'a> Crew<'a> {
         Self { me: fabric.rank(), size, is_cyclic: sharing == Sharing::Cyclic, groups, parts }
     }
 
-    /// Into how many parts operands are cut.
+    /// The number of parts into which operands are cut.
     pub fn parts(&self) -> usize {
         self.parts
     }
 
-    /// Groups with workers of their own.
+    /// The number of groups with workers of their own.
     pub fn groups(&self) -> usize {
         self.groups.map_or(1, |(_, starts)| starts.len() - 1)
     }
@@ -69,7 +70,7 @@ impl<'a> Crew<'a> {
         self.groups.map_or(NodeRank(position as u32), |(levels, _)| levels.rank_at(position as u32))
     }
 
-    /// Who combines a part of the group's operands.
+    /// The rank of `group` that combines part `part` of the group's operands.
     pub fn worker(&self, group: usize, part: usize) -> NodeRank {
         let positions = self.positions(group);
         self.rank_at(positions.start + part * positions.len() / self.parts)
@@ -81,7 +82,7 @@ impl<'a> Crew<'a> {
         starts.partition_point(|start| *start <= levels.position_of(self.me)) - 1
     }
 
-    /// The part that this rank combines, if any.
+    /// The part that this rank combines; `None` where it is no worker.
     pub fn my_part(&self) -> Option<usize> {
         let Some((levels, _)) = self.groups else { return Some(self.me.index()) };
         let group = self.my_group();
@@ -91,8 +92,8 @@ impl<'a> Crew<'a> {
         (part < self.parts && self.worker(group, part) == self.me).then_some(part)
     }
 
-    /// The ranks of this rank's group in the order in which it combines them: each operand is the left one of its step, since functions of the
-    /// user's replace the right one by the result.
+    /// The ranks of this rank's group in the order in which it combines their operands. Each operand is the left one of
+    /// its step, since a user's function replaces the right one by the result.
     fn operands(&self) -> impl Iterator<Item = NodeRank> + Send + use<'a> {
         let crew = *self;
         let positions = crew.positions(crew.my_group());
@@ -102,12 +103,12 @@ impl<'a> Crew<'a> {
     }
 }
 
-/// From where groups start.
+/// The lengths of the groups that start there.
 fn lengths(starts: &[u32]) -> impl Iterator<Item = usize> {
     starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize)
 }
 
-/// What takes one ticket of a tiled reduction.
+/// The piece of a message that one ticket of a tiled reduction moves.
 #[derive(Clone, Copy)]
 pub struct Piece {
     /// The ticket.
@@ -118,13 +119,13 @@ pub struct Piece {
     pub length: Bytes,
 }
 
-/// Where a part of `n` bytes lies.
+/// Where part `index` of a piece of `n` bytes lies in it.
 fn range_of<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, index: usize, n: Bytes) -> Range<usize> {
     part(n, local.plan.granule, NodeRank(index as u32), crew.parts)
 }
 
-/// Copies this rank's operand, which is at `from`, into its cell, but for the part that it combines itself, and publishes
-/// it. `room` says whether the cell is passed.
+/// Copies this rank's operand at `from` into its cell, except for the part that this rank combines itself, and
+/// publishes it. `room` says whether the cell is passed.
 pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, from: Span, room: Room) {
     let fabric = local.fabric;
     let Piece { ticket, offset, length: n } = piece;
@@ -140,11 +141,11 @@ pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, p
     fabric.publish(Line::Up, ticket).await;
 }
 
-/// Combines this rank's part of the operands, publishes it in its cell, and leaves it at `to`, where this rank gets the result;
-/// in the first group that is the result.
+/// Combines this rank's part of the operands and publishes it in its cell. If this rank gets the result it also leaves
+/// the part at `to`. In the first group the part is the result.
 ///
-/// The part grows in that buffer where it may: loops that combine fetch the lines that they overwrite, which in cells are with
-/// peers; copies to cells need not.
+/// The part is combined in that buffer where possible. A loop that combines first fetches the lines that it overwrites,
+/// and peers have those of a cell. A copy to a cell need not fetch them.
 pub async fn combine_part<F: Fabric>(
     local: &Local<'_, F>,
     crew: &Crew<'_>,
@@ -160,9 +161,9 @@ pub async fn combine_part<F: Fabric>(
     if length > Bytes::ZERO {
         let cell = |rank, line| Place::Cell { rank, line, ticket }.at(at);
         let mine = cell(me, Line::Down);
-        // This rank's own operand comes from its buffer: nobody else needs it.
+        // This rank's own operand comes from its buffer: nobody else needs this part of it.
         let operand = |rank| if rank == me { from.plus(offset + at) } else { cell(rank, Line::Up) };
-        // In place the first step overwrites this rank's operand, unless it takes part in it.
+        // In place the first step overwrites this rank's operand, unless the operand takes part in it.
         let is_in_first_step = crew.operands().take(2).any(|rank| rank == me);
         let (result, copied) = match to.map(|to| to.plus(offset + at)) {
             Some(to) if is_in_first_step || !are_same_memory(fabric, to, operand(me)) => (to, Some(mine)),
@@ -184,7 +185,7 @@ pub async fn combine_part<F: Fabric>(
         if right == Some(operand(me)) {
             copy_unless_same(fabric, result, operand(me), length).await;
         }
-        // Over the groups, neighbours first.
+        // Over the groups, nearest neighbours first.
         let (group, groups) = (crew.my_group(), crew.groups());
         let distances = std::iter::successors(Some(1), |distance| Some(distance * 2));
         let has_child = |distance: &usize| group.is_multiple_of(distance * 2) && *distance < groups;
@@ -200,12 +201,14 @@ pub async fn combine_part<F: Fabric>(
     fabric.publish(Line::Down, ticket).await;
 }
 
-/// Copies the combined parts to `to`, from this rank's own place in the order on, but for the one that [`combine_part`] left there.
+/// Copies the combined parts to `to`, beginning with this rank's own, except for the part that [`combine_part`] left
+/// there.
 pub async fn collect_parts<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, to: Span) {
     collect_from(local, crew, 0, piece, to).await;
 }
 
-/// The same from the workers of one group, of whom those of the first one have their own part there.
+/// Copies the combined parts of one group's workers to `to`. Workers of the first group skip their own part: it is
+/// there.
 async fn collect_from<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, group: usize, piece: Piece, to: Span) {
     let fabric = local.fabric;
     let Piece { ticket, offset, length } = piece;
@@ -225,8 +228,8 @@ async fn collect_from<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, group: u
     }
 }
 
-/// Copies all combined parts to `to` in two stages: in each group but the first its workers copy their parts from those of
-/// the first group, and the others copy from them.
+/// Copies all combined parts to `to` in two stages. In each group but the first the workers copy their parts from the
+/// workers of the first group, and all ranks of the group copy from them.
 pub async fn collect_in_stages<F: Fabric>(local: &mut Local<'_, F>, crew: &Crew<'_>, piece: Piece, to: Span) {
     let fabric = local.fabric;
     let second = Piece { ticket: local.tickets.draw(), ..piece };

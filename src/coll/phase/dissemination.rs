@@ -1,4 +1,5 @@
-//! Dissemination of any radix on one node: steps in which each rank takes what some others have, until all have everything.
+//! Dissemination of any radix on one node. In each step a rank takes what some others have, until all ranks have
+//! everything.
 
 use super::composed::block_of;
 use super::{Local, copy_unless_same};
@@ -6,12 +7,13 @@ use crate::coll::{Plan, pieces, pieces_between};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 
-/// Partners and this rank, per step.
+/// The ranks that exchange in a step, this rank included; at least 2.
 fn radix(plan: &Plan) -> u32 {
     plan.knobs.radix().max(2)
 }
 
-/// Every rank gets the operands of all, combined by position in the hierarchy; see [`Exchange`](crate::topo::Exchange).
+/// Allreduce: every rank gets the operands of all, combined by position in the hierarchy; see
+/// [`Exchange`](crate::topo::Exchange).
 pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan) {
     let mut local = Local::new(fabric, plan);
     if fabric.size() == 1 {
@@ -27,11 +29,12 @@ async fn combine_piece<F: Fabric>(local: &mut Local<'_, F>, offset: Bytes, n: By
     let exchange = fabric.levels().exchange(radix(local.plan));
     let is_head = exchange.is_head(fabric.rank());
     let to = Place::RecvBuf.at(offset);
-    // 1. Operands.
+    // 1. Publish the operand.
     let mut ticket = local.tickets.draw();
-    // Not passed: a rank may combine its own operand out of its slot after it has published that.
+    // The cell is not passed: this rank may still read its own operand from it, to combine it, after it has published
+    // it.
     local.publish_copy_in(Room::of(n), Line::Up, ticket, Place::SendBuf.at(offset), n).await;
-    // 2. Heads take those of their run, then exchange; the last step's result goes to the buffer.
+    // 2. Heads combine the operands of their run, then exchange. The result of the last step goes to the buffer.
     let steps = exchange.steps.len();
     for index in usize::from(!exchange.has_runs())..=steps {
         let partners = if index == 0 { &exchange.run } else { &exchange.steps[index - 1] };
@@ -65,7 +68,7 @@ async fn combine_piece<F: Fabric>(local: &mut Local<'_, F>, offset: Bytes, n: By
     }
 }
 
-/// `to` = what `ranks` published for `ticket`, combined in that order.
+/// `to` = the operands that `ranks` published for `ticket`, combined in that order.
 async fn combine<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, ranks: &[NodeRank], to: Span, n: Bytes) {
     let fabric = local.fabric;
     let slot = |rank| Place::stage(rank, Line::Up, ticket, n).start();
@@ -84,7 +87,7 @@ async fn combine<F: Fabric>(local: &Local<'_, F>, ticket: Ticket, ranks: &[NodeR
     }
 }
 
-/// Nobody leaves before all have entered: step `i` signals the ranks at distances up to `radix - 1` times `radix^i`.
+/// Barrier. In step `i` a rank's flag signals the ranks at distances up to `radix - 1` times `radix^i`.
 pub async fn barrier<F: Fabric>(fabric: &F, plan: &Plan) {
     let mut local = Local::new(fabric, plan);
     let (size, radix) = (fabric.size(), radix(plan) as usize);
@@ -99,19 +102,19 @@ pub async fn barrier<F: Fabric>(fabric: &F, plan: &Plan) {
     }
 }
 
-/// The rank so many positions before this one, in the ring of all positions.
+/// The rank `distance` positions before this one, in the ring of all positions.
 fn behind<F: Fabric>(fabric: &F, distance: usize) -> NodeRank {
     ahead(fabric, fabric.size() - distance)
 }
 
-/// The rank so many positions after this one.
+/// The rank `distance` positions after this one, in the ring of all positions.
 fn ahead<F: Fabric>(fabric: &F, distance: usize) -> NodeRank {
     let position = fabric.levels().position_of(fabric.rank()) as usize;
     fabric.levels().rank_at(((position + distance) % fabric.size()) as u32)
 }
 
-/// Every rank gets the blocks of all: in step `i` it takes those that the ranks `radix^i` positions further on, and so on,
-/// have by then.
+/// Allgather: every rank gets the blocks of all. In step `i` a rank takes the blocks that the ranks up to `radix - 1`
+/// times `radix^i` positions after it have by then.
 pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan) {
     let mut local = Local::new(fabric, plan);
     let own = block_of(plan, CommRank(fabric.rank().0));
@@ -129,7 +132,7 @@ async fn gather_piece<F: Fabric>(local: &mut Local<'_, F>, offset: Bytes, n: Byt
     let (me, size, radix) = (fabric.rank(), fabric.size(), radix(local.plan) as usize);
     let mut ticket = local.tickets.draw();
     local.publish_copy(Line::Up, ticket, Place::SendBuf.at(offset), n).await;
-    // Blocks that every rank has in its slot: its own and those of the ranks after it.
+    // Blocks that every rank has in its slot by now: its own and those of the ranks after it.
     let mut held = 1;
     while held * radix < size {
         let next = local.tickets.draw();

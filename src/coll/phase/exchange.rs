@@ -6,7 +6,8 @@ use crate::coll::{Plan, pieces_between};
 use crate::fabric::{Fabric, Line, Place};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 
-/// Allgather on one node, at most so many bytes of each block at a time, publishing one piece ahead of collecting.
+/// Allgather on one node, at most `most` bytes of each block at a time. A rank publishes one piece ahead of the one
+/// that it collects.
 pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan, most: Bytes) {
     let mut local = Local::new(fabric, plan);
     let mut ahead = None;

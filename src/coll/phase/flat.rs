@@ -1,4 +1,4 @@
-//! The flat form: every rank deals with every other directly. Fewest steps; the root touches all slots.
+//! The flat form: every rank works with every other directly. It has the fewest steps, but the root touches all slots.
 
 use super::{Blocks, Dealing, Form, Local, Sequence, block_in_slot, combine_in_rank_order, later, others};
 use crate::coll::{Knob, pieces, pieces_between};
@@ -68,7 +68,8 @@ impl Dealing for Flat {
     }
 }
 
-/// A piece of at most `most` bytes of every other rank's block in one slot, each of which copies its own.
+/// Scatters in pieces. The root lays a piece of at most `most` bytes of every other rank's block in one slot; each rank
+/// copies its own piece out.
 pub(super) async fn deal_in_pieces<F: Fabric>(
     local: &mut Local<'_, F>,
     root: NodeRank,
@@ -101,18 +102,19 @@ pub(super) async fn deal_in_pieces<F: Fabric>(
     }
 }
 
-/// Bytes of each block that take one ticket, of which a cell holds one for each rank.
+/// Bytes of each block that one ticket moves: a cell holds that much for each rank.
 pub(super) fn piece_of_block<F: Fabric>(fabric: &F) -> Bytes {
     Bytes(fabric.cell_bytes().0 / fabric.size())
 }
 
-/// `to` = the operands of all ranks in rank order; those of the others as published, this rank's own at `from`.
+/// `to` = the operands of all ranks in rank order. The other ranks publish theirs; this rank's own is at `from`.
 async fn combine_all<F: Fabric>(local: &Local<'_, F>, root: NodeRank, to: Span, from: Span, ticket: Ticket, n: Bytes) {
     let fabric = local.fabric;
     if fabric.size() == 1 {
         return copy_unless_same(fabric, to, from, n).await;
     }
-    // The first step overwrites `to`; where that is `from`, an operand that comes later is moved out of the way.
+    // The first step overwrites `to`. If that is also `from` and a later step uses the operand, it moves to the slot
+    // first.
     let sequence = Sequence::of(local.plan, fabric.size());
     let own = if sequence.is_after_first_step(root.index()) && fabric.is_in_place() {
         let own = Place::stage(root, Line::Up, ticket, n).start();
@@ -128,7 +130,7 @@ async fn combine_all<F: Fabric>(local: &Local<'_, F>, root: NodeRank, to: Span, 
     combine_in_rank_order!(later, fabric, root, Line::Up, ticket, to, operand, n, sequence);
 }
 
-/// Copies, where source and destination are not known to be the same memory.
+/// Copies, unless source and destination are known to be the same memory.
 pub(super) async fn copy_unless_same<F: Fabric>(fabric: &F, to: Span, from: Span, n: Bytes) {
     if !are_same_memory(fabric, to, from) {
         fabric.copy(to, from, n).await;
@@ -141,7 +143,8 @@ pub(super) fn are_same_memory<F: Fabric>(fabric: &F, to: Span, from: Span) -> bo
     to == from || fabric.is_in_place() && is_own_buffer(to.place) && is_own_buffer(from.place)
 }
 
-/// All read the root's slots, of which it has no more in use than the plan gives it buffers.
+/// Broadcasts in pieces: all ranks read the root's slots. The root has at most as many pieces under way as the plan
+/// sets buffers.
 pub(super) async fn bcast_in_pieces<F: Fabric>(
     local: &mut Local<'_, F>,
     root: NodeRank,
@@ -168,7 +171,7 @@ pub(super) async fn bcast_in_pieces<F: Fabric>(
     }
 }
 
-/// The root reads all slots.
+/// Gathers in pieces: the root reads all slots.
 pub(super) async fn gather_in_pieces<F: Fabric>(
     local: &mut Local<'_, F>,
     root: NodeRank,

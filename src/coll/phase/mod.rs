@@ -1,7 +1,7 @@
-//! What the ranks of one node do together within a call: the phases from which collectives are composed, in four forms ([`Form`]),
-//! and single copies of data that only move.
+//! What the ranks of one node do together within a call: the phases of which collectives are composed, in four forms
+//! ([`Form`]), and single copies for collectives that only move data.
 //!
-//! On one node a collective is one phase or two. Between nodes it is phases around a step of the leaders
+//! On one node a collective is one phase or two. On several nodes it is phases around a step of the leaders
 //! ([`composed`]), the chaining of Tanase et al. §4: local reduce, leader reduce, leader broadcast, local broadcast.
 
 use super::{Knob, Measures, Plan, Tickets};
@@ -30,15 +30,15 @@ pub use relay::Relay;
 pub use tiled::Tiled;
 pub use tree::Tree;
 
-/// Combines the operands of all ranks of the node at `$to`, in rank order: `$operand` says where that of a rank lies, once it
-/// has published it on `$line` for `$ticket`; that of `$me` is there already. The first step overwrites `$to`. `$turns` says in which order
-/// they come.
+/// Combines the operands of all ranks of the node at `$to`, in rank order. `$operand` maps a rank to the place of its
+/// operand, which the rank publishes on `$line` for `$ticket`; the operand of `$me` is there already. The first step
+/// overwrites `$to`. `$turns` is the order in which the macro visits the operands.
 ///
 /// `$step` takes a step of the fabric: see [`short`].
 macro_rules! combine_in_rank_order {
     ($step:ident, $fabric:ident, $me:ident, $line:expr, $ticket:ident, $to:ident, $operand:ident, $n:ident, $turns:ident) => {
         let first = $turns.at(0);
-        // Where an operand is in its cell comes with its flag.
+        // The flag of an operand in a cell tells where it is, so wait before asking for the place.
         if $me != first {
             $step!($fabric.wait(first, $line, $ticket));
         }
@@ -56,7 +56,7 @@ macro_rules! combine_in_rank_order {
 pub(super) use combine_in_rank_order;
 pub(super) use short::later;
 
-/// In which order several operands come, each of which is a neighbour of those before it.
+/// The order in which several operands are visited. Each one is a neighbour of those visited before.
 #[derive(Clone, Copy)]
 pub(super) struct Sequence {
     last: usize,
@@ -64,46 +64,48 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    /// Of so many. A function of the user's replaces its right operand by the result, so that a result that is the left one has to be copied to
-    /// and fro: it begins with the last operand. Kernels begin with the first one, which in some trees is the first to be there, and is
-    /// that of the usual root.
+    /// The order for so many operands. A user's function replaces its right operand by the result. If the result were
+    /// the left operand, it would have to be copied back and forth, so the visit begins with the last operand. Kernels
+    /// begin with the first one: in some trees it is there first, and it is the operand of the usual root.
     #[inline(always)]
     pub fn of(plan: &Plan, operands: usize) -> Self {
         Self { last: operands - 1, is_from_last: plan.order == OperandOrder::Rank }
     }
 
-    /// Whose turn it is.
+    /// The index of the operand that is visited in turn `turn`.
     #[inline(always)]
     pub fn place_at(self, turn: usize) -> usize {
         if self.is_from_last { self.last - turn } else { turn }
     }
 
-    /// The same of all ranks of a node.
+    /// The rank whose operand is visited in turn `turn`, where the operands are those of all ranks of a node.
     #[inline(always)]
     pub fn at(self, turn: usize) -> NodeRank {
         NodeRank(self.place_at(turn) as u32)
     }
 
-    /// Whether the operand at `place` is not yet used when the first step, with two of them, has overwritten the result.
+    /// Whether the operand at `place` is still unused when the first step, which takes two operands, has overwritten
+    /// the result.
     #[inline(always)]
     pub fn is_after_first_step(self, place: usize) -> bool {
         // Each order is its own inverse.
         self.place_at(place) >= 2
     }
 
-    /// The left operand and the right one, of what was combined and the next one.
+    /// The left and the right operand of a step that combines what is `combined` so far with the `next` operand.
     #[inline(always)]
     pub fn sorted<T>(self, combined: T, next: T) -> [T; 2] {
         if self.is_from_last { [next, combined] } else { [combined, next] }
     }
 }
 
-/// Longest chunk of a message that takes one step between nodes; bounds the scratch memory of a call.
+/// Default length of the longest chunk of a message that takes one step between nodes. It bounds the scratch memory of
+/// a call.
 const LONGEST_CHUNK: Bytes = Bytes(256 << 10);
-/// Shortest one into which a message is cut for several leaders.
+/// Shortest chunk into which a message is cut for several leaders.
 const SHORTEST_CHUNK: usize = 16 << 10;
 
-/// Longest chunk of this message: two for each leader, where there are several.
+/// Longest chunk of this message. Several leaders get two chunks each.
 pub fn longest_chunk(plan: &Plan) -> Bytes {
     let leaders = plan.knobs.get(Knob::Leaders) as usize;
     match plan.knobs.set(Knob::Chunk) {
@@ -113,12 +115,12 @@ pub fn longest_chunk(plan: &Plan) -> Bytes {
     }
 }
 
-/// Bytes of each rank's block that take one step between nodes together (Allgather, Scatter).
+/// Bytes of each rank's block that one step between nodes moves (Allgather, Scatter).
 pub fn bridge_block(plan: &Plan, ranks: usize) -> Bytes {
     plan.bytes.min(Bytes((longest_chunk(plan).0 / ranks).max(1)))
 }
 
-/// Scratch memory of a whole call for its steps between nodes: none on one node.
+/// Scratch memory that a whole call needs for its steps between nodes; zero on one node.
 pub fn bridge_scratch(plan: &Plan, collective: Collective, measures: &Measures) -> Bytes {
     if measures.nodes == 1 {
         return Bytes::ZERO;
@@ -135,16 +137,16 @@ pub fn bridge_scratch(plan: &Plan, collective: Collective, measures: &Measures) 
 
 /// The ranks of a node at work on one call.
 pub struct Local<'a, F> {
-    /// What this rank may do.
+    /// The operations that this rank may use.
     pub fabric: &'a F,
     /// What all ranks agreed on.
     pub plan: &'a Plan,
-    /// The tickets that are left.
+    /// The tickets that the call has not drawn yet.
     pub tickets: Tickets,
 }
 
 impl<'a, F: Fabric> Local<'a, F> {
-    /// At the start of a call.
+    /// The state at the start of a call.
     pub fn new(fabric: &'a F, plan: &'a Plan) -> Self {
         Self { fabric, plan, tickets: Tickets::of(plan) }
     }
@@ -159,7 +161,7 @@ impl<'a, F: Fabric> Local<'a, F> {
         self.publish_copy_in(Room::passing(n), line, ticket, from, n).await;
     }
 
-    /// The same in a slot that this rank claims so.
+    /// The same as `publish_copy`, in a slot that this rank claims as `room`.
     pub async fn publish_copy_in(&self, room: Room, line: Line, ticket: Ticket, from: Span, n: Bytes) {
         let fabric = self.fabric;
         fabric.claim(ticket, room).await;
@@ -167,13 +169,13 @@ impl<'a, F: Fabric> Local<'a, F> {
         fabric.publish(line, ticket).await;
     }
 
-    /// Copies `n` bytes to `to` that `rank` published.
+    /// Waits for the `n` bytes that `rank` publishes and copies them to `to`.
     pub async fn receive(&self, rank: NodeRank, line: Line, ticket: Ticket, to: Span, n: Bytes) {
         self.fabric.wait(rank, line, ticket).await;
         self.fabric.copy(to, Place::stage(rank, line, ticket, n).start(), n).await;
     }
 
-    /// Moves `n` bytes from one rank of the node to another; all ranks call it.
+    /// Moves `n` bytes from rank `source` of the node to rank `target`. All ranks of the node call it.
     pub async fn send(&mut self, source: NodeRank, from: Span, target: NodeRank, to: Span, n: Bytes) {
         let me = self.fabric.rank();
         for (offset, length) in super::pieces(n, self.fabric.cell_bytes(), Bytes(1)) {
@@ -221,7 +223,7 @@ pub trait Form: Sync {
         n: Bytes,
     ) -> impl Future<Output = ()> + Send;
 
-    /// Ready on `root` when all ranks have called it; on the others at once.
+    /// Ready on `root` when all ranks have called it; on the other ranks ready without waiting for `root`.
     fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) -> impl Future<Output = ()> + Send;
 
     /// Ready when `root` has called it.
@@ -230,7 +232,8 @@ pub trait Form: Sync {
 
 /// One way to give each rank of a node its block.
 pub trait Dealing: Sync {
-    /// Copies `n` bytes at `from + r * stride` on rank `root` to `to` on rank `r`, or nowhere where `to` is `None`.
+    /// Copies `n` bytes from the block of rank `r` in `from` on rank `root` to `to` on rank `r`; nowhere where `to` is
+    /// `None`.
     fn scatter_from<F: Fabric>(
         &self,
         local: &mut Local<'_, F>,
@@ -246,7 +249,7 @@ pub trait Dealing: Sync {
 pub struct Blocks {
     /// The first block.
     pub start: Span,
-    /// From one block to the next.
+    /// The distance from one block to the next.
     pub stride: Bytes,
 }
 
@@ -258,7 +261,8 @@ impl Blocks {
     }
 }
 
-/// Which block in a root's slot is that of `rank`, where it holds those of all others of `size` ranks, from its successor on.
+/// The index of the block of `rank` in the slot of `root`. The slot holds the blocks of all other ranks of `size`,
+/// beginning with that of the root's successor.
 #[inline]
 pub fn block_in_slot(root: NodeRank, rank: NodeRank, size: usize) -> usize {
     let ahead = if rank.0 > root.0 { 0 } else { size };
@@ -271,13 +275,13 @@ pub fn ranks<F: Fabric>(fabric: &F) -> impl Iterator<Item = NodeRank> + Send + u
     (0..fabric.size() as u32).map(NodeRank)
 }
 
-/// All other ranks of the node, from this rank's successor on, so that readers spread over the writers.
+/// All other ranks of the node, beginning with this rank's successor, so that readers spread over the writers.
 #[inline]
 pub fn others<F: Fabric>(fabric: &F) -> impl Iterator<Item = NodeRank> + Send + use<F> {
     others_than(fabric.rank(), fabric.size())
 }
 
-/// All other ranks than `me` of `size`, from its successor on.
+/// All ranks of `size` other than `me`, beginning with its successor.
 #[inline]
 pub fn others_than(me: NodeRank, size: usize) -> impl Iterator<Item = NodeRank> + Send {
     let (me, size) = (me.0, size as u32);

@@ -1,9 +1,9 @@
-//! The relayed form of a reduction: the ranks of a node combine their operands one after the other in the same memory, which stays in the caches
-//! on its way, while a second relay comes from the other end.
+//! The relayed form of a reduction: the ranks of a node combine their operands one after the other in the same memory.
+//! That memory stays in the caches on its way. A second relay runs in the opposite direction.
 //!
-//! Where ranks share cores this spares them most of what the other forms do: an operand is read once, where it is combined, in place of being
-//! copied to a slot first; and where all of a core's ranks combine is in that core's cache. Two relays in opposite directions keep the ranks at
-//! both ends at work.
+//! Where ranks share cores this saves most of the work of the other forms. Each operand is read once, where it is
+//! combined, in place of being copied to a slot first. The memory in which all ranks of a core combine is in that
+//! core's cache. Two relays in opposite directions keep the ranks at both ends at work.
 
 use super::crew::Piece;
 use super::flat::copy_unless_same;
@@ -12,8 +12,9 @@ use crate::coll::{Plan, pieces};
 use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::types::{Bytes, NodeRank, OperandOrder, Ticket};
 
-/// Tickets of a stint, where the ring has slots for twice as many: the more, the fewer changes of ranks, and the more memory that has to stay
-/// in a cache: of both relays, the pieces of the stint that is combined and of the one before.
+/// Tickets of a stint, if the ring has slots for twice as many. More tickets mean fewer changes of ranks. They also
+/// mean more memory that has to stay in a cache: for both relays, the pieces of the stint that is combined and of the
+/// one before.
 const STINT: usize = 2;
 
 /// Tickets of a stint where the ring has `slots` slots.
@@ -21,7 +22,7 @@ pub(in crate::coll) fn tickets_in_stint(slots: usize) -> usize {
     STINT.min(slots / 2)
 }
 
-/// Reductions by two relays; all else as [`Tiled`].
+/// Reductions by two relays; all other phases as in [`Tiled`].
 #[derive(Clone, Copy, Debug)]
 pub struct Relay;
 
@@ -52,7 +53,8 @@ impl Form for Relay {
     }
 }
 
-/// Allreduce in which every rank copies what is complete; several nodes: the form's phases around the leaders' step.
+/// Allreduce in which every rank copies the complete result. On several nodes: the form's phases around the leaders'
+/// step.
 pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan) {
     if fabric.layout().nodes() > 1 {
         return composed::allreduce(fabric, plan, Relay).await;
@@ -60,21 +62,21 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan) {
     relay(&mut Local::new(fabric, plan), Some(Place::RecvBuf.start()), Place::SendBuf.start(), plan.bytes).await;
 }
 
-/// The order in which a relay comes to the ranks, as one of them sees it.
+/// The order in which a relay visits the ranks, as seen by one of them.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
-    /// Whose operand is the first, and in whose cells all are combined.
+    /// The rank whose operand is the first. All operands are combined in its cells.
     first: NodeRank,
-    /// Whose operand is the last.
+    /// The rank whose operand is the last.
     last: NodeRank,
-    /// From whom this rank takes over, unless it is the first.
+    /// The rank from which this rank takes over; `None` for the first.
     before: Option<NodeRank>,
-    /// Up where it ascends, so that this rank's operand is the right one; Down where it descends.
+    /// Up if the relay ascends, so that this rank's operand is the right one; Down if it descends.
     line: Line,
 }
 
 impl Chain {
-    /// Both, of `size` ranks, as the one at `position` sees them: the first of them begins in the half in which that rank is.
+    /// Both relays of `size` ranks, as seen by the rank at `position`. The first of the two begins in this rank's half.
     fn both(size: usize, position: u32, rank_at: impl Fn(u32) -> NodeRank) -> [Self; 2] {
         let end = size as u32 - 1;
         let [bottom, top] = [0, end].map(&rank_at);
@@ -84,7 +86,7 @@ impl Chain {
         if 2 * position <= end { [up, down] } else { [down, up] }
     }
 
-    /// Those of a call: by position, or, where operands keep their order, by rank.
+    /// Both relays of a call: by position, or by rank where operands keep their order.
     fn of<F: Fabric>(local: &Local<'_, F>) -> [Self; 2] {
         let (fabric, levels) = (local.fabric, local.fabric.levels());
         match local.plan.order {
@@ -95,12 +97,13 @@ impl Chain {
         }
     }
 
-    /// Where the operands of that ticket are combined.
+    /// Where the relay combines the operands of that ticket.
     fn partial(&self, ticket: Ticket) -> Span {
         Place::Cell { rank: self.first, line: self.line, ticket }.start()
     }
 
-    /// Combines this rank's operand, of those that begin at `from`, and hands the piece on.
+    /// Combines this rank's operand of the piece, where its operands begin at `from`, and publishes the result for the
+    /// next rank.
     async fn combine<F: Fabric>(&self, fabric: &F, Piece { ticket, offset, length }: Piece, from: Span) {
         let (partial, own) = (self.partial(ticket), from.plus(offset));
         match self.before {
@@ -114,7 +117,7 @@ impl Chain {
         fabric.publish(self.line, ticket).await;
     }
 
-    /// Copies the piece to `to` and on, once all operands are combined.
+    /// Waits until all operands of the piece are combined, and copies it to its offset from `to` on.
     async fn collect<F: Fabric>(&self, fabric: &F, Piece { ticket, offset, length }: Piece, to: Span) {
         if fabric.rank() != self.last {
             fabric.wait(self.last, self.line, ticket).await;
@@ -123,7 +126,8 @@ impl Chain {
     }
 }
 
-/// What takes one ticket: a piece that ascends, and one that descends, unless the first was the last of the message.
+/// The pieces of one ticket: one that ascends and one that descends. There is none that descends if the message ended
+/// first.
 #[derive(Clone, Copy)]
 struct Pair {
     up: Piece,
@@ -135,17 +139,17 @@ impl Pair {
         if chain.line == Line::Up { Some(self.up) } else { self.down }
     }
 
-    /// What a rank has to claim for it: who is the first of a relay has the memory.
+    /// What this rank claims for the pair: memory if it is the first of a relay that has a piece, else lines alone.
     fn room(&self, chains: &[Chain; 2]) -> Room {
         let begins = |chain: &Chain| chain.before.is_none() && self.piece_of(chain).is_some();
         if chains.iter().any(begins) { Room::Relayed } else { Room::Lines }
     }
 }
 
-/// Pairs that a rank combines in one go, before it collects those of the stint before.
+/// Pairs that a rank combines without a pause, before it collects those of the stint before.
 type Stint = [Option<Pair>; STINT];
 
-/// The next pairs of a message, so many at most.
+/// The next pairs of a message, at most `most`; `None` at the end of the message.
 fn next_stint<F: Fabric>(
     local: &mut Local<'_, F>,
     cut: &mut impl Iterator<Item = (Bytes, Bytes)>,
@@ -165,7 +169,8 @@ fn pieces_of(stint: &Stint, chain: &Chain) -> impl Iterator<Item = Piece> + Send
     stint.iter().flatten().filter_map(|pair| pair.piece_of(chain))
 }
 
-/// Combines `n` bytes at `from` of every rank, in the order of ranks where the plan demands it; who gives a place `to` gets the result there.
+/// Combines `n` bytes at `from` of every rank, in rank order where the plan demands it. The result is copied to `to` on
+/// each rank that passes one.
 async fn relay<F: Fabric>(local: &mut Local<'_, F>, to: Option<Span>, from: Span, n: Bytes) {
     let fabric = local.fabric;
     if fabric.size() == 1 {
@@ -177,7 +182,7 @@ async fn relay<F: Fabric>(local: &mut Local<'_, F>, to: Option<Span>, from: Span
     let chains = Chain::of(local);
     let mut cut = pieces(n, local.tile(), local.plan.granule);
     let most = tickets_in_stint(fabric.slots());
-    // What was combined in one stint is collected after the next one: by then others have combined theirs.
+    // A rank collects the pieces of a stint after it has combined the next one: by then others have combined theirs.
     let mut combined: Option<Stint> = None;
     while let Some(stint) = next_stint(local, &mut cut, most) {
         for pair in stint.iter().flatten() {
@@ -197,10 +202,10 @@ async fn relay<F: Fabric>(local: &mut Local<'_, F>, to: Option<Span>, from: Span
     }
 }
 
-/// Collects a stint, where the result goes to `to`, and releases it.
+/// Copies the results of a stint to `to`, if there is one, and releases the stint.
 async fn collect<F: Fabric>(fabric: &F, chains: &[Chain; 2], stint: &Stint, to: Option<Span>) {
     if let Some(to) = to {
-        // The relay that ends in this rank's half is the nearer one.
+        // The relay that ends in this rank's half comes first: it is the nearer one.
         for chain in chains.iter().rev() {
             for piece in pieces_of(stint, chain) {
                 chain.collect(fabric, piece, to).await;
@@ -219,7 +224,7 @@ mod tests {
     #[test]
     fn both_chains_come_to_every_rank_once() {
         for size in 2..9_usize {
-            // Positions in another order than ranks.
+            // Positions in an order that differs from that of ranks.
             let rank_at = |position: u32| NodeRank((position * 5 + 3) % 9);
             let chains = |position| {
                 let chains = Chain::both(size, position, rank_at);

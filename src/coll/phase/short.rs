@@ -1,10 +1,10 @@
 //! Calls on one node whose data fit one slot of each rank, in the flat form: most calls of most programs.
 //!
-//! They do what [`Flat`](super::Flat) does, without the loop over pieces. Each stands here once, as a macro, and becomes a
-//! future on any fabric, which scheduler, loom and simulator run too, and for calls that repeat one before plain functions on
-//! [`Direct`], of data in lines and of data in cells ([`AtOnce`]). These follow from the collective alone, not from the row; but where
-//! the root of a call may lend its memory in place of filling a slot ([`single`](super::single)), all find out which before they take
-//! them ([`run_in_cells`]).
+//! They take the steps of [`Flat`](super::Flat) without the loop over pieces. Each collective is one macro. The macro
+//! becomes a future on any fabric, which scheduler, loom and simulator run too. For calls that repeat an earlier one it
+//! also becomes plain functions on [`Direct`]: one for data in lines, one for data in cells ([`AtOnce`]). The functions
+//! depend on the collective alone, not on the row. Where a root may lend its memory in place of filling a slot
+//! ([`single`](super::single)), all ranks find out which it does before they take these steps ([`run_in_cells`]).
 
 use super::{Sequence, block_in_slot, combine_in_rank_order, others_than};
 use crate::coll::{Knob, Measures, Plan, Tickets, part};
@@ -15,46 +15,46 @@ use crate::types::{Bytes, NodeRank};
 
 /// The short calls of a collective as plain functions.
 pub trait AtOnce {
-    /// Takes the steps of one whose data fit lines.
+    /// Runs a call whose data fit lines.
     ///
     /// # Errors
-    /// If a peer failed or contradicts.
+    /// If a peer failed the call or contradicts it.
     fn in_lines(fabric: &Direct<'_, true>, plan: &Plan) -> Result<(), Fault>;
 
-    /// The same of one whose data do not.
+    /// Runs a call whose data are in cells.
     ///
     /// # Errors
-    /// As above.
+    /// If a peer failed the call or contradicts it.
     fn in_cells(fabric: &Direct<'_, false>, plan: &Plan, short: InCells) -> Result<(), Fault>;
 }
 
 /// A short call.
 #[derive(Clone, Copy, Debug)]
 pub enum Short {
-    /// All its data fit lines.
+    /// All data of the call fit lines.
     InLines(Payload),
-    /// They take cells.
+    /// The data of the call are in cells.
     InCells(InCells),
 }
 
-/// A short call whose data take cells.
+/// A short call whose data are in cells.
 #[derive(Clone, Copy, Debug)]
 pub struct InCells {
-    /// Whether they move in halves.
+    /// Whether the data move in halves.
     pub in_halves: bool,
-    /// With what trials begin of whether the root lends its memory; `None` where it always fills a slot.
+    /// The source with which trials of whether the root lends its memory begin; `None` if the root always fills a slot.
     pub tried: Option<Source>,
 }
 
 impl InCells {
-    /// The line of the first flag, where the last one is on `line`.
+    /// The line of the first flag, if the last one is on `line`.
     pub fn first_line(self, line: Line) -> Line {
         if self.in_halves { line.other() } else { line }
     }
 }
 
 impl Short {
-    /// Whether and how a call is short whose data take `bytes` of a slot.
+    /// Whether a call is short whose data take `bytes` of a slot, and if so where they lie.
     #[inline]
     pub fn new(plan: &Plan, measures: &Measures, bytes: Bytes) -> Option<Self> {
         let is_short = bytes <= measures.cell && measures.nodes == 1;
@@ -64,30 +64,32 @@ impl Short {
         })
     }
 
-    /// The same of a Scatter, whose root has a block for every other rank in its slot.
+    /// Whether a Scatter is short, and if so where its data lie. Its root's slot has a block for every other rank.
     pub fn of_scatter(plan: &Plan, measures: &Measures) -> Option<Self> {
         Self::new(plan, measures, plan.bytes * (measures.ranks - 1))
     }
 }
 
-/// Whether the data of a call with a root, if it is short, move in halves: who reads works on the first one while the other is
-/// still written. They do where they are longer than a tile and in a cell: a ticket has a flag for each half, but one payload. Ranks
-/// that share cores have tiles as long as cells, so theirs never do: each half would cost them a switch.
+/// Whether the data of a short call with a root move in halves, so that the reader works on the first while the writer
+/// still writes the second. They do if they are longer than a tile and in a cell: a ticket has a flag for each half,
+/// but one payload. Ranks that share cores have tiles as long as cells, so they use no halves: each would cost them a
+/// switch.
 #[inline]
 pub fn is_halved(plan: &Plan) -> bool {
     let tile = plan.knobs.set(Knob::Tile).map_or(usize::MAX, |tile| tile as usize);
     plan.bytes.0 > tile && Room::of(plan.bytes) == Room::Cell
 }
 
-/// Data that follow a flag of their own.
+/// Part of a call's data, with a flag of its own.
 struct Part {
     line: Line,
     offset: Bytes,
     length: Bytes,
 }
 
-/// The data of a call in one part, or in two that are cut between elements and, where elements do not forbid it, between cache
-/// lines. The flag of the last one is on `line`, as that of all data is that move whole; the first of two has the other line.
+/// The data of a call in one part or in two. Two parts meet between elements and, if elements permit, between cache
+/// lines. The flag of the last part, which may be the only one, is on `line`; the flag of the first of two is on the
+/// other line.
 #[inline(always)]
 fn parts<const PARTS: usize>(plan: &Plan, line: Line) -> [Part; PARTS] {
     const { assert!(PARTS == 1 || PARTS == 2, "a rank has two lines for a ticket") };
@@ -102,8 +104,8 @@ fn parts<const PARTS: usize>(plan: &Plan, line: Line) -> [Part; PARTS] {
     })
 }
 
-/// Takes a step that is a future, at places that are named. Hints, some for data that move whole alone, are for plain functions, by which calls
-/// run that are to be fast.
+/// Takes a step as a future, on places that are named. It ignores hints, also those for data that move whole: they are
+/// for plain functions, by which the calls run that have to be fast.
 macro_rules! later {
     (at $fabric:ident, $span:expr) => {
         $span
@@ -116,7 +118,7 @@ macro_rules! later {
 }
 pub(in crate::coll) use later;
 
-/// Takes a step that is a function, at addresses.
+/// Takes a step as a plain function, on addresses.
 macro_rules! at_once {
     (at $fabric:ident, $span:expr) => {
         $fabric.at($span)
@@ -134,8 +136,8 @@ macro_rules! at_once {
     };
 }
 
-/// Whether the root lends its memory, so that nothing is in its slot: `$lends` there, and the others find out with its first flag, which is
-/// on `$line` for `$ticket`.
+/// Whether the root lends its memory, so that its slot is empty. `$lends` says so on the root. The others learn it from
+/// the root's first flag, which is on `$line` for `$ticket`.
 macro_rules! is_lent {
     ($step:ident, $fabric:ident, $root:ident, $lends:expr, $line:expr, $ticket:expr) => {
         if $fabric.rank() == $root {
@@ -148,7 +150,7 @@ macro_rules! is_lent {
 }
 pub(in crate::coll) use is_lent;
 
-/// Every rank combines the operands of all, in rank order.
+/// Every rank combines the operands of all ranks, in rank order.
 macro_rules! allreduce {
     ($step:ident, $fabric:ident, $plan:ident) => {
         let (me, n) = ($fabric.rank(), $plan.bytes);
@@ -163,7 +165,8 @@ macro_rules! allreduce {
         if $fabric.size() == 1 {
             $step!($fabric.copy(to, slot(me), n));
         } else {
-            // In place the first step overwrites this rank's operand, unless it takes part in it; the slot has a copy.
+            // In place the first step overwrites this rank's operand, unless the operand takes part in it. The slot has
+            // a copy.
             let sequence = Sequence::of($plan, $fabric.size());
             let own = if sequence.is_after_first_step(me.index()) && $fabric.is_in_place() { slot(me) } else { from };
             let operand = move |rank| if rank == me { own } else { slot(rank) };
@@ -174,13 +177,13 @@ macro_rules! allreduce {
     };
 }
 
-/// The root combines the operands of all, in rank order.
+/// The root combines the operands of all ranks, in rank order.
 macro_rules! reduce {
     ($step:ident, $fabric:ident, $plan:ident, $parts:expr) => {
         let (me, n) = ($fabric.rank(), $plan.bytes);
         let root = $fabric.layout().place($plan.root).1;
         let ticket = Tickets::of($plan).draw();
-        // In place the first step overwrites the root's operand, unless it takes part in it.
+        // In place the first step overwrites the root's operand, unless the operand takes part in it.
         let sequence = Sequence::of($plan, $fabric.size());
         let needs_copy = sequence.is_after_first_step(me.index()) && $fabric.is_in_place();
         if me != root {
@@ -213,7 +216,7 @@ macro_rules! reduce {
     };
 }
 
-/// Everyone reads the root's slot.
+/// Every other rank reads the root's slot.
 macro_rules! bcast {
     ($step:ident, $fabric:ident, $plan:ident, $parts:expr) => {
         let root = $fabric.layout().place($plan.root).1;
@@ -240,7 +243,7 @@ macro_rules! bcast {
     };
 }
 
-/// Everyone reads all slots.
+/// Every rank reads all slots.
 macro_rules! allgather {
     ($step:ident, $fabric:ident, $plan:ident) => {
         let (me, n) = ($fabric.rank(), $plan.bytes);
@@ -264,7 +267,7 @@ macro_rules! allgather {
     };
 }
 
-/// Everyone reads its block in the root's slot, which holds the blocks of all others.
+/// Every other rank reads its block in the root's slot, which holds the blocks of all of them.
 macro_rules! scatter {
     ($step:ident, $fabric:ident, $plan:ident, $parts:expr) => {
         let (me, n) = ($fabric.rank(), $plan.bytes);
@@ -301,7 +304,7 @@ macro_rules! scatter {
     };
 }
 
-/// Everyone looks at everyone's flag.
+/// Every rank waits for the flags of all others.
 macro_rules! barrier {
     ($step:ident, $fabric:ident, $plan:ident) => {
         let ticket = Tickets::of($plan).draw();
@@ -315,7 +318,7 @@ macro_rules! barrier {
     };
 }
 
-/// The functions of each; of those with a root, for data that move in so many parts.
+/// The functions of each collective. Those with a root take the number of parts in which data move.
 macro_rules! functions {
     ($($collective:ident: $name:ident $(<$parts:ident>)?;)*) => {
         $(
@@ -372,11 +375,11 @@ functions! {
     Scatter: scatter<PARTS>;
 }
 
-/// Takes the steps of a call in cells that was entered, and leaves it. Where its root lends its memory it goes on as `run`, of its row,
-/// which begins with the same flag.
+/// Runs a call in cells that was entered, and leaves it. If its root lends its memory, `run`, which is that of its row,
+/// continues the call: it begins with the same flag.
 ///
 /// # Errors
-/// If a peer contradicts, or has failed: then this rank has failed the call too, as its peers can see.
+/// If a peer contradicts the call or failed it. Then this rank has failed the call too, and its peers can see that.
 #[inline(always)]
 pub fn run_in_cells<C: AtOnce>(
     call: Direct<'_, false>,
@@ -395,7 +398,7 @@ pub fn run_in_cells<C: AtOnce>(
     call.finish(C::in_cells(&call, plan, short))
 }
 
-/// Whether the root of a call lends its memory, which would choose `source`.
+/// Whether the root of a call lends its memory. `source` is this rank's choice if it is the root.
 #[inline]
 fn finds_lent(fabric: &Direct<'_, false>, plan: &Plan, short: InCells, source: Source) -> Result<bool, Fault> {
     let (root, ticket) = (fabric.layout().place(plan.root).1, Tickets::of(plan).draw());
@@ -422,7 +425,7 @@ mod tests {
         }
     }
 
-    /// Calls in lines keep no book of cells, so it has to be the same calls that reach into none.
+    /// Calls in lines keep no account of cells, so they have to be exactly the calls that reach into no cell.
     #[test]
     fn short_calls_are_in_lines_where_they_reach_into_no_cell() {
         let mut found = 0;
@@ -450,7 +453,7 @@ mod tests {
         assert_eq!([1, 32, 33, 96, 97].map(takes), [beside, beside, beyond, beyond, None]);
     }
 
-    /// With a bound on buffers the root waits for its readers also where a piece is all.
+    /// With a bound on buffers the root waits for its readers, even where one piece is the whole message.
     #[test]
     fn a_bcast_with_few_buffers_is_not_short() {
         let row = REGISTRY.iter().find(|row| row.collective == Collective::Bcast && row.name == "flat").unwrap();
@@ -473,7 +476,7 @@ mod tests {
             assert_eq!(cut(bytes, granule) % granule, 0);
         }
         for granule in [1, 2, 4, 8, 16] {
-            // Ranks that take the same data for elements of another length: an error that native libraries let pass.
+            // Ranks that describe the same data by elements of another length: an error that native libraries tolerate.
             assert_eq!((cut(40_016, granule) % 64, cut(40_016, granule)), (0, cut(40_016, 8)));
         }
     }

@@ -1,8 +1,8 @@
-//! Single copy: who needs data takes them out of the memory of the rank that has them, with no slot between.
+//! Single copy: a rank that needs data copies them out of the memory of the rank that has them, with no slot between.
 //!
-//! Who has data either lends the memory in which they lie or lays them out in slots, and tells which with its first flag. So it alone
-//! decides, and need not decide alike in two calls. All know before they take another step, but what follows in the call draws the same
-//! tickets either way; of data that take k of them in slots:
+//! A rank that has data either lends the memory in which they lie or lays them out in slots. Its first flag tells
+//! which. So it alone decides, and may decide differently in two calls. All ranks know before they take another step.
+//! What follows in the call draws the same tickets either way. If data take k tickets in slots, the tickets are:
 //!
 //! ```text
 //! in slots        pieces 0 … k-1, then one unused
@@ -10,8 +10,9 @@
 //! lent, missed    0 tells where, then pieces 1 … k
 //! ```
 //!
-//! An Allgather draws 2k: in slots pieces 0 … k-1, then k unused; lent, 0 tells where, then 2k-1 unused; missed, pieces k … 2k-1. A short Scatter or
-//! Bcast is all of its call, so nothing follows it: through slots it draws one ticket, as `flat` does.
+//! An Allgather draws 2k tickets. In slots: pieces 0 … k-1, then k unused. Lent: 0 tells where, then 2k-1 unused. Lent
+//! and missed: pieces k … 2k-1. Nothing follows a short Scatter or Bcast in its call: through slots it draws one
+//! ticket, as `flat` does.
 
 use super::composed::{self, Rooted, block_of};
 use super::flat::{copy_unless_same, deal_in_pieces, piece_of_block};
@@ -24,11 +25,12 @@ use crate::fabric::{Exposed, Fabric, Lending, Line, Place, Room, Source, Span};
 use crate::types::{Bytes, CommRank, NodeRank, Ticket};
 use std::future::Future;
 
-/// Ranks fetch from the root what it lends. For those that can't, which only shows when they try, it fills slots.
+/// Ranks fetch what the root lends. Whether a rank can fetch shows only when it tries; for ranks that cannot the root
+/// fills slots.
 #[derive(Clone, Copy, Debug)]
 struct Single;
 
-/// Whether ranks lend their memory.
+/// Whether ranks lend their memory always, or try both sources, and which of them first.
 fn lending(plan: &Plan) -> Lending {
     match plan.knobs.set(Knob::Try) {
         None => Lending::Always,
@@ -37,14 +39,16 @@ fn lending(plan: &Plan) -> Lending {
     }
 }
 
-/// Whether and how a Scatter is short: one that is tried may be. Whether its root lends then shows with its first flag.
+/// Whether a Scatter is short, and if so where its data lie. It may be if the root tries both sources. The root's first
+/// flag then tells whether it lends its memory.
 pub fn short_scatter(plan: &Plan, measures: &Measures) -> Option<Short> {
     with_trials(plan, Short::of_scatter(plan, measures)?)
 }
 
-/// Whether and how a Bcast is short: one that is tried, of up to two tiles, may be. It moves whole, or in halves. What fits a line goes as the tiled one.
+/// Whether a Bcast is short, and if so how it moves: whole or in halves. It may be if the root tries both sources and
+/// the message has at most two tiles. A message that fits a line moves as in `tiled`.
 pub fn short_bcast(plan: &Plan, measures: &Measures) -> Option<Short> {
-    // No more of a cell is reserved than the row's reach: a tile where more than two ranks read it.
+    // Only the reach of the row is reserved in each cell: a tile on a node of more than two ranks.
     let is_reserved = BcastSingle::REACH.depth(plan, measures) == plan.bytes;
     let is_long = plan.bytes > plan.tile(measures.cell) * 2;
     if is_long || !is_reserved || !Room::of(plan.bytes).has_cell() {
@@ -53,7 +57,7 @@ pub fn short_bcast(plan: &Plan, measures: &Measures) -> Option<Short> {
     with_trials(plan, Short::new(plan, measures, plan.bytes)?)
 }
 
-/// The same short call, and with what its trials begin; `None` where nothing is tried.
+/// The short call with the source with which its trials begin; `None` where nothing is tried.
 fn with_trials(plan: &Plan, short: Short) -> Option<Short> {
     let Lending::Tried(first) = lending(plan) else { return None };
     Some(match short {
@@ -62,29 +66,29 @@ fn with_trials(plan: &Plan, short: Short) -> Option<Short> {
     })
 }
 
-/// What a root has for the others of its node.
+/// The data that a root has for the other ranks of its node.
 #[derive(Clone, Copy)]
 struct Given {
     root: NodeRank,
-    /// Where it lies.
+    /// Where the data begin.
     from: Span,
-    /// Where this rank's part of it begins, from there on.
+    /// Where this rank's part begins, counted from `from`.
     offset: Bytes,
-    /// Where that goes, if anywhere.
+    /// Where this rank's part goes, if anywhere.
     to: Option<Span>,
-    /// How long that is.
+    /// The length of this rank's part.
     n: Bytes,
 }
 
-/// How a root gives the same through slots.
+/// How a root gives the same data through slots.
 trait ThroughSlots: Sync {
-    /// Moves it, with the next tickets.
+    /// Moves the data through slots, with the next tickets.
     fn give<F: Fabric>(&self, local: &mut Local<'_, F>, given: Given) -> impl Future<Output = ()> + Send;
-    /// So many, where `n` bytes are for each rank.
+    /// The number of tickets that this takes if each rank gets `n` bytes.
     fn tickets(&self, n: Bytes) -> u64;
 }
 
-/// Moves it out of memory or slots, as the root decides.
+/// Moves the data out of the root's memory or out of its slots, as the root decides.
 async fn hand_over<F: Fabric>(local: &mut Local<'_, F>, given: Given, slots: impl ThroughSlots + Send) {
     if !has_lent(local, given, Line::Down, &slots).await {
         slots.give(local, given).await;
@@ -93,7 +97,8 @@ async fn hand_over<F: Fabric>(local: &mut Local<'_, F>, given: Given, slots: imp
     }
 }
 
-/// Whether the root lends its memory: it decides, and the others find out with its first flag. All count the call.
+/// Whether the root lends its memory. The root decides, and the others learn it from its first flag. All count the
+/// call.
 async fn is_lent<F: Fabric>(local: &Local<'_, F>, given: Given, first_line: Line) -> bool {
     let Given { root, from, n, .. } = given;
     let (fabric, ticket) = (local.fabric, local.tickets.peek());
@@ -101,8 +106,8 @@ async fn is_lent<F: Fabric>(local: &Local<'_, F>, given: Given, first_line: Line
     short::is_lent!(later, fabric, root, lends, first_line, ticket)
 }
 
-/// Moves it out of memory if the root lends that, which shows with its first flag, on `line`, and to those who can't fetch from there as
-/// `slots` says. -> whether it does
+/// Moves the data out of the root's memory if the root lends it, as its first flag on `line` tells. Ranks that cannot
+/// fetch get theirs through `slots`. -> whether the root lends its memory
 async fn has_lent<F: Fabric>(
     local: &mut Local<'_, F>,
     given: Given,
@@ -116,7 +121,7 @@ async fn has_lent<F: Fabric>(
     lends
 }
 
-/// Moves it out of memory that the root lends, and to those who can't fetch from there through slots.
+/// Moves the data out of memory that the root lends; through slots for ranks that cannot fetch.
 async fn hand_over_memory<F: Fabric>(
     local: &mut Local<'_, F>,
     given: Given,
@@ -125,20 +130,22 @@ async fn hand_over_memory<F: Fabric>(
 ) {
     let (fabric, ticket) = (local.fabric, local.tickets.draw());
     let is_root = fabric.rank() == given.root;
-    // 1. Out of memory.
+    // 1. Ranks fetch from memory.
     let lent = Exposed { rank: given.root, line: first_line, ticket, offset: given.offset };
     let is_complete = if is_root { lend(fabric, lent, given).await } else { fetch(fabric, lent, given).await };
     if is_complete {
         let unused = local.tickets.skip(slots.tickets(given.n));
         return fabric.release(unused).await;
     }
-    // 2. What was missed goes through slots. The root has its own; so have those that missed nothing, and read none of them.
+    // 2. Ranks that missed their part get it through slots. The root has its own. Ranks that fetched theirs have
+    //    returned above, and read none of these slots.
     fabric.release(ticket).await;
     let to = if is_root { None } else { given.to };
     slots.give(local, Given { to, ..given }).await;
 }
 
-/// The root tells where the data are, takes its own, and waits until all others have tried. -> whether none misses any
+/// The root tells where the data are, copies its own part, and waits until all others have tried to fetch theirs. ->
+/// whether no rank missed its part
 async fn lend<F: Fabric>(fabric: &F, lent: Exposed, given: Given) -> bool {
     let Exposed { line, ticket, offset, .. } = lent;
     fabric.claim(ticket, Room::Lines).await;
@@ -150,7 +157,7 @@ async fn lend<F: Fabric>(fabric: &F, lent: Exposed, given: Given) -> bool {
     await_answers(fabric, Line::Up, ticket).await
 }
 
-/// -> whether all others answer on `line` that they have what this rank lent them
+/// -> whether all others answer on `line` that they have what this rank lent
 async fn await_answers<F: Fabric>(fabric: &F, line: Line, ticket: Ticket) -> bool {
     let mut is_complete = true;
     for rank in others(fabric) {
@@ -160,11 +167,11 @@ async fn await_answers<F: Fabric>(fabric: &F, line: Line, ticket: Ticket) -> boo
     is_complete
 }
 
-/// Another rank takes its part, and tells the root whether it could. -> the same
+/// A rank other than the root fetches its part and answers whether it could. -> whether it has its part
 async fn fetch<F: Fabric>(fabric: &F, lent: Exposed, given: Given) -> bool {
     let has_it = match given.to {
         Some(to) => fabric.fetch(to, lent, given.n).await,
-        // The root of the call, in place, where another rank deals the blocks of its node.
+        // This rank is the root of the call, in place, and another rank deals the blocks of its node.
         None => true,
     };
     fabric.claim(lent.ticket, Room::Lines).await;
@@ -173,17 +180,17 @@ async fn fetch<F: Fabric>(fabric: &F, lent: Exposed, given: Given) -> bool {
     has_it
 }
 
-/// Whether `n` bytes fit the payload of a line. What is as short is not lent.
+/// Whether `n` bytes fit the payload of a line. Data that do are not lent.
 pub fn fits_line(n: Bytes) -> bool {
     !Room::of(n).has_cell()
 }
 
-/// So many tickets take `n` bytes in pieces.
+/// The number of tickets that `n` bytes take in pieces of at most `most` bytes.
 fn count_pieces(n: Bytes, most: Bytes) -> u64 {
     pieces(n, most, Bytes(1)).count() as u64
 }
 
-/// Blocks in slots as in the flat form, in pieces of at most so many bytes.
+/// Blocks that the root deals through slots as in the flat form, in pieces of at most `most` bytes.
 struct Dealt {
     from: Blocks,
     most: Bytes,
@@ -199,7 +206,7 @@ impl ThroughSlots for Dealt {
     }
 }
 
-/// Blocks of which every rank of the node takes its own.
+/// Blocks of which every rank of the node gets its own.
 fn given_block<F: Fabric>(fabric: &F, root: NodeRank, from: Blocks, to: Option<Span>, n: Bytes) -> Given {
     Given { root, from: from.start, offset: from.stride * fabric.rank().index(), to, n }
 }
@@ -249,7 +256,7 @@ impl ThroughSlots for Tiles {
     }
 }
 
-/// Bcast; as the tiled one where tiles fit lines, or go to other nodes.
+/// Bcast. It runs as `tiled` where tiles fit lines, on several nodes, and on one rank.
 pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan) {
     let mut local = Local::new(fabric, plan);
     let has_peers = fabric.layout().nodes() == 1 && fabric.size() > 1;
@@ -269,8 +276,9 @@ pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan) {
     }
 }
 
-/// Allgather, in which each rank lends its block or publishes it in pieces, one piece ahead of collecting. For those who can't fetch what
-/// is lent, which they answer to all, all who lend publish it afterwards. As the flat one where pieces fit lines, or go to other nodes.
+/// Allgather in which each rank either lends its block or publishes it in pieces, one piece ahead of collecting. A rank
+/// that cannot fetch a lent block answers so to all. All lenders then publish their blocks. It runs as `flat` where
+/// pieces fit lines, on several nodes, and on one rank.
 pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan) {
     if fabric.layout().nodes() > 1 {
         return composed::allgather(fabric, plan, Flat).await;
@@ -297,18 +305,18 @@ pub async fn allgather<F: Fabric>(fabric: &F, plan: &Plan) {
     gathering.make_up(piece).await;
 }
 
-/// An Allgather, from the point of view of one rank.
+/// An Allgather, as seen by one rank.
 struct Gathering<'a, F> {
     local: Local<'a, F>,
-    /// The ticket with whose flags ranks tell whether they lend.
+    /// The ticket whose flags tell which ranks lend their blocks.
     first: Ticket,
-    /// Whether this rank does.
+    /// Whether this rank lends its block.
     lends: bool,
-    /// The others that do.
+    /// The other ranks that lend theirs.
     lenders: Vec<NodeRank>,
-    /// This rank could not fetch what others lent.
+    /// Whether this rank could not fetch a block that another one lent.
     has_missed: bool,
-    /// Others could not fetch what some rank lent: all who lent publish.
+    /// Whether another rank could not fetch a lent block. Then all lenders publish theirs.
     is_missed: bool,
 }
 
@@ -317,7 +325,7 @@ impl<F: Fabric> Gathering<'_, F> {
         block_of(self.local.plan, CommRank(rank.0))
     }
 
-    /// Publishes a piece of this rank's block, or, with the first flag, where all of it lies.
+    /// Publishes a piece of this rank's block. A lender instead tells with its first flag where the whole block is.
     async fn publish(&self, ticket: Ticket, offset: Bytes, n: Bytes) {
         let (fabric, own) = (self.local.fabric, Place::SendBuf.at(offset));
         if !self.lends {
@@ -329,10 +337,11 @@ impl<F: Fabric> Gathering<'_, F> {
         }
     }
 
-    /// Takes a piece of every block that lies in slots, with the first one all of those that are lent.
+    /// Copies a piece of every block that is in slots. With the first piece it fetches all blocks that are lent.
     async fn collect(&mut self, ticket: Ticket, offset: Bytes, n: Bytes) {
         let fabric = self.local.fabric;
-        // Peers read all of what is lent, piece by piece what is in slots.
+        // A lender copies its whole block with the first piece, since peers fetch all of it; other blocks move piece by
+        // piece.
         match (self.lends, ticket == self.first) {
             (true, true) => self.take_own(Bytes::ZERO, self.local.plan.bytes).await,
             (true, false) => {}
@@ -355,8 +364,8 @@ impl<F: Fabric> Gathering<'_, F> {
         copy_unless_same(self.local.fabric, to, Place::SendBuf.at(offset), n).await;
     }
 
-    /// Takes all blocks that are lent, and answers whether that was possible, beside the flag of the first ticket that this rank has
-    /// claimed.
+    /// Fetches all blocks that are lent and answers whether it could, beside the flag of the first ticket, which this
+    /// rank has claimed.
     async fn fetch_lent(&mut self) {
         let (fabric, ticket, n) = (self.local.fabric, self.first, self.local.plan.bytes);
         for rank in others(fabric) {
@@ -373,7 +382,7 @@ impl<F: Fabric> Gathering<'_, F> {
         }
     }
 
-    /// What was lent and missed goes through slots.
+    /// Moves the lent blocks that some rank missed through slots.
     async fn make_up(&mut self, piece: Bytes) {
         let fabric = self.local.fabric;
         if !self.has_missed && !self.is_missed {
@@ -402,8 +411,8 @@ mod tests {
     use crate::fabric::INLINE;
     use crate::types::{Epoch, OperandOrder};
 
-    /// Whether a Bcast of `n` bytes in tiles of so many is short, among so many ranks with so many slots of 4 KiB on so many nodes, where slots
-    /// and memory are tried, and if so whether it moves in halves.
+    /// Whether a Bcast of `n` bytes in tiles of `tile` bytes is short, and if so whether it moves in halves. Slots, of
+    /// 4 KiB, and memory are tried.
     fn short([ranks, slots, nodes]: [usize; 3], tile: usize, n: usize) -> Option<bool> {
         let plan = Plan {
             epoch: Epoch(1),
@@ -435,7 +444,7 @@ mod tests {
             (pair, 4096, 4097, None),
             (pair, 64, INLINE.0, None),
             (pair, 64, INLINE.0 + 1, Some(true)),
-            // No more than a tile is reserved.
+            // Only a tile is reserved.
             (three, 1024, 1024, Some(false)),
             (three, 1024, 1025, None),
             ([2, 2, 1], 1024, 2048, None),

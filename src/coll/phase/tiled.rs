@@ -1,4 +1,4 @@
-//! The tiled form: long messages move in tiles that stay in the cache between writer and reader, and in reductions every
+//! The tiled form: long messages move in tiles that stay in the cache between writer and reader. In reductions every
 //! rank combines its own part of all operands (tiled-reduce of Li et al. 2014, §2.4).
 
 use super::crew::{Crew, Piece, Sharing, collect_in_stages, collect_parts, combine_part, publish_operand};
@@ -9,19 +9,19 @@ use crate::fabric::{Fabric, Line, Place, Room, Span};
 use crate::sync::Passed;
 use crate::types::{Bytes, NodeRank, PAGE};
 
-/// Tiles as long as [`Plan::tile`] says.
+/// Moves tiles of the length that [`Plan::tile`] returns.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiled {
     sharing: Sharing,
 }
 
 impl Tiled {
-    /// `sharing` counts for reductions only.
+    /// The form; `sharing` affects reductions only.
     pub const fn new(sharing: Sharing) -> Self {
         Self { sharing }
     }
 
-    /// Bytes that take one ticket of a tiled reduction: a tile for each worker of a group, as far as a cell reaches.
+    /// Bytes that one ticket of a tiled reduction moves: a tile for each worker of a group, at most a cell.
     fn reduction_piece<F: Fabric>(&self, local: &Local<'_, F>, crew: &Crew<'_>) -> Bytes {
         (local.tile() * crew.parts()).min(local.fabric.cell_bytes())
     }
@@ -34,12 +34,13 @@ impl Form for Tiled {
             return copy_unless_same(fabric, to, from, n).await;
         }
         let crew = Crew::of(local, self.sharing);
-        // One piece is published ahead of the one that is combined.
+        // Each rank publishes one piece ahead of the piece that it combines.
         let mut ahead = None;
         let most = self.reduction_piece(local, &crew);
         for (offset, length) in pieces_between(fabric.size(), n, most, local.plan.granule) {
             let piece = Piece { ticket: local.tickets.draw(), offset, length };
-            // Nobody waits for what the root combines, and writes to its cell.
+            // The cell is not passed: the root writes its part there after this flag, and nobody waits for the flag of
+            // that part.
             publish_operand(local, &crew, piece, from, Room::Cell).await;
             if let Some(piece) = ahead.replace(piece) {
                 combine_to(local, &crew, piece, root, to, from).await;
@@ -76,7 +77,8 @@ impl Form for Tiled {
 }
 
 impl Dealing for Tiled {
-    /// One ticket per tile and receiver, so that the root writes the next while this one is read. All draw them and release each.
+    /// One ticket per tile and receiver, so that the root writes the next tile while a receiver reads this one. All
+    /// ranks draw and release every ticket.
     async fn scatter_from<F: Fabric>(
         &self,
         local: &mut Local<'_, F>,
@@ -108,12 +110,13 @@ impl Dealing for Tiled {
     }
 }
 
-/// How many bytes of a broadcast's message of `n` lie one behind the other in a cell, if more than a tile do: on a node of two ranks,
-/// unless the plan says how many cells the root has. Where more ranks read them, cells are not passed, and tiles that each take one go
-/// round in less memory.
+/// The length of a train: bytes of a broadcast's message of `n` bytes that lie one behind the other in a cell. `None`
+/// where a cell holds one tile only. There are trains on a node of two ranks, unless the plan sets how many cells the
+/// root has. With more ranks cells are not passed, and tiles with a cell each go round in less memory.
 pub(in crate::coll) fn train_of(plan: &Plan, n: Bytes, ranks: usize, slots: usize, cell: Bytes) -> Option<Bytes> {
     let tile = plan.tile(cell);
-    // None of its tickets is released before the last one, so there are no more of them than slots. One of its tiles may be shorter.
+    // The reader releases no ticket of a train before the last one, so a train has at most `slots` tickets. One of its
+    // tiles may be shorter than the others.
     let train = (tile * (slots - 1)).min(cell);
     let may_share = Passed::is_for(ranks) && plan.knobs.set(Knob::Buffers).is_none();
     (may_share && train > tile && n > tile && Room::of(n).has_cell()).then(|| piece_between(ranks, n, train, Bytes(1)))
@@ -122,27 +125,27 @@ pub(in crate::coll) fn train_of(plan: &Plan, n: Bytes, ranks: usize, slots: usiz
 /// A broadcast's message in tiles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tiles {
-    /// Its length.
+    /// Length of the message.
     n: Bytes,
     /// Bytes of a tile.
     tile: Bytes,
-    /// Bytes of it that lie one behind the other in a cell: a train, or a tile.
+    /// Bytes of the message that lie one behind the other in a cell: a train, or a tile.
     in_cell: Bytes,
 }
 
-/// One of them.
+/// One tile of the message.
 #[derive(Clone, Copy, Debug)]
 struct Tile {
     /// Where it lies in the message.
     offset: Bytes,
-    /// And in its cell, of which it is the first one if this is 0.
+    /// Where it lies in its cell; 0 for the first tile of a cell.
     at: Bytes,
     length: Bytes,
     is_last_of_cell: bool,
 }
 
 impl Tiles {
-    /// Those of a message of `n` bytes, in trains where tiles may share cells. `None` where they go beside flags.
+    /// The tiles of a message of `n` bytes, in trains where tiles may share cells. `None` where tiles fit lines.
     pub fn of<F: Fabric>(local: &Local<'_, F>, n: Bytes) -> Option<Self> {
         let (fabric, tile) = (local.fabric, local.tile());
         let train = train_of(local.plan, n, fabric.size(), fabric.slots(), fabric.cell_bytes());
@@ -150,7 +153,8 @@ impl Tiles {
         train.or(lone).map(|in_cell| Self { n, tile, in_cell })
     }
 
-    /// The very first tile is half as long as the others, in whole pages where it has some, since the reader has nothing else to do meanwhile.
+    /// All tiles in order. The first one is half as long as the others, since the reader has nothing else to do
+    /// meanwhile. If it is longer than a page it is whole pages.
     fn each(self) -> impl Iterator<Item = Tile> + Send {
         let half = match Bytes(self.tile.0.div_ceil(2)) {
             long if long.0 > PAGE => Bytes(long.0.next_multiple_of(PAGE)),
@@ -167,14 +171,15 @@ impl Tiles {
         })
     }
 
-    /// How many there are.
+    /// The number of tiles.
     pub fn count(self) -> u64 {
         self.each().count() as u64
     }
 }
 
-/// One ticket per tile, of which the first of a cell claims it and the others their lines alone: their flags tell of more in that
-/// cell. To take a cell for each tile costs more than a flag does, and who reads pages that follow each other reads faster.
+/// Broadcasts in tiles, with one ticket per tile. The ticket of the first tile of a cell claims the cell; the others
+/// claim only their lines, and their flags tell of more data in that cell. A cell for each tile costs more than a flag
+/// does, and the reader is faster where pages follow each other.
 pub(super) async fn bcast_in_trains<F: Fabric>(
     local: &mut Local<'_, F>,
     root: NodeRank,
@@ -209,7 +214,7 @@ pub(super) async fn bcast_in_trains<F: Fabric>(
     }
 }
 
-/// What follows once an operand is published: this rank's part is combined, the root collects all parts.
+/// The steps after this rank has published its operand: it combines its part, and the root then collects all parts.
 async fn combine_to<F: Fabric>(
     local: &Local<'_, F>,
     crew: &Crew<'_>,
@@ -226,7 +231,8 @@ async fn combine_to<F: Fabric>(
     local.fabric.release(piece.ticket).await;
 }
 
-/// Allreduce in which every rank collects the parts itself; several nodes: the form's phases around the leaders' step.
+/// Allreduce in which every rank collects the parts itself. On several nodes: the form's phases around the leaders'
+/// step.
 pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, form: Tiled) {
     if fabric.layout().nodes() > 1 || fabric.size() == 1 {
         return composed::allreduce(fabric, plan, form).await;
@@ -245,8 +251,8 @@ pub async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, form: Tiled) {
         }
         return;
     }
-    // A piece is published one ahead of the one that is combined and, where the ring has slots for all three, collected one
-    // behind it: peers have time to combine theirs.
+    // A rank publishes one piece ahead of the piece that it combines. If the ring has slots for three pieces it
+    // collects one piece behind that one, so that peers have time to combine theirs.
     let has_room = fabric.slots() > 2;
     let (mut published, mut combined) = (None, None);
     for next in pieces.map(Some).chain([None; 2]) {

@@ -1,5 +1,5 @@
-//! The tree form: data moves along a tree of any radix over the hierarchy of the node (`topo::Levels::tree`), so that no
-//! rank touches more than a few slots per level and borders between caches are crossed seldom.
+//! The tree form: data moves along a tree of any radix over the hierarchy of the node (`topo::Levels::tree`). No rank
+//! touches more than a few slots per level, and data seldom cross borders between caches.
 
 use super::flat::copy_unless_same;
 use super::{Blocks, Dealing, Form, Local, Sequence};
@@ -10,19 +10,19 @@ use crate::topo::{Levels, TreeClass, TreeNode};
 use crate::types::{Bytes, NodeRank, OperandOrder, Ticket};
 use std::ops::Range;
 
-/// Trees of the plan's class, segment by segment.
+/// Trees of the plan's class. Messages move segment by segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree {
-    /// Of what moves towards the root, and of signals in both directions.
+    /// The class for data that moves towards the root, and for signals in both directions.
     pub up: TreeClass,
-    /// Of data that moves away from the root.
+    /// The class for data that moves away from the root.
     pub down: TreeClass,
     pushes_up: bool,
     pushes_down: bool,
 }
 
 impl Tree {
-    /// As the knobs of the plan say.
+    /// The trees that the knobs of the plan set.
     pub fn of(plan: &Plan) -> Self {
         let knobs = &plan.knobs;
         let up = match knobs.radix() {
@@ -79,7 +79,7 @@ impl Form for Tree {
             };
             fabric.wait(parent, Line::Down, ticket).await;
             if !node.children.is_empty() {
-                // Children first: they are further from the root.
+                // The children come before this rank's buffer: they are further from the root.
                 local.publish_copy(Line::Down, ticket, stage(parent), length).await;
             }
             fabric.copy(to.plus(offset), stage(parent), length).await;
@@ -109,7 +109,8 @@ impl Form for Tree {
         }
     }
 
-    /// Pulled, a child raises its own flag, which its parent polls; pushed, it writes to a line that only the parent polls.
+    /// Pulled: a child raises its own flag, which its parent polls. Pushed: it writes to a line that only the parent
+    /// polls.
     async fn arrive<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
         let fabric = local.fabric;
         let node = self.up(local, OperandOrder::Any, root);
@@ -127,8 +128,8 @@ impl Form for Tree {
         }
     }
 
-    /// Pulled, all children poll their parent's flag; pushed, each polls a line of its own. The farthest, whose subtrees are
-    /// the largest, are told first.
+    /// Pulled: all children poll their parent's flag. Pushed: each child polls a line of its own. The parent writes
+    /// those of the farthest children first, whose subtrees are the largest.
     async fn depart<F: Fabric>(&self, local: &mut Local<'_, F>, root: NodeRank) {
         let fabric = local.fabric;
         let node = self.up(local, OperandOrder::Any, root);
@@ -189,7 +190,8 @@ async fn combine_subtree<F: Fabric>(
         return copy_unless_same(fabric, to, from, n).await;
     }
     let sequence = Sequence::of(local.plan, node.children.len() + 1);
-    // The first step overwrites `to`; where that is `from`, an operand that comes later is moved out of the way.
+    // The first step overwrites `to`. If that is also `from` and a later step uses the operand, it moves to the slot
+    // first.
     let own = if node.parent.is_none() && fabric.is_in_place() && sequence.is_after_first_step(node.children_before) {
         fabric.claim(ticket, Room::of(n)).await;
         fabric.copy(stage(fabric.rank()), from, n).await;
@@ -218,7 +220,7 @@ async fn combine_subtree<F: Fabric>(
     }
 }
 
-/// Where `rank` stages `n` bytes per rank that its subtree covers, by position.
+/// Where `rank` stages its subtree: `n` bytes for each rank that the subtree covers, by position.
 fn subtree_stage(rank: NodeRank, covers: &Range<u32>, line: Line, ticket: Ticket, n: Bytes) -> Span {
     Place::stage(rank, line, ticket, n * covers.len()).start()
 }
@@ -243,7 +245,7 @@ async fn gather_subtree<F: Fabric>(local: &Local<'_, F>, node: &TreeNode, from: 
     fabric.publish(Line::Up, ticket).await;
 }
 
-/// Lays out all blocks by position in the root's slot.
+/// Lays out the blocks of all other ranks in the root's slot, by position, and copies the root's own to `to`.
 async fn scatter_root<F: Fabric>(
     local: &Local<'_, F>,
     node: &TreeNode,
