@@ -1,7 +1,7 @@
-//! The collectives once more: what becomes of calls that come again like one that was declined, found by their arguments alone
-//! ([`Permits`]). Each is small, so that little has to be saved before the native function.
+//! The collectives for calls that repeat a declined one: each function finds the call's permit by its arguments alone
+//! ([`Permits`]). Each function is small, so that it saves few registers before the native function is called.
 //!
-//! What is a key, and which addresses count, is the same as of served calls in [`collectives`](super::collectives).
+//! Keys and significant addresses are those of served calls in [`collectives`](super::collectives).
 
 use super::decline::{Addresses, allgather_key, counted_scatter_key, scatter_key};
 use super::lane::Key;
@@ -11,10 +11,11 @@ use crate::types::Collective;
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
 
-/// `MPI_Allreduce`
+/// `MPI_Allreduce` by its permit: the call's outcome; `None` if no permit holds. The other functions return the same.
 ///
 /// # Safety
-/// The arguments are those of the call that is under way, and no other thread has to do with `permits`; the same holds for all functions here.
+/// The arguments are those of the call that is under way, and no other thread uses `permits`. The same holds for all
+/// functions here.
 #[inline(always)]
 pub(crate) unsafe fn allreduce(
     permits: &Permits,
@@ -37,7 +38,7 @@ pub(crate) unsafe fn allreduce(
 /// `MPI_Reduce`
 ///
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn reduce(
@@ -63,7 +64,7 @@ pub(crate) unsafe fn reduce(
 /// `MPI_Bcast`
 ///
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline(always)]
 pub(crate) unsafe fn bcast(
     permits: &Permits,
@@ -85,7 +86,7 @@ pub(crate) unsafe fn bcast(
 /// `MPI_Allgather`
 ///
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn allgather(
@@ -112,7 +113,7 @@ pub(crate) unsafe fn allgather(
 /// `MPI_Scatter`
 ///
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn scatter(
@@ -141,7 +142,7 @@ pub(crate) unsafe fn scatter(
 /// `MPI_Barrier`
 ///
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline(always)]
 pub(crate) unsafe fn barrier(permits: &Permits, comm: MPI_Comm) -> Option<Served> {
     // SAFETY: the caller's promise.

@@ -1,8 +1,9 @@
-//! Layouts of datatypes that were made last, for others that are made alike.
+//! The layouts of the last datatypes that were made, for later datatypes that are made alike.
 //!
-//! Programs that make a datatype for each call mostly make the same one. What its constructor was and with which arguments the library
-//! tells in two calls, and three for each derived datatype inside; sizes, extents and layout follow from these, and take several times as
-//! long to find out. Where a program makes another one each time, few are remembered ([`Habit`]).
+//! Programs that make a datatype for each call mostly make the same one. The MPI library returns its constructor and
+//! the arguments of that in two calls, and in three more for each derived datatype inside. Sizes, extents and layout
+//! follow from these, but take several times as long to find out. Where a program makes a different datatype each time,
+//! few layouts are remembered ([`Habit`]).
 
 use super::constructor::{Arguments, Constructor};
 use super::datatype::{TypeLayout, TypeMap};
@@ -12,25 +13,25 @@ use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-/// So many are remembered, as programs need more than one for each step.
+/// Layouts that are remembered: programs need more than one for each step.
 const SOME: usize = 4;
-/// Constructors of more arguments are not remembered: they are not likely to come again, and to compare them takes time.
+/// Constructors with more arguments are not remembered: they are unlikely to recur, and comparing them takes time.
 pub(super) const MOST_ARGUMENTS: usize = 64;
-/// Nor are layouts of more runs, which take up to some megabytes.
+/// Layouts with more runs are not remembered either: they take up to some megabytes.
 const MOST_RUNS: usize = 1 << 10;
 
-/// What a constructor makes of such arguments.
+/// The layout that a constructor makes of these arguments.
 struct Entry {
     arguments: Arguments,
     layout: Arc<TypeLayout>,
     has_served: Cell<bool>,
 }
 
-/// What was made last.
+/// The layouts that a thread has read last.
 #[derive(Default)]
 struct Remembered {
     entries: [Option<Entry>; SOME],
-    /// The one that is the oldest.
+    /// The index of the entry that the next one replaces.
     oldest: usize,
     habit: Habit,
 }
@@ -45,7 +46,7 @@ impl Remembered {
         Some(Arc::clone(&entry.layout))
     }
 
-    /// In place of the oldest one.
+    /// Remembers a layout in place of the oldest one.
     fn add(&mut self, arguments: Arguments, layout: Arc<TypeLayout>) {
         let entry = Entry { arguments, layout, has_served: Cell::new(false) };
         if let Some(forgotten) = self.entries[self.oldest].replace(entry) {
@@ -60,30 +61,31 @@ thread_local! {
     static REMEMBERED: ManuallyDrop<RefCell<Remembered>> = ManuallyDrop::default();
 }
 
-/// For a thread that ends.
+/// Frees what a thread remembers when it ends.
 fn forget() {
     REMEMBERED.with(|remembered| remembered.take());
 }
 
-/// The layout of what was `made` so, if that is remembered and the library tells that `size` too.
+/// The remembered layout of a datatype that was `made` so. `None` if there is none, or if the library reports another
+/// `size`.
 #[inline]
 pub(super) fn find<C>(made: &C, size: impl FnOnce() -> Option<usize>) -> Option<Arc<TypeLayout>>
 where
     Arguments: PartialEq<C>,
 {
     let found = REMEMBERED.with(|remembered| remembered.borrow().find(made));
-    // A check on the reading of arguments, as of layouts that are new.
+    // The comparison of sizes guards against misread arguments, as it does for new layouts.
     found.filter(|layout| size() == Some(layout.size))
 }
 
-/// The layout of what `constructor` makes, as `read` finds out; it is remembered, if that is of use.
+/// The layout of what `constructor` makes, as `read` finds it out. Remembers it if that is of use.
 pub(super) fn remember(
     constructor: Constructor,
     read: impl FnOnce(&Constructor) -> Option<Arc<TypeLayout>>,
 ) -> Option<Arc<TypeLayout>> {
     let layout = read(&constructor)?;
     if may_be_remembered(&layout) && REMEMBERED.with(|remembered| remembered.borrow().habit.keeps_next()) {
-        // The library is called, to free what is inside, while nothing is borrowed.
+        // `into_arguments` calls the library to free the datatypes inside, so nothing is borrowed meanwhile.
         if let Some(arguments) = constructor.into_arguments(MOST_ARGUMENTS) {
             REMEMBERED.with(|remembered| remembered.borrow_mut().add(arguments, Arc::clone(&layout)));
             when_thread_ends(Part::Layouts, forget);
@@ -92,7 +94,7 @@ pub(super) fn remember(
     Some(layout)
 }
 
-/// Whether it takes little enough memory for that.
+/// Whether the layout takes little enough memory to be remembered.
 pub(super) fn may_be_remembered(layout: &TypeLayout) -> bool {
     match &layout.type_map {
         TypeMap::Segments { segments, .. } => segments.runs() <= MOST_RUNS,

@@ -1,8 +1,9 @@
-//! From the arguments of a collective to what the choice may see of it and what the call needs.
+//! From the arguments of a collective to the shape that the choice sees and the operands that the call needs.
 //!
-//! Arguments that MPI rejects are left to the native call, whose handler and error class then answer; but where it might wait for peers
-//! instead, since input and output of this rank differ in length, the handler is called from here. Where the standard leaves room, the
-//! library itself is asked, on a communicator of this process alone.
+//! Arguments that MPI rejects are left to the native call, which calls the error handler with its own error class.
+//! Where input and output of this rank differ in length, the native call might wait for peers instead, so huddle calls
+//! the handler itself. Where the standard leaves room, huddle asks the library, on a communicator of this process
+//! alone.
 
 use super::asking::is_accepted;
 use super::datatype::{Rejected, TypeLayout};
@@ -24,9 +25,9 @@ use std::sync::Arc;
 /// Why a call can't run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The MPI library rejects the arguments, and the native call says so.
+    /// The MPI library rejects the arguments; the native call reports it.
     ByLibrary,
-    /// Input and output of this rank have different lengths: the native call might wait for its peers.
+    /// Input and output of this rank differ in length; the native call might wait for its peers.
     Truncated,
 }
 
@@ -34,9 +35,9 @@ pub enum Refused {
 pub enum Operand {
     /// Not significant at this rank.
     Absent,
-    /// Packed as it lies.
+    /// In memory as it is packed.
     Memory(*mut u8),
-    /// With holes.
+    /// With holes between its data.
     View(View),
     /// A block in a buffer with holes.
     Part(Part),
@@ -44,7 +45,7 @@ pub enum Operand {
     Staged(Box<Staged>),
 }
 
-/// The packed bytes of a buffer from an offset on.
+/// The packed bytes of a buffer from `offset` on.
 pub struct Part {
     view: View,
     offset: usize,
@@ -52,12 +53,12 @@ pub struct Part {
 
 impl PackedBuffer for Part {
     unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
-        // SAFETY: the caller's promise on the part is one on the view.
+        // SAFETY: the caller's promise for the part holds for the view, `offset` bytes further on.
         unsafe { self.view.read(self.offset + offset, to, n) }
     }
 
     unsafe fn write(&self, offset: usize, from: *const u8, n: usize) {
-        // SAFETY: as above.
+        // SAFETY: as in `read`.
         unsafe { self.view.write(self.offset + offset, from, n) }
     }
 
@@ -76,7 +77,7 @@ pub struct Prepared {
     pub send: Operand,
     /// The output.
     pub recv: Operand,
-    /// Whether both are one.
+    /// Whether the call runs in place.
     pub is_in_place: bool,
     /// The operation of a reduction.
     pub operator: Option<Operator>,
@@ -90,7 +91,7 @@ impl Prepared {
         Self { bytes, granule, root, send, recv, is_in_place: false, operator: None, native_op: None }
     }
 
-    /// What all ranks have in common.
+    /// The shape of the call, which is the same on all ranks.
     #[inline]
     pub fn shape(&self, collective: Collective) -> Shape {
         let (operator, order) = match &self.operator {
@@ -102,7 +103,8 @@ impl Prepared {
         Shape { collective, bytes: self.bytes, granule: self.granule, root: self.root, operator, order }
     }
 
-    /// How the elements of data that only move lie, in segments, where all buffers have one datatype.
+    /// The layout of elements that lie in segments, in a call that only moves data and whose buffers all have one
+    /// datatype.
     pub(super) fn segmented(&self) -> Option<&Arc<TypeLayout>> {
         let views = [&self.recv, &self.send].into_iter().filter_map(|operand| match operand {
             Operand::View(view) => Some(view),
@@ -111,7 +113,7 @@ impl Prepared {
         if self.operator.is_some() { None } else { views.filter_map(View::segmented).next() }
     }
 
-    /// After the call: brings data that was held back to where the program wants it.
+    /// After the call: delivers data that were held back to the program's buffer.
     #[inline]
     pub fn finish(&self) {
         if let Operand::View(view) = &self.recv {
@@ -144,7 +146,7 @@ fn operand(
         return Err(Refused::ByLibrary);
     }
     let known = predefined(datatype);
-    // MPI_BOTTOM is null: with a predefined type nothing can lie there.
+    // MPI_BOTTOM is null, and no data of a predefined datatype can be at address 0.
     if known.is_some() && address.is_null() && count > 0 {
         return Err(Refused::ByLibrary);
     }
@@ -162,7 +164,7 @@ fn operand(
     }
 }
 
-/// A buffer with holes, or without, and its packed length.
+/// The operand for a view, which may have no holes, and its packed length.
 fn operand_of(view: View) -> (Operand, Bytes) {
     let bytes = Bytes(view.len());
     match view.as_contiguous() {
@@ -171,7 +173,8 @@ fn operand_of(view: View) -> (Operand, Bytes) {
     }
 }
 
-/// As [`operand`], beside another one of the call, of which a datatype that both have is known already.
+/// As [`operand`], for a call's second buffer: if it has the datatype of the other one, that one's layout serves for
+/// both.
 #[inline]
 fn operand_beside(
     site: &Site<'_>,
@@ -199,7 +202,7 @@ fn view(site: &Site<'_>, address: *mut c_void, count: MPI_Count, datatype: MPI_D
     })
 }
 
-/// The same for a buffer in memory of a device.
+/// The operand for a buffer in a device's memory, and its packed length; `None` if the buffer is not in such memory.
 #[cold]
 fn staged(
     site: &Site<'_>,
@@ -213,7 +216,7 @@ fn staged(
     Ok(staged.map(|staged| (Operand::Staged(Box::new(staged)), Bytes(view.len()))))
 }
 
-/// The peers know nothing of this rank's datatype, so it can't decline alone.
+/// Ends the job. The peers know nothing of this rank's datatype, so this rank can't decline the call alone.
 #[cold]
 fn too_large() -> ! {
     log::error(format_args!(
@@ -223,12 +226,12 @@ fn too_large() -> ! {
     abort()
 }
 
-/// Elements of the blocks of all ranks, of so many each.
+/// The number of elements in the blocks of all ranks together, `count` in each.
 fn count_of_all(site: &Site<'_>, count: MPI_Count, datatype: MPI_Datatype) -> Result<MPI_Count, Refused> {
     match count.checked_mul(site.shared.agreed.ranks as MPI_Count) {
         Some(all) => Ok(all),
         None if count < 0 => Err(Refused::ByLibrary),
-        // The count overflows. Without data one block is as long as all; with data no address space holds them.
+        // The product overflows. Without data any count will do; with data the blocks exceed every address space.
         None => match view(site, std::ptr::null_mut(), count, datatype)?.is_empty() {
             true => Ok(count),
             false => too_large(),
@@ -260,8 +263,8 @@ pub unsafe fn allreduce(
     }
     let is_aliased = sendbuf == recvbuf.cast_const() && count > 0 && !recvbuf.is_null();
     if is_aliased {
-        // Not in place, and yet the same memory: some libraries reject it, Open MPI not for one element. In place it means
-        // the same.
+        // Input and output are the same memory without MPI_IN_PLACE. Some libraries reject that, Open MPI not for one
+        // element; where the library accepts it, it means the same as in place.
         let count = count.min(2) as c_int;
         // SAFETY: on one process the result is the operand itself.
         let call = |comm| unsafe { native().allreduce(sendbuf, recvbuf, count, datatype, op, comm) };
@@ -275,7 +278,7 @@ pub unsafe fn allreduce(
 }
 
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline]
 pub unsafe fn reduce(
     site: &Site<'_>,
@@ -306,10 +309,10 @@ pub unsafe fn reduce(
     unsafe { reduction(site, send, is_root.then_some(recvbuf), count, datatype, op, CommRank(root as u32)) }
 }
 
-/// A reduction; in place where there is no input.
+/// A reduction, in place where `send` is `None`.
 ///
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline]
 unsafe fn reduction(
     site: &Site<'_>,
@@ -350,7 +353,7 @@ unsafe fn reduction(
 }
 
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline]
 pub unsafe fn bcast(
     site: &Site<'_>,
@@ -368,7 +371,7 @@ pub unsafe fn bcast(
 }
 
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline]
 pub unsafe fn allgather(site: &Site<'_>, send: Input, recv: Output) -> Result<Prepared, Refused> {
     let in_place = constants().in_place;
@@ -403,7 +406,7 @@ pub unsafe fn allgather(site: &Site<'_>, send: Input, recv: Output) -> Result<Pr
     Ok(Prepared::moving(bytes, CommRank(0), own, buffer))
 }
 
-/// Whether the library takes input and output at the same address.
+/// Whether the library accepts input and output at the same address.
 fn accepts_aliased_allgather(site: &Site<'_>, send: Input, recv: Output) -> bool {
     let (Ok(sends), Ok(receives)) = (c_int::try_from(send.1), c_int::try_from(recv.1)) else {
         return false;
@@ -414,7 +417,7 @@ fn accepts_aliased_allgather(site: &Site<'_>, send: Input, recv: Output) -> bool
 }
 
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline]
 pub unsafe fn scatter(site: &Site<'_>, send: Input, recv: Output, root: c_int) -> Result<Prepared, Refused> {
     let in_place = constants().in_place;
@@ -444,7 +447,7 @@ pub unsafe fn scatter(site: &Site<'_>, send: Input, recv: Output, root: c_int) -
     Ok(Prepared::moving(bytes, root, blocks, buffer))
 }
 
-/// No arguments but the communicator.
+/// A barrier has no arguments but the communicator.
 #[inline]
 pub fn barrier() -> Prepared {
     Prepared::moving(Bytes::ZERO, CommRank(0), Operand::Absent, Operand::Absent)

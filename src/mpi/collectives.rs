@@ -1,4 +1,5 @@
-//! The collectives: each finds its communicator, and tries its lanes and verdicts before the long way.
+//! The collectives: each finds its communicator and tries lanes, verdicts and stems before it looks at all arguments
+//! (the long way).
 
 use super::arguments::{self, Prepared, Refused};
 use super::decline::{Addresses, allgather_key, counted_scatter_key, scatter_key};
@@ -12,7 +13,7 @@ use std::ffi::{c_int, c_void};
 /// `MPI_Allreduce`
 ///
 /// # Safety
-/// The arguments are the program's, under MPI's contract; the same holds for all functions here.
+/// The arguments are the program's, under MPI's contract. The same holds for all functions here.
 #[inline(always)]
 pub unsafe fn allreduce(
     sendbuf: *const c_void,
@@ -26,7 +27,7 @@ pub unsafe fn allreduce(
         return Served::Native;
     };
     let key = Key { count, datatype, op };
-    // `match` and not `and_then`, in all of them: a closure might be called and not inlined.
+    // Here and below `match`, not `and_then`: the compiler might call its closure instead of inlining it.
     let served = match site.lane(&key) {
         Some(lane) => site.repeat_allreduce(lane, sendbuf, recvbuf),
         None => None,
@@ -44,7 +45,7 @@ pub unsafe fn allreduce(
 /// `MPI_Reduce`
 ///
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline(always)]
 pub unsafe fn reduce(
     sendbuf: *const c_void,
@@ -77,7 +78,7 @@ pub unsafe fn reduce(
 /// `MPI_Bcast`
 ///
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline(always)]
 pub unsafe fn bcast(
     buffer: *mut c_void,
@@ -107,7 +108,7 @@ pub unsafe fn bcast(
 /// `MPI_Allgather`
 ///
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline(always)]
 pub unsafe fn allgather(
     sendbuf: *const c_void,
@@ -144,7 +145,7 @@ pub unsafe fn allgather(
 /// `MPI_Scatter`
 ///
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn scatter(
@@ -184,13 +185,13 @@ pub unsafe fn scatter(
 /// `MPI_Barrier`
 ///
 /// # Safety
-/// As above.
+/// As for `allreduce`.
 #[inline(always)]
 pub unsafe fn barrier(comm: MPI_Comm) -> Served {
     let Some(site) = Site::enter(Collective::Barrier, comm, Key::barrier) else {
         return Served::Native;
     };
-    // No root: a barrier, which has no length, is not declined as empty.
+    // No root, so that `try_decline` does not take a barrier, which has no length, for an empty call.
     let nowhere = || (None, Addresses::NONE);
     let prepare = |_: &Site<'_>| Ok(arguments::barrier());
     let served = match site.lane(&Key::barrier()) {
@@ -201,10 +202,11 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
 }
 
 impl Site<'_> {
-    /// What its lane has `served`; else that of a datatype that is made anew, whose layout tells; else the verdict where calls like
-    /// `key` are declined; else a lane for calls whose count alone is new; else the long way, which may open a lane
-    /// and then takes it by `repeat`: `served` came of the same function, but part of it is in the entry, and this is apart. What only the
-    /// others need, such as the root and the buffers that `find` gives, is made, and in memory, only there.
+    /// Returns `served`, the result of the call's lane, if there is one. Else it tries in turn: the lane for the layout
+    /// of a datatype that is made anew; the verdict, where calls like `key` are declined; a lane for calls whose count
+    /// alone is new; the long way, which may open a lane and then takes it by `repeat`. `served` came from the same
+    /// function, of which the entry holds a part; this code is apart from it. Root and addresses, which `find` returns,
+    /// are needed only here, so they are made, and in memory, only here.
     #[inline(always)]
     fn answer(
         self,

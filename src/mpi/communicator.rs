@@ -1,6 +1,8 @@
-//! What huddle knows of a communicator: how many collectives it has seen, and the context that one of the first builds.
+//! What huddle knows of a communicator: how many collectives it has seen, and the context that one of the first calls
+//! builds.
 //!
-//! The state is an attribute of the communicator, so it dies with it and a reused handle never finds its predecessor's.
+//! The state is an attribute of the communicator: it is deleted with it, so a reused handle never finds its
+//! predecessor's state.
 
 use super::bridge::BridgeComm;
 use super::failure::expect;
@@ -26,14 +28,14 @@ use std::thread::{self, ThreadId};
 
 /// The state of one communicator in this process.
 pub struct Communicator {
-    /// Blocking collectives that began here, accelerated or not.
+    /// Blocking collectives that began on the communicator, accelerated or not.
     calls: AtomicU64,
     standing: OnceCell<Standing>,
 }
 
-/// What becomes of a communicator's collectives.
+/// Whether a communicator's collectives are served.
 pub enum Standing {
-    /// They stay native, all of them, on all ranks.
+    /// All of them stay native, on all ranks.
     Native(Reason),
     /// They run on shared memory where the choice says so.
     Shared(Box<Shared>),
@@ -41,15 +43,15 @@ pub enum Standing {
 
 /// A communicator with shared memory.
 pub struct Shared {
-    /// Its segment on this node: what is the same for a later communicator of the same processes.
+    /// The context on this node, which a later communicator of the same processes may take over.
     node_state: NodeState,
-    /// What of its cells is reserved.
+    /// How much of its cells is reserved.
     pub(super) cells: Cell<Cells>,
-    /// What the choice of algorithm may know of it.
+    /// The facts about the communicator that the choice of algorithm may use.
     pub agreed: Agreed,
-    /// What the models choose.
+    /// The algorithms that the models choose.
     pub map: Arc<Map>,
-    /// By [`Collective`], what its calls may expect.
+    /// By [`Collective`], the prospect of its calls.
     prospects: [Prospect; Collective::ALL.len()],
     /// The leaders' communicator, on leaders of communicators that span nodes.
     pub bridge: Option<BridgeComm>,
@@ -57,24 +59,24 @@ pub struct Shared {
     pub me: CommRank,
     /// Memory that calls reuse: scratch, packed input, packed output.
     memory: [UnsafeCell<Vec<u64>>; 3],
-    /// The last calls of each collective.
+    /// The lanes of each collective.
     lanes: [UnsafeCell<Lanes<Lane>>; Collective::ALL.len()],
-    /// Of each collective those with datatypes that are made anew.
+    /// The lanes of each collective for datatypes that are made anew each time.
     layout_lanes: [UnsafeCell<LayoutLanes<Lane>>; Collective::ALL.len()],
-    /// Of each collective what its lanes have in common that differ in their count.
+    /// The stems of each collective: what lanes have in common that differ in their count alone.
     stems: [UnsafeCell<Stems<StemKey, Stem>>; Collective::ALL.len()],
 }
 
-// SAFETY: MPI allows one collective at a time on a communicator, so one thread at a time uses `cells`, `memory`, `lanes`,
-// `layout_lanes` and `stems`; the rest is Sync.
+// SAFETY: MPI allows one collective at a time on a communicator, so only one thread at a time uses `cells`, `memory`,
+// `lanes`, `layout_lanes` and `stems`; the rest is Sync.
 unsafe impl Sync for Shared {}
-// SAFETY: any thread may call on a communicator, so nothing of it is bound to one.
+// SAFETY: any thread may call on a communicator, and nothing in its state is bound to a thread.
 unsafe impl Send for Shared {}
 
-/// What this process had for communicators that it has freed.
+/// The states of communicators that this process has freed.
 static POOL: Pool<Shared> = Pool::new();
 
-/// Those that may serve a communicator of these members.
+/// The kept states that may serve a communicator of these members.
 pub(super) fn offer(
     members: &[c_int],
     geometry: &Geometry,
@@ -83,18 +85,18 @@ pub(super) fn offer(
     POOL.offer(members, geometry, is_wanted)
 }
 
-/// How much of each cell of a communicator is memory that is really there, as all its ranks agreed.
+/// How many bytes of each cell of a communicator are reserved memory, as all its ranks agreed.
 #[derive(Clone, Copy)]
 pub(super) struct Cells {
     pub reserved: Bytes,
-    /// A rank could not reserve that much: nobody asks for as much again.
+    /// The least depth that a rank could not reserve: no rank tries this much again.
     pub refused: Option<Bytes>,
-    /// This rank has what is good beyond that, or could not have it.
+    /// This rank has reserved, or could not reserve, the memory beyond `reserved` that its pieces gain from.
     pub are_wide: bool,
 }
 
 impl Cells {
-    /// Of a communicator that is built.
+    /// The cells of a communicator that has just been built: wholly reserved, or not at all.
     fn at_first(agreed: &Agreed) -> Cell<Self> {
         let are_there = super::build::has_cells_from_the_start(agreed.nodes);
         let reserved = if are_there { agreed.cell_bytes } else { Bytes::ZERO };
@@ -113,12 +115,12 @@ pub enum Purpose {
     Recv,
 }
 
-/// Communicators that have shared memory: up with each [`Shared::begin`], down with [`delete`].
+/// Communicators that have shared memory: [`Shared::begin`] increments it, [`delete`] decrements it.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// How many this process has.
+/// How many communicators of this process have shared memory.
 pub(super) fn count() -> usize {
-    // Relaxed: a rank's own affair, and a hint.
+    // Relaxed: only this rank uses the number, as a hint.
     COUNT.load(Ordering::Relaxed)
 }
 
@@ -145,7 +147,7 @@ impl Shared {
         new
     }
 
-    /// The same of what a freed communicator left, whose context is renewed already.
+    /// A communicator that takes over what a freed one left; the context has been renewed already.
     pub(super) fn again(mut self: Box<Self>, agreed: Agreed, job: &Job, bridge: Option<BridgeComm>) -> Box<Self> {
         if self.agreed != agreed {
             (self.map, self.prospects) = (job.map(&agreed), Prospect::of_all(&job.config, &agreed));
@@ -164,7 +166,7 @@ impl Shared {
         COUNT.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The communicator is freed: nothing is left but what may serve a later one, which has it from the pool.
+    /// Ends a communicator that is freed. Only what may serve a later one is kept, in the pool.
     fn end(mut self: Box<Self>, last: Epoch) {
         self.bridge = None;
         self.memory = Default::default();
@@ -173,7 +175,7 @@ impl Shared {
         POOL.keep(self, last);
     }
 
-    /// What calls of `collective` may expect.
+    /// The prospect of calls of `collective`.
     #[inline(always)]
     pub fn prospect(&self, collective: Collective) -> Prospect {
         self.prospects[collective as usize]
@@ -185,7 +187,7 @@ impl Shared {
         &self.node_state.context
     }
 
-    /// The same, before it serves its communicator.
+    /// The context, before it serves its communicator.
     pub(super) fn context_mut(&mut self) -> &mut Context {
         &mut self.node_state.context
     }
@@ -194,31 +196,32 @@ impl Shared {
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     pub(super) fn lanes(&self, collective: Collective) -> &mut Lanes<Lane> {
-        // SAFETY: one call at a time (MPI's rule), which asks again only after it is done with what it got.
+        // SAFETY: MPI allows one call at a time, and a call asks again only after its last use of the earlier
+        // reference.
         unsafe { &mut *self.lanes[collective as usize].get() }
     }
 
-    /// Those of `collective` with datatypes that are made anew, for the call that is under way.
+    /// The lanes of `collective` for datatypes that are made anew, for the call that is under way.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub(super) fn layout_lanes(&self, collective: Collective) -> &mut LayoutLanes<Lane> {
-        // SAFETY: one call at a time (MPI's rule), which asks again only after it is done with what it got.
+        // SAFETY: as in `lanes`.
         unsafe { &mut *self.layout_lanes[collective as usize].get() }
     }
 
-    /// What those of `collective` have in common that differ in their count, for the call that is under way.
+    /// The stems of `collective`, for the call that is under way.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub(super) fn stems(&self, collective: Collective) -> &mut Stems<StemKey, Stem> {
-        // SAFETY: one call at a time (MPI's rule), which asks again only after it is done with what it got.
+        // SAFETY: as in `lanes`.
         unsafe { &mut *self.stems[collective as usize].get() }
     }
 
-    /// Gives long copies back after a call: a communicator keeps at most a mebibyte for each purpose.
+    /// Frees long buffers after a call: a communicator keeps at most a mebibyte for each purpose.
     pub fn trim(&self) {
         const KEPT: usize = (1 << 20) / 8;
         for memory in &self.memory {
-            // SAFETY: as in `memory`; the call that used it has ended.
+            // SAFETY: as in `memory`; the call that used the buffer has ended.
             let memory = unsafe { &mut *memory.get() };
             if memory.len() > KEPT {
                 *memory = Vec::new();
@@ -226,9 +229,9 @@ impl Shared {
         }
     }
 
-    /// At least `n` bytes, aligned for any element, that stay valid until the next call for the same purpose.
+    /// At least `n` bytes, aligned for any element. They stay valid until the next call for the same purpose.
     pub fn memory(&self, purpose: Purpose, n: usize) -> *mut u8 {
-        // SAFETY: one call at a time (MPI's rule), which asks once per purpose; the borrow ends here.
+        // SAFETY: MPI allows one call at a time, and a call asks once for each purpose; the borrow ends here.
         let memory = unsafe { &mut *self.memory[purpose as usize].get() };
         let words = n.div_ceil(8);
         if memory.len() < words {
@@ -248,13 +251,13 @@ impl Communicator {
     /// Counts a call; its ordinal is its epoch.
     #[inline]
     pub fn next_epoch(&self) -> Epoch {
-        // Relaxed, and not one operation: MPI allows one collective at a time on a communicator.
+        // Relaxed, and a load and a store: MPI allows one collective at a time on a communicator.
         let epoch = self.calls.load(Ordering::Relaxed) + 1;
         self.calls.store(epoch, Ordering::Relaxed);
         Epoch(epoch)
     }
 
-    /// Whether it is known what becomes of its calls.
+    /// Whether the communicator has a standing already.
     pub fn is_settled(&self) -> bool {
         self.standing.get().is_some()
     }
@@ -265,8 +268,8 @@ impl Communicator {
         Epoch(self.calls.load(Ordering::Relaxed) + 1) < LAST_EPOCH
     }
 
-    /// What becomes of call `epoch`. The call whose ordinal is the configured one builds the context, by native collectives
-    /// on the communicator itself, which all its ranks are in at that moment.
+    /// The shared memory that serves call `epoch`, or why the call is native. The call whose ordinal is `HUDDLE_WARMUP`
+    /// builds the context by native collectives on the communicator itself, since all its ranks are in that call.
     #[inline(always)]
     pub fn standing(&self, job: &Job, comm: MPI_Comm, epoch: Epoch) -> Result<&Shared, Reason> {
         match self.standing.get() {
@@ -276,7 +279,8 @@ impl Communicator {
         }
     }
 
-    /// What becomes of a call before all others have a standing, or of the one that gives it to them.
+    /// As `standing`, for a communicator without one. During the warm-up its calls are native; the call that ends the
+    /// warm-up builds the context.
     #[cold]
     fn early(&self, job: &Job, comm: MPI_Comm, epoch: Epoch) -> Result<&Shared, Reason> {
         if epoch.0 < u64::from(job.config.warmup) {
@@ -294,14 +298,14 @@ impl Communicator {
 #[inline(always)]
 pub fn find(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
     let state = recent(move |recent| recent.find(comm, recent::generation()));
-    // SAFETY: null, or `look_up` remembered it, and it was not deleted since.
+    // SAFETY: null, or a state that `look_up` remembered and that was not deleted since.
     match unsafe { state.as_ref() } {
         Some(state) => Some(state),
         None => look_up(job, comm),
     }
 }
 
-/// The communicator that this thread used last, if it has shared memory and is still there: for lines about faults.
+/// The communicator that this thread used last, if it has shared memory and still exists: for messages about faults.
 pub fn latest() -> Option<&'static Shared> {
     // SAFETY: as in `find`.
     match unsafe { &*recent(|recent| recent.latest(recent::generation()))? }.standing.get() {
@@ -318,7 +322,7 @@ fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
     let generation = recent::generation();
     let mut state: *mut Communicator = std::ptr::null_mut();
     let mut found = 0;
-    // SAFETY: MPI is active; the attribute's value is a pointer that `create` stored.
+    // SAFETY: MPI is active; the attribute's value is a pointer that `look_up` or `keep_native` stored.
     let code = unsafe { native().comm_get_attr(comm, job.keyval, (&raw mut state).cast(), &mut found) };
     if code != constants().success {
         return None;
@@ -331,11 +335,12 @@ fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
         expect("MPI_Comm_set_attr", "for a communicator's first call", code);
     }
     recent(|recent| recent.insert(comm, state, generation));
-    // SAFETY: lives until the attribute is deleted, which MPI forbids while a collective on it is under way.
+    // SAFETY: valid until the attribute is deleted, which MPI forbids while a collective on the communicator is under
+    // way.
     Some(unsafe { &*state })
 }
 
-/// Marks `comm` as one whose collectives are never touched.
+/// Marks `comm` as a communicator whose collectives all stay native.
 pub fn keep_native(job_keyval: c_int, comm: MPI_Comm, reason: Reason) {
     let state = Communicator { calls: AtomicU64::new(0), standing: OnceCell::with_value(Standing::Native(reason)) };
     let state = Box::into_raw(Box::new(state));
@@ -343,7 +348,7 @@ pub fn keep_native(job_keyval: c_int, comm: MPI_Comm, reason: Reason) {
     unsafe { native().comm_set_attr(comm, job_keyval, state.cast()) };
 }
 
-/// The copy callback of huddle's attributes: duplicates start without. Open MPI takes no null pointer for it.
+/// The copy callback of huddle's attributes: a duplicate starts without them. Open MPI accepts no null pointer for it.
 pub unsafe extern "C" fn do_not_copy(
     _: MPI_Comm,
     _: c_int,
@@ -357,8 +362,8 @@ pub unsafe extern "C" fn do_not_copy(
     constants().success
 }
 
-/// The delete callback of the attribute. All ranks run it at times of their own, so it is local; but leaders of communicators that span nodes free
-/// their bridge with it, which is collective over them.
+/// The delete callback of the attribute. Ranks run it at different times, so it is local, but for leaders of
+/// communicators that span nodes: they free their bridge here, which is collective over them.
 pub unsafe extern "C" fn delete(_: MPI_Comm, _: c_int, value: *mut c_void, _: *mut c_void) -> c_int {
     recent::forget_all();
     // SAFETY: `look_up` or `keep_native` stored the box; MPI deletes an attribute once.
@@ -373,18 +378,18 @@ pub unsafe extern "C" fn delete(_: MPI_Comm, _: c_int, value: *mut c_void, _: *m
     constants().success
 }
 
-/// Communicators that are being freed, each by one thread. The handle of one may be that of another thread's new communicator
-/// before the call that frees it returns.
+/// Communicators that are being freed, each with the thread that frees it: before that thread's call returns, a new
+/// communicator of another thread may have the same handle.
 static FREEING: Mutex<Vec<Freed>> = Mutex::new(Vec::new());
 
-/// How many there are: seldom any, and then nobody needs the lock.
+/// How many communicators are being freed. Mostly none, and then no thread takes the lock.
 static BEING_FREED: AtomicUsize = AtomicUsize::new(0);
 
 /// A handle, and the thread that frees it.
 #[derive(PartialEq)]
 struct Freed(MPI_Comm, ThreadId);
 
-// SAFETY: a handle that any thread may pass to MPI.
+// SAFETY: any thread may pass the handle to MPI.
 unsafe impl Send for Freed {}
 
 fn freeing() -> MutexGuard<'static, Vec<Freed>> {
@@ -393,17 +398,18 @@ fn freeing() -> MutexGuard<'static, Vec<Freed>> {
 
 /// Whether this thread is in a callback of the call that frees `comm`.
 fn is_being_freed(comm: MPI_Comm) -> bool {
-    // Relaxed: what matters is what this thread stored.
+    // Relaxed: only what this thread itself stored matters.
     BEING_FREED.load(Ordering::Relaxed) > 0 && freeing().contains(&Freed(comm, thread::current().id()))
 }
 
-/// Runs `free`, the native function that frees `comm`, collectively. The program's attribute callbacks may run collectives on
-/// it meanwhile, before or after huddle's own attribute is gone, which may differ between ranks: they are all native.
+/// Runs `free`, the native collective function that frees `comm`. Meanwhile the program's attribute callbacks may run
+/// collectives on `comm`, before huddle's own attribute is deleted on some ranks and after that on others. So all of
+/// these are native.
 pub fn while_freeing<R>(comm: MPI_Comm, free: impl FnOnce() -> R) -> R {
     let own = Freed(comm, thread::current().id());
     BEING_FREED.fetch_add(1, Ordering::Relaxed);
     freeing().push(Freed(comm, own.1));
-    // The state may be remembered outside its attribute.
+    // Threads may remember the state outside its attribute.
     recent::forget_all();
     let result = free();
     freeing().retain(|freed| *freed != own);
@@ -432,7 +438,7 @@ pub(super) fn may_free() -> bool {
 mod tests {
     use super::*;
 
-    /// Any handle will do: nothing is freed, and the library is not linked to these tests.
+    /// Any handle will do: nothing is freed, and the tests do not link the library.
     fn handle() -> MPI_Comm {
         // SAFETY: a number or an address.
         unsafe { std::mem::zeroed() }

@@ -9,11 +9,11 @@ use mpi_sys::{MPI_Aint, MPI_Count, MPI_Datatype};
 use smallvec::{SmallVec, smallvec};
 use std::ffi::c_int;
 
-/// As many as most constructors have need no memory of the heap: programs make datatypes for each call.
+/// Inline room for the arguments of most constructors, without heap memory: programs make datatypes for each call.
 type Few<T> = SmallVec<[T; 8]>;
 
-/// A constructor of one datatype, with few other arguments: as the library tells it, in no memory of the heap. Most datatypes that programs make
-/// for each call are made so.
+/// A constructor with one datatype and few other arguments, as the library returned them, without heap memory. Most
+/// datatypes that programs make for each call are of this kind.
 pub(super) struct Plain {
     combiner: c_int,
     n_numbers: usize,
@@ -23,17 +23,18 @@ pub(super) struct Plain {
     part: MPI_Datatype,
 }
 
-/// A constructor and its arguments that are no datatypes. Numbers are in the order of the standard, large counts like small ones.
+/// A constructor and its arguments other than datatypes. `numbers` are in the order of the standard, large counts among
+/// the others.
 #[derive(Debug, PartialEq, Eq)]
 struct Scalars {
     combiner: c_int,
     numbers: Few<i64>,
-    /// How many of them are large counts: distributed arrays have these elsewhere.
+    /// How many of `numbers` are large counts: distributed arrays have these at other places.
     large: usize,
     addresses: Few<MPI_Aint>,
 }
 
-/// A constructor with its arguments, as long as the call lasts that reads them.
+/// A constructor with its arguments, for the duration of the call that reads them.
 #[derive(Debug)]
 pub(super) struct Constructor {
     scalars: Scalars,
@@ -43,33 +44,34 @@ pub(super) struct Constructor {
 /// A datatype that a constructor was given.
 #[derive(Debug)]
 pub(super) enum Part {
-    /// One that lies in memory as it is packed.
+    /// A datatype without a constructor to read, such as a predefined one.
     Basic(MPI_Datatype),
-    /// One that another constructor made.
+    /// A derived datatype whose constructor has been read.
     Derived(Box<Inner>),
-    /// Such a one whose constructor is yet to be asked for.
+    /// A derived datatype whose constructor has not been read yet.
     Unread(Owned, Envelope),
 }
 
-/// A derived datatype inside of another one.
+/// A derived datatype inside another one.
 #[derive(Debug)]
 pub(super) struct Inner {
     handle: Owned,
     constructor: Constructor,
 }
 
-/// A handle that `get_contents` returned for us to free.
+/// A handle that `get_contents` returned and that huddle has to free.
 #[derive(Debug)]
 pub(super) struct Owned(MPI_Datatype);
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: ours to free, as it is not predefined; handles live within the call that read them, so MPI is not finalised.
+        // SAFETY: the handle is not predefined, and huddle owns it; it lives within the call that read it, so MPI is
+        // not finalised.
         unsafe { native().type_free(&mut self.0) };
     }
 }
 
-/// A constructor with its arguments to be compared with others: no handles of datatypes that were made.
+/// A constructor with its arguments, to compare with others; it holds no handle of a derived datatype.
 #[derive(Debug)]
 pub(super) struct Arguments {
     scalars: Scalars,
@@ -82,13 +84,13 @@ enum KnownPart {
     Derived(Box<Arguments>),
 }
 
-/// What made a datatype and with how many integers, addresses, large counts and datatypes.
+/// The constructor of a datatype, and its numbers of integers, addresses, large counts and datatypes.
 type Envelope = (c_int, [usize; 4]);
 
 impl Plain {
     const FEW: usize = 8;
 
-    /// What made `datatype`, if it was made so.
+    /// The constructor of `datatype`, if it is of this kind.
     ///
     /// # Safety
     /// MPI is initialised, and `datatype` is valid and not null.
@@ -101,7 +103,7 @@ impl Plain {
         }
         let (numbers, addresses, part) = ([0; Self::FEW], [0; Self::FEW], constants().datatype_null);
         let mut plain = Self { combiner, n_numbers, n_addresses, numbers, addresses, part };
-        // SAFETY: the caller's promise; arrays at least as long as the library asked for.
+        // SAFETY: the caller's promise; each array is at least as long as the library reported.
         let code = unsafe {
             let (numbers, addresses) = (plain.numbers.as_mut_ptr(), plain.addresses.as_mut_ptr());
             let (numbers, addresses) = ((n_numbers, numbers), (n_addresses, addresses));
@@ -113,7 +115,7 @@ impl Plain {
         Some(plain)
     }
 
-    /// Whether its datatype is predefined: else that has to be freed, as by making this a [`Constructor`].
+    /// Whether its datatype is predefined. Any other has to be freed, for which [`Constructor`] takes it over.
     pub fn is_of_predefined(&self) -> bool {
         predefined(self.part).is_some()
     }
@@ -128,11 +130,11 @@ impl Plain {
 }
 
 impl Constructor {
-    /// What made `datatype`, none of one that lies in memory as it is packed; what is inside is asked for as far as it has so many arguments,
-    /// all together.
+    /// The constructor of `datatype`; `None` for a basic one. Constructors of datatypes inside are read until `most`
+    /// arguments have been read in all.
     ///
     /// # Errors
-    /// If the library does not tell.
+    /// If the library does not return the arguments.
     ///
     /// # Safety
     /// MPI is initialised, and `datatype` is valid and not null.
@@ -148,13 +150,14 @@ impl Constructor {
         }
     }
 
-    /// The same; what is inside is asked for as far as it has so many arguments.
+    /// The constructor for `plain`. Constructors of datatypes inside are read until `most` arguments have been read in
+    /// all.
     ///
     /// # Errors
-    /// If the library does not tell what is inside.
+    /// If the library does not return the arguments of a datatype inside.
     ///
     /// # Safety
-    /// MPI is initialised, and the datatype of `plain` is ours to free if it is derived.
+    /// MPI is initialised, and huddle has to free the datatype of `plain` if it is derived.
     pub unsafe fn of_plain(plain: &Plain, most: usize) -> Result<Self, TooComplex> {
         let mut left = most.saturating_sub(plain.n_numbers + plain.n_addresses + 1);
         // SAFETY: the caller's promise.
@@ -164,7 +167,8 @@ impl Constructor {
         Ok(Self { scalars: Scalars { combiner: plain.combiner, numbers, large: 0, addresses }, parts })
     }
 
-    /// That of `datatype`, which has this envelope; what is inside is asked for as long as arguments are left.
+    /// The constructor of `datatype`, which has this envelope. Constructors of datatypes inside are read as long as
+    /// `left` is not 0.
     ///
     /// # Safety
     /// As for [`Self::of`].
@@ -175,29 +179,29 @@ impl Constructor {
         let parts = if datatypes.iter().all(|part| predefined(*part).is_some()) {
             datatypes.into_iter().map(Part::Basic).collect()
         } else {
-            // SAFETY: as above, and the library has given the handles to us.
+            // SAFETY: as above; the library has passed ownership of the handles to huddle.
             unsafe { Part::read_all(datatypes, left) }?
         };
         Some(Self { scalars, parts })
     }
 
-    /// Which one it is.
+    /// The combiner, such as `MPI_COMBINER_VECTOR`.
     pub fn combiner(&self) -> c_int {
         self.scalars.combiner
     }
 
-    /// An argument.
+    /// The number with this index; an error if there is none or it exceeds the address space.
     pub fn number(&self, index: usize) -> Result<isize, TooComplex> {
         self.scalars.numbers.get(index).and_then(|&number| isize::try_from(number).ok()).ok_or(TooComplex)
     }
 
-    /// The same where it is a number of something.
+    /// The number with this index, which counts something; an error also if it is negative.
     pub fn count(&self, index: usize) -> Result<usize, TooComplex> {
         self.number(index).and_then(|number| usize::try_from(number).map_err(|_| TooComplex))
     }
 
-    /// The displacement in bytes with this index; `numbers_before` numbers precede the displacements where these are large
-    /// counts.
+    /// The displacement in bytes with this index. Where displacements are large counts, they are among the numbers,
+    /// after `numbers_before` others.
     pub fn address(&self, index: usize, numbers_before: usize) -> Result<isize, TooComplex> {
         match self.scalars.addresses.get(index) {
             Some(address) => Ok(isize::from_ne_bytes(address.to_ne_bytes())),
@@ -210,8 +214,8 @@ impl Constructor {
         self.parts.get(index).ok_or(TooComplex)
     }
 
-    /// Its arguments without handles, if there are at most so many, also inside; none where a basic datatype is not in our tables, whose
-    /// handle may be used again.
+    /// Its arguments without owned handles, if there are at most `most` of them, those of datatypes inside included.
+    /// `None` also if a basic datatype is not in huddle's tables, since its handle may be reused.
     pub fn into_arguments(self, most: usize) -> Option<Arguments> {
         let mut left = most;
         self.within(&mut left)
@@ -231,10 +235,10 @@ impl Constructor {
 
 impl Part {
     /// # Safety
-    /// As for [`Constructor::of`]; the handles are ours to free where they are derived.
+    /// As for [`Constructor::of`]; huddle has to free those handles that are derived.
     #[inline(never)]
     unsafe fn read_all(datatypes: Few<MPI_Datatype>, left: &mut usize) -> Option<SmallVec<[Self; 1]>> {
-        // All of them first, so that each one is freed that has to be, whatever comes.
+        // All handles are taken over first, so that each derived one is freed even if a later step fails.
         // SAFETY: the caller's promise.
         let mut parts: SmallVec<[Self; 1]> = datatypes.into_iter().map(|part| unsafe { Self::new(part) }).collect();
         for part in &mut parts {
@@ -242,7 +246,7 @@ impl Part {
             if *left == 0 {
                 break;
             }
-            // SAFETY: the caller's promise; handles inside are as valid.
+            // SAFETY: the caller's promise; a handle inside a valid datatype is valid.
             let constructor = unsafe { Constructor::read(handle.0, *envelope, left) }?;
             if let Self::Unread(handle, _) = std::mem::replace(part, Self::Basic(constants().datatype_null)) {
                 *part = Self::Derived(Box::new(Inner { handle, constructor }));
@@ -252,7 +256,7 @@ impl Part {
     }
 
     /// # Safety
-    /// As for [`Constructor::of`]; the handle is ours to free if it is derived.
+    /// As for [`Constructor::of`]; huddle has to free the handle if it is derived.
     unsafe fn new(handle: MPI_Datatype) -> Self {
         if predefined(handle).is_some() {
             return Self::Basic(handle);
@@ -264,10 +268,11 @@ impl Part {
         }
     }
 
-    /// Does something with what made it, none of a basic one; an unread one is asked for that, but not for what is inside.
+    /// Calls `with` with the constructor of the datatype, or `None` for a basic one. Reads an unread constructor, but
+    /// not those of the datatypes inside.
     ///
     /// # Errors
-    /// If the library does not tell, or as `with` says.
+    /// If the library does not return the arguments, or as `with` says.
     ///
     /// # Safety
     /// MPI is initialised.
@@ -287,7 +292,7 @@ impl Part {
         }
     }
 
-    /// Valid for as long as this is.
+    /// The datatype's handle, valid as long as `self` lives.
     pub fn handle(&self) -> MPI_Datatype {
         match self {
             Self::Basic(handle) => *handle,
@@ -298,7 +303,7 @@ impl Part {
 }
 
 impl PartialEq<Constructor> for Arguments {
-    /// Whether both make the same.
+    /// Whether both make the same datatype.
     fn eq(&self, other: &Constructor) -> bool {
         let is_alike = |(own, other): (&KnownPart, &Part)| match (own, other) {
             (KnownPart::Predefined(own), Part::Basic(other)) => own == other,
@@ -312,7 +317,7 @@ impl PartialEq<Constructor> for Arguments {
 }
 
 impl PartialEq<Plain> for Arguments {
-    /// Whether both make the same.
+    /// Whether both make the same datatype.
     fn eq(&self, other: &Plain) -> bool {
         let Scalars { combiner, numbers, large, addresses } = &self.scalars;
         *combiner == other.combiner
@@ -323,7 +328,7 @@ impl PartialEq<Plain> for Arguments {
     }
 }
 
-/// What made a datatype and with how many arguments: integers, addresses, large counts, datatypes.
+/// The constructor of a datatype and its numbers of arguments: integers, addresses, large counts, datatypes.
 ///
 /// # Safety
 /// As for [`Constructor::of`].
@@ -346,7 +351,8 @@ unsafe fn envelope(datatype: MPI_Datatype) -> Option<Envelope> {
     (code == constants().success).then_some((combiner, [integers?, addresses?, 0, datatypes?]))
 }
 
-/// What made a derived datatype, as [`envelope`]; none of a basic one, and of what can't be examined, which is better left alone.
+/// The [`envelope`] of a derived datatype. `None` for a basic one, and for one that the library tells nothing of, which
+/// is better left alone.
 ///
 /// # Safety
 /// As for [`Constructor::of`].
@@ -356,7 +362,7 @@ unsafe fn envelope_of_derived(datatype: MPI_Datatype) -> Option<Envelope> {
     unsafe { envelope(datatype) }.filter(|(combiner, _)| is_derived(*combiner))
 }
 
-/// What numbers are the elements of a datatype of `MPI_Type_create_f90_*`.
+/// The class of the elements of a datatype that `MPI_Type_create_f90_*` made; `None` for others.
 ///
 /// # Safety
 /// As for [`Constructor::of`].
@@ -365,7 +371,7 @@ pub unsafe fn class_of_f90(datatype: MPI_Datatype) -> Option<Class> {
     unsafe { envelope(datatype) }.and_then(|(combiner, _)| class_by_f90(combiner))
 }
 
-/// The same by what made the datatype.
+/// The class of the elements that a combiner of `MPI_Type_create_f90_*` makes.
 fn class_by_f90(combiner: c_int) -> Option<Class> {
     let c = constants();
     let classes = [
@@ -376,7 +382,7 @@ fn class_by_f90(combiner: c_int) -> Option<Class> {
     classes.iter().find(|(known, _)| *known == combiner).map(|(_, class)| *class)
 }
 
-/// The arguments of the constructor of `datatype`, of which this is the envelope, and the datatypes among them.
+/// The arguments of the constructor of `datatype`, which has this envelope: scalars and datatypes.
 ///
 /// # Safety
 /// As for [`Constructor::of`].
@@ -398,16 +404,18 @@ unsafe fn contents(
             return None;
         }
         let mut numbers: Few<i64> = integers.into_iter().map(i64::from).collect();
-        // With large counts all numbers are such, but for the dimensions and the order of a subarray around them.
+        // A constructor with large counts has no other numbers, but for a subarray: the dimensions precede them, the
+        // order follows.
         numbers.insert_many(numbers.len().min(1), large);
         Some((Scalars { combiner, numbers, large: n_large, addresses }, datatypes))
     }
 }
 
-/// Asks the library for the arguments of the constructor of `datatype`: how many, and where they go. -> its code
+/// Calls the library for the arguments of the constructor of `datatype`, given their numbers and the arrays for them.
+/// Returns its code.
 ///
 /// # Safety
-/// As for [`Constructor::of`]; the places have room for so many.
+/// As for [`Constructor::of`]; each array has room for its number of arguments.
 #[inline]
 unsafe fn get_contents(
     datatype: MPI_Datatype,

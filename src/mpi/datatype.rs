@@ -1,15 +1,17 @@
 //! The user's datatypes as packed bytes.
 //!
-//! A derived datatype is flattened when a call first uses it. The result is an attribute of the datatype, so it lives as long
-//! as the datatype and is never found under a reused handle; duplicates don't inherit it. Where a program makes datatypes for one call each it is
-//! left out (`habit`), and what was found out of one serves for others that are made alike (`alike`).
+//! A derived datatype is flattened when a call first uses it. The result is an attribute of the datatype, so it lives
+//! as long as the datatype and is never found under a reused handle; duplicates don't inherit it. Where a program makes
+//! datatypes for one call each, the attribute is left out (`habit`), and the layout of one datatype serves for others
+//! that are made alike (`alike`).
 //!
-//! What can't be flattened (distributed arrays, layouts with too many pieces) is packed and unpacked as a whole by the
-//! library. Observed: `MPI_Pack` of MPICH 4.0.2 and Open MPI 4.1.4 writes the packed bytes without a header.
+//! The library packs and unpacks as a whole what can't be flattened (distributed arrays, layouts with too many pieces).
+//! Observed: `MPI_Pack` of MPICH 4.0.2 and Open MPI 4.1.4 writes the packed bytes without a header.
 //!
-//! Datatypes that were not committed must be rejected, and no query tells. Observed: Both libraries reject them in `MPI_Pack` and
-//! `MPI_Unpack` even of no elements (class `MPI_ERR_TYPE`). The collectives themselves are less strict: MPICH's Bcast of no
-//! elements passes; Open MPI ignores the receive type of Allgather and Scatter, and crashes on it if there is data.
+//! Datatypes that were not committed must be rejected, and no MPI query tells whether one was. Observed: both libraries
+//! reject them in `MPI_Pack` and `MPI_Unpack`, even of no elements (class `MPI_ERR_TYPE`). The collectives themselves
+//! are less strict: MPICH's Bcast of no elements passes; Open MPI ignores the receive type of Allgather and Scatter,
+//! and crashes on it if there is data.
 
 use super::alike;
 use super::constructor::{Constructor, Plain};
@@ -24,7 +26,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The native call is to answer: MPI rejects these arguments, or they exceed the address space.
+/// Why the native call has to answer: MPI rejects these arguments, or they exceed the address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
     /// The null handle of a datatype or operation.
@@ -45,7 +47,7 @@ pub enum TypeMap {
         /// The true lower bound.
         at: isize,
     },
-    /// In segments: `times` elements of `segments` make one of the datatype.
+    /// In segments: each element of the datatype is `times` elements of `segments`.
     Segments {
         /// Their layout.
         segments: Segments,
@@ -56,38 +58,40 @@ pub enum TypeMap {
     Opaque,
 }
 
-/// How elements of a datatype lie in memory: the same for all that are made alike. Not needed of predefined ones without holes.
+/// How elements of a datatype lie in memory. Datatypes that are made alike share one; predefined ones without holes
+/// need none.
 #[derive(Debug)]
 pub struct TypeLayout {
     /// Packed bytes of an element.
     pub size: usize,
-    /// Where an element starts, by what the program says of it.
+    /// The lower bound of an element, which the program may have set.
     pub lb: isize,
     /// Distance between elements.
     pub extent: isize,
-    /// Where the data of an element start and how far they reach.
+    /// Where the data of an element start.
     pub true_lb: isize,
-    /// See `true_lb`.
+    /// How far the data of an element reach.
     pub true_extent: usize,
     /// How elements lie in memory.
     pub type_map: TypeMap,
 }
 
-/// The attribute of a datatype that was seen to be committed.
+/// The attribute of a datatype, which has been found to be committed.
 struct Attribute {
     layout: Arc<TypeLayout>,
-    /// How often calls have looked for it, up to [`Self::AGAIN`] times.
+    /// How often calls have looked it up, counted up to [`Self::AGAIN`].
     looks: AtomicU8,
 }
 
-/// Of all datatypes of the process.
+/// Whether attributes are worth making, for all datatypes of the process.
 static HABIT: Habit = Habit::new();
 
-/// How many attributes there are: where programs make datatypes for each call mostly none, and then no datatype is asked for one.
+/// How many attributes exist. Where programs make datatypes for each call there are mostly none, and then no datatype
+/// is queried.
 static ATTRIBUTES: AtomicUsize = AtomicUsize::new(0);
 
 impl TypeLayout {
-    /// The layout of `datatype`, freshly read unless one that was made alike is remembered.
+    /// The layout of `datatype`: that of a remembered datatype which was made alike, or else read from the library.
     ///
     /// # Safety
     /// MPI is initialised, and `datatype` is valid and not null.
@@ -99,7 +103,7 @@ impl TypeLayout {
         };
         // SAFETY: as above.
         let size = || unsafe { size(datatype) };
-        // SAFETY: as above; what is inside is asked for once.
+        // SAFETY: as above; the library is asked once for the handles inside, so each has one owner.
         unsafe {
             let plain = Plain::of(datatype);
             if let Some(plain) = plain.as_ref().filter(|plain| plain.is_of_predefined())
@@ -122,7 +126,7 @@ impl TypeLayout {
         }
     }
 
-    /// That of a datatype of these sizes and extents; flattened, if it was.
+    /// The layout of a datatype of these sizes and extents; opaque if it was not flattened.
     fn new(Extent { size, lb, extent, true_lb, true_extent }: Extent, flat: Option<Flattened>) -> Self {
         let type_map = match flat {
             None => TypeMap::Opaque,
@@ -141,7 +145,7 @@ impl TypeLayout {
         Self { size, lb, extent, true_lb, true_extent, type_map }
     }
 
-    /// The same as [`Self::of`] for a call that has looked at the datatype already.
+    /// As [`Self::of`], for a call that has looked the datatype up already: this look is not counted.
     ///
     /// # Errors
     /// As for `of`.
@@ -158,7 +162,7 @@ impl TypeLayout {
         }
     }
 
-    /// The layout of `datatype`: of its attribute, made where it is missing.
+    /// The layout of `datatype`: that of its attribute, or one that is found out now.
     ///
     /// # Errors
     /// If the datatype is null, not committed, or exceeds the address space.
@@ -183,7 +187,7 @@ impl TypeLayout {
         unsafe { Self::first_of(datatype, self_comm) }
     }
 
-    /// The layout of `datatype`, of which there is no attribute; it becomes one, if that is of use.
+    /// The layout of `datatype`, which has no attribute; makes it an attribute if that is of use.
     ///
     /// # Errors
     /// If the datatype is not committed, or exceeds the address space.
@@ -210,7 +214,7 @@ impl TypeLayout {
         }
     }
 
-    /// Its segments, where elements lie in such.
+    /// The segments of a layout whose elements lie in segments; it must be such a layout.
     #[inline]
     pub(super) fn segments(&self) -> &Segments {
         match &self.type_map {
@@ -219,7 +223,7 @@ impl TypeLayout {
         }
     }
 
-    /// The layout of a predefined datatype, a pair with a hole: read once per process.
+    /// The layout of a predefined datatype that is a pair with a hole; read once per process.
     ///
     /// # Safety
     /// MPI is initialised.
@@ -231,8 +235,8 @@ impl TypeLayout {
         LAYOUTS[known.index].get_or_init(read).clone()
     }
 
-    /// The layout of `datatype` that lasts as long as it does, or until [`freed`] tells: that of a predefined one, or of one that
-    /// a call has used before.
+    /// The layout of `datatype`, if it is predefined or an earlier call has used it. The layout of a predefined one is
+    /// valid for good, any other as long as the datatype lives, which [`freed`] tells.
     ///
     /// # Safety
     /// As for `of`.
@@ -248,7 +252,7 @@ impl TypeLayout {
         }
     }
 
-    /// Packed bytes of an element of `datatype`, where a call has used it before.
+    /// Packed bytes of an element of `datatype`, if a call has used it before.
     ///
     /// # Safety
     /// As for `of`.
@@ -267,7 +271,7 @@ impl Attribute {
     /// As for [`TypeLayout::of`]; the datatype is not freed while the result is used.
     #[inline]
     unsafe fn of<'a>(datatype: MPI_Datatype) -> Option<&'a Self> {
-        // Relaxed: who has the datatype from the thread that made its attribute sees that too.
+        // Relaxed: a thread that got the datatype from the thread that made its attribute also sees this count.
         if ATTRIBUTES.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -280,7 +284,7 @@ impl Attribute {
         if is_found { unsafe { value.as_ref() } } else { None }
     }
 
-    /// Makes the layout of `datatype` an attribute. Two threads may do so at once; one of them wins.
+    /// Makes the layout of `datatype` an attribute. If two threads do so at once, one of them makes it.
     ///
     /// # Safety
     /// As for [`TypeLayout::of`].
@@ -301,10 +305,11 @@ impl Attribute {
         }
     }
 
-    /// So often a call that is not the first one has looked: each looks three times at most, for a lane and for its two buffers.
+    /// This many looks show that a second call has used the datatype: each call looks at most three times, for a lane and
+    /// for its two buffers.
     const AGAIN: u8 = 4;
 
-    // Relaxed: a hint, in which a look of another thread may be missing.
+    // Relaxed: the count is a hint, and may miss the look of another thread.
     fn note_look(&self) {
         let looks = self.looks.load(Ordering::Relaxed);
         if looks < Self::AGAIN {
@@ -319,7 +324,7 @@ impl Attribute {
 
 static KEYVAL: OnceLock<Option<c_int>> = OnceLock::new();
 
-/// The key of the attribute; none if the library has no more.
+/// The key of the attribute; `None` if the library has no more keys.
 #[inline]
 fn keyval() -> Option<c_int> {
     *KEYVAL.get_or_init(|| {
@@ -331,7 +336,7 @@ fn keyval() -> Option<c_int> {
     })
 }
 
-/// Attribute callback of duplication: the duplicate starts without.
+/// The copy callback of the attribute: a duplicate of the datatype starts without it.
 unsafe extern "C" fn no_copy(
     _datatype: MPI_Datatype,
     _keyval: c_int,
@@ -345,17 +350,17 @@ unsafe extern "C" fn no_copy(
     constants().success
 }
 
-/// How many datatypes were freed whose layout was an attribute. As long as it is the same, the handle of one of these is still its own; where
-/// the library took no attribute, nothing tells.
+/// How many datatypes with a layout attribute were freed. While it stays the same, the handle of a datatype that has
+/// such an attribute still means that datatype. It tells nothing of datatypes for which the library took no attribute.
 static FREED: AtomicU64 = AtomicU64::new(0);
 
-/// See [`FREED`]. Whoever uses a handle again that another thread has freed has come after it.
+/// See [`FREED`]. A thread that uses a handle again which another thread has freed is ordered after that free.
 #[inline(always)]
 pub(super) fn freed() -> u64 {
     FREED.load(Ordering::Relaxed)
 }
 
-/// Attribute callback of freeing: gives back what the attribute owned.
+/// The delete callback of the attribute: frees what it owned.
 unsafe extern "C" fn delete(_datatype: MPI_Datatype, _keyval: c_int, value: *mut c_void, _extra: *mut c_void) -> c_int {
     FREED.fetch_add(1, Ordering::Relaxed);
     ATTRIBUTES.fetch_sub(1, Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! The verdict of a call that is empty or left to the native library, without the long way.
+//! The verdict for a call that is empty or left to the native library, without the long way.
 //!
-//! Where a communicator's calls of a collective are declined whatever their arguments, they are counted and go to the library without
-//! any of this ([`Site::enter`]). Else the choice declines what is empty, and where the user asked for it or nodes hold no contiguous
-//! ranks some more: that needs nothing but the length of the message and who defined the operation, so operands, operation and
-//! plan are not made. Whether a rank takes this way is its own affair: on the long way it comes to the same verdict. So do calls that come
-//! again ([`permits`]).
+//! Where a communicator's calls of a collective are declined whatever their arguments, [`Site::enter`] counts them and
+//! leaves them to the library, and nothing here runs. Else the choice declines empty calls, and some more where the
+//! user asked for it or nodes hold no contiguous ranks. That needs only the length of the message and who defined the
+//! operation, so operands, operation and plan are not made. Each rank may take this way or the long one: both reach the
+//! same verdict. So do the permits of repeated calls ([`permits`]).
 
 use super::communicator::find;
 use super::datatype::{TypeLayout, freed};
@@ -19,7 +19,7 @@ use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 use mpi_sys::{MPI_Count, MPI_Datatype};
 use std::ffi::{c_int, c_void};
 
-/// This rank among those of its communicator.
+/// This rank and the number of ranks of its communicator.
 #[derive(Clone, Copy)]
 pub(super) struct Seat {
     pub me: CommRank,
@@ -27,7 +27,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// The root, where it is a rank.
+    /// The root, if it is a rank of the communicator.
     #[inline(always)]
     pub fn root(self, root: c_int) -> Option<CommRank> {
         let root = u32::try_from(root).ok().filter(|root| (*root as usize) < self.ranks)?;
@@ -41,25 +41,25 @@ impl Seat {
     }
 }
 
-/// The addresses that are significant at this rank, but for `MPI_IN_PLACE` where it is allowed.
+/// The significant addresses at this rank, without `MPI_IN_PLACE` where MPI allows it.
 #[derive(Clone, Copy)]
 pub(super) struct Addresses {
-    /// Of the input.
+    /// The address of the input.
     send: Option<*const c_void>,
-    /// Of the output.
+    /// The address of the output.
     recv: Option<*const c_void>,
 }
 
-/// What a null address is.
+/// What a null address means.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Null {
-    /// `MPI_BOTTOM`, to a datatype of the user's.
+    /// `MPI_BOTTOM`, with a datatype of the user's.
     Bottom,
-    /// The address of no memory, to a predefined datatype.
+    /// The address of no memory, with a predefined datatype.
     NoMemory,
 }
 
-/// Of the collectives, whose arguments have these names in the standard.
+/// The constructors; the arguments have the names that the standard gives them.
 impl Addresses {
     pub const NONE: Self = Self { send: None, recv: None };
 
@@ -68,7 +68,7 @@ impl Addresses {
         Self { recv: Some(buffer), ..Self::NONE }
     }
 
-    /// Also of an Allgather.
+    /// The addresses of an Allreduce or an Allgather.
     #[inline(always)]
     pub fn of_allreduce(sendbuf: *const c_void, recvbuf: *const c_void) -> Self {
         Self { send: unless_in_place(sendbuf), recv: Some(recvbuf) }
@@ -90,7 +90,7 @@ impl Addresses {
         }
     }
 
-    /// Whether MPI might reject them in a call with this key.
+    /// Whether MPI might reject the addresses in a call with this key.
     #[inline(always)]
     fn are_doubtful(self, key: &Key, null: Null) -> bool {
         let Self { send, recv } = self;
@@ -101,14 +101,16 @@ impl Addresses {
         send.is_some_and(may_be_rejected) || recv.is_some_and(may_be_rejected) || is_aliased()
     }
 
-    /// Whether MPI would not reject them in a call that has a permit: its datatype is predefined, or its count 0, where that does not matter.
+    /// Whether MPI certainly accepts the addresses in a call that has a permit. Its datatype is predefined, or else its
+    /// count is 0 and a null address is accepted anyway.
     #[inline(always)]
     pub fn are_sound(self, key: &Key) -> bool {
         !self.are_doubtful(key, Null::NoMemory)
     }
 }
 
-/// What the blocks of an Allgather have in common, if the significant arguments tell one thing: `send` and `recv` are count and datatype.
+/// The key of an Allgather: count and datatype of a block. `None` if `send` and `recv`, each count and datatype, differ
+/// and both are significant.
 #[inline(always)]
 pub(super) fn allgather_key(
     sendbuf: *const c_void,
@@ -119,7 +121,8 @@ pub(super) fn allgather_key(
     is_alike.then(|| Key::moving(recv.0, recv.1))
 }
 
-/// By what a Scatter is counted whose other arguments are not looked at: some may not be significant.
+/// The key under which a Scatter is counted whose other arguments are not looked at; some of these may not be
+/// significant.
 #[inline(always)]
 pub(super) fn counted_scatter_key(
     send: (MPI_Count, MPI_Datatype),
@@ -130,7 +133,8 @@ pub(super) fn counted_scatter_key(
     Key::moving(count, datatype)
 }
 
-/// What the blocks of a Scatter have in common, if the significant arguments tell one thing: `send` and `recv` are count and datatype.
+/// The key of a Scatter: count and datatype of a block. `None` if `send` and `recv`, each count and datatype, differ
+/// and both are significant.
 #[inline(always)]
 pub(super) fn scatter_key(
     seat: Seat,
@@ -146,7 +150,8 @@ pub(super) fn scatter_key(
     }
 }
 
-/// Packed bytes of a call. No handle but those of predefined datatypes is asked for its size: MPI might reject it.
+/// Packed bytes of a call with a predefined datatype; `None` for any other: the library might reject the question for
+/// its size.
 pub(super) fn known_size(collective: Collective, key: &Key) -> Option<Bytes> {
     if collective == Collective::Barrier {
         return Some(Bytes::ZERO);
@@ -155,7 +160,7 @@ pub(super) fn known_size(collective: Collective, key: &Key) -> Option<Bytes> {
     usize::try_from(key.count).ok()?.checked_mul(known.size).map(Bytes)
 }
 
-/// The address of a buffer that may be in place.
+/// The address of a buffer, `None` if it is `MPI_IN_PLACE`.
 #[inline(always)]
 fn unless_in_place(address: *const c_void) -> Option<*const c_void> {
     (address != constants().in_place.cast_const()).then_some(address)
@@ -173,12 +178,13 @@ impl Site<'_> {
         key.count == 0 || self.shared.prospect(self.collective) == Prospect::Mixed
     }
 
-    /// What becomes of the call if it is declined, and counted as such. `None` says nothing: the long way knows.
+    /// Declines the call if the verdict is clear: counts it and returns its outcome. `None` leaves the decision to
+    /// the long way.
     pub(super) fn try_decline(&self, key: &Key, root: Option<CommRank>, addresses: Addresses) -> Option<Served> {
         if !self.may_be_declined(key) {
             return None;
         }
-        // Read before MPI is asked for what is then remembered.
+        // Read before MPI is asked about the datatype, so that a permit does not outlive the answer.
         let freed = freed();
         let (reason, bytes) = self.verdict(key, root?, addresses)?;
         let counter = Counter::of(Outcome::Declined(self.collective, reason), bytes);
@@ -197,7 +203,8 @@ impl Site<'_> {
         Some(self.end_declined(reason, counter, bytes))
     }
 
-    /// Why the call is declined, and its length; `None` where MPI might reject it, or that is not known here.
+    /// Why the call is declined, and its length. `None` if MPI might reject it, if it is not declined, or if that is
+    /// not known here.
     fn verdict(&self, key: &Key, root: CommRank, addresses: Addresses) -> Option<(Reason, Bytes)> {
         let known = predefined(key.datatype);
         // 1. Addresses that MPI might reject.

@@ -1,4 +1,4 @@
-//! How the elements of a call lie that takes a lane ([`lane`](super::lane)).
+//! How the elements of a call that takes a lane ([`lane`](super::lane)) lie in memory.
 
 use super::datatype::{TypeLayout, TypeMap};
 use super::holes::Holes;
@@ -9,27 +9,29 @@ use std::sync::Arc;
 
 /// How the elements of all buffers of a call lie.
 pub(super) enum Elements {
-    /// As they are packed, so many bytes after the address that the program gives.
+    /// As they are packed, from `at` bytes after the program's address on.
     Packed { at: isize },
-    /// With something between them.
+    /// With holes between them.
     Apart(Apart),
 }
 
-/// Elements with something between them: packed before a call and unpacked after it.
+/// Elements with holes between them: they are packed before a call and unpacked after it.
 pub(super) enum Apart {
     /// Pairs that a kernel combines.
     Pairs(Holes),
-    /// Any others, in segments.
+    /// Any other elements, in segments.
     Segments(Arc<TypeLayout>),
 }
 
-/// Longer calls with elements apart take the long way, which moves these to slots and out of them as they lie: there a second copy takes
-/// longer than to find out about the call.
+/// Longer calls with elements apart take the long way, which copies these between slots and the program's buffer
+/// without packing them first. In such calls the extra copy would take longer than the long way takes to find out about
+/// the call.
 const LONGEST: Bytes = Bytes(4096);
 
 impl Elements {
-    /// Of a call that moves elements, or has the library combine them: `count` of them and so many bytes in the longest buffer that any rank
-    /// may have, since one lane serves a rank as root and as another. `None` where such calls take the long way.
+    /// The elements of a call that moves them or has the library combine them. The longest buffer that any rank may
+    /// have holds `count` elements of `bytes` in all; one lane serves a rank both as root and otherwise. `None` if such
+    /// calls take the long way.
     ///
     /// # Safety
     /// As for [`TypeLayout::of`].
@@ -41,7 +43,7 @@ impl Elements {
         Self::laid_out(unsafe { TypeLayout::kept(datatype) }?, count, bytes)
     }
 
-    /// The same of elements that lie so.
+    /// As `of`, for elements of this layout.
     pub fn laid_out(layout: Arc<TypeLayout>, count: usize, bytes: Bytes) -> Option<Self> {
         let at = match &layout.type_map {
             TypeMap::Contiguous { at } => Some(*at),
@@ -54,7 +56,7 @@ impl Elements {
         }
     }
 
-    /// The same where a kernel combines elements of `bytes` in all: that knows predefined ones alone.
+    /// As `of`, for elements of `bytes` in all that a kernel combines; kernels know predefined datatypes alone.
     pub fn of_kernel(datatype: MPI_Datatype, bytes: Bytes) -> Option<Self> {
         let known = predefined(datatype)?;
         if known.is_contiguous() {
@@ -65,7 +67,7 @@ impl Elements {
 }
 
 impl Apart {
-    /// From one element to the next, in the program's buffers.
+    /// Distance between elements in the program's buffers.
     pub fn extent(&self) -> isize {
         match self {
             Self::Pairs(holes) => holes.extent() as isize,
@@ -87,10 +89,10 @@ impl Apart {
         }
     }
 
-    /// Unpacks `n` elements; what lies between them stays as it is.
+    /// Unpacks `n` elements; the bytes between them keep their values.
     ///
     /// # Safety
-    /// As for [`Apart::pack`], the other way round.
+    /// As for [`Apart::pack`], with `from` packed and `to` not.
     pub unsafe fn unpack(&self, to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
         unsafe {

@@ -1,4 +1,4 @@
-//! Flattening a datatype: from what made it ([`Constructor`]) to [`Segments`].
+//! Flattening a datatype: from the constructor that made it ([`Constructor`]) to [`Segments`].
 //!
 //! Sizes and extents always come from the library, also of the inner datatypes, so alignment rules and the old bound markers
 //! need no second implementation here.
@@ -12,7 +12,8 @@ use mpi_sys::{MPI_Count, MPI_Datatype};
 /// Datatypes nested more deeply are not flattened.
 const DEEPEST: usize = 48;
 
-/// Runs of a flattened datatype; more are allowed only to huge datatypes, where they are a small part of the data.
+/// The most runs of a flattened datatype. Only huge datatypes may have more than 2^16; there runs are a small part of
+/// the data.
 pub(super) fn most_runs(size: usize) -> usize {
     (1 << 16).max(size / 2048)
 }
@@ -24,7 +25,7 @@ pub(super) struct Flattened {
     pub(super) times: usize,
 }
 
-/// What the library says about the size of a datatype.
+/// Size and bounds of a datatype, as the library reports them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     pub(super) size: usize,
@@ -34,7 +35,7 @@ pub(super) struct Extent {
     pub(super) true_extent: usize,
 }
 
-/// Packed bytes of an element of `datatype`, none if the library can't tell.
+/// Packed bytes of an element of `datatype`; `None` if the library can't tell.
 ///
 /// # Safety
 /// MPI is initialised, and `datatype` is valid and not null.
@@ -45,7 +46,8 @@ pub(super) unsafe fn size(datatype: MPI_Datatype) -> Option<usize> {
     usize::try_from(size).ok().filter(|_| code == constants().success)
 }
 
-/// Size and extents of `datatype`, none if the library can't tell them (`MPI_UNDEFINED`) or they exceed the address space.
+/// Size and extents of `datatype`; `None` if the library can't tell them (`MPI_UNDEFINED`) or they exceed the address
+/// space.
 ///
 /// # Safety
 /// MPI is initialised, and `datatype` is valid and not null.
@@ -81,10 +83,10 @@ pub(super) unsafe fn extent(datatype: MPI_Datatype) -> Option<Extent> {
     })
 }
 
-/// Flattens `datatype`, which `constructor` made unless it is basic, and whose size and extents are `known`.
+/// Flattens `datatype`. `constructor` made it, unless it is basic; `known` are its size and extents.
 ///
 /// # Errors
-/// If it has too many pieces, or was made in a way that isn't known here; then only the library can handle it.
+/// If it has too many pieces, or a constructor that isn't known here; then only the library can handle it.
 ///
 /// # Safety
 /// MPI is initialised, and `datatype` is valid and not null.
@@ -94,7 +96,7 @@ pub(super) unsafe fn flatten(
     known: &Extent,
 ) -> Result<Flattened, TooComplex> {
     let most = most_runs(known.size);
-    // Many copies of a type with many pieces are kept as copies.
+    // Many copies of a type with many pieces are kept as a count of copies.
     if let Some(constructor) = constructor
         && constructor.combiner() == constants().combiner_contiguous
     {
@@ -111,7 +113,7 @@ pub(super) unsafe fn flatten(
     Ok(Flattened { segments, times: 1 })
 }
 
-/// The layout of one element of a datatype so deep inside of another one.
+/// The layout of one element of `part`, which is nested `depth` levels deep in another datatype.
 ///
 /// # Safety
 /// As for [`flatten`].
@@ -122,12 +124,13 @@ unsafe fn layout(part: &Part, most: usize, depth: usize) -> Result<Segments, Too
     // SAFETY: the caller's promise; a part's handle is valid.
     unsafe {
         let known = extent(part.handle()).ok_or(TooComplex)?;
-        // Many datatypes inside are read one after the other, and forgotten.
+        // A part whose constructor is unread is read here and dropped again, so many parts are not held at once.
         part.constructor(|constructor| laid_out(part.handle(), constructor, &known, most, depth))
     }
 }
 
-/// The layout of one element of `datatype`, which `constructor` made unless it is basic, and whose size and extents are `known`.
+/// The layout of one element of `datatype`. `constructor` made it, unless it is basic; `known` are its size and
+/// extents.
 ///
 /// # Safety
 /// As for [`flatten`].
@@ -145,7 +148,7 @@ unsafe fn laid_out(
                 builder.push(0, known.size - second_size)?;
                 builder.push(second_at as isize, second_size)?;
             }
-            // Bound markers have no data; a hole that isn't known leaves the datatype to the library.
+            // Bound markers have no data. A datatype with a hole at an unknown place is left to the library.
             _ if known.size != 0 && known.size != known.true_extent => return Err(TooComplex),
             _ => builder.push(known.true_lb, known.size)?,
         },
@@ -153,11 +156,11 @@ unsafe fn laid_out(
         Some(constructor) => unsafe { add(&mut builder, constructor, most, depth) }?,
     }
     let segments = builder.finish(known.extent)?;
-    // A check on the reading of the envelope: the library knows the size.
+    // A check on the reading of the constructor: the library knows the size.
     if segments.size() == known.size { Ok(segments) } else { Err(TooComplex) }
 }
 
-/// Adds what a constructor made.
+/// Adds the layout that a constructor makes to `builder`.
 ///
 /// # Safety
 /// As for [`flatten`].
@@ -215,7 +218,7 @@ unsafe fn add(builder: &mut Builder, constructor: &Constructor, most: usize, dep
     }
 }
 
-/// `length` copies of `child`, an extent apart.
+/// `length` copies of `child`, each an extent of `child` after the one before.
 fn block(child: &Segments, length: usize, most: usize) -> Result<Segments, TooComplex> {
     let mut builder = Builder::new(most);
     builder.push_all(child, 0, child.extent(), length)?;

@@ -1,22 +1,22 @@
-//! Whether what was found out of a datatype is worth keeping, with it or for others.
+//! Whether what was found out about a datatype is worth keeping, as its attribute or for datatypes made alike.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Some programs make a datatype for each call and free it after that. To make an attribute of it, and to give that back, takes as long as
-/// to look at most datatypes. So it is left out once enough have been kept in vain, but for some that tell whether that is still so. The
-/// same goes for what is remembered for datatypes that are made alike.
+/// Some programs make a datatype for each call and free it after the call. Making an attribute and freeing it takes as
+/// long as reading most datatypes. So once enough attributes were kept in vain, later ones are not kept, but for a few
+/// that show whether that is still so. The same goes for layouts that are remembered for datatypes made alike.
 #[derive(Debug, Default)]
 pub(super) struct Habit {
-    /// How many were, one after the other.
+    /// How many in a row were kept in vain.
     in_vain: AtomicU32,
-    /// How many could have been kept since.
+    /// How many candidates have come while `in_vain` was `ENOUGH` or more.
     passed: AtomicU32,
 }
 
-// Relaxed: counts that may be off by what another thread does at the time.
+// Relaxed: counts, which may miss what another thread does at the time.
 impl Habit {
     const ENOUGH: u32 = 8;
-    /// One of so many is kept all the same.
+    /// Once enough were kept in vain, one in so many candidates is still kept.
     const TRIED: u32 = 16;
 
     pub const fn new() -> Self {
@@ -30,18 +30,18 @@ impl Habit {
         }
         let passed = self.passed.load(Ordering::Relaxed).wrapping_add(1);
         self.passed.store(passed, Ordering::Relaxed);
-        // Without a rhythm, as the program may have the same.
+        // Scattered, not at a fixed interval: the program's calls may have the same interval.
         scattered(passed).is_multiple_of(Self::TRIED)
     }
 
-    /// What had been kept is no more: with the datatype, or to make room.
+    /// Notes that what was kept is gone: its datatype was freed, or another took its place.
     pub fn note_freed(&self, was_used_again: bool) {
         let in_vain = if was_used_again { 0 } else { self.in_vain.load(Ordering::Relaxed).saturating_add(1) };
         self.in_vain.store(in_vain, Ordering::Relaxed);
     }
 }
 
-/// The finisher of MurmurHash3: numbers that follow each other yield ones without order.
+/// The finisher of MurmurHash3: consecutive numbers give results without order.
 const fn scattered(number: u32) -> u32 {
     let number = (number ^ number >> 16).wrapping_mul(0x85eb_ca6b);
     let number = (number ^ number >> 13).wrapping_mul(0xc2b2_ae35);
@@ -52,7 +52,7 @@ const fn scattered(number: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// How many of 1600 are kept; all are freed.
+    /// How many of 1600 candidates are kept; all that are kept are freed.
     fn kept(habit: &Habit, are_used_again: impl Fn(u32) -> bool) -> usize {
         let is_kept = |&n: &u32| {
             let is_kept = habit.keeps_next();
@@ -69,11 +69,11 @@ mod tests {
         let habit = Habit::new();
         assert_eq!(kept(&habit, |_| true), 1600);
         assert!((90..=125).contains(&kept(&habit, |_| false)));
-        // One that is used again shows that to keep them is of use again.
+        // A candidate that is used again shows that keeping pays again.
         assert!(kept(&habit, |_| true) > 1560);
     }
 
-    /// Whatever its place in the rhythm of those that are not.
+    /// Whatever its position in the period of those that are not used again.
     #[test]
     fn what_is_used_again_is_found_among_others() {
         for rhythm in 2..40 {

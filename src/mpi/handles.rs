@@ -1,7 +1,8 @@
 //! The constants of this MPI, and what is known about its predefined datatypes and operations.
 //!
-//! `shim.c`, compiled with the mpicc of the build, holds the values; this file mirrors its layouts. Sizes of datatypes come
-//! from the running library, once per process ([`fill`]): the size of a Fortran `INTEGER` is a matter of compiler options.
+//! `shim.c`, compiled with the mpicc of the build, holds the values; this file mirrors its layouts. The running library
+//! reports the sizes of datatypes, once per process ([`fill`]): the size of a Fortran `INTEGER` depends on compiler
+//! options.
 
 use crate::kernel::{Element, Kernel, Op, kernel};
 use crate::mpi::native::Native;
@@ -91,7 +92,7 @@ pub fn constants() -> &'static Constants {
     unsafe { &huddle_constants }
 }
 
-/// What MPI says about the elements of a predefined datatype (MPI-4.1 §6.9.2 speaks of groups).
+/// The kind of a predefined datatype's elements (MPI-4.1 §6.9.2 speaks of groups).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
@@ -137,7 +138,7 @@ impl Class {
         Self::Packed,
     ];
 
-    /// The element that the kernels know, for data of this class of `size` bytes.
+    /// The element of the kernels for data of this class and of `size` bytes, if they have one.
     fn element(self, size: usize) -> Option<Element> {
         match (self, size) {
             (Self::Signed | Self::FortranInteger | Self::Address, 1) => Some(Element::I8),
@@ -156,14 +157,14 @@ impl Class {
         }
     }
 
-    /// Whether single numbers of this class, of `size` bytes, have more digits than those of a kernel; pairs with such numbers don't count. That
-    /// they do shows on all ranks of a call, under whatever names these know the datatype.
+    /// Whether a single number of this class and of `size` bytes has more digits than the kernels' numbers; pairs of
+    /// such numbers don't count. All ranks of a call find the same answer, whatever name each has for the datatype.
     pub fn is_extended(self, size: usize) -> bool {
         matches!((self, size), (Self::Float, 9..) | (Self::Complex, 17..))
     }
 
-    /// The element that the kernels know, for pairs of a value of this class and an index of class `second`, together `size`
-    /// bytes.
+    /// The element of the kernels for pairs of a value of this class and an index of class `second`, together `size`
+    /// bytes, if they have one.
     fn pair_with(self, second: Self, size: usize) -> Option<Element> {
         let is_integer = |class| matches!(class, Self::Signed | Self::FortranInteger);
         match size.checked_sub(size_of::<c_int>()) {
@@ -218,7 +219,7 @@ impl PredefinedOp {
         Self::NoOp,
     ];
 
-    /// The operation that the kernels know.
+    /// The operation of the kernels, if they have it.
     #[inline]
     pub fn kernel_op(self) -> Option<Op> {
         Op::ALL.get(self as usize).copied()
@@ -248,12 +249,12 @@ impl PredefinedOp {
     }
 }
 
-/// What this library answers to an operation on a datatype, as far as it is known without asking.
+/// Whether it is known without asking that the library accepts an operation on a datatype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Legality {
     /// MPI defines it, and every library has it.
     Legal,
-    /// Ask the library.
+    /// The library has to be asked.
     Unknown,
 }
 
@@ -264,15 +265,15 @@ pub struct Predefined {
     pub handle: MPI_Datatype,
     /// Its position among the predefined datatypes of this process, below [`PREDEFINED_MOST`].
     pub index: usize,
-    /// What its elements are.
+    /// The kind of its elements.
     pub class: Class,
     /// Packed bytes of an element.
     pub size: usize,
-    /// Distance of elements in memory; larger than `size` for some pairs.
+    /// Distance between elements in memory; larger than `size` for some pairs.
     pub extent: usize,
-    /// The element that the kernels know.
+    /// The element of the kernels, if they have it.
     pub element: Option<Element>,
-    /// The operations that MPI defines on it: one bit for each, by discriminant.
+    /// The operations that MPI defines on it: one bit for each, indexed by discriminant.
     defined: u16,
     /// For a pair with a hole: where its second member lies in memory, and that member's size.
     pub second: Option<(usize, usize)>,
@@ -284,7 +285,7 @@ unsafe impl Sync for Predefined {}
 unsafe impl Send for Predefined {}
 
 impl Predefined {
-    /// Whether packed elements and elements in memory look the same.
+    /// Whether elements lie in memory as they are packed.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.size == self.extent
@@ -398,7 +399,7 @@ fn probe<T: Copy + PartialEq>(handle: T, slots: usize, at: impl Fn(usize) -> Opt
     slot
 }
 
-/// What the library says about a row of the table, unless it lacks the type.
+/// The datatype of a row of the table, as the library reports it; `None` if it lacks the type.
 ///
 /// # Safety
 /// As for [`fill`].
@@ -436,7 +437,7 @@ unsafe fn learn(native: &Native, row: &Row, index: usize) -> Option<Predefined> 
     })
 }
 
-/// What is known about `datatype`, if it is a predefined one.
+/// The entry of `datatype`; `None` if it is not predefined.
 #[inline]
 pub fn predefined(datatype: MPI_Datatype) -> Option<&'static Predefined> {
     let tables = TABLES.get()?;
@@ -455,7 +456,7 @@ pub fn all_predefined() -> impl Iterator<Item = &'static Predefined> {
     TABLES.get().into_iter().flat_map(|tables| tables.datatypes.iter().copied().flatten())
 }
 
-/// Which predefined operation `op` is, if it is one.
+/// The predefined operation whose handle is `op`, if any.
 #[inline]
 pub fn predefined_op(op: MPI_Op) -> Option<PredefinedOp> {
     let tables = TABLES.get()?;

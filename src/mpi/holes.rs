@@ -1,6 +1,6 @@
-//! Pairs that have holes in memory, such as `MPI_DOUBLE_INT`, to and from the packed form that kernels combine.
+//! Pairs that have holes in memory, such as `MPI_DOUBLE_INT`: copies to and from the packed form that kernels combine.
 //!
-//! [`View`](super::view::View) does it for all datatypes; for a few elements most of its work is to find out what it has to do.
+//! [`View`](super::view::View) does this for all datatypes, but for a few elements it mostly works out what to do.
 
 use super::handles::Predefined;
 
@@ -20,17 +20,17 @@ enum Members {
     TwoAndFour,
 }
 
-/// Where members lie.
+/// Where the members of a pair lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Spacing {
-    /// The second one, from the start of an element.
+    /// The offset of the second member in an element.
     second: usize,
-    /// From one element to the next.
+    /// Distance between elements.
     extent: usize,
 }
 
 impl Members {
-    /// Moves `n` elements from one spacing, or where there is none from the packed form, to the other.
+    /// Moves `n` elements from one spacing to another; `None` stands for the packed form.
     ///
     /// # Safety
     /// `from` and `to` have `n` elements of their spacings, and do not overlap.
@@ -47,7 +47,7 @@ impl Members {
 }
 
 impl Holes {
-    /// Those of a datatype, where it is such a pair.
+    /// The holes of a datatype, if it is such a pair.
     pub fn of(datatype: &Predefined) -> Option<Self> {
         let (second, size) = datatype.second?;
         let members = match (datatype.size.checked_sub(size)?, size) {
@@ -58,7 +58,7 @@ impl Holes {
         Some(Self { members, spacing: Spacing { second, extent: datatype.extent } })
     }
 
-    /// From one element to the next.
+    /// Distance between elements.
     pub fn extent(&self) -> usize {
         self.spacing.extent
     }
@@ -72,10 +72,10 @@ impl Holes {
         unsafe { self.members.transfer((to, None), (from, Some(self.spacing)), n) }
     }
 
-    /// Unpacks `n` elements; what lies between members stays as it is.
+    /// Unpacks `n` elements; the bytes between members keep their values.
     ///
     /// # Safety
-    /// As for [`Holes::pack`], the other way round.
+    /// As for [`Holes::pack`], with `from` packed and `to` not.
     pub unsafe fn unpack(&self, to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.members.transfer((to, Some(self.spacing)), (from, None), n) }
@@ -83,7 +83,7 @@ impl Holes {
 }
 
 /// # Safety
-/// As for [`Members::transfer`], of members of these sizes.
+/// As for [`Members::transfer`]; the members have these sizes.
 #[inline(always)]
 unsafe fn transfer<const FIRST: usize, const SECOND: usize>(
     (to, to_spacing): (*mut u8, Option<Spacing>),

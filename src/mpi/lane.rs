@@ -1,13 +1,17 @@
-//! Lanes: what becomes of a call that is like one of those before it, without the long way through arguments, choice and plan.
+//! Lanes: they serve a call that is like an earlier one without the long way through arguments, choice and plan.
 //!
-//! Programs repeat their calls. Where count, datatype and operation are those of one of the communicator's last calls of the same
-//! collective that opened lanes, the datatype is the same still (predefined, or none was freed), all ranks are on one node and
-//! no address can be that of a device, then operands, operation and plan are known, and only addresses and the root are looked at.
-//! The handle of an operation of the program's may come to mean another one: the library is called with the handle, so it runs what is
-//! meant now, and the plan is the same for all such operations, which follow the order of ranks whether they commute or not
-//! (`tune::choose::order_of`). A few elements with holes are packed before and unpacked after it. Where a datatype is made for each
-//! call, its handle tells nothing; but once that datatype was looked at, a call that moves as many elements with the same layout as one
-//! before goes on by a lane ([`layout_lanes`](super::layout_lanes)). Whether a rank takes this way is its own affair: peers see the same call.
+//! Programs repeat their calls. A call takes a lane if its count, datatype and operation are those of one of the
+//! communicator's last calls of the same collective that opened lanes. The datatype must still be the same (predefined,
+//! or none was freed since), all ranks on one node, and no address possibly that of a device. Then operands, operation
+//! and plan are known, and only addresses and the root are looked at. A few elements with holes are packed before the
+//! call and unpacked after it.
+//!
+//! The handle of a user-defined operation may come to mean another one. The library is called with the handle, so it
+//! runs what that means now. The plan is the same for all these operations: they follow the order of ranks whether they
+//! commute or not (`tune::choose::order_of`). The handle of a datatype that is made for each call tells nothing. But
+//! once the call has looked at the datatype, it can take a lane of an earlier call that moved as many elements with the
+//! same layout ([`layout_lanes`](super::layout_lanes)). Each rank decides for itself whether it takes a lane: peers see
+//! the same call.
 
 use super::arguments::Prepared;
 use super::communicator::Purpose;
@@ -30,40 +34,40 @@ use mpi_sys::{MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
 
-/// What a call must share with one before it.
+/// The arguments that a call must share with an earlier one to take its lane or its permit.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Key {
-    /// Elements: of each block where there are several.
+    /// Elements of the buffer; of each block where there are several.
     pub count: MPI_Count,
-    /// Of all buffers that the call has at this rank.
+    /// The datatype of all buffers that the call has at this rank.
     pub datatype: MPI_Datatype,
     /// The operation of a reduction, else null.
     pub op: MPI_Op,
 }
 
 impl Key {
-    /// Of a call that moves data.
+    /// The key of a call that moves data.
     #[inline]
     pub fn moving(count: MPI_Count, datatype: MPI_Datatype) -> Self {
         Self { count, datatype, op: constants().op_null }
     }
 
-    /// Of a barrier.
+    /// The key of a barrier.
     #[inline]
     pub fn barrier() -> Self {
         Self::moving(0, constants().datatype_null)
     }
 }
 
-/// What later calls must share with one that opens a lane.
+/// The arguments that later calls must share with a call that opens a lane.
 pub(super) struct Opening {
     pub(super) key: Key,
-    /// How many datatypes had been freed before its arguments were looked at.
+    /// How many datatypes had been freed before the call looked at its arguments.
     freed: u64,
 }
 
 impl Opening {
-    /// Before the arguments are looked at.
+    /// Has to be made before the call looks at its arguments.
     pub fn new(key: Key) -> Self {
         Self { key, freed: freed() }
     }
@@ -72,18 +76,18 @@ impl Opening {
 /// How long a datatype's handle means the same.
 #[derive(Clone, Copy)]
 pub(super) enum Lasting {
-    /// Always: it is predefined, or there is none.
+    /// Always: the datatype is predefined, or there is none.
     Always,
-    /// As long as [`freed`] is still that.
+    /// As long as [`freed`] returns this number.
     While(u64),
 }
 
-/// A call of one collective that a communicator has served.
+/// A call that a communicator has served, as far as later calls like it need not find it out again.
 pub struct Lane {
     key: Key,
     row: usize,
     counter: Counter,
-    /// Of some call; epoch and root are each call's own.
+    /// The plan of an earlier call; each call sets epoch and root.
     plan: Plan,
     entered: Entered,
     pub(super) combiner: Option<Combiner>,
@@ -93,7 +97,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// A lane for calls like this one; none where calls like it take the long way.
+    /// A lane for calls like this one; `None` if they take the long way.
     fn new(
         site: &Site<'_>,
         (key, lasting): (Key, Lasting),
@@ -118,7 +122,7 @@ impl Lane {
         Some(Self::of_elements(site, (key, lasting), row, plan, combiner, elements))
     }
 
-    /// The same where it is known what combines operands and how elements lie.
+    /// A lane whose combiner and elements are known.
     pub(super) fn of_elements(
         site: &Site<'_>,
         (key, lasting): (Key, Lasting),
@@ -161,8 +165,9 @@ impl Keyed for Lane {
 }
 
 impl Site<'_> {
-    /// Opens a lane for calls like this one, if that is of use: programs that make a datatype for each call free one with each. `None` if
-    /// there is no new one.
+    /// Opens a lane for calls like this one and returns it; `None` if none was opened. If a datatype was freed since
+    /// the last call with a derived one, only a lane by layout is of use: programs that make a datatype for each call
+    /// free one with each.
     pub(super) fn open_lane(&self, opening: &Opening, row: usize, plan: Plan, prepared: &Prepared) -> Option<&Lane> {
         if !self.has_lanes() || !self.may_open_lane(&plan) {
             return None;
@@ -181,17 +186,17 @@ impl Site<'_> {
                 self.open_stem(&key, &lane, prepared);
                 Some(lanes.open(vacancy, lane))
             }
-            // Of most datatypes nothing is kept where they are made for each call.
+            // `Lane::new` needs a kept layout, which few datatypes have where they are made for each call.
             None => self.open_layout_lane(key, row, plan, prepared),
         }
     }
 
-    /// Whether calls with this plan may have a lane: what they need is with this rank and its node.
+    /// Whether calls with this plan may have a lane: they need no other node and no scratch memory.
     pub(super) fn may_open_lane(&self, plan: &Plan) -> bool {
         self.shared.agreed.nodes == 1 && plan.scratch == Bytes::ZERO
     }
 
-    /// How many blocks the longest buffer has that any rank may have.
+    /// The number of blocks in the longest buffer that any rank may have.
     pub(super) fn blocks_at_most(&self) -> usize {
         if self.collective.has_blocks() { self.shared.agreed.ranks } else { 1 }
     }
@@ -200,11 +205,11 @@ impl Site<'_> {
 /// Blocks of a call in a buffer of the program's.
 #[derive(Clone, Copy)]
 struct Blocks {
-    /// Where they lie; null where the call has no such buffer.
+    /// The address of the first; null where the call has no such buffer.
     at: *mut u8,
-    /// Memory for them as they are packed.
+    /// Memory for the packed blocks.
     packed: *mut u8,
-    /// How many.
+    /// The number of blocks.
     number: usize,
 }
 
@@ -212,19 +217,20 @@ impl Blocks {
     const NONE: Self = Self { at: null_mut(), packed: null_mut(), number: 0 };
 }
 
-/// Neither null nor `MPI_IN_PLACE`: memory of the program.
+/// Whether an address is memory of the program: neither null nor `MPI_IN_PLACE`.
 #[inline]
 fn is_memory(address: *const c_void) -> bool {
     !address.is_null() && address != constants().in_place.cast_const()
 }
 
-/// The buffers of a call at a rank that has these.
+/// The buffers of a call that is not in place.
 #[inline(always)]
 fn ends(send: *const c_void, recv: *const c_void) -> Ends {
     Ends { send: send.cast_mut().cast(), recv: recv.cast_mut().cast(), is_in_place: false }
 }
 
-/// Both buffers of a call at a rank that has both, where nothing about them needs a closer look.
+/// Both buffers of a call at a rank that has both; `None` if they need a closer look. In place, this rank's input
+/// starts `own` bytes into the output.
 #[inline(always)]
 fn pair(send: *const c_void, recv: *const c_void, own: usize) -> Option<Ends> {
     if !is_memory(recv) || send == recv || send.is_null() {
@@ -236,7 +242,8 @@ fn pair(send: *const c_void, recv: *const c_void, own: usize) -> Option<Ends> {
     Some(ends(send, recv))
 }
 
-/// As the functions of [`collectives`](super::collectives), where its lane is open; else nothing has happened.
+/// The functions of [`collectives`](super::collectives) for a call that has found its lane. They return `None` if the
+/// lane can't take the call; nothing has happened then.
 impl Site<'_> {
     #[inline(always)]
     pub(super) fn repeat_allreduce(&self, lane: &Lane, send: *const c_void, recv: *mut c_void) -> Option<Served> {
@@ -307,23 +314,23 @@ impl Site<'_> {
         self.has_lanes().then_some(lane)
     }
 
-    /// Whether lanes are open at all.
+    /// Whether calls may take lanes at all.
     #[inline(always)]
     pub(super) fn has_lanes(&self) -> bool {
         self.epoch < LAST_EPOCH && !device::may_be_used()
     }
 
-    /// `ends` are the program's buffers, and `C` is this collective.
+    /// Serves a call by its lane. `ends` are the program's buffers, and `C` is this collective.
     #[inline(always)]
     fn repeat<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
         match lane.elements {
             Elements::Packed { at: 0 } => self.repeat_packed::<C>(lane, root, ends),
-            // Not as `Ends`, which would be in memory then, on the other way too.
+            // Passed one by one: as `Ends` the buffers would be in memory, also on the way above.
             _ => self.repeat_unpacked::<C>(lane, root, ends.send, ends.recv, ends.is_in_place),
         }
     }
 
-    /// The same of elements that lie elsewhere, or apart.
+    /// `repeat` for elements that lie at another address than the buffer's, or apart.
     #[inline(never)]
     fn repeat_unpacked<C: AtOnce>(
         self,
@@ -343,17 +350,17 @@ impl Site<'_> {
         }
     }
 
-    /// The same of elements that lie apart.
+    /// `repeat` for elements that lie apart.
     fn repeat_apart<C: AtOnce>(self, lane: &Lane, apart: &Apart, root: CommRank, ends: Ends) -> Served {
         let [read, written] = self.blocks(lane, apart, root, ends);
         let count = lane.key.count as usize;
         if !read.at.is_null() {
-            // SAFETY: MPI's contract on the program's buffer, whose datatype is that of the lane still; the packed one has room for as
-            // many blocks, and is huddle's own.
+            // SAFETY: MPI's contract covers the program's buffer, whose datatype is still that of the lane; the packed
+            // memory is huddle's own and has room for as many blocks.
             unsafe { apart.pack(read.packed, read.at, count * read.number) };
         }
         let (send, recv) = match self.collective {
-            // One buffer, which is read or written.
+            // A Bcast has one buffer, which this rank either reads or writes.
             Collective::Bcast if written.at.is_null() => (null_mut(), read.packed),
             Collective::Bcast => (null_mut(), written.packed),
             _ => (read.packed, written.packed),
@@ -366,7 +373,7 @@ impl Site<'_> {
         served
     }
 
-    /// What a call whose buffers are `ends` reads and writes at this rank.
+    /// The blocks that a call with the buffers `ends` reads and those that it writes at this rank.
     fn blocks(&self, lane: &Lane, apart: &Apart, root: CommRank, ends: Ends) -> [Blocks; 2] {
         let (me, ranks, bytes) = (self.shared.me, self.shared.agreed.ranks, lane.plan.bytes.0);
         let blocks = |at: *mut u8, purpose, number| match at.is_null() {
@@ -399,7 +406,7 @@ impl Site<'_> {
         }
     }
 
-    /// The same of elements that lie at `ends` as they are packed.
+    /// `repeat` for elements that lie at `ends` as they are packed.
     #[inline(always)]
     fn repeat_packed<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
         let Some(Short::InLines(payload)) = lane.short else {
@@ -408,13 +415,14 @@ impl Site<'_> {
         let plan = Plan { epoch: self.epoch, root, ..lane.plan };
         let entered = (&lane.entered, self.epoch, root);
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
-        // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
+        // SAFETY: by MPI's contract the program's buffers have the packed lengths of the plan, and one call at a time
+        // is under way.
         let call = unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), payload) };
         self.ended(lane.counter, plan.bytes, call.finish(C::in_lines(&call, &plan)))
     }
 
-    /// The same of all other calls: short ones whose data take cells, and those that run as a future. The buffers come one by one as in
-    /// `repeat_unpacked`.
+    /// `repeat_packed` for all other calls: short ones whose data take cells, and those that run as a future. The
+    /// buffers are passed one by one as in `repeat_unpacked`.
     #[inline(never)]
     fn repeat_otherwise<C: AtOnce>(
         self,

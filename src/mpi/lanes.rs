@@ -1,48 +1,49 @@
-//! The last lanes of one collective of a communicator, found by what a call must share with them.
+//! The last lanes of one collective of a communicator, found by the key that a call must share with them.
 
-/// What [`Lanes`] need to know of a lane.
+/// The properties of a lane that [`Lanes`] need.
 pub(super) trait Keyed {
     type Key: PartialEq;
 
-    /// What a call must share with the one that opened it.
+    /// The arguments that a call must share with the one that opened the lane.
     fn key(&self) -> &Self::Key;
 
-    /// A number that tells many keys apart, and is the same for equal ones.
+    /// A hash of a key: equal keys have equal tags, most others different ones.
     fn tag(key: &Self::Key) -> u32;
 
     /// Whether its key may come to mean something else.
     fn may_end(&self) -> bool;
 
-    /// Whether it may mean something else by now.
+    /// Whether its key may mean something else by now.
     fn is_over(&self) -> bool;
 }
 
-/// Solvers call with the counts of some dot products in turn, and others with counts that vary. Each takes some 300 bytes for each
-/// collective of a communicator that is called so, and some KiB of scratch where the library combines elements of the program's.
+/// Lanes for each collective of a communicator. Solvers call with the counts of some dot products in turn, other
+/// programs with counts that vary. Each lane takes some 300 bytes, and some KiB of scratch where the library combines
+/// elements of the program's.
 const LANES: usize = u64::BITS as usize;
 
-/// So many tags are compared at once.
+/// Tags that are compared at once.
 const TOGETHER: usize = 16;
 
 /// See the module.
 pub(super) struct Lanes<L> {
-    /// The first ones are there.
+    /// The first `taken` places hold lanes.
     lanes: [Option<Box<L>>; LANES],
-    /// Of the keys of these, side by side: to look into every lane would take a cache line each.
+    /// The tags of their keys, side by side: to read the key of every lane would take a cache line each.
     tags: [u32; LANES],
-    /// A bit for each lane that may be over.
+    /// A bit for each lane whose key may come to mean something else.
     may_end: u64,
-    /// Where the one is that was used last.
+    /// The place of the lane that was used last.
     last: usize,
-    /// How many are there: calls that are declined look in vain.
+    /// The number of lanes. It ends the search early for calls that are declined, which never find one.
     taken: usize,
-    /// Of the sequence that says which one is replaced where all are there.
+    /// The state of the pseudo-random sequence that says which lane is replaced when all places are taken.
     state: u32,
-    /// How many datatypes had been freed when the last call came with one of the program's.
+    /// How many datatypes had been freed at the last call with a datatype of the program's.
     freed: Option<u64>,
 }
 
-/// A place for a lane that is not there yet.
+/// A place where a lane may be opened.
 pub(super) struct Vacancy(usize);
 
 impl<L> Default for Lanes<L> {
@@ -53,7 +54,7 @@ impl<L> Default for Lanes<L> {
 }
 
 impl<L> Lanes<L> {
-    /// They are as new. Most communicators have few, or none: to make all anew takes longer.
+    /// Makes all as new. It touches only the places that are taken: most communicators have few lanes, or none.
     pub fn clear(&mut self) {
         self.lanes[..self.taken].fill_with(|| None);
         self.tags[..self.taken].fill(0);
@@ -62,10 +63,10 @@ impl<L> Lanes<L> {
 }
 
 impl<L: Keyed> Lanes<L> {
-    /// The lane with that key, if there is one that is not over; it is the last one now.
+    /// The lane with this key, unless it is over. It becomes the last used one.
     #[inline(always)]
     pub fn find(&mut self, key: &L::Key) -> Option<&L> {
-        // The remainder is no change: it spares the check of the bound.
+        // The remainder changes nothing: it spares the check of the bound.
         let is_last = self.lanes[self.last % LANES].as_ref().is_some_and(|lane| lane.key() == key);
         if !is_last {
             if self.taken < 2 {
@@ -76,13 +77,13 @@ impl<L: Keyed> Lanes<L> {
         self.lanes[self.last % LANES].as_deref().filter(|lane| !lane.is_over())
     }
 
-    /// Apart, so that calls like the last one are short.
+    /// In a function of its own, so that calls like the last one are short.
     #[inline(never)]
     fn position(&self, key: &L::Key) -> Option<usize> {
         let tag = L::tag(key);
         let has_key = |at: &usize| self.lanes[*at].as_ref().is_some_and(|lane| lane.key() == key);
         let chunks = self.tags.chunks_exact(TOGETHER).enumerate().take(self.taken.div_ceil(TOGETHER));
-        // All of a chunk, without a branch for each: the compiler compares several by one instruction.
+        // All tags of a chunk, without a branch for each: the compiler compares several by one instruction.
         let with_tag = chunks.filter(|(_, tags)| tags.iter().fold(false, |found, other| found | (*other == tag)));
         let places = with_tag.flat_map(|(chunk, _)| chunk * TOGETHER..(chunk + 1) * TOGETHER);
         places.filter(|at| self.tags[*at] == tag).find(has_key)
@@ -92,17 +93,17 @@ impl<L: Keyed> Lanes<L> {
         self.lanes[at].as_ref().is_some_and(|lane| lane.is_over())
     }
 
-    /// A call came with a datatype of the program's, after so many had been freed. -> whether none was since the last such call: else a lane
-    /// would not last either
+    /// Notes a call with a datatype of the program's, before which `freed` datatypes had been freed. Returns whether
+    /// none was freed since the last such call; otherwise a lane would not last either.
     pub fn note_freed(&mut self, freed: u64) -> bool {
         self.freed.replace(freed) == Some(freed)
     }
 
-    /// Where a lane with the key goes that [`find`](Lanes::find) has just looked for: to the place of one that is over, with its key if there is
-    /// one, to a free one, or to that of any but the last one. `None` if calls with that key have a lane, though they may not go by it: their
-    /// addresses may forbid it.
+    /// The place for a lane with a key that [`find`](Lanes::find) has just looked for: that of a lane with this key
+    /// that is over; else a free one; else that of a lane that is over; else that of any lane but the last used one.
+    /// `None` if the key has a lane, which the call could not take because of its addresses.
     pub fn vacancy(&mut self, key: &L::Key) -> Option<Vacancy> {
-        // If there is one with that key, it is the last one now.
+        // If the key has a lane, `find` has made it the last used one.
         match self.lanes[self.last % LANES].as_ref().filter(|lane| lane.key() == key) {
             Some(lane) => lane.is_over().then_some(Vacancy(self.last)),
             None => {
@@ -112,14 +113,14 @@ impl<L: Keyed> Lanes<L> {
         }
     }
 
-    /// A lane takes its place; it is the last one now.
+    /// Puts a lane in its place. It becomes the last used one.
     pub fn open(&mut self, Vacancy(at): Vacancy, lane: L) -> &L {
         self.tags[at] = L::tag(lane.key());
         self.may_end = self.may_end & !(1 << at) | u64::from(lane.may_end()) << at;
         self.taken = self.taken.max(at + 1);
         self.last = at;
         match &mut self.lanes[at] {
-            // Calls with many counts in turn open one each, and would free one each.
+            // The box is reused: calls with many counts in turn open a lane each, and would allocate and free one each.
             Some(place) => {
                 **place = lane;
                 place
@@ -140,8 +141,8 @@ impl<L: Keyed> Lanes<L> {
             }
             may_end &= may_end - 1;
         }
-        // By chance (a linear congruential sequence, its upper bits): in turn or by age, keys that come in turn and are one too many
-        // would never be found.
+        // A random place (the upper bits of a linear congruential sequence). If lanes were replaced in turn or by age,
+        // a program that cycles through one key too many would never find one.
         self.state = self.state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let any = (self.state >> (u32::BITS - LANES.ilog2())) as usize;
         if any == self.last { (any + 1) % LANES } else { any }
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
     use std::ops::Range;
 
-    /// Of a key, opened as the how manieth.
+    /// A lane's key, its ordinal, and whether it is over.
     struct Numbered(usize, usize, bool);
 
     impl Keyed for Numbered {
@@ -163,7 +164,7 @@ mod tests {
             &self.0
         }
 
-        /// Some share one.
+        /// Some keys share one.
         fn tag(key: &usize) -> u32 {
             (*key % 20) as u32
         }
@@ -195,7 +196,7 @@ mod tests {
         for key in (0..LANES).chain([3, 1, 3, 3, 0, 7]) {
             assert_eq!(lanes.find(&key).map(|lane| lane.1), Some(100 + key));
         }
-        // One more takes the place of another one, not of that which was used last.
+        // One more takes the place of any lane but the last used one.
         open(&mut lanes, lane(LANES, 0));
         assert!(lanes.find(&LANES).is_some() && lanes.find(&7).is_some());
         assert_eq!((0..=LANES).filter(|key| lanes.find(key).is_none()).count(), 1);
@@ -215,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Calls these keys in turn. -> how many were found
+    /// Makes a call with each of these keys in turn. Returns how many found their lane.
     fn turn(lanes: &mut Lanes<Numbered>, keys: Range<usize>) -> usize {
         let found = |key: &usize| match lanes.find(key) {
             Some(found) => {
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!(lanes.find(&5).map(|lane| lane.1), Some(2));
         assert!(lanes.vacancy(&5).is_none());
         assert_eq!(lanes.lanes.iter().flatten().count(), 1);
-        // And where all places are taken, for any.
+        // Where all places are taken, a lane that is over makes room for any key.
         (6..5 + LANES).for_each(|key| open(&mut lanes, Numbered(key, 1, key == 20)));
         assert!(lanes.find(&(LANES + 8)).is_none());
         open(&mut lanes, lane(LANES + 8, 1));

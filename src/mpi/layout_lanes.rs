@@ -1,7 +1,8 @@
-//! Lanes for calls with a datatype that is made anew each time, found by how its elements lie.
+//! Lanes for calls with a datatype that is made anew each time, found by the layout of its elements.
 //!
-//! Its handle tells nothing then: the last one was freed. But datatypes that are made alike have one layout ([`alike`](super::alike)), so a
-//! call whose datatype was looked at can go on by a lane, before the rest of its arguments is if the last such call found one.
+//! The handle of such a datatype tells nothing, since the one before was freed. But datatypes that are made alike share
+//! one layout ([`alike`](super::alike)), so a call that has looked at its datatype can take a lane. If the last such
+//! call found one, it looks for it before it looks at its other arguments.
 
 use super::alike;
 use super::arguments::Prepared;
@@ -14,10 +15,10 @@ use crate::mpi::handles::predefined;
 use mpi_sys::MPI_Count;
 use std::sync::Arc;
 
-/// So many, as layouts that are remembered.
+/// Lanes that are remembered, as many as layouts in `alike`.
 const SOME: usize = 4;
 
-/// What calls have in common that go by one lane.
+/// The count and layout that all calls of one lane have.
 struct Likeness {
     count: MPI_Count,
     layout: Arc<TypeLayout>,
@@ -25,18 +26,18 @@ struct Likeness {
 
 impl Likeness {
     fn are(&self, count: MPI_Count, layout: &Arc<TypeLayout>) -> bool {
-        // As long as this is there nothing else has its address.
+        // While this `Arc` is held, no other layout has its address.
         self.count == count && Arc::ptr_eq(&self.layout, layout)
     }
 }
 
-/// The last lanes of one collective of a communicator that were opened so.
+/// The last lanes of one collective of a communicator that were opened by layout.
 pub(super) struct LayoutLanes<L> {
     lanes: [Option<(Likeness, Box<L>)>; SOME],
     oldest: usize,
-    /// Of the last call that found none.
+    /// Count and layout of the last call that found no lane.
     latest: Option<Likeness>,
-    /// Whether the last call that looked found one.
+    /// Whether the last call that looked for a lane found one.
     has_found: bool,
 }
 
@@ -47,7 +48,7 @@ impl<L> Default for LayoutLanes<L> {
 }
 
 impl<L> LayoutLanes<L> {
-    /// The lane for so many elements that lie so.
+    /// The lane for `count` elements of this layout. Notes whether there is one.
     pub fn find(&mut self, count: MPI_Count, layout: &Arc<TypeLayout>) -> Option<&L> {
         let mut lanes = self.lanes.iter().flatten();
         let found = lanes.find(|(elements, _)| elements.are(count, layout)).map(|(_, lane)| &**lane);
@@ -55,18 +56,20 @@ impl<L> LayoutLanes<L> {
         found
     }
 
-    /// Whether the next call is likely to find one: then it looks before its arguments are looked at.
+    /// Whether the next call is likely to find a lane. It then looks for one before it looks at its other arguments.
     #[inline]
     pub fn are_likely(&self) -> bool {
         self.has_found
     }
 
-    /// A call could not go by the one that it found, for its addresses, nor are those like it likely to.
+    /// Notes that a call could not take the lane that it found, because of its addresses; calls like it likely can't
+    /// either.
     pub fn note_useless(&mut self) {
         self.has_found = false;
     }
 
-    /// A call found none. -> whether the one before that found none had as many elements that lie so: else a lane would not be of use either
+    /// Notes a call that found no lane. Returns whether the last one before it without a lane had the same count and
+    /// layout; otherwise a lane would be of no use either.
     pub fn is_missed_again(&mut self, count: MPI_Count, layout: &Arc<TypeLayout>) -> bool {
         let is_again = self.latest.as_ref().is_some_and(|latest| latest.are(count, layout));
         if !is_again {
@@ -75,7 +78,7 @@ impl<L> LayoutLanes<L> {
         is_again
     }
 
-    /// A lane takes the place of the oldest one.
+    /// Opens a lane in place of the oldest one.
     pub fn open(&mut self, count: MPI_Count, layout: &Arc<TypeLayout>, lane: L) -> &L {
         let at = self.oldest;
         self.oldest = (at + 1) % SOME;
@@ -86,14 +89,14 @@ impl<L> LayoutLanes<L> {
 }
 
 impl Site<'_> {
-    /// Opens a lane for calls like this one, whose datatype is made anew each time, if that is of use.
+    /// Opens a lane for calls like this one, whose datatype is made anew each time. `None` if that is of no use.
     pub(super) fn open_layout_lane(&self, key: Key, row: usize, plan: Plan, prepared: &Prepared) -> Option<&Lane> {
         let layout = match prepared.segmented() {
             Some(layout) => Arc::clone(layout),
             None => self.layout_of_packed(&key, prepared)?,
         };
         let lanes = self.shared.layout_lanes(self.collective);
-        // Calls that can't go by the one that is there, for their addresses, do not open another.
+        // Calls that can't take the existing lane, because of their addresses, do not open another.
         if !alike::may_be_remembered(&layout)
             || lanes.find(key.count, &layout).is_some()
             || !lanes.is_missed_again(key.count, &layout)
@@ -107,7 +110,8 @@ impl Site<'_> {
         Some(lanes.open(key.count, &layout, lane))
     }
 
-    /// The layout of elements that are packed as they lie, of a datatype of the program's, which is looked at again for it: by one call of so many.
+    /// The layout of a derived datatype whose elements lie in memory as they are packed. The datatype is looked at
+    /// again for it, so only one in `LOOKS` calls gets it.
     fn layout_of_packed(&self, key: &Key, prepared: &Prepared) -> Option<Arc<TypeLayout>> {
         const LOOKS: u64 = 8;
         let moves = prepared.operator.is_none() && key.count > 0;
@@ -116,14 +120,15 @@ impl Site<'_> {
         if moves && self.epoch.0.is_multiple_of(LOOKS) { layout() } else { None }
     }
 
-    /// A call with a datatype that is made anew, if it can go by a lane that is found before its other arguments are looked at.
+    /// Serves a call whose datatype is made anew, if its lane is found before its other arguments are looked at.
     pub(super) fn try_layout_lane(&self, key: &Key, repeat: impl FnOnce(&Lane) -> Option<Served>) -> Option<Served> {
         let lanes = self.shared.layout_lanes(self.collective);
         if !lanes.are_likely() || !self.looks_for_layout_lane() || key.count <= 0 || predefined(key.datatype).is_some()
         {
             return None;
         }
-        // SAFETY: the datatype of the call that is under way; where MPI rejects it the long way does.
+        // SAFETY: the datatype of the call that is under way; if MPI rejects it, `of` fails and the long way rejects
+        // the call.
         let layout = unsafe { TypeLayout::of(key.datatype, self.job.self_comm) }.ok()?;
         let served = repeat(lanes.find(key.count, &layout)?);
         if served.is_none() {
@@ -132,13 +137,14 @@ impl Site<'_> {
         served
     }
 
-    /// The lane of such a call whose arguments have been looked at.
+    /// The lane of a call with such a datatype, whose arguments have been looked at.
     pub(super) fn layout_lane(&self, opening: &Opening, prepared: &Prepared) -> Option<&Lane> {
         let layout = prepared.segmented().filter(|_| self.looks_for_layout_lane())?;
         self.shared.layout_lanes(self.collective).find(opening.key.count, layout)
     }
 
-    /// Whether the call may go by such a lane. One of so many looks whether its datatype lasts by now, as others are no longer freed.
+    /// Whether the call may take such a lane. One in `LOOKS` calls doesn't, to find out whether its datatype lasts by
+    /// now: the program may no longer free others.
     fn looks_for_layout_lane(&self) -> bool {
         const LOOKS: u64 = 64;
         !self.epoch.0.is_multiple_of(LOOKS) && self.has_lanes()

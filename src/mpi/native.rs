@@ -1,9 +1,9 @@
 //! The functions of the MPI library itself, found by `dlsym` under their `PMPI_` names.
 //!
-//! Nothing in the engine names an MPI function in any other way: a direct reference would be bound to huddle's own loader,
-//! which exports the same names, and recurse. From `mpi-sys` come types, and signatures that the compiler compares with the
-//! table here. Everything is `C-unwind`, since user code that the library calls (operations, error handlers) may throw C++
-//! exceptions or jump out.
+//! Nothing in the engine names an MPI function in any other way: a direct reference would be bound to huddle's own
+//! loader, which exports the same names, and recurse. `mpi-sys` provides the types, and the signatures that the
+//! compiler compares with this table. Everything is `C-unwind`, since user code that the library calls (operations,
+//! error handlers) may throw C++ exceptions or jump out.
 
 use mpi_sys::*;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -33,7 +33,7 @@ macro_rules! table {
         }
 
         impl Native {
-            /// Looks all functions up in the library that `handle` stands for.
+            /// Looks all functions up in the library of `handle`.
             ///
             /// # Errors
             /// Names the first function that the library lacks.
@@ -179,7 +179,7 @@ unsafe fn find(handle: *mut c_void, name: &'static str) -> *mut c_void {
     unsafe { libc::dlsym(handle, name.as_ptr()) }
 }
 
-/// The table in force, once [`install`] has run. Never freed.
+/// The table that [`install`] has set. Never freed.
 static NATIVE: AtomicPtr<Native> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Makes `table` the one that [`native`] returns. The engine does this before its entry points can be reached.

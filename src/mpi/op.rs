@@ -1,16 +1,16 @@
 //! The user's operation on packed operands.
 //!
 //! A predefined operation on elements that have a kernel runs in the kernel. Everything else runs in the library, by
-//! `MPI_Reduce_local` with the program's own operation and datatype: on the packed bytes themselves where those look like
-//! elements in memory, else on elements unpacked into memory of this rank. It computes `inout = in op inout`, so the left
-//! operand is always `in`: also commutative operations see their operands in one order, whichever the result replaces, or
-//! ranks would differ in the last bits.
+//! `MPI_Reduce_local` with the program's own operation and datatype: on the packed bytes themselves where those look
+//! like elements in memory, else on elements unpacked into memory of this rank. `MPI_Reduce_local` computes `inout = in
+//! op inout`, so the left operand is always `in`, whichever operand the result replaces. Commutative operations too
+//! must see their operands in one order, or ranks would differ in the last bits.
 //!
-//! Observed: MPICH 4.0.2 and Open MPI 4.1.4 check an operation against a datatype before they look at the count, so a
-//! reduction of nothing on a communicator of one process asks. Both reject `MPI_REPLACE` and `MPI_NO_OP`, and every
-//! predefined operation on any derived datatype, duplicates of predefined ones too, but not on those of
-//! `MPI_Type_create_f90_*`. Both take `MPI_CHAR` as an integer, Open MPI also `MPI_BYTE`. MPICH lets `MPI_LAND` of floating
-//! point pass and aborts when it has to compute.
+//! Observed: MPICH 4.0.2 and Open MPI 4.1.4 check an operation against a datatype before they look at the count. So a
+//! reduction of no elements on a communicator of one process tells whether they accept both. Both reject `MPI_REPLACE`
+//! and `MPI_NO_OP`. They reject every predefined operation on any derived datatype, also on duplicates of predefined
+//! ones, but not on those of `MPI_Type_create_f90_*`. Both take `MPI_CHAR` as an integer, Open MPI also `MPI_BYTE`.
+//! MPICH lets `MPI_LAND` of floating point pass and aborts when it has to compute.
 
 use super::asking::is_accepted;
 use super::constructor::class_of_f90;
@@ -26,7 +26,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// An operation on a datatype, for one call; what combines its operands may serve later ones.
+/// An operation on a datatype, for one call. Later calls may share its combiner.
 pub struct Operator {
     combiner: Combiner,
     op: Option<PredefinedOp>,
@@ -35,7 +35,7 @@ pub struct Operator {
     granule: usize,
 }
 
-/// What combines operands.
+/// The kernel or the operation of the library that combines operands.
 #[derive(Clone)]
 pub(super) enum Combiner {
     Kernel(Kernel),
@@ -43,7 +43,7 @@ pub(super) enum Combiner {
 }
 
 impl Combiner {
-    /// What fabrics call.
+    /// The combiner as fabrics call it.
     #[inline(always)]
     pub fn as_combine(&self) -> &dyn Combine {
         match self {
@@ -60,8 +60,8 @@ impl Operator {
     /// If the library rejects the pair.
     ///
     /// # Safety
-    /// MPI is initialised; `op` and `datatype` are valid or null, and the datatype means the same, whenever operands are combined; `self_comm` is
-    /// a private communicator of this process alone whose errors return.
+    /// MPI is initialised. Whenever operands are combined, `op` and `datatype` are valid or null and the datatype means
+    /// the same. `self_comm` is a private communicator of this process alone whose errors return.
     #[inline]
     pub unsafe fn resolve(op: MPI_Op, datatype: MPI_Datatype, self_comm: MPI_Comm) -> Result<Self, Rejected> {
         if let (Some(op), Some(known)) = (predefined_op(op), predefined(datatype))
@@ -74,7 +74,7 @@ impl Operator {
         unsafe { Self::by_library(op, datatype, self_comm) }
     }
 
-    /// The operation in the library.
+    /// The operation, run by the library.
     ///
     /// # Safety
     /// As for `resolve`.
@@ -136,13 +136,13 @@ impl Operator {
         self.class
     }
 
-    /// What combines its operands.
+    /// The combiner of its operands.
     #[inline]
     pub fn as_combine(&self) -> &dyn Combine {
         self.combiner.as_combine()
     }
 
-    /// The same, for later calls too; none where it may come to hold more memory than a communicator is to keep.
+    /// The combiner, for later calls too; `None` if it might hold more memory than a communicator is to keep.
     pub(super) fn share_combiner(&self) -> Option<Combiner> {
         match &self.combiner {
             Combiner::Library(library) if !library.is_small() => None,
@@ -150,14 +150,14 @@ impl Operator {
         }
     }
 
-    /// Which of MPI's operations it is.
+    /// The predefined operation, if it is one.
     #[inline]
     pub fn predefined(&self) -> Option<PredefinedOp> {
         self.op
     }
 }
 
-/// Whether the library defines `op` on `known`. Its answer is remembered: neither can ever be freed.
+/// Whether the library defines `op` on `known`. Its answer is remembered, since neither can ever be freed.
 ///
 /// # Safety
 /// As for [`Operator::resolve`].
@@ -179,7 +179,7 @@ pub(super) unsafe fn is_defined(known_op: PredefinedOp, op: MPI_Op, known: &Pred
     answer.load(Ordering::Relaxed) == YES
 }
 
-/// Asks the library, by a reduction of nothing.
+/// Whether the library accepts `op` on `datatype`; asks it by a reduction of no elements.
 ///
 /// # Safety
 /// As for [`Operator::resolve`].
@@ -193,26 +193,27 @@ unsafe fn accepts(op: MPI_Op, datatype: MPI_Datatype, self_comm: MPI_Comm) -> bo
 /// Memory for unpacked elements, aligned for any type.
 type Scratch = Vec<u128>;
 
-/// An operation in the library.
+/// An operation that the library runs.
 pub(super) struct Library {
     op: MPI_Op,
     datatype: MPI_Datatype,
     self_comm: MPI_Comm,
     /// Packed bytes of an element, at least 1.
     granule: usize,
-    /// None where packed data look like predefined elements in memory.
+    /// `None` where elements of a predefined datatype lie in memory as they are packed.
     layout: Option<Arc<TypeLayout>>,
-    /// One for each operand; grows to the size of a piece.
+    /// Scratch memory for each operand; grows to the size of a piece.
     scratch: Mutex<[Scratch; 2]>,
 }
 
-// SAFETY: handles are numbers or addresses of objects of the library, which locks where it has to.
+// SAFETY: handles are numbers or addresses of the library's objects, which it locks where it has to.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
 
-/// From where to where the program's function may use memory of an element: it may copy a whole struct of which the datatype names a part. What
-/// has a longer extent is taken for a column or the like, not for a struct.
+/// The range of an element's bytes, relative to its address, that the program's function may access. The function may
+/// copy a whole struct of which the datatype names only a part. A datatype with a longer extent than a struct's is
+/// taken for a column or the like.
 fn bounds(layout: &TypeLayout) -> [isize; 2] {
     const STRUCT: usize = 1 << 20;
     let data = [layout.true_lb, layout.true_lb.saturating_add_unsigned(layout.true_extent)];
@@ -223,21 +224,23 @@ fn bounds(layout: &TypeLayout) -> [isize; 2] {
     [data[0].min(ends[0]).min(ends[1]), data[1].max(ends[0]).max(ends[1])]
 }
 
-/// Bytes that one step keeps in each scratch memory, if elements are not larger: little enough for the caches.
+/// Bytes that one step keeps in each scratch memory, unless an element is larger: few enough for the caches.
 const PIECE: usize = 16 << 10;
 
 impl Combine for Library {
     unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
-        // Not locked meanwhile: a function of the program's may leave by longjmp, and others wait for this lock.
+        // The lock is not held meanwhile: a function of the program's may leave by longjmp, and other threads wait for
+        // the lock.
         let mut scratch = std::mem::take(&mut *self.scratch());
         let span = self.layout.as_ref().map_or(self.granule, |layout| layout.extent.unsigned_abs().max(layout.size));
         let step = (PIECE / span.max(1)).max(1) * self.granule;
-        // What needs no copy takes larger steps; the count still fits an `int`.
+        // Elements that need no copy take larger steps; their count still fits an `int`.
         let most = ((1 << 30) / self.granule).max(1) * self.granule;
         let mut done = 0;
         while done < bytes {
             let (to, left, right) = (to.wrapping_add(done), left.wrapping_add(done), right.wrapping_add(done));
-            // The function puts the result where its right operand was.
+            // `MPI_Reduce_local` puts the result in place of its right operand, so `to` must look like elements and not
+            // be the left operand.
             let elements = self.as_elements(left).zip(self.as_elements(to)).filter(|_| to.cast_const() != left);
             let is_right = to.cast_const() == right;
             let n = (bytes - done).min(if elements.is_some() && is_right { most } else { step });
@@ -264,7 +267,7 @@ impl Library {
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an element takes no more of a scratch memory than a piece.
+    /// Whether an element takes at most a piece of scratch memory.
     fn is_small(&self) -> bool {
         let is_small = |layout: &Arc<TypeLayout>| {
             let [start, end] = bounds(layout);
@@ -273,8 +276,8 @@ impl Library {
         self.layout.as_ref().is_none_or(is_small) && self.granule <= PIECE
     }
 
-    /// The address of the elements that `packed` bytes look like, if they do and lie as elements of the program do: it starts before them
-    /// where its datatype does.
+    /// The address that the library has to get for `packed` bytes, if they look like elements in memory and are aligned
+    /// like these. It precedes the data by the datatype's true lower bound.
     fn as_elements(&self, packed: *const u8) -> Option<*const u8> {
         let shift = match self.layout.as_ref().map(|layout| &layout.type_map) {
             None => 0,
@@ -286,7 +289,8 @@ impl Library {
         packed.addr().is_multiple_of(alignment).then(|| packed.wrapping_offset(-shift))
     }
 
-    /// Combines `n` bytes in memory of this rank: the right operand, and the left one unless it looks like elements.
+    /// Combines `n` bytes in memory of this rank. The right operand is unpacked there, the left one unless it looks
+    /// like elements.
     ///
     /// # Safety
     /// As for [`Combine::combine`].
@@ -300,7 +304,7 @@ impl Library {
     ) {
         let count = n / self.granule;
         let inout = self.memory(right_memory, count);
-        // SAFETY: memories have room for `count` elements.
+        // SAFETY: both scratch memories have room for `count` elements.
         unsafe {
             let input = self.as_elements(left).unwrap_or_else(|| {
                 let memory = self.memory(left_memory, count);
@@ -313,8 +317,8 @@ impl Library {
         }
     }
 
-    /// The address of a buffer for `count` elements in `scratch`, which grows as needed. Elements that begin at multiples of their alignment
-    /// do so here.
+    /// The address of a buffer for `count` elements in `scratch`, which grows as needed. The address is a multiple of
+    /// 16, so elements with aligned offsets are aligned.
     fn memory(&self, scratch: &mut Scratch, count: usize) -> *mut u8 {
         const WORD: isize = size_of::<u128>() as isize;
         let (low, bytes) = match &self.layout {
@@ -367,7 +371,7 @@ impl Library {
         }
     }
 
-    /// `inout = input op inout`, for elements in memory with `n` packed bytes.
+    /// Computes `inout = input op inout` for elements in memory with `n` packed bytes.
     ///
     /// # Panics
     /// If the library fails, since the caller is in the middle of a collective.
@@ -382,11 +386,11 @@ impl Library {
     }
 }
 
-/// `MPI_Reduce_local`. An operation of the program's that throws ends the process here, as of any `extern "C"` function: its peers wait for what it
-/// combines, and the call can't be left in the middle.
+/// `MPI_Reduce_local`. If the program's operation throws, the process ends here, as in any `extern "C"` function: the
+/// peers wait for the combined data, so the call can't be left in the middle.
 ///
 /// # Safety
-/// As of the native function.
+/// As for the native function.
 unsafe extern "C" fn reduce_or_end(
     input: *const c_void,
     inout: *mut c_void,

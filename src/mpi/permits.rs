@@ -1,7 +1,8 @@
-//! Calls that were declined, by their arguments: such as come again go to the library before anything else is looked at.
+//! Declined calls, found again by their arguments: a call like one of them goes to the library before anything else is
+//! looked at.
 //!
-//! All that stands between them and the native function is one look into a table and three additions (`bench/limits.c declined`). Whether a
-//! rank finds its call here is its own affair: without, it comes to the same verdict.
+//! Before the native function such a call costs only one table look-up and three additions (`bench/limits.c declined`).
+//! Each rank may find its call here or not: without a permit it reaches the same verdict.
 
 use super::communicator::Communicator;
 use super::datatype::freed;
@@ -21,32 +22,33 @@ use std::ffi::c_int;
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Which calls with the arguments of a permit it is good for.
+/// Which of the calls with its key a permit is good for.
 #[derive(Clone, Copy)]
 pub(super) enum Scope {
-    /// All of them, and with any operation: the communicator's calls of the collective are native whatever their arguments, which only tell how
-    /// they are counted.
+    /// All of them, and with any operation. The communicator's calls of the collective are native whatever their
+    /// arguments; these only decide how the call is counted.
     All,
-    /// Those whose other arguments, seen from this seat, MPI would not reject.
+    /// Those whose other arguments MPI would not reject, as seen from this seat.
     Sound(Seat),
-    /// As `Sound`; they are empty, and done when they are counted: some libraries exchange messages all the same.
+    /// As `Sound`, for empty calls. They end once they are counted, while some libraries would exchange messages.
     SoundAndEmpty(Seat),
 }
 
-/// A call that was declined. Calls with the same key are declined as well: of the operation counts who defined it, and no handle
-/// of a user's ever becomes a predefined one.
+/// A call that was declined. Calls with the same key are declined as well. Of the operation only matters who defined
+/// it: no handle of a user-defined one ever becomes a predefined one.
 #[derive(Clone, Copy)]
 pub(super) struct Permit {
     pub comm: MPI_Comm,
     pub key: Key,
-    /// Of a datatype of the user's: [`freed`] at that time, since its handle may be another one's later on, which MPI might reject.
+    /// For a datatype of the user's, what [`freed`] returned then. Later its handle may be that of another datatype,
+    /// which MPI might reject.
     pub freed: Option<u64>,
     pub scope: Scope,
     pub bytes: Bytes,
 }
 
 impl Permit {
-    /// Whether it is one for calls with this key.
+    /// Whether it is a permit for calls with this key.
     #[inline(always)]
     fn is_for(&self, comm: MPI_Comm, key: &Key) -> bool {
         self.comm == comm
@@ -55,32 +57,32 @@ impl Permit {
             && (self.key.op == key.op || matches!(self.scope, Scope::All))
     }
 
-    /// Whether its datatype is still that.
+    /// Whether the datatype's handle still means the same datatype.
     #[inline(always)]
     fn is_lasting(&self) -> bool {
         self.freed.is_none_or(|then| then == freed())
     }
 }
 
-/// One that is remembered.
+/// A permit as it is remembered.
 #[derive(Clone, Copy)]
 #[repr(align(128))]
 struct Kept {
     permit: Permit,
-    /// Where it is counted, which is never freed.
+    /// The counter of its calls, which is never freed.
     count: *const Count,
-    /// The communicator's state, which is there as long as [`generation`] is still this.
+    /// The communicator's state, which exists as long as [`generation`] returns the number below.
     communicator: *const Communicator,
     generation: u64,
 }
 
-// So that a pair is addressed by a shift.
+// A shift finds the address of a pair.
 const _: () = assert!(size_of::<Kept>() == 128);
 
 impl Kept {
-    /// Good for no call: there never is that generation.
+    /// Good for no call: no generation has this number.
     const NONE: Self = {
-        // SAFETY: numbers or addresses, with which nobody asks for anything.
+        // SAFETY: handles are numbers or addresses, and these are never passed to MPI.
         let (comm, datatype, op) = unsafe { (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed()) };
         let key = Key { count: 0, datatype, op };
         let permit = Permit { comm, key, freed: None, scope: Scope::All, bytes: Bytes::ZERO };
@@ -88,40 +90,40 @@ impl Kept {
     };
 }
 
-/// Of calls that belong here two are remembered: the first one stays as long as it can, the other one makes room.
+/// Two permits whose keys have the same place. The first stays as long as it is valid; a new one replaces the second.
 type Pair = UnsafeCell<[Kept; 2]>;
 
-/// Pairs of each collective: programs call in turn with a few counts on a few communicators.
+/// Pairs for each collective: programs call in turn with a few counts on a few communicators.
 const PAIRS: usize = 32;
 
-/// Of all collectives.
+/// The pairs of all collectives.
 type Pairs = [Pair; PAIRS * Collective::ALL.len()];
 
-/// What is remembered.
+/// The permits that one thread remembers.
 #[repr(transparent)]
 pub(crate) struct Permits(Pairs);
-// SAFETY: who looks into it or puts something there vouches that no other thread does so at the time.
+// SAFETY: whoever reads or writes permits vouches that no other thread uses them at the time.
 unsafe impl Sync for Permits {}
 
-/// What the thread remembers to which the process belongs.
+/// The permits of the thread that owns the process.
 pub(crate) static OF_PROCESS: Permits =
     Permits([const { UnsafeCell::new([Kept::NONE; 2]) }; PAIRS * Collective::ALL.len()]);
 
 thread_local! {
-    /// What another thread remembers; null where it does not.
+    /// The permits of any other thread; null if it has none.
     static OF_THREAD: Cell<*const Permits> = const { Cell::new(null()) };
 }
 
-/// For a thread that ends.
+/// Frees the permits of a thread that ends.
 fn forget() {
     let permits = OF_THREAD.replace(null());
     if !permits.is_null() {
-        // SAFETY: made by `remembering` of such a box, and found by nobody any more.
+        // SAFETY: `remembering` made the pointer from such a box, and no other pointer to it is left.
         drop(unsafe { Box::from_raw(permits.cast_mut()) });
     }
 }
 
-/// What this thread remembers, which is not the one to which the process belongs, until it ends.
+/// The permits of this thread, which does not own the process. They live until the thread ends.
 fn remembering<'a>() -> &'a Permits {
     let mut permits = OF_THREAD.get();
     if permits.is_null() {
@@ -129,30 +131,30 @@ fn remembering<'a>() -> &'a Permits {
         OF_THREAD.set(permits);
         when_thread_ends(Part::Permits, forget);
     }
-    // SAFETY: of a box that is freed by `forget` alone.
+    // SAFETY: points to a box that only `forget` frees.
     unsafe { &*permits }
 }
 
-/// By collective, whether any call was ever kept.
+/// For each collective, whether any call was ever kept.
 static ARE_KEPT: [AtomicBool; Collective::ALL.len()] = [const { AtomicBool::new(false) }; Collective::ALL.len()];
 
-/// Whether calls of this collective may be found: what a thread has kept it has noted itself.
+/// Whether this thread may find calls of this collective. Relaxed: a thread that has kept one has stored this itself.
 #[inline(always)]
 pub(crate) fn are_kept(collective: Collective) -> bool {
     ARE_KEPT[collective as usize].load(Ordering::Relaxed)
 }
 
-/// What becomes of a call by what this thread remembers, if it does: `find` looks at it.
+/// Calls `find` with the permits of this thread, which does not own the process; `None` if it has none.
 #[inline(always)]
 pub(crate) fn of_thread(find: impl FnOnce(&Permits) -> Option<Served>) -> Option<Served> {
-    // SAFETY: null, or of a box that nobody frees while the thread calls.
+    // SAFETY: null, or a box that is not freed before the thread ends.
     find(unsafe { OF_THREAD.get().as_ref() }?)
 }
 
-/// Where a call is remembered.
+/// The pair where a call with this key is remembered.
 #[inline(always)]
 fn pair(permits: &Permits, collective: Collective, comm: MPI_Comm, key: &Key) -> *mut [Kept; 2] {
-    // By odd numbers without a pattern: neighbours and powers of two lie apart.
+    // Multiplied by odd numbers without a pattern, so that neighbours and powers of two are spread.
     let (comm, datatype) = (bits(comm), bits(key.datatype).rotate_left(32));
     let spread =
         comm.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (key.count as u64 ^ datatype).wrapping_mul(0xD1B5_4A32_D192_ED03);
@@ -160,20 +162,20 @@ fn pair(permits: &Permits, collective: Collective, comm: MPI_Comm, key: &Key) ->
     permits.0[collective as usize * PAIRS + place].get()
 }
 
-/// The permit for a call with these arguments, if it is one of the last again that were declined.
+/// The permit for a call with these arguments, if it repeats one of the last that were declined.
 ///
 /// # Safety
-/// They are those of the call that is under way, and no other thread has to do with `permits`.
+/// The arguments are those of the call that is under way, and no other thread uses `permits`.
 #[inline(always)]
 pub(super) unsafe fn find(permits: &Permits, collective: Collective, comm: MPI_Comm, key: &Key) -> Option<Found> {
     // SAFETY: the caller's promise.
     unsafe { find_in(generation, permits, collective, comm, key) }
 }
 
-/// The same, where that is the generation. It is asked for last: before that it would take a register.
+/// As `find`; `current` returns the generation. It is called last: earlier its result would occupy a register.
 ///
 /// # Safety
-/// As above.
+/// As for `find`.
 #[inline(always)]
 unsafe fn find_in(
     current: impl FnOnce() -> u64,
@@ -182,9 +184,9 @@ unsafe fn find_in(
     comm: MPI_Comm,
     key: &Key,
 ) -> Option<Found> {
-    // SAFETY: no other thread has to do with it, as the caller vouches, and this one does nothing else here meanwhile.
+    // SAFETY: the caller vouches that no other thread uses the permits, and this thread does not write them meanwhile.
     let [first, second] = unsafe { &*pair(permits, collective, comm, key) };
-    // By branches: an address that is worked out would have to be waited for, 4 ns.
+    // By branches: the loads would have to wait for an address that is computed, 4 ns.
     let kept = if first.permit.is_for(comm, key) {
         first
     } else if second.permit.is_for(comm, key) {
@@ -196,26 +198,27 @@ unsafe fn find_in(
     is_again.then_some(Found(kept))
 }
 
-/// A permit for the call that is under way, as which it is used. By its address, since callbacks of the library may change what is
-/// remembered; nothing is read there after these may run.
+/// A permit that the call under way has found. It is a pointer, since callbacks of the library may change what is
+/// remembered; nothing is read through it after callbacks may have run.
 #[derive(Clone, Copy)]
 pub(super) struct Found(*const Kept);
 
 impl Found {
-    /// From where the arguments that are not in the key must be in order; `None` where they need not.
+    /// The seat from which the arguments outside the key have to be checked; `None` if they need no check.
     #[inline(always)]
     pub fn seat(self) -> Option<Seat> {
-        // SAFETY: it has just been found.
+        // SAFETY: the permit has just been found.
         match unsafe { (*self.0).permit.scope } {
             Scope::All => None,
             Scope::Sound(seat) | Scope::SoundAndEmpty(seat) => Some(seat),
         }
     }
 
-    /// What becomes of the call, which is counted.
+    /// Counts the call and returns its outcome; `None` if the communicator has no epochs left.
     #[inline(always)]
     pub fn admit(self) -> Option<Served> {
-        // SAFETY: it has just been found: the generation has not changed, and the communicator of a call that is under way is not freed.
+        // SAFETY: the permit has just been found, so the generation has not changed, and the communicator of a call
+        // under way is not freed.
         let (scope, communicator) = unsafe { ((*self.0).permit.scope, &*(*self.0).communicator) };
         match scope {
             Scope::All => {}
@@ -229,23 +232,24 @@ impl Found {
 
     #[inline(always)]
     fn count(self) {
-        // SAFETY: as above; the counter lives for good.
+        // SAFETY: as above; the counter is never freed.
         let (communicator, count, bytes) =
             unsafe { (&*(*self.0).communicator, &*(*self.0).count, (*self.0).permit.bytes) };
         communicator.next_epoch();
         count.add(bytes);
     }
 
-    /// The call is done. Apart, and returning what the entry does, which so needs no frame.
+    /// Ends an empty call and returns its code. Not inlined, and the last call of the entry, which so needs no frame.
     #[inline(never)]
     fn end_empty(self) -> c_int {
         self.count();
-        // There is one where calls are found.
+        // Where a permit was found there is an active job.
         job::active().map_or(constants().success, end_served)
     }
 }
 
-/// Remembers a call that is declined. It is under way, so that its communicator's state is there, and the generation may be asked for now.
+/// Remembers a declined call. The call is under way, so its communicator's state exists and the generation may be read
+/// now.
 pub(super) fn keep(collective: Collective, communicator: &Communicator, counter: Counter, permit: Permit) {
     let kept = Kept { permit, count: counters().count(counter), communicator, generation: generation() };
     if callers::is_owner() {
@@ -258,14 +262,15 @@ pub(super) fn keep(collective: Collective, communicator: &Communicator, counter:
 
 fn put(permits: &Permits, collective: Collective, kept: Kept) {
     let Permit { comm, key, .. } = kept.permit;
-    // SAFETY: this thread's, by itself or as the process belongs to it; nobody has found anything here that it still uses.
+    // SAFETY: these are this thread's permits, its own or those of the process that it owns, and no permit found in
+    // them is still in use.
     let pair = unsafe { &mut *pair(permits, collective, comm, &key) };
     let first = &pair[0];
     let is_taken = first.generation == kept.generation && first.permit.is_lasting() && !first.permit.is_for(comm, &key);
     pair[usize::from(is_taken)] = kept;
 }
 
-/// In memory of its own at once: a thread may have little stack.
+/// Empty pairs, built on the heap: a thread may have little stack.
 fn empty() -> Box<Pairs> {
     let pairs: Vec<Pair> = (0..PAIRS * Collective::ALL.len()).map(|_| UnsafeCell::new([Kept::NONE; 2])).collect();
     pairs.into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!("as many as there are"))
@@ -279,7 +284,7 @@ mod tests {
 
     const ALLREDUCE: Collective = Collective::Allreduce;
 
-    /// Handles that differ; the library is not linked to these tests.
+    /// Distinct handles; the tests do not link the library.
     fn handle<T>(number: u32) -> T {
         let bytes = u64::from(number);
         // SAFETY: a number or an address, at most as large.
@@ -298,7 +303,7 @@ mod tests {
     }
 
     fn found(permits: &Permits, generation: u64, comm: u32, key: &Key) -> Option<usize> {
-        // SAFETY: this thread's own, and what is found is read at once.
+        // SAFETY: the permits are this thread's own, and what is found is read at once.
         unsafe { find_in(|| generation, permits, ALLREDUCE, handle(comm), key).map(|found| (*found.0).permit.bytes.0) }
     }
 
@@ -315,11 +320,11 @@ mod tests {
         assert_eq!(found(&permits, 1, 7, &Key { op: handle(3), ..key(100) }), None);
         // SAFETY: as above.
         assert!(unsafe { find_in(|| 1, &permits, Collective::Reduce, handle(7), &key(100)) }.is_none());
-        // Of another operation beside it.
+        // A call with another operation is remembered beside it.
         let other = Key { op: handle(3), ..key(100) };
         put(&permits, ALLREDUCE, Kept { permit: Permit { key: other, ..kept(7, 100, 1).permit }, ..kept(7, 100, 1) });
         assert_eq!((found(&permits, 1, 7, &key(100)), found(&permits, 1, 7, &other)), (Some(100), Some(100)));
-        // Of all of them.
+        // A permit for all calls is found with any operation.
         let permits = Permits(*empty());
         let permit = Permit { scope: Scope::All, ..kept(7, 100, 1).permit };
         put(&permits, ALLREDUCE, Kept { permit, ..kept(7, 100, 1) });
@@ -328,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_few_communicators_and_counts_in_turn_are_found_together() {
-        // Handles as MPICH gives them, and addresses as Open MPI does.
+        // Distances between handles of MPICH, and between addresses of Open MPI.
         for stride in [1, 16, 0x240, 0x1000] {
             let permits = Permits(*empty());
             let calls = || (0..4).flat_map(|comm| [1, 2].map(|count| (0x8400_0000 + comm * stride, count)));

@@ -25,24 +25,25 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// Its return code.
+    /// It is done, with this return code.
     Done(c_int),
-    /// The native function shall do it.
+    /// The native function has to do it.
     Native,
 }
 
-/// Before the native `MPI_Init` or `MPI_Init_thread`: the other ranks can learn from now on that this one has huddle.
+/// Called before the native `MPI_Init` or `MPI_Init_thread`: from now on the other ranks can learn that this one has
+/// huddle.
 pub fn initialising() -> Option<Announcement> {
     peers::announce(super::init::protocol() as u32)
 }
 
-/// After the native `MPI_Init` or `MPI_Init_thread`, which returned `code`.
+/// Called after the native `MPI_Init` or `MPI_Init_thread`.
 ///
 /// # Safety
-/// As said.
+/// The native function has just returned `code`.
 pub unsafe fn initialised(code: c_int, announcement: Option<Announcement>) {
     if code != constants().success || job::job().is_some() {
         return;
@@ -51,7 +52,7 @@ pub unsafe fn initialised(code: c_int, announcement: Option<Announcement>) {
     unsafe { super::init::start(announcement) };
 }
 
-/// `MPI_Comm_free` or `MPI_Comm_disconnect`, which is `native`.
+/// Calls `native`, which is `MPI_Comm_free` or `MPI_Comm_disconnect`.
 ///
 /// # Safety
 /// The argument is the program's, under MPI's contract.
@@ -63,8 +64,9 @@ pub unsafe fn freeing(comm: *mut MPI_Comm, native: impl FnOnce(*mut MPI_Comm) ->
     }
 }
 
-/// Lets the library make progress if it is time for that. Calls that never wait must not starve the program's own traffic, which it may
-/// expect to move within collectives. Returns the code of the call, so that entries end with this.
+/// Lets the library make progress if it is time for that. The program may expect its own traffic to move within
+/// collectives, so calls that never wait must not starve it. Returns the code of the call, so that entries can end with
+/// this.
 #[cold]
 fn make_progress(job: &Job) -> c_int {
     let now = Instant::now();
@@ -74,13 +76,14 @@ fn make_progress(job: &Job) -> c_int {
     constants().success
 }
 
-/// Ends a call that huddle has served, or that was empty. -> its code
+/// Ends a call that huddle has served, or that was empty. Returns its code.
 #[inline(always)]
 pub(super) fn end_served(job: &Job) -> c_int {
     if job.pace.is_due(|| job.traffic()) { make_progress(job) } else { constants().success }
 }
 
-/// Counts a call that is declined whatever its arguments. Such as have this key are known from then on where that is so for good.
+/// Counts a call that is declined whatever its arguments. If the communicator's standing is settled, the reason holds
+/// for good, and later calls with this key get a permit.
 #[cold]
 fn leave_native(collective: Collective, comm: MPI_Comm, key: Key, reason: Reason, communicator: Option<&Communicator>) {
     let outcome = Outcome::Declined(collective, reason);
@@ -94,8 +97,8 @@ fn leave_native(collective: Collective, comm: MPI_Comm, key: Key, reason: Reason
     }
 }
 
-/// A call on a communicator that has shared memory. Small, and copied for what takes long: where it is only pointed to there, a lane
-/// has it in registers.
+/// A call on a communicator that has shared memory. It is small, and functions that take long get a copy. No function
+/// has the address of the original, so that stays in registers where a lane serves the call.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
     /// The job.
@@ -109,9 +112,10 @@ pub struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Gives the call its ordinal, whatever becomes of it: that is agreed even where its arguments are not. `None` where it is native
-    /// whatever its arguments, and counted so: by `key`, as far as its size is known without asking MPI, which might reject the question. That
-    /// key is made only there: in all calls it would be in memory, for its address.
+    /// Gives the call its ordinal, whatever becomes of it: ranks agree on ordinals even where arguments are rejected.
+    /// `None` if the call is native whatever its arguments. It is counted then, with its size if `key` tells that
+    /// without asking MPI, which might reject the question. The key is made only in that case: it is passed by address,
+    /// so in all calls it would be in memory.
     #[inline(always)]
     pub(super) fn enter(collective: Collective, comm: MPI_Comm, key: impl FnOnce() -> Key) -> Option<Self> {
         let (reason, communicator) = 'reason: {
@@ -135,7 +139,8 @@ impl Site<'_> {
         None
     }
 
-    /// `opening` opens a lane for this call and later ones like it, which `repeat` takes where there is one.
+    /// Serves a call by the long way. With `opening` it opens a lane for this call and later ones like it; `repeat`
+    /// takes the lane.
     pub(super) fn serve(
         &self,
         prepared: Result<Prepared, Refused>,
@@ -175,7 +180,7 @@ impl Site<'_> {
         self.run(row, &plan, &prepared)
     }
 
-    /// Row and plan of a call of that shape, or why it is declined: the same on all ranks.
+    /// Row and plan of a call of this shape, or why it is declined; the same on all ranks.
     #[inline]
     pub(super) fn choose(&self, shape: &Shape) -> Result<(usize, Plan), Reason> {
         match choose(&self.job.config, shape, &self.shared.agreed, &self.shared.map, self.epoch) {
@@ -188,8 +193,8 @@ impl Site<'_> {
         }
     }
 
-    /// Whether there is memory for what the call puts into cells; if there is none yet, or too little, the ranks of the node may get it
-    /// here.
+    /// Whether there is memory for what the call puts into cells. If there is too little, the ranks of the node try to
+    /// reserve it here.
     fn ensure_cells(&self, row: usize, plan: &Plan) -> Result<bool, Fault> {
         let has_enough = plan.reach <= self.shared.cells.get().reserved || self.deepen_cells(row, plan)?;
         if has_enough {
@@ -198,11 +203,11 @@ impl Site<'_> {
         Ok(has_enough)
     }
 
-    /// After some calls, more of this rank's cells than calls that reach so far need, if its pieces gain from going round in that. Each
-    /// rank decides for itself: it tells with every piece where that is.
+    /// After some calls, reserves more of this rank's cells than calls of this reach need, if the rotation of its
+    /// pieces through more memory pays. Each rank decides for itself, since it tells with every piece where that lies.
     #[inline(always)]
     pub(super) fn widen_cells_for(&self, reach: Bytes) {
-        /// To reserve all takes as long as many calls: it must not be for a few.
+        /// Reserving all takes as long as many calls, so it is not done for a few.
         const CALLS: u64 = 256;
         if reach >= ROTATED
             && self.epoch.0 >= CALLS
@@ -219,7 +224,8 @@ impl Site<'_> {
         self.shared.cells.set(Cells { are_wide: true, ..self.shared.cells.get() });
     }
 
-    /// Reserves at least as much of each cell as the call needs: to reserve all takes as long as to move some mebibytes.
+    /// Has all ranks of the node reserve as much of each cell as the call needs. Returns whether they could. They do
+    /// not reserve all, which takes as long as moving some mebibytes.
     #[cold]
     fn deepen_cells(&self, row: usize, plan: &Plan) -> Result<bool, Fault> {
         let (context, cells) = (self.shared.context(), &self.shared.cells);
@@ -238,7 +244,7 @@ impl Site<'_> {
         Ok(is_reserved)
     }
 
-    /// One line per process for each algorithm that was asked for and could not be had.
+    /// Writes one line per process for each algorithm that the user forces and a call can't run.
     #[cold]
     fn report_overruled(&self, forced: usize, need: Need) {
         static GIVEN: [AtomicBool; REGISTRY.len()] = [const { AtomicBool::new(false) }; REGISTRY.len()];
@@ -253,7 +259,7 @@ impl Site<'_> {
         }
     }
 
-    /// The peers may wait for this rank: they learn that it takes no part.
+    /// Ends a call whose arguments were rejected. Peers that may wait for this rank learn that it takes no part.
     #[cold]
     fn refuse(&self, refused: Refused) -> Served {
         let context = self.shared.context();
@@ -293,9 +299,9 @@ impl Site<'_> {
             && code == constants().success
         {
             self.deliver(plan, prepared, &buffers);
-            /// Seldom enough that what calls of one length reuse is not given back after each of them.
+            /// Seldom enough that memory which calls of one length reuse is not freed after each of them.
             const CALLS_PER_TRIM: u64 = 16;
-            // Not after a fault: the error handler of the program may have freed the communicator.
+            // Not after a fault: the program's error handler may have freed the communicator.
             if self.epoch.0.is_multiple_of(CALLS_PER_TRIM) {
                 self.shared.trim();
             }
@@ -307,13 +313,14 @@ impl Site<'_> {
     #[inline(always)]
     pub(super) fn run_row(&self, row: usize, plan: &Plan, buffers: Buffers<'_>) -> Served {
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
-        // SAFETY: MPI's contract on the program's buffers, whose packed lengths are those of the plan; one call at a time.
+        // SAFETY: by MPI's contract the program's buffers have the packed lengths of the plan, and one call at a time
+        // is under way.
         let call = unsafe { Call::enter(context, waiting, self.collective, row, plan, buffers) };
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
         self.ended(counter, plan.bytes, (REGISTRY[row].run)(&call, plan))
     }
 
-    /// What became of a call of `bytes` that ended with `result`; it is counted at `counter` if it succeeded.
+    /// Ends a call of `bytes` that returned `result`, and returns its outcome. If it succeeded it is counted at `counter`.
     #[inline(always)]
     pub(super) fn ended(&self, counter: Counter, bytes: Bytes, result: Result<(), Fault>) -> Served {
         if let Err(fault) = result {
@@ -323,9 +330,9 @@ impl Site<'_> {
         Served::Done(end_served(self.job))
     }
 
-    /// What becomes of a call of `bytes` that is declined for `reason`; it is counted at `counter`. An empty one is done with that,
-    /// since no rank has anything for another: some libraries exchange messages all the same. The reason is the same on all ranks whose
-    /// arguments are in order, so none of these waits natively for one that does not come.
+    /// Ends a call of `bytes` that is declined for `reason`, and counts it at `counter`. An empty call is done with
+    /// that: no rank has data for another, though some libraries exchange messages. All ranks whose arguments are in
+    /// order have the same reason, so none of them waits in the native function for another that does not call it.
     #[inline(always)]
     pub(super) fn end_declined(&self, reason: Reason, counter: Counter, bytes: Bytes) -> Served {
         counters().record_at(counter, bytes);
@@ -346,13 +353,13 @@ impl Site<'_> {
         let send = if prepared.is_in_place { recv } else { buffer(&prepared.send, Purpose::Send) };
         let input = if prepared.is_in_place { &prepared.recv } else { &prepared.send };
         if let (Operand::View(view), Buffer::Contiguous(packed)) = (input, send) {
-            // SAFETY: the view has `n` packed bytes, and so has the memory.
+            // SAFETY: the view has `n` packed bytes, and the memory has room for them.
             unsafe { view.read(0, packed, n) };
         }
         Buffers { send, recv, is_in_place: prepared.is_in_place, ..Buffers::NONE }
     }
 
-    /// Brings a packed result to where the program wants it.
+    /// Copies a packed result to the program's buffer.
     fn deliver(&self, plan: &Plan, prepared: &Prepared, buffers: &Buffers<'_>) {
         if let (Operand::View(view), Some(_), Buffer::Contiguous(packed)) =
             (&prepared.recv, &prepared.operator, buffers.recv)
@@ -371,7 +378,7 @@ impl Site<'_> {
     fn fault(self, fault: Fault) -> Served {
         let name = self.collective.name();
         match fault {
-            // Other nodes wait for no rank but the leaders.
+            // Without a bridge this rank takes no step between nodes, so no other node waits for it.
             Fault::PeerFailed { rank } if self.shared.bridge.is_none() => {
                 log::warning(format_args!(
                     "MPI_{name} (call {} of its communicator) fails: rank {} takes no part, its arguments or those of a rank that it \
@@ -399,7 +406,7 @@ impl Site<'_> {
         }
     }
 
-    /// Ends the job, after one rank of the node has written the line.
+    /// Ends the job. One rank of the node writes the line first.
     fn end(&self, text: fmt::Arguments<'_>) -> ! {
         self.shared.context().teller().tell_once(|| log::error(text));
         abort()
@@ -428,13 +435,13 @@ fn moves(prepared: &Prepared) -> Buffers<'_> {
     }
 }
 
-/// For lines about faults of huddle's own: the latest call of this thread that it served.
+/// The latest call of this thread that huddle served, for messages about huddle's own faults.
 pub fn latest_call() -> Option<String> {
     let context = super::communicator::latest()?.context();
     Some(context.latest_call()?.to_string())
 }
 
-/// The line for a wait that lasts.
+/// Writes the line for a wait that lasts.
 pub fn report_stall(stall: &Stall) {
     let peer = stall.peer.map_or_else(String::new, |(rank, call)| {
         let what = call.collective.map_or_else(|| "nothing yet".to_owned(), |_| call.to_string());

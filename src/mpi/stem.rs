@@ -1,8 +1,9 @@
-//! What lanes have in common that differ in their count alone: one for any count grows from it.
+//! Stems: the common part of lanes that differ in their count alone. A lane for any count grows from a stem.
 //!
-//! A communicator remembers the last lanes of each collective ([`lanes`](super::lanes)). Programs that call with more counts than that, or
-//! with a new one each time, find none; but where the datatype is predefined and has no holes, all about such a call but its count is what it
-//! was for the one before, so its arguments are not looked at again: only the choice is made, as every rank makes it.
+//! A communicator remembers the last lanes of each collective ([`lanes`](super::lanes)). A program that calls with more
+//! counts than that, or with a new one each time, finds none. But if the datatype is predefined and has no holes, such
+//! a call differs from an earlier one in its count alone. So its arguments are not looked at again: only the choice is
+//! made, as on every rank.
 
 use super::arguments::Prepared;
 use super::elements::Elements;
@@ -14,22 +15,22 @@ use crate::tune::Shape;
 use crate::types::Bytes;
 use mpi_sys::{MPI_Datatype, MPI_Op};
 
-/// What calls of one collective must share to share a stem: a key without its count.
+/// The arguments that calls of one collective must have in common to share a stem: a key without its count.
 pub(super) type StemKey = (MPI_Datatype, MPI_Op);
 
-/// Calls of one collective that are alike but for their count.
+/// The common part of calls of one collective that differ in their count alone.
 pub(super) struct Stem {
     /// Bytes of an element.
     element: usize,
-    /// Of some call.
+    /// The shape of an earlier call; each call sets the length.
     shape: Shape,
     combiner: Option<Combiner>,
 }
 
-/// So many for each collective: headers and data, of two or three types.
+/// Stems of each collective: programs send headers and data, of two or three types.
 const SOME: usize = 4;
 
-/// The last ones of one collective that were opened.
+/// The last stems of one collective that were opened.
 pub(super) struct Stems<K, S> {
     stems: Vec<(K, S)>,
     oldest: usize,
@@ -46,7 +47,7 @@ impl<K: PartialEq, S> Stems<K, S> {
         self.stems.iter().find(|(other, _)| other == key).map(|(_, stem)| stem)
     }
 
-    /// A stem takes the place of the oldest one.
+    /// Adds a stem, in place of the oldest one if there are `SOME`.
     fn open(&mut self, key: K, stem: S) {
         if self.stems.len() < SOME {
             self.stems.push((key, stem));
@@ -58,19 +59,19 @@ impl<K: PartialEq, S> Stems<K, S> {
 }
 
 impl Stem {
-    /// That of a call with that key and lane; none where the lane tells nothing of other counts.
+    /// The stem of a call with this key and lane; `None` if the lane tells nothing of other counts.
     fn of(key: &Key, lane: &Lane, shape: Shape) -> Option<Self> {
         let known = predefined(key.datatype).filter(|known| known.is_contiguous())?;
         Some(Self { element: known.size, shape, combiner: lane.combiner.clone() })
     }
 
-    /// The lane for calls with that key; none where the long way is to decide.
+    /// A lane for calls with this key; `None` if the long way has to decide.
     fn lane(&self, site: &Site<'_>, key: &Key) -> Option<Lane> {
         let bytes = usize::try_from(key.count).ok()?.checked_mul(self.element)?;
         bytes.checked_mul(site.blocks_at_most())?;
         let shape = Shape { bytes: Bytes(bytes), ..self.shape };
         let (row, plan) = site.choose(&shape).ok()?;
-        // To reserve more is for all ranks to agree on.
+        // The ranks would have to agree on reserving more of their cells, which the long way does.
         let may_open = site.may_open_lane(&plan) && plan.reach <= site.shared.cells.get().reserved;
         let (packed, always) = (Elements::Packed { at: 0 }, Lasting::Always);
         may_open.then(|| Lane::of_elements(site, (*key, always), row, plan, self.combiner.clone(), packed))
@@ -78,7 +79,7 @@ impl Stem {
 }
 
 impl Site<'_> {
-    /// A call whose key has no lane, if one grows from a stem by which `repeat` can take it.
+    /// Serves a call whose key has no lane, if a lane for it grows from a stem and `repeat` can take that.
     pub(super) fn try_stem(&self, key: &Key, repeat: impl FnOnce(&Lane) -> Option<Served>) -> Option<Served> {
         if !self.has_lanes() {
             return None;
@@ -89,7 +90,7 @@ impl Site<'_> {
         repeat(lanes.open(vacancy, stem.lane(self, key)?))
     }
 
-    /// Notes what lanes like that of a call have in common, so that calls with other counts need not look at their arguments.
+    /// Notes the stem of a call and its lane, so that calls with other counts need not look at their arguments.
     pub(super) fn open_stem(&self, key: &Key, lane: &Lane, prepared: &Prepared) {
         let (stems, stem_key) = (self.shared.stems(self.collective), (key.datatype, key.op));
         if stems.find(&stem_key).is_none()

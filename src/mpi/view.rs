@@ -19,11 +19,11 @@ pub struct View {
 
 #[derive(Clone)]
 enum Memory {
-    /// Packed as it lies.
+    /// In memory as it is packed.
     Contiguous(*mut u8),
-    /// Elements of `TypeMap::Segments`.
+    /// Elements that lie in segments, and the buffer's address.
     Segments(*mut u8, Arc<TypeLayout>),
-    /// Packed by the library.
+    /// Data that only the library can pack.
     Opaque(Arc<Whole>),
 }
 
@@ -33,7 +33,7 @@ unsafe impl Send for View {}
 unsafe impl Sync for View {}
 
 impl Memory {
-    /// `count` elements of this layout at `base`; the layout where only the library knows it.
+    /// `count` elements of this layout at `base`. Returns the layout as the error if only the library can pack them.
     #[inline]
     fn laid_out(base: *mut u8, count: usize, layout: Arc<TypeLayout>) -> Result<Self, Arc<TypeLayout>> {
         let packed_at = match &layout.type_map {
@@ -48,14 +48,15 @@ impl Memory {
     }
 }
 
-/// Packed bytes of so many elements.
+/// Packed bytes of `count` elements.
 #[inline]
 fn length(size: usize, count: usize) -> Result<usize, Rejected> {
     size.checked_mul(count).filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or(Rejected::TooLarge)
 }
 
 impl View {
-    /// `count` elements of `datatype` at `address`, which is null (`MPI_BOTTOM`) where the datatype holds absolute addresses.
+    /// The view of `count` elements of `datatype` at `address`, which is null (`MPI_BOTTOM`) where the datatype holds
+    /// absolute addresses.
     ///
     /// # Errors
     /// If MPI rejects the datatype, or the size exceeds the address space.
@@ -78,7 +79,7 @@ impl View {
         let len = length(layout.size, count)?;
         let memory = match Memory::laid_out(base, count, layout) {
             Ok(memory) => memory,
-            // The library is not asked to pack no elements.
+            // The library is not called to pack nothing.
             Err(_) if len == 0 => Memory::Contiguous(base),
             Err(layout) if layout.size > MOST_PACKED && native().pack_c.is_none() => return Err(Rejected::TooLarge),
             Err(layout) => Memory::Opaque(Arc::new(Whole::new(base, count, datatype, self_comm, layout))),
@@ -86,7 +87,8 @@ impl View {
         Ok(Self { memory, len })
     }
 
-    /// Another buffer of the same datatype, `count` elements at `address`, without a look at the datatype; none unless elements lie in segments.
+    /// A view of another buffer with the same datatype, `count` elements at `address`. The datatype is not looked at
+    /// again. `None` unless its elements lie in segments.
     ///
     /// # Errors
     /// If the size exceeds the address space.
@@ -119,7 +121,7 @@ impl View {
         }
     }
 
-    /// The buffer's address, or that of its data where they lie packed.
+    /// The buffer's address; where the data lie packed, their address.
     pub(super) fn address(&self) -> *mut u8 {
         match &self.memory {
             Memory::Contiguous(base) | Memory::Segments(base, _) => *base,
@@ -127,7 +129,7 @@ impl View {
         }
     }
 
-    /// How elements lie that do so in segments.
+    /// The layout of elements that lie in segments; `None` for others.
     pub(super) fn segmented(&self) -> Option<&Arc<TypeLayout>> {
         match &self.memory {
             Memory::Segments(_, layout) => Some(layout),
@@ -135,12 +137,12 @@ impl View {
         }
     }
 
-    /// Whether the datatype tells where the data are, whatever else.
+    /// Whether the datatype holds absolute addresses of the data.
     pub(super) fn has_absolute_addresses(&self) -> bool {
         !matches!(self.memory, Memory::Contiguous(_)) && self.address() == constants().bottom.cast()
     }
 
-    /// From the lowest byte of the data to the one after the highest.
+    /// The range from the lowest byte of the data to one past the highest.
     pub(super) fn span(&self) -> Range<*mut u8> {
         let (count, layout) = match &self.memory {
             Memory::Contiguous(at) => return *at..at.wrapping_add(self.len),
@@ -152,8 +154,8 @@ impl View {
         low.wrapping_offset(last.min(0))..low.wrapping_add(layout.true_extent).wrapping_offset(last.max(0))
     }
 
-    /// Calls `each` with address and length of each block of adjacent data, in packed order; not at all where only the library
-    /// knows them.
+    /// Calls `each` with address and length of each block of adjacent data, in packed order. Does nothing where only
+    /// the library knows the blocks.
     pub(super) fn each_block(&self, each: &mut dyn FnMut(*mut u8, usize)) {
         match &self.memory {
             Memory::Contiguous(at) => each(*at, self.len),
@@ -166,7 +168,7 @@ impl View {
         }
     }
 
-    /// The buffer where only the library can pack it.
+    /// The buffer, if only the library can pack it.
     pub(super) fn whole(&self) -> Option<&Whole> {
         match &self.memory {
             Memory::Opaque(whole) => Some(whole),
@@ -174,7 +176,7 @@ impl View {
         }
     }
 
-    /// Brings what was written to the program's buffer, where that was held back. Called once after the last write.
+    /// Copies data that were held back to the program's buffer. Called once after the last write.
     pub fn finish(&self) {
         if let Memory::Opaque(whole) = &self.memory {
             whole.unpack();
@@ -186,7 +188,7 @@ impl PackedBuffer for View {
     #[inline]
     unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
         debug_assert!(offset + n <= self.len);
-        // SAFETY: the range lies in the buffer, which is the program's as `new` was promised.
+        // SAFETY: the range lies in the buffer, which is the program's as promised to `new`.
         unsafe {
             match &self.memory {
                 Memory::Contiguous(at) => to.copy_from_nonoverlapping(at.wrapping_add(offset), n),

@@ -1,4 +1,4 @@
-//! Data that only the library can pack and unpack, whole elements at a time.
+//! Data that only the library can pack and unpack, in whole elements.
 
 use super::datatype::TypeLayout;
 use super::failure::Code;
@@ -10,11 +10,11 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes that one call packs, safely within an `int`.
+/// The most bytes that one call packs: safely within an `int`.
 pub(super) const MOST_PACKED: usize = 1 << 30;
 
-/// A buffer that only the library can pack: packed whole at the first access, unpacked whole at the end, so that bytes that
-/// were not written keep their values.
+/// A buffer that only the library can pack. It is packed as a whole at the first access and unpacked as a whole at the
+/// end, so bytes that were not written keep their values.
 pub(super) struct Whole {
     base: *mut u8,
     count: usize,
@@ -31,7 +31,7 @@ unsafe impl Send for Whole {}
 unsafe impl Sync for Whole {}
 
 impl Whole {
-    /// `count` elements at `base`, not looked at yet.
+    /// A buffer of `count` elements at `base`; nothing is packed yet.
     pub(super) fn new(
         base: *mut u8,
         count: usize,
@@ -42,7 +42,7 @@ impl Whole {
         Self { base, count, datatype, self_comm, layout, packed: OnceLock::new(), is_changed: AtomicBool::new(false) }
     }
 
-    /// The packed bytes.
+    /// The address of the packed bytes; the first call packs them.
     pub(super) fn packed(&self) -> *mut u8 {
         let packed = self.packed.get_or_init(|| {
             let bytes = self.layout.size * self.count;
@@ -55,14 +55,14 @@ impl Whole {
         UnsafeCell::raw_get(packed.as_ptr())
     }
 
-    /// The packed bytes, which the caller changes.
+    /// The address of the packed bytes, which the caller is about to change.
     pub(super) fn changed(&self) -> *mut u8 {
         let packed = self.packed();
         self.is_changed.store(true, Ordering::Relaxed);
         packed
     }
 
-    /// Brings changes to the program's buffer.
+    /// Unpacks the bytes to the program's buffer if they were changed.
     pub(super) fn unpack(&self) {
         if self.is_changed.swap(false, Ordering::Relaxed) {
             // SAFETY: as in `packed`.
@@ -70,7 +70,7 @@ impl Whole {
         }
     }
 
-    /// Packs elements that lie at `base` as those of the buffer do at its address.
+    /// Packs elements at `base`, which lie there as those of the buffer do at its own address.
     ///
     /// # Safety
     /// The elements are readable, and `to` is writable for their packed bytes.
@@ -79,10 +79,10 @@ impl Whole {
         unsafe { pack_elements(&self.layout, self.datatype, base, to, self.count, self.self_comm) };
     }
 
-    /// The other way round.
+    /// Unpacks to elements at `base`, which lie there as those of the buffer do at its own address.
     ///
     /// # Safety
-    /// As for `pack_at`.
+    /// `from` is readable for their packed bytes, and the elements are writable.
     pub(super) unsafe fn unpack_at(&self, from: *const u8, base: *mut u8) {
         // SAFETY: the caller's promise.
         unsafe { unpack_elements(&self.layout, self.datatype, from, base, self.count, self.self_comm) };
@@ -93,24 +93,24 @@ impl Whole {
         self.base
     }
 
-    /// How many elements there are, and how they lie.
+    /// The number of elements, and their layout.
     pub(super) fn elements(&self) -> (usize, &TypeLayout) {
         (self.count, &self.layout)
     }
 }
 
-/// Some of the elements that one call of the library takes.
+/// Elements that one call of the library packs or unpacks.
 struct Step {
-    /// The address of the first, relative to the buffer's.
+    /// The address of the first element, relative to the buffer's.
     at: isize,
-    /// Where its packed bytes start.
+    /// The offset of its packed bytes.
     packed_at: usize,
     count: usize,
-    /// Packed bytes of all of them.
+    /// Packed bytes of these elements.
     bytes: usize,
 }
 
-/// `count` elements, as many at a time as fit an `int` of packed bytes.
+/// Cuts `count` elements into steps, as many in each as fit an `int` of packed bytes.
 fn steps(layout: &TypeLayout, count: usize) -> impl Iterator<Item = Step> {
     let (size, extent) = (layout.size, layout.extent);
     let most = (MOST_PACKED / size.max(1)).max(1);
@@ -120,7 +120,7 @@ fn steps(layout: &TypeLayout, count: usize) -> impl Iterator<Item = Step> {
     })
 }
 
-/// Packs `count` elements at `base` by the library.
+/// Packs `count` elements at `base`, by the library.
 ///
 /// # Panics
 /// If the library fails, since the caller is in the middle of a collective.
@@ -157,13 +157,13 @@ pub(super) unsafe fn pack_elements(
     }
 }
 
-/// Unpacks `count` elements to `base` by the library.
+/// Unpacks `count` elements to `base`, by the library.
 ///
 /// # Panics
 /// If the library fails, since the caller is in the middle of a collective.
 ///
 /// # Safety
-/// As for [`pack_elements`], the other way round.
+/// As for [`pack_elements`], but `from` is readable and the elements are writable.
 pub(super) unsafe fn unpack_elements(
     layout: &TypeLayout,
     datatype: MPI_Datatype,
