@@ -37,13 +37,13 @@ pub struct Config {
     pub serves_pmpi: bool,
     /// Where the report goes at `MPI_Finalize`.
     pub report: Option<PathBuf>,
-    /// A wait that takes longer is diagnosed; never, where `None`.
+    /// A wait that takes longer is diagnosed; `None` for never.
     pub stall: Option<Duration>,
     /// Sizes of the virtual nodes into which a node is cut; empty for the real nodes. See [`Config::virtual_nodes`].
     pub node_ranks: Vec<u32>,
     /// How ranks are dealt to virtual nodes.
     pub node_order: NodeOrder,
-    /// The context of a communicator is built by its blocking collective of this ordinal; at least 1.
+    /// The ordinal, on its communicator, of the blocking collective that builds the context; at least 1.
     pub warmup: u32,
     /// Slots in each rank's ring; a power of two; see [`Config::ring`].
     pub slots: Option<usize>,
@@ -57,15 +57,15 @@ pub struct Config {
     pub first_look: FirstLook,
     /// Ranks of a node may read each other's memory.
     pub may_copy_singly: bool,
-    /// Communicators of huddle's own between nodes, at most.
+    /// The most communicators between nodes that huddle makes.
     pub bridges: u32,
     /// Where measurements of the machine are kept.
     pub cache: Cache,
-    /// Ranks of each node that get one, as far as no algorithm is forced with more; see [`Config::leaders`].
+    /// Leaders of each node, unless an algorithm is forced with more; see [`Config::leaders`].
     leaders: u32,
-    /// The machine to believe in: a synthetic description for hwloc.
+    /// The machine to assume: a synthetic description for hwloc.
     pub topology: Option<String>,
-    /// By [`Collective`], what the user forced.
+    /// What the user forced, by [`Collective`].
     selections: [Selection; Collective::ALL.len()],
 }
 
@@ -76,7 +76,7 @@ pub struct Ring {
     pub slots: usize,
     /// Length of a slot's cell, a multiple of a cache line.
     pub cell: Bytes,
-    /// Bytes of each cell, from its start, that suffice for pieces to go round in that are many times shorter.
+    /// Bytes at the start of each cell in which pieces that are many times shorter go round.
     pub round: Bytes,
 }
 
@@ -92,8 +92,8 @@ pub enum Cache {
 }
 
 impl Cache {
-    /// The directory in the environment of this process; none where nothing is kept, or where the user has no home: accounts
-    /// of services often name one that is not there, and it is not for huddle to make it.
+    /// The directory in the environment of this process; `None` where nothing is kept, or where the user has no home.
+    /// Accounts of services often name a home that does not exist, and huddle must not make it.
     pub fn directory(&self) -> Option<PathBuf> {
         self.directory_by(|name| std::env::var_os(name))
     }
@@ -112,7 +112,7 @@ impl Cache {
 }
 
 impl Default for Config {
-    /// What holds without any variable. The texts in [`OPTIONS`] say the same; a test compares them.
+    /// The configuration without any variable. The texts in [`OPTIONS`] say the same; a test compares them.
     fn default() -> Self {
         Self {
             is_disabled: false,
@@ -138,9 +138,10 @@ impl Default for Config {
     }
 }
 
-/// Lines of each kind in a rank's ring of so many slots, on a communicator of a process that has so many others. The root of short messages runs
-/// ahead of the others as far as its lines reach; where ranks share cores, these get its core once for so many calls. But calls go round in all of
-/// them: with each doubling of the communicators from four on later ones have half as many, so that caches hold those of all.
+/// Lines of each kind in a rank's ring of `slots` slots, on a communicator of a process that has `others` other
+/// communicators. The root of short messages runs ahead of the other ranks as far as its lines reach. Where ranks share
+/// cores, the other ranks get its core once for that many calls. But calls go round in all lines: with each doubling of
+/// the communicators from four on, later ones have half as many, so that caches hold the lines of all.
 pub fn lines_of(slots: usize, crowding: Crowding, others: usize) -> usize {
     const USUAL: usize = 32;
     const WHERE_CORES_ARE_SHARED: usize = 256;
@@ -151,25 +152,27 @@ pub fn lines_of(slots: usize, crowding: Crowding, others: usize) -> usize {
 }
 
 impl Config {
-    /// The ring of each rank where the largest node has `ranks` and the smallest caches of the job are `caches`: as long as
-    /// [`Caches::ring`], unless the node's ranks are so many that it would take too much memory. Then its cells are shorter. So they are where two
-    /// ranks could have 4 MiB each: a part of that is for the cells that they pass to each other, and what is left is rounded down.
+    /// The ring of each rank if the largest node has `ranks` ranks and the smallest caches of the job are `caches`. It
+    /// is as long as [`Caches::ring`], unless the node has so many ranks that this would take too much memory: then its
+    /// cells are shorter. They are also shorter where two ranks could have 4 MiB each: a part of that is for the cells
+    /// that the two pass to each other, and the rest is rounded down.
     ///
-    /// Where ranks share cores a ring is of few cells, as long as they may be: each is a step for all, which costs a switch, and that counts for more
-    /// than that the ring fits the second-level cache. Shorter pieces go round in a part of that cache, which holds what all ranks of the core write
-    /// (measured by `bench/collectives.c` with `HUDDLE_SLOTS` and `HUDDLE_SLOT_BYTES`: docs/PERFORMANCE.md, "Tried").
+    /// Where ranks share cores a ring has few cells, as long as they may be. Each cell is a step for all ranks, which
+    /// costs a switch, and that counts for more than a ring that fits the second-level cache. Shorter pieces go round
+    /// in a part of that cache, which holds what all ranks of the core write (measured by `bench/collectives.c` with
+    /// `HUDDLE_SLOTS` and `HUDDLE_SLOT_BYTES`: docs/PERFORMANCE.md, "Tried").
     pub fn ring(&self, ranks: usize, caches: Caches, crowding: Crowding) -> Ring {
         const SLOTS: usize = 16;
         const SLOTS_WHERE_CORES_ARE_SHARED: usize = 4;
         const LONGEST: usize = 256 << 10;
         const SHORTEST: usize = 8 << 10;
         const MEMORY: usize = 8 << 20;
-        /// No second-level cache is longer than half of it.
+        /// At least twice any second-level cache.
         const ROUND: usize = 4 << 20;
         let (slots, length, round) = match crowding.is_shared() {
             true => {
                 let cache = caches.ring().0 / 2;
-                // A longer cache counts only with more slots than usual.
+                // A longer cache makes cells longer only with more slots than usual.
                 let length = cache.max(SLOTS_WHERE_CORES_ARE_SHARED * LONGEST);
                 (SLOTS_WHERE_CORES_ARE_SHARED, length, cache / 2 / crowding.ranks_per_core().ceil() as usize)
             }
@@ -183,7 +186,8 @@ impl Config {
         Ring { slots, cell, round: Bytes(power_of_two(round / slots.max(1)).max(SHORTEST)).min(cell) }
     }
 
-    /// From the variables of rank 0. Every wrong value and every unknown name is one complaint, for one rank to print.
+    /// Parses the variables of rank 0. Every wrong value and every unknown name is one complaint, for one rank to
+    /// print.
     pub fn parse(raw: &RawEnvironment) -> (Self, Vec<Complaint>) {
         let mut config = Self::default();
         let mut complaints = Vec::new();
@@ -199,12 +203,12 @@ impl Config {
         &self.selections[collective as usize]
     }
 
-    /// Leaders of each node of a communicator that spans several.
+    /// Leaders of each node of a communicator that spans several nodes.
     pub fn leaders(&self) -> usize {
         self.selections.iter().map(Selection::leaders).fold(self.leaders, u32::max) as usize
     }
 
-    /// By rank of a node that has `ranks` ranks, the virtual node it belongs to; `None` where nodes are not cut.
+    /// The virtual node of each rank of a node that has `ranks` ranks; `None` if nodes are not cut.
     pub fn virtual_nodes(&self, ranks: usize) -> Option<Vec<u32>> {
         (!self.node_ranks.is_empty()).then(|| nodes::deal(&self.node_ranks, self.node_order, ranks))
     }

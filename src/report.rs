@@ -22,7 +22,7 @@ pub fn activate() {
     IS_ACTIVE.store(true, Ordering::Relaxed);
 }
 
-/// From now on it does not.
+/// This process accelerates no collectives from now on.
 pub fn deactivate() {
     IS_ACTIVE.store(false, Ordering::Relaxed);
 }

@@ -15,7 +15,7 @@ pub struct RawEnvironment {
 }
 
 impl RawEnvironment {
-    /// From names and values in any order; names of others are ignored, and of equal names the last one holds.
+    /// From names and values in any order. Names of other programs are ignored; of equal names the last one holds.
     pub fn new<'a, V: AsRef<OsStr> + ?Sized + 'a>(variables: impl IntoIterator<Item = (&'a str, &'a V)>) -> Self {
         let ours: std::collections::BTreeMap<_, _> =
             variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
@@ -23,7 +23,7 @@ impl RawEnvironment {
         Self { variables: ours.into_iter().map(owned).collect() }
     }
 
-    /// The variables of this process. Bytes of names that are no UTF-8 are replaced.
+    /// The variables of this process. Bytes of names that are not UTF-8 are replaced.
     pub fn from_process() -> Self {
         let all: Vec<_> =
             std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value)).collect();
@@ -58,8 +58,8 @@ impl RawEnvironment {
         Some(Self::new(pairs.iter().map(|(name, value)| (name.as_str(), value))))
     }
 
-    /// What distinguishes this rank's variables from those that hold (of rank 0), by the first name that differs, for
-    /// one line; `None` where they are equal.
+    /// The first variable, by name, whose value here differs from rank 0's value, which holds: as text for one line.
+    /// `None` if all are equal.
     pub fn differs_from(&self, agreed: &Self) -> Option<String> {
         let value_of = |environment: &Self, name: &str| {
             environment.variables().find(|(other, _)| *other == name).map(|(_, value)| value.to_owned())

@@ -9,7 +9,7 @@ pub enum NodeOrder {
     Cyclic,
 }
 
-/// By rank, the virtual node. The sizes (each at least 1) repeat until all ranks have a place.
+/// The virtual node of each rank. The sizes (each at least 1) repeat until all ranks have a place.
 pub(super) fn deal(sizes: &[u32], order: NodeOrder, ranks: usize) -> Vec<u32> {
     let mut rooms: Vec<usize> = Vec::new();
     let mut placed = 0;

@@ -8,10 +8,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// In place of a default, where there is no value that stands for it.
+/// Stands in place of a default that no value can express.
 pub(super) const UNSET: &str = "unset";
 
-/// Slots that a ring may have.
+/// How many slots a ring may have.
 const SLOTS: std::ops::RangeInclusive<usize> = 2..=256;
 /// The shortest cell.
 const SHORTEST_CELL: Bytes = Bytes(1 << 10);
@@ -24,11 +24,11 @@ pub struct Opt {
     pub name: &'static str,
     /// Its valid values.
     pub takes: Takes,
-    /// The value that holds without it, or `unset`.
+    /// The value that holds if the variable is not set, or `unset`.
     pub default: &'static str,
     /// What it does, for people.
     pub meaning: &'static str,
-    /// Stores a value that is not blank, or says what is wrong with it where the valid values do not say enough.
+    /// Stores a value that is not blank, or says what is wrong with it if the list of valid values does not say enough.
     parse: Parse,
 }
 
@@ -40,7 +40,7 @@ enum Parse {
 
 /// The valid values of a variable, for people.
 pub enum Takes {
-    /// These.
+    /// These values.
     Text(&'static str),
     /// The algorithms of a collective, as the registry has them.
     Algorithm(Collective),
@@ -59,12 +59,12 @@ impl fmt::Display for Takes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
     text: String,
-    /// Where more stands, below the prefix of an installation.
+    /// The page that says more, by its path below the prefix of an installation.
     page: Option<&'static str>,
 }
 
 impl Complaint {
-    /// The line, with the whole path of the page that it names, where huddle is installed in `prefix`.
+    /// The line, with the whole path of the page that it names if huddle is installed in `prefix`.
     pub fn below(&self, prefix: &Path) -> String {
         let see = self.page.map(|page| format!("; see {}", prefix.join(page).display()));
         format!("{}{}", self.text, see.unwrap_or_default())
@@ -77,7 +77,8 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// The directory that scripts/install was given, if `file` lies so many directories below it; empty where it was not installed.
+/// The directory that scripts/install was given, if `file` lies `depth` levels below it; empty if `file` is not
+/// installed.
 pub fn prefix_of(file: Option<PathBuf>, depth: usize) -> PathBuf {
     let file = file.and_then(|file| file.canonicalize().ok());
     let prefix = file.as_deref().and_then(|file| file.ancestors().nth(depth));
@@ -315,7 +316,7 @@ fn store<T>(value: Option<T>, to: &mut T) -> Result<(), String> {
     Ok(())
 }
 
-/// Stores the value of one variable in `config`, which stays as it is where there is a complaint.
+/// Stores the value of one variable in `config`, which stays as it is if there is a complaint.
 pub(super) fn apply(config: &mut Config, name: &str, value: &OsStr) -> Result<(), Complaint> {
     let Some(option) = OPTIONS.iter().find(|option| option.name == name) else {
         let hint = closest(name).map_or_else(String::new, |known| format!("; did you mean {known}?"));
@@ -339,21 +340,22 @@ pub(super) fn apply(config: &mut Config, name: &str, value: &OsStr) -> Result<()
         let (problem, page) = match option.takes {
             Takes::Text(valid) if problem.is_empty() => (format!("valid: {valid}"), None),
             Takes::Text(valid) => (format!("{problem}; valid: {valid}"), None),
-            // With all knobs of all algorithms the line would be hard to read: the problem names those that matter.
+            // With all knobs of all algorithms the line would be hard to read. The problem names the knobs that matter.
             Takes::Algorithm(_) => (problem, Some("share/doc/huddle/ENVIRONMENT.md")),
         };
         Complaint { text: format!("{name}={value:?}: {problem}; {instead}"), page }
     })
 }
 
-/// The variable whose name takes the fewest edits to reach, where they are slips: no more than half of what follows the prefix.
+/// The known variable that takes the fewest edits from `name`, if they may be slips: no more than half of what follows
+/// the prefix.
 fn closest(name: &str) -> Option<&'static str> {
     let edits = |known: &str| distance(name, known);
     let known = OPTIONS.iter().map(|option| option.name).min_by_key(|known| edits(known))?;
     (edits(known) <= (known.len() - PREFIX.len()) / 2).then_some(known)
 }
 
-/// Characters to insert, delete or replace (Levenshtein), by rows of the usual table.
+/// The number of characters to insert, delete or replace (Levenshtein), by rows of the usual table.
 fn distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, have) in from.bytes().enumerate() {

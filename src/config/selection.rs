@@ -9,7 +9,7 @@ use std::fmt;
 const AUTO: &str = "auto";
 /// Leave it to the native library.
 const NATIVE: &str = "native";
-/// What opens an entry that holds up to a size.
+/// How an entry begins that holds up to a size.
 const UP_TO: &str = "<=";
 /// What the user wants for one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +22,12 @@ pub enum Pick {
     Row(Setting),
 }
 
-/// An algorithm and what is set of its knobs: by the user ([`Pick::Row`]), or by the models (`tune::Map`).
+/// An algorithm and the values of its knobs that are set: by the user ([`Pick::Row`]), or by the models (`tune::Map`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Index in [`coll::REGISTRY`].
     pub row: usize,
-    /// Those that are set; the plan of a call says the rest.
+    /// The knobs that are set; the plan of a call says the rest.
     pub knobs: Knobs,
 }
 
@@ -68,18 +68,18 @@ impl Selection {
         self.ranges.iter().all(is_native) && self.pick(Bytes(usize::MAX)) == Pick::Native
     }
 
-    /// Whether calls of some sizes are.
+    /// Whether calls of some sizes are left to the native library.
     pub fn may_be_native(&self) -> bool {
         self.ranges.iter().any(|(_, pick)| *pick == Pick::Native)
     }
 
-    /// The most leaders with which an algorithm is forced; 0 where none says.
+    /// The most leaders with which an algorithm is forced; 0 if no forced algorithm says how many.
     pub(super) fn leaders(&self) -> u32 {
         let leaders = |pick: &Pick| if let Pick::Row(forced) = pick { forced.knobs.get(Knob::Leaders) } else { 0 };
         self.ranges.iter().map(|(_, pick)| leaders(pick)).max().unwrap_or(0)
     }
 
-    /// From a user's text, or what is wrong with it.
+    /// Parses a user's text; an error says what is wrong with it.
     pub(super) fn parse(text: &str, collective: Collective) -> Result<Self, String> {
         let mut ranges: Vec<(Bytes, Pick)> = Vec::new();
         for entry in text.split(',').map(str::trim) {
@@ -94,12 +94,12 @@ impl Selection {
                 _ => ranges.push((up_to, pick(rest, collective)?)),
             }
         }
-        // Huddle chooses above the last bound anyway: two ways to say the same are equal.
+        // huddle chooses above the last bound anyway, so both ways to say that give the same selection.
         ranges.pop_if(|range| *range == (Bytes(usize::MAX), Pick::Auto));
         Ok(Self { ranges })
     }
 
-    /// What a user may write, for people.
+    /// The values that a user may write, as text for people.
     pub(super) fn syntax(collective: Collective) -> String {
         let names = [AUTO.to_owned(), NATIVE.to_owned()].into_iter();
         let names: Vec<_> = names.chain(coll::rows_of(collective).map(|(_, row)| syntax_of(row))).collect();
@@ -163,7 +163,7 @@ fn pick(text: &str, collective: Collective) -> Result<Pick, String> {
     })
 }
 
-/// The algorithm with one more knob set, by a text `knob=value`.
+/// Sets one more knob of the algorithm, from a text `knob=value`.
 fn turn(setting: Setting, part: &str) -> Result<Setting, String> {
     let row = &coll::REGISTRY[setting.row];
     let (name, text) = part.split_once('=').unwrap_or((part, ""));
@@ -178,7 +178,7 @@ fn turn(setting: Setting, part: &str) -> Result<Setting, String> {
 
 /// The value of a knob, never 0.
 fn value_of(knob: Knob, text: &str) -> Result<u32, String> {
-    /// Steps between nodes tell MPI their bytes as an `int`.
+    /// Steps between nodes pass their number of bytes to MPI as an `int`.
     const MOST: u32 = 1 << 30;
     let name = knob.name();
     match knob.takes() {

@@ -7,7 +7,7 @@ pub(super) fn switch(text: &str) -> Option<bool> {
     word(text, &[("0", false), ("1", true)])
 }
 
-/// What that word stands for among these.
+/// The value that `text` stands for among `words`.
 pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Option<T> {
     words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
 }

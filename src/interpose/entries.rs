@@ -74,7 +74,7 @@ unsafe extern "C-unwind" fn comm_disconnect(comm: *mut MPI_Comm) -> c_int {
     unsafe { serve::freeing(comm, |comm| native().comm_disconnect(comm)) }
 }
 
-/// The code of a call of which that was found, by this native call, or by what serves it where nothing was.
+/// The code of a call. By a permit that was found it is done, or left to `$native`; otherwise `$anew` serves it.
 macro_rules! conclude {
     ($found:expr, $native:expr, $anew:expr) => {
         match $found {
@@ -87,7 +87,8 @@ macro_rules! conclude {
     };
 }
 
-/// An entry. Each way is apart: so this one needs no frame, and that of calls that are declined again a small one.
+/// An entry. Each way is a function of its own: so the entry needs no frame, and the way of calls that are declined
+/// again a small one.
 macro_rules! entry {
     ($collective:ident: $name:ident ($($arg:ident: $type:ty),*) as $function:ident ($($wide:expr),*), $native:expr) => {
         unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
@@ -102,13 +103,13 @@ macro_rules! entry {
             }
             #[inline(never)]
             unsafe extern "C-unwind" fn by_process($($arg: $type),*) -> c_int {
-                // SAFETY: as above; they are this thread's, to which the process belongs.
+                // SAFETY: as above; the permits are this thread's, since the process belongs to it.
                 let found = unsafe { again::$function(&permits::OF_PROCESS, $($wide),*) };
                 conclude!(found, $native, anew($($arg),*))
             }
             #[inline(never)]
             unsafe extern "C-unwind" fn by_thread($($arg: $type),*) -> c_int {
-                // SAFETY: as above; they are this thread's.
+                // SAFETY: as above; the permits are this thread's.
                 let found = permits::of_thread(|permits| unsafe { again::$function(permits, $($wide),*) });
                 conclude!(found, $native, anew($($arg),*))
             }
@@ -126,7 +127,7 @@ macro_rules! entry {
     };
 }
 
-/// Two entries, with `int` and with `MPI_Count`, that differ in nothing else.
+/// Two entries that differ only in the type of counts, `int` and `MPI_Count`.
 macro_rules! entries {
     ($(
         $collective:ident: $name:ident, $name_c:ident ($($arg:ident: $type:ident),* $(,)?);

@@ -1,7 +1,8 @@
 //! The engine's entry points: what the loader's table points at.
 //!
-//! Each entry asks [`crate::mpi::collectives`] and, where the call is left to the native library, ends in the native function with the
-//! very same arguments. Nothing remembers across that jump: a native call may run callbacks that enter here again.
+//! Each entry asks [`crate::mpi::collectives`]. If the call is left to the native library, the entry ends in the native
+//! function with the very same arguments. No state is kept across that jump: a native call may run callbacks that enter
+//! here again.
 
 mod entries;
 mod preloaded;
@@ -16,7 +17,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 const _: abi::Open = huddle_engine_open;
 const _: abi::Entry = huddle_engine_entry;
 
-/// Prepares the engine; 0 when it can serve. The loader calls it once, before it asks for entries.
+/// Prepares the engine. Returns 0 if it can serve. The loader calls it once, before it asks for entries.
 ///
 /// # Safety
 /// `loader` points to the loader's description, which lives as long as the process.

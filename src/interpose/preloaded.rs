@@ -1,18 +1,18 @@
-//! An engine that is preloaded itself serves nothing, since programs come to the loader alone. The only code that runs when an engine is
-//! loaded says so.
+//! Warns of an engine that is preloaded itself. It serves nothing, since programs call the loader alone. The warning is
+//! the only code that runs when an engine is loaded.
 
 use crate::log;
 use crate::mpi::own;
 use std::env;
 use std::os::unix::ffi::OsStrExt;
 
-/// What the dynamic linker calls.
+/// The dynamic linker calls this when it loads the engine.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = warn_if_preloaded;
 
-/// By rank 0, not by launchers and what runs before them. A shell that rank 0 starts has no MPI library, unless that of Open MPI comes with
-/// the engine.
+/// Rank 0 alone warns, not launchers and what runs before them. A shell that rank 0 starts does not warn, since it has
+/// no MPI library, unless that of Open MPI is loaded with the engine.
 extern "C" fn warn_if_preloaded() {
     let Some(list) = env::var_os("LD_PRELOAD") else { return };
     let Some(engine) = own::path() else { return };

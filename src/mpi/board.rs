@@ -1,5 +1,6 @@
-//! Where this process tells whether it has its core: on its board, in the segment of one of its communicators, for all communicators whose ranks had
-//! the same board when these were built. Others tell in their own segments.
+//! Where this process tells whether it has its core: on its board, in the segment of one of its communicators. A
+//! communicator uses the board if all its ranks had the same one when it was built; otherwise its ranks tell it in its
+//! own segment.
 
 use super::pool::NodeState;
 use crate::fabric::shm::Presences;
@@ -7,8 +8,8 @@ use crate::types::NodeRank;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// That of the communicator, of those that were built so far, that has the most ranks on this node, and of the first of these. Its segment stays mapped
-/// to the end of the process.
+/// The board lies in the segment of the communicator with the most ranks on this node among those built so far, and of
+/// the first of these. That segment stays mapped to the end of the process.
 pub(super) struct Board {
     nonce: u64,
     /// World ranks, in their order on the node.
@@ -22,12 +23,12 @@ fn place() -> MutexGuard<'static, Option<Arc<Board>>> {
     BOARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// That of this process; none before it has built a communicator whose ranks share cores.
+/// The board of this process; none before it has built a communicator whose ranks share cores.
 pub(super) fn current() -> Option<Arc<Board>> {
     place().clone()
 }
 
-/// A communicator was built whose ranks share cores.
+/// Makes a new communicator, whose ranks share cores, the board if it has more ranks on this node than the one before.
 pub(super) fn consider(NodeState { members, nonce, context, .. }: &NodeState) {
     let mut board = place();
     if board.as_ref().is_none_or(|board| members.len() > board.members.len()) {
@@ -36,12 +37,13 @@ pub(super) fn consider(NodeState { members, nonce, context, .. }: &NodeState) {
 }
 
 impl Board {
-    /// By what others know it, never zero.
+    /// The number by which other processes know this board, never zero.
     pub fn nonce(&self) -> u64 {
         self.nonce
     }
 
-    /// Where these ranks of the world tell it, if this is the board of all of them: then all are among its members.
+    /// Where the world ranks `of` tell whether they have their cores, if `boards`, those of these ranks, are all this
+    /// one, and all ranks are among its members.
     pub fn presences(&self, of: &[c_int], boards: impl IntoIterator<Item = u64>) -> Option<Presences> {
         if boards.into_iter().any(|nonce| nonce != self.nonce) {
             return None;
@@ -69,7 +71,7 @@ mod tests {
         NodeState { members: members.into(), nonce, hierarchy: Hierarchy::from_words([0; 2]), context }
     }
 
-    /// One process's view, in one test, since there is one board.
+    /// The view of one process. One test, since there is one board.
     #[test]
     fn the_board_is_the_first_of_the_largest_and_serves_those_who_share_it() {
         assert!(current().is_none());

@@ -17,7 +17,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The communicator of the leaders of one index: its rank is the node's index.
+/// The communicator of the leaders with one index, one of each node: a leader's rank in it is the index of its node.
 pub struct BridgeComm {
     comm: MPI_Comm,
     nodes: usize,
@@ -31,11 +31,11 @@ unsafe impl Sync for BridgeComm {}
 unsafe impl Send for BridgeComm {}
 
 impl BridgeComm {
-    /// Collective over the processes with the world ranks `leaders`, in the order of their nodes. `sequence` tells
-    /// concurrent creations apart.
+    /// Creates the communicator. Collective over the processes with the world ranks `leaders`, which are in the order
+    /// of their nodes. `sequence` tells concurrent creations apart.
     ///
     /// # Errors
-    /// The library's code.
+    /// The MPI library's code.
     pub(super) fn create(job: &Job, leaders: &[c_int], sequence: u64) -> Result<Self, c_int> {
         let c = constants();
         let mut group: MPI_Group = c.group_null;
@@ -61,12 +61,12 @@ impl BridgeComm {
         self.comm
     }
 
-    /// That of this leader.
+    /// The node of this leader.
     pub(super) fn node(&self) -> usize {
         self.node
     }
 
-    /// The other nodes: ranks of the communicator.
+    /// The other nodes, by their ranks in the communicator.
     pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let node = self.node;
         (0..self.nodes).filter(move |other| *other != node)
@@ -78,8 +78,9 @@ impl BridgeComm {
 }
 
 impl Drop for BridgeComm {
-    /// Runs where the user's communicator is freed, on all its leaders: freeing is collective there, so it is here. Where words may still be under
-    /// way it stays: no other one gets its context then, to receive them.
+    /// Runs where the user's communicator is freed. All its leaders come there, so freeing this one, which is
+    /// collective, is safe. If refusals may still be under way this communicator stays: otherwise its context might go
+    /// to another one, which would receive them.
     fn drop(&mut self) {
         if let (true, Some(job)) = (may_free(), super::job::job()) {
             if !self.close() {
@@ -103,7 +104,7 @@ pub struct NativeOp {
 
 /// The bridge of one call.
 pub struct NativeBridge<'a> {
-    /// The leaders.
+    /// The leaders' communicator.
     comm: &'a BridgeComm,
     /// The call.
     epoch: Epoch,
@@ -111,7 +112,8 @@ pub struct NativeBridge<'a> {
     layout: &'a Layout,
     /// Packed bytes of an element of a reduction.
     granule: Bytes,
-    /// The reduction as the native library knows it; without it operands are gathered and combined in node order.
+    /// The reduction as the native library knows it; without it leaders gather all operands and combine them in node
+    /// order.
     native_op: Option<NativeOp>,
     /// The reduction on packed operands.
     combine: Option<&'a dyn Combine>,
@@ -120,30 +122,30 @@ pub struct NativeBridge<'a> {
 
 /// The step that is under way.
 struct Pending {
-    /// Its name, for a line.
+    /// Its name, for log lines.
     step: &'static str,
     request: MPI_Request,
-    /// Of the message that is received, where the other is of the one that is sent.
+    /// The receive of an exchange, whose send is `request`.
     receive: MPI_Request,
-    /// What the step needs until it ends: counts and displacements, and a temporary result.
+    /// Memory that the step needs until it ends: counts and displacements, and a temporary result.
     counts: Vec<c_int>,
     starts: Vec<c_int>,
     temporary: Vec<u64>,
     after: After,
-    /// How often it was looked at.
+    /// How often `is_done` was called.
     polls: u32,
 }
 
-/// What is left to do when the native collective has ended.
+/// The work that is left when the native collective has ended.
 #[derive(Clone, Copy)]
 enum After {
     Nothing,
-    /// The result goes from the temporary to `to`.
+    /// The result is copied from the temporary to `to`.
     Copy {
         to: *mut u8,
         n: usize,
     },
-    /// The operands of all nodes, `n` bytes each, are in the temporary.
+    /// The operands of all nodes, `n` bytes each, are in the temporary; they are combined at `at`.
     Combine {
         at: *mut u8,
         n: usize,
@@ -156,7 +158,7 @@ unsafe impl Send for Pending {}
 unsafe impl Sync for NativeBridge<'_> {}
 
 impl<'a> NativeBridge<'a> {
-    /// For one call. `combine` is the same reduction as `native_op`, where the latter exists.
+    /// The bridge of one call. `combine` is the same reduction as `native_op`, where the latter exists.
     pub fn new(
         comm: &'a BridgeComm,
         epoch: Epoch,
@@ -178,7 +180,7 @@ impl<'a> NativeBridge<'a> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the job if the library failed in `step` with that code.
+    /// Ends the job if `code` tells that the library failed in `step`.
     fn check(&self, step: &str, code: c_int) {
         if code != constants().success {
             self.fail(step, code);
@@ -192,7 +194,7 @@ impl<'a> NativeBridge<'a> {
         super::job::abort()
     }
 
-    /// Begins a step, as the functions below; the library's code.
+    /// Begins an Allreduce, as the functions below begin their steps. Returns the library's code.
     ///
     /// # Safety
     /// `at` is valid for `n` bytes, a multiple of the element.
@@ -228,8 +230,8 @@ impl<'a> NativeBridge<'a> {
         unsafe { native().ireduce(at.cast(), to, count, datatype, op, root, self.comm.comm(), request) }
     }
 
-    /// All operands to everyone, to be combined in node order: for operations that the native library can't apply to packed
-    /// data, and for those whose order matters.
+    /// Sends all operands to all leaders, which combine them in node order: for operations that the native library
+    /// can't apply to packed data, and for those whose order matters.
     ///
     /// # Safety
     /// As for `allreduce`.
@@ -290,7 +292,7 @@ impl<'a> NativeBridge<'a> {
     /// # Safety
     /// `at` is valid for both legs, which do not overlap.
     unsafe fn send_receive(&self, at: *mut u8, send: Option<Leg>, receive: Option<Leg>) -> c_int {
-        // Messages between a pair arrive in order, and nobody else sends here.
+        // Messages between a pair arrive in order, and nothing else is sent with this tag.
         const TAG: c_int = 0;
         let (byte, success) = (constants().byte, constants().success);
         let mut pending = self.pending();
@@ -332,7 +334,7 @@ impl<'a> NativeBridge<'a> {
     }
 }
 
-/// As lines call it.
+/// The name of a step in log lines.
 fn name(step: &BridgeStep) -> &'static str {
     match step {
         BridgeStep::Barrier => "Barrier",
@@ -346,8 +348,8 @@ fn name(step: &BridgeStep) -> &'static str {
 }
 
 impl Bridge for NativeBridge<'_> {
-    /// Nonblocking calls: the driver tests them, keeps other traffic moving and reports stalls. The chunks of a message are
-    /// short ([`crate::coll::phase::longest_chunk`]).
+    /// Begins nonblocking calls: the driver tests them, keeps other traffic moving and reports stalls. The chunks of a
+    /// message are short ([`crate::coll::phase::longest_chunk`]).
     unsafe fn start(&self, step: BridgeStep, at: *mut u8) {
         {
             let mut pending = self.pending();
@@ -392,7 +394,7 @@ impl Bridge for NativeBridge<'_> {
             self.check(pending.step, code);
         }
         if done != 0 {
-            // SAFETY: the caller of `start` keeps the spans until this says that it is done.
+            // SAFETY: the caller of `start` keeps the spans until this function returns true.
             unsafe { self.complete(&pending) };
             pending.after = After::Nothing;
         }

@@ -1,8 +1,9 @@
 //! Building the context of a communicator: its ranks agree on shared memory, and its leaders on a way between nodes.
 //!
-//! All ranks are in the same collective call on the communicator, so native collectives on it serve the agreement: one
-//! Allgather of offers (a second one where members share none of the leader's kept states) and one vote, but where all ranks, on one node, have
-//! the context that was freed last, and its communicator's last call went through it.
+//! All ranks are in the same collective call on the communicator, so they agree by native collectives on it: one
+//! Allgather of offers, a second one where members share none of the leader's kept states, and one vote. They do
+//! without the vote if all ranks are on one node, all have the context that was freed last, and its communicator's last
+//! call went through it.
 
 use super::board::{self, Board};
 use super::bridge::BridgeComm;
@@ -28,7 +29,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
-/// What becomes of `comm`; the same on all its ranks. Collective over it.
+/// Builds the context of `comm`, or finds out why it stays native; the same on all its ranks. Collective over it.
 pub(super) fn build(job: &Job, comm: MPI_Comm) -> Standing {
     let shared = Builder::new(job, comm).and_then(|builder| builder.share());
     shared.map_or_else(Standing::Native, Standing::Shared)
@@ -47,10 +48,10 @@ struct Builder<'a> {
     geometry: Geometry,
 }
 
-/// What a rank has of its node's segment. In a box, as a context has some KiB.
+/// A rank's context on its node's segment. In a box, since a context takes some KiB.
 enum Basis {
     New(Box<Context>),
-    /// What a freed communicator left, with its context renewed.
+    /// The state that a freed communicator left, with its context renewed.
     Freed(Box<Shared>),
 }
 
@@ -65,7 +66,7 @@ impl Basis {
 
 impl<'a> Builder<'a> {
     /// # Errors
-    /// Why huddle serves no such communicator; all its ranks come to the same verdict, without asking each other.
+    /// Why huddle does not serve `comm`. All its ranks find the same reason, without asking each other.
     fn new(job: &'a Job, comm: MPI_Comm) -> Result<Self, Reason> {
         let (mut is_inter, mut size, mut rank) = (0, 0, 0);
         // SAFETY: valid communicator and places.
@@ -99,7 +100,7 @@ impl<'a> Builder<'a> {
     }
 
     fn share(mut self) -> Result<Box<Shared>, Reason> {
-        // 1. Ranks say what they have; leaders reserve memory where that is nothing.
+        // 1. Ranks say which segments they have kept; a leader that has kept none makes one.
         let mut offered =
             communicator::offer(&self.members(), &self.geometry, |context| !self.is_leader() || context.is_idle());
         let board = board::current();
@@ -111,13 +112,13 @@ impl<'a> Builder<'a> {
             }
             offers = self.exchange(offer)?;
         }
-        // 2. Members map it, leaders get their communicator; so far everyone comes to the same verdict.
+        // 2. All ranks judge the offers alike. Then members map the segment, and leaders create their communicator.
         if let Some(reason) = self.obstacle(&offers) {
             self.give_back(offer);
             return Err(self.decline(reason));
         }
         if !self.leaders().all(|leader| offers[leader].bridge != 0) {
-            // The first of each node have one; the others do without.
+            // The first leader of each node has one (see `obstacle`); the others do without.
             self.layout = self.layout.clone().with_leaders(1);
             if self.leader_index().is_none() {
                 self.give_back(offer);
@@ -125,11 +126,11 @@ impl<'a> Builder<'a> {
         }
         let (basis, nonce, file) = self.basis(&offers, own, &mut offered, board.as_deref());
         if file.is_some() {
-            // While the members map this one.
+            // Members map the new segment meanwhile.
             self.blueprint().make_ahead();
         }
         let bridge = self.create_bridge(&offers);
-        // 3. They vote.
+        // 3. All ranks vote.
         let lack = match (&basis, &bridge) {
             (None, _) => Some(Reason::NoSharedMemory),
             (_, Err(reason)) => Some(*reason),
@@ -145,7 +146,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What this rank has, and a leader's new segment where that is nothing.
+    /// The offer of this rank, and the new segment of a leader that has kept none.
     fn offer(&self, offered: &Offered<Shared>, board: Option<&Board>) -> (Offer, Option<Own>) {
         let pooled = offered.nonces();
         let mut offer = Offer {
@@ -158,7 +159,8 @@ impl<'a> Builder<'a> {
         let mut own = None;
         if self.is_leader() {
             if let (Some(context), false) = (offered.left_by_a_call(), self.spans_nodes()) {
-                // It is idle, its communicator is done, and who offers it too enters no call before it has this offer.
+                // The context is idle, and its communicator has no more calls. A member that offers it too enters no
+                // call in it before it has this offer.
                 context.clear();
                 offer.is_prepared = 1;
             }
@@ -179,13 +181,14 @@ impl<'a> Builder<'a> {
         self.own_members().iter().map(|rank| self.world_ranks[rank.index()]).collect()
     }
 
-    /// Where the ranks of this node tell whether they have their cores, if that is the board of all of them.
+    /// Where the ranks of this node tell whether they have their cores, if `board` is the board of all of them.
     fn presences(&self, board: &Board, offers: &Offers) -> Option<Presences> {
         board.presences(&self.members(), self.own_members().iter().map(|rank| offers[*rank].board))
     }
 
-    /// What this rank has of its node's segment, the segment's nonce, and what must stay open until the vote. As `finish` apart from `share`: a
-    /// context has some KiB, and what of the stack it passes through is new memory in the first calls of a job.
+    /// This rank's context on its node's segment, the segment's nonce, and the file that must stay open until the vote.
+    /// Like `finish` it is a function of its own: a context has some KiB, and the stack through which it passes is new
+    /// memory in the first calls of a job.
     #[inline(never)]
     fn basis(
         &mut self,
@@ -205,7 +208,7 @@ impl<'a> Builder<'a> {
         (basis, nonce, file)
     }
 
-    /// The same, whose ranks tell in its own segment whether they have their cores.
+    /// As `basis`, but with a context whose ranks tell in its own segment whether they have their cores.
     fn new_or_renewed(
         &self,
         offers: &Offers,
@@ -238,7 +241,7 @@ impl<'a> Builder<'a> {
                         return None;
                     }
                     if self.is_leader() && !offers.are_prepared(self.own_members()) {
-                        // It was idle when it was offered, and nobody enters it before the vote.
+                        // The context was idle when it was offered, and nobody enters it before the vote.
                         context.clear();
                     }
                     Some(Basis::Freed(shared))
@@ -264,7 +267,7 @@ impl<'a> Builder<'a> {
         self.layout.leader_index(self.layout.my_node(), self.node_rank)
     }
 
-    /// The leaders of that index, by node.
+    /// The leaders with that index, by node.
     fn leaders_of(&self, index: usize) -> impl Iterator<Item = CommRank> {
         let leader = move |node| self.layout.members(node)[self.layout.leader(node, index).index()];
         self.nodes().map(leader)
@@ -289,13 +292,13 @@ impl<'a> Builder<'a> {
         (0..self.layout.nodes() as u32).map(NodeIndex)
     }
 
-    /// Of this rank's node.
+    /// The ranks of this rank's node.
     fn own_members(&self) -> &[CommRank] {
         self.layout.members(self.layout.my_node())
     }
 
-    /// Takes one of the communicators between nodes that this process may have, and numbers it; zero where there is none
-    /// left or no need.
+    /// Reserves one of the communicators between nodes that this process may have. Returns its number, or zero if none
+    /// is left or none is needed.
     fn reserve_bridge(&self) -> u64 {
         if !self.spans_nodes() {
             return 0;
@@ -308,7 +311,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A new segment, and in the offer how to open it.
+    /// Makes a new segment, and notes in the offer how to open it.
     fn make_segment(&self, offer: &mut Offer) -> Option<Own> {
         match self.blueprint().make() {
             Ok(own) => {
@@ -324,10 +327,11 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What segments of such a communicator are like.
+    /// The blueprint of segments for this communicator.
     fn blueprint(&self) -> Blueprint {
         let geometry = self.geometry;
-        // Where ranks share cores, to give one away takes so much longer than a line that it does not matter how far lines are.
+        // Where ranks share cores, giving one away takes so much longer than a line that the distance of lines does not
+        // matter.
         Blueprint {
             geometry,
             is_whole: has_cells_from_the_start(self.layout.nodes()),
@@ -368,7 +372,7 @@ impl<'a> Builder<'a> {
         Err(self.decline(Reason::NoContext))
     }
 
-    /// What the offers lack.
+    /// Why the offers do not suffice; `None` if they do.
     fn obstacle(&self, offers: &Offers) -> Option<Reason> {
         let lacks_memory = |node| matches!(offers.source(self.layout.members(node)), Source::Nothing | Source::Again);
         if offers.iter().any(|offer| offer.has_unknown_devices != 0) {
@@ -384,10 +388,11 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A leader's communicator, if there are other nodes.
+    /// The communicator of the leaders of this rank's index; `None` if this rank leads none or there are no other
+    /// nodes.
     ///
     /// # Errors
-    /// Why it has none, after a line that says more; its place among HUDDLE_BRIDGES is free again.
+    /// Why there is none, after a line that says more; its place among HUDDLE_BRIDGES is free again.
     fn create_bridge(&self, offers: &Offers) -> Result<Option<BridgeComm>, Reason> {
         let Some(index) = self.leader_index().filter(|_| self.spans_nodes()) else {
             return Ok(None);
@@ -402,9 +407,10 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// What some rank lacks, when this one lacks `mine`; the same on all ranks.
+    /// The reason of some rank against the context, where this one's is `mine`; `None` if no rank has any. The same on
+    /// all ranks.
     fn vote(&self, mine: Option<Reason>) -> Option<Reason> {
-        /// What ranks tell each other is a position here; the lowest one decides.
+        /// Each rank tells the position of its reason here; the lowest one decides.
         const LACKS: [Option<Reason>; 3] = [Some(Reason::NoSharedMemory), Some(Reason::NoContext), None];
         let c = constants();
         let mine = LACKS.iter().position(|lack| *lack == mine).unwrap_or(0) as c_int;
@@ -414,12 +420,13 @@ impl<'a> Builder<'a> {
             let (from, to) = ((&raw const mine).cast(), (&raw mut least).cast());
             native().allreduce(from, to, 1, c.int, c.min, self.comm)
         };
-        // Another number is of another call of the program's, in which a rank is that left one out for its arguments.
+        // Any other number is from another call of the program's: a rank is in it that left out a call because its
+        // arguments were rejected.
         let lack = if code == c.success { LACKS.get(least as usize) } else { None };
         lack.copied().unwrap_or(Some(Reason::NoContext))
     }
 
-    /// One line for the first communicator that everyone agreed to leave native.
+    /// Logs one line for the first communicator that all ranks agreed to leave native.
     fn decline(&self, reason: Reason) -> Reason {
         if self.me.0 == 0 {
             log::once(Once::Declined, format_args!("a communicator stays native: {}", reason.meaning()));
@@ -444,7 +451,7 @@ impl<'a> Builder<'a> {
         };
         let context = match basis {
             Basis::New(context) => context,
-            // The board and windows were considered when its segment was new.
+            // The board and windows considered its segment when that was new.
             Basis::Freed(shared) => return shared.again(agreed, self.job, bridge),
         };
         let hierarchy = Hierarchy::from_words(offers.of_leader(self.own_members()).hierarchy);
@@ -459,8 +466,9 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Whether a communicator on so many nodes has its cells reserved when it is built, with the vote that it needs in any case: on one
-/// node its ranks agree through the segment itself when a call needs them, between nodes they could not.
+/// Whether a communicator on so many nodes has its cells reserved when it is built, together with the vote that it
+/// needs in any case. On one node its ranks agree on cells through the segment itself when a call needs them; between
+/// nodes they could not.
 pub(super) fn has_cells_from_the_start(nodes: usize) -> bool {
     nodes > 1
 }

@@ -5,13 +5,14 @@ use std::fs::{File, Metadata};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 
-/// File descriptors from here on are seldom anyone's: one that the program closes with all others and opens again for something else
-/// would be taken for huddle's own. Linux has room for 64 in each process; for more it makes a longer table, and where the process has
-/// threads waits until no processor uses the old one, for 10 to 20 ms (docs/PERFORMANCE.md, "Tried"). Of marks that stay (`MOST` in
-/// `device::watch`) only the last ones need that.
+/// File descriptors from here on are seldom a program's. If a program closes all descriptors and opens another file
+/// under the number of one of huddle's, huddle would take that file for its own. Linux begins with room for 64 in each
+/// process. For more it makes a longer table, and where the process has threads waits until no processor uses the old
+/// one, for 10 to 20 ms (docs/PERFORMANCE.md, "Tried"). Among the marks that stay (`MOST` in `device::watch`) only the
+/// last ones need that.
 pub(super) const OUT_OF_THE_WAY: c_int = 56;
 
-/// The same file under a number that programs hardly use, where the limit allows one.
+/// The same file under a number that programs hardly use, or unchanged if the limit allows none.
 pub(super) fn out_of_the_way(file: File) -> File {
     // SAFETY: an open descriptor; the call has no other preconditions.
     let descriptor = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) };
@@ -22,7 +23,7 @@ pub(super) fn out_of_the_way(file: File) -> File {
     unsafe { File::from_raw_fd(descriptor) }
 }
 
-/// What tells a file from all others that are open.
+/// Device and inode, which tell a file from all others that are open.
 pub(super) fn identity(of: &Metadata) -> [u64; 2] {
     [of.dev(), of.ino()]
 }

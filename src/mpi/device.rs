@@ -1,8 +1,8 @@
 //! Memory of devices (CUDA, HIP): recognised call by call, and never dereferenced.
 //!
-//! A buffer in such memory is copied to and from host memory of this rank by the device's own library ([`staged`]); its peers
-//! know nothing of it. In a process that has loaded no such library, or none that can copy, the question costs a call two
-//! loads ([`watch`]).
+//! The device's own library copies such a buffer to and from host memory of this rank ([`staged`]); the peers know
+//! nothing of it. In a process that has loaded no such library, or none that can copy, the check costs a call two loads
+//! ([`watch`]).
 
 mod cuda;
 mod hip;
@@ -28,17 +28,17 @@ struct Libraries {
     hip: Option<Hip>,
 }
 
-/// The latest, or null; what stood there before is not freed, since a thread may use it.
+/// The libraries found last, or null. Those found before are not freed, since a thread may use them.
 static LIBRARIES: AtomicPtr<Libraries> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A library is loaded whose memory can't be copied.
+/// Whether a library is loaded whose memory huddle can't copy.
 static HAS_UNKNOWN: AtomicBool = AtomicBool::new(false);
 
-/// The loaded objects have been looked at before: there may be contexts.
+/// Whether the loaded objects were looked at before: then there may be contexts.
 static HAS_LOOKED: AtomicBool = AtomicBool::new(false);
 
-/// Libraries that allocate memory on devices, by the start of their file names. HIP stands on HSA, which some compilers use
-/// without HIP for OpenMP's offloading.
+/// Libraries that allocate memory on devices, by the start of their file names. HIP is built on HSA, which some
+/// compilers use without HIP for OpenMP's offloading.
 const CUDA: &[u8] = b"libcuda.so";
 const HIP: &[u8] = b"libamdhip64.so";
 const HSA: &[u8] = b"libhsa-runtime64.so";
@@ -47,7 +47,7 @@ fn is_device_library(name: &[u8]) -> bool {
     [CUDA, HIP, HSA].into_iter().any(|start| name.starts_with(start))
 }
 
-/// Whether an address may be that of a device's memory: [`memory_at`] knows.
+/// Whether an address may be that of a device's memory; [`memory_at`] finds out.
 #[inline(always)]
 pub fn may_be_used() -> bool {
     watch::is_alert()
@@ -59,7 +59,7 @@ pub fn has_unknown() -> bool {
     HAS_UNKNOWN.load(Ordering::Relaxed)
 }
 
-/// Knows all libraries that were loaded before the call.
+/// Looks for libraries that were loaded before the call. Returns those that are known.
 fn look() -> Option<&'static Libraries> {
     let callers = || match () {
         () if !callers::may_overlap() => Callers::One,
@@ -73,15 +73,15 @@ fn look() -> Option<&'static Libraries> {
     unsafe { libraries.as_ref() }
 }
 
-/// What there is of libraries of devices.
+/// The libraries of devices that were found.
 struct Found {
     libraries: Libraries,
-    /// Whose memory can't be copied.
+    /// The name of one whose memory can't be copied.
     unknown: Option<&'static str>,
 }
 
 impl Found {
-    /// Among the objects at `paths`, but for those that are gone again.
+    /// Looks among the objects at `paths`, and skips those that were unloaded meanwhile.
     fn among(paths: &[CString]) -> Self {
         let (cuda, lacks_cuda) = first(paths, CUDA, Cuda::of);
         let (hip, lacks_hip) = first(paths, HIP, Hip::of);
@@ -91,7 +91,7 @@ impl Found {
         Self { libraries: Libraries { cuda, hip }, unknown }
     }
 
-    /// From now on that is known; by one thread at a time.
+    /// Makes the libraries known, and tells when calls have to ask from now on. Called by one thread at a time.
     fn adopt(self) -> Watches {
         let is_late = HAS_LOOKED.swap(true, Ordering::Relaxed);
         let had_unknown = HAS_UNKNOWN.swap(self.unknown.is_some(), Ordering::Relaxed);
@@ -117,21 +117,21 @@ fn file_name(path: &CStr) -> &[u8] {
     path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
-/// What `of` makes of the first loaded object that it can use, among those at `paths` whose file names begin so, which then stays
-/// loaded; and whether there are any, but none of use.
+/// Applies `of` to the loaded objects at `paths` whose file names begin with `start`. Returns the first result, whose
+/// object then stays loaded, and otherwise whether there are such objects, of which none could be used.
 fn first<T>(paths: &[CString], start: &[u8], of: fn(*mut c_void) -> Option<T>) -> (Option<T>, bool) {
     let mut are_there = false;
     for path in paths.iter().filter(|path| file_name(path).starts_with(start)) {
         // SAFETY: a C string; only a reference to what is loaded is taken.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if handle.is_null() {
-            continue; // gone
+            continue; // unloaded meanwhile
         }
         if let Some(library) = of(handle) {
             return (Some(library), false);
         }
         are_there = true;
-        // SAFETY: of that reference nothing was kept: the program may unload it.
+        // SAFETY: nothing of that reference was kept: the program may unload the object.
         unsafe { libc::dlclose(handle) };
     }
     (None, are_there)
@@ -152,7 +152,7 @@ unsafe fn find<F: Copy>(handle: *mut c_void, name: &CStr) -> Option<F> {
     (!address.is_null()).then(|| unsafe { std::mem::transmute_copy(&address) })
 }
 
-/// Where memory that the host can't use lies, and who copies it.
+/// Memory that the host can't use: where it is, and which library copies it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
     /// CUDA, in this context.
@@ -161,7 +161,7 @@ pub enum Memory {
     Hip,
 }
 
-/// The device's memory at `address`; `None` where the host can use it.
+/// The device's memory at `address`; `None` if the host can use the address.
 #[cold]
 pub fn memory_at(address: *const u8) -> Option<Memory> {
     let libraries = look()?;
@@ -169,7 +169,7 @@ pub fn memory_at(address: *const u8) -> Option<Memory> {
     in_cuda.or_else(|| libraries.hip.is_some_and(|hip| hip.has(address)).then_some(Memory::Hip))
 }
 
-/// Copies between memory of a device and of the host, which have happened when [`Copies::end`] returns.
+/// Copies between memory of a device and of the host, which are complete when [`Copies::end`] returns.
 pub enum Copies {
     /// By CUDA.
     Cuda(cuda::Copies),
@@ -178,7 +178,7 @@ pub enum Copies {
 }
 
 impl Copies {
-    /// None so far.
+    /// Begins with no copies.
     pub fn begin(memory: Memory) -> Self {
         let libraries = look();
         let hip = || libraries.and_then(|libraries| libraries.hip).map(Self::Hip);
@@ -191,7 +191,7 @@ impl Copies {
         copies.unwrap_or_else(|| unreachable!("the library that knows this memory stays loaded"))
     }
 
-    /// `n` bytes more.
+    /// Adds a copy of `n` bytes.
     ///
     /// # Safety
     /// The memory is the program's or this call's, on the host or on the device, and unused by others until the end.
@@ -205,7 +205,7 @@ impl Copies {
         }
     }
 
-    /// Waits for them.
+    /// Waits for all of them.
     pub fn end(self) {
         match self {
             Self::Cuda(copies) => copies.end(),
@@ -214,7 +214,7 @@ impl Copies {
     }
 }
 
-/// The job can't go on where a rank can't reach its own buffer.
+/// Ends the job if `code` is an error: it can't go on if a rank can't reach its own buffer.
 fn check(function: &str, code: c_int) {
     if code != 0 {
         log::error(format_args!("a buffer in memory of a device can't be copied: {function} failed with code {code}"));

@@ -19,7 +19,8 @@ pub(super) fn expect(function: &str, circumstance: &str, code: c_int) {
 
 /// An error code that the library has returned, with what the library says about it.
 ///
-/// Other codes must not be shown: the library would call the error handler of `MPI_COMM_WORLD`, which ends the job.
+/// Codes that it has not returned must not be shown: the library would call the error handler of `MPI_COMM_WORLD`,
+/// which ends the job.
 pub(super) struct Code(pub c_int);
 
 impl fmt::Display for Code {

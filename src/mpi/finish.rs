@@ -1,7 +1,7 @@
 //! What happens in `MPI_Finalize`: the report.
 //!
-//! It runs as the delete callback of an attribute of `MPI_COMM_SELF`. MPI deletes those first, the last one set first, so it
-//! comes after all callbacks of the program, which may still run collectives.
+//! The report runs in the delete callback of an attribute of `MPI_COMM_SELF`. MPI deletes these attributes first, the
+//! last one set first, so it runs after all callbacks of the program, which may still call collectives.
 
 use super::communicator::do_not_copy;
 use super::job::{self, Job};
@@ -66,7 +66,8 @@ fn report(job: &Job, path: &std::path::Path) {
     report.write(path);
 }
 
-/// On rank 0 the sums over all ranks; its own numbers where other ranks run another build of huddle.
+/// On rank 0 the sums over all ranks, or its own numbers where other ranks run another build of huddle; `None` on other
+/// ranks.
 fn summed(job: &Job, mine: Vec<u64>) -> Option<Vec<u64>> {
     let (c, n) = (constants(), mine.len() as c_int);
     if !(job.is_one_build && is_common(job, n)) {
@@ -83,7 +84,7 @@ fn summed(job: &Job, mine: Vec<u64>) -> Option<Vec<u64>> {
     (job.rank == 0 && code == c.success).then_some(all)
 }
 
-/// Whether all ranks have that number: loaders of several builds may count other names.
+/// Whether all ranks have the same `n`: loaders of several builds may count other names.
 fn is_common(job: &Job, n: c_int) -> bool {
     let (c, own, mut least) = (constants(), [n, -n], [0; 2]);
     // SAFETY: buffers of two ints.
@@ -91,7 +92,7 @@ fn is_common(job: &Job, n: c_int) -> bool {
     least[0] == -least[1]
 }
 
-/// The names that were called, with how often.
+/// The names that were called, each with its number of calls.
 fn called(names: &[&CStr], calls: Vec<u64>) -> Vec<(String, u64)> {
     let named = names.iter().map(|name| name.to_string_lossy().into_owned());
     named.zip(calls).filter(|(_, calls)| *calls > 0).collect()

@@ -1,4 +1,5 @@
-//! What happens in `MPI_Init`: the ranks find each other, agree on the environment, and learn where everyone lies.
+//! What happens in `MPI_Init`: the ranks find each other, agree on the environment, and learn on which nodes all of
+//! them run.
 
 use super::agree::{allgather, allgather_u32, bcast_bytes, duplicate, expect, meet, minimum};
 use super::communicator::{create_keyval, keep_native};
@@ -33,12 +34,12 @@ pub(super) fn protocol() -> c_int {
     (number.unwrap_or_default() >> 33) as c_int
 }
 
-/// What people can do about ranks without huddle.
+/// Advice to users about ranks without huddle.
 pub(super) const REMEDY: &str = "LD_PRELOAD must reach every host and program of the job (Open MPI: mpiexec -x LD_PRELOAD; static \
      binaries can't be served: run without huddle)";
 
-/// Sets the job up. Collective over `MPI_COMM_WORLD`, right after the native `MPI_Init`. What huddle lacks leaves the job native; an MPI
-/// that fails ends it.
+/// Sets the job up. Collective over `MPI_COMM_WORLD`, right after the native `MPI_Init`. If huddle lacks something the
+/// job stays native; if MPI fails the job ends.
 ///
 /// # Safety
 /// MPI has just been initialised.
@@ -78,7 +79,8 @@ fn accelerate(config: Config, (hosts, mask): (Hosts, Mask), rank: u32, size: c_i
     if !config.may_copy_singly {
         kernel::withhold_single_copies();
     }
-    // Whatever communicator that makes is gone before the next are made: of MPICH's kin the third that there is takes milliseconds.
+    // `Node::find` frees its communicator before the next ones are made: in MPICH and its kin making the third that
+    // exists takes milliseconds.
     let node = Node::find(constants().comm_world, &config, hosts, &mask);
     let (world, self_comm) = (duplicate(constants().comm_world), duplicate_of_self());
     let parameters = agree_on_parameters(world, rank, &config, &node);
@@ -86,7 +88,8 @@ fn accelerate(config: Config, (hosts, mask): (Hosts, Mask), rank: u32, size: c_i
         keep_native(keyval, comm, Reason::NoContext);
     }
     let mut group = constants().group_null;
-    // The duplicate's own group: MPICH 4.0.2 crashes in Comm_create_group on a group that was taken of another communicator.
+    // The duplicate's own group: MPICH 4.0.2 crashes in Comm_create_group on a group that was taken from another
+    // communicator.
     // SAFETY: valid communicator and place.
     unsafe { native().comm_group(world, &mut group) };
     let nodes = node.labels.iter().enumerate().filter(|(rank, label)| *rank as u32 == **label).count();
@@ -115,9 +118,9 @@ fn accelerate(config: Config, (hosts, mask): (Hosts, Mask), rank: u32, size: c_i
     });
 }
 
-/// Nothing is accelerated, on all ranks alike: what they have agreed on so far is enough to say why and to write the report,
-/// and nobody looks at the machine or makes a communicator. Ranks whose own environments differ come here together, those of several builds
-/// too.
+/// Leaves everything native, on all ranks alike. What they have agreed on so far is enough to say why and to write the
+/// report, so nobody looks at the machine or makes a communicator. All ranks come here together, also if their own
+/// environments or their builds differ.
 fn stay_native(job: Job, reason: Reason) {
     learn_of_callers();
     if job.rank == 0 && matches!(reason, Reason::HuddleMissing | Reason::SurvivesFailures) {
@@ -126,7 +129,7 @@ fn stay_native(job: Job, reason: Reason) {
     job::publish(Job { inactive: Some(reason), ..job });
 }
 
-/// `misfit` is why the ranks can't work together.
+/// Why nothing is accelerated, if so. `misfit` is why the ranks can't work together.
 fn inactive_reason(config: &Config, misfit: Option<Reason>, size: c_int) -> Option<Reason> {
     if config.is_disabled {
         return Some(Reason::Disabled);
@@ -174,12 +177,13 @@ fn announce() {
     log::info(format_args!("huddle {version}{build} on {mpi}: {ranks}{nodes}{sharing}; {state}{alone}"));
 }
 
-/// How many processes the launcher started together, where it says so: with an `mpiexec` of another MPI each is alone.
+/// How many processes the launcher started together, if it says so. With an `mpiexec` of another MPI each is a job of
+/// its own.
 fn started(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"].into_iter().find_map(|name| variable(name)?.parse().ok())
 }
 
-/// Whether everything stays native because some ranks run without huddle. Then all that have it know that.
+/// Whether everything stays native because some ranks run without huddle. Then all ranks with huddle know it.
 fn is_left(announcement: Option<Announcement>, size: c_int) -> bool {
     let Some(missing) = announcement.and_then(|announcement| announcement.missing(size as u32)) else {
         return false;
@@ -194,7 +198,7 @@ fn is_left(announcement: Option<Announcement>, size: c_int) -> bool {
     true
 }
 
-/// A duplicate of `MPI_COMM_SELF`, whose errors are returned. By a blocking call: there is nobody to wait for.
+/// A duplicate of `MPI_COMM_SELF`, with errors returned. The call may block, since there is nobody to wait for.
 fn duplicate_of_self() -> MPI_Comm {
     let mut new = constants().comm_null;
     // SAFETY: valid communicators and a valid place; nobody else takes part.
@@ -226,7 +230,8 @@ fn learn_of_callers() {
 struct Agreement {
     /// Rank 0's environment, parsed.
     config: Config,
-    /// Set, on all ranks, where not all serve the same names and have an attribute for communicators, or the job is to survive some of them.
+    /// Set, on all ranks, unless all serve the same names and have an attribute for communicators, or if the job is to
+    /// survive failing ranks.
     misfit: Option<Reason>,
     hosts: Hosts,
     mask: Mask,
@@ -235,42 +240,43 @@ struct Agreement {
 /// Where this rank may run.
 struct Mask {
     own: CpuMask,
-    /// Bytes of the longest one of all ranks.
+    /// Bytes of the longest mask of all ranks.
     longest: usize,
 }
 
 /// Where the ranks of the job run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hosts {
-    /// All on one system, where they see each other's processes.
+    /// All on one system, on which they see each other's processes.
     One,
-    /// On several; or on one, but they don't know it.
+    /// On several systems; or on one, without knowing it.
     Several,
 }
 
 impl Hosts {
-    /// Two numbers for the host of a rank, if it tells its identity. Ranks are on one host if the least ones over all of them are opposites.
+    /// Two numbers for the host of a rank, from its identity if that is known. All ranks are on one host if the minima
+    /// of both numbers are opposites.
     fn numbers(identity: Option<u64>) -> [c_int; 2] {
-        // Of a host that does not tell they never are.
+        // With a host of unknown identity they never are.
         identity.map_or([0, -1], |identity| {
             let number = (identity >> 33) as c_int;
             [number, -number]
         })
     }
 
-    /// By the least of these numbers over all ranks.
+    /// Where the ranks run, from the minima of both numbers over all ranks.
     fn of(least: c_int, opposite: c_int) -> Self {
         if least == -opposite { Self::One } else { Self::Several }
     }
 }
 
-/// All ranks come here, of one build.
+/// Called by all ranks, which are of one build.
 fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Agreement {
     let own = RawEnvironment::from_process();
     let agreed = RawEnvironment::from_bytes(&bcast_bytes(world, own.to_bytes())).unwrap_or_default();
     let difference = own.differs_from(&agreed);
     let differs = if difference.is_some() { rank as c_int } else { c_int::MAX };
-    // The loaders have read this one already, each for itself: ranks that differ in it can't work together.
+    // The loaders have read HUDDLE_PMPI already, each for itself: ranks that differ in it can't work together.
     let served_names = |raw: &RawEnvironment| Config::parse(raw).0.serves_pmpi;
     let same_names = c_int::from(served_names(&own) == served_names(&agreed));
     let has_keyval = c_int::from(keyval.is_some());
@@ -279,7 +285,7 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Ag
     let mask = CpuMask::of_this_process();
     let numbers = [differs, same_names, has_keyval, is_ended_by_failures, host, opposite, -(mask.length() as c_int)];
     let [first, same_names, has_keyval, is_ended_by_failures, host, opposite, longest] = minimum(world, numbers);
-    // Where they differ in those names the line that the job stays native says so.
+    // Where the served names differ the line that the job stays native says so.
     if let (Some(difference), true) = (difference, first == differs && same_names == 1) {
         log::warning(format_args!("the environment differs from rank 0's, which all ranks use: {difference}"));
     }
@@ -298,15 +304,15 @@ fn agree_on_environment(world: MPI_Comm, rank: u32, keyval: Option<c_int>) -> Ag
     Agreement { config: from_here(config), misfit, hosts: Hosts::of(host, opposite), mask }
 }
 
-/// A relative path is one from where the program starts, wherever it is when it ends.
+/// Makes a relative path absolute: it counts from where the program starts, wherever the program is when it ends.
 fn from_here(mut config: Config) -> Config {
     config.report = config.report.map(|path| std::path::absolute(&path).unwrap_or(path));
     config
 }
 
-/// What rank 0 knows of the machine, and of the network where there are several nodes.
+/// Rank 0's parameters of the machine, and of the network where there are several nodes; the same on all ranks.
 fn agree_on_parameters(world: MPI_Comm, rank: u32, config: &Config, node: &Node) -> Parameters {
-    // Where ranks share cores a message takes as long as others have the core.
+    // Nothing is measured where ranks share cores: there a message takes as long as others have the core.
     let has_network = !node.crowding.is_shared();
     let network = if has_network { network::find(world, rank, &node.labels, config) } else { None };
     let mut bytes = Vec::new();
@@ -332,7 +338,8 @@ struct Node {
 }
 
 impl Node {
-    /// Where all ranks are on one host, `world` is the communicator of a node: there is no nonblocking way to make one.
+    /// If all ranks are on one host, `world` serves as the communicator of the node: MPI has no nonblocking way to make
+    /// one.
     fn find(world: MPI_Comm, config: &Config, hosts: Hosts, mask: &Mask) -> Self {
         let c = constants();
         let (rank, size) = rank_and_size(world);
@@ -371,10 +378,11 @@ impl Node {
         };
 
         let crowding = Crowding::of(&masks, crate::topo::cgroup_quota());
-        // Where they share no more than the time that a cgroup has, each yield returns at once and takes of that time.
+        // If ranks share only the time that a cgroup has, each yield returns at once and uses some of that time: then
+        // ranks do not yield before they sleep.
         let patience = if Crowding::of(&masks, None).is_shared() { Waiting::PATIENCE } else { Duration::ZERO };
         let Caches { line, l1, l2, l3 } = containers.caches();
-        // What is unknown anywhere does not count.
+        // A size that is unknown on some rank does not count there.
         let known = |bytes: u32| c_int::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(c_int::MAX);
         let most = -(crowding.to_number() as c_int);
         let numbers = [most, c_int::from(has_single_copy), known(l1), known(l2), known(l3)];
@@ -390,7 +398,8 @@ impl Node {
         Self { labels, paths, kinds, trunk, caches, crowding, patience, has_single_copy: single == 1 }
     }
 
-    /// The leader of the node measures its kernels, or reads what was measured before: all at once would disturb each other.
+    /// The leader of the node measures its kernels, or reads what was measured before, and tells the others: ranks that
+    /// all measured at once would disturb each other.
     fn choose_kernels(physical: MPI_Comm, node_rank: u32, config: &Config) {
         let mut bytes = Vec::new();
         if node_rank == 0 {
@@ -401,7 +410,8 @@ impl Node {
         }
     }
 
-    /// The leader of the node looks at the machine, or reads what was found before: loading hwloc takes milliseconds.
+    /// The leader of the node looks at the machine, or reads what was found before, and tells the others: loading hwloc
+    /// takes milliseconds.
     fn containers(physical: MPI_Comm, node_rank: u32, config: &Config) -> Containers {
         let mut bytes = Vec::new();
         if node_rank == 0 {
@@ -416,7 +426,7 @@ impl Node {
     }
 }
 
-/// The labels of all `size` ranks. Over several hosts a blocking call takes fewest messages.
+/// The labels of all `size` ranks. Over several hosts a blocking Allgather takes the fewest messages.
 fn allgather_labels(world: MPI_Comm, label: u32, size: usize) -> Vec<u32> {
     let (n, byte, mut labels) = (size_of::<u32>() as c_int, constants().byte, vec![0_u32; size]);
     let (from, to) = ((&raw const label).cast(), labels.as_mut_ptr().cast());

@@ -26,12 +26,12 @@ pub struct Job {
     pub rank: u32,
     /// Processes in `MPI_COMM_WORLD`.
     pub size: usize,
-    /// A duplicate of `MPI_COMM_WORLD` for progress, bridges and the report, whose errors return; `MPI_COMM_WORLD` itself
-    /// where nothing is accelerated.
+    /// A duplicate of `MPI_COMM_WORLD`, with errors returned, for progress, bridges and the report; `MPI_COMM_WORLD`
+    /// itself where nothing is accelerated.
     pub world: MPI_Comm,
     /// The group of `world`.
     pub group: MPI_Group,
-    /// A duplicate of `MPI_COMM_SELF` on which the library is asked what it accepts; errors return.
+    /// A duplicate of `MPI_COMM_SELF`, with errors returned, on which huddle asks the library what it accepts.
     pub self_comm: MPI_Comm,
     /// Per world rank a number that is equal on one node and differs between nodes.
     pub labels: Vec<u32>,
@@ -39,37 +39,38 @@ pub struct Job {
     pub nodes: Option<usize>,
     /// Per world rank its path through the machine; empty for ranks of other nodes.
     pub paths: Vec<Vec<u32>>,
-    /// What the entries of a full path are, on this node.
+    /// The kinds of the entries of a full path, on this node.
     pub kinds: Vec<Kind>,
-    /// How many of these all ranks of this node share.
+    /// How many of these entries all ranks of this node share.
     pub trunk: usize,
     /// The smallest caches of all nodes.
     pub caches: Caches,
-    /// How many ranks share a core, on the node where that is most.
+    /// How many ranks share a core, on the node where most do.
     pub crowding: Crowding,
-    /// All ranks can read the memory of all others on their host.
+    /// Whether all ranks can read the memory of all others on their host.
     pub has_single_copy: bool,
-    /// What rank 0 knows of the machine.
+    /// Rank 0's parameters of the machine.
     pub parameters: Parameters,
-    /// What the models choose, by what the ranks of a communicator agreed on.
+    /// The models' choices, for each set of facts on which the ranks of a communicator agreed.
     pub maps: Mutex<Vec<(Agreed, Arc<Map>)>>,
     /// How ranks wait.
     pub waiting: Waiting,
-    /// How often calls let the MPI library make progress that do not wait for long.
+    /// How often calls that do not wait for long let the MPI library make progress.
     pub pace: Pace,
-    /// What the program has in the library, where the loader tells.
+    /// The program's own traffic in the library, where the loader counts it.
     pub own_traffic: Option<&'static OwnTraffic>,
     /// Whether any process may reach into windows of another one.
     pub windows: Windows,
     /// The attribute of communicators that holds their state.
     pub keyval: c_int,
-    /// Communicators between nodes that this process has.
+    /// Number of communicators between nodes that this process has.
     pub bridges: AtomicU32,
-    /// Numbers the communicators between nodes that this process led the creation of.
+    /// Counts the communicators between nodes whose creation this process led.
     pub sequence: AtomicU32,
     /// Why nothing is accelerated, if so.
     pub inactive: Option<Reason>,
-    /// Whether all ranks run the same build of huddle; else they have agreed on nothing, and the environment is this rank's own.
+    /// Whether all ranks run the same build of huddle. If not they have agreed on nothing, and `config` is this rank's
+    /// own environment.
     pub is_one_build: bool,
 }
 
@@ -79,7 +80,7 @@ unsafe impl Sync for Job {}
 unsafe impl Send for Job {}
 
 impl Job {
-    /// One that has nothing but what every job has: no node, no communicator of its own.
+    /// A job with nothing but what every job has: no node, no communicator of its own.
     pub(super) fn idle(config: Config, rank: u32, size: usize) -> Self {
         let c = constants();
         let waiting = Waiting {
@@ -120,8 +121,8 @@ impl Job {
         }
     }
 
-    /// Whether the program may have traffic in the library; on several nodes it may, since what is sent there may wait in queues of this process,
-    /// also what huddle sends itself.
+    /// Whether the program may have traffic in the library. On several nodes it always may: messages, also those of
+    /// huddle itself, may wait in queues of this process.
     #[inline(always)]
     pub(super) fn traffic(&self) -> Traffic {
         match self.own_traffic {
@@ -130,13 +131,13 @@ impl Job {
         }
     }
 
-    /// The same, at a time at which the notice of windows is lowered if that is due.
+    /// Lowers the notice of windows if that is due at `now`; then as `traffic`.
     pub(super) fn traffic_at(&self, now: Instant) -> Traffic {
         self.windows.lower_if_due(now);
         self.traffic()
     }
 
-    /// What the models choose on such a communicator.
+    /// The models' choices on a communicator whose ranks agreed on these facts.
     pub fn map(&self, agreed: &Agreed) -> Arc<Map> {
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, map)) = maps.iter().find(|(known, _)| known == agreed) {
@@ -197,9 +198,10 @@ pub(super) fn retire() {
 
 /// Lets the MPI library make progress on the program's own traffic.
 ///
-/// Probing a duplicate of `MPI_COMM_WORLD` for what is never sent drives all pending operations of the process on all MPI
-/// libraries that were tried; probing a duplicate of `MPI_COMM_SELF` does not on MPICH. A probe that finds something drives
-/// nothing, and what a side of the network's measurement gave up may lie there for ever, with another tag.
+/// A probe for a message that is never sent, on a duplicate of `MPI_COMM_WORLD`, drives all pending operations of the
+/// process in all MPI libraries that were tried; on a duplicate of `MPI_COMM_SELF` it does not in MPICH. A probe that
+/// finds a message drives nothing. Messages of the network's measurement that their receiver gave up may stay there for
+/// ever, so they have another tag.
 pub fn progress() {
     if let Some(job) = active() {
         // SAFETY: MPI is initialised and not finalised while the job is active.
@@ -208,7 +210,7 @@ pub fn progress() {
 }
 
 /// # Safety
-/// MPI is initialised and not finalised; `world` is that duplicate.
+/// MPI is initialised and not finalised; `world` is the duplicate of `MPI_COMM_WORLD`.
 unsafe fn ask(world: MPI_Comm) {
     const NEVER_SENT: c_int = 0;
     let c = constants();
@@ -217,8 +219,9 @@ unsafe fn ask(world: MPI_Comm) {
     unsafe { native().iprobe(c.any_source, NEVER_SENT, world, &mut flag, c.status_ignore) };
 }
 
-/// What it takes to ask the library while it has nothing to do: the median of the last of some times. Intel MPI pauses the longer the
-/// more often it has found nothing, up to 43 times. Where it takes a millisecond in all, others have the core: the last time serves.
+/// How long it takes to ask the library while it has nothing to do: the median of the last of several probes. Intel MPI
+/// pauses longer the more often it has found nothing, up to 43 times. If the probes take a millisecond in all, others
+/// have the core, and the last time is returned.
 ///
 /// # Safety
 /// MPI is initialised and not finalised, no other thread calls it, and `world` is the duplicate of `MPI_COMM_WORLD`.
@@ -243,12 +246,12 @@ pub(super) unsafe fn time_to_ask(world: MPI_Comm) -> Duration {
     last[last.len() / 2]
 }
 
-/// Whether the program may have traffic of its own.
+/// Whether the program may have traffic of its own now.
 fn traffic_now() -> Traffic {
     active().map_or(Traffic::Absent, Job::traffic)
 }
 
-/// [`progress`] in a wait at `now`, as `asking` says.
+/// Calls [`progress`] in a wait, if it is time for that at `now`, by the job's pace and `asking`.
 fn keep_pace(now: Instant, asking: Asking) {
     if active().is_some_and(|job| job.pace.is_time_in_wait(now, asking, job.traffic_at(now))) {
         progress();

@@ -15,9 +15,9 @@ pub struct Loader {
     pub mpi_path: CString,
     /// The text of `MPI_Get_library_version`.
     pub mpi_version: String,
-    /// Calls of a collective that huddle doesn't serve.
+    /// Returns the number of calls of a collective, given by name, that huddle doesn't serve.
     pub calls: unsafe extern "C" fn(*const c_char) -> u64,
-    /// Their names.
+    /// Returns the name of the collective of this index in that count; null past the last.
     pub counted: extern "C" fn(usize) -> *const c_char,
     /// The program's own traffic.
     pub traffic: &'static OwnTraffic,
@@ -26,10 +26,12 @@ pub struct Loader {
 /// Set when the engine is opened.
 pub static LOADER: OnceCell<Loader> = OnceCell::new();
 
-/// Whether there may be some of the program's traffic now; `may_be_reached` tells whether others may reach into windows.
+/// Whether the program may have traffic in the library now; `may_be_reached` tells whether others may reach into
+/// windows.
 #[inline(always)]
 pub(super) fn traffic(own: &OwnTraffic, may_be_reached: impl FnOnce() -> bool) -> Traffic {
-    // Relaxed: what this thread has begun it finds; what others begin at the same time counts from the next call on.
+    // Relaxed: this thread finds what it has begun itself; what others begin at the same time counts from the next call
+    // on.
     let is_absent = own.open.load(Ordering::Relaxed) == 0
         && !own.is_endless.load(Ordering::Relaxed)
         && !(own.has_windows.load(Ordering::Relaxed) && may_be_reached());

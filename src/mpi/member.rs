@@ -1,4 +1,4 @@
-//! What the ranks of a node tell each other of their processes.
+//! What the ranks of a node tell each other about their processes.
 
 use crate::kernel;
 use crate::topo::CpuMask;
@@ -7,34 +7,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A process of the node.
 pub(super) struct Member {
     sample: Sample,
-    /// Where it may run.
+    /// The processors on which it may run.
     pub mask: CpuMask,
 }
 
 impl Member {
-    /// This one, which may run there.
+    /// This process, which may run where `mask` says.
     pub fn of_this_process(mask: &CpuMask) -> Self {
         Self { sample: Sample::of_this_process(), mask: mask.clone() }
     }
 
-    /// The wire format, with so many bytes of the mask, which may be more than it takes.
+    /// The wire format, with `of_mask` bytes of the mask, which may be more than it has.
     pub fn to_bytes(&self, of_mask: usize) -> Vec<u8> {
         [&self.sample.to_bytes()[..], &self.mask.to_bytes()[..of_mask]].concat()
     }
 
-    /// From the wire format; of too few bytes one whose memory nobody can read.
+    /// Reads the wire format. Too few bytes give a process whose memory nobody can read.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let (sample, mask) = bytes.split_first_chunk().unwrap_or((&[0; Sample::BYTES], &[]));
         Self { sample: Sample::from_bytes(sample), mask: CpuMask::from_bytes(mask) }
     }
 
-    /// Whether this process can read the memory of that one: it is there, and the system permits it.
+    /// Whether this process can read the memory of `self`: that process is there, and the system permits it.
     pub fn is_readable(&self) -> bool {
         self.sample.is_readable()
     }
 }
 
-/// A word in the memory of a process, for others to find out whether they can read it.
+/// A word in the memory of a process, by which others find out whether they can read that memory.
 struct Sample {
     process: u64,
     address: u64,
@@ -68,7 +68,7 @@ impl Sample {
         Self { process, address, value }
     }
 
-    /// Whether this process can read it: it is there, and the system permits it.
+    /// Whether this process can read the word: it is there, and the system permits it.
     fn is_readable(&self) -> bool {
         let mut found = [0; 8];
         // SAFETY: room for as many bytes.

@@ -1,5 +1,5 @@
-//! The network between nodes, measured in `MPI_Init` by rank 0 and a rank of another node, by messages of the native library on
-//! huddle's own communicator.
+//! The network between nodes, which rank 0 and a rank of another node measure in `MPI_Init` by messages of the native
+//! library on huddle's own communicator.
 
 use super::loader::LOADER;
 use crate::config::Config;
@@ -11,11 +11,11 @@ use mpi_sys::{MPI_Comm, MPI_Request};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
-/// Of all messages of the measurement; nothing else is ever sent on the communicator.
+/// The tag of all messages of the measurement; nothing else is ever sent on the communicator.
 const TAG: c_int = 1;
 
-/// What rank 0 knows of the network between the nodes of `labels`, on rank 0: kept by an earlier job, else measured; none where
-/// that is not possible. Every rank calls it, and all but two return at once.
+/// On rank 0, what it knows of the network between the nodes of `labels`: kept by an earlier job, else measured; `None`
+/// where neither is possible, and on other ranks. Every rank calls it; all but two return at once.
 pub(super) fn find(world: MPI_Comm, rank: u32, labels: &[u32], config: &Config) -> Option<Network> {
     let other = labels.iter().position(|label| *label != labels[0])?;
     let peer = |rank: usize| Messages { comm: world, peer: rank as c_int };
@@ -44,14 +44,14 @@ fn place(config: &Config) -> Option<Place> {
     Some(Place::new(&directory, &format!("{}, {nodes}", library.lines().next().unwrap_or_default())))
 }
 
-/// Messages to and from a rank.
+/// Messages to and from the rank `peer`.
 struct Messages {
     comm: MPI_Comm,
     peer: c_int,
 }
 
 impl Messages {
-    /// Whether the operation ends within that time.
+    /// Whether the operation ends within `patience`.
     fn ends(request: &mut MPI_Request, patience: Duration) -> bool {
         let started = Instant::now();
         let mut done = 0;
@@ -71,7 +71,8 @@ impl Wire for Messages {
         let c = constants();
         let (from, n) = (message.as_ptr().cast(), message.len() as c_int);
         let mut request = c.request_null;
-        // SAFETY: a buffer of so many bytes that stays, also where nobody takes the message; valid rank, communicator and place.
+        // SAFETY: a buffer of `n` bytes that is static, so it stays if nobody takes the message; valid rank,
+        // communicator and place.
         let code = unsafe { native().isend(from, n, c.byte, self.peer, TAG, self.comm, &mut request) };
         code == c.success && Self::ends(&mut request, PATIENCE)
     }
@@ -80,12 +81,13 @@ impl Wire for Messages {
         let c = constants();
         let (to, n) = (message.as_mut_ptr().cast(), message.len() as c_int);
         let mut request = c.request_null;
-        // SAFETY: a buffer of so many bytes, which nobody touches until the request is no more; valid rank, communicator, place.
+        // SAFETY: a buffer of `n` bytes, which nobody touches until the request has ended; valid rank, communicator,
+        // place.
         let code = unsafe { native().irecv(to, n, c.byte, self.peer, TAG, self.comm, &mut request) };
         if code != c.success || Self::ends(&mut request, patience) {
             return code == c.success;
         }
-        // SAFETY: a request of this rank, unless it ended with an error; to wait for a cancelled one is local.
+        // SAFETY: a request of this rank, unless it ended with an error; the wait for a cancelled request is local.
         unsafe {
             if request != c.request_null {
                 native().cancel(&mut request);

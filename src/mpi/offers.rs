@@ -4,25 +4,27 @@ use super::pool;
 use crate::types::CommRank;
 use std::ops::Index;
 
-/// What a rank tells all others.
+/// The offer of one rank, which it tells all others.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Offer {
     /// Where the leader's new segment can be opened: a process and its descriptor.
     pub process: u64,
     pub descriptor: u64,
-    /// Stands in the new segment's header; zero where there is none.
+    /// The number in the new segment's header; zero if there is no new one.
     pub nonce: u64,
-    /// For the communicator between nodes of leaders of its index; the lowest one's counts. Zero where it can't have one
-    /// more.
+    /// Number of a communicator between nodes, for leaders of this rank's index; that of the first node's leader
+    /// counts. Zero if this rank can't have one more.
     pub bridge: u64,
-    /// Segments of earlier communicators of the same members that this rank still has mapped; a leader's are idle.
+    /// Nonces of segments of earlier communicators of the same members that this rank still has mapped; a leader's are
+    /// idle.
     pub pooled: [u64; pool::OFFERED],
-    /// Whether the leader, of one node, has cleared the first of these.
+    /// Whether the leader has cleared the first of these segments; on one node only.
     pub is_prepared: u64,
     /// Whether buffers of this rank may be in memory of a device that huddle can't copy.
     pub has_unknown_devices: u64,
-    /// How the ranks of its node lie there ([`Hierarchy::to_words`](crate::topo::Hierarchy::to_words)); the lowest leader's counts.
+    /// How the ranks of a leader's node lie there ([`Hierarchy::to_words`](crate::topo::Hierarchy::to_words)); the
+    /// lowest leader's counts.
     pub hierarchy: [u64; 2],
     /// The board of this process ([`board`](super::board)); zero where it has none.
     pub board: u64,
@@ -33,17 +35,17 @@ pub(super) struct Offer {
 /// Which segment a node uses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The leader's new one.
+    /// The leader's new segment.
     New(Offer),
-    /// One that all members have.
+    /// A kept segment that all members have, by its nonce.
     Pooled(u64),
-    /// None of those that the leader has is common: it makes a new one and offers again.
+    /// Members share none of the segments that the leader has kept: it makes a new one and offers again.
     Again,
     /// The leader could not make one.
     Nothing,
 }
 
-/// Those of all ranks of a communicator, by rank: the same on each of them.
+/// The offers of all ranks of a communicator, by rank: the same on each of them.
 pub(super) struct Offers(Vec<Offer>);
 
 impl Index<CommRank> for Offers {
@@ -63,7 +65,7 @@ impl Offers {
         self.0.iter()
     }
 
-    /// Of the leader of a node with these members.
+    /// The offer of the leader of a node with these members.
     pub fn of_leader(&self, members: &[CommRank]) -> &Offer {
         &self[members[0]]
     }
@@ -82,7 +84,8 @@ impl Offers {
         }
     }
 
-    /// Whether these members have a context in common that the leader had cleared before it offered it: then all have what they need.
+    /// Whether these members share a context that the leader had cleared before it offered it: then all of them have
+    /// what they need.
     pub fn are_prepared(&self, members: &[CommRank]) -> bool {
         let leader = self.of_leader(members);
         leader.is_prepared != 0 && self.source(members) == Source::Pooled(leader.pooled[0])

@@ -20,8 +20,8 @@ pub fn path() -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
-/// The build id of this engine, as `readelf -n` and debuggers show it: two engines that differ have different ones. `None` where the linker
-/// was not asked for one.
+/// The build id of this engine, as `readelf -n` and debuggers show it: engines that differ have different ones. `None`
+/// if the linker was not asked for one.
 pub fn build_id() -> Option<String> {
     struct Search {
         /// An address within the engine.
@@ -36,7 +36,7 @@ pub fn build_id() -> Option<String> {
         }
         // SAFETY: the linker's table of that object's segments.
         let segments = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-        // Addresses in files may be relative to any, so that sums wrap.
+        // Addresses in files may be relative to any base, so sums wrap.
         let start = |segment: &libc::Elf64_Phdr| info.dlpi_addr.wrapping_add(segment.p_vaddr) as usize;
         let is_loaded = |address: usize, n: usize| {
             let loaded = segments.iter().filter(|segment| segment.p_type == libc::PT_LOAD);
@@ -63,8 +63,9 @@ pub fn build_id() -> Option<String> {
     search.found
 }
 
-/// In hexadecimal digits the build id among ELF notes: each has the lengths of name and contents, a kind, and both, padded to words (in
-/// segments with other notes perhaps to two words: there none is found).
+/// The build id among ELF notes, in hexadecimal digits. Each note has the lengths of its name and contents, a kind, the
+/// name and the contents, both padded to words. Segments with other notes may pad to two words: no build id is found
+/// there.
 fn build_id_among(mut notes: &[u8]) -> Option<String> {
     const BUILD_ID: u32 = 3;
     loop {

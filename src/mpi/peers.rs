@@ -1,23 +1,24 @@
-//! Which ranks run without huddle, found out beside MPI: before the first collective that huddle inserts, which they would
-//! never join.
+//! Which ranks run without huddle. This is found out beside MPI, before the first collective that huddle inserts, which
+//! these ranks would never join.
 //!
 //! 1. Before the native `MPI_Init` a rank with huddle puts a key into PMIx, the store through which the ranks of Open MPI
 //!    exchange their addresses ([`announce`]).
 //! 2. The native `MPI_Init` commits what its rank has put, and its fence brings that to all ranks, with or without huddle.
 //! 3. After it a rank with huddle looks for the key of each rank ([`Announcement::missing`]).
 //!
-//! All ranks with huddle come to the same verdict: a key is put before the fence or never, the fence waits for all ranks
-//! and brings everything, and all look at the same ranks, so they find the same. Where the exchange is another one
-//! (asynchronous, or on demand: [`Pmix::brings_everything`]) an absent key means nothing and there is no verdict. A rank that
-//! can't tell, for whatever reason, waits like one that misses nobody: a job in which all ranks have huddle is served in
-//! any case, and in all others a rank that waits in vain says so ([`super::agree`]).
+//! All ranks with huddle come to the same verdict: a key is put before the fence or never, the fence waits for all
+//! ranks and brings everything, and all ranks look at the same keys. Where keys are exchanged otherwise
+//! (asynchronously, or on demand: [`Pmix::brings_everything`]) an absent key means nothing, and there is no verdict. A
+//! rank that can't tell, for whatever reason, waits like one that misses nobody. So a job in which all ranks have
+//! huddle is served in any case, and in all others a rank that waits in vain says so ([`super::agree`]).
 //!
-//! The library must be the one that this MPI uses, before it has loaded it: a second one would be a second client in the
-//! name of the same rank. So it is looked up in MPI's own plugin. Only Open MPI 4 is known to bear a PMIx that was
-//! initialised before: Open MPI 5 takes its rank from its own `PMIx_Init`, which it leaves out if another one came first.
+//! The library must be the one that this MPI uses, though MPI has not loaded it yet: a second library would be a second
+//! client in the name of the same rank. So it is found through MPI's own plugin. Only Open MPI 4 is known to bear a
+//! PMIx that was initialised before: Open MPI 5 takes its rank from its own `PMIx_Init`, which it leaves out if another
+//! call came first.
 //!
-//! It costs a request to the host's PMIx server for each rank looked at (`bench/limits.c init` times the whole of MPI_Init).
-//! `PMIx_Init` takes as much less time in the native `MPI_Init` as it takes here.
+//! It costs one request to the host's PMIx server for each rank looked at (`bench/limits.c init` times the whole of
+//! MPI_Init). `PMIx_Init` in the native `MPI_Init` takes as much less time as it takes here.
 
 use super::loader::LOADER;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -28,7 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The key; its value stands for the build (`protocol` in [`super::init`]).
 const KEY: &CStr = c"huddle.protocol";
 
-/// Larger jobs look at this many ranks, evenly spread: a host that lacks huddle and holds that part of the ranks is found.
+/// In larger jobs this many ranks are looked at, evenly spread: a host that lacks huddle is found if it holds one in so
+/// many of the ranks.
 const LOOKED_AT: u32 = 256;
 
 /// A rank that runs without huddle, or with another version of it.
@@ -40,7 +42,7 @@ pub struct Missing {
     pub is_told_here: bool,
 }
 
-/// What lies between [`announce`] and the verdict: a reference to PMIx, which is given back when this is dropped.
+/// What is kept between [`announce`] and the verdict: a reference to PMIx, which is given back on drop.
 pub struct Announcement {
     pmix: Pmix,
     own: Proc,
@@ -48,7 +50,8 @@ pub struct Announcement {
     is_put: bool,
 }
 
-/// Lets the other ranks know that this one has huddle; `None` where there is no way to, or that is not known to be safe.
+/// Tells the other ranks that this one has huddle; `None` if there is no way to do so, or none that is known to be
+/// safe.
 /// Called right before the native `MPI_Init`; only the first call does something.
 pub fn announce(protocol: u32) -> Option<Announcement> {
     static IS_TRIED: AtomicBool = AtomicBool::new(false);
@@ -62,8 +65,8 @@ pub fn announce(protocol: u32) -> Option<Announcement> {
     Some(Announcement { pmix, own, protocol, is_put })
 }
 
-/// Whether the environment is that of a rank which was started by mpiexec or srun with a PMIx server. Without the server
-/// `PMIx_Init` fails, and does so again in the native `MPI_Init`, which otherwise gets along as a job of one rank.
+/// Whether the environment is that of a rank which mpiexec or srun started with a PMIx server. Without the server
+/// `PMIx_Init` fails, and fails again in the native `MPI_Init`, which otherwise gets along as a job of one rank.
 fn has_server() -> bool {
     let has =
         |prefix: &str| std::env::vars_os().any(|(name, _)| name.as_encoded_bytes().starts_with(prefix.as_bytes()));
@@ -122,7 +125,7 @@ struct Info {
     value: Value,
 }
 
-// As in the headers of PMIx 3, 4 and 5, on 64 bits.
+// Sizes and offsets as in the headers of PMIx 3, 4 and 5, on 64 bits.
 const _: () = assert!(size_of::<Proc>() == 260 && offset_of!(Value, data) == 8 && size_of::<Value>() == 32);
 const _: () = assert!(offset_of!(Info, value) == 520 && size_of::<Info>() == 552);
 
@@ -134,7 +137,7 @@ const NOT_FOUND: c_int = -46;
 const BOOL: u16 = 1;
 const UINT32: u16 = 14;
 const GLOBAL: u8 = 3;
-/// The server answers from what it has: it asks nobody and waits for nothing.
+/// The server answers from what it has, without asking or waiting for anyone.
 const IMMEDIATE: &CStr = c"pmix.immediate";
 
 impl Value {
@@ -170,7 +173,7 @@ struct Pmix {
 }
 
 impl Pmix {
-    /// That of the MPI library at `mpi_path`, if its version is known.
+    /// The functions of the PMIx library of the MPI library at `mpi_path`, if its version is known.
     fn of(mpi_path: &CStr) -> Option<Self> {
         let mpi = Library::open(mpi_path, libc::RTLD_NOLOAD)?;
         let library = if mpi.find(c"PMIx_Init").is_some() { mpi } else { plugin(mpi_path)? };
@@ -202,7 +205,7 @@ impl Pmix {
         }
     }
 
-    /// Takes a reference to PMIx; the name of this process in it.
+    /// Takes a reference to PMIx. Returns the name of this process in it.
     fn enter(&self) -> Option<Proc> {
         let mut own = Proc { nspace: [0; 256], rank: 0 };
         // SAFETY: a valid place, and no directives.
@@ -210,14 +213,14 @@ impl Pmix {
         (code == SUCCESS).then_some(own)
     }
 
-    /// Puts the key, for ranks on all hosts; MPI commits it with its own.
+    /// Puts the key, for ranks on all hosts; MPI commits it with its own keys.
     fn put(&self, protocol: u32) -> bool {
         let value = Value::new(UINT32, &protocol.to_ne_bytes());
         // SAFETY: a C string and a value, of which the library makes copies.
         unsafe { (self.put)(GLOBAL, KEY.as_ptr(), &value) == SUCCESS }
     }
 
-    /// What a process has put, `Ok(None)` if it has not put the key; or why that can't be known.
+    /// The number that a process has put; `Ok(None)` if it has not put the key. The error is why that can't be known.
     fn get(&self, of: &Proc) -> Result<Option<u32>, c_int> {
         let directive = Info::switched_on(IMMEDIATE);
         let mut value = std::ptr::null_mut::<Value>();
@@ -234,7 +237,8 @@ impl Pmix {
         }
     }
 
-    /// Whether MPI exchanges all keys in `MPI_Init` and waits for that. It does unless the user has asked otherwise.
+    /// Whether MPI exchanges all keys in `MPI_Init` and waits until that is done. It does, unless the user has asked
+    /// otherwise.
     fn brings_everything(&self) -> bool {
         let is_set = |name| {
             let address = self.mpi.find(name)?.cast::<u8>();
@@ -274,7 +278,7 @@ fn plugin(mpi_path: &CStr) -> Option<Library> {
     Library::open(&CString::new(path.into_os_string().into_encoded_bytes()).ok()?, 0)
 }
 
-/// Where it may lie, for an MPI library in `directory`: Open MPI's own place, and Debian's.
+/// Where the plugin may lie, for an MPI library in `directory`: Open MPI's own place, and Debian's.
 fn candidates(directory: &Path) -> [PathBuf; 2] {
     ["openmpi", "openmpi/lib/openmpi3"].map(|place| directory.join(place).join("mca_pmix_ext3x.so"))
 }

@@ -1,5 +1,5 @@
-//! What there was for communicators that were freed, for communicators of the same processes that come later: programs that make
-//! and free communicators in loops pay for reserving and mapping memory once.
+//! The states of freed communicators, kept for later communicators of the same processes: programs that make and free
+//! communicators in loops pay for reserving and mapping memory once.
 
 use crate::fabric::shm::{Context, Geometry};
 use crate::topo::Hierarchy;
@@ -7,40 +7,40 @@ use crate::types::Epoch;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// States that a process keeps. The oldest goes first.
+/// States that a process keeps. The oldest is dropped first.
 const MOST: usize = 8;
 
 /// States that a rank offers at once, by their nonces.
 pub(super) const OFFERED: usize = 4;
 
-/// A context, and what its ranks know it by.
+/// A context, and by what its ranks know it.
 pub(super) struct NodeState {
     /// World ranks of its members on this node, in their order.
     pub members: Box<[c_int]>,
-    /// The number in its header.
+    /// The number in the segment's header.
     pub nonce: u64,
     /// How these members lie on the node, as their leader found out.
     pub hierarchy: Hierarchy,
     pub context: Context,
 }
 
-/// A process's pool, of what has a context.
+/// A process's pool of states that have a context.
 pub(super) struct Pool<T>(Mutex<List<T>>);
 
-/// The oldest first.
+/// In the order in which they were freed, the oldest first.
 struct List<T> {
     kept: Vec<Kept<T>>,
-    /// So many were kept so far.
+    /// How many were kept so far.
     freed: u64,
 }
 
-/// What is in the pool, or on offer.
+/// A state in the pool, or on offer.
 struct Kept<T> {
-    /// Its ordinal among those that were freed.
+    /// Its ordinal among all states that were kept.
     ordinal: u64,
-    /// Its communicator's last call went through it: no rank makes another one.
+    /// Whether its communicator's last call went through it: then no rank makes another call on it.
     was_left_by_a_call: bool,
-    /// In a box: it has some KiB, which would move with each change of the list.
+    /// In a box: a state has some KiB, which would move with each change of the list.
     state: Box<T>,
 }
 
@@ -69,7 +69,8 @@ impl<T: AsRef<NodeState>> Pool<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what this rank had for a communicator that it has freed, after a last call of that ordinal. Its peers may still use theirs.
+    /// Keeps the state of a communicator that this rank has freed after its last call, of ordinal `last`. Its peers may
+    /// still use theirs.
     pub fn keep(&self, state: Box<T>, last: Epoch) {
         let was_left_by_a_call = (*state).as_ref().context.left() == last;
         let mut list = self.list();
@@ -78,7 +79,8 @@ impl<T: AsRef<NodeState>> Pool<T> {
         list.insert(Kept { ordinal, was_left_by_a_call, state });
     }
 
-    /// The newest with contexts of these members and dimensions that are wanted, with as many lines or more.
+    /// Takes out the newest states whose contexts have these members and dimensions, as many lines or more, and are
+    /// wanted: `OFFERED` at most.
     pub fn offer(
         &self,
         members: &[c_int],
@@ -100,8 +102,8 @@ impl<T: AsRef<NodeState>> Pool<T> {
     }
 }
 
-/// For a communicator that is about to be built. They are out of the pool, so that no other thread offers them for
-/// a communicator of its own, uses, frees or evicts them meanwhile; those that are not taken go back.
+/// States on offer for a communicator that is about to be built. They are out of the pool, so that no other thread
+/// offers, uses, frees or evicts them meanwhile. Those that are not taken go back.
 pub(super) struct Offered<'a, T: AsRef<NodeState>> {
     pool: &'a Pool<T>,
     kept: Vec<Kept<T>>,
@@ -113,18 +115,19 @@ impl<T: AsRef<NodeState>> Offered<'_, T> {
         std::array::from_fn(|index| self.kept.get(index).map_or(0, |kept| kept.node_state().nonce))
     }
 
-    /// The one that was freed last, if all ranks that have left the calls that this one has left make no other call on its communicator: a call
-    /// that was declined here may still be under way elsewhere.
+    /// The context that was freed last, if its communicator's last call went through it. Then a rank that has left the
+    /// calls that this one has left makes no other call on that communicator. After a call that was declined here, the
+    /// same call may still be under way elsewhere.
     pub fn left_by_a_call(&self) -> Option<&Context> {
         self.kept.first().filter(|kept| kept.was_left_by_a_call).map(|kept| &kept.node_state().context)
     }
 
-    /// How the members of all of them lie on the node; none where there is none.
+    /// How the members lie on the node, the same for all states; `None` if there is no state.
     pub fn hierarchy(&self) -> Option<Hierarchy> {
         self.kept.first().map(|kept| kept.node_state().hierarchy)
     }
 
-    /// The one with this nonce, for good.
+    /// Takes the state with this nonce, for good.
     pub fn take(&mut self, nonce: u64) -> Option<Box<T>> {
         let at = self.kept.iter().position(|kept| kept.node_state().nonce == nonce)?;
         Some(self.kept.remove(at).state)
@@ -147,7 +150,7 @@ mod tests {
 
     const GEOMETRY: Geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64), round: Bytes(64) };
 
-    /// Here it is all that there is.
+    /// In these tests a state is nothing more.
     impl AsRef<NodeState> for NodeState {
         fn as_ref(&self) -> &Self {
             self

@@ -1,13 +1,13 @@
-//! Rejected arguments of a leader. It takes no step between nodes in that call, so its next step would meet the one that
-//! the other leaders are still in, and wrong data would be taken for theirs.
+//! Rejected arguments of a leader. It takes no step between nodes in that call. So its next step would meet the step in
+//! which the other leaders still are, and they would take wrong data for those of their call.
 //!
 //! 1. A leader whose arguments are rejected tells the other leaders which call it left out ([`BridgeComm::refuse`]).
-//! 2. Before its next step it waits until all others have left out the same calls ([`BridgeComm::settle`]): a program whose
-//!    ranks all pass wrong arguments goes on.
-//! 3. A leader that has taken part in such a call, or is in it, ends the job when it hears of that: there, while it waits
-//!    for a step, and before its later ones.
-//! 4. A communicator is freed after all that was said there was heard, or not at all (`BridgeComm::close`): libraries give its context to
-//!    another one, which would receive it.
+//! 2. Before its next step it waits until all others have left out the same calls ([`BridgeComm::settle`]): so a program
+//!    whose ranks all pass wrong arguments goes on.
+//! 3. A leader that has taken part in such a call, or is in it, ends the job when it hears of the refusal. It listens
+//!    while it waits for a step of that call, and before its later steps.
+//! 4. A communicator is freed after all refusals on it were heard, or not at all (`BridgeComm::close`): libraries give its
+//!    context to another communicator, which would receive them.
 
 use super::bridge::BridgeComm;
 use super::failure::expect;
@@ -22,12 +22,12 @@ use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Steps between nodes use another one.
+/// Steps between nodes use another tag.
 const TAG: c_int = 1;
 /// When calls here fail, for people.
 const REFUSING: &str = "while leaders tell each other of rejected arguments";
 
-/// What is said: who has left out which call.
+/// A message: which leader has left out which call.
 #[derive(Clone, Copy, Default, PartialEq)]
 #[repr(C)]
 struct Word {
@@ -41,15 +41,15 @@ pub struct Refusals(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// By this leader, until all others have as well.
+    /// Calls that this leader has left out, until all others have left them out as well.
     own: Vec<u64>,
-    /// By others.
+    /// The refusals of other leaders.
     heard: Vec<Word>,
-    /// Messages that may still be under way.
+    /// Sent messages that may still be under way.
     sent: Vec<(MPI_Request, Box<Word>)>,
 }
 
-// SAFETY: requests that any thread may pass to MPI, one at a time.
+// SAFETY: any thread may pass the requests to MPI, one thread at a time.
 unsafe impl Send for State {}
 
 impl Refusals {
@@ -59,7 +59,7 @@ impl Refusals {
 }
 
 impl BridgeComm {
-    /// The other leaders learn that this one takes no part in call `epoch`.
+    /// Tells the other leaders that this one takes no part in call `epoch`.
     pub fn refuse(&self, epoch: Epoch) {
         let mut state = self.refusals().state();
         for node in self.others() {
@@ -75,8 +75,9 @@ impl BridgeComm {
         state.own.push(epoch.0);
     }
 
-    /// Before a step of call `epoch`, or while it waits for one: ends the job if another leader takes no part. Returns when
-    /// all have left out the calls that this one has: they may come to these late.
+    /// Called before a step of call `epoch`, and while it waits for one. Ends the job if another leader left out a call
+    /// in which this one took or takes part. Returns when all others have left out the calls that this one has left
+    /// out: they may come to these late.
     pub fn settle(&self, epoch: Epoch, layout: &Layout) {
         let mut state = self.refusals().state();
         let mut wait = Wait::default();
@@ -96,8 +97,9 @@ impl BridgeComm {
         }
     }
 
-    /// Before the communicator is freed, which all leaders do: whether all have said that they left out the calls that this one has. Waits a while
-    /// for that: some may come late, and in programs whose ranks differ they never do.
+    /// Called before the communicator is freed, which all leaders do. Returns whether all others have said that they
+    /// left out the calls that this one has, and no others. Waits a while for that: some may come late, and in programs
+    /// whose ranks differ they never do.
     pub(super) fn close(&self) -> bool {
         const PATIENCE: Duration = Duration::from_secs(1);
         let mut state = self.refusals().state();
@@ -115,7 +117,7 @@ impl BridgeComm {
     }
 }
 
-/// For what others have not said yet.
+/// A wait for what other leaders have not said yet.
 #[derive(Default)]
 struct Wait {
     since: Option<Instant>,
@@ -165,7 +167,7 @@ impl State {
         });
     }
 
-    /// What another leader has not said, of the calls that this one has left out.
+    /// A call that this leader has left out, and another leader that has not said the same.
     fn missing(&self, bridge: &BridgeComm) -> Option<Word> {
         let of_others = |&epoch: &u64| bridge.others().map(move |node| Word { node: node as u64, epoch });
         self.own.iter().flat_map(of_others).find(|word| !self.heard.contains(word))
@@ -174,7 +176,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // Messages that nobody waits for any more may still be read.
+        // The MPI library may still read messages that nobody waits for any more.
         for (_, word) in self.sent.drain(..) {
             Box::leak(word);
         }

@@ -1,8 +1,9 @@
 //! Segments of communicators, which leaders make and members map.
 //!
-//! To make one takes about as long as all else of a communicator together, and members wait meanwhile; then the leader waits, while they map it.
-//! So a leader that makes a second one of the same dimensions makes one more in that time, for the communicator after. It takes little longer than
-//! members do, which wait for it before the first call.
+//! Making a segment takes about as long as all else of a communicator together, and members wait meanwhile; then the
+//! leader waits while they map it. So a leader that makes a second segment of the same dimensions makes one more in
+//! that time, for the communicator after. That takes it little longer than the mapping takes the members, which wait
+//! for the leader before the first call.
 
 use crate::fabric::shm::{Geometry, Segment, take_near_pages};
 use crate::log::{self, Once};
@@ -14,13 +15,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A leader's new segment.
 pub(super) struct Own {
     pub segment: Segment,
-    /// Through which its members open it.
+    /// The file through which members open it.
     pub file: File,
-    /// Stands in its header.
+    /// The number in its header.
     pub nonce: u64,
 }
 
-/// What a segment is to be like.
+/// The properties of a segment that is to be made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Blueprint {
     pub geometry: Geometry,
@@ -30,17 +31,18 @@ pub(super) struct Blueprint {
     pub has_near_flags: bool,
 }
 
-/// What a process made last, and has ahead.
+/// What a process made last, and the segment that it has ahead.
 struct Stock {
     last: Option<Blueprint>,
     ahead: Option<Ahead>,
 }
 
-/// A segment for the next communicator that wants such a one.
+/// A segment for the next communicator with the same blueprint.
 struct Ahead {
     blueprint: Blueprint,
     own: Own,
-    /// Of the file behind its descriptor: a program may have closed what it does not know, and opened others in its place.
+    /// Identity of the file: a program may have closed a descriptor that it does not know, and opened another file
+    /// under that number.
     identity: [u64; 2],
 }
 
@@ -51,7 +53,7 @@ fn stock() -> MutexGuard<'static, Stock> {
 }
 
 impl Blueprint {
-    /// A segment like that: the one that was made ahead, or a new one.
+    /// A segment like this: the one that was made ahead, or a new one.
     ///
     /// # Errors
     /// As for [`Segment::create`].
@@ -63,7 +65,8 @@ impl Blueprint {
         }
     }
 
-    /// After one was made: another, if the one before it was alike too. Nobody needs it, so it may fail.
+    /// Called after a segment was made: makes another ahead, if the one before it was alike too. Nobody needs it, so it
+    /// may fail.
     pub fn make_ahead(&self) {
         {
             let mut stock = stock();
@@ -72,13 +75,14 @@ impl Blueprint {
                 return;
             }
         }
-        // Others need not wait meanwhile; of two threads here the later one's stays.
+        // The lock is not held meanwhile, so that other threads need not wait. If two threads come here the later one's
+        // segment stays.
         let ahead = self.make_new().ok().and_then(|own| Ahead::new(*self, own));
         let before = std::mem::replace(&mut stock().ahead, ahead);
         drop(before.and_then(Ahead::into_own));
     }
 
-    /// Whether so little of it is reserved with it that nobody minds where it is not used: all of one may be many MiB.
+    /// Whether so little memory is reserved with a segment that an unused one does no harm: all of it may be many MiB.
     fn is_small(&self) -> bool {
         const MOST: usize = 256 << 10;
         !self.is_whole && Segment::grows() && self.geometry.front() <= MOST
@@ -104,27 +108,28 @@ impl Ahead {
         Some(Self { blueprint, own: Own { file: out_of_the_way(own.file), ..own }, identity })
     }
 
-    /// The segment, if others can still open it, and find in it what they look for.
+    /// The segment, if others can still open it and find its number in it.
     fn into_own(self) -> Option<Own> {
         let Own { segment, file, nonce } = self.own;
         if !file.metadata().is_ok_and(|metadata| identity(&metadata) == self.identity) {
-            // Not this process's own any more.
+            // The descriptor is the program's now.
             std::mem::forget(file);
             return None;
         }
-        // A program may have written to it, by a number that it takes for a file of its own.
+        // A program may have written to it, through a descriptor that it takes for its own.
         let is_untouched = number(&segment) == nonce;
         is_untouched.then_some(Own { segment, file, nonce })
     }
 }
 
-/// What stands in the header.
+/// The number in the header.
 fn number(segment: &Segment) -> u64 {
-    // SAFETY: the header is the first page; its leader wrote it before it told anyone.
+    // SAFETY: the header is the first page; its leader wrote it before it told anyone of the segment.
     unsafe { segment.base().cast::<u64>().read() }
 }
 
-/// The segment of `length` bytes that the leader in that process holds open, if it carries that number; else a line says why not.
+/// Maps the segment of `length` bytes that its leader, that process, holds open, if its header has the number `nonce`.
+/// If not, logs why.
 pub(super) fn open(process: u32, descriptor: i32, length: usize, nonce: u64) -> Option<Segment> {
     match Segment::open(process, descriptor, length) {
         Ok(segment) if number(&segment) == nonce => Some(segment),
@@ -159,7 +164,7 @@ mod tests {
         Blueprint { geometry, is_whole: false, has_near_flags: false }
     }
 
-    /// Makes one as a leader does. -> its number
+    /// Makes a segment as a leader does. Returns its number.
     fn make(blueprint: Blueprint) -> u64 {
         let own = blueprint.make().expect("memory");
         let length = blueprint.geometry.length();
@@ -168,12 +173,12 @@ mod tests {
         own.nonce
     }
 
-    /// The number of the one that is there for the next communicator, and its descriptor.
+    /// The number and descriptor of the segment that was made ahead.
     fn ahead() -> Option<(u64, i32)> {
         stock().ahead.as_ref().map(|ahead| (ahead.own.nonce, ahead.own.file.as_raw_fd()))
     }
 
-    /// In one test, since there is one place.
+    /// In one test, since there is one stock.
     #[test]
     fn from_the_second_alike_on_one_is_there_before_it_is_asked_for() {
         let (few, many) = (blueprint(2), blueprint(4));
@@ -199,7 +204,8 @@ mod tests {
         assert!(![7, stale].contains(&make(few)));
         make(few);
 
-        // A program closes what it does not know, and opens another file, which gets the same number; in one step, as other tests open files too.
+        // A program closes what it does not know, and opens another file, which gets the same number. It does so in one
+        // step here, since other tests open files too.
         let (stale, descriptor) = ahead().expect("one");
         assert!(descriptor >= 56, "out of the way of what programs open and close by number");
         // SAFETY: a descriptor of this test's own process, which nothing else uses: the test is a program that does so.

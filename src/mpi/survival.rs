@@ -1,13 +1,13 @@
 //! Whether the MPI library is to survive processes that fail.
 //!
-//! Then it alone knows which have failed and which communicators were revoked, and ends calls on these with errors. Ranks in memory that they
-//! share would wait for what never comes.
+//! If so, the library alone knows which processes have failed and which communicators were revoked, and it ends calls
+//! on these with errors. Ranks that wait in shared memory would wait for ever.
 
 use super::loader::LOADER;
 use super::peers::Library;
 use libc::RTLD_NOLOAD;
 
-/// Open MPI from 5 on, started with `mpiexec --with-ft ulfm`. To be asked after MPI_Init.
+/// Whether this is Open MPI 5 or later, started with `mpiexec --with-ft ulfm`. Called after MPI_Init.
 pub(super) fn is_wanted() -> bool {
     let library = LOADER.get().and_then(|loader| Library::open(&loader.mpi_path, RTLD_NOLOAD));
     let enabled = library.and_then(|library| library.find(c"ompi_ftmpi_enabled"));

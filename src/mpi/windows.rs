@@ -1,6 +1,6 @@
-//! Whether processes of the job reach into each other's memory (one-sided communication), which may need the progress of the library in the process
-//! that has the memory. That one is in no call for it, so those who reach tell all others: by a notice in the first segment that all of
-//! them share.
+//! Whether processes of the job reach into each other's memory (one-sided communication). That may need the progress of
+//! the library in the process that has the memory, which makes no call for it. So a process that reaches into another
+//! one's memory tells all others, by a notice in the first segment that all of them share.
 
 use super::loader::abi::OwnTraffic;
 use crate::fabric::shm::{Context, SharedNotice};
@@ -9,7 +9,7 @@ use once_cell::sync::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What this process knows of that.
+/// What this process knows of one-sided communication in the job.
 #[derive(Debug, Default)]
 pub struct Windows(OnceCell<Told>);
 
@@ -17,18 +17,20 @@ pub struct Windows(OnceCell<Told>);
 struct Told {
     notice: SharedNotice,
     processes: u32,
-    /// In the one that lowers it.
+    /// Set in the process that lowers the notice.
     periods: Option<Periods>,
 }
 
 impl Windows {
-    /// A context was built that all processes of the job have, on one node; each of them comes here. Which one is their first may
-    /// differ between them where threads build several at a time: then no notice is joined by all, and windows count as traffic for good.
+    /// Takes the notice of a new context, which all processes of the job have, on one node. Each process calls this,
+    /// and its first context counts. Which one is the first may differ between them if threads build several at a time:
+    /// then no notice is joined by all, and windows count as traffic for good.
     pub fn consider(&self, context: &Context, own: &OwnTraffic) {
         self.0.get_or_init(|| {
             let notice = context.notice();
             notice.join();
-            // It stays mapped: what is told here is part of the job, which lasts as long as the process, and calls raise it after MPI_Finalize too.
+            // The word stays mapped: `Told` is part of the job, which lasts as long as the process, and calls raise the
+            // notice after MPI_Finalize too.
             // [notice] release: pairs with the load of the address in `raise` of the loader's `arch`, on which its store depends.
             own.notice.store(notice.word().cast_mut(), Ordering::Release);
             let periods = (context.rank() == NodeRank::LEADER).then(|| Periods::from(Instant::now()));
@@ -36,13 +38,13 @@ impl Windows {
         });
     }
 
-    /// Whether any process may reach into memory of another now.
+    /// Whether any process may reach into memory of another one now.
     #[inline]
     pub fn may_be_reached(&self) -> bool {
         self.0.get().is_none_or(|told| told.notice.may_be_raised(told.processes))
     }
 
-    /// Lowers the notice at `now`, if that is due and this process does so.
+    /// Lowers the notice at `now`, if that is due and this is the process that lowers it.
     pub fn lower_if_due(&self, now: Instant) {
         if let Some(Told { notice, periods: Some(periods), .. }) = self.0.get()
             && periods.begin_if_over(now)
@@ -52,27 +54,28 @@ impl Windows {
     }
 }
 
-/// When a notice is lowered: once in a period, as far as somebody looks.
+/// When a notice is lowered: once in a period, if some call looks then.
 #[derive(Debug)]
 struct Periods {
     started: Instant,
-    /// When the last one began, in nanoseconds since `started`.
+    /// When the last period began, in nanoseconds since `started`.
     begun: AtomicU64,
 }
 
 impl Periods {
-    /// A call that reaches into another's memory counts for one to two of these: as long as one of some ten megabytes takes, if the other one lets
-    /// its library make progress. Longer ones, whose end nobody sees, go on more slowly then.
+    /// A call that reaches into another one's memory counts for one to two periods. That is as long as a transfer of
+    /// some ten megabytes takes, if the other process lets its library make progress. Longer transfers, whose end
+    /// nobody sees, go on more slowly after that.
     const LENGTH: Duration = Duration::from_millis(250);
 
     fn from(started: Instant) -> Self {
         Self { started, begun: AtomicU64::new(0) }
     }
 
-    /// Whether the last one is over; then the next one begins.
+    /// Whether the last period is over; then the next one begins.
     fn begin_if_over(&self, now: Instant) -> bool {
         let now = now.saturating_duration_since(self.started).as_nanos() as u64;
-        // Relaxed: threads that look at once may both find it over, and a call counts less long.
+        // Relaxed: two threads that look at once may both find it over; then a call counts for less time.
         let is_over = self.begun.load(Ordering::Relaxed) + Self::LENGTH.as_nanos() as u64 <= now;
         if is_over {
             self.begun.store(now, Ordering::Relaxed);

@@ -19,7 +19,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// How many there are.
+    /// How many outcomes there are.
     pub const COUNT: usize = REGISTRY.len() + Collective::ALL.len() * Reason::COUNT;
 
     #[inline]
@@ -39,7 +39,7 @@ impl Outcome {
         }
     }
 
-    /// What was called.
+    /// The collective that was called.
     pub fn collective(self) -> Collective {
         match self {
             Self::Accelerated(row) => REGISTRY[row].collective,
@@ -48,7 +48,7 @@ impl Outcome {
     }
 }
 
-/// As in the names of counters: `Allreduce.flat`, `Allreduce.declined.warm-up`.
+/// The outcome as in the names of counters: `Allreduce.flat`, `Allreduce.declined.warm-up`.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -67,15 +67,15 @@ impl fmt::Display for Outcome {
 pub struct SizeClass(usize);
 
 impl SizeClass {
-    /// The largest sizes of all classes but the last two, which have none.
+    /// The largest size of each class; the last two classes have none.
     const LARGEST: [usize; 7] = [0, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20];
     const NAMES: [&'static str; Self::COUNT] =
         ["0", "<=64", "<=1K", "<=8K", "<=64K", "<=512K", "<=4M", ">4M", "unread"];
 
-    /// How many there are.
+    /// How many classes there are.
     pub const COUNT: usize = Self::LARGEST.len() + 2;
 
-    /// The size was not read: the call was left to the native library before its arguments were looked at, and to ask for
+    /// The size was not read: the call was left to the native library before its arguments were looked at. Asking for
     /// the size of a datatype that MPI might reject could end the program.
     pub const UNREAD: Self = Self(Self::COUNT - 1);
 
@@ -86,33 +86,33 @@ impl SizeClass {
         Self(Self::LARGEST.iter().map(|largest| usize::from(bytes.0 > *largest)).sum())
     }
 
-    /// For people and in the names of counters.
+    /// The name of the class, for people and in the names of counters.
     pub const fn name(self) -> &'static str {
         Self::NAMES[self.0]
     }
 }
 
-/// What is counted.
+/// What is counted of each outcome and size.
 const QUANTITIES: [&str; 2] = ["calls", "bytes"];
 
 /// How many values there are.
 const LENGTH: usize = CELLS * QUANTITIES.len();
 
-/// In how many cells they lie.
+/// Number of cells, each with the values of one outcome and size.
 const CELLS: usize = Outcome::COUNT * SizeClass::COUNT;
 
-/// Where calls of one outcome and size are counted; their bytes follow.
+/// The position where calls of one outcome and size are counted; their bytes follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter(usize);
 
 impl Counter {
-    /// Of calls of `bytes`, as in [`Plan::bytes`](crate::coll::Plan).
+    /// The position of calls of `bytes`, as in [`Plan::bytes`](crate::coll::Plan).
     #[inline]
     pub fn of(outcome: Outcome, bytes: Bytes) -> Self {
         Self::of_class(outcome, SizeClass::of(bytes))
     }
 
-    /// Of calls whose size is not known.
+    /// The position of calls whose size is not known.
     pub const fn of_unread(outcome: Outcome) -> Self {
         Self::of_class(outcome, SizeClass::UNREAD)
     }
@@ -123,7 +123,8 @@ impl Counter {
     }
 }
 
-/// What a thread counted, or several of which one at a time counts. Aligned so that calls and bytes of a cell share a cache line.
+/// What one thread counted, or several threads one after the other. Aligned so that calls and bytes of a cell share a
+/// cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Counters {
@@ -178,7 +179,7 @@ impl Counters {
         self.count(at).add(bytes);
     }
 
-    /// The calls that are counted there.
+    /// The calls that are counted at this position.
     #[inline(always)]
     pub fn count(&self, at: Counter) -> &Count {
         &self.cells[at.0]
@@ -247,22 +248,22 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of the values that `value` gives by their index.
+    /// The tally of the values that `value` returns by their index.
     pub fn of(value: impl FnMut(usize) -> u64) -> Self {
         Self { values: (0..LENGTH).map(value).collect() }
     }
 
-    /// From values that lie as in [`Tally::as_slice`]; `None` where their number is wrong.
+    /// From values in the order of [`Tally::as_slice`]; `None` if their number is wrong.
     pub fn from_values(values: Vec<u64>) -> Option<Self> {
         (values.len() == LENGTH).then_some(Self { values })
     }
 
-    /// All values, [`Counters::LENGTH`] of them; sums over ranks are sums of each.
+    /// All values, [`Counters::LENGTH`] of them. To sum over ranks, sum each value.
     pub fn as_slice(&self) -> &[u64] {
         &self.values
     }
 
-    /// What was counted at all.
+    /// All cells with at least one call.
     pub fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
         self.values.chunks_exact(QUANTITIES.len()).enumerate().filter(|(_, values)| values[0] > 0).map(
             |(index, values)| Cell {

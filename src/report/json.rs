@@ -14,21 +14,21 @@ use std::path::{Path, PathBuf};
 /// What a job did, for [`Report::to_json`].
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Of huddle.
+    /// The version of huddle.
     pub version: String,
     /// The build id of rank 0's engine.
     pub build: Option<String>,
     /// Name and version of the MPI library.
     pub mpi: String,
-    /// In `MPI_COMM_WORLD`.
+    /// Number of ranks in `MPI_COMM_WORLD`.
     pub ranks: usize,
-    /// On which they run; unknown, and null, where huddle did nothing on several ranks.
+    /// Number of nodes on which the ranks run; unknown, and null in JSON, if huddle did nothing on several ranks.
     pub nodes: Option<usize>,
-    /// Why huddle did nothing, where it was not active.
+    /// Why huddle did nothing, if it was not active.
     pub inactive: Option<Reason>,
-    /// Summed over ranks.
+    /// The counters, summed over ranks.
     pub counters: Tally,
-    /// Calls of collectives that huddle does not serve, by the full name, summed over ranks.
+    /// Calls of collectives that huddle does not serve, summed over ranks, by the full name of the function.
     pub unserved: Vec<(String, u64)>,
 }
 
@@ -90,7 +90,7 @@ impl Report {
     }
 }
 
-/// Why a report can't be written to `path`, where that shows before there is one. No file is made.
+/// Why a report can't be written to `path`, if that can be found out before there is a report. Leaves no file.
 pub fn obstacle(path: &Path) -> Option<io::Error> {
     let path = destination(path);
     match fs::metadata(&path) {
@@ -99,7 +99,8 @@ pub fn obstacle(path: &Path) -> Option<io::Error> {
         _ => {}
     }
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // A file without a name goes as it came. Not every file system has them, and says so after it has looked at the permissions.
+    // The file has no name, so it is gone when it is closed. Some file systems have no such files, and say so after
+    // they have checked the permissions.
     let unnamed = fs::OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(directory);
     unnamed.err().filter(|error| {
         use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
@@ -107,7 +108,8 @@ pub fn obstacle(path: &Path) -> Option<io::Error> {
     })
 }
 
-/// Puts `contents` in place of the file at `path`. What is no regular file (a terminal, a pipe, `/dev/null`) is written to.
+/// Puts `contents` in place of the file at `path`. What is not a regular file (a terminal, a pipe, `/dev/null`) is
+/// written to instead.
 fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let path = destination(path);
     if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
@@ -116,7 +118,7 @@ fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     kept::replace(&path, contents)
 }
 
-/// A link stays, and what it leads to is replaced.
+/// The file to replace: a link stays, and the file to which it leads is replaced.
 fn destination(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -187,7 +189,7 @@ mod tests {
         }
     }
 
-    /// What the example of docs/REPORT.md tells of.
+    /// The report that docs/REPORT.md shows as its example.
     fn example() -> Report {
         let counters = Counters::new();
         let flat = coll::find(Collective::Allreduce, "flat").unwrap();

@@ -1,6 +1,7 @@
 //! Why a call was not accelerated.
 
-/// Why a call, or all calls on a communicator, or all calls of a job, went to the native library; what is empty went nowhere.
+/// Why a call, all calls on a communicator or all calls of a job went to the native library. Empty calls did not:
+/// huddle ended them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
@@ -8,7 +9,7 @@ pub enum Reason {
     Disabled,
     /// `HUDDLE_<COLLECTIVE>=native`
     ForcedNative,
-    /// Fewer blocking collectives than `HUDDLE_WARMUP`.
+    /// The communicator has had fewer blocking collectives than `HUDDLE_WARMUP`.
     WarmUp,
     /// No context, for a reason that is none of the following.
     NoContext,
@@ -22,13 +23,13 @@ pub enum Reason {
     OneRankPerNode,
     /// Shared memory could not be had.
     NoSharedMemory,
-    /// `HUDDLE_BRIDGES` are in use.
+    /// As many communicators between nodes as `HUDDLE_BRIDGES` permits are in use.
     TooManyBridges,
-    /// Ranks run builds of huddle that do not fit together, or serve other names (`HUDDLE_PMPI`).
+    /// Ranks run builds of huddle that do not fit together, or serve different names (`HUDDLE_PMPI`).
     HuddleMissing,
     /// The MPI library is to survive processes that fail.
     SurvivesFailures,
-    /// After `MPI_Finalize` has begun to release, or before `MPI_Init`.
+    /// Before `MPI_Init`, or after huddle ended in `MPI_Finalize`.
     NotRunning,
     /// The MPI library rejects the arguments.
     RejectedArguments,
@@ -42,7 +43,7 @@ pub enum Reason {
     BlocksLargerThanSlot,
     /// More steps than a call may take.
     TooManySteps,
-    /// Operands in rank order, on nodes that do not hold contiguous ranks.
+    /// Operands must be combined in rank order, and nodes do not hold contiguous ranks.
     OrderAcrossNodes,
 }
 
@@ -57,7 +58,7 @@ const fn entry(reason: Reason, name: &'static str, meaning: &'static str) -> Ent
     Entry { reason, name, meaning }
 }
 
-/// All reasons, by discriminant. Names are part of the report's format: they stay.
+/// All reasons, by discriminant. Names are part of the report's format: they never change.
 const TABLE: [Entry; Reason::COUNT] = [
     entry(Reason::Disabled, "disabled", "HUDDLE_DISABLE is set."),
     entry(Reason::ForcedNative, "forced-native", "The variable of the collective says native for this size."),
@@ -128,7 +129,7 @@ const TABLE: [Entry; Reason::COUNT] = [
 ];
 
 impl Reason {
-    /// How many there are.
+    /// How many reasons there are.
     pub const COUNT: usize = Self::OrderAcrossNodes as usize + 1;
 
     /// All of them, by discriminant.

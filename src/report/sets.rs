@@ -1,5 +1,6 @@
-//! The counters of this process: one set of the thread that called MPI_Init, and one of each other thread, since to add to what others add to takes
-//! locked instructions (`bench/limits.c threads`). Who reads them takes no lock, and needs no memory.
+//! The counters of this process: one set for the thread that called MPI_Init, and one for each other thread, since
+//! adding to a counter that other threads add to takes locked instructions (`bench/limits.c threads`). Readers take no
+//! lock, and need no memory.
 
 use super::counters::{Counters, Tally};
 use crate::callers;
@@ -8,7 +9,7 @@ use std::cell::Cell;
 use std::iter;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A set, and the next one. None is ever freed: what threads counted that are gone counts too.
+/// A set, and the next one. No set is ever freed: what threads counted that have ended counts too.
 struct Set {
     counters: Counters,
     next: OnceLock<&'static Set>,
@@ -20,10 +21,10 @@ impl Set {
     }
 }
 
-/// Of the thread to which the process belongs; those of others follow.
+/// The set of the thread to which the process belongs; the sets of other threads follow it.
 static ONE_THREAD: Set = Set::new();
 
-/// Sets of threads that are gone: the next ones go on in them.
+/// Sets of threads that have ended: later threads go on counting in them.
 static FREE: Mutex<Vec<&'static Counters>> = Mutex::new(Vec::new());
 
 fn free() -> MutexGuard<'static, Vec<&'static Counters>> {
@@ -31,16 +32,16 @@ fn free() -> MutexGuard<'static, Vec<&'static Counters>> {
 }
 
 thread_local! {
-    /// This thread's set, once it has counted. It has nothing to drop, so that it is found by one address.
+    /// This thread's set, once it has counted. It has nothing to drop, so the thread finds it by one address.
     static OWN: Cell<Option<&'static Counters>> = const { Cell::new(None) };
 }
 
-/// For a thread that ends.
+/// Gives back the set of a thread that ends.
 fn give_back() {
     free().extend(OWN.take());
 }
 
-/// The set in which this thread counts, and nobody else at the time. It is never freed.
+/// The set in which this thread counts, and no other thread meanwhile. It is never freed.
 #[inline(always)]
 pub fn counters() -> &'static Counters {
     if callers::is_owner() { &ONE_THREAD.counters } else { OWN.get().unwrap_or_else(take) }
@@ -64,7 +65,7 @@ fn append() -> &'static Counters {
     &new.counters
 }
 
-/// Whether no other thread than that to which the process belongs has counted a call.
+/// Whether no thread has counted a call but the one to which the process belongs.
 pub fn is_one_thread() -> bool {
     ONE_THREAD.next.get().is_none()
 }
@@ -73,7 +74,7 @@ fn sets() -> impl Iterator<Item = &'static Counters> {
     iter::successors(Some(&ONE_THREAD), |set| set.next.get().copied()).map(|set| &set.counters)
 }
 
-/// One value, of all threads of this process.
+/// One value, summed over all threads of this process.
 ///
 /// # Panics
 /// If `index` is not below [`Counters::LENGTH`].
@@ -81,7 +82,7 @@ pub fn value(index: usize) -> u64 {
     sets().fold(0, |sum, counters| sum.wrapping_add(counters.value(index)))
 }
 
-/// All values.
+/// All values, summed over all threads of this process.
 pub fn tally() -> Tally {
     Tally::of(value)
 }

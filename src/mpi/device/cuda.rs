@@ -1,11 +1,11 @@
-//! The driver interface of CUDA, on which its runtime and all compilers stand.
+//! The driver interface of CUDA, on which its runtime and all compilers are built.
 //!
-//! - `cuPointerGetAttributes` needs no current context and tells of addresses that CUDA doesn't know without an error.
-//! - A copy needs a current context: a thread that has never used CUDA has none, and memory of pools or mapped by
-//!   `cuMemMap` belongs to none. Then the primary context of the device serves.
+//! - `cuPointerGetAttributes` needs no current context, and reports addresses that CUDA doesn't know without an error.
+//! - A copy needs a current context. A thread that has never used CUDA has none, and memory of pools or mapped by
+//!   `cuMemMap` belongs to none. Then the primary context of the device is used.
 //! - `cuMemcpy` to a device from pageable memory returns before the data are there ("API synchronization behavior" in the
-//!   CUDA documentation), and it waits for all other streams. So copies go to the stream of this thread, which waits only
-//!   for the legacy default stream, and the end waits for that.
+//!   CUDA documentation), and waits for all other streams. So copies go to the stream of this thread, which waits only
+//!   for the legacy default stream, and `Copies::end` waits for the stream of this thread.
 
 use super::{check, find};
 use std::ffi::{c_int, c_uint, c_void};
@@ -39,16 +39,16 @@ pub struct Cuda {
     wait: unsafe extern "C" fn(usize) -> c_int,
 }
 
-/// Which context memory belongs to.
+/// The context and device of some memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// None, where null.
+    /// Null if the memory belongs to none.
     context: Context,
     device: c_int,
 }
 
 impl Cuda {
-    /// Those of an open object, if it has them all.
+    /// The functions of an open library, if it has them all.
     pub(super) fn of(handle: *mut c_void) -> Option<Self> {
         // SAFETY: the prototypes of cuda.h since CUDA 7, on 64 bits: `CUdeviceptr` and `CUstream` have the size of an
         // address, `CUdevice` and enumerations that of an int.
@@ -75,7 +75,7 @@ impl Cuda {
             [(&raw mut kind).cast(), (&raw mut context).cast(), (&raw mut host).cast(), (&raw mut device).cast()];
         // SAFETY: names and as many places of their types.
         let code = unsafe { (self.attributes)(names.len() as c_uint, names.as_ptr(), places.as_ptr(), address.addr()) };
-        // Where CUDA isn't initialised, or has ended, there is no memory of devices.
+        // An error means that CUDA isn't initialised, or has ended: then there is no memory of devices.
         let is_hosts = code != 0 || kind == UNKNOWN || kind == HOST && host.addr() == address.addr();
         (!is_hosts).then_some(Place { context, device })
     }
@@ -84,7 +84,7 @@ impl Cuda {
     pub(super) fn begin(self, place: Place) -> Copies {
         let (mut context, mut is_retained) = (place.context, false);
         let mut is_pushed = !context.is_null();
-        // SAFETY: valid places, contexts that the library has named, and a device of its.
+        // SAFETY: valid places, contexts that the library has named, and a device that it has named.
         unsafe {
             if context.is_null() && ((self.current)(&mut context) != 0 || context.is_null()) {
                 check("cuDevicePrimaryCtxRetain", (self.retain)(&mut context, place.device));
@@ -109,7 +109,7 @@ impl Copies {
     /// # Safety
     /// As for [`super::Copies::add`].
     pub(super) unsafe fn add(&mut self, to: *mut u8, from: *const u8, n: usize) {
-        // SAFETY: the caller's promise; which side is the device's the library knows by the address.
+        // SAFETY: the caller's promise; the library knows by the addresses which side is the device's.
         check("cuMemcpyAsync", unsafe { (self.cuda.copy)(to.addr(), from.addr(), n, STREAM) });
     }
 

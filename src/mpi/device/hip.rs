@@ -1,9 +1,9 @@
 //! The runtime of HIP.
 //!
-//! - `hipPointerGetAttributes` fails on addresses that HIP doesn't know and leaves that as the thread's last error, which a
-//!   program may take for one of its own: it is cleared.
+//! - `hipPointerGetAttributes` fails on addresses that HIP doesn't know, and keeps that failure as the thread's last
+//!   error. A program may take it for one of its own, so it is cleared.
 //! - The numbers of `hipMemoryType` changed with version 6.
-//! - A copy from pageable memory may end later: the end waits for the null stream.
+//! - A copy from pageable memory may end later, so `wait` waits for the null stream.
 
 use super::{check, find};
 use std::ffi::{c_int, c_void};
@@ -12,10 +12,10 @@ use std::ffi::{c_int, c_void};
 /// the host's and 1 for the device's.
 const VERSION_6: c_int = 60_000_000;
 
-/// `hipMemcpyDefault`: the library knows by the addresses.
+/// `hipMemcpyDefault`: the library finds the direction by the addresses.
 const DEFAULT: c_int = 4;
 
-/// `hipPointerAttribute_t`: the type comes first in all versions; with room to spare.
+/// `hipPointerAttribute_t`: in all versions the type is the first member; `rest` is more room than the others take.
 #[repr(C, align(8))]
 struct Attributes {
     kind: c_int,
@@ -34,7 +34,7 @@ pub struct Hip {
 }
 
 impl Hip {
-    /// Those of an open object, if it has them all.
+    /// The functions of an open library, if it has them all.
     pub(super) fn of(handle: *mut c_void) -> Option<Self> {
         // SAFETY: the prototypes of hip_runtime_api.h since ROCm 4.
         unsafe {
@@ -63,7 +63,8 @@ impl Hip {
             if code != 0 && earlier == 0 {
                 (self.take_error)();
             }
-            // Memory that is registered with HIP is 1 since version 6; where the version is unknown, it is copied.
+            // Since version 6 kind 1 is host memory that is registered with HIP. If the version is unknown such memory
+            // is copied.
             code == 0 && found.kind != 0 && !(found.kind == 1 && self.version >= VERSION_6)
         }
     }

@@ -11,11 +11,11 @@ use std::ops::Range;
 /// What a call does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It is read.
+    /// The call reads it.
     Input,
-    /// All of it is written.
+    /// The call writes all of it.
     Output,
-    /// It is read, and all of it is written.
+    /// The call reads it and writes all of it.
     InPlace,
 }
 
@@ -33,20 +33,21 @@ impl Role {
 pub struct Staged {
     view: View,
     role: Role,
-    /// Where all of it lies; `None` where each block has to be asked for.
+    /// The memory in which all of it lies; `None` if each block has to be asked for.
     memory: Option<Memory>,
     /// Its packed bytes, on the host.
     packed: *mut u8,
 }
 
 impl Staged {
-    /// The buffer of `view`, if any of it lies in memory of a device. `allocate` gives memory for so many packed bytes.
+    /// The buffer of `view`, if any of it lies in memory of a device. `allocate` returns memory for so many packed
+    /// bytes.
     pub fn new(view: &View, role: Role, allocate: impl FnOnce(usize) -> *mut u8) -> Option<Self> {
         if view.is_empty() {
             return None;
         }
-        // Data of one buffer lie in one storage, unless they are given by absolute addresses (MPI-4.1 §5.1.12); programs
-        // also give such addresses relative to one of their variables.
+        // The data of one buffer lie in one storage, unless they are given by absolute addresses (MPI-4.1 §5.1.12).
+        // Programs also give such addresses relative to one of their variables.
         let Range { start, end } = view.span();
         let (first, last) = (memory_at(start), memory_at(end.wrapping_sub(1)));
         let is_one = !view.has_absolute_addresses() && first == last;
@@ -55,12 +56,12 @@ impl Staged {
         is_on_device.then(|| Self { view: view.clone(), role, memory, packed: allocate(view.len()) })
     }
 
-    /// Where its packed bytes are.
+    /// The address of its packed bytes.
     pub fn packed(&self) -> *mut u8 {
         self.packed
     }
 
-    /// Before the call: brings what the call reads to the host; then where the packed bytes are.
+    /// Before the call: copies what the call reads to the host. Returns the address of the packed bytes.
     pub fn fetch(&self) -> *mut u8 {
         if self.role != Role::Output {
             match self.view.whole() {
@@ -76,7 +77,7 @@ impl Staged {
         self.packed
     }
 
-    /// After the call: brings what it wrote to the device.
+    /// After the call: copies what it wrote to the device.
     pub fn store(&self) {
         if self.role != Role::Input {
             match self.view.whole() {
@@ -91,7 +92,8 @@ impl Staged {
         }
     }
 
-    /// Copies all blocks, in packed order, to and from where `direction` says: it gets a block's and its packed address.
+    /// Copies all blocks, in packed order. `direction` gets a block's and its packed address, and returns target and
+    /// source.
     fn each_block(&self, direction: fn(*mut u8, *mut u8) -> (*mut u8, *mut u8)) {
         let (mut copying, mut packed) = (Copying::new(self.memory), self.packed);
         self.view.each_block(&mut |block, n| {
@@ -103,7 +105,8 @@ impl Staged {
         copying.end();
     }
 
-    /// The same for data that only the library can pack, between the device and `host`, a copy of what they lie in.
+    /// Copies data that only the library can pack, between the device and `host`, a copy of the memory in which they
+    /// lie.
     fn each_byte(&self, host: &mut Host, direction: fn(*mut u8, *mut u8) -> (*mut u8, *mut u8)) {
         let mut copying = Copying::new(self.memory);
         let start = self.view.span().start;
@@ -134,12 +137,12 @@ impl Copying {
         memory.map_or(Self::Each, |memory| Self::One(Copies::begin(memory)))
     }
 
-    /// `block` is the one of both that may lie on a device.
+    /// Copies `n` bytes. `block` is the one of `to` and `from` that may lie on a device.
     ///
     /// # Safety
     /// As for [`Copies::add`].
     unsafe fn add(&mut self, block: *mut u8, to: *mut u8, from: *mut u8, n: usize) {
-        // SAFETY: the caller's promise; what is not a device's the host can use.
+        // SAFETY: the caller's promise; memory that is not a device's the host can use.
         unsafe {
             match self {
                 Self::One(copies) => copies.add(to, from, n),
@@ -162,7 +165,7 @@ impl Copying {
     }
 }
 
-/// A copy on the host of the memory in which data lie that only the library can pack.
+/// A copy, on the host, of the memory in which data lie that only the library can pack.
 struct Host {
     bytes: Vec<u8>,
 }
@@ -173,17 +176,17 @@ impl Host {
         Self { bytes: vec![0; end.addr() - start.addr()] }
     }
 
-    /// What stands for the buffer's address.
+    /// The address in this copy that stands for the buffer's address.
     fn base(&mut self, view: &View) -> *mut u8 {
         let before = view.span().start.addr().wrapping_sub(view.address().addr());
         self.bytes.as_mut_ptr().wrapping_sub(before)
     }
 
-    /// Where data are: what the library writes when it unpacks. Leaves this copy as it was.
+    /// Where the data are: the bytes that the library writes when it unpacks. Leaves this copy as it was.
     fn data(&self, view: &View) -> Vec<Range<usize>> {
         let (ones, mut mask) = (vec![u8::MAX; view.len()], Self::new(view));
         if let Some(whole) = view.whole() {
-            // SAFETY: as many packed bytes as there are, and room for the data.
+            // SAFETY: as many packed bytes as the view has, and room for the data.
             unsafe { whole.unpack_at(ones.as_ptr(), mask.base(view)) };
         }
         let mut ranges: Vec<Range<usize>> = Vec::new();

@@ -1,20 +1,22 @@
 //! Notices that the program has loaded shared objects, at the cost of two loads per call.
 //!
 //! The dynamic linker keeps its objects in a list in the order of loading, which debuggers read as well (`struct link_map`
-//! of `<link.h>`). At the end of that list stands an object of huddle's own without contents, the mark. While the mark has
-//! no successor, nothing was loaded after it that is still there. Once it has one, [`look`] lets the objects be looked at and puts a
-//! mark at the end again.
+//! of `<link.h>`). huddle puts an object of its own without contents, the mark, at the end of that list. While the mark
+//! has no successor, nothing that was loaded after it is still there. Once it has one, [`look`] has the objects
+//! examined and puts a mark at the end again.
 //!
-//! The linker lets constructors of what it loads run under a lock, for which whoever loads something, as a mark, waits. They may call MPI,
-//! and may need calls of other threads for that. So the objects are looked at without that lock, nothing is asked of the linker
-//! with a lock of huddle's held, and where several threads call, the mark is renewed a while later ([`GRACE`]).
+//! The linker runs constructors of the objects that it loads under a lock, and each thread that loads something, such
+//! as a mark, waits for that lock. Constructors may call MPI, and may need calls of other threads for that. So the
+//! objects are examined without that lock, and no thread calls the linker while it holds a lock of huddle's. Where
+//! several threads call, the mark is renewed a while later ([`GRACE`]).
 //!
-//! To keep the last object of the program itself would be simpler, but then the program could not unload it any more, or
-//! load another version of it.
+//! Keeping the last object of the program itself would be simpler, but then the program could not unload it any more,
+//! or load another version of it.
 //!
-//! The mark is a file in memory that is opened anew, only when something was loaded. Debuggers open each object by its name
-//! in the list, so the name is one that any process can open (`/proc/PID/fd/N`), and N stays open as long as it is there.
-//! `/proc/self/fd/N` would be a file of the debugger's own, mostly a pipe, at which it waits for ever.
+//! The mark is a file in memory, which is opened anew only when something was loaded. Debuggers open each object by its
+//! name in the list, so the mark's name is one that any process can open (`/proc/PID/fd/N`), and N stays open as long
+//! as the mark is there. `/proc/self/fd/N` would be a file of the debugger's own, mostly a pipe, at which it would
+//! wait for ever.
 
 use crate::kept::longest_file;
 use crate::mpi::descriptor::{identity, out_of_the_way};
@@ -30,12 +32,13 @@ use std::time::{Duration, Instant};
 
 static MARK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mark.so"));
 
-/// Where threads call MPI at once one may be reading a mark that another replaces, so all marks stay. After this many,
-/// each call asks how many objects were ever loaded.
+/// Where several threads call MPI one may be reading a mark that another replaces, so all marks stay. After this many
+/// no more are made, and each call asks how many objects were ever loaded.
 const MOST: usize = 64;
 
-/// How long after news a mark is renewed where several threads call MPI: constructors have mostly ended then. Until then each call asks how
-/// many objects were ever loaded, which takes some hundred nanoseconds for each buffer. The first mark is made at once: programs load most of their objects before they call.
+/// How long after something was loaded a mark is renewed where several threads call MPI: constructors have mostly ended
+/// then. Until then each call asks how many objects were ever loaded, which takes some hundred nanoseconds for each
+/// buffer. The first mark is made at once: programs load most of their objects before they call.
 const GRACE: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 
 /// `struct link_map`
@@ -47,53 +50,53 @@ struct LinkMap {
     next: AtomicPtr<c_void>,
 }
 
-/// Stands for the successor of a mark that isn't there: something may have been loaded.
+/// Stands for the successor of a mark that doesn't exist. It is never null: something may have been loaded.
 static NEWS: AtomicPtr<c_void> = AtomicPtr::new(without_provenance_mut(1));
 
-/// The successor of the mark.
+/// Where the linker keeps the mark's successor; `NEWS` without a mark.
 static NEXT: AtomicPtr<AtomicPtr<c_void>> = AtomicPtr::new((&raw const NEWS).cast_mut());
 
-/// The same, or what is never null where the objects that are there already must be asked.
+/// Where calls look: as `NEXT`, or at `NEWS` if loaded libraries must be asked in each call.
 static WATCHED: AtomicPtr<AtomicPtr<c_void>> = AtomicPtr::new((&raw const NEWS).cast_mut());
 
-/// What asks the linker does so without this lock.
+/// Nobody calls the linker with this lock held.
 static KNOWN: Mutex<Known> = Mutex::new(Known { loads: None, news: None, watches: Watches::News, mark: None, kept: 0 });
 
-/// A thread is at a new mark.
+/// Whether a thread is making a new mark.
 static IS_RENEWED: AtomicBool = AtomicBool::new(false);
 
 /// What is known of the loaded objects.
 struct Known {
-    /// How many had ever been loaded when they were looked at.
+    /// How many had ever been loaded when they were last examined.
     loads: Option<u64>,
-    /// When that was found to be more than at the mark; `None` where there is no use in another mark.
+    /// When more than at the mark were found; `None` if another mark would be of no use.
     news: Option<Instant>,
     watches: Watches,
     mark: Option<Mark>,
-    /// Marks that stay, though others came after them.
+    /// Number of marks that stay open, though others came after them.
     kept: usize,
 }
 
-/// When calls have to ask.
+/// When calls have to ask for memory of devices.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watches {
-    /// When something was loaded.
+    /// After something was loaded.
     News,
     Always,
 }
 
-/// Who calls MPI.
+/// Which threads call MPI.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Callers {
-    /// One thread, which nobody else can be: the last mark is closed when there is a new one.
+    /// One thread, and there can be no other: the last mark is closed when there is a new one.
     One,
-    /// One so far. Marks stay, since another thread may be reading them.
+    /// One thread so far. Marks stay, since another thread may be reading them.
     OneYet,
-    /// Several: marks stay, and are renewed a while after news.
+    /// Several threads: marks stay, and are renewed a while after something was loaded.
     Several,
 }
 
-/// Whether anything must be looked at, or asked.
+/// Whether objects must be examined, or libraries asked.
 #[inline(always)]
 pub(super) fn is_alert() -> bool {
     has_successor(&WATCHED)
@@ -101,15 +104,15 @@ pub(super) fn is_alert() -> bool {
 
 #[inline(always)]
 fn has_successor(mark: &AtomicPtr<AtomicPtr<c_void>>) -> bool {
-    // [mark] acquire: pairs with the releases in `Known::watch`. Whoever uses what was loaded has seen that it was, so the successor
-    // itself needs no order.
+    // [mark] acquire: pairs with the releases in `Known::watch`. A thread that uses a loaded object has seen that it
+    // was loaded, so the load of the successor itself needs no order.
     let next = mark.load(Ordering::Acquire);
-    // SAFETY: a static, or in the description of a mark, which is open: where other threads call it stays.
+    // SAFETY: a static, or in the description of a mark that is open: where other threads call, marks stay.
     !unsafe { &*next }.load(Ordering::Relaxed).is_null()
 }
 
-/// Where something was loaded since the last look, `examine` gets the paths of the objects whose file names `is_wanted`, and
-/// `adopt`, in the order of loading, what it found; that says when calls have to ask from now on.
+/// If something was loaded since the last look, passes the paths of the objects whose file names `is_wanted` to
+/// `examine`, and its result to `adopt`, in the order of loading. `adopt` returns when calls have to ask from now on.
 pub(super) fn look<T>(
     callers: fn() -> Callers,
     is_wanted: fn(&[u8]) -> bool,
@@ -135,10 +138,11 @@ pub(super) fn look<T>(
         return;
     }
     let mark = Mark::open(number);
-    // Once more: something may have come between the look and the mark. All that is loaded later follows the mark.
+    // Examines once more: something may have been loaded between the look and the mark. All that is loaded later
+    // follows the mark.
     let (found, loads) = examined();
     let old = known().replace(mark, loads, || adopt(found), callers);
-    drop(old); // by the linker
+    drop(old); // calls the linker, without the lock
     // [renewal] release: pairs with the acquire above.
     IS_RENEWED.store(false, Ordering::Release);
 }
@@ -148,7 +152,7 @@ fn known() -> MutexGuard<'static, Known> {
 }
 
 impl Known {
-    /// Adopts what was found when so many objects had been loaded, unless more is known.
+    /// Adopts what was found when so many objects had been loaded, unless more is known already.
     fn learn(&mut self, loads: u64, adopt: impl FnOnce() -> Watches) {
         if self.loads.is_some_and(|known| known >= loads) {
             return;
@@ -159,14 +163,15 @@ impl Known {
         self.watch();
     }
 
-    /// The number of the mark that is to be made now, if one is.
+    /// The number of the mark that is to be made now, if any.
     fn due(&self, callers: fn() -> Callers) -> Option<usize> {
         let is_due = self.mark.is_none() || callers() != Callers::Several || self.news?.elapsed() >= GRACE;
         let parity = self.mark.as_ref().map_or(0, |mark| 1 - mark.number % 2);
         (self.news.is_some() && is_due && self.kept < MOST).then_some(2 * self.kept + parity)
     }
 
-    /// Has `mark` in place of the last one, and adopts what was found after it was put there; what is to be closed.
+    /// Puts `mark` in place of the last one, and adopts what was found after it was opened. Returns the mark that is to
+    /// be closed.
     fn replace(
         &mut self,
         mark: Option<Mark>,
@@ -178,7 +183,8 @@ impl Known {
         self.learn(loads, adopt);
         self.news = self.mark.as_ref().filter(|mark| mark.is_followed()).map(|_| Instant::now());
         self.watch();
-        // Only the first call ever of another thread, which nobody knows of yet, could still be between the two loads of `has_successor`.
+        // If one thread has called so far, the first call ever of another one, still unknown, could be between the two
+        // loads of `has_successor`.
         if callers() != Callers::One && old.is_some() {
             std::mem::forget(old);
             self.kept += 1;
@@ -187,7 +193,7 @@ impl Known {
         old
     }
 
-    /// Makes calls ask as is known now.
+    /// Publishes where calls have to look from now on.
     fn watch(&self) {
         let news = (&raw const NEWS).cast_mut();
         let next = self.mark.as_ref().map_or(news, Mark::successor);
@@ -202,18 +208,18 @@ impl Known {
 struct Mark {
     handle: *mut c_void,
     map: *mut LinkMap,
-    /// What its name stands for.
+    /// The file that its name stands for.
     file: ManuallyDrop<File>,
     identity: [u64; 2],
     number: usize,
 }
 
-// SAFETY: what is done with both is the dynamic linker's business, which locks where it has to.
+// SAFETY: both pointers belong to the dynamic linker, which locks where it has to.
 unsafe impl Send for Mark {}
 
 impl Mark {
-    /// A mark, whose path has its number in it: the linker takes equal paths for the same object, and the descriptor of a mark that is open
-    /// may be given again where the program closed it.
+    /// Opens a mark, whose path has its number in it. The linker takes equal paths for the same object, and a new mark
+    /// may get the descriptor of one that is still open if the program has closed that descriptor.
     fn open(number: usize) -> Option<Self> {
         if longest_file() < MARK.len() as u64 {
             return None; // writing would kill the process (SIGXFSZ)
@@ -253,9 +259,9 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // SAFETY: nobody reads the description any more, as [`Known::replace`] sees to.
+        // SAFETY: nobody reads the description any more: [`Known::replace`] sees to that.
         unsafe { libc::dlclose(self.handle) };
-        // A program that closes all descriptors may have something else there.
+        // A program that closes all descriptors may have opened something else under this number.
         if self.file.metadata().is_ok_and(|metadata| identity(&metadata) == self.identity) {
             // SAFETY: nobody uses it afterwards.
             unsafe { ManuallyDrop::drop(&mut self.file) };
@@ -263,9 +269,10 @@ impl Drop for Mark {
     }
 }
 
-/// A name of that file which other processes can open too, where `/proc` is of this process's PID namespace; `number` as for [`Mark::open`].
+/// A name of `file` that other processes can open too, if `/proc` is of this process's PID namespace; `number` as for
+/// [`Mark::open`].
 fn path_of(file: &File, number: usize) -> Option<String> {
-    // As `/proc` counts, whichever it is.
+    // The number of this process as `/proc` counts, whatever namespace that is of.
     let process = std::fs::read_link("/proc/self").ok()?;
     let path = format!("/proc/{}/fd/{}{}", process.display(), "./".repeat(number), file.as_raw_fd());
     let (named, opened) = (std::fs::metadata(&path).ok()?, file.metadata().ok()?);
@@ -277,7 +284,7 @@ fn loads_so_far() -> u64 {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, loads: *mut c_void) -> c_int {
         // SAFETY: the linker's description of an object, and the value below.
         unsafe { *loads.cast() = (*info).dlpi_adds };
-        1 // the first one tells
+        1 // each object tells it: one is enough
     }
     let mut loads = 0_u64;
     // SAFETY: `note` has the signature that is asked for, and gets the value that it expects.
@@ -319,7 +326,7 @@ mod tests {
     use std::process::Command;
     use std::thread;
 
-    /// Something that the test does not need otherwise.
+    /// A library that the test does not need otherwise.
     const OBJECT: &CStr = c"libBrokenLocale.so.1";
 
     fn is_object(name: &[u8]) -> bool {
@@ -405,7 +412,7 @@ mod tests {
         threads_that_look_at_once_make_one_mark();
     }
 
-    /// The linker and debuggers go by the new mark, which may have the same descriptor.
+    /// The linker and debuggers use the new mark, which may have the same descriptor.
     fn the_program_may_close_the_descriptor() {
         assert_eq!(found(|| Callers::One), 0);
         for _ in 0..3 {
