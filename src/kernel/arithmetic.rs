@@ -1,7 +1,8 @@
-//! Sums and products of packed floats, on x86-64 by the instructions of the processor, elsewhere by a comparison.
+//! Sums and products of packed floats: on x86-64 as instructions of the processor, elsewhere as a comparison.
 //!
-//! Of two NaNs the instructions keep the first operand's payload. `+` and `*` leave it open which that is, and compilers order operands by
-//! loop: ranks whose results lie at other places in cache lines go through other loops, and would get other bits.
+//! Where both operands are NaNs, the instructions keep the payload of the first one. `+` and `*` do not define which
+//! payload stays, and a compiler may order their operands differently in each loop. Ranks whose results start at other
+//! places in a cache line run other loops, and would get other bits.
 
 use super::reduce::Baseline;
 #[cfg(target_arch = "x86_64")]
@@ -18,16 +19,17 @@ pub enum Arithmetic {
     ProdF64,
 }
 
-/// What a level of vectors can do.
+/// Arithmetic with the vectors of a level.
 pub trait Calculate {
-    /// `left op= right` for arrays of packed numbers. Of two NaNs the left one stays.
+    /// Computes `left op= right` for arrays of packed numbers. Where both are NaNs the left one stays.
     ///
     /// # Safety
     /// This processor has the level; `BYTES` is a multiple of the numbers' length.
     unsafe fn calculate<const BYTES: usize>(arithmetic: Arithmetic, left: &mut [u8; BYTES], right: &[u8; BYTES]);
 }
 
-/// One instruction for each of the longest vectors, then for each shorter one and each number that is left.
+/// Applies the instruction to as many of the longest vectors as fit, then to the shorter ones and single numbers that
+/// are left.
 #[cfg(target_arch = "x86_64")]
 macro_rules! instructions {
     ($left:ident, $right:ident, [$($vector:ty: $register:ident),+]: $packed:expr, $number:ty: $scalar:expr) => {
@@ -50,7 +52,8 @@ macro_rules! instructions {
     }};
 }
 
-// With a prefix that names the encoding, since without it assemblers exchange operands where that saves a byte.
+// Each instruction has a prefix that names its encoding. Without it assemblers exchange operands where that saves a
+// byte.
 #[cfg(target_arch = "x86_64")]
 macro_rules! calculate {
     ($level:ident $(, $feature:literal)?: $start:literal, $end:literal, $($vector:ty: $register:ident),+) => {
@@ -107,7 +110,7 @@ impl Calculate for Baseline {
     }
 }
 
-/// `left = of(left, right)` for each element of arrays of packed ones.
+/// Computes `left = of(left, right)` for each element of two arrays of packed elements.
 ///
 /// # Safety
 /// All bits of a `T` are valid; `BYTES` is a multiple of its length.

@@ -1,4 +1,4 @@
-//! Files that hold what was measured, good and bad ones.
+//! Files of measurements, valid and damaged.
 
 use super::*;
 use crate::kept::before_renaming;
@@ -33,7 +33,7 @@ fn the_second_job_reads_what_the_first_one_measured() {
     let directory = scratch.0.join("not/there/yet");
     let first = look_up_or_measure(Some(&directory));
     let second = look_up_or_measure(Some(&directory));
-    // Rates of two measurements are never all equal.
+    // Two measurements never agree in all rates, so the second job has read the file.
     assert_eq!(first, second);
     let description = host::description();
     assert_eq!(read(&file_in(&directory, description), description), Some(first));

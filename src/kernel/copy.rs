@@ -1,10 +1,11 @@
 //! Copying packed bytes.
 //!
-//! [`copy`] and [`copy_to`] move up to [`SMALL`] bytes inline, by loads and stores that overlap where the length is between
-//! two powers of two; the rest by the kernel in use for its [`SizeClass`] and its [`Destination`]. [`copy_streaming`] is for slots
-//! whose readers are far away: it writes to memory, around the caches; and [`copy_fetching`] for who reads such slots. [`copy_in_streams`]
-//! and [`copy_around_in_streams`] are for long pieces that end in memory of the rank's own. Which kernel is in use follows from
-//! measurements of the machine ([`Probed`](super::Probed)); before those it is libc's `memcpy` but for streaming stores and several streams.
+//! [`copy`] and [`copy_to`] move up to [`SMALL`] bytes inline, by loads and stores that overlap where the length lies
+//! between two powers of two. Longer copies run the kernel in use for their [`SizeClass`] and their [`Destination`].
+//! [`copy_streaming`] writes to memory, around the caches, for slots whose readers are far away; [`copy_fetching`] is
+//! for the readers of such slots. [`copy_in_streams`] and [`copy_around_in_streams`] are for long pieces that end in
+//! memory of the rank's own. Measurements of the machine ([`Probed`](super::Probed)) decide which kernels are in use.
+//! Before that all copies use libc's `memcpy`, except those with streaming stores, in vectors or in several streams.
 
 use super::Level;
 use super::copy_loops as loops;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 /// The longest copy that is done inline.
 pub const SMALL: usize = 64;
 
-/// Copies `n` bytes, more than [`SMALL`].
+/// A function that copies `n` bytes, more than [`SMALL`].
 ///
 /// # Safety
 /// As for [`copy`].
@@ -25,7 +26,7 @@ pub(super) type CopyFn = unsafe fn(to: *mut u8, from: *const u8, n: usize);
 pub struct CopyKernel {
     /// Its name in files and output.
     pub name: &'static str,
-    /// What it needs.
+    /// The instruction set that it needs.
     pub level: Level,
     /// What its stores do.
     pub stores: Stores,
@@ -52,8 +53,8 @@ const fn row_in_streams(name: &'static str, level: Level, stores: Stores, run: C
     CopyKernel { is_in_streams: true, ..row(name, level, stores, run) }
 }
 
-/// All ways to copy; the first one serves until something else is chosen. Those in several streams serve [`copy_in_streams`] and
-/// [`copy_around_in_streams`] alone.
+/// All ways to copy. The first one serves until another is chosen. Those in several streams serve only
+/// [`copy_in_streams`] and [`copy_around_in_streams`].
 pub static COPIES: &[CopyKernel] = &[
     row("libc", Level::Baseline, Stores::WholeLines, loops::libc),
     row("baseline", Level::Baseline, Stores::Cached, loops::baseline),
@@ -88,7 +89,7 @@ pub static COPIES: &[CopyKernel] = &[
 ];
 
 impl CopyKernel {
-    /// Those that this processor can run.
+    /// The kernels that this processor can run.
     pub fn available() -> impl Iterator<Item = &'static Self> {
         COPIES.iter().filter(|kernel| kernel.level.is_available())
     }
@@ -163,13 +164,13 @@ impl SizeClass {
     }
 }
 
-/// Whose memory a copy goes to, which decides what its stores cost.
+/// Whose memory a copy writes, which decides what its stores cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Destination {
     /// Memory of this rank alone.
     Private,
-    /// A slot, whose lines are in the caches of those who read them a ring ago.
+    /// A slot: its lines are in the caches of the peers that read it one turn of the ring ago.
     Slot,
 }
 
@@ -186,7 +187,7 @@ impl Destination {
     }
 }
 
-/// One of something for each [`SizeClass`].
+/// One `T` for each [`SizeClass`].
 pub type PerClass<T> = [T; SizeClass::ALL.len()];
 
 const fn place(run: CopyFn) -> AtomicPtr<()> {
@@ -247,15 +248,15 @@ fn choose_for(place: &AtomicPtr<()>, kernel: &'static CopyKernel) {
 /// Copies `n` bytes to memory of this rank alone.
 ///
 /// # Safety
-/// `from` is readable, `to` writable for `n` bytes; they do not overlap; nobody changes the source's bytes (to store one as it was found, as
-/// [`copy_taking`] does, changes none) or touches the destination meanwhile.
+/// `from` is readable, `to` writable for `n` bytes; they do not overlap. Meanwhile nobody changes the source's bytes or
+/// touches the destination. Storing a byte as it was found, as [`copy_taking`] does, changes nothing.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, n: usize) {
     // SAFETY: the caller's promise.
     unsafe { copy_to(Destination::Private, to, from, n) }
 }
 
-/// Copies `n` bytes to such a destination.
+/// Copies `n` bytes to memory of the kind that `destination` names.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -265,8 +266,8 @@ pub unsafe fn copy_to(destination: Destination, to: *mut u8, from: *const u8, n:
     unsafe { call(&CHOSEN[destination as usize][SizeClass::of(n) as usize], to, from, n) }
 }
 
-/// As [`copy`], to memory: around the caches of this core and of those that hold lines of the destination. The stores are ordered
-/// before all later ones. Where the processor has no such stores it is a copy as any other.
+/// Copies `n` bytes to memory, as [`copy`] does, but around the caches of this core and of all that hold lines of the
+/// destination. The stores are ordered before all later ones. A processor without such stores makes an ordinary copy.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -276,13 +277,13 @@ pub unsafe fn copy_streaming(to: *mut u8, from: *const u8, n: usize) {
     unsafe { call(&STREAMING, to, from, n) }
 }
 
-/// As [`copy`], from memory: what lies in no cache.
+/// Copies `n` bytes, as [`copy`] does, from memory: the source is in no cache.
 ///
 /// # Safety
 /// As for [`copy`].
 #[inline]
 pub unsafe fn copy_fetching(to: *mut u8, from: *const u8, n: usize) {
-    /// Shorter ones gain nothing from more streams.
+    /// Shorter copies gain nothing from more streams.
     const SHORTEST: usize = 8 << 10;
     // SAFETY: the caller's promise.
     unsafe {
@@ -294,18 +295,18 @@ pub unsafe fn copy_fetching(to: *mut u8, from: *const u8, n: usize) {
     }
 }
 
-/// As [`copy`], from lines of shared memory that their owner writes next: they become this core's, so that the owner gets them with one
-/// fetch. Of lines that two caches share it would have to make both give them up, which takes up to seven times as long (Zen 4), one after
-/// the other.
+/// Copies `n` bytes, as [`copy`] does, from lines of shared memory that their owner writes next. It also makes these
+/// lines this core's, so that the owner gets each with one fetch. Where two caches share a line, the owner's write has
+/// to make both give it up, one after the other, which takes up to seven times as long (Zen 4).
 ///
 /// # Safety
 /// As for [`copy`]. The source is writable too.
 #[inline(never)]
 pub unsafe fn copy_taking(to: *mut u8, from: *const u8, n: usize) {
-    /// At a time: its lines stay in the first-level cache until they are copied.
+    /// Bytes per step: their lines stay in the first-level cache until they are copied.
     const STEP: usize = 4 << 10;
-    // SAFETY: all places lie within `n` bytes; the caller's promise. A byte is stored as it was found, so that it makes no difference when
-    // others read it or do the same.
+    // SAFETY: all places lie within `n` bytes; the caller's promise. A byte is stored as it was found, so others may
+    // read it or do the same meanwhile.
     let take = |at: usize| unsafe {
         let byte = AtomicU8::from_ptr(from.add(at).cast_mut());
         byte.store(byte.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -319,7 +320,7 @@ pub unsafe fn copy_taking(to: *mut u8, from: *const u8, n: usize) {
     }
 }
 
-/// As [`copy`], by what serves pieces of that class: for part of one.
+/// Copies `n` bytes, as [`copy`] does, by the kernel that serves `class`: they are part of a piece of that class.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -329,7 +330,7 @@ pub unsafe fn copy_of(class: SizeClass, to: *mut u8, from: *const u8, n: usize) 
     unsafe { call(&CHOSEN[Destination::Private as usize][class as usize], to, from, n) }
 }
 
-/// As [`copy`], in [several streams](super::streams).
+/// Copies `n` bytes, as [`copy`] does, in [several streams](super::streams).
 ///
 /// # Safety
 /// As for [`copy`].
@@ -339,8 +340,8 @@ pub unsafe fn copy_in_streams(to: *mut u8, from: *const u8, n: usize) {
     unsafe { call(&IN_STREAMS[0], to, from, n) }
 }
 
-/// As [`copy`], by a plain loop of vectors: for lines that this core has already, at whose start the processor's own loop and libc, which takes
-/// that, lose as much time as two kilobytes take.
+/// Copies `n` bytes, as [`copy`] does, by a plain loop of vectors. It is for lines that this core has already: there
+/// the start of the processor's own loop, which libc uses, costs as much time as copying two kilobytes.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -350,7 +351,7 @@ pub unsafe fn copy_in_vectors(to: *mut u8, from: *const u8, n: usize) {
     unsafe { call(&IN_VECTORS, to, from, n) }
 }
 
-/// As [`copy_streaming`], in [several streams](super::streams).
+/// Copies `n` bytes, as [`copy_streaming`] does, in [several streams](super::streams).
 ///
 /// # Safety
 /// As for [`copy`].
@@ -360,7 +361,7 @@ pub unsafe fn copy_around_in_streams(to: *mut u8, from: *const u8, n: usize) {
     unsafe { call(&IN_STREAMS[1], to, from, n) }
 }
 
-/// Copies by the function in `place` what is longer than [`SMALL`].
+/// Copies `n` bytes: inline up to [`SMALL`], else by the function in `place`.
 ///
 /// # Safety
 /// As for [`CopyFn`].
@@ -376,12 +377,12 @@ unsafe fn call(place: &AtomicPtr<()>, to: *mut u8, from: *const u8, n: usize) {
     }
 }
 
-/// Says that the line at `at` will be written soon: the processor may fetch it for that, and take it from others, meanwhile. Nothing
-/// is read or written, whatever the address is.
+/// Tells the processor that the line at `at` will be written soon. It may fetch the line meanwhile, and take it from
+/// other caches. Nothing is read or written, so any address will do.
 #[inline(always)]
 pub fn expect_write(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint that never faults; processors without it take it for nothing.
+    // SAFETY: a hint that never faults; processors without it ignore it.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags));
     }
@@ -389,7 +390,8 @@ pub fn expect_write(at: *const u8) {
     let _ = at;
 }
 
-/// Says that the line at `at` will be read soon, as [`expect_write`] does.
+/// Tells the processor that the line at `at` will be read soon. Like [`expect_write`] it is a hint, and any address
+/// will do.
 #[inline(always)]
 pub fn expect_read(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -402,9 +404,10 @@ pub fn expect_read(at: *const u8) {
     let _ = at;
 }
 
-/// Returns when all that this core has stored is in its cache; loads that follow begin only then. For speed alone: what others see when is a
-/// matter of acquire and release. An atomic operation is not enough, since the processor tries later loads before it, which already takes
-/// their lines from peers (docs/PERFORMANCE.md, "Tried"). What other processors than x86 do has not been measured.
+/// Returns when all that this core has stored is in its cache; later loads begin only then. This is for speed alone:
+/// what others see, and when, is a matter of acquire and release. An atomic operation is not enough, since the
+/// processor tries later loads before it, and these already take lines from peers (docs/PERFORMANCE.md, "Tried").
+/// Processors other than x86 have not been measured.
 #[inline(always)]
 pub fn await_own_stores() {
     #[cfg(target_arch = "x86_64")]
@@ -436,7 +439,7 @@ pub(super) unsafe fn small(to: *mut u8, from: *const u8, n: usize) {
     }
 }
 
-/// Copies the first and the last value of `n` bytes, which overlap unless `n` is twice their length.
+/// Copies the first and the last value of `n` bytes. They overlap unless `n` is twice their length.
 ///
 /// # Safety
 /// As for [`copy`]; `n` is at least the length of a value and at most twice that.

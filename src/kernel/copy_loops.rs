@@ -7,12 +7,12 @@ use super::copy::{copy_in_vectors, ends};
 use super::streams::{STEP, STREAMS, in_turn, keep_loop, to_next_line};
 use crate::types::{LINE, PAGE};
 
-/// By libc's `memcpy`; where its `rep movsb` may stall by vectors.
+/// Copies by libc's `memcpy`, or by vectors where its `rep movsb` may stall.
 ///
 /// # Safety
 /// As for [`copy`](super::copy::copy).
 pub unsafe fn libc(to: *mut u8, from: *const u8, n: usize) {
-    /// Up to here no libc takes `rep movsb`.
+    /// Up to this length no libc uses `rep movsb`.
     const VECTORS: usize = 2 << 10;
     // SAFETY: the caller's promise.
     unsafe {
@@ -24,10 +24,11 @@ pub unsafe fn libc(to: *mut u8, from: *const u8, n: usize) {
     }
 }
 
-/// Whether `rep movsb` may take up to 27 times as long: where the destination is 1 to 15 bytes further on than the source, pages apart (on a
-/// Zen 3 1 to 31), the processor takes each store for one to what is loaded next, 1.4 to 3.5 GB/s in place of 36 to 97.
+/// Whether `rep movsb` may take up to 27 times as long: 1.4 to 3.5 GB/s in place of 36 to 97. It does where the
+/// destination is 1 to 15 bytes (on a Zen 3, 1 to 31) further on than the source, not counting whole pages. The
+/// processor takes each store there for one to the address that it loads next.
 fn stalls_processors_loop(to: *mut u8, from: *const u8) -> bool {
-    /// Others may look at whole lines.
+    /// Other processors may compare whole lines.
     const CLOSE: usize = LINE;
     let ahead = to.addr().wrapping_sub(from.addr()) % PAGE;
     cfg!(target_arch = "x86_64") && ahead != 0 && ahead < CLOSE
@@ -57,7 +58,7 @@ unsafe fn blocks<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
         }
         let last = n - BLOCK;
         let tail = from.add(last).cast::<[u8; BLOCK]>().read();
-        // The first line is stored already.
+        // The first `LINE` bytes are stored here; the loop goes on from the next cache line of the destination.
         to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());
         let mut at = LINE - to.addr() % LINE;
         while at < last {
@@ -69,7 +70,7 @@ unsafe fn blocks<const BLOCK: usize>(to: *mut u8, from: *const u8, n: usize) {
     }
 }
 
-/// Copies in several streams, what is left behind them in blocks of `BLOCK` bytes.
+/// Copies in several streams, and what they leave in blocks of `BLOCK` bytes.
 ///
 /// # Safety
 /// As for [`copy`](super::copy::copy), and `n` is more than 64.
@@ -106,7 +107,8 @@ pub unsafe fn several_baseline(to: *mut u8, from: *const u8, n: usize) {
     unsafe { several::<64>(to, from, n) }
 }
 
-/// The four quarters of the data at the same time, line by line: processors fetch ahead from memory for each of several streams.
+/// Copies the four quarters of the data at the same time, line by line: processors fetch ahead from memory for each of
+/// several streams.
 ///
 /// # Safety
 /// As for [`copy`](super::copy::copy), and `n` is more than 64.
@@ -178,7 +180,7 @@ mod x86 {
         unsafe { several::<128>(to, from, n) }
     }
 
-    /// By the processor's own loop; where that may stall by vectors.
+    /// Copies by the processor's own loop (`rep movsb`), or by vectors where that may stall.
     ///
     /// # Safety
     /// As for [`copy`](super::super::copy::copy).
@@ -199,13 +201,14 @@ mod x86 {
         }
     }
 
-    /// How far ahead of the loads a streaming loop prefetches: a few lines more than a latency of memory holds.
+    /// How far ahead of its loads a streaming loop prefetches: a few lines more than it copies within a latency of
+    /// memory.
     const AHEAD: usize = 1024;
 
-    /// A cache line to an aligned place, by streaming stores of 16 bytes.
+    /// Copies a cache line to an aligned place, by streaming stores of 16 bytes.
     ///
     /// # Safety
-    /// `to` is the start of a line; one may be read and written. The caller fences.
+    /// `to` is the start of a line; a line is readable at `from` and writable at `to`. The caller fences.
     #[inline(always)]
     unsafe fn line_in_16s(to: *mut u8, from: *const u8) {
         let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
@@ -219,7 +222,7 @@ mod x86 {
         }
     }
 
-    /// The same, of 32 bytes.
+    /// Copies a cache line to an aligned place, by streaming stores of 32 bytes.
     ///
     /// # Safety
     /// As for [`line_in_16s`]; the processor has AVX2.
@@ -235,7 +238,7 @@ mod x86 {
         }
     }
 
-    /// The same, by one store.
+    /// Copies a cache line to an aligned place, by one streaming store.
     ///
     /// # Safety
     /// As for [`line_in_16s`]; the processor has AVX-512.
@@ -246,7 +249,8 @@ mod x86 {
         unsafe { _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast())) }
     }
 
-    /// Streaming loops: the function that copies a cache line, and in how many streams.
+    /// Streaming loops: by the function that copies a cache line, the number of streams, and how far ahead each
+    /// prefetches.
     macro_rules! stream {
         ($(#[$doc:meta] $name:ident $(, $feature:literal)?: $line:ident, streams $streams:expr, ahead $ahead:expr;)*) => {$(
             #[$doc]
@@ -258,7 +262,8 @@ mod x86 {
                 // SAFETY: all lines lie within `n` bytes; the caller's promise. The fence orders streaming stores, which
                 // the processor may delay, before everything that follows.
                 unsafe {
-                    // A line that is stored in part has to be fetched: only where there is one.
+                    // A line that is stored in part has to be fetched, so only a destination that begins within a line
+                    // gets this store.
                     let mut at = to_next_line(to);
                     if at > 0 {
                         to.cast::<[u8; LINE]>().write(from.cast::<[u8; LINE]>().read());

@@ -113,9 +113,10 @@ fn names_are_unique_and_lead_back() {
     assert_eq!(COPIES[0].name, "libc");
 }
 
-/// Stores that seem to hit what is loaded next, but for the page, slow some processors down: a Zen 4 copies 3.5 GB/s by `rep movsb`, which libc
-/// takes there, in place of 97 where the destination is 1 to 15 bytes further on than the source, pages apart. Vectors may stand in for a kernel
-/// there; in builds that are not optimised these are no vectors, and take ten times as long as libc anywhere.
+/// Some processors slow down where stores seem, not counting whole pages, to hit what is loaded next. A Zen 4 copies
+/// 3.5 GB/s by `rep movsb`, which libc uses there, in place of 97 where the destination is 1 to 15 bytes further on
+/// than the source, not counting whole pages. There a kernel may use vectors instead. Without optimisation these are no
+/// vectors, and take ten times as long as libc at any distance.
 #[test]
 fn no_distance_makes_a_copy_many_times_as_slow() {
     const N: usize = 16 << 10;
@@ -133,7 +134,7 @@ fn no_distance_makes_a_copy_many_times_as_slow() {
         };
         let (mut usual, mut others) = ([Duration::MAX; USUAL.len()], [Duration::MAX; OTHERS.len()]);
         let mut vectors = Duration::MAX;
-        // In turn, so that a machine that is slow for a while is slow for all of them.
+        // The distances take turns, so that a machine that is slow for a while slows all of them.
         for _ in 0..TIMES {
             for (&distance, shortest) in iter::zip(&USUAL, &mut usual).chain(iter::zip(&OTHERS, &mut others)) {
                 *shortest = once(distance, kernel.run).min(*shortest);

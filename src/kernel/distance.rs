@@ -1,7 +1,8 @@
-//! How far memory is: what a line takes that is in no cache.
+//! How far memory is: the time to load a line that is in no cache.
 
-/// Ticks of the processor's clock until some lines of a page of `length` bytes come from memory, in sum: they lie in different banks. Of each the
-/// fastest of some attempts counts, since others on the machine only add to them. `None` where that can't be told. Takes about 4 us.
+/// Ticks of the processor's clock until some lines of a page of `length` bytes arrive from memory, added up. The lines
+/// lie in different banks. For each the fastest of some attempts counts, since other work on the machine only adds
+/// time. `None` where this can't be measured. Takes about 4 us.
 ///
 /// # Safety
 /// The page at `at` is readable, and nobody writes to it.
@@ -11,7 +12,8 @@ pub unsafe fn ticks_to_page(at: *const u8, length: usize) -> Option<u64> {
     const LINES: usize = 4;
     const ATTEMPTS: usize = 3;
     let ticks_to = |line: *const u8| {
-        // SAFETY: the caller's promise; every such processor has these instructions (rdtscp virtual machines may lack).
+        // SAFETY: the caller's promise; every such processor has these instructions (virtual machines may lack
+        // `rdtscp`).
         unsafe {
             _mm_clflush(line);
             _mm_mfence();
@@ -27,7 +29,7 @@ pub unsafe fn ticks_to_page(at: *const u8, length: usize) -> Option<u64> {
     Some(lines.map(|line| (0..ATTEMPTS).map(|_| ticks_to(line)).min().unwrap_or_default()).sum())
 }
 
-/// As above: not tried on other processors.
+/// Not tried on other processors: always `None`.
 ///
 /// # Safety
 /// None is needed.

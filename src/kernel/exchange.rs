@@ -1,5 +1,5 @@
-//! What it takes to move data between two processors, measured by a thread on each: the line of a flag, a message into slots
-//! that rotate as those of a segment do, and out of them.
+//! The time to move data between two processors, measured by a thread on each: the line of a flag, and a message into
+//! and out of slots that rotate as those of a segment do.
 
 use super::{Destination, copy, copy_to};
 use std::cell::UnsafeCell;
@@ -10,9 +10,9 @@ use std::time::Instant;
 
 /// Bytes of the message.
 const MESSAGE: usize = 32 << 10;
-/// Slots, so that they take more than a usual second-level cache.
+/// Number of slots: together they take more than a usual second-level cache.
 const SLOTS: usize = 64;
-/// Rounds with flags alone whose time is taken together: the clock takes as long as a line.
+/// Rounds with flags alone that are timed together, since reading the clock takes as long as moving a line.
 const BATCH: u64 = 20;
 /// Batches of rounds with flags alone.
 const BATCHES: u64 = 40;
@@ -20,21 +20,21 @@ const BATCHES: u64 = 40;
 const SHORT: u64 = BATCH * BATCHES;
 /// Rounds with messages.
 const LONG: u64 = 200;
-/// In place of a round: whoever sees it leaves.
+/// Stored in place of a round: the side that sees it leaves.
 const END: u64 = u64::MAX;
 
 /// What was measured: medians over the rounds, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// From one rank's store to the other's load.
+    /// From one side's store to the other's load.
     pub line: f64,
-    /// A byte of a message that is copied into a slot whose lines the other has read.
+    /// Per byte, to copy a message into a slot whose lines the other side has read.
     pub write: f64,
-    /// A byte of a message that the other has just written and this one copies to memory of its own.
+    /// Per byte, to copy a message out of a slot that the other side has just written.
     pub read: f64,
 }
 
-/// A flag in a cache line of its own, and of its neighbour.
+/// A flag, alone in its cache line and in the neighbouring one.
 #[repr(align(128))]
 #[derive(Default)]
 struct Flag(AtomicU64);
@@ -42,7 +42,8 @@ struct Flag(AtomicU64);
 struct Table {
     ask: Flag,
     answer: Flag,
-    /// Written by the answering side before `answer` says so, read by the asking side after; `ask` hands it back.
+    /// The answering side writes a slot before it publishes the round in `answer`. The asking side reads the slot after
+    /// that, and hands it back with `ask`.
     slots: UnsafeCell<Vec<u8>>,
 }
 
@@ -58,24 +59,24 @@ impl Table {
     }
 }
 
-/// The side that asks for a message and takes the time of lines and of reading.
+/// The side that asks for messages, and times lines and reads.
 pub struct Asking(Arc<Table>);
 
 /// The side that writes messages.
 pub struct Answering(Arc<Table>);
 
-/// Two sides of a table; each belongs to a thread.
+/// Makes the two sides of a table, one for each thread.
 pub fn sides() -> (Asking, Answering) {
     let slots = UnsafeCell::new(vec![0; SLOTS * MESSAGE]);
     let table = Arc::new(Table { ask: Flag::default(), answer: Flag::default(), slots });
     (Asking(Arc::clone(&table)), Answering(table))
 }
 
-/// Waits until `flag` has reached `value`; whether it has before the other side left, or was silent too long.
+/// Waits until `flag` has reached `value`. False if the other side has left, or was silent too long.
 fn reach(flag: &Flag, value: u64) -> bool {
     let mut started = None;
     loop {
-        // The clock is looked at now and then: it takes as long as a line.
+        // The clock is read now and then only: reading it takes as long as moving a line.
         for _ in 0..10_000 {
             // pairs: the other side's store of its round
             let found = flag.0.load(Ordering::Acquire);
@@ -96,7 +97,8 @@ fn median(times: &mut [f64]) -> f64 {
 }
 
 impl Answering {
-    /// Answers until the other side has measured; nanoseconds to write a message, none where it left before.
+    /// Answers until the other side has measured. Returns the nanoseconds to write a message; `None` if the other side
+    /// left early.
     pub fn run(self) -> Option<f64> {
         let table = &self.0;
         let message = vec![1_u8; MESSAGE];
@@ -119,7 +121,8 @@ impl Answering {
 }
 
 impl Asking {
-    /// Asks round by round: half a round trip, and nanoseconds to read a message; none where the other side does not answer.
+    /// Asks round by round. Returns half a round trip and the time to read a message, in nanoseconds; `None` if the
+    /// other side does not answer.
     pub fn run(self) -> Option<(f64, f64)> {
         let table = &self.0;
         let mut message = vec![0_u8; MESSAGE];
@@ -141,7 +144,7 @@ impl Asking {
             started = Instant::now();
             // SAFETY: the slot holds a message, which the answering side does not touch until it is asked again.
             unsafe { copy(message.as_mut_ptr(), table.slot(round), MESSAGE) };
-            // Nobody reads the copy, which must be made all the same.
+            // Nobody reads the copy, but the compiler must not drop it.
             black_box(message.as_mut_ptr());
             reads.push(started.elapsed().as_nanos() as f64);
         }
@@ -150,13 +153,13 @@ impl Asking {
 }
 
 impl Drop for Asking {
-    /// Whoever still waits for this side leaves.
+    /// Makes the answering side leave if it still waits for this one.
     fn drop(&mut self) {
         self.0.ask.0.store(END, Ordering::Release);
     }
 }
 
-/// What both sides measured; none where one of them left, or its clock stood still.
+/// What both sides measured; `None` where one of them left, or its clock stood still.
 pub fn times(asked: Option<(f64, f64)>, answered: Option<f64>) -> Option<Times> {
     let ((line, read), write) = (asked?, answered?);
     let per_byte = |time: f64| time / MESSAGE as f64;

@@ -1,15 +1,15 @@
-//! Single copies: out of the memory of another process, by the system.
+//! Single copies: out of the memory of another process, by a system call.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What it takes more than a copy of one's own memory, in nanoseconds.
+/// What a single copy takes beyond a copy of one's own memory, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SingleCopy {
-    /// A call of the system.
+    /// The system call.
     pub call: f64,
-    /// Per byte: its pages have to be found, and the system's copy is not the fastest.
+    /// Per byte: the system has to find its pages, and the system's copy is not the fastest.
     pub per_byte: f64,
 }
 
@@ -17,8 +17,9 @@ impl SingleCopy {
     /// What is assumed where nothing was measured: servers of the 2020s.
     pub const ASSUMED: Self = Self { call: 300.0, per_byte: 0.05 };
 
-    /// Measures it in some 50 µs on memory of this process, which the system finds as that of others, but for the question whether it
-    /// may; a copy takes `copy` nanoseconds per byte. None where the system does not permit even that.
+    /// Measures both in some 50 µs, on memory of this process. The system finds this memory as it finds that of other
+    /// processes, but does not check for permission. An ordinary copy takes `copy` nanoseconds per byte. `None` where
+    /// the system does not permit even this.
     pub fn measure(copy: f64) -> Option<Self> {
         const TIMES: usize = 5;
         const SHORT: usize = 1 << 10;
@@ -50,7 +51,8 @@ pub fn withhold_single_copies() {
 /// Copies `n` bytes from an address in the memory of `process` to `to`.
 ///
 /// # Errors
-/// The system's, where it does not permit that or not all of these bytes are there; then the contents of `to` are undefined.
+/// The system's error, where it does not permit the copy or not all of these bytes are mapped. The contents of `to` are
+/// undefined then.
 ///
 /// # Safety
 /// `to` is valid for writes of `n` bytes.
@@ -65,7 +67,7 @@ pub unsafe fn fetch(process: u32, address: u64, to: *mut u8, n: usize) -> io::Re
             .map(|base| libc::iovec { iov_base: base, iov_len: n - done });
         // SAFETY: the caller's promise; the other address is the system's to check.
         let copied = unsafe { libc::process_vm_readv(process, &raw const mine, 1, &raw const theirs, 1, 0) };
-        // It copies less where a page is missing, or at 2 GiB; then again as much as it can.
+        // The system copies less where a page is missing, or at 2 GiB. The next call then copies as much as it can.
         match usize::try_from(copied) {
             Ok(copied) if copied > 0 => done += copied,
             Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),

@@ -1,4 +1,4 @@
-//! What kind of machine this is: measurements of one hold for every other of the same kind.
+//! The kind of this machine: measurements on one machine hold for all others of the same kind.
 
 use super::Level;
 use std::fs;
@@ -11,7 +11,7 @@ pub struct Caches {
     pub l1: usize,
     /// The last level before the one that cores share.
     pub l2: usize,
-    /// The last level, whole, whoever shares it.
+    /// The last level: its whole size, whoever shares it.
     pub llc: usize,
 }
 
@@ -40,7 +40,7 @@ impl Caches {
         Self::from_levels(&levels.collect::<Vec<_>>())
     }
 
-    /// From the sizes of all levels with data, the first one first; 0 where a size is not known.
+    /// From the sizes of all levels that hold data, the first level first; 0 where a size is not known.
     fn from_levels(levels: &[usize]) -> Self {
         let default = Self::default();
         match *levels {
@@ -59,13 +59,14 @@ fn kibibytes(text: &str) -> Option<usize> {
 
 /// How many processors this host has, whether or not this process may use them.
 pub fn processors() -> i64 {
-    /// The system is asked once: it reads a file, and each communicator wants to know.
+    /// The system is asked once, since it reads a file, and each communicator needs the number.
     static PROCESSORS: OnceLock<i64> = OnceLock::new();
     // SAFETY: no preconditions.
     *PROCESSORS.get_or_init(|| unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) })
 }
 
-/// Designs of processors, as far as they were found to differ in what they do with lines that several caches have.
+/// Designs of processors. They are told apart where they were found to differ in how they treat lines that several
+/// caches hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
     /// AMD's fourth generation of Zen.
@@ -79,19 +80,19 @@ pub enum Design {
 }
 
 impl Design {
-    /// That of this host's processor.
+    /// The design of this host's processor.
     pub fn of_this_host() -> Self {
-        // To ask leaves a virtual machine for some microseconds.
+        // Found once: the question leaves a virtual machine for some microseconds.
         static FOUND: OnceLock<Design> = OnceLock::new();
         *FOUND.get_or_init(|| Self::of(&vendor(), signature()))
     }
 
-    /// That of a processor that names its maker and tells its family and model so.
+    /// The design of a processor with this vendor and this signature (family, model and stepping).
     fn of(vendor: &[u8; 12], signature: u32) -> Self {
         let [stepping_model, family] = [signature & 0xff, signature >> 8 & 0xf];
         let (family, model) = (family + (signature >> 20 & 0xff), stepping_model >> 4 | signature >> 12 & 0xf0);
         match (vendor, family, model) {
-            // As Linux tells them apart.
+            // Linux assigns the models to generations in the same way.
             (b"AuthenticAMD", 25, 0x10..0x20 | 0x60..0xb0) => Self::Zen4,
             (b"AuthenticAMD", 26, 0x00..0x30 | 0x40..0x50 | 0x60..0x80) => Self::Zen5,
             (b"GenuineIntel", ..) => Self::Intel,
@@ -100,19 +101,19 @@ impl Design {
     }
 }
 
-/// Family, model and stepping, as the processor tells them.
+/// Family, model and stepping, as the processor encodes them.
 #[cfg(target_arch = "x86_64")]
 fn signature() -> u32 {
     cpuid(1, 0)[0]
 }
 
-/// As above: these don't.
+/// Other processors have no such signature: 0.
 #[cfg(not(target_arch = "x86_64"))]
 fn signature() -> u32 {
     0
 }
 
-/// As the processor calls its maker.
+/// The vendor, as the processor names it.
 #[cfg(target_arch = "x86_64")]
 fn vendor() -> [u8; 12] {
     let [_, ebx, ecx, edx] = cpuid(0, 0);
@@ -120,24 +121,24 @@ fn vendor() -> [u8; 12] {
     std::array::from_fn(|at| words[at / 4][at % 4])
 }
 
-/// As the processor calls its maker: these don't.
+/// Other processors name no vendor: zeros.
 #[cfg(not(target_arch = "x86_64"))]
 fn vendor() -> [u8; 12] {
     [0; 12]
 }
 
-/// What the processor tells of itself: eax, ebx, ecx and edx.
+/// What the `cpuid` instruction returns: eax, ebx, ecx and edx.
 #[cfg(target_arch = "x86_64")]
 fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
     #[allow(unused_unsafe, reason = "safe in later Rust than is asked for")]
-    // SAFETY: every such processor has the instruction.
+    // SAFETY: every such processor has the `cpuid` instruction.
     let registers = unsafe { std::arch::x86_64::__cpuid_count(leaf, subleaf) };
     [registers.eax, registers.ebx, registers.ecx, registers.edx]
 }
 
-/// A description of processor, caches and this build of huddle, in one line: equal where measurements can be shared. Those of
-/// kernels that no compiler has optimised are of no use to others. Found once: in a virtual machine the hypervisor answers
-/// for the processor, 7 us for each of these questions.
+/// Describes processor, caches and this build of huddle in one line. Machines with equal descriptions can share
+/// measurements. Builds without optimisation have descriptions of their own, since their measurements are of no use to
+/// others. Found once: in a virtual machine the hypervisor answers for the processor, 7 us for each of these questions.
 pub fn description() -> &'static str {
     static FOUND: OnceLock<String> = OnceLock::new();
     FOUND.get_or_init(describe)

@@ -48,12 +48,12 @@ impl Level {
         }
     }
 
-    /// What this processor has, the plainest first.
+    /// The levels that this processor has, the plainest first.
     pub fn available() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|level| level.is_available())
     }
 
-    /// The widest that this processor has.
+    /// The widest level that this processor has.
     pub fn widest() -> Self {
         Self::available().last().unwrap_or(Self::Baseline)
     }

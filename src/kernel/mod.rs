@@ -1,8 +1,9 @@
 //! Kernels: combining and moving packed data. No MPI, no shared state.
 //!
 //! *Packed* data is a sequence of basic elements without holes, the wire format of huddle. [`reduce`] combines packed
-//! operands, [`copy`](mod@copy) copies bytes, [`segments`] moves data between packed memory and the layout of a user's datatype.
-//! [`fetch`](mod@fetch) copies out of other processes. Which of several kernels serve, [`probe`] measures and [`cache`] keeps; [`exchange`] measures what moves between processors.
+//! operands, [`copy`](mod@copy) copies bytes, [`segments`] moves data between packed memory and the layout of a user's
+//! datatype. [`fetch`](mod@fetch) copies out of other processes. [`probe`] measures which of several kernels serve on
+//! this machine, and [`cache`] keeps the result. [`exchange`] measures data movement between processors.
 
 mod arithmetic;
 pub mod cache;
@@ -164,7 +165,7 @@ pub trait Combine: Sync {
     /// (as for [`copy()`]) or touches `to` meanwhile.
     unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize);
 
-    /// The kernel that does the same, if one does.
+    /// The kernel that computes the same; `None` if there is none.
     fn kernel(&self) -> Option<Kernel> {
         None
     }

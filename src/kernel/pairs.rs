@@ -1,7 +1,7 @@
 //! `MPI_MINLOC` and `MPI_MAXLOC` on packed pairs of a value and an `int`: plain loops, the same at all levels.
 //!
-//! Most of these calls are of a few elements. As in the native libraries, the right operand stays where neither value is
-//! beyond the other's (a NaN); of equal values the right one stays, with the smaller index.
+//! Most of these calls have few elements. As in the native libraries, the right operand stays where neither value is
+//! beyond the other (a NaN). Where the values are equal, the right one stays, with the smaller index.
 
 use super::reduce::Streams;
 use super::{Kernel, Op};

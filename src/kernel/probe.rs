@@ -1,9 +1,9 @@
 //! Measuring the kernels: which ones serve on this machine, and how fast they are.
 //!
-//! [`Probed::measure`] takes a few milliseconds and at most 8 MiB. It times each
-//! candidate several times and believes the shortest time, so that others on the processor do not decide. A plainer kernel
-//! stays unless another is clearly faster (`MARGIN`, `COPY_MARGIN`; for slots `OWN_LOOP_MARGIN`). Kernels yield equal results, so
-//! ranks need not agree on them; costs that decide on algorithms must come from one rank's `Probed` ([`Probed::to_bytes`]).
+//! [`Probed::measure`] takes a few milliseconds and at most 8 MiB. It times each candidate several times and believes
+//! the shortest time, so that other work on the processor does not decide. A plainer kernel stays unless another is
+//! clearly faster (`MARGIN`, `COPY_MARGIN`; for slots `OWN_LOOP_MARGIN`). All kernels yield equal results, so ranks
+//! need not agree on them. Costs that decide on algorithms must come from one rank's `Probed` ([`Probed::to_bytes`]).
 
 use super::copy::{self, CopyKernel, Destination, PerClass, SizeClass, Stores};
 use super::host::Caches;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// What a machine's kernels can do, and which of them serve there.
+/// The speed of a machine's kernels, and which of them serve there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probed {
-    /// The reduction kernels that serve.
+    /// The level of the reduction kernels that serve.
     pub level: Level,
     /// The copy kernels that serve, by [`Destination`].
     pub copies: [PerClass<&'static CopyKernel>; Destination::ALL.len()],
@@ -26,13 +26,13 @@ pub struct Probed {
     pub fetching: &'static CopyKernel,
     /// Sizes of the caches.
     pub caches: Caches,
-    /// Copies by the kernels that serve.
+    /// Rates of copies by the kernels that serve.
     pub copy: Rates,
-    /// Sums of `double`: as most reductions, limited by loads and stores.
+    /// Rates of sums of `double`: limited by loads and stores, as most reductions are.
     pub light: Rates,
-    /// Products of complex `double`s: limited by arithmetic.
+    /// Rates of products of complex `double`s: limited by arithmetic.
     pub heavy: Rates,
-    /// Copies out of other processes; none where the system permits no such copy.
+    /// Cost of copies out of other processes; `None` where the system permits no such copy.
     pub single_copy: Option<SingleCopy>,
 }
 
@@ -78,7 +78,7 @@ impl Rates {
 }
 
 impl Default for Probed {
-    /// What holds where nothing was measured: the widest reductions, libc's copies, and rates of a usual server.
+    /// Assumed where nothing was measured: the widest reductions, libc's copies, and rates of a usual server.
     fn default() -> Self {
         let libc = &copy::COPIES[0];
         Self {
@@ -98,7 +98,7 @@ impl Default for Probed {
 static IN_USE: OnceLock<Probed> = OnceLock::new();
 
 impl Probed {
-    /// What the kernels of this process are chosen by; the defaults until [`Probed::put_to_use`].
+    /// The measurements that chose the kernels of this process; the defaults until [`Probed::put_to_use`].
     pub fn in_use() -> &'static Self {
         static DEFAULT: OnceLock<Probed> = OnceLock::new();
         IN_USE.get().unwrap_or_else(|| DEFAULT.get_or_init(Self::default))
@@ -139,7 +139,7 @@ impl Probed {
         value.to_string().into_bytes()
     }
 
-    /// The inverse of [`Probed::to_bytes`]; none where the bytes are something else, or name kernels that this processor
+    /// The inverse of [`Probed::to_bytes`]; `None` where the bytes are something else, or name kernels that this processor
     /// can't run.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(bytes).ok()?;
@@ -168,7 +168,7 @@ impl Probed {
         })
     }
 
-    /// Measures this machine. Takes a few milliseconds; whoever else runs on this core meanwhile distorts it.
+    /// Measures this machine. Takes a few milliseconds; other work on this core meanwhile distorts the result.
     pub fn measure() -> Self {
         let caches = Caches::of_this_host();
         let mut area = Area::new(caches);
@@ -193,14 +193,14 @@ impl Probed {
     }
 }
 
-/// A kernel takes the place of a plainer one if it needs less than this part of the time.
+/// A kernel replaces a plainer one if it needs less than this fraction of its time.
 const MARGIN: f64 = 0.95;
 
-/// A copy takes the place of libc's if it needs less than this part of the time.
+/// A copy replaces libc's if it needs less than this fraction of its time.
 const COPY_MARGIN: f64 = 0.8;
 
-/// The processor's own loop takes the place of libc's copy into slots if it needs less than so many times as long for a core
-/// alone: it wins by more where a peer has the lines.
+/// The processor's own loop (`rep movsb`) replaces libc's copy into slots if, on one core alone, it takes less than
+/// this multiple of libc's time. It wins by more where a peer has the lines.
 const OWN_LOOP_MARGIN: f64 = 1.6;
 
 /// The shortest stretch of time that is measured at once.
@@ -218,7 +218,7 @@ struct Area {
 enum Data {
     /// In this many bytes, used again and again.
     Within(usize),
-    /// The source in this many bytes, the destination somewhere else each time, as slots are.
+    /// The source in this many bytes; the destination at another place each time, as slots are.
     Rotating(usize),
     /// In memory.
     Flushed(usize),
@@ -239,7 +239,7 @@ impl Area {
         self.from.len() * size_of::<u64>()
     }
 
-    /// Nanoseconds per byte that `run` takes for what `data` says: the shortest of `times` stretches.
+    /// Nanoseconds per byte that `run` takes on data that lie as `data` says: the shortest of `times` stretches.
     fn time(&mut self, data: Data, times: usize, run: &dyn Fn(*mut u8, *const u8, usize)) -> f64 {
         let bytes = self.bytes();
         let (to, from) = (self.to.as_mut_ptr().cast::<u8>(), self.from.as_ptr().cast::<u8>());
@@ -270,7 +270,7 @@ impl Area {
         shortest
     }
 
-    /// The level whose reductions are fastest, over light and heavy ones in both caches of the core.
+    /// The level with the fastest reductions, light and heavy ones, in both caches of the core.
     fn fastest_level(&mut self) -> Level {
         let (near, far) = (Data::Within(self.caches.l1 / 4), Data::Within(self.caches.l2 / 4));
         let mut best = (Level::Baseline, f64::INFINITY);
@@ -310,12 +310,13 @@ impl Area {
         best.0
     }
 
-    /// The fastest copies, by where they go.
+    /// The fastest copies, by destination and class of size.
     ///
-    /// One core alone does not show what a slot costs whose lines a peer has just read. From 1 KiB on vector loops, which
-    /// fetch each line first, take 1.5 to five times as long there as the processor's own loop (the group `slot` of
-    /// benches/kernels.rs). So that loop serves copies of medium length into slots unless it is slow for a core alone. Of long
-    /// messages, which go through slots too, only it and libc's copy compete: that fetches no lines either at such lengths.
+    /// One core alone does not show the cost of a slot whose lines a peer has just read. From 1 KiB on vector loops,
+    /// which fetch each line first, take 1.5 to five times as long there as the processor's own loop (the group `slot`
+    /// of benches/kernels.rs). So that loop serves copies of medium length into slots unless it is slow on one core
+    /// alone. Long messages also go through slots. For them only the processor's loop and libc's copy compete, since
+    /// libc's fetches no lines either at such lengths.
     fn fastest_copies(&mut self) -> [PerClass<&'static CopyKernel>; Destination::ALL.len()] {
         let [libc, rep] = ["libc", "rep"].map(CopyKernel::from_name);
         let long = |area: &mut Self, n, times| {
@@ -332,7 +333,7 @@ impl Area {
         [[short, medium, long, huge], [short, own_loop, long, huge]]
     }
 
-    /// The fastest copies to memory, and from it.
+    /// The fastest copies to memory and from memory.
     fn fastest_past_caches(&mut self) -> (&'static CopyKernel, &'static CopyKernel) {
         let (to, from): (Vec<_>, Vec<_>) = plain_copies().partition(|kernel| kernel.stores == Stores::Streaming);
         let mut fastest = |kernels: Vec<_>| self.fastest_of(kernels.into_iter(), Data::Flushed(FLUSHED), 4, MARGIN);
@@ -341,14 +342,15 @@ impl Area {
 
     /// The rates of `run` by where the data lie.
     fn rates(&mut self, run: impl Fn(*mut u8, *const u8, usize)) -> Rates {
-        // Short stretches more often: whatever else runs on the core makes some several times as long.
+        // Short stretches are timed more often: other work on the core makes some several times as long.
         let places = [
             (Data::Within(self.caches.l1 / 4), 8),
             (Data::Within(self.caches.l2 / 4), 8),
             (Data::Within(self.caches.l2), 3),
             (Data::Flushed(FLUSHED), 3),
         ];
-        // A clock that stands still must not make a rate infinite; three decimals are the same number in each text of it.
+        // A clock that stands still must not make a rate infinite. A rate with three decimals is the same number when
+        // its text is read back.
         Rates::from_array(places.map(|(data, times)| {
             let rate = 1.0 / self.time(data, times, &run).max(1e-3);
             (rate * 1e3).round().max(1.0) / 1e3
@@ -356,7 +358,7 @@ impl Area {
     }
 }
 
-/// Copies in several streams serve what they are made for alone.
+/// The copies in one stream. Those in several streams serve only what they are made for.
 fn plain_copies() -> impl Iterator<Item = &'static CopyKernel> {
     CopyKernel::available().filter(|kernel| !kernel.is_in_streams())
 }

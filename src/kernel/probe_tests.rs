@@ -1,4 +1,4 @@
-//! Measuring, and what is sent and kept of it.
+//! Measuring, and the text in which results are sent and kept.
 
 use super::*;
 

@@ -1,15 +1,17 @@
 //! Reduction kernels: one function per operation, element and instruction set, picked from a table by [`kernel`].
 //!
-//! One source for all: `combine` works on *blocks*, whose length is known where it is compiled. A block is loaded whole, combined and stored
-//! whole, so the compiler turns each into vector code of the level's width without asking which pointers are equal: loads of a block precede
-//! its stores, and a result may replace an operand. The last block is loaded and combined before anything is stored, since it overlaps the one
-//! before where the length is no multiple. What is shorter than a block goes in halves of a block, a quarter, and so on: no element is stored
-//! twice there, since a load that spans two recent stores has to wait for both to reach the cache.
+//! One source serves all: `combine` works on *blocks* whose length is known at compile time. It loads a block whole,
+//! combines it and stores it whole. Since the loads of a block precede its stores, a result may replace an operand, and
+//! the compiler emits vector code of the level's width without asking which pointers are equal. The last block overlaps
+//! the one before where the length is no multiple, so it is loaded and combined before anything is stored. Operands
+//! shorter than a block are combined in halves of a block, quarters and so on. There no element is stored twice: a load
+//! that spans two recent stores would have to wait for both to reach the cache.
 //!
-//! Levels, [`Streams`] and places in memory yield the same bits, and so do all ranks that combine the same elements: nothing is
-//! reassociated, products and sums are not fused, `MPI_MAX` and `MPI_MIN` are `left > right ? left : right` and its mirror image,
-//! logical operations yield 1 or 0, and integers wrap, as in the native libraries. Of two NaNs in a sum or product the left one stays
-//! (`arithmetic`); each NaN in a product of complex numbers becomes the language's `NAN`.
+//! Levels, [`Streams`] and places in memory yield the same bits, and so do all ranks that combine the same elements:
+//! nothing is reassociated, products and sums are not fused, `MPI_MAX` and `MPI_MIN` are `left > right ? left : right`
+//! and its mirror image, logical operations yield 1 or 0, and integers wrap, as in the native libraries. Where a sum or
+//! product has two NaNs the left one stays (`arithmetic`); each NaN in a product of complex numbers becomes the
+//! language's `NAN`.
 
 use super::arithmetic::{Arithmetic, Calculate, each};
 use super::streams::{self, STREAMS, keep_loop, to_next_line};
@@ -26,7 +28,7 @@ pub struct Kernel {
     pub(crate) has_streams: bool,
 }
 
-/// How a kernel goes through long operands: pairs go as one stream.
+/// How a kernel traverses long operands. Kernels for pairs always use one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Streams {
@@ -37,10 +39,10 @@ pub enum Streams {
 }
 
 impl Kernel {
-    /// As [`Combine::combine`], in such streams.
+    /// Combines as [`Combine::combine`] does, in the given streams.
     ///
     /// # Safety
-    /// As there.
+    /// Its contract is that of `combine`.
     #[inline]
     pub unsafe fn combine_in(&self, streams: Streams, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
         // SAFETY: the contract of `combine` is that of the function.
@@ -89,7 +91,7 @@ struct Complex<T> {
     imaginary: T,
 }
 
-/// The number, or `NAN` in place of any NaN: compilers may exchange operands of `+` and `*`, and payloads would differ.
+/// The number, or `NAN` in place of any NaN. Compilers may exchange operands of `+` and `*`, so payloads would differ.
 #[inline(always)]
 fn or_one_nan<T: Copy + PartialEq + From<f32>>(number: T) -> T {
     #[expect(clippy::eq_op, reason = "only a NaN differs from itself")]
@@ -142,9 +144,9 @@ apply! {
     Prod for f64: ProdF64;
 }
 
-/// From this length on results are stored from a cache line on, in as many streams as copies have. Operands may straddle lines then. Such loads bring
-/// fewer lines at a time from another core, and cost Allreduces of 4 and 8 KiB a tenth; in longer ones stores that straddle lines cost more
-/// (docs/PERFORMANCE.md, "Tried").
+/// From this length on stores are aligned to cache lines, in as many streams as copies have, and loads of operands may
+/// straddle lines. Such loads bring fewer lines at a time from another core, and cost Allreduces of 4 and 8 KiB a
+/// tenth. In longer ones stores that straddle lines cost more (docs/PERFORMANCE.md, "Tried").
 const LINED_UP: usize = 20 << 10;
 
 /// `left op right` for a block of `BYTES` bytes.
@@ -164,7 +166,7 @@ unsafe fn block<T: Copy, O: Apply<T>, L: Calculate, const BYTES: usize>(
     }
 }
 
-/// Bytes from `to` to the next cache line, if that is whole elements.
+/// Bytes from `to` to the next cache line; 0 where they are no whole elements.
 #[inline(always)]
 fn head_of<T>(to: *mut u8) -> usize {
     let rest = to_next_line(to);
@@ -209,7 +211,8 @@ unsafe fn blocks<T: Copy, O: Apply<T>, L: Calculate, const BLOCK: usize, const E
     }
 }
 
-/// Combines what lies between `at` and `end` in `COUNT` streams, `EACH` bytes of each in turn. -> where they end
+/// Combines the bytes between `at` and `end` in `COUNT` streams, `EACH` bytes of each in turn. Returns where the
+/// streams end.
 ///
 /// # Safety
 /// As for [`Combine`].
@@ -256,7 +259,7 @@ unsafe fn short<T: Copy, O: Apply<T>, L: Calculate, const BLOCK: usize>(
     debug_assert_eq!(at, bytes);
 }
 
-/// Combines an element.
+/// Combines one element.
 ///
 /// # Safety
 /// As for [`Combine`].
@@ -386,7 +389,7 @@ where
     }
 }
 
-/// A sum of complex numbers is one of twice as many numbers.
+/// A sum of complex numbers is a sum of twice as many floats.
 fn complex<L: Compile, T: Copy>(op: Op) -> Option<Kernel>
 where
     Sum: Apply<T>,
@@ -424,7 +427,7 @@ fn compiled<L: Compile>(op: Op, element: Element) -> Option<Kernel> {
 /// Kernels by element and operation.
 type Table = [[Option<Kernel>; Op::ALL.len()]; Element::ALL.len()];
 
-/// The kernels of a level; of the plainest one, where the processor does not have it.
+/// The kernels of `level`, or of the plainest level where the processor does not have it.
 fn table(level: Level) -> &'static Table {
     static TABLES: [OnceLock<Table>; Level::ALL.len()] = [const { OnceLock::new() }; Level::ALL.len()];
     let level = if level.is_available() { level } else { Level::Baseline };
@@ -442,7 +445,7 @@ fn table(level: Level) -> &'static Table {
     })
 }
 
-/// The table in use; null until something asks.
+/// The table in use; null until a level is chosen or a kernel is asked for.
 static CHOSEN: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
 
 /// From here on [`kernel`] picks from this level.
@@ -454,7 +457,7 @@ pub fn choose(level: Level) {
 #[cold]
 fn choose_widest() -> &'static Table {
     let table = table(Level::widest());
-    // Who chose meanwhile knows more.
+    // A thread that chose meanwhile knows more, so its choice stays.
     let _ = CHOSEN.compare_exchange(
         std::ptr::null_mut(),
         std::ptr::from_ref(table).cast_mut(),
@@ -475,7 +478,7 @@ pub fn kernel(op: Op, element: Element) -> Option<Kernel> {
     table[element as usize][op as usize]
 }
 
-/// As [`kernel`], of a given level; none where this processor does not have it.
+/// The kernel that [`kernel`] would pick from a given level; none where this processor does not have the level.
 pub fn kernel_at(level: Level, op: Op, element: Element) -> Option<Kernel> {
     if level.is_available() { table(level)[element as usize][op as usize] } else { None }
 }

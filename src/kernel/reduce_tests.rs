@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
-/// Two's complement of `size` bytes at `bytes`, sign-extended.
+/// The integer in two's complement in `bytes`, sign-extended.
 fn signed(bytes: &[u8]) -> i128 {
     let mut wide = [if bytes[bytes.len() - 1] & 0x80 != 0 { 0xff } else { 0 }; 16];
     wide[..bytes.len()].copy_from_slice(bytes);
@@ -103,7 +103,7 @@ fn pairs(op: Op, element: Element, left: &[u8], right: &[u8]) -> Vec<u8> {
     }
 }
 
-/// One element; none where the operation has no meaning.
+/// The result for one element; none where the operation has no meaning.
 fn oracle(op: Op, element: Element, left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
     Some(match element {
         _ if element_is_pair(element) != matches!(op, Op::Minloc | Op::Maxloc) => return None,
@@ -157,7 +157,8 @@ fn ordinary(element: Element, random: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of floats of every kind: either zero, infinities, NaNs with and without a payload, subnormal ones, any.
+/// Bytes of floats of every kind: both zeros, infinities, NaNs with and without a payload, subnormal and arbitrary
+/// ones.
 fn awkward(element: Element, random: &[u8]) -> Vec<u8> {
     const SINGLE: [u32; 8] = [0, 1 << 31, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000, 0xffc0_1234, 1, 0x8000_0001];
     let size = if matches!(element, Element::F32 | Element::C32) { 4 } else { 8 };
@@ -183,7 +184,7 @@ enum Replaced {
 /// Guards before and after each operand.
 const GUARD: u8 = 0xa5;
 
-/// What `kernel` makes of operands that lie `shift` bytes after guards.
+/// The result of `kernel` on operands that lie `shift` bytes after the start of guards.
 fn result(kernel: Kernel, left: &[u8], right: &[u8], shift: usize, replaced: Replaced) -> Vec<u8> {
     result_in(Streams::Several, kernel, left, right, shift, replaced)
 }
@@ -209,7 +210,7 @@ fn result_in(streams: Streams, kernel: Kernel, left: &[u8], right: &[u8], shift:
     result[shift..shift + n].to_vec()
 }
 
-/// Every level against the oracle.
+/// Checks every level against the oracle.
 fn check(op: Op, element: Element, left: &[u8], right: &[u8], shift: usize) {
     let size = element.bytes();
     let expected: Option<Vec<u8>> = left

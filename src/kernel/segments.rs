@@ -1,10 +1,10 @@
-//! Layouts of noncontiguous data, and the way between them and packed memory.
+//! Layouts of noncontiguous data, and copies between them and packed memory.
 //!
-//! A datatype is flattened to *blocks* of adjacent bytes in the order of its typemap. Equal blocks at equal distances form a
-//! *run*, so a vector of any length is one run and a plane of a cube is one run per row at most. An element of the datatype
-//! is a list of runs, with the packed bytes before each; a buffer is `count` elements, `extent` bytes apart. Any range of
-//! packed bytes can be moved: the first run is found by division and binary search, the rest is a loop over runs with a
-//! tight loop within each.
+//! A datatype is flattened to *blocks* of adjacent bytes in the order of its typemap. Equal blocks at equal distances
+//! form a *run*, so a vector of any length is one run, and a plane of a cube at most one run per row. An element of the
+//! datatype is a list of runs, each with the number of packed bytes before it; a buffer is `count` elements, `extent`
+//! bytes apart. Any range of packed bytes can be moved: division and binary search find the first run, then a loop over
+//! runs moves the blocks of each in a tight loop.
 
 use crate::types::LINE;
 use smallvec::SmallVec;
@@ -21,7 +21,7 @@ pub trait PackedBuffer: Sync {
     /// # Safety
     /// The range lies within the buffer, whose memory is writable; `from` is readable for `n` bytes and overlaps none of it.
     unsafe fn write(&self, offset: usize, from: *const u8, n: usize);
-    /// Whether nearly all bytes lie together with at least as many as a cache line has.
+    /// Whether nearly all bytes lie in blocks of at least a cache line.
     fn fills_lines(&self) -> bool;
 }
 
@@ -36,7 +36,7 @@ struct Run {
     packed: usize,
 }
 
-/// Most datatypes have one, so no memory is taken from the heap for it: programs make some for each call.
+/// Most datatypes have one run, which then takes no memory from the heap: some programs make datatypes for each call.
 type Runs = SmallVec<[Run; 1]>;
 
 /// The flattened layout of a datatype.
@@ -45,7 +45,7 @@ pub struct Segments {
     runs: Runs,
     /// Packed bytes of an element.
     size: usize,
-    /// Nearly all of it lies in blocks of a cache line and more.
+    /// Whether nearly all bytes lie in blocks of at least a cache line.
     fills_lines: bool,
     /// Distance between elements.
     extent: isize,
@@ -64,7 +64,8 @@ impl Segments {
         self.size
     }
 
-    /// Whether at most an eighth lies in blocks that are shorter than a cache line; adjacent elements count apart.
+    /// Whether at most an eighth of the bytes lies in blocks shorter than a cache line. Blocks of adjacent elements
+    /// count as separate.
     #[inline]
     pub fn fills_lines(&self) -> bool {
         self.fills_lines
@@ -187,7 +188,7 @@ impl Segments {
 }
 
 impl Run {
-    /// Moves up to `most` bytes of this run, from its packed byte `skip` on; says how many.
+    /// Moves up to `most` bytes of this run, from its packed byte `skip` on. Returns how many it moved.
     ///
     /// # Safety
     /// As for [`Segments::walk`], with this run at `start`, and `most` bytes at `packed`.
@@ -252,7 +253,8 @@ trait Move {
         }
     }
 
-    /// The same one by one; where the compiler knows a short length, without a call for each.
+    /// Moves blocks as `many` does, one by one. Where the compiler knows a short length, this takes no call for each
+    /// block.
     ///
     /// # Safety
     /// As for `many`.
@@ -267,7 +269,8 @@ trait Move {
         }
     }
 
-    /// The same of `len` bytes, `N` at least and `2 * N` at most: the first `N` and the last, some of them twice.
+    /// Moves blocks as `many` does, of `N` to `2 * N` bytes each: the first `N` bytes, then the last `N`, so some are
+    /// moved twice.
     ///
     /// # Safety
     /// As for `many`.
@@ -315,13 +318,13 @@ pub struct Builder {
     /// The last block, which may still grow: its place and length.
     open: Option<(isize, usize)>,
     size: usize,
-    /// Runs, and steps of building, that are allowed.
+    /// The most runs that are allowed; it also limits the steps of building.
     most: usize,
     steps: usize,
 }
 
 impl Builder {
-    /// Nothing yet, and at most `most` runs.
+    /// An empty layout, which may get at most `most` runs.
     pub fn new(most: usize) -> Self {
         Self { runs: Runs::new(), open: None, size: 0, most, steps: 0 }
     }
@@ -334,7 +337,7 @@ impl Builder {
         if len == 0 {
             return Ok(());
         }
-        // Blocks that merge leave few runs, yet take time: that is limited, too.
+        // Blocks that merge leave few runs, yet take time, so steps are limited too.
         self.steps += 1;
         if self.steps > 16 * self.most {
             return Err(TooComplex);
@@ -390,7 +393,8 @@ impl Builder {
         if repeat < 4 {
             return (0..repeat).try_for_each(|block| self.push(place(block).ok_or(TooComplex)?, len));
         }
-        // The first block may continue the last one before, the final block the next one after; those between are a run.
+        // The first block may continue the block before it, and the next block may continue the last. Those between
+        // form a run.
         self.push(at, len)?;
         self.close()?;
         let between = repeat - 2;
@@ -410,7 +414,7 @@ impl Builder {
         }
     }
 
-    /// Adds a run, to the last one where it continues that.
+    /// Adds a run, or extends the last one where `run` continues it.
     fn append(&mut self, run: Run) -> Result<(), TooComplex> {
         if let Some(last) = self.runs.last_mut() {
             let gap = run.at.wrapping_sub(last.at);

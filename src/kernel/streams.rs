@@ -1,23 +1,25 @@
 //! Several streams of memory at a time.
 //!
-//! Processors fetch ahead of a stream of loads, and of each stream only so many lines: of several streams more lines are on their way, which
-//! matters where these come from another core. Streams whose places are alike in the last twelve bits hinder each other, since the processor
-//! takes a load for one of what has just been stored at such a place, and the first-level cache has few ways for such lines. So no two streams of a
-//! buffer are (docs/PERFORMANCE.md, "Tried"); those of two buffers that begin at other places in a page may still be.
+//! Processors fetch ahead of a stream of loads, but only so many lines of each stream. With several streams more lines
+//! are in flight, which matters where they come from another core. Streams hinder each other where their addresses
+//! agree in the last twelve bits: the processor takes a load for one of what has just been stored at such an address,
+//! and the first-level cache has few ways for such lines. So no two streams of a buffer agree in these bits
+//! (docs/PERFORMANCE.md, "Tried"). Streams of two buffers that begin at other places in a page may still agree.
 
 use crate::types::LINE;
 
 /// How many streams long copies and reductions have.
 pub const STREAMS: usize = 6;
 
-/// So much of each stream in turn: processors fetch lines in pairs.
+/// Bytes that are processed of each stream in turn: processors fetch lines in pairs.
 pub const STEP: usize = 2 * LINE;
 
-/// By odd multiples of this many bytes streams are apart: up to sixteen begin at places that differ in the last twelve bits then.
+/// Streams are an odd multiple of this many bytes apart. So up to sixteen begin at places that differ in the last
+/// twelve bits.
 pub const APART: usize = 256;
 
-/// Calls `at_place` with the start of each step, `EACH` bytes of each of so many streams in turn. All steps lie between `at` and `end`, and none overlap.
-/// -> where the streams end
+/// Calls `at_place` with the start of each step: `EACH` bytes of each of `COUNT` streams in turn. All steps lie between
+/// `at` and `end`, and none overlap. Returns where the streams end.
 #[inline(always)]
 pub fn in_turn<const COUNT: usize, const EACH: usize>(at: usize, end: usize, mut at_place: impl FnMut(usize)) -> usize {
     const { assert!(APART.is_multiple_of(EACH), "streams are whole steps") };
@@ -31,15 +33,15 @@ pub fn in_turn<const COUNT: usize, const EACH: usize>(at: usize, end: usize, mut
     at + COUNT * length
 }
 
-/// The length of each of so many streams that begin one behind the other in `n` bytes: an odd multiple of [`APART`], their part of `n` but for at
-/// most twice that; 0 where `n` is too short.
+/// The length of each of `streams` streams that begin one behind the other in `n` bytes: an odd multiple of [`APART`],
+/// at most twice `APART` below their share of `n`; 0 where `n` is too short.
 #[inline(always)]
 pub const fn length_of(streams: usize, n: usize) -> usize {
     let units = n / (streams * APART);
     if units == 0 { 0 } else { ((units - 1) | 1) * APART }
 }
 
-/// Bytes from `to` to the next place where a cache line begins, from 0 on.
+/// Bytes from `to` to the next start of a cache line; 0 if `to` is one.
 #[inline(always)]
 pub fn to_next_line(to: *mut u8) -> usize {
     to.addr().wrapping_neg() % LINE

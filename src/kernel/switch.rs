@@ -1,30 +1,31 @@
-//! What it takes two threads of one processor to give it to each other.
+//! The time in which two threads hand one processor to each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-/// Times that each of them waits for the other.
+/// How often each side waits for the other.
 const ROUNDS: u64 = 1000;
 /// A thread that waits longer for the other gives up.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// One of two threads that take turns.
 pub struct Side {
-    /// The rounds that the asking and the answering side have come to. Each is written by its own side.
+    /// The latest round of the asking and of the answering side. Each is written by its own side.
     rounds: Arc<[AtomicU64; 2]>,
     asks: bool,
 }
 
-/// Two sides; each belongs to a thread, both to one processor.
+/// Makes two sides, one for each of two threads on one processor.
 pub fn sides() -> (Side, Side) {
     let rounds = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     (Side { rounds: Arc::clone(&rounds), asks: true }, Side { rounds, asks: false })
 }
 
 impl Side {
-    /// Takes turns with the other side: nanoseconds from one to the other; none where that does not come.
+    /// Takes turns with the other side. Returns the nanoseconds of one switch; `None` where the other side does not
+    /// come.
     pub fn run(self) -> Option<f64> {
         let (mine, other) = (&self.rounds[usize::from(!self.asks)], &self.rounds[usize::from(self.asks)]);
         let started = Instant::now();

@@ -136,9 +136,9 @@ pub struct LineLatencies {
 /// How a result is broadcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stages {
-    /// All read the root.
+    /// All ranks read the root.
     One,
-    /// One rank of each socket does, the others read it.
+    /// One rank of each socket reads the root, the others of the socket read that rank.
     Two,
 }
 

@@ -9,9 +9,9 @@ pub struct Nanos(pub f64);
 /// An access between two ranks that part at some level of the hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Crossing {
-    /// Nanoseconds until the first line is there: `a`.
+    /// Nanoseconds until the first line arrives: `a`.
     pub latency: f64,
-    /// Nanoseconds per byte of one stream: `b`. Where fetching and copying overlap, that of a copy from there.
+    /// Nanoseconds per byte of one stream: `b`. Where fetching and copying overlap it is the rate of a copy from there.
     pub stream: f64,
     /// Nanoseconds per byte of all streams from one group together: `B`.
     pub shared: f64,
@@ -30,20 +30,20 @@ pub struct Network {
     pub per_byte: f64,
 }
 
-/// What huddle's own instructions take, in nanoseconds.
+/// The time that huddle's own instructions take, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Software {
     /// A call: entry, choice, exit.
     pub call: f64,
-    /// A piece in a phase that is composed of others: more than in a call that fits one slot and is flat, whose phases the
-    /// compiler makes one function of.
+    /// A piece in a composed phase, beyond what it takes in a flat call that fits one slot: the compiler makes one
+    /// function of the phases of such a call.
     pub step: f64,
 }
 
-/// What takes longer where a call's data do not fit a core's own caches.
+/// Rates of calls whose data do not fit certain caches: a core's own, or the last level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Far {
-    /// Bytes of those caches.
+    /// These rates count for the data beyond so many bytes.
     pub beyond: f64,
     /// Nanoseconds per byte that is copied.
     pub copy: f64,
@@ -51,22 +51,22 @@ pub struct Far {
     pub reduce: f64,
 }
 
-/// The part of the shorter one of fetching and working that does not show: all of it where processors load data far ahead of
-/// their use.
+/// How far fetching data and working on them overlap, as a part of the shorter one's time: 1 where processors load data
+/// far ahead of their use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Overlap {
-    /// Of a copy.
+    /// For copies.
     pub copy: f64,
-    /// Of a reduction.
+    /// For reductions.
     pub reduce: f64,
 }
 
 impl Overlap {
-    /// First everything is fetched.
+    /// No overlap: first everything is fetched.
     pub const NONE: Self = Self { copy: 0.0, reduce: 0.0 };
 }
 
-/// What a rank does with data that it fetches: how long it takes where they are at hand, in nanoseconds.
+/// What a rank does with data that it fetches, and the nanoseconds that this takes where they are at hand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Work {
     /// It copies them.
@@ -76,7 +76,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// The same, of data that are fetched for `transfer` meanwhile.
+    /// The nanoseconds that this work takes with fetching its data, which alone takes `transfer`.
     pub fn fetching(self, transfer: f64, overlap: Overlap) -> f64 {
         let (work, hidden) = match self {
             Self::Copy(work) => (work, overlap.copy),
@@ -91,35 +91,37 @@ impl Work {
 pub struct Machine {
     /// Access to a rank's own first-level cache, per operand: Rl.
     pub local: f64,
-    /// By the number of containers that two ranks share, from none on; the last one counts for all that share more.
+    /// Crossings by the number of containers that two ranks share, from none on; the last one counts for all that share
+    /// more.
     pub crossings: Vec<Crossing>,
     /// Nanoseconds per byte that is copied.
     pub copy: f64,
     /// Nanoseconds per byte that is combined.
     pub reduce: f64,
-    /// Nanoseconds per byte that is copied into a slot: its lines come back from who has read them.
+    /// Nanoseconds per byte that is copied into a slot, whose lines come back from the peers that have read them.
     pub write: f64,
-    /// The part of a line's latency that it takes from a flag to the data that it announces: less than all where
-    /// processors load data ahead of the flag's value.
+    /// The part of a line's latency that passes between a flag and the data that it announces. It is less than 1 where
+    /// processors load data before they know the flag's value.
     pub ahead: f64,
-    /// Where a rank works on what it fetches.
+    /// How far a rank's work overlaps with fetching its data.
     pub overlap: Overlap,
-    /// Copies and combinations of long calls.
+    /// Rates of calls whose data do not fit a core's own caches.
     pub far: Far,
-    /// The same where the buffers of all ranks do not fit the last-level cache.
+    /// Rates of calls where the buffers of all ranks do not fit the last-level cache.
     pub memory: Far,
-    /// Single copies.
+    /// What single copies take beyond ordinary ones.
     pub single_copy: SingleCopy,
-    /// Besides all that.
+    /// The time of huddle's own instructions, besides all that.
     pub software: Software,
-    /// Nanoseconds until another rank runs on a core that one gives away.
+    /// Nanoseconds until another rank runs on a core that a rank gives away.
     pub switch: f64,
-    /// Between nodes.
+    /// The network between nodes.
     pub network: Network,
 }
 
 impl Machine {
-    /// A machine as the papers have it: software takes no time, a copy takes as long wherever it goes, data come after flags.
+    /// A machine as the papers model it: software takes no time, a copy takes equally long wherever it goes, and data
+    /// are fetched after their flag.
     pub fn plain(local: f64, crossings: Vec<Crossing>, [copy, reduce]: [f64; 2], network: Network) -> Self {
         let [far, memory] = [Far { beyond: f64::INFINITY, copy, reduce }; 2];
         let (single_copy, software, switch) = (SingleCopy::default(), Software::default(), 0.0);
@@ -140,14 +142,14 @@ impl Machine {
         }
     }
 
-    /// What an access costs between ranks that share `common` containers.
+    /// The cost of an access between ranks that share `common` containers.
     pub fn crossing(&self, common: usize) -> Crossing {
         let last = self.crossings.len().saturating_sub(1);
         self.crossings.get(common.min(last)).copied().unwrap_or(Crossing { latency: 0.0, stream: 0.0, shared: 0.0 })
     }
 }
 
-/// A step between nodes, as far as its time depends on it.
+/// A step between nodes, with what its time depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Between {
     /// Nobody leaves before all have entered.
@@ -160,14 +162,15 @@ pub enum Between {
     Allgather(f64),
     /// So many bytes are dealt to the nodes.
     Scatter(f64),
-    /// So many bytes go from one node to another, as many or fewer come back.
+    /// So many bytes go from one node to another; as many or fewer come back.
     Message(f64),
     /// A node takes part with no message.
     Nothing,
 }
 
 impl Machine {
-    /// What a step between `nodes` nodes costs once all that it needs have come: LogGP, binomial trees or rings.
+    /// The time of a step between `nodes` nodes once all data that it needs have arrived: LogGP, binomial trees or
+    /// rings.
     pub fn between(&self, step: Between, nodes: usize) -> f64 {
         let Network { latency, overhead, gap, per_byte } = self.network;
         let rounds = f64::from(super::ceil_log(2, nodes));

@@ -17,7 +17,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// λ(L + o + kg): what λ = ⌈log_k N⌉ levels of a tree wait.
+    /// λ(L + o + kg): the latency of λ = ⌈log_k N⌉ levels of a tree.
     fn tree_latency(&self, radix: usize) -> f64 {
         let Network { latency, overhead, gap, .. } = self.network;
         f64::from(ceil_log(radix, self.nodes)) * (latency + overhead + radix as f64 * gap)

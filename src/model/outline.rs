@@ -11,7 +11,7 @@ pub struct Edge {
     pub child: usize,
     /// Its parent.
     pub parent: usize,
-    /// Where they part.
+    /// The level at which child and parent part.
     pub level: usize,
     /// Ranks in the child's subtree.
     pub covers: usize,
@@ -19,8 +19,8 @@ pub struct Edge {
     pub sharing: usize,
 }
 
-/// The edges of a tree rooted at the first rank, parents before their children, the children of one rank from the last
-/// position on.
+/// The edges of a tree rooted at the first rank, parents before their children. The children of a rank are listed from
+/// the last position to the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outline {
     /// Ranks.

@@ -1,4 +1,4 @@
-//! The machines of Li, Hoefler, Hu, Snir 2014, as far as the text tells; the rest is assumed and said to be.
+//! The machines of Li, Hoefler, Hu, Snir 2014. What the text does not tell is assumed, and marked as assumed.
 
 use super::{Crossing, Machine, Network};
 
@@ -10,7 +10,7 @@ pub struct Paper {
     pub sockets: usize,
     /// Cores of a socket.
     pub cores: usize,
-    /// Between sockets; within one.
+    /// Between sockets, then within one.
     pub crossings: [Crossing; 2],
     /// Rl, and nanoseconds per byte that is copied and combined.
     pub rates: [f64; 3],
@@ -30,7 +30,8 @@ pub const WESTMERE: Paper = Paper {
     rates: [1.2, 0.08, 0.125],
 };
 
-/// Opteron 6100. The latencies stand in a figure only: these give the sum of §3.4 (see [`LineLatencies`](super::li)).
+/// Opteron 6100. The paper has the latencies in a figure only: these give the sum of §3.4 (see
+/// [`LineLatencies`](super::li)).
 /// Assumed: a core streams 5 GB/s from its socket's L3 and 3 GB/s from another's; the L3 gives 16 GB/s, a link 5 GB/s; a
 /// core copies 8 GB/s and combines 6 GB/s.
 pub const MAGNY_COURS: Paper = Paper {
@@ -61,7 +62,7 @@ impl Paper {
         self.sockets * self.cores
     }
 
-    /// For equations (1) to (11), in bytes.
+    /// The node for equations (1) to (11), with messages in bytes.
     pub fn node(&self) -> super::li::Node {
         let [across, inside] = self.crossings;
         super::li::Node { sockets: self.sockets, cores: self.cores, inside, across }

@@ -8,7 +8,8 @@ use crate::topo::{Hierarchy, Kind};
 pub struct Parameters {
     /// Access to a rank's own first-level cache, per operand: Rl.
     pub local: f64,
-    /// Between ranks that share nothing but the node, then by the innermost kind in the order of [`Kind::ALL`].
+    /// Crossings: first of ranks that share nothing but the node, then by the innermost kind shared, in the order of
+    /// [`Kind::ALL`].
     pub crossings: [Crossing; 1 + Kind::ALL.len()],
     /// Nanoseconds per byte that is copied.
     pub copy: f64,
@@ -16,48 +17,51 @@ pub struct Parameters {
     pub reduce: f64,
     /// Nanoseconds per byte that is copied into a slot.
     pub write: f64,
-    /// The part of a line's latency that it takes from a flag to the data that it announces.
+    /// The part of a line's latency that passes between a flag and the data that it announces.
     pub ahead: f64,
-    /// Where a rank works on what it fetches.
+    /// How far a rank's work overlaps with fetching its data.
     pub overlap: Overlap,
-    /// Copies and combinations of long calls.
+    /// Rates of calls whose data do not fit a core's own caches.
     pub far: Far,
-    /// The same where the buffers of all ranks do not fit the last-level cache.
+    /// Rates of calls where the buffers of all ranks do not fit the last-level cache.
     pub memory: Far,
-    /// Single copies.
+    /// What single copies take beyond ordinary ones.
     pub single_copy: SingleCopy,
-    /// What huddle's own instructions take.
+    /// The time that huddle's own instructions take.
     pub software: Software,
-    /// Nanoseconds until another rank runs on a core that one gives away.
+    /// Nanoseconds until another rank runs on a core that a rank gives away.
     pub switch: f64,
-    /// Between nodes.
+    /// The network between nodes.
     pub network: Network,
 }
 
-/// What a call, and a piece in a composed phase, takes besides moving and combining data: measured between the exchange
-/// of bare lines and short calls of 2 ranks (`scripts/model`), on a core of 2024.
+/// The time of a call, and of a piece in a composed phase, besides moving and combining data: the difference between
+/// the exchange of bare lines and short calls of 2 ranks (`scripts/model`), on a core of 2024.
 const SOFTWARE: Software = Software { call: 10.0, step: 30.0 };
 
-/// A rank that comes later than its peer finds the flag set, and loads the data before it has seen it: between 8 bytes in
-/// the flag's line and 128 behind it were 10 ns where a line takes 60.
+/// A rank that comes later than its peer finds the flag set, and its processor loads the data before it has seen the
+/// flag. 128 bytes behind the flag took 10 ns longer than 8 bytes in the flag's line, where a line takes 60.
 const AHEAD: f64 = 0.2;
 
-/// Between two processes that yield to each other on a core of 2024, with what they miss in its caches afterwards.
+/// A switch between two processes that yield to each other on a core of 2024, including what they miss in its caches
+/// afterwards.
 const SWITCH: f64 = 1200.0;
 
-/// What of that is not in a bare switch between two threads of a process, which takes 540 on a core that it fits: 660, rounded down.
+/// The part of `SWITCH` that a bare switch between two threads of one process lacks. Such a switch takes 540 on a core
+/// that has that `SWITCH`, so the part is 660, rounded down.
 const MISSED: f64 = 600.0;
 
-/// The rate of one stream is measured by copies, so nothing of them shows. Of a reduction of 32 KiB to 1 MiB 0.3 to 0.7 shows: so
-/// much longer an Allreduce of 2 ranks took than an Allgather without the copy of a rank's own block (`scripts/model`). The least
-/// of that, since more makes the models prefer tiled Allreduces below 128 KiB, which are slower while cores are far apart.
+/// Copies: the rate of one stream is measured by copies, so nothing of their own work shows. Reductions of 32 KiB to 1
+/// MiB: 0.3 to 0.7 of the work shows, since an Allreduce of 2 ranks took that much longer than an Allgather without the
+/// copy of a rank's own block (`scripts/model`). The least, 0.3, is assumed: more makes the models prefer tiled
+/// Allreduces below 128 KiB, which are slower while cores are far apart.
 const OVERLAP: Overlap = Overlap { copy: 1.0, reduce: 0.7 };
 
 impl Default for Parameters {
-    /// What is assumed of a machine that nobody has measured: a server of the 2020s. Lines come from the other package in
-    /// 140 ns, from another NUMA domain or L3 of the package in about 100, from a core of the same L3 in 50, from the other
-    /// thread of a core in 15; one stream reads 15 to 50 GB/s there; a core copies and combines 20 to 25 GB/s in its
-    /// second-level cache of 1 MiB, half as much beyond; a network of 100 Gbit/s takes 1.5 µs.
+    /// Assumed of a machine that nobody has measured: a server of the 2020s. Lines come from the other package in 140
+    /// ns, from another NUMA domain or L3 of the package in about 100, from a core of the same L3 in 50, from the other
+    /// thread of a core in 15. One stream reads 15 to 50 GB/s there. A core copies and combines 20 to 25 GB/s in its
+    /// second-level cache of 1 MiB, half as much beyond. A network of 100 Gbit/s takes 1.5 µs.
     fn default() -> Self {
         let crossing = |latency, stream, shared| Crossing { latency, stream, shared };
         Self {
@@ -91,20 +95,23 @@ const RATES: usize = 22;
 const NUMBERS: usize = RATES + 3 * (1 + Kind::ALL.len());
 
 impl Parameters {
-    /// An access between ranks that share a container of that kind, or the node alone.
+    /// The crossing of ranks that share a container of kind `shares`, or the node alone where it is `None`.
     pub fn crossing(&self, shares: Option<Kind>) -> Crossing {
         self.crossings[shares.map_or(0, |kind| 1 + kind as usize)]
     }
 
-    /// The same for ranks that share cores: what the models charge these for waits was found by calls, with the crossings that are assumed. Who
-    /// is second on its core finds there what the first one has fetched, so with what a single pair measures the models prefer trees and relays
-    /// too soon (docs/PERFORMANCE.md, "Tried"). What slots take to write was measured by that pair too; it is never less than a copy.
+    /// These parameters for ranks that share cores: with the assumed crossings, since the models' costs of waits were
+    /// found by calls of such ranks, with these crossings. The second rank on a core finds there what the first one has
+    /// fetched. So with crossings measured by a single pair the models prefer trees and relays too soon
+    /// (docs/PERFORMANCE.md, "Tried"). That pair also measured the time to write slots, so the assumed time replaces
+    /// it, but never less than that of a copy.
     pub fn for_shared_cores(&self) -> Self {
         let Self { crossings, write, .. } = Self::default();
         Self { crossings, write: write.max(self.copy), ..*self }
     }
 
-    /// Nanoseconds until another rank runs on a core that one gives away, where two threads that touch nothing take `bare_ns` for that.
+    /// Nanoseconds until another rank runs on a core that a rank gives away, if a switch between two threads that touch
+    /// nothing takes `bare_ns`.
     pub fn switch_from(bare_ns: f64) -> f64 {
         bare_ns + MISSED
     }
@@ -115,7 +122,8 @@ impl Parameters {
         hierarchy.steps().iter().map(level).collect()
     }
 
-    /// As the machine of a simulation in which ranks share as many containers as `shares` tells, from none on.
+    /// The machine of a simulation. `shares` has the innermost kind that ranks share, by the number of containers that
+    /// they share, from none on.
     pub fn machine(&self, shares: impl IntoIterator<Item = Option<Kind>>) -> Machine {
         Machine {
             local: self.local,

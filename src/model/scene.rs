@@ -34,23 +34,24 @@ pub struct Scene {
     pub slots: usize,
     /// Ranks that share a core, at least 1.
     pub ranks_per_core: f64,
-    /// Rates that do not depend on distance, and the network; its crossings are those of `levels`.
+    /// Rates that do not depend on distance, and the network. The crossings that count are those of `levels`.
     pub machine: Machine,
     positions: OnceLock<Levels>,
     outlines: Mutex<Vec<(TreeClass, Arc<Outline>)>>,
 }
 
-/// For [`Scene::take`]: `n` bytes that lie in a cell, however few. A line at least has to come that no flag brings along.
+/// For [`Scene::take`]: the length of `n` bytes that lie in a cell. However few they are, no flag brings them along, so
+/// at least one line has to be fetched.
 pub fn in_cell(n: f64) -> f64 {
     n.max(FlagLine::PAYLOAD as f64 + 1.0)
 }
 
-/// What part of `bytes` is beyond the first `limit` of them.
+/// The part of `bytes` beyond the first `limit` of them.
 pub fn part_beyond(limit: f64, bytes: f64) -> f64 {
     if bytes <= limit { 0.0 } else { 1.0 - limit / bytes }
 }
 
-/// What a rank does to data alone, in nanoseconds per byte.
+/// Rates of a rank's own work on data, in nanoseconds per byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     local: f64,
@@ -60,29 +61,30 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// `n` bytes are copied that lie in this rank's cache, or have just been fetched.
+    /// The time to copy `n` bytes that lie in this rank's cache, or have just been fetched.
     pub fn copy(&self, n: f64) -> f64 {
         2.0 * self.local + self.copy * n
     }
 
-    /// `n` bytes are copied into a slot; what fits a flag's line costs no more than any copy.
+    /// The time to copy `n` bytes into a slot. What fits a flag's line costs no more than any copy.
     pub fn write(&self, n: f64) -> f64 {
         if n <= FlagLine::PAYLOAD as f64 { self.copy(n) } else { 2.0 * self.local + self.write * n }
     }
 
-    /// What it takes more than a copy to write `n` bytes into a slot.
+    /// How much longer it takes to write `n` bytes into a slot than to copy them.
     pub fn returns(&self, n: f64) -> f64 {
         self.write(n) - self.copy(n)
     }
 
-    /// `n` bytes are combined, one operand from this rank's cache and one from there or just fetched.
+    /// The time to combine `n` bytes: one operand from this rank's cache, the other one from there too, or just
+    /// fetched.
     pub fn combine(&self, n: f64) -> f64 {
         3.0 * self.local + self.reduce * n
     }
 }
 
 impl Scene {
-    /// `ranks` ranks on `nodes` nodes, `local_ranks` on the largest.
+    /// A scene of `ranks` ranks on `nodes` nodes, `local_ranks` on the largest.
     pub fn new(
         (ranks, nodes, local_ranks): (usize, usize, usize),
         levels: Vec<Level>,
@@ -94,17 +96,17 @@ impl Scene {
         Self { ranks, nodes, local_ranks, levels, cell, slots, ranks_per_core, machine, positions, outlines }
     }
 
-    /// The same where so many ranks share a core.
+    /// The same scene with `ranks_per_core` ranks on each core.
     pub fn with_ranks_per_core(self, ranks_per_core: f64) -> Self {
         Self { ranks_per_core, ..self }
     }
 
-    /// The ranks of one group of `level`.
+    /// The number of ranks in one group of `level`.
     pub fn width(&self, level: usize) -> usize {
         self.levels[level + 1..].iter().map(|inner| inner.fan).product()
     }
 
-    /// The ranks that part from one of the first group at `level`.
+    /// The number of ranks that part at `level` from a rank of the first group.
     pub fn peers(&self, level: usize) -> usize {
         let width = self.width(level);
         let within = (self.levels[level].fan * width).min(self.local_ranks);
@@ -116,14 +118,14 @@ impl Scene {
         0..self.levels.len()
     }
 
-    /// Where the ranks at two positions part; the innermost level for equal ones.
+    /// The level at which the ranks at two positions part; the innermost level for equal positions.
     pub fn parting(&self, left: u32, right: u32) -> usize {
         let group = |rank: u32, level| rank as usize / self.width(level).max(1);
         let last = self.levels.len().saturating_sub(1);
         self.each_level().find(|&level| group(left, level) != group(right, level)).unwrap_or(last)
     }
 
-    /// A flag is fetched, with what its line carries, while `readers` fetch flags out of the same group.
+    /// The time to fetch a flag with what its line carries, while `readers` ranks fetch flags out of the same group.
     pub fn line(&self, level: usize, readers: usize) -> f64 {
         let Crossing { latency, stream, shared } = self.levels[level].crossing;
         let line = LINE as f64;
@@ -140,12 +142,13 @@ impl Scene {
         (self.local_ranks as f64 / self.ranks_per_core).max(1.0)
     }
 
-    /// Of so many readers those that read at the same time: no more than there are cores.
+    /// How many of `readers` ranks read at the same time: no more than there are cores.
     fn at_once(&self, readers: usize) -> f64 {
         (readers as f64).min(self.cores())
     }
 
-    /// `n` bytes that a peer published are read, whose flag has come, while `readers` read as many out of the same group.
+    /// The time to read `n` bytes that a peer published, once their flag has come, and to do `work` on them, while
+    /// `readers` ranks read as many out of the same group.
     pub fn take(&self, level: usize, n: f64, readers: usize, work: Work) -> f64 {
         let Machine { ahead, overlap, .. } = self.machine;
         if n <= FlagLine::PAYLOAD as f64 {
@@ -156,8 +159,8 @@ impl Scene {
         latency * ahead + work.fetching(transfer, overlap)
     }
 
-    /// What rates hold for a call that touches `bytes` of memory in all: those of a core's own caches for as much as fits these, those beyond
-    /// them for the rest.
+    /// The rates of a call that touches `bytes` of memory in all: those of a core's own caches for the part that fits
+    /// them, those beyond for the rest.
     pub fn rates(&self, bytes: f64) -> Rates {
         let Machine { local, copy, reduce, write, far, .. } = self.machine;
         let beyond = part_beyond(far.beyond, bytes);
@@ -170,7 +173,7 @@ impl Scene {
         }
     }
 
-    /// What rates hold where all data come from memory and go there.
+    /// The rates where all data come from memory and go there.
     pub fn rates_of_memory(&self) -> Rates {
         let Machine { local, write, memory, .. } = self.machine;
         Rates { local, copy: memory.copy, reduce: memory.reduce, write: write.max(memory.copy) }

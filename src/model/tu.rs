@@ -49,7 +49,7 @@ impl TwoLevels {
         inside * self.within() / 2.0 + outside * (self.across() - self.network) / 2.0 + self.network
     }
 
-    /// §5.2: a binomial tree of whose ⌈log2 P⌉ steps `steps_within` stay on a node along the longest path.
+    /// §5.2: a binomial tree of ⌈log2 P⌉ steps, of which `steps_within` stay on a node along the longest path.
     pub fn binomial_bcast(&self, ranks: usize, steps_within: u32) -> f64 {
         let steps = ceil_log(2, ranks);
         self.within() * f64::from(steps_within) + self.across() * f64::from(steps.saturating_sub(steps_within))
@@ -67,7 +67,7 @@ impl TwoLevels {
     }
 }
 
-/// (9): as (8), where the trees on the nodes take the message in `tiles` segments. `segment` has the costs of a
+/// (9): a tree as in (8), but the trees on the nodes take the message in `tiles` segments. `segment` has the costs of a
 /// segment, `whole` those of the message.
 pub fn tiled_tree(segment: &TwoLevels, whole: &TwoLevels, tiles: usize, ranks: usize, nodes: usize) -> f64 {
     let per_node = ranks.div_ceil(nodes.max(1));

@@ -1,8 +1,8 @@
-//! What was found once for each key: an append-only list, read without a lock.
+//! Values found once for each key, in an append-only list that is read without a lock.
 
 use std::sync::OnceLock;
 
-/// Few keys, looked for one after another.
+/// A cache of few keys, which are searched one after another.
 #[derive(Debug)]
 pub(super) struct Cache<K, V>(OnceLock<Box<Entry<K, V>>>);
 
@@ -19,14 +19,14 @@ impl<K, V> Default for Cache<K, V> {
     }
 }
 
-/// A copy finds its values again.
+/// A clone starts empty and finds its values again.
 impl<K, V> Clone for Cache<K, V> {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-/// What was found is no part of a value.
+/// All caches are equal: what was found is no part of the value that holds the cache.
 impl<K, V> PartialEq for Cache<K, V> {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -36,7 +36,7 @@ impl<K, V> PartialEq for Cache<K, V> {
 impl<K, V> Eq for Cache<K, V> {}
 
 impl<K: Copy + PartialEq, V> Cache<K, V> {
-    /// The value of `key`, made where it is asked for the first time.
+    /// The value of `key`. The first call for a key makes it.
     pub(super) fn get(&self, key: K, make: impl FnOnce() -> V) -> &V {
         let mut list = self;
         loop {

@@ -16,7 +16,7 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// What holds for both: the smaller cache where both are known, the longer line.
+    /// The sizes that hold for both machines: the smaller cache where both are known, the longer line.
     pub fn and(self, other: Self) -> Self {
         let smaller = |left: u32, right: u32| if left == 0 || right == 0 { left.max(right) } else { left.min(right) };
         Self {
@@ -27,7 +27,7 @@ impl Caches {
         }
     }
 
-    /// What of a message fits into them.
+    /// The lengths of data that fit these caches.
     pub const fn fit(self) -> Fit {
         Fit { l1: Bytes(quarter(self.l1, ASSUMED_L1)), l2: Bytes(quarter(self.l2, ASSUMED_L2)) }
     }
@@ -38,7 +38,7 @@ impl Caches {
         Bytes(8 * quarter(self.l2, ASSUMED_L2))
     }
 
-    /// For the wire.
+    /// The wire format.
     pub const fn to_numbers(self) -> [u32; 4] {
         [self.line, self.l1, self.l2, self.l3]
     }
@@ -49,9 +49,9 @@ impl Caches {
     }
 }
 
-/// First-level cache of a machine that does not tell.
+/// First-level cache assumed of a machine that does not tell.
 pub const ASSUMED_L1: u32 = 32 << 10;
-/// Second-level cache of a machine that does not tell.
+/// Second-level cache assumed of a machine that does not tell.
 pub const ASSUMED_L2: u32 = 1 << 20;
 
 /// The greatest power of two in a quarter of a cache of `found` bytes, or of `assumed` ones where nothing was found.
@@ -61,10 +61,10 @@ const fn quarter(found: u32, assumed: u32) -> usize {
     1 << quarter.ilog2()
 }
 
-/// No size that follows from a cache is shorter.
+/// The least size that is derived from a cache.
 const SHORTEST: u32 = 1 << 10;
 
-/// Lengths that fit a cache beside what they are made of: a tile, where it comes from, where it goes, and the next one.
+/// Lengths that fit a cache four times: a tile, its source, its destination, and the next tile.
 /// Tu, Fan, Zhan, Zhao 2009, section 6: `fitL1CacheSize` and `fitL2CacheSize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
@@ -75,7 +75,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// On a machine that does not tell its caches.
+    /// The lengths assumed of a machine that does not tell its caches.
     pub const ASSUMED: Self = Caches { line: 0, l1: 0, l2: 0, l3: 0 }.fit();
 }
 

@@ -10,15 +10,16 @@ impl Crowding {
     /// Nobody shares a core.
     pub const NONE: Self = Self(100);
 
-    /// So many ranks on so many cores, or on their time.
+    /// The crowding of `ranks` ranks on `cores` cores, or on the time of so many.
     pub fn new(ranks: usize, cores: f64) -> Self {
         let hundredths = (100.0 * ranks as f64 / cores).ceil();
-        // No machine has ranks enough to overflow; of no cores nothing is known.
+        // No machine has enough ranks to overflow. Without cores nothing is known.
         Self(if hundredths.is_finite() { hundredths as u32 } else { 100 }).max(Self::NONE)
     }
 
-    /// Of the ranks of a node on the PUs that they may use: all of them, or those that are confined to the mask of one (two
-    /// bound to one PU, say), or on the quota of their cgroup. Ranks of unknown mask are counted only for the quota.
+    /// The worst crowding of the ranks of a node: of all ranks on the PUs that they may use together, of the ranks that
+    /// are confined to the mask of one (two bound to one PU, say), and of all ranks on the quota of their cgroup. Ranks
+    /// of unknown mask are counted only for the quota.
     pub fn of(masks: &[CpuMask], quota: Option<f64>) -> Self {
         let known: Vec<&CpuMask> = masks.iter().filter(|mask| **mask != CpuMask::EMPTY).collect();
         let all = known.iter().fold(CpuMask::EMPTY, |all, mask| all.union(mask));
@@ -40,12 +41,12 @@ impl Crowding {
         f64::from(self.0) / 100.0
     }
 
-    /// For the wire.
+    /// The wire format.
     pub const fn to_number(self) -> u32 {
         self.0
     }
 
-    /// The inverse of [`Crowding::to_number`]; none shares a core where the number is something else.
+    /// The inverse of [`Crowding::to_number`]; any other number counts as no sharing.
     pub fn from_number(number: u32) -> Self {
         Self(number).max(Self::NONE)
     }

@@ -1,9 +1,9 @@
-//! Exchanges of any radix: in each step ranks that differ in one digit of their position give each other all that they have,
-//! so that in the end everyone has everything.
+//! Exchanges of any radix: in each step ranks that differ in one digit of their position give each other all that they
+//! have, so in the end every rank has everything.
 //!
-//! This is the dissemination of Li et al. 2014, section 2.3, with partners by digit where the paper shifts by `2^i`: as many
-//! steps and partners, but all ranks combine the same operands in the same order and get the same bits. Digits of the inner
-//! groups come first, so that only the last steps cross the outermost level.
+//! This is the dissemination of Li et al. 2014, section 2.3, but partners differ in a digit where the paper shifts by
+//! `2^i`. It takes as many steps and partners. All ranks combine the same operands in the same order and get the same
+//! bits. Digits of the inner groups come first, so only the last steps cross the outermost level.
 
 use super::Levels;
 use crate::types::NodeRank;
@@ -11,17 +11,19 @@ use std::ops::Range;
 
 /// One rank's part in an exchange of all ranks of its node.
 ///
-/// Positions are cut into runs of nearly equal length, as many per group of the outermost level; heads take the operands of
-/// their run first, exchange with each other and give their run the result.
+/// Positions are cut into runs of nearly equal length, equally many in each group of the outermost level. The first
+/// rank of a run is its head. Heads first take the operands of their run, then exchange with each other, and then give
+/// their run the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// This rank's run by position, its head first.
     pub run: Box<[NodeRank]>,
-    /// On heads, for each step, those who exchange, by position, this rank among them; on others as many empty steps.
+    /// For each step, the ranks that exchange, by position, this rank among them. Ranks that are no heads have as many
+    /// empty steps.
     pub steps: Box<[Box<[NodeRank]>]>,
     /// Ranks in the longest run.
     pub longest_run: usize,
-    /// How many exchange in each step.
+    /// How many ranks exchange in each step.
     pub widths: Box<[usize]>,
 }
 
@@ -31,12 +33,12 @@ impl Exchange {
         self.longest_run > 1
     }
 
-    /// Whether `me`, the rank that asked, takes part in the steps.
+    /// Whether `me`, the rank for which this part was found, takes part in the steps.
     pub fn is_head(&self, me: NodeRank) -> bool {
         self.run[0] == me
     }
 
-    /// The part of `me`, with up to `radix` (at least 2) ranks in a step.
+    /// The part of `me` in an exchange with up to `radix` (at least 2) ranks in a step.
     pub(super) fn find(levels: &Levels, radix: u32, me: NodeRank) -> Self {
         let groups = groups(levels, radix as usize);
         let heads_per_group = smooth(groups.iter().map(Range::len).min().unwrap_or(1), radix as usize);
@@ -74,7 +76,7 @@ impl Exchange {
     }
 }
 
-/// The groups of the outermost level by position, if steps of that radix can cross it; else one group of all.
+/// The groups of the outermost level by position, if steps of `radix` can cross it; else one group of all ranks.
 fn groups(levels: &Levels, radix: usize) -> Vec<Range<usize>> {
     let all = 0..levels.size();
     match levels.groups().first() {
@@ -91,7 +93,8 @@ fn smooth(most: usize, radix: usize) -> usize {
     (1..=most).rev().find(is_smooth).unwrap_or(1)
 }
 
-/// Factors of `number` from 2 to `radix`, the largest first; their product is less than `number` where it has others.
+/// Factors of `number` from 2 to `radix`, the largest first. Their product is less than `number` where it has larger
+/// prime factors.
 fn factors(number: usize, radix: usize) -> Vec<usize> {
     let mut rest = number;
     let mut found = Vec::new();

@@ -1,13 +1,13 @@
-//! What was found of this machine, kept until it starts again: hwloc opens its plugins and looks around for milliseconds
-//! (`bench/limits.c init`, with and without `HUDDLE_CACHE=off`).
+//! The containers found on this machine, kept until it starts again: hwloc takes milliseconds to open its plugins and
+//! look around (`bench/limits.c init`, with and without `HUDDLE_CACHE=off`).
 
 use super::{Containers, host};
 use crate::kept;
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// The containers of this machine: from the file in `directory` if there is a good one, else as `find` finds them, and kept
-/// there. Without a directory, or where the environment tells hwloc what to see, always found.
+/// The containers of this machine: read from the file in `directory` if there is a valid one, else found by `find` and
+/// kept there. Without a directory, or where environment variables tell hwloc what to see, they are always found anew.
 ///
 /// # Errors
 /// Those of `find`.
@@ -25,13 +25,13 @@ fn look_up(
     description: &str,
     find: impl FnOnce() -> Result<Containers, String>,
 ) -> Result<Containers, String> {
-    // A machine that starts again has the file that it had.
+    // The file is named by the host alone, so a machine that starts again replaces its own file.
     let file = kept::file_in(directory, "containers", &host::name().unwrap_or_default());
     if let Some(containers) = kept::read(&file, description).and_then(|text| from_text(text.trim_end())) {
         return Ok(containers);
     }
     let found = find()?;
-    // A directory that can't be written is no reason to fail or to complain: the program asked for nothing.
+    // A directory that can't be written is no reason to fail or to complain: the program did not ask for the file.
     let _ = kept::write(&file, description, to_text(&found).as_bytes());
     Ok(found)
 }
@@ -41,8 +41,8 @@ fn is_for_hwloc(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b"HWLOC_")
 }
 
-/// A description of this machine since it started, with the processors and memories that it has now; none where the system does
-/// not say.
+/// Describes this machine since it started, with the processors and memories that it has now; `None` where the system
+/// does not tell.
 fn description() -> Option<String> {
     /// Raised when containers, or how they are found, change.
     const REVISION: u32 = 1;
@@ -71,7 +71,7 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
-    /// A machine that has something of everything.
+    /// A machine with something in every field.
     fn machine() -> Containers {
         Containers::from_bytes(&[&[0, 1, 2][..], &[64, 1, 2, 3, 2, 5, 7, 0, 1].map(u32::to_le_bytes).concat()].concat())
     }

@@ -7,7 +7,7 @@ use super::{Kind, Levels};
 pub struct Step {
     /// The most groups that one group of the level above has; of the innermost level, the most ranks in a group.
     pub fan: u16,
-    /// The innermost kind of container that ranks share which part here; `None` where they share the node alone.
+    /// The innermost kind of container that ranks which part here share; `None` where they share the node alone.
     pub shares: Option<Kind>,
 }
 
@@ -19,7 +19,7 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// One for each kind of container, and one for the ranks in the innermost.
+    /// One level for each kind of container, and one for the ranks in the innermost container.
     const MOST: usize = Kind::ALL.len() + 1;
 
     const NOTHING: Step = Step { fan: 1, shares: None };
@@ -32,7 +32,7 @@ impl Hierarchy {
         Self { steps, depth: if ranks > 1 { 1 } else { 0 } }
     }
 
-    /// From the outermost level on; levels of one group are left out, and what exceeds the number of kinds.
+    /// A hierarchy of `steps`, the outermost first. Levels of one group are left out, and levels beyond the maximum.
     pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         let mut hierarchy = Self { steps: [Self::NOTHING; Self::MOST], depth: 0 };
         for (step, to) in steps.into_iter().filter(|step| step.fan > 1).zip(&mut hierarchy.steps) {
@@ -42,7 +42,8 @@ impl Hierarchy {
         hierarchy
     }
 
-    /// That of the ranks in `levels`, whose paths consist of `kinds`; all ranks share the first `trunk` of these.
+    /// The hierarchy of the ranks in `levels`, whose paths consist of containers of `kinds`. All ranks share the first
+    /// `trunk` of these.
     pub fn of(levels: &Levels, kinds: &[Kind], trunk: usize) -> Self {
         let most = |fans: &mut dyn Iterator<Item = usize>| fans.max().unwrap_or(1).min(u16::MAX.into()) as u16;
         let size = levels.size() as u32;
@@ -64,7 +65,7 @@ impl Hierarchy {
         &self.steps[..self.depth.into()]
     }
 
-    /// For the wire: three bytes for each level.
+    /// The wire format: three bytes for each level.
     pub fn to_words(self) -> [u64; 2] {
         let bits = self.steps().iter().rev().fold(0_u128, |bits, step| {
             let shares = step.shares.map_or(0, |kind| 1 + kind as u128);

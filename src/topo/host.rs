@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// A number that processes have in common if they run on one system and see each other's numbers: made of when it started, what it is called,
-/// and whose processes they are. None where the system does not say.
+/// A number that processes share if they run on one system and see each other's process numbers. It is made of the
+/// system's boot id, its name, and the PID namespace of the process. `None` where the system does not tell.
 ///
-/// Systems that were copied while they ran may have it in common too, if they are called the same. Processes of such find out when they
-/// look for each other's memory.
+/// Systems that were copied while they ran may share it too, if they have the same name. Their processes notice this
+/// when they look for each other's memory.
 pub fn identity() -> Option<u64> {
     let of_whom: OsString = fs::read_link("/proc/self/ns/pid").ok()?.into();
     let mut hash = DefaultHasher::new();
@@ -21,12 +21,12 @@ pub(super) fn boot_id() -> Option<String> {
     line("/proc/sys/kernel/random/boot_id")
 }
 
-/// What the system is called.
+/// The name of the system.
 pub(super) fn name() -> Option<String> {
     line("/proc/sys/kernel/hostname")
 }
 
-/// The text of a file of one line, if there is some.
+/// The text of a file of one line; `None` if there is no text.
 pub(super) fn line(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim_end().to_owned()).filter(|line| !line.is_empty())

@@ -1,15 +1,15 @@
 //! Finds the [`Containers`] of a machine with hwloc 2.
 //!
 //! Objects are read through the hwloc2 crate. A topology is configured and loaded by hwloc's own functions, because the
-//! crate (2.2.0) wraps neither synthetic descriptions, XML files nor components. Of the crate these are avoided:
+//! crate (2.2.0) wraps neither synthetic descriptions, XML files nor components. These parts of the crate are avoided:
 //! - looking up NUMA nodes by type or depth panics (it takes hwloc's negative depth as unsigned), so a NUMA domain is
 //!   the set of nodes that a PU has in its `nodeset`;
 //! - `Display` of an object writes up to 2112 bytes into buffers of one byte each, that of a bitmap leaks;
 //! - `TopologyObject::name` frees hwloc's memory, `cache_attributes` follows a pointer that may be null;
-//! - its object lacks the field `symmetric_subtree`, which stands where it has `memory_arity`; the rest is in place.
+//! - its object lacks hwloc's field `symmetric_subtree` and has `memory_arity` in that place; the rest is in place.
 //!
-//! Most of the cost is hwloc's opening of its plugins, which only the environment (`HWLOC_PLUGINS_PATH`,
-//! `HWLOC_PLUGINS_BLACKLIST`) prevents, unless the MPI library has opened them already (MPICH 4.0.2).
+//! Most of the time is spent while hwloc opens its plugins. Only the environment (`HWLOC_PLUGINS_PATH`,
+//! `HWLOC_PLUGINS_BLACKLIST`) prevents this, unless the MPI library has opened them already (MPICH 4.0.2).
 
 use super::Caches;
 use super::place::{Containers, Kind};
@@ -47,9 +47,10 @@ const INCLUDE_DISALLOWED: c_ulong = 1;
 /// `HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST`
 const BLACKLIST: c_ulong = 1;
 
-/// The containers of this machine, or of the one that `topology` (the value of `HUDDLE_TOPOLOGY`, in hwloc's synthetic
-/// syntax) describes, else `HWLOC_SYNTHETIC`, else the file `HWLOC_XMLFILE`; empty values count as unset. Other
-/// variables of hwloc have their usual effect. PUs outside the caller's cpuset are included: other ranks may have them.
+/// The containers of a machine: the one that `topology` describes (the value of `HUDDLE_TOPOLOGY`, in hwloc's synthetic
+/// syntax), else that of `HWLOC_SYNTHETIC`, else that of the file `HWLOC_XMLFILE`, else this one. Empty values count as
+/// unset. Other variables of hwloc have their usual effect. PUs outside the caller's cpuset are included: other ranks
+/// may have them.
 ///
 /// # Errors
 /// One line that says what hwloc can't do, naming the variable at fault. There is no fallback to the real machine.
@@ -78,14 +79,14 @@ pub fn load(topology: Option<&str>) -> Result<Containers, String> {
 /// The containers of the machine recorded in an XML file.
 ///
 /// # Errors
-/// As [`load`].
+/// Those of [`load`].
 pub fn load_file(path: &Path) -> Result<Containers, String> {
     let machine = Machine::init()?;
     machine.set_file("", path.as_os_str())?;
     machine.containers().map_err(|reason| format!("{}: {reason}", path.display()))
 }
 
-/// hwloc's `struct hwloc_obj`, as far as the pointer to its attributes.
+/// hwloc's `struct hwloc_obj`, up to the pointer to its attributes.
 #[repr(C)]
 struct ObjectHead {
     object_type: c_int,
@@ -96,7 +97,7 @@ struct ObjectHead {
     cache: *const CacheAttributes,
 }
 
-/// hwloc's `struct hwloc_cache_attr_s`, as far as huddle reads it.
+/// hwloc's `struct hwloc_cache_attr_s`, up to the last field that huddle reads.
 #[repr(C)]
 struct CacheAttributes {
     size: u64,
@@ -169,8 +170,8 @@ struct Machine(*mut Opaque);
 impl Machine {
     /// A topology to be configured and loaded.
     fn init() -> Result<Self, String> {
-        // SAFETY: takes nothing. If the program itself brings an hwloc 1, its functions come before those of the hwloc 2
-        // that huddle is linked with, under the same names.
+        // SAFETY: takes no arguments. If the program itself brings an hwloc 1, its functions have the same names, and
+        // are found before those of the hwloc 2 that huddle is linked with.
         let version = unsafe { hwloc_get_api_version() };
         if version >> 16 != 2 {
             return Err(format!("this process has hwloc {}.{}, not 2", version >> 16, version >> 8 & 0xff));
@@ -207,19 +208,21 @@ impl Machine {
         if status == 0 { Ok(()) } else { Err(rejected()) }
     }
 
-    /// Leaves out what tells nothing about caches and memories that Linux doesn't, unless the environment chooses
-    /// components. The one that matters is x86: it moves the calling thread to each PU in turn, where other ranks may be polling.
+    /// Leaves out components that tell nothing about caches and memories beyond what Linux tells, unless the
+    /// environment chooses components. The important one is x86: it moves the calling thread to each PU in turn, where
+    /// other ranks may be polling.
     fn leave_out_components(&self) {
         if ["HWLOC_COMPONENTS", "HWLOC_CPUID_PATH"].iter().any(|name| std::env::var_os(name).is_some()) {
             return;
         }
         for name in [c"x86", c"pci", c"opencl", c"cuda", c"nvml", c"rsmi", c"levelzero", c"gl"] {
-            // SAFETY: initialised and not loaded; `name` lives on. Fails harmlessly for what this hwloc doesn't have.
+            // SAFETY: initialised and not loaded; `name` lives on. Fails harmlessly for components that this hwloc
+            // doesn't have.
             unsafe { hwloc_topology_set_components(self.0, BLACKLIST, name.as_ptr()) };
         }
     }
 
-    /// Discovers the machine and what lies around its PUs.
+    /// Discovers the machine and the containers around its PUs.
     fn containers(&self) -> Result<Containers, String> {
         self.load()?;
         let mut domains = Domains::default();
@@ -239,7 +242,7 @@ impl Machine {
         if status == 0 { Ok(()) } else { Err(format!("hwloc can't load it ({})", std::io::Error::last_os_error())) }
     }
 
-    /// Whether it is not the machine that runs us.
+    /// Whether the topology is that of another machine than the one that runs us.
     fn is_pretended(&self) -> bool {
         // SAFETY: loaded.
         unsafe { hwloc_topology_is_thissystem(self.0) == 0 }
@@ -251,8 +254,8 @@ impl Machine {
         let depth = unsafe { hwloc_get_type_depth(self.0, ObjectType::PU) };
         // SAFETY: loaded.
         let count = if depth < 0 { 0 } else { unsafe { hwloc_get_nbobjs_by_depth(self.0, depth) } };
-        // SAFETY: loaded; gives null or an object that nothing changes until the topology, borrowed here, is destroyed.
-        // The fields that the crate reads for us are where it looks for them in all of hwloc 2 (see above).
+        // SAFETY: loaded; returns null or an object that nothing changes until the topology, borrowed here, is
+        // destroyed. The fields that the crate reads for us are at the same places in all of hwloc 2 (see above).
         (0..count).filter_map(move |index| unsafe { hwloc_get_obj_by_depth(self.0, depth, index).as_ref() })
     }
 }
@@ -268,8 +271,8 @@ impl Drop for Machine {
 /// `pu:8192` 17 s).
 const MOST_PUS: u64 = 2048;
 
-/// Whether a synthetic description asks for more than [`MOST_PUS`], in number or as an explicit index, which hwloc
-/// would work on for minutes.
+/// Whether a synthetic description asks for more than [`MOST_PUS`], in number or as an explicit index. hwloc would work
+/// on such a description for minutes.
 fn is_too_large(description: &str) -> bool {
     let (mut pus, mut largest_index) = (1u64, 0);
     for part in description.split(')') {
@@ -281,7 +284,8 @@ fn is_too_large(description: &str) -> bool {
     pus > MOST_PUS || largest_index > MOST_PUS
 }
 
-/// The numbers in a text, but for those in names such as `l3`; in base 10 or 16, which is at least what strtoul reads.
+/// The numbers in a text, except those in names such as `l3`. They are read in base 10 or 16, and are at least what
+/// strtoul reads.
 fn numbers(text: &str) -> impl Iterator<Item = u64> {
     let words = text
         .split(|byte: char| !byte.is_ascii_alphanumeric())
@@ -299,8 +303,8 @@ mod tests {
     use crate::topo::place::{self, CpuMask};
     use std::process::Command;
 
-    /// What [`load`] answers in a process with these variables, where `HUDDLE_TEST_TOPOLOGY` is its argument, and what
-    /// that process writes to stderr.
+    /// The answer of [`load`] in a process with these variables, and what that process writes to stderr. The value of
+    /// `HUDDLE_TEST_TOPOLOGY` is its argument there.
     fn load_with(variables: &[(&str, &str)]) -> (String, String) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"HWLOC_")) {

@@ -1,4 +1,4 @@
-//! How the ranks of a communicator lie on nodes.
+//! How the ranks of a communicator are distributed over nodes.
 
 use super::cache::Cache;
 use super::exchange::Exchange;
@@ -19,8 +19,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// From the node label of each rank (any number that is equal on one node and differs between nodes) and the rank
-    /// that asks. Nodes are numbered by their lowest rank.
+    /// Makes a layout from the node label of each rank and the rank that asks. A label is any number that is equal on
+    /// one node and differs between nodes. Nodes are numbered by their lowest rank.
     ///
     /// # Panics
     /// If `me` is not an index of `labels`.
@@ -29,7 +29,7 @@ impl Layout {
         let mut index_of = std::collections::HashMap::new();
         let mut place = Vec::with_capacity(labels.len());
         for (rank, label) in labels.iter().enumerate() {
-            // Most communicators are on one node: a table would take longer than all else.
+            // Most communicators are on one node: there a table would take longer than all else.
             let node = if *label == labels[0] {
                 0
             } else {
@@ -55,33 +55,34 @@ impl Layout {
         }
     }
 
-    /// The same with so many leaders per node, as far as the smallest node has members.
+    /// The same layout with `leaders` leaders per node, but no more than the smallest node has members.
     #[must_use]
     pub fn with_leaders(self, leaders: usize) -> Self {
         let leaders = leaders.clamp(1, self.smallest_node());
         Self { leaders, ..self }
     }
 
-    /// Leaders of each node, who have a way to those of the same index on other nodes; at least 1.
+    /// Number of leaders of each node, at least 1. Each has a communicator with the leaders of the same index on other
+    /// nodes.
     #[inline]
     pub fn leaders(&self) -> usize {
         self.leaders
     }
 
-    /// Leader `index` of `node`, one of [`Layout::leaders`]: evenly spread over its ranks, the first is
+    /// Leader `index` of `node`, one of [`Layout::leaders`]. They are evenly spread over its ranks; the first is
     /// [`NodeRank::LEADER`].
     #[inline]
     pub fn leader(&self, node: NodeIndex, index: usize) -> NodeRank {
         NodeRank((index * self.members(node).len() / self.leaders) as u32)
     }
 
-    /// Which of the leaders of `node` a rank is, if any.
+    /// The index of `rank` among the leaders of `node`, if it is one.
     pub fn leader_index(&self, node: NodeIndex, rank: NodeRank) -> Option<usize> {
         (0..self.leaders).find(|index| self.leader(node, *index) == rank)
     }
 
-    /// This node's part in an exchange of all nodes with up to `radix` in a step, at least 2; nodes stand where ranks do.
-    /// Computed once per radix.
+    /// This node's part in an exchange of all nodes with up to `radix` nodes in a step, at least 2. Nodes take the
+    /// place of ranks in it. Computed once per radix.
     pub fn exchange(&self, radix: u32) -> &Exchange {
         let radix = radix.max(2);
         self.exchanges.get(radix, || {
@@ -90,7 +91,7 @@ impl Layout {
         })
     }
 
-    /// All `size` ranks on one node.
+    /// The layout of `size` ranks on one node.
     pub fn single(size: usize) -> Self {
         Self::new(&vec![0; size.max(1)], CommRank(0))
     }
@@ -119,19 +120,19 @@ impl Layout {
         &self.members[self.first(node)..self.first[node.index() + 1] as usize]
     }
 
-    /// Members of the nodes before `node`.
+    /// Number of members of the nodes before `node`.
     #[inline]
     pub fn first(&self, node: NodeIndex) -> usize {
         self.first[node.index()] as usize
     }
 
-    /// All ranks, node after node: where rank `in_node_order()[i]` is, a node-ordered buffer has its block `i`.
+    /// All ranks, node after node: block `i` of a node-ordered buffer is that of rank `in_node_order()[i]`.
     #[inline]
     pub fn in_node_order(&self) -> &[CommRank] {
         &self.members
     }
 
-    /// Where a rank lies.
+    /// The node of a rank, and its number there.
     #[inline]
     pub fn place(&self, rank: CommRank) -> (NodeIndex, NodeRank) {
         self.place[rank.index()]
@@ -142,12 +143,12 @@ impl Layout {
         self.members.windows(2).all(|pair| pair[0] < pair[1])
     }
 
-    /// Members of the smallest node.
+    /// Number of members of the smallest node.
     pub fn smallest_node(&self) -> usize {
         self.first.windows(2).map(|pair| (pair[1] - pair[0]) as usize).min().unwrap_or(1)
     }
 
-    /// Members of the largest node.
+    /// Number of members of the largest node.
     pub fn largest_node(&self) -> usize {
         self.first.windows(2).map(|pair| (pair[1] - pair[0]) as usize).max().unwrap_or(1)
     }

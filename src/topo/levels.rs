@@ -1,4 +1,4 @@
-//! How the ranks of one node lie in its caches and memories.
+//! How the ranks of one node share its caches and memories.
 
 use super::cache::Cache;
 use super::exchange::Exchange;
@@ -15,9 +15,9 @@ pub struct Levels {
     me: NodeRank,
     order: Box<[NodeRank]>,
     position: Box<[u32]>,
-    /// Per level, outermost first: where its groups start, and at the end the number of ranks.
+    /// Per level, outermost first: the positions at which its groups start, then the number of ranks.
     groups: Box<[Box<[u32]>]>,
-    /// Per level, and at last for the single ranks: how many containers ranks share that part there.
+    /// Per level, then for the single ranks: how many containers are shared by ranks that part there.
     shared: Box<[usize]>,
     trees: Cache<(TreeClass, OperandOrder), Box<[OnceLock<TreeNode>]>>,
     exchanges: Cache<u32, Exchange>,
@@ -29,9 +29,9 @@ impl Levels {
         Self::from_paths(&vec![Vec::new(); size.max(1)], me)
     }
 
-    /// From each rank's path through the machine, outermost container first; a container is any number that is unique
-    /// among its siblings. Levels that separate no two ranks, or all of them, are left out. Paths of different lengths
-    /// are cut to the shortest.
+    /// Makes the hierarchy from each rank's path through the machine, outermost container first. A container is any
+    /// number that is unique among its siblings. Levels that separate no two ranks, or all of them, are left out. Paths
+    /// of different lengths are cut to the shortest.
     pub fn from_paths(paths: &[Vec<u32>], me: NodeRank) -> Self {
         let depth = paths.iter().map(Vec::len).min().unwrap_or(0);
         let first_with = |prefix: &[u32]| paths.iter().position(|path| path.starts_with(prefix)).unwrap_or(0);
@@ -81,22 +81,23 @@ impl Levels {
         self.order.len()
     }
 
-    /// Levels that separate ranks, not counting the node and the single ranks.
+    /// Number of levels that separate ranks, not counting the node and the single ranks.
     pub fn depth(&self) -> usize {
         self.groups.len()
     }
 
-    /// Per level, outermost first, the positions at which groups start, closed by the number of ranks.
+    /// Per level, outermost first: the positions at which its groups start, then the number of ranks.
     pub(super) fn groups(&self) -> &[Box<[u32]>] {
         &self.groups
     }
 
-    /// Per level, outermost first, and at last for the single ranks, how many containers ranks share that part there.
+    /// Per level, outermost first, then for the single ranks: how many containers are shared by ranks that part there.
     pub(super) fn shared(&self) -> &[usize] {
         &self.shared
     }
 
-    /// The positions at which the groups of the outermost level start, closed by the number of ranks, if there is one.
+    /// The positions at which the groups of the outermost level start, then the number of ranks; `None` without a
+    /// level.
     pub fn outermost(&self) -> Option<&[u32]> {
         self.groups.first().map(|starts| &**starts)
     }
@@ -118,8 +119,8 @@ impl Levels {
         self.order.iter().enumerate().all(|(at, rank)| at == rank.index())
     }
 
-    /// This rank's place in the tree of that class rooted at `root`. Where `order` demands rank order and the hierarchy
-    /// does not have it, the tree ignores the hierarchy. Computed once per class, order and root.
+    /// This rank's place in the tree of `class` rooted at `root`. Where `order` demands rank order and positions are
+    /// not in rank order, the tree ignores the hierarchy. Computed once per class, order and root.
     pub fn tree(&self, class: TreeClass, order: OperandOrder, root: NodeRank) -> &TreeNode {
         let by_root = self.trees.get((class, order), || (0..self.size()).map(|_| OnceLock::new()).collect());
         by_root[root.index()].get_or_init(|| {
@@ -131,7 +132,7 @@ impl Levels {
         })
     }
 
-    /// The place of any rank in the tree of that class rooted at `root`; not kept.
+    /// The place of any rank in the tree of `class` rooted at `root`; computed in each call.
     pub fn place_in_tree(&self, class: TreeClass, root: NodeRank, rank: NodeRank) -> TreeNode {
         TreeNode::find(self, class, root, rank)
     }

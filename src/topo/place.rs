@@ -1,8 +1,8 @@
 //! Where each rank of a node may run: its processors, and the containers (package, NUMA domain, caches) around them.
 //!
-//! Each rank reads its own [`CpuMask`], the node's leader finds the [`Containers`] and publishes them as bytes, and
-//! [`paths`] gives what [`Levels`](super::Levels) is built from, the same on all ranks.
-//! A *PU* is one hardware thread, named by the number that the operating system gives it.
+//! Each rank reads its own [`CpuMask`]. The node's leader finds the [`Containers`] and publishes them as bytes. From
+//! both [`paths`] derives what [`Levels`](super::Levels) is built from, the same on all ranks. A *PU* is one hardware
+//! thread, named by the number that the operating system gives it.
 
 use super::Caches;
 
@@ -29,7 +29,7 @@ impl CpuMask {
         if status == 0 { mask } else { Self::EMPTY }
     }
 
-    /// Lets the calling thread run on these PUs only; whether the system allowed that.
+    /// Lets the calling thread run on these PUs only. Returns whether the system allowed it.
     pub fn bind_this_thread(&self) -> bool {
         // SAFETY: the kernel reads BYTES bytes of the mask, which is as long.
         unsafe { libc::sched_setaffinity(0, Self::BYTES, self.0.as_ptr().cast()) == 0 }
@@ -57,7 +57,7 @@ impl CpuMask {
         (0..Self::CPUS as u32).filter(|pu| self.contains(*pu))
     }
 
-    /// The PUs of both.
+    /// The PUs of either mask.
     pub fn union(&self, other: &Self) -> Self {
         Self(std::array::from_fn(|word| self.0[word] | other.0[word]))
     }
@@ -73,7 +73,7 @@ impl CpuMask {
         std::array::from_fn(|byte| self.0[byte / 8].to_le_bytes()[byte % 8])
     }
 
-    /// From the wire format; PUs whose bytes are missing are not in the mask.
+    /// Reads the wire format; PUs whose bytes are missing are not in the mask.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut mask = Self::EMPTY;
         for (word, bytes) in mask.0.iter_mut().zip(bytes.as_chunks().0) {
@@ -116,7 +116,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// For people.
+    /// The name in messages for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Package => "package",
@@ -136,22 +136,22 @@ pub struct Containers {
     is_pretended: bool,
     /// Outermost first; kinds that the machine does not have are left out.
     kinds: Vec<Kind>,
-    /// The PUs in the order of the machine: neighbours share most.
+    /// The PUs in the order of the machine: neighbours share the most containers.
     pus: Vec<u32>,
     /// Per PU, in the order of `pus`, one number for each of `kinds`.
     ids: Vec<u32>,
     caches: Caches,
 }
 
-/// In place of a container that a PU does not have and others do, such as the L3 of an efficiency core.
+/// Stands for a container that a PU does not have though others do, such as the L3 of an efficiency core.
 const NO_CONTAINER: u32 = u32::MAX;
 
 impl Containers {
-    /// From the PUs in the order of the machine: each one's number, and its container of each kind of [`Kind::ALL`],
-    /// any number that differs between containers of one kind.
+    /// Makes containers from the PUs in the order of the machine: each one's number, and its container of each kind of
+    /// [`Kind::ALL`]. A container is any number that differs between containers of one kind.
     ///
-    /// Kinds with fewer containers become the outer ones: an L3 holds several NUMA domains on one machine (Intel's
-    /// sub-NUMA clusters), and lies with others in a NUMA domain on another (AMD's core complexes).
+    /// Kinds with fewer containers become the outer ones. On one machine an L3 holds several NUMA domains (Intel's
+    /// sub-NUMA clusters), on another a NUMA domain holds several L3 (AMD's core complexes).
     pub fn new(pus: &[(u32, [Option<u32>; Kind::ALL.len()])]) -> Self {
         let count = |kind: Kind| {
             let ids: std::collections::HashSet<_> = pus.iter().map(|(_, ids)| ids[kind as usize]).collect();
@@ -175,7 +175,7 @@ impl Containers {
         Self { caches, ..self }
     }
 
-    /// The same containers, of another machine than the one that runs us.
+    /// The same containers, marked as those of another machine than the one that runs us.
     pub fn pretended(self) -> Self {
         Self { is_pretended: true, ..self }
     }
@@ -185,7 +185,8 @@ impl Containers {
         self.caches
     }
 
-    /// How many kinds, outermost first, have one container that holds all PUs: what ranks share that may run anywhere.
+    /// How many kinds, outermost first, have one container that holds all PUs. Ranks that may run anywhere share these
+    /// containers.
     pub fn trunk(&self) -> usize {
         let Some(first) = (!self.pus.is_empty()).then(|| self.path_at(0)) else {
             return 0;
@@ -199,7 +200,7 @@ impl Containers {
         self.is_pretended
     }
 
-    /// The kinds of container found, outermost first: what the entries of a full path are.
+    /// The kinds of container found, outermost first: the kinds of the entries of a full path.
     pub fn kinds(&self) -> &[Kind] {
         &self.kinds
     }
@@ -251,12 +252,12 @@ impl Containers {
         bytes
     }
 
-    /// From the wire format; the default if it isn't one, as where the leader found nothing and sent nothing.
+    /// Reads the wire format; the default for anything else, as where the leader found nothing and sent nothing.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self::parse(bytes).unwrap_or_default()
     }
 
-    /// From the wire format, if it is one.
+    /// Reads the wire format; `None` for anything else.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let (&[is_pretended, kinds], rest) = bytes.split_first_chunk::<2>()?;
         let (kinds, rest) = rest.split_at_checked(kinds.into())?;
@@ -275,12 +276,13 @@ impl Containers {
     }
 }
 
-/// The path of each rank of the node, from the masks of all: the containers that hold all PUs on which it may run,
-/// outermost first, up to the first that doesn't. It is empty for a rank that may run on every PU of the machine, or
-/// on none that is known. PUs that are not part of the machine, such as offline ones, are ignored.
+/// The path of each rank of the node, from the masks of all ranks. A path lists the containers that hold all PUs on
+/// which the rank may run, outermost first, and ends before the first kind without such a container. It is empty for a
+/// rank that may run on every PU of the machine, or on none that is known. PUs that are not part of the machine, such
+/// as offline ones, are ignored.
 ///
-/// On a pretended machine the masks don't count: rank `i` is placed on PU `i` in the order of the machine, and after
-/// the last PU comes the first again.
+/// On a pretended machine the masks don't count: rank `i` is placed on PU `i` in the order of the machine, and the
+/// first PU follows the last.
 pub fn paths(containers: &Containers, masks: &[CpuMask]) -> Vec<Vec<u32>> {
     if containers.is_pretended && !containers.pus.is_empty() {
         return paths_in_order(containers, masks.len());
@@ -288,7 +290,7 @@ pub fn paths(containers: &Containers, masks: &[CpuMask]) -> Vec<Vec<u32>> {
     masks.iter().map(|mask| containers.path_of(mask)).collect()
 }
 
-/// The paths of ranks that are placed on one PU each, in the order of the machine; after the last PU comes the first again.
+/// The paths of ranks that are placed on one PU each, in the order of the machine; the first PU follows the last.
 pub fn paths_in_order(containers: &Containers, ranks: usize) -> Vec<Vec<u32>> {
     let pus = containers.pus.len();
     (0..ranks).map(|rank| if pus == 0 { Vec::new() } else { containers.path_at(rank % pus).to_vec() }).collect()

@@ -4,17 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// How many processors' worth of time the cgroup of this process may use, by its own limit and those of its parents as
-/// far as they are visible. `None` if it is unlimited or can't be read.
+/// How many processors' worth of time the cgroup of this process may use, by its own limit and the visible limits of
+/// its parents. `None` if it is unlimited or can't be read.
 pub fn cgroup_quota() -> Option<f64> {
     Files(Path::new("/")).quota()
 }
 
-/// Bytes that this process may still take before the kernel ends a process: what the host has, and what the cgroup and its
-/// parents grant, as far as they are visible. What files hold counts as free, since it is given back. `None` if that can't be
-/// read.
+/// Bytes that this process may still take before the kernel ends a process: the least of what the host has, and of what
+/// the cgroup and its parents grant where that is visible. Memory that holds files counts as free, since the kernel
+/// gives it back. `None` if nothing can be read.
 pub fn free_memory() -> Option<u64> {
-    // Looked up once: `mountinfo` takes as long to read as all the rest, and processes stay in their cgroup.
+    // Looked up once: reading `mountinfo` takes as long as all the rest, and processes stay in their cgroup.
     static CGROUPS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     let files = Files(Path::new("/"));
     files.free_memory(CGROUPS.get_or_init(|| files.cgroups("memory")))
@@ -32,7 +32,7 @@ impl Files<'_> {
         self.read(&path)?.trim().parse().ok()
     }
 
-    /// The directories that limit this process by that controller.
+    /// The directories that limit this process by `controller`.
     fn cgroups(&self, controller: &str) -> Vec<PathBuf> {
         let [groups, mounts] = ["cgroup", "mountinfo"].map(|name| self.read(&Path::new("/proc/self").join(name)));
         cgroup_directories(&groups.unwrap_or_default(), &mounts.unwrap_or_default(), controller)
@@ -56,9 +56,9 @@ impl Files<'_> {
         host.into_iter().chain(granted).min()
     }
 
-    /// What a cgroup grants beyond what it uses.
+    /// Bytes that a cgroup grants beyond what it uses.
     fn room(&self, directory: &Path) -> Option<u64> {
-        // v2, where a limit may be "max", and v1, where it is a number in any case.
+        // First v2, where a limit may be "max", then v1, where it is always a number.
         let (limit, used, files) = match self.number(directory.join("memory.max")) {
             Some(limit) => (limit, "memory.current", ["inactive_file", "active_file"]),
             None => {
@@ -81,13 +81,13 @@ fn value(text: &str, name: &str) -> Option<u64> {
     })
 }
 
-/// The quotient of quota and period, as in the file `cpu.max` of cgroup v2; `None` for `max`, and for -1 as in v1.
+/// The quotient of quota and period, as in the file `cpu.max` of cgroup v2; `None` for `max`, and for the -1 of v1.
 fn parse_quota(text: &str) -> Option<f64> {
     let mut numbers = text.split_whitespace().map(|word| word.parse::<f64>().ok().filter(|number| *number > 0.0));
     Some(numbers.next()?? / numbers.next()??)
 }
 
-/// The directories that limit a process by that controller, from its `/proc/self/cgroup` and `mountinfo`.
+/// The directories that limit a process by `controller`, from its `/proc/self/cgroup` and `mountinfo`.
 fn cgroup_directories(groups: &str, mounts: &str, controller: &str) -> Vec<PathBuf> {
     let mut directories = Vec::new();
     for (controllers, group) in groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':')) {
@@ -97,7 +97,8 @@ fn cgroup_directories(groups: &str, mounts: &str, controller: &str) -> Vec<PathB
         }
         let v1 = (!is_v2).then_some(controller);
         for (top, mount_point) in mounts.lines().filter_map(|line| cgroup_mount(line, v1)) {
-            // In a container the mount may show a part of the tree that does not hold the group's name: its top counts.
+            // In a container the mount may show a part of the tree that does not hold the group's name. Then the top of
+            // that part counts.
             let below = Path::new(group).strip_prefix(top).unwrap_or(Path::new(""));
             directories.extend(below.ancestors().map(|part| Path::new(mount_point).join(part)));
         }
@@ -105,7 +106,8 @@ fn cgroup_directories(groups: &str, mounts: &str, controller: &str) -> Vec<PathB
     directories
 }
 
-/// Which directory of the cgroup tree a line of `mountinfo` mounts and where, if it mounts that controller of v1, or else v2.
+/// The directory of the cgroup tree that a line of `mountinfo` mounts, and the mount point. `None` unless the line
+/// mounts the controller `v1` of v1, or v2 where that is `None`.
 fn cgroup_mount<'a>(line: &'a str, v1: Option<&str>) -> Option<(&'a str, &'a str)> {
     let (left, right) = line.split_once(" - ")?;
     let mut fields = left.split(' ').skip(3);
@@ -123,7 +125,7 @@ fn cgroup_mount<'a>(line: &'a str, v1: Option<&str>) -> Option<(&'a str, &'a str
 mod tests {
     use super::*;
 
-    /// What is found in a file system that holds only these files.
+    /// What `find` returns on a file system that holds only these files.
     fn found<R>(test: &str, files: &[(&str, &str)], find: impl FnOnce(Files<'_>) -> R) -> R {
         let root = std::env::temp_dir().join(format!("huddle-quota-{}-{test}", std::process::id()));
         for (path, text) in files {

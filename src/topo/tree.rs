@@ -1,9 +1,9 @@
 //! Trees of any radix over a hierarchy, with any rank as root.
 //!
-//! A subtree covers a contiguous interval of positions. Its head has children in the other groups of each level, outermost
-//! first: the groups on either side of its own are cut into runs, and each run is a subtree. So data crosses the border of a
-//! group as seldom as possible, and combining children and head by position combines neighbours. [`TreeClass`] says how long
-//! the runs are.
+//! A subtree covers a contiguous interval of positions. Its head has children in the other groups of each level,
+//! outermost first: the groups on either side of the head's own are cut into runs, and each run is a subtree. So data
+//! crosses the border of a group as seldom as possible, and combining children and head by position combines
+//! neighbours. [`TreeClass`] says how long the runs are.
 
 use super::Levels;
 use crate::types::NodeRank;
@@ -12,8 +12,9 @@ use std::ops::Range;
 /// How a tree cuts what lies below a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeClass {
-    /// Into at most `radix` runs of nearly equal length per level, one at least for each side that is not empty. Of radix 1
-    /// it is a chain by position on either side of the root, whatever the hierarchy: each border is crossed once.
+    /// Into at most `radix` runs of nearly equal length per level, but at least one for each side that is not empty.
+    /// With radix 1 it is a chain by position on either side of the root, whatever the hierarchy: each border is
+    /// crossed once.
     Kary {
         /// At least 1.
         radix: u32,
@@ -24,8 +25,9 @@ pub enum TreeClass {
         /// At least 2.
         radix: u32,
     },
-    /// As many levels as data takes copies from the root to a leaf: of 1 everyone is a child of the root; of 2 one rank of
-    /// each other group of the outermost level is, and the rest of its group are that rank's (Li et al. 2014, section 2.2).
+    /// Into as many levels as data takes copies from the root to a leaf. With 1 stage all ranks are children of the
+    /// root. With 2, one rank of each other group of the outermost level is a child of the root, and the parent of the
+    /// rest of its group (Li et al. 2014, section 2.2).
     Stages {
         /// At least 1.
         stages: u32,
@@ -35,29 +37,29 @@ pub enum TreeClass {
 /// A subtree below a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
-    /// Its head.
+    /// The head of the subtree.
     pub rank: NodeRank,
-    /// The positions that it covers.
+    /// The positions that the subtree covers.
     pub covers: Range<u32>,
 }
 
 /// One rank's place in a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeNode {
-    /// Nobody above the root.
+    /// The rank above this one; `None` at the root.
     pub parent: Option<NodeRank>,
-    /// By position, ascending; those before `children_before` lie before this rank.
+    /// By position, ascending; the first `children_before` lie before this rank.
     pub children: Box<[Child]>,
     /// How many children lie before this rank.
     pub children_before: usize,
     /// The positions that this rank's own subtree covers.
     pub covers: Range<u32>,
-    /// The positions that its parent's subtree covers; its own at the root.
+    /// The positions that the parent's subtree covers; at the root those of its own.
     pub parent_covers: Range<u32>,
 }
 
 impl TreeNode {
-    /// The place of `me` in the tree of that class rooted at `root`.
+    /// The place of `me` in the tree of `class` rooted at `root`.
     pub(super) fn find(levels: &Levels, class: TreeClass, root: NodeRank, me: NodeRank) -> Self {
         let target = levels.position_of(me);
         let mut subtree = 0..levels.size() as u32;
@@ -99,7 +101,7 @@ fn runs(levels: &Levels, subtree: Range<u32>, head: u32, class: TreeClass) -> Ve
         let own = own.start.max(rest.start)..own.end.min(rest.end);
         let before = inside.iter().copied().filter(|start| *start < own.start).collect::<Vec<_>>();
         let after = inside.into_iter().filter(|start| *start >= own.end).collect::<Vec<_>>();
-        // A run starts inside a group only if its subtree does, and then that group is the head's own.
+        // Only the head's own group can start outside `rest`: a subtree that starts inside a group has its head there.
         cut([(&before, own.start), (&after, rest.end)], class, &mut found);
         rest = own;
     }
@@ -115,7 +117,8 @@ fn group_of(starts: &[u32], position: u32) -> Range<u32> {
     starts[next - 1]..starts[next]
 }
 
-/// Cuts the units before and after the head's own into runs. Of each side: where its units start, and where the last ends.
+/// Cuts the units before and after the head's own into runs. A side is the starts of its units and the end of the last
+/// one.
 fn cut(sides: [(&[u32], u32); 2], class: TreeClass, found: &mut Vec<Range<u32>>) {
     match class {
         TreeClass::Kary { radix } => cut_evenly(sides, radix.max(1) as usize, found),
@@ -134,7 +137,8 @@ fn add_run((starts, end): (&[u32], u32), units: Range<usize>, found: &mut Vec<Ra
     found.push(starts[units.start]..starts.get(units.end).copied().unwrap_or(end));
 }
 
-/// At most `radix` runs of nearly equal length on both sides together, but at least one on each that is not empty.
+/// Cuts both sides together into at most `radix` runs of nearly equal length, but at least one on each side that is not
+/// empty.
 fn cut_evenly(sides: [(&[u32], u32); 2], radix: usize, found: &mut Vec<Range<u32>>) {
     let [before, after] = sides.map(|(units, _)| units.len());
     let share = if before == 0 {
@@ -157,7 +161,8 @@ fn cut_evenly(sides: [(&[u32], u32); 2], radix: usize, found: &mut Vec<Range<u32
     }
 }
 
-/// The runs of `units` units beside a head: each from the distance `near` to before `far`, where 0 is next to the head.
+/// Calls `run` with the runs of `units` units beside a head: from distance `near` to before `far`, where 0 is next to
+/// the head.
 fn for_each_knomial_run(units: usize, radix: usize, mut run: impl FnMut(usize, usize)) {
     let mut length = 1;
     while length <= units {

@@ -8,30 +8,31 @@ use crate::sync::Passed;
 use crate::topo::Fit;
 use crate::types::{Bytes, Collective, Epoch, OperandOrder, PAGE, Ticket};
 
-/// Children per group and level of a tree, where the user does not say.
+/// Children per group and level of a tree, unless the user sets them.
 const RADIX: u32 = 4;
-/// Tiles of a message, at least: while one is written the one before is read.
+/// Least number of tiles of a message: while one is written the one before is read.
 const TILES: usize = 4;
-/// How many quarters of a first-level cache a message has at least whose tiles take all of it, where they share cells.
+/// Where tiles share cells, those of a message of at least so many quarters of a first-level cache take all of that
+/// cache.
 const LONG_IN_QUARTERS: usize = 16;
-/// Tiles of a long message, at most, where they share cells.
+/// Most tiles of a long message, where tiles share cells.
 const TILES_IN_TRAINS: usize = 32;
-/// Tiles of a message that is relayed, at least: one for each relay.
+/// Least number of tiles of a relayed message: one for each relay.
 const TILES_IN_RELAYS: usize = 2;
-/// Bytes of a tile of a relay, at most. Eight of them are under way, and exceed the second-level cache on most machines: changes of ranks cost
-/// more than that (docs/PERFORMANCE.md, "Tried").
+/// Most bytes of a tile of a relay. Eight such tiles are under way, and exceed the second-level cache on most machines.
+/// Shorter ones would cost more, in switches between ranks (docs/PERFORMANCE.md, "Tried").
 const TILE_OF_RELAYS: Bytes = Bytes(128 << 10);
-/// Phases of a call that may pass over all of its data, at most: before and after the step between nodes, each with a
+/// Most phases of a call that may pass over all of its data: before and after the step between nodes, each with a
 /// detour over a leader that is not the root.
 const PASSES: usize = 4;
-/// Where steps between nodes cut tickets short, chunks are counted as no longer than this.
+/// Where steps between nodes cut tickets short, chunks count as no longer than this.
 const COUNTED_CHUNK: Bytes = Bytes(64 << 10);
 
-/// From this call on a communicator is native: its tickets would run out, half a trillion calls further on.
+/// From this call on a communicator is native: half a trillion calls later its tickets would run out.
 pub const LAST_EPOCH: Epoch = Epoch(u64::MAX / Ticket::STEPS / 2);
 
-/// Who serves a call, and how: the same on all ranks. What the user forces comes first, then what the models say (`map`, that of
-/// the communicator). `cargo bench --package huddle-benches --bench choose` times it.
+/// Decides who serves a call, and how: the same on all ranks. What the user forces comes first, then what the models
+/// choose (`map`, that of the communicator). `cargo bench --package huddle-benches --bench choose` times it.
 #[inline]
 pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: &Map, epoch: Epoch) -> Choice {
     // 1. What huddle cannot or shall not serve.
@@ -57,13 +58,14 @@ pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: &Map, epoch:
     }
 }
 
-/// Why [`choose`] declines a call, where that shows before there is a plan; only what takes gigabytes shows later.
+/// Why [`choose`] declines a call, if that is known before there is a plan. Later it declines only calls that move
+/// gigabytes.
 #[inline]
 pub fn early_reason(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Option<Reason> {
     forced(config, shape, agreed, epoch).err()
 }
 
-/// The algorithm that the user forces on a call, if any, or why the call is declined.
+/// The algorithm that the user forces on a call, if any. The error is the reason why the call is declined.
 #[inline]
 fn forced(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Result<Option<Setting>, Reason> {
     if epoch >= LAST_EPOCH {
@@ -79,12 +81,12 @@ fn forced(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Resu
     }
 }
 
-/// What huddle takes where the user does not say, or asks for what a call does not permit.
+/// The setting that huddle takes where the user forces none, or forces one that the call does not permit.
 fn usual(shape: &Shape, map: &Map) -> Setting {
     map.pick(shape)
 }
 
-/// What keeps every algorithm from serving a call.
+/// The reason why no algorithm can serve a call, if there is one.
 fn obstacle(shape: &Shape, agreed: &Agreed) -> Option<Reason> {
     if agreed.ranks <= 1 {
         Some(Reason::SingleRank)
@@ -101,18 +103,19 @@ fn obstacle(shape: &Shape, agreed: &Agreed) -> Option<Reason> {
     }
 }
 
-/// A piece of every rank's block exceeds a cell.
+/// Whether a cell is too short for a piece of every rank's block.
 pub(super) fn has_too_short_cells(collective: Collective, agreed: &Agreed) -> bool {
     collective.has_blocks() && agreed.largest_node > agreed.cell_bytes.0
 }
 
-/// Operands can't be combined in rank order.
+/// Whether operands can't be combined in rank order.
 pub(super) fn mixes_order(agreed: &Agreed) -> bool {
     agreed.nodes > 1 && !agreed.is_block_placed
 }
 
-/// User-defined operations follow rank order whether they commute or not: results of those that are associative then depend neither on the
-/// algorithm nor on the placement. Lanes rely on it too: a handle may come to mean an operation that does not commute (`mpi::lane`).
+/// The order in which operands are combined. User-defined operations follow rank order whether they commute or not. So
+/// results of associative ones depend neither on the algorithm nor on the placement. Lanes rely on it too: a handle may
+/// come to mean an operation that does not commute (`mpi::lane`).
 pub(super) fn order_of(shape: &Shape) -> OperandOrder {
     match shape.operator {
         OperatorClass::User => OperandOrder::Rank,
@@ -144,11 +147,13 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, setting: &Setti
     plan.measured(&REGISTRY[setting.row], &agreed.measures())
 }
 
-/// Bytes per tile, where the user does not say: a part of the message that fits the first-level cache of a short one, the second-level
-/// cache of a long one. Whole pages: copies of tiles that begin anywhere in the user's buffer take two to three times as long
-/// (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole cells, since each tile costs them a switch, but of relays half of
-/// the message, up to `TILE_OF_RELAYS`. Tiles that share cells are shorter: three quarters of a first-level cache, and all of it in messages as long as
-/// four, if a cell holds four, and longer in the longest messages alone; in messages of no more than that a quarter of that cache.
+/// Bytes per tile, unless the user sets them: a part of the message that fits the first-level cache where the message
+/// is short, the second-level cache where it is long. Tiles are whole pages: copies of tiles that begin anywhere in the
+/// user's buffer take two to three times as long (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole
+/// cells, since each tile costs them a switch. Relays take half of the message, up to `TILE_OF_RELAYS`. Tiles that
+/// share cells are shorter: three quarters of a first-level cache, or all of it in messages as long as four of them,
+/// but at most a quarter of a cell. Only the longest messages have longer tiles. Messages no longer than one such tile
+/// have tiles of a quarter of the first-level cache.
 fn usual_tile(shape: &Shape, agreed: &Agreed, setting: &Setting) -> Bytes {
     let Fit { l1, l2 } = agreed.fit;
     let part = |tiles: usize| Bytes(shape.bytes.0.div_ceil(tiles).next_multiple_of(PAGE)).min(l2);
@@ -171,40 +176,42 @@ fn usual_tile(shape: &Shape, agreed: &Agreed, setting: &Setting) -> Bytes {
     }
 }
 
-/// Bytes of a tile that shares its cell with others, but for the shortest and the longest messages.
+/// Bytes of a tile that shares its cell with others, except in the shortest and the longest messages.
 fn tile_of_trains(bytes: Bytes, agreed: &Agreed) -> Bytes {
     let l1 = agreed.fit.l1;
     let quarters = if bytes < l1 * LONG_IN_QUARTERS { 3 } else { 4 };
     (l1 * quarters).min(Bytes(agreed.cell_bytes.0 / 4))
 }
 
-/// Whether a Bcast of that setting is, if slots and memory are tried, a short call, in halves: one between two ranks of up to two usual tiles, which
-/// then has tiles of half its length, so that `coll::phase::single::short_bcast` finds it short. Such calls take less time than trains of
-/// tiles (docs/PERFORMANCE.md, "Tried").
+/// Whether a Bcast of this setting is a short call, in halves, if slots and memory are both tried: it is one between
+/// two ranks, of up to two usual tiles. Its tiles then have half its length, so that `coll::phase::single::short_bcast`
+/// finds it short. Such calls take less time than trains of tiles (docs/PERFORMANCE.md, "Tried").
 pub(super) fn is_short_if_tried(bytes: Bytes, agreed: &Agreed, setting: &Setting) -> bool {
     moves_in_trains(setting, agreed) && bytes <= tile_of_trains(bytes, agreed) * 2
 }
 
-/// Whether ranks relay the message: its tiles are to stay in caches.
+/// Whether ranks relay the message, whose tiles are to stay in caches.
 pub(super) fn is_relay(setting: &Setting) -> bool {
     REGISTRY[setting.row].reach == Reach::RelayedTiles
 }
 
-/// Whether tiles may share cells, on two ranks: each takes a flag then, and little else. Of less than 128 KiB, where cores are far apart, tiles of 24 KiB
-/// are up to 8 % better than of 16 and 32, and no worse where cores are close; of more, those of 32 KiB are up to 8 % better than of 24
-/// (docs/PERFORMANCE.md, "Tried"); the models can't tell.
+/// Whether tiles may share cells. They do on two ranks, where each then costs a flag and little else. In messages below
+/// 128 KiB, where cores are far apart, tiles of 24 KiB are up to 8 % better than those of 16 and 32, and no worse where
+/// cores are close. In longer ones tiles of 32 KiB are up to 8 % better than those of 24 (docs/PERFORMANCE.md,
+/// "Tried"). The models can't tell.
 pub(super) fn moves_in_trains(setting: &Setting, agreed: &Agreed) -> bool {
     let is_pair = agreed.nodes == 1 && Passed::is_for(agreed.ranks) && !agreed.crowding.is_shared();
     let has_trains = REGISTRY[setting.row].reach == Reach::StagedTrains && setting.knobs.set(Knob::Buffers).is_none();
     is_pair && has_trains && agreed.slots > 2
 }
 
-/// Bytes that one step of a tree moves, where the user does not say: what fits the second-level cache, or a cell.
+/// Bytes that one step of a tree moves, unless the user sets them: what fits the second-level cache and a cell, or all
+/// of a cell where ranks share cores.
 fn usual_segment(agreed: &Agreed) -> Bytes {
     if agreed.crowding.is_shared() { agreed.cell_bytes } else { agreed.fit.l2.min(agreed.cell_bytes) }
 }
 
-/// Whether a call might draw more tickets than there are: an upper bound for all rows, which takes gigabytes to reach.
+/// Whether a call might draw more tickets than there are. The bound holds for all rows, and only gigabytes reach it.
 fn has_too_many_steps(plan: &Plan, row: usize, agreed: &Agreed) -> bool {
     let Row { collective, name, .. } = REGISTRY[row];
     let blocks = if collective.has_blocks() { agreed.ranks } else { 1 };
@@ -212,13 +219,13 @@ fn has_too_many_steps(plan: &Plan, row: usize, agreed: &Agreed) -> bool {
         let tickets = steps.saturating_add(1).saturating_mul(2 * PASSES).saturating_mul(blocks);
         tickets as u64 >= Ticket::STEPS
     };
-    // Most calls could move single bytes; that spares them the divisions.
+    // Most calls could move single bytes without reaching the bound: this spares them the divisions.
     if !exceeds(plan.bytes.0) {
         return false;
     }
-    // A ticket moves a tile or more (a cell is no shorter than a tile) or, for each rank, its share of a cell, of which rounding loses less
-    // than half; two ranks, whose pieces may be even, take no more of them for that; only at the end of a block, of a train or of a step
-    // between nodes, and at the start of a message, it moves less.
+    // A ticket moves at least a tile (a cell is no shorter than a tile) or, for each rank, its share of a cell, of
+    // which rounding loses less than half. Two ranks may cut their pieces evenly, which takes no more tickets. A ticket
+    // moves less only at the end of a block, of a train or of a step between nodes, and at the start of a message.
     let block =
         if collective.has_blocks() && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { COUNTED_CHUNK };
     let between = if name == "dissemination" { Between::dissemination(plan) } else { Between::Native };
@@ -341,11 +348,12 @@ mod tests {
                 Shape { collective: Collective::Bcast, bytes: Bytes(kib << 10), granule: Bytes(1), ..REDUCTION };
             run(&config(&[("HUDDLE_BCAST", bcast)]), &shape, &pair).1.knobs.tile().0 >> 10
         };
-        // Of a quarter that is 8 KiB.
+        // The unit is a quarter of the first-level cache: 8 KiB.
         assert_eq!(Fit::ASSUMED.l1, Bytes(8 << 10));
         let tiles = [16, 24, 32, 127, 128, 512, 1 << 10, 2 << 10, 4 << 10].map(|kib| tile("tiled", kib));
         assert_eq!(tiles, [8, 8, 24, 24, 32, 32, 32, 64, 128]);
-        // Short calls where slots and memory are tried, whole up to a tile and else in halves; longer ones as above.
+        // Short calls where slots and memory are tried: whole up to a tile, in halves above that. Longer calls have
+        // tiles as above.
         let tiles = [4, 16, 24, 48, 49, 64, 128].map(|kib| tile("single:try=slots", kib));
         assert_eq!(tiles, [8, 8, 12, 24, 24, 24, 32]);
     }
@@ -366,7 +374,7 @@ mod tests {
         assert_eq!(reason(&config, &endless, &ONE_NODE), Reason::TooManySteps);
     }
 
-    /// Where nodes exchange operands each of these has its share of the scratch memory for a chunk.
+    /// Where nodes exchange operands, each operand has its share of the scratch memory for a chunk.
     #[test]
     fn chunks_that_several_operands_share_are_counted_as_short_as_they_are() {
         let config = config(&[("HUDDLE_ALLREDUCE", "dissemination:radix=16:chunk=64")]);

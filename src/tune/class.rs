@@ -1,13 +1,13 @@
-//! Classes of sizes, as far as choices tell calls apart.
+//! Classes of sizes: choices treat all sizes of a class alike.
 
 use crate::types::Bytes;
 
-/// The bytes of a call as far as the map tells them apart: 0 and 1, 2, 3, 4, 5 to 6, 7 to 8, 9 to 12, 13 to 16, …
+/// A class of lengths that the map does not tell apart: 0 and 1, 2, 3, 4, 5 to 6, 7 to 8, 9 to 12, 13 to 16, …
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SizeClass(u8);
 
 impl SizeClass {
-    /// Up to 8 MiB; what is longer is in the last one.
+    /// Number of classes, up to 8 MiB. Longer calls are in the last one.
     pub const COUNT: usize = 46;
 
     /// The class of a call.
@@ -23,7 +23,8 @@ impl SizeClass {
         Self(if class < Self::COUNT { class as u8 } else { Self::COUNT as u8 - 1 })
     }
 
-    /// The length at which the models judge it: its longest call's; of the last class, which has none, 8 MiB.
+    /// The length at which the models judge the class: that of its longest call, or 8 MiB for the last class, which has
+    /// none.
     pub const fn judged_at(self) -> Bytes {
         match self.0 {
             0 => Bytes(1),
@@ -32,12 +33,12 @@ impl SizeClass {
         }
     }
 
-    /// Its longest call, if it has one.
+    /// The length of its longest call; `None` for the last class.
     pub fn end(self) -> Option<Bytes> {
         (usize::from(self.0) + 1 < Self::COUNT).then(|| self.judged_at())
     }
 
-    /// Where it is among all of them.
+    /// Its index among all classes.
     #[inline]
     pub(super) const fn index(self) -> usize {
         self.0 as usize

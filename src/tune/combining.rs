@@ -1,17 +1,18 @@
-//! How the operands of a call are combined, as far as models tell it apart.
+//! How the operands of a call are combined, in the kinds that the models tell apart.
 
 use super::choose::order_of;
 use super::{OperatorClass, Shape};
 use crate::model::{Far, Parameters};
 use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 
-/// Nanoseconds per byte, assumed, by which the library is slower than huddle's kernels, where it combines numbers that have none: by how much
-/// Allreduces of long doubles take longer than others on 5 ranks of a Zen 5 (docs/PERFORMANCE.md, "Tried"); the additions alone take two thirds
-/// of it. So these are better combined once than on all ranks, sooner than others.
+/// Assumed: nanoseconds per byte by which the MPI library combines numbers without kernels more slowly than huddle's
+/// kernels combine others. Allreduces of long doubles take that much longer than others on 5 ranks of a Zen 5
+/// (docs/PERFORMANCE.md, "Tried"); the additions alone take two thirds of it. So it pays sooner than for other numbers
+/// to combine these once, not on all ranks.
 pub(super) const LIBRARY: f64 = 0.35;
 
-/// The same, assumed, of functions of the user's: of one that adds doubles one by one. Those that do more are slower, and nothing tells before
-/// they are called.
+/// Assumed: nanoseconds per byte by which functions of the user are slower than kernels. It is that of a function that
+/// adds doubles one by one. Functions that do more are slower, and nothing tells before they are called.
 pub(super) const USER: f64 = 0.05;
 
 /// How operands are combined.
@@ -31,7 +32,7 @@ impl Combining {
     /// All, in the order of their discriminants.
     pub const ALL: [Self; Self::COUNT] = [Self::Kernel, Self::Library, Self::Ordered];
 
-    /// That of a call.
+    /// How the operands of this call are combined.
     #[inline]
     pub fn of(shape: &Shape) -> Self {
         match (order_of(shape), shape.operator) {
@@ -41,7 +42,7 @@ impl Combining {
         }
     }
 
-    /// The call that is judged for all like it.
+    /// The call that the models judge for all calls whose operands are combined so.
     pub fn shape(self, collective: Collective, bytes: Bytes) -> Shape {
         let (operator, order) = match self {
             Self::Kernel => (OperatorClass::Predefined, OperandOrder::Any),
@@ -59,7 +60,7 @@ impl Combining {
         }
     }
 
-    /// The machine as it is where operands are combined so.
+    /// The parameters of the machine with reductions as slow as this way to combine makes them.
     pub fn slowed(self, parameters: &Parameters) -> Parameters {
         let more = match self {
             Self::Kernel => 0.0,

@@ -106,10 +106,10 @@ const ORDERS: &str = "\
 
 ";
 
-/// Where the part that measurements fill begins and ends.
+/// The markers around the part that measurements fill.
 const MEASURED: [&str; 2] = ["<!-- measured -->", "<!-- end -->"];
 
-/// The page; `measured` is what stands between its markers.
+/// The page; `measured` is the text between its markers.
 pub fn documentation(measured: &str) -> String {
     let mut page = INTRODUCTION.to_owned();
     // Writing to a string does not fail.

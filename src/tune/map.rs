@@ -1,8 +1,8 @@
-//! What the models choose on a communicator: by collective, how operands are combined, and size.
+//! The models' choices on a communicator: by collective, how operands are combined, and size.
 //!
-//! Sizes fall into classes, two for each power of two; a class is judged at its upper end, when the first call of it comes. All
-//! ranks judge by what they agreed on alone, with operations that give the same bits everywhere, in an environment that is the same everywhere
-//! (`fpenv`).
+//! Sizes fall into classes, two for each power of two. A class is judged at its upper end, when the first call of it
+//! comes. All ranks judge only by what they agreed on, with operations that give the same bits everywhere, in the same
+//! floating-point environment (`fpenv`).
 
 use super::choose::{is_relay, moves_in_trains, plan};
 use super::class::SizeClass;
@@ -16,7 +16,7 @@ use crate::model::{Level, Nanos, Parameters, Scene};
 use crate::types::{Bytes, Collective, Epoch};
 use std::sync::OnceLock;
 
-/// What a model says of one way to serve a call.
+/// A way to serve a call, and what a model says of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// The way.
@@ -29,35 +29,38 @@ pub struct Candidate {
 #[derive(Debug)]
 pub struct Map {
     agreed: Agreed,
-    /// By how operands are combined.
+    /// One for each way to combine operands.
     scenes: [Scene; Combining::COUNT],
-    /// By collective and how operands are combined.
+    /// By collective and by how operands are combined.
     picks: [[OnceLock<Picks>; Combining::COUNT]; Collective::ALL.len()],
 }
 
-/// On two ranks flat algorithms, which wait the least there, are chosen where the models find others faster by no more than this: a part, and so
-/// many nanoseconds. What a line takes is assumed, and where it takes longer each wait does. A tiled Allreduce of 24 KiB took 4.5 us on two ranks of
-/// such a machine, a flat one 2.6, and the models saw 20 ns between them. Tiles that share cells are
-/// excepted: they gain more where a line takes longer. Where ranks share cores waits are something else.
+/// On two ranks flat algorithms wait the least. They are chosen where the models find others faster by no more than
+/// this: a part of the time, and at most so many nanoseconds. The time for a line is assumed, and where a line takes
+/// longer each wait does. On two ranks of such a machine a tiled Allreduce of 24 KiB took 4.5 us and a flat one 2.6,
+/// and the models saw 20 ns between them. Tiles that share cells are excepted: they gain more where a line takes
+/// longer. So are ranks that share cores, whose waits are of another kind.
 const TIE: (f64, f64) = (0.05, 250.0);
 
-/// As `TIE.0`, of Allreduces by kernels, whatever the nanoseconds. The models find that a half for each rank takes up to a tenth less than all of it,
-/// and some room is left: they charge both alike for what a rank reads of its peer, but a half is read out of the first-level cache of the core
-/// that has just combined it, which takes longer than what was written some time before (docs/PERFORMANCE.md, "Tried").
+/// As `TIE.0`, for Allreduces by kernels, without a limit in nanoseconds. The models find that combining a half on each
+/// rank takes up to a tenth less than combining all on both, and some room is left. They charge both alike for what a
+/// rank reads of its peer. But a half is read out of the first-level cache of the core that has just combined it, which
+/// takes longer than reading what was written some time before (docs/PERFORMANCE.md, "Tried").
 const TIE_OF_ALLREDUCES: f64 = 0.12;
 
-/// By how many nanoseconds a flat algorithm may take longer than the best one.
+/// By how many nanoseconds a flat algorithm may be slower than the best one and still be chosen.
 fn tie(collective: Collective, combining: Combining, best: Nanos) -> f64 {
     match (collective, combining) {
-        // The time of the library, or of a function of the user's, is assumed and most of such a call: so no part of it tells, only what a wait
-        // may take.
+        // The time of the library, or of a user's function, is assumed and most of such a call. So no part of it
+        // counts, only what a wait may take.
         (_, Combining::Library | Combining::Ordered) => TIE.1,
         (Collective::Allreduce, Combining::Kernel) => TIE_OF_ALLREDUCES * best.0,
         _ => TIE.1.min(TIE.0 * best.0),
     }
 }
 
-/// By class. Made where it is needed, since for all collectives it would be some twenty pages, and a job waits for each in its first calls.
+/// Choices by class. Made when first needed: for all collectives they take some twenty pages, and a job waits for each
+/// page in its first calls.
 type Picks = Box<[OnceLock<Setting>; SizeClass::COUNT]>;
 
 impl Map {
@@ -67,7 +70,7 @@ impl Map {
         Self { agreed: *agreed, scenes, picks: Default::default() }
     }
 
-    /// The first choice for such a call.
+    /// The models' first choice for a call of this shape.
     #[inline]
     pub fn pick(&self, shape: &Shape) -> Setting {
         let (class, combining) = (SizeClass::of(shape.bytes), Combining::of(shape));
@@ -78,7 +81,8 @@ impl Map {
         }
     }
 
-    /// Asks the models, once for all calls of a class: some microseconds on few ranks, more on many (`cargo bench --package huddle-benches --bench choose`).
+    /// Asks the models, once for all calls of a class: some microseconds on few ranks, more on many
+    /// (`cargo bench --package huddle-benches --bench choose`).
     #[cold]
     #[inline(never)]
     fn judge(&self, collective: Collective, combining: Combining, class: SizeClass) -> Setting {
@@ -117,7 +121,7 @@ pub fn rank(collective: Collective, bytes: Bytes, agreed: &Agreed, parameters: &
     found
 }
 
-/// What the models say of a call that is planned; none where the algorithm has no formula.
+/// The time that the models predict for a planned call; `None` where the algorithm has no formula.
 pub fn predict(row: usize, plan: &Plan, agreed: &Agreed, parameters: &Parameters) -> Option<Nanos> {
     (REGISTRY[row].cost)(plan, &scene(agreed, parameters))
 }
@@ -127,7 +131,7 @@ pub fn scene(agreed: &Agreed, parameters: &Parameters) -> Scene {
     let Agreed { ranks, nodes, largest_node, cell_bytes, slots, .. } = *agreed;
     let parameters = &if agreed.crowding.is_shared() { parameters.for_shared_cores() } else { *parameters };
     let mut levels = parameters.levels(&agreed.hierarchy);
-    // Nodes that are larger than the first one have groups that it does not have.
+    // Nodes larger than the first one have groups that the first one does not have.
     let known: usize = levels.iter().map(|level| level.fan).product();
     if let (Some(outermost), true) = (levels.first_mut(), known < largest_node) {
         outermost.fan = (outermost.fan * largest_node).div_ceil(known.max(1));
@@ -150,21 +154,22 @@ fn candidates<'a>(shape: &'a Shape, agreed: &'a Agreed, scene: &'a Scene) -> imp
     })
 }
 
-/// The knobs of an algorithm that are compared: all combinations of a few values for each that it has, of leaders
-/// those that have communicators.
+/// The knobs of an algorithm that are compared: all combinations of a few values for each that it has. Of leaders these
+/// are the numbers that have communicators.
 fn combinations(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
     let most = agreed.largest_node.saturating_sub(1).max(2) as u32;
     let tile = agreed.fit.l1.0 as u32;
     let unset = Setting { row, knobs: Knobs::UNSET };
     REGISTRY[row].knobs.iter().fold(vec![Knobs::UNSET], |combinations, knob| {
         let values = match knob {
-            // Where ranks share cores each layer of a tree waits for another turn: one layer with all ranks is among them.
+            // Where ranks share cores each layer of a tree waits for another turn, so one layer with all ranks is
+            // compared too.
             Knob::Radix if agreed.crowding.is_shared() && most < 256 => vec![2, 3, 4, 8, 16, most],
             Knob::Radix => vec![2, 3, 4, 8, 16],
             Knob::Class => vec![0, KNOMIAL],
             Knob::Stages => vec![0, 1, 2],
             Knob::Up | Knob::Down => vec![0, PUSH],
-            // The models can't tell.
+            // The models can't tell which length is best.
             Knob::Tile if is_relay(&unset) || moves_in_trains(&unset, agreed) => vec![0],
             // A quarter of the first-level cache (`Fit::l1`), half of it, and all.
             Knob::Tile | Knob::Segment => vec![0, tile, 2 * tile, 4 * tile],
@@ -175,10 +180,10 @@ fn combinations(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
         };
         let is_distinct = |value: &u32| match knob {
             Knob::Radix => *value <= most || *value == 2,
-            // One of the length of the message is as good as none, and so is one that a cell does not hold.
+            // A tile or segment as long as the message is as good as none, and so is one that a cell does not hold.
             Knob::Tile | Knob::Segment => (*value as usize) < shape.bytes.0.min(agreed.cell_bytes.0),
             Knob::Chunk => (*value as usize) < shape.bytes.0,
-            // Fewer than the message has pieces.
+            // Fewer buffers than the message has pieces.
             Knob::Buffers => (*value as usize) * agreed.cell_bytes.0 < shape.bytes.0,
             _ => true,
         };
@@ -191,7 +196,7 @@ fn combinations(row: usize, shape: &Shape, agreed: &Agreed) -> Vec<Knobs> {
     })
 }
 
-/// Bytes of a short step between nodes: more of them overlap with what the nodes do.
+/// Bytes of a short step between nodes: more such steps overlap with the nodes' own phases.
 const SHORT_CHUNK: u32 = 64 << 10;
 
 #[cfg(test)]
@@ -230,7 +235,7 @@ mod tests {
         assert!(["tiled", "hierarchical"].contains(&name(&map, Collective::Allreduce, 1 << 20)));
     }
 
-    /// Else ranks that round in different directions would find others.
+    /// Otherwise ranks that round in different directions would make different choices.
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn models_are_asked_in_an_environment_of_their_own() {
@@ -243,7 +248,7 @@ mod tests {
         assert!(!crate::fpenv::tests::rounds(ask));
     }
 
-    /// They may take longer than all else.
+    /// Such functions may take longer than all else.
     #[test]
     fn two_ranks_apply_functions_of_the_users_to_a_half_each() {
         let map = Map::new(&Agreed { cell_bytes: Bytes(128 << 10), ..agreed(1, 2) }, &Parameters::default());
@@ -253,7 +258,7 @@ mod tests {
 
     #[test]
     fn two_ranks_each_combine_all_of_an_allreduce() {
-        // As probed on a processor of 2024, its crossings assumed and measured.
+        // As probed on a processor of 2024, with assumed and with measured crossings.
         let far = Far { copy: 0.015, reduce: 0.019, ..Parameters::default().far };
         let assumed = Parameters { copy: 0.008, reduce: 0.016, far, ..Parameters::default() };
         let near = Crossing { latency: 42.0, stream: 0.021, shared: 0.005 };
@@ -289,14 +294,15 @@ mod tests {
                 let is_short = bytes <= Bytes(8 << 10);
                 let is_one_layer = pick.knobs.set(Knob::Radix).is_none_or(|radix| radix as usize + 1 >= ranks);
                 assert!(is_one_layer || !is_short, "{pick} of {bytes:?} on {ranks}");
-                // A tile is a whole cell, where nobody says otherwise.
+                // A tile is a whole cell, unless the user sets it.
                 let pick = first(&map, Collective::Bcast, bytes);
                 assert!(pick.knobs.set(Knob::Tile).is_none(), "{pick} of {bytes:?} on {ranks}");
             }
         }
     }
 
-    /// Flat ones and trees as measured on 8 and 5 ranks of 2 cores of a Zen 5, relays as on a Xeon (docs/PERFORMANCE.md, "Tried").
+    /// Flat algorithms and trees as measured on 8 and 5 ranks of 2 cores of a Zen 5, relays as on a Xeon
+    /// (docs/PERFORMANCE.md, "Tried").
     #[test]
     fn longer_messages_take_trees_and_then_relays_where_ranks_share_cores() {
         let far = Far { copy: 0.023, reduce: 0.024, ..Parameters::default().far };
@@ -332,7 +338,7 @@ mod tests {
         // One and a hundred long doubles.
         assert_eq!([16, 1600].map(|bytes| name(Combining::Kernel, &map, bytes)), ["flat", "flat"]);
         assert_eq!([16, 1600].map(|bytes| name(Combining::Library, &map, bytes)), ["flat", "tree"]);
-        // On two ranks of their own cores in parts, where that gains more than a wait may take.
+        // Two ranks with cores of their own combine parts, where that gains more than a wait may take.
         let map = Map::new(&Agreed { cell_bytes: Bytes(128 << 10), ..self::agreed(1, 2) }, &Parameters::default());
         assert_eq!([16, 1600, 16_000].map(|bytes| name(Combining::Library, &map, bytes)), ["flat", "flat", "tiled"]);
     }
@@ -443,7 +449,7 @@ mod tests {
         }
     }
 
-    /// Of all classes, on cores of their own and shared ones.
+    /// For all classes, on cores of their own and on shared ones.
     #[test]
     fn on_two_ranks_flat_algorithms_win_ties() {
         let parameters = Parameters { copy: 0.020, reduce: 0.022, write: 0.020, ..Parameters::default() };

@@ -1,9 +1,11 @@
-//! The parameters of this machine: from what was measured and kept, else assumed.
+//! The parameters of this machine: measured and kept ones where there are any, else assumed ones.
 //!
-//! Rates of copies and reductions come from the kernels' probe, which every job has. What crossings between ranks cost is
-//! measured by `huddle probe`, on an idle machine, by pairs of threads bound to processors that share a container of each kind
-//! (some ten milliseconds), and kept beside the kernels' file. A job does not measure it: in MPI_Init the other ranks wait on
-//! the very processors. Where ranks share cores what is assumed counts all the same ([`Parameters::for_shared_cores`]). The network is measured by jobs on several nodes ([`network`](super::network)).
+//! Rates of copies and reductions come from the kernels' probe, which every job has. `huddle probe` measures what
+//! crossings between ranks cost, on an idle machine, by pairs of threads bound to processors that share a container of
+//! each kind (some ten milliseconds). It keeps the results beside the kernels' file. A job does not measure crossings,
+//! since in MPI_Init the other ranks wait on those very processors. Where ranks share cores the assumed crossings count
+//! all the same ([`Parameters::for_shared_cores`]). Jobs on several nodes measure the network
+//! ([`network`](super::network)).
 
 use crate::kept;
 use crate::kernel::exchange::{self, Times};
@@ -18,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub enum Origin {
     /// Nobody has measured this kind of machine.
     Assumed,
-    /// `huddle probe` has.
+    /// `huddle probe` has measured it.
     Measured,
 }
 
@@ -29,12 +31,13 @@ pub fn parameters(directory: Option<&Path>, probed: &Probed) -> (Parameters, Ori
     (with_rates(kept.unwrap_or_default(), probed), origin)
 }
 
-/// Operands lie in the second-level cache, as those of most calls do, or beyond it, as those of long ones.
+/// Puts the rates of `probed` into `parameters`. Operands of most calls lie in the second-level cache, those of long
+/// ones beyond it.
 fn with_rates(parameters: Parameters, probed: &Probed) -> Parameters {
     let (copy, reduce) = (1.0 / probed.copy.l2, 1.0 / probed.light.l2);
     let beyond = if probed.caches.l2 > 0 { probed.caches.l2 as f64 } else { parameters.far.beyond };
     let far = Far { beyond, copy: (1.0 / probed.copy.llc).max(copy), reduce: (1.0 / probed.light.llc).max(reduce) };
-    // Slots and whatever else the ranks have take the other half.
+    // Only half of the last-level cache counts: slots and other data of the ranks take the other half.
     let (beyond, copy_to_memory) = (probed.caches.llc as f64 / 2.0, (1.0 / probed.copy.memory).max(far.copy));
     let memory = Far { beyond, copy: copy_to_memory, reduce: (1.0 / probed.light.memory).max(far.reduce) };
     let single_copy = probed.single_copy.unwrap_or(parameters.single_copy);
@@ -51,16 +54,16 @@ pub fn measure(containers: &Containers, probed: &Probed, directory: &Path) -> io
     for (shares, pair) in pairs(containers) {
         let Some(Times { line, write, read }) = fastest(pair) else { continue };
         let at = shares.map_or(0, |kind: Kind| 1 + kind as usize);
-        // All streams of a group together cannot be measured by a pair: their share is assumed.
+        // A pair can't measure all streams of a group together: their share is assumed.
         let Crossing { stream, shared, .. } = parameters.crossings[at];
         parameters.crossings[at] = Crossing { latency: line, stream: read, shared: read * shared / stream };
         writes.push(write);
     }
-    // Of the nearest: most readers of a slot are.
+    // The least, that of the nearest pair, counts: most readers of a slot are near.
     parameters.write = writes.into_iter().min_by(f64::total_cmp).unwrap_or(parameters.write).max(parameters.copy);
     parameters.switch = switch().map_or(parameters.switch, Parameters::switch_from);
     let file = file_in(directory);
-    // What was kept and is faster was measured with fewer disturbances.
+    // Kept crossings that are faster were measured with fewer disturbances.
     if let Some(kept) = read(&file)
         && kept.crossings.iter().zip(&parameters.crossings).all(|(kept, new)| kept.latency <= new.latency)
     {
@@ -78,12 +81,12 @@ fn file_in(directory: &Path) -> PathBuf {
 /// Attempts of each measurement.
 const ATTEMPTS: usize = 5;
 
-/// What was kept of this kind of machine; a file that is damaged or of another machine counts as none.
+/// The kept measurements of this kind of machine; `None` for a file that is damaged or of another machine.
 fn read(file: &Path) -> Option<Parameters> {
     Parameters::from_text(&kept::read(file, host::description())?)
 }
 
-/// For what two processors may share, from the node alone inwards, the first pair that shares just that.
+/// The first pair of processors for each kind that two may share as the innermost, and for the node alone.
 fn pairs(containers: &Containers) -> Vec<(Option<Kind>, [u32; 2])> {
     let all = containers.processors();
     let mut found: Vec<(Option<Kind>, [u32; 2])> = Vec::new();
@@ -95,7 +98,7 @@ fn pairs(containers: &Containers) -> Vec<(Option<Kind>, [u32; 2])> {
                 found.push((shares, [*first, *second]));
             }
         }
-        // Every pair of kinds occurs with one of the first processors, or hardly ever.
+        // Every distance occurs with one of the first processors, or hardly ever.
         if index > 64 {
             break;
         }
@@ -103,7 +106,7 @@ fn pairs(containers: &Containers) -> Vec<(Option<Kind>, [u32; 2])> {
     found
 }
 
-/// Between two processors; none where threads can't be bound to them, or are disturbed all the time.
+/// The times between two processors; `None` where threads can't be bound to them, or are disturbed all the time.
 fn exchange_between(pair: [u32; 2]) -> Option<Times> {
     let [first, second] = pair.map(|processor| CpuMask::from_iter([processor]));
     // A thread that can't be bound drops its side, which ends the other.
@@ -115,7 +118,7 @@ fn exchange_between(pair: [u32; 2]) -> Option<Times> {
     })
 }
 
-/// What it takes two threads to give each other a processor, at least; none where they can't be bound to one.
+/// The least time in which two threads hand a processor to each other; `None` where they can't be bound to one.
 fn switch() -> Option<f64> {
     let first = CpuMask::of_this_process().iter().next()?;
     let attempts = (0..ATTEMPTS).filter_map(|_| {
@@ -133,7 +136,7 @@ fn switch() -> Option<f64> {
     attempts.min_by(f64::total_cmp)
 }
 
-/// The attempt with the fastest lines: others on the machine, and its slower minutes, only add to them.
+/// The attempt with the fastest lines: other work on the machine, and its slower minutes, only add to them.
 fn fastest(pair: [u32; 2]) -> Option<Times> {
     let attempts = (0..ATTEMPTS).filter_map(|_| exchange_between(pair));
     attempts.min_by(|left, right| left.line.total_cmp(&right.line))

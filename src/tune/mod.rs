@@ -28,10 +28,10 @@ use crate::coll::{Means, Measures, Need, Plan};
 use crate::topo::{Crowding, Fit, Hierarchy};
 use crate::types::{Bytes, Collective, CommRank, OperandOrder};
 
-/// A call, as far as MPI makes it equal on all ranks.
+/// The part of a call that MPI makes equal on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// What is called.
+    /// The collective that is called.
     pub collective: Collective,
     /// Packed bytes, as in [`Plan::bytes`].
     pub bytes: Bytes,
@@ -41,7 +41,7 @@ pub struct Shape {
     pub root: CommRank,
     /// Who defined the operation, and who computes it.
     pub operator: OperatorClass,
-    /// How the operation allows operands to be combined.
+    /// The order in which the operation allows operands to be combined.
     pub order: OperandOrder,
 }
 
@@ -50,11 +50,13 @@ pub struct Shape {
 pub enum OperatorClass {
     /// The call has none.
     None,
-    /// MPI; a kernel of huddle's, or the library where that takes about as long.
+    /// MPI defined it. A kernel of huddle's computes it, or the library where that takes about as long.
     Predefined,
-    /// MPI; the library, on numbers that have more digits than those of a kernel (`MPI_LONG_DOUBLE`), on all ranks.
+    /// MPI defined it. The library computes it, on all ranks: its numbers have more digits than those of a kernel
+    /// (`MPI_LONG_DOUBLE`).
     Library,
-    /// The program. Ranks may pass different functions; their results follow rank order even where they commute.
+    /// The program defined it. Ranks may pass different functions. Their results follow rank order even where they
+    /// commute.
     User,
 }
 
@@ -73,32 +75,33 @@ pub struct Agreed {
     pub cell_bytes: Bytes,
     /// Slots in each rank's ring.
     pub slots: usize,
-    /// How many ranks share a core, on the node of the job where that is most.
+    /// Ranks per core, on the node of the job where most ranks share one.
     pub crowding: Crowding,
     /// Ranks of each node that may take steps between nodes.
     pub leaders: usize,
-    /// What fits the smallest caches of the job.
+    /// Lengths that fit the smallest caches of the job.
     pub fit: Fit,
-    /// How the ranks of the first node lie in its caches and memories.
+    /// How the ranks of the first node share its caches and memories.
     pub hierarchy: Hierarchy,
     /// Ranks of a node can read each other's memory.
     pub has_single_copy: bool,
 }
 
 impl Agreed {
-    /// What a call has whose operands may be combined in `order`.
+    /// What a call whose operands may be combined in `order` offers to algorithms.
     #[inline]
     pub const fn means(&self, order: OperandOrder) -> Means {
         Means { order, has_single_copy: self.has_single_copy }
     }
 
-    /// What an algorithm may know of it before a call.
+    /// What an algorithm may know of these facts before a call.
     #[inline]
     pub const fn measures(&self) -> Measures {
         Measures { ranks: self.ranks, nodes: self.nodes, cell: self.cell_bytes, slots: self.slots }
     }
 
-    /// A communicator of `ranks` ranks that have a node and its cores for themselves, in cells of 8 KiB, and may read each other's memory.
+    /// A communicator of `ranks` ranks that have a node and its cores for themselves, with cells of 8 KiB, and may read
+    /// each other's memory.
     pub const fn on_one_node(ranks: usize, hierarchy: Hierarchy) -> Self {
         Self {
             ranks,
@@ -119,24 +122,24 @@ impl Agreed {
 /// Who serves a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// huddle.
+    /// huddle serves it.
     Run {
         /// Index in [`REGISTRY`](crate::coll::REGISTRY).
         row: usize,
-        /// For the row.
+        /// The plan for that row.
         plan: Plan,
     },
-    /// huddle, but not with the algorithm that the user asked for.
+    /// huddle serves it, but not with the algorithm that the user asked for.
     RunInstead {
         /// Index in [`REGISTRY`](crate::coll::REGISTRY).
         row: usize,
-        /// For the row.
+        /// The plan for that row.
         plan: Plan,
         /// The row that was asked for.
         forced: usize,
         /// What that row needs and the call does not offer.
         need: Need,
     },
-    /// The native library, or nobody where the call is empty.
+    /// The native library serves it, or nobody where the call is empty.
     Decline(Reason),
 }

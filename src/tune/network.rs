@@ -1,8 +1,8 @@
-//! The network between nodes: what a message takes, measured by two ranks of different nodes in a few milliseconds of
-//! MPI_Init, and kept.
+//! The network between nodes: what a message takes. Two ranks of different nodes measure it in a few milliseconds of
+//! MPI_Init, and it is kept.
 //!
-//! The asking side says what comes next, so it alone decides how often; the answering side does what it is told. Every wait has
-//! an end, so a side that fails leaves the other with what is assumed.
+//! The asking side says what comes next, so it alone decides how often; the answering side does what it is told. Every
+//! wait has an end, so if one side fails the other goes on with the assumed network.
 
 use crate::kept;
 use crate::kernel::host;
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 /// How two ranks talk.
 pub trait Wire {
-    /// Sends a message, which may stay under way for ever; whether it has left.
+    /// Sends a message, which may stay under way for ever. Returns whether it has left.
     fn send(&mut self, message: &'static [u8]) -> bool;
-    /// Receives a message of that length; whether it came within that time.
+    /// Receives a message as long as `message`. Returns whether it came within `patience`.
     fn receive(&mut self, message: &mut [u8], patience: Duration) -> bool;
 }
 
@@ -23,23 +23,24 @@ pub trait Wire {
 const LONG: usize = 256 << 10;
 /// A long message.
 static LONG_MESSAGE: [u8; LONG] = [1; LONG];
-/// Messages that follow each other.
+/// Messages of a burst, which follow each other.
 const BURST: u32 = 16;
-/// Measurements of each kind, at most.
+/// Most measurements of each kind.
 const ROUNDS: usize = 30;
-/// Measurements of each kind, whatever they take.
+/// Least measurements of each kind, whatever time they take.
 const LEAST: usize = 3;
-/// For measurements of each kind, in all.
+/// The time for all measurements of one kind.
 const BUDGET: Duration = Duration::from_micros(700);
-/// A round trip that takes so many nanoseconds tells more of what else the processors do than of the network: it does not count.
+/// A round trip of so many nanoseconds tells more of other work on the processors than of the network, so it does not
+/// count.
 const SLOW: f64 = 2e6;
-/// After so many of those nothing is measured.
+/// After more slow round trips than this nothing is measured.
 const MOST_SLOW: usize = 20;
-/// After so long no more slow ones are borne.
+/// After this time the next slow round trip ends the measurement.
 const LONGEST: Duration = Duration::from_millis(100);
-/// The answering side waits so long for the first word: the other one reads files before.
+/// How long the answering side waits for the first word: the asking side reads files before.
 const FIRST: Duration = Duration::from_secs(1);
-/// For all other messages, and for one to leave.
+/// How long a side waits for any other message, and for one of its own to leave.
 pub const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What the answering side is to do.
@@ -67,7 +68,7 @@ impl Word {
     }
 }
 
-/// Sends the other side away, which measures nothing.
+/// Tells the other side to leave, and measures nothing.
 pub fn dismiss(wire: &mut impl Wire) {
     wire.send(Word::Leave.as_message());
 }
@@ -113,7 +114,8 @@ pub fn ask(wire: &mut impl Wire) -> Option<Network> {
     Some(derive(round_trip, (burst, median(&mut sends)), moved))
 }
 
-/// Says a word, sends what belongs to it, and awaits the answer: nanoseconds for all that.
+/// Sends a word and what belongs to it, and awaits the answer. Returns the nanoseconds for all that, and the result of
+/// `send`.
 fn exchange<W: Wire, T>(wire: &mut W, word: Word, send: impl FnOnce(&mut W) -> Option<T>) -> Option<(f64, T)> {
     let started = Instant::now();
     if !wire.send(word.as_message()) {
@@ -125,7 +127,7 @@ fn exchange<W: Wire, T>(wire: &mut W, word: Word, send: impl FnOnce(&mut W) -> O
     has_come.then_some((whole.as_nanos() as f64, sent))
 }
 
-/// What a round trip takes; none where the other side does not answer, or too often too slowly.
+/// The nanoseconds of a round trip; `None` where the other side does not answer, or is slow too often.
 fn round_trips(wire: &mut impl Wire) -> Option<f64> {
     let (started, mut slow) = (Instant::now(), 0);
     rounds(|| {
@@ -161,10 +163,11 @@ fn median(times: &mut [f64]) -> f64 {
     times[times.len() / 2]
 }
 
-/// LogGP from a round trip, a burst with what each of its messages took its sender, and a long message there and a word back.
+/// LogGP from the times of a round trip, of a burst and of sending each of its messages, and of a long message there
+/// and a word back.
 fn derive(round_trip: f64, (burst, send): (f64, f64), moved: f64) -> Network {
     let one_way = round_trip / 2.0;
-    // A message is there after L + 2 o, so its two ends can't take longer than that.
+    // A message arrives after L + 2 o, so the overheads of both ends can't be longer than that.
     let overhead = send.min(one_way / 2.0);
     let gap = ((burst - round_trip) / f64::from(BURST)).max(overhead);
     let per_byte = ((moved - round_trip) / LONG as f64).max(0.0);
@@ -178,18 +181,19 @@ pub struct Place {
 }
 
 impl Place {
-    /// In `directory`; `what` tells libraries and kinds of nodes apart.
+    /// A file in `directory`; `what` tells libraries and kinds of nodes apart.
     pub fn new(directory: &Path, what: &str) -> Self {
         let description = format!("{}, {what}", host::description()).replace('\n', " ");
         Self { file: kept::file_in(directory, "network", &description), description }
     }
 
-    /// What was measured before.
+    /// The network that was measured before, if any.
     pub fn read(&self) -> Option<Network> {
         from_text(&kept::read(&self.file, &self.description)?)
     }
 
-    /// For later jobs. A directory that can't be written is no reason to fail or to complain: the program asked for nothing.
+    /// Keeps the network for later jobs. A directory that can't be written is no reason to fail or to complain: the
+    /// program did not ask for the file.
     pub fn write(&self, network: &Network) {
         let Network { latency, overhead, gap, per_byte } = network;
         let _ =
@@ -197,7 +201,8 @@ impl Place {
     }
 }
 
-/// All networks that jobs on this kind of machine have measured and kept in `directory`: of which library and nodes each is.
+/// All networks that jobs on this kind of machine have measured and kept in `directory`, each with its library and kind
+/// of nodes.
 pub fn all_kept(directory: &Path) -> Vec<(String, Network)> {
     let files = fs::read_dir(directory).into_iter().flatten().flatten();
     let networks = files.filter(|file| file.file_name().as_encoded_bytes().starts_with(b"network-"));
@@ -226,7 +231,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// A side of a pair of pipes; it is silent after so many messages.
+    /// One side of a pair of pipes; it falls silent after `left` messages.
     struct Pipe {
         to: Sender<Vec<u8>>,
         from: Receiver<Vec<u8>>,
@@ -253,7 +258,7 @@ mod tests {
         }
     }
 
-    /// A side whose every message but each `brisk`th is slow.
+    /// A side whose messages are slow, except each `brisk`th.
     struct Slow<'a>(&'a mut Pipe, usize, usize);
 
     impl Wire for Slow<'_> {
@@ -270,7 +275,7 @@ mod tests {
         }
     }
 
-    /// What a side measures, of whose messages each `brisk`th is not slow.
+    /// What a side measures whose messages are slow, except each `brisk`th.
     fn measured_slowly(brisk: usize) -> Option<Network> {
         let (mut asking, mut answering) = pipes([usize::MAX; 2]);
         std::thread::scope(|scope| {
@@ -284,7 +289,7 @@ mod tests {
     #[test]
     fn slow_round_trips_do_not_count_and_too_many_end_it() {
         let network = measured_slowly(2).expect("each second round trip is brisk");
-        // One way; a slow round trip would make it half of `SLOW` or more.
+        // This is one way. If a slow round trip counted, it would be half of `SLOW` or more.
         assert!(2.0 * network.overhead + network.latency < SLOW / 2.0);
         assert_eq!(measured_slowly(usize::MAX), None);
     }

@@ -1,4 +1,4 @@
-//! The orders that the papers report, asked of the simulator and of the closed forms, for docs/ALGORITHMS.md.
+//! What the papers report to be faster, checked by the simulator and by the closed forms, for docs/ALGORITHMS.md.
 
 use crate::coll::{Knob, Knobs, Plan, REGISTRY, find};
 use crate::fabric::simulated::{Placement, simulate, simulate_in_succession};
@@ -9,9 +9,9 @@ use crate::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 /// Cells long enough that a message of the papers' comparisons is one piece.
 const CELL: Bytes = Bytes(64 << 10);
 
-/// Nanoseconds of one call: simulated, and by its closed form.
+/// Nanoseconds that one call takes: simulated, and by its closed form.
 pub struct Times {
-    /// The last rank's end in the simulator.
+    /// When the last rank ends in the simulator.
     pub simulated: f64,
     /// As [`Algorithm::cost`](crate::coll::Algorithm::cost) says.
     pub formula: Option<f64>,
@@ -25,7 +25,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// All ranks of the machine.
+    /// The stage of `paper` with all ranks of its machine.
     pub fn new(paper: &'static Paper) -> Self {
         let ranks = paper.ranks();
         let placement = Placement {
@@ -54,7 +54,7 @@ impl Stage {
         }
     }
 
-    /// One call.
+    /// The times of one call.
     pub fn time(&self, row: usize, bytes: usize, knobs: Knobs) -> Times {
         let plan = self.plan(row, bytes, knobs, 1);
         let simulated = last(&simulate(&REGISTRY[row], &plan, &self.paper.machine(), &self.placement));
@@ -76,11 +76,11 @@ fn last(times: &[Nanos]) -> f64 {
 /// How far a claim holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// It does.
+    /// It holds.
     Yes,
-    /// The order does, but changes at another size.
+    /// The order holds, but changes at another size.
     ElsewhereOnly,
-    /// It does not.
+    /// It does not hold.
     No,
 }
 
@@ -90,7 +90,7 @@ impl From<bool> for Holds {
     }
 }
 
-/// What a paper reports, and what the simulator says.
+/// What a paper claims, and what the simulator says.
 pub struct Verdict {
     /// The claim with its source.
     pub claim: String,
@@ -108,7 +108,7 @@ fn radix(radix: u32) -> Knobs {
     Knobs::UNSET.with(Knob::Radix, radix)
 }
 
-/// All of them.
+/// The verdicts on all claims.
 pub fn verdicts() -> Vec<Verdict> {
     let (westmere, magny_cours) = (Stage::new(&WESTMERE), Stage::new(&MAGNY_COURS));
     let mut verdicts = vec![crossover(&westmere, 16), crossover(&magny_cours, 14)];

@@ -1,24 +1,24 @@
-//! What the calls of a collective on a communicator may expect, before any of them is made.
+//! What the calls of a collective on a communicator can expect, before any of them is made.
 
 use super::choose::{has_too_short_cells, mixes_order};
 use super::{Agreed, Reason};
 use crate::config::{Config, Pick};
 use crate::types::{Bytes, Collective};
 
-/// What [`choose`](super::choose()) says of the calls of a collective on a communicator.
+/// What [`choose`](super::choose()) decides about the calls of a collective on a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prospect {
-    /// It declines all of them. Their arguments need not be looked at, so this is their reason also where they are empty or
-    /// where MPI rejects them.
+    /// It declines all of them. Nobody looks at their arguments, so this is also the reason of calls that are empty or
+    /// that MPI rejects.
     Declined(Reason),
     /// It declines some of them, for their size or their operation.
     Mixed,
-    /// It declines those without data, and otherwise none but of unusual sizes.
+    /// It declines those without data, and otherwise only calls of unusual sizes.
     Served,
 }
 
 impl Prospect {
-    /// Of the calls of `collective`.
+    /// The prospect of the calls of `collective`.
     pub fn of(collective: Collective, config: &Config, agreed: &Agreed) -> Self {
         let selection = config.selection(collective);
         let is_reduction = collective.is_reduction();
@@ -40,7 +40,7 @@ impl Prospect {
         }
     }
 
-    /// Of the calls of each collective.
+    /// The prospects of all collectives.
     pub fn of_all(config: &Config, agreed: &Agreed) -> [Self; Collective::ALL.len()] {
         Collective::ALL.map(|collective| Self::of(collective, config, agreed))
     }

@@ -1,4 +1,4 @@
-//! Calls in which two ways are tried, in place of what the models choose.
+//! Calls that try two ways, in place of the one that the models choose.
 
 use super::Agreed;
 use super::choose::is_short_if_tried;
@@ -8,27 +8,30 @@ use crate::config::Setting;
 use crate::model::Far;
 use crate::types::{Bytes, Collective, OperandOrder};
 
-/// Of shorter data nothing is tried: what these take depends on waits as much as on copies. Of 16 KiB Bcasts and Scatters take half of the
-/// time out of memory where data rest between calls, and Bcasts took a fiftieth to a fifteenth more through slots where they do not, before these
-/// were short calls (docs/PERFORMANCE.md, "Tried").
+/// Shorter data are not tried: what they take depends on waits as much as on copies. At 16 KiB, where data rest between
+/// calls, Bcasts and Scatters out of memory take half of the time. Where data change, Bcasts through slots took a
+/// fiftieth to a fifteenth more with trials, before these were short calls (docs/PERFORMANCE.md, "Tried").
 const LONGER_THAN: Bytes = Bytes(12 << 10);
 /// Allgathers lose more through slots where both are tried, up to a tenth.
 const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
 
-/// By how many times as long as their choice the models may find what turns out to be as fast.
+/// How many times as long as their choice the models may predict for a way that turns out to be as fast.
 const DOUBT: f64 = 2.0;
 
-/// What tries both slots and memory for data that ranks of one node hand to others, where the models choose `pick` for that size class:
-/// they only say with which of these calls begin, and how long pieces are that lie in slots.
+/// The setting that tries both slots and memory for data that ranks of one node hand to others, where the models choose
+/// `pick` for this size class. The models then only say with which of both calls begin, and how long pieces in slots
+/// are.
 ///
-/// Both are tried between two ranks with cores of their own, and where ranks share cores in Scatters. If the models choose memory there, as
-/// long as half of the last-level cache holds what all are sent, since on one machine those out of memory take half of the time of those
-/// through slots then, on another up to twice as long. If they choose slots, as soon as that half does not hold what all send, each as the
-/// root in turn, and are sent, or where they find memory no more than `DOUBT` times as long (`by_memory`): what the system takes for a copy
-/// changes by the minute on some machines, what is found of it once stays, some systems tell of caches that they have a small part of, and
-/// memory was up to 1.6 times as fast where the models chose slots. Of shorter ones it is not tried, though it may be as fast: trials know no
-/// tiles, which would be lost. The last class has no longest call, so nothing is tried in it where the models choose memory. More ranks that
-/// have cores of their own have not been measured.
+/// Both are tried between two ranks with cores of their own, and in Scatters of ranks that share cores. If the models
+/// choose memory for such Scatters, slots are tried as long as half of the last-level cache holds what all ranks are
+/// sent: on one machine Scatters out of memory then take half of the time of those through slots, on another up to
+/// twice as long. If the models choose slots, memory is tried as soon as that half does not hold what all ranks send,
+/// each as the root in turn, and are sent. It is also tried where the models find it no more than `DOUBT` times as slow
+/// (`by_memory`). On some machines the system's time for a copy changes by the minute, but what was measured once
+/// stays. Some systems report caches of which they have a small part. And memory was up to 1.6 times as fast where the
+/// models chose slots. Shorter Scatters do not try memory, though it may be as fast: trials know no tiles, which would
+/// be lost. The last class has no longest call, so nothing is tried in it where the models choose memory. More ranks
+/// that have cores of their own have not been measured.
 pub(super) fn tried(
     agreed: &Agreed,
     collective: Collective,
@@ -42,13 +45,13 @@ pub(super) fn tried(
         Collective::Allgather => class.judged_at() > LONGER_THAN_OF_ALLGATHER,
         _ => class.judged_at() > LONGER_THAN,
     };
-    // Half of the last-level cache, by `tune::measured`.
+    // Half of the last-level cache, as `tune::measured` sets it.
     let is_cached = |bytes: Bytes| bytes.0 as f64 <= memory.beyond;
     let of_all = class.judged_at() * agreed.ranks;
     let is_open = if !agreed.crowding.is_shared() {
         agreed.ranks == 2
     } else if picked.knobs.contains(&Knob::Try) {
-        // The other half of it for what is received.
+        // The other half of the cache is for what is received.
         class.end().is_some() && is_cached(of_all)
     } else {
         collective == Collective::Scatter && (by_memory <= DOUBT || !is_cached(of_all * (agreed.ranks + 1)))
@@ -60,7 +63,8 @@ pub(super) fn tried(
     if algorithm.lacks(agreed.means(OperandOrder::Any)).is_some() {
         return None;
     }
-    // Pieces of an algorithm without tiles are as long as cells, but those of a Bcast that is a short call either way half as long as it.
+    // Pieces of an algorithm without tiles are as long as cells. A Bcast that is a short call either way has pieces of
+    // half its length.
     let whole = Knobs::UNSET.with(Knob::Tile, agreed.cell_bytes.0 as u32);
     let is_short = |longest| is_short_if_tried(longest, agreed, &Setting { row, knobs: Knobs::UNSET });
     let has_tiles = picked.knobs.contains(&Knob::Tile) || class.end().is_some_and(is_short);
@@ -131,7 +135,7 @@ mod tests {
     fn where_ranks_share_cores_slots_are_tried_in_place_of_memory() {
         let four = Agreed { ranks: 4, largest_node: 4, hierarchy: Hierarchy::flat(4, None), ..PAIR };
         let shared = Agreed { crowding: Crowding::new(2, 1.0), ..four };
-        // What its last-level cache holds: little, as usual, and all but the longest blocks.
+        // What its last-level cache holds: little, as much as usual, and all but the longest blocks.
         for cached_mib in [4, 8, 16, 64, 512] {
             let mut parameters = Parameters::default();
             parameters.memory.beyond = f64::from(cached_mib << 20);
@@ -156,7 +160,7 @@ mod tests {
         let four = Agreed { ranks: 4, largest_node: 4, hierarchy: Hierarchy::flat(4, None), ..PAIR };
         let shared = Agreed { crowding: Crowding::new(2, 1.0), ..four };
         let mut found = [0; 2];
-        // From a little more than a copy of the rank's own to what some systems take.
+        // From a little more than a copy of the rank's own memory to what some systems take.
         for (per_byte, cached_mib) in [(0.06, 150), (0.2, 150), (2.0, 150), (2.0, 16)] {
             let mut parameters = Parameters::default();
             parameters.single_copy.per_byte = per_byte;
@@ -202,7 +206,7 @@ mod tests {
         let flat = Setting { row: picked("flat").row, ..tiled };
         assert_eq!(tried(1 << 10, &flat).as_deref(), Some("single:try=slots:tile=131072"));
         assert_eq!(tried(1 << 10, &picked("tree")), None);
-        // Short calls have tiles of half their length, as `choose` has them, whatever the models choose.
+        // Short calls have tiles of half their length, as in `choose`, whatever the models choose.
         for name in ["flat", "tiled"] {
             assert_eq!(tried(48, &picked(name)).as_deref(), Some("single:try=slots"), "{name}");
         }
