@@ -16,8 +16,8 @@ pub fn in_default<R>(this: impl FnOnce() -> R) -> R {
     black_box(in_a_frame_of_its_own(black_box(this)))
 }
 
-/// Keeps the compiler from moving operations to where another environment holds: it does not know that they depend on
-/// it.
+/// Keeps the compiler from moving operations to where another environment holds: the compiler does not know that they
+/// depend on the environment.
 #[inline(never)]
 fn in_a_frame_of_its_own<R>(this: impl FnOnce() -> R) -> R {
     this()

@@ -3,6 +3,7 @@
 //! A module uses only what stands below it in this list of layers: `interpose`, `capi` > `mpi` > `tune` > `config` >
 //! `report` > `coll` > `fabric` > `topo`, `kernel`, `model` > `sync` > `callers`, `ends`, `kept`, `log`, `types`,
 //! `codegen`, `fpenv`.
+//!
 //! Checks with loom cover `coll` and what it uses, not the layers above it.
 
 pub mod callers;

@@ -57,8 +57,8 @@ impl NodeIndex {
     }
 }
 
-/// A number of bytes of *packed* data, or of memory that holds such data. Packed data have the sum of the sizes of
-/// their basic elements, without holes or padding.
+/// A number of bytes of *packed* data, or of memory that holds such data. The length of packed data is the sum of the
+/// sizes of their basic elements, without holes or padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub usize);
 

@@ -5,7 +5,7 @@
 //! 1. Every rank copies a piece of its block into its slot.
 //! 2. In step i it copies the blocks that the ranks k^i, 2·k^i … positions further on have by then, with its own, into
 //!    its next slot.
-//! 3. In the last step it copies all blocks from the slots of these ranks into its buffer.
+//! 3. In the last step it copies all blocks from its own slot and those of these ranks into its buffer.
 //! 4. Several nodes: gather to the leader along a tree, dissemination of the leaders by messages,
 //!    broadcast along a tree.
 //!

@@ -11,8 +11,8 @@
 //! 4. Several nodes: relay to the leader, Allreduce of the leaders, tiled broadcast.
 //!
 //! p = 5: `0→1→2→3→4` in a cell of 0, `4→3→2→1→0` in a cell of 4, then all copy both.
-//! Cost: m combined per rank, in place + copy out. Data that the ranks of a core share reach it once. Waits per stint and
-//! per rank.
+//! Cost: m combined per rank, in place + copy out. Data that the ranks of a core share reach it once. Waits per stint
+//! and per rank.
 //! Flags: Up by all ranks in the relay that ascends, Down in the other; read by the next rank, that of the last by all.
 //! Epochs: a rank in e + 1 has collected all of e, so all have combined their operands. The first rank of a relay
 //! claims a cell again when all have released it.

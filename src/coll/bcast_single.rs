@@ -3,9 +3,10 @@
 //! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI communication.
 //!
 //! 1. The root tells where the message is, or lays it out in slots. Slots are used as in `tiled`. If memory is tried
-//!    and the message has at most two tiles, or one with more than two ranks, they are used as in `flat`.
+//!    and the message has at most two tiles (one tile on more than two ranks), they are used as in `flat`.
 //! 2. Every rank learns from the first flag which of the two the root did. It copies the message out of memory by
-//!    process_vm_readv, or out of slots piece by piece. If the root lent memory, it answers whether it could fetch.
+//!    process_vm_readv, or out of slots piece by piece. If the root lent memory, the rank answers whether it could
+//!    fetch.
 //! 3. If one rank could not, the root lays the whole message out in slots.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`, all at once.

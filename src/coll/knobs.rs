@@ -18,7 +18,7 @@ pub enum Knob {
     /// Copies on the way from the root to a leaf. 1: all ranks read the root. 2: one rank per group of the outermost
     /// level reads the root, and its group reads that rank; and so on. Default: a tree with the radix.
     Stages,
-    /// By how many pieces the root of a broadcast may be ahead of its slowest reader. Default: a ring.
+    /// By how many pieces the root of a broadcast may be ahead of its slowest reader. Default: the whole ring.
     Buffers,
     /// Bytes of a message that one step between nodes moves.
     Chunk,
@@ -28,8 +28,8 @@ pub enum Knob {
     Up,
     /// How a barrier's signals depart from the root: see [`SIGNALS`].
     Down,
-    /// A rank that has data for others tries both its slots and its own memory as the source of their copies, this one
-    /// first: see [`SOURCES`]. Default: always memory.
+    /// A rank that has data for others tries both its slots and its own memory as the source of their copies, and
+    /// begins with this one: see [`SOURCES`]. Default: always memory.
     Try,
 }
 

@@ -52,7 +52,8 @@ pub use knobs::{CLASSES, KNOMIAL, Knob, Knobs, PUSH, SIGNALS, SOURCES, TRY_MEMOR
 pub use phase::short::Short;
 pub use registry::{REGISTRY, Row, Running, find, rows_of};
 
-/// What an algorithm requires of a call. It never runs for a call that lacks it, not even where the user forces it.
+/// What an algorithm requires of a call. Without it the algorithm never runs, not even where the user forces the
+/// algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Operands may be combined in any order.
@@ -253,7 +254,7 @@ pub trait Algorithm: 'static {
     }
 
     /// Whether calls with such a plan are short, and if so where their data lie. Short calls run the functions of their
-    /// collective in [`phase::short`]. These equal [`Algorithm::run`] only where that calls them too.
+    /// collective in [`phase::short`]. These take the steps of [`Algorithm::run`] only where that calls them too.
     fn short(_plan: &Plan, _measures: &Measures) -> Option<Short> {
         None
     }
@@ -290,7 +291,7 @@ impl Tickets {
         Ticket::new(self.epoch, self.next)
     }
 
-    /// Draws `count` tickets, at least one, and returns the last of them. No rank reads data of these tickets.
+    /// Draws `count` tickets, at least one, and returns the last of them. This rank reads no data of these tickets.
     #[inline]
     pub fn skip(&mut self, count: u64) -> Ticket {
         self.next += count - 1;

@@ -11,8 +11,8 @@
 //! 4. Several nodes: relay to the leader, Reduce of the leaders, then from the leader to the root.
 //!
 //! p = 5: `0→1→2→3→4` in a cell of 0, `4→3→2→1→0` in a cell of 4, then the root copies both.
-//! Cost: m combined per rank, in place + copy out at the root. Data that the ranks of a core share reach it once. Waits per
-//! stint and per rank.
+//! Cost: m combined per rank, in place + copy out at the root. Data that the ranks of a core share reach it once. Waits
+//! per stint and per rank.
 //! Flags: Up by all ranks in the relay that ascends, Down in the other; read by the next rank, that of the last by the
 //! root.
 //! Epochs: a rank that has combined its operands may be in e + 1. The first rank of a relay claims a cell again when

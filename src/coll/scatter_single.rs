@@ -5,7 +5,7 @@
 //!
 //! 1. The root tells where its blocks are, or lays them out in slots, as in `flat`.
 //! 2. Every rank learns from the first flag which of the two the root did. It copies its own block out of memory by
-//!    process_vm_readv, or out of a slot. If the root lent memory, it answers whether it could fetch.
+//!    process_vm_readv, or out of a slot. If the root lent memory, the rank answers whether it could fetch.
 //! 3. If one rank could not, the root lays all blocks out in slots.
 //!
 //! p = 5: `0→1 0→2 0→3 0→4`, all at once.

@@ -7,6 +7,7 @@
 //! a ring of their own: an owner takes one after the other, and tells with each flag where the cell of the ticket is.
 //! (Short pieces have cells that follow from tickets, [`shm`]: the rules below suffice for both.) The ring of lines may
 //! be longer than the ring of cells, so that messages that fit a line may run further ahead.
+//!
 //! Only the owner of a slot writes it for a ticket, except for cells that are relayed (below); all ranks read it. For
 //! ticket `t` a rank takes those of these steps that it needs, in this order:
 //! 1. `claim(t)`: waits until every peer has released the ticket for which this rank last wrote that line, or the cell
@@ -14,13 +15,12 @@
 //! 2. writes cell or payload by `copy` or `reduce`;
 //! 3. `publish(line, t)`: makes all its writes so far visible to ranks that wait for that flag;
 //! 4. `wait(rank, line, t)` for peers, and reads their slots: the payload beside that flag, and the cell that was told
-//!    with it.
-//!    Or it copies out of a peer's own memory, with no slot between. The peer `expose`s that memory beside a flag.
-//!    Before it writes that memory or ends the call, it waits for the `answer`s of all ranks that `fetch` from there,
-//!    beside flags of theirs. If a peer may or may not expose memory, ranks ask `is_exposed`.
-//!    The flag of a later ticket of the call, which claimed its lines alone, may tell of more data in the cell of `t`,
-//!    where the owner writes on (a *train*). A rank that reads these data waits for the last of these tickets before it
-//!    releases any of them;
+//!    with it. Or it copies out of a peer's own memory, with no slot between. The peer `expose`s that memory beside a
+//!    flag. Before the peer writes that memory or ends the call, it waits for the `answer`s of all ranks that `fetch`
+//!    from there, beside flags of theirs. If a peer may or may not expose memory, ranks ask `is_exposed`. The flag of a
+//!    later ticket of the call, which claimed its lines alone, may tell of more data in the cell of `t`, where the
+//!    owner writes on (a *train*). A rank that reads these data waits for the last of these tickets before it releases
+//!    any of them;
 //! 5. `release(t)`: promises to read no slot of any ticket up to `t` again, and to write no peer's slot. Tickets are
 //!    released in order. The driver releases the whole call when it ends, so an algorithm releases only within calls
 //!    longer than the ring.
@@ -39,6 +39,7 @@
 //! A claim of a cell may wait until all ranks have released the ticket for which this rank claimed a cell `slots()`
 //! claims or tickets before, and any ticket of earlier calls. So a rank that goes on to the ticket `slots()` further,
 //! without releasing the earlier one itself, may wait for ever.
+//!
 //! Flags without data need no claim: their values only grow, and waits are satisfied by later values. Only barriers
 //! publish without a claim, and only barriers post. All `post`s to a rank lie together in lines that this rank alone
 //! polls.

@@ -298,7 +298,7 @@ pub(crate) trait Words {
     /// one.
     ///
     /// # Errors
-    /// If `rank` took no part in `call`, or did so in another call.
+    /// If `rank` took no part in `call`, or published the flag in another call.
     #[inline(always)]
     fn has_come_of(&self, call: &Entered, rank: NodeRank, flag: &FlagLine, ticket: Ticket) -> Result<bool, Fault> {
         let has_come = self.has_line_come(call, rank, flag, ticket)?;

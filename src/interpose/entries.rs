@@ -74,7 +74,8 @@ unsafe extern "C-unwind" fn comm_disconnect(comm: *mut MPI_Comm) -> c_int {
     unsafe { serve::freeing(comm, |comm| native().comm_disconnect(comm)) }
 }
 
-/// The code of a call. By a permit that was found it is done, or left to `$native`; otherwise `$anew` serves it.
+/// The error code of a call. `$found` is what its permit says: the call is done, or `$native` makes it. Without a
+/// permit `$anew` serves it.
 macro_rules! conclude {
     ($found:expr, $native:expr, $anew:expr) => {
         match $found {
@@ -87,8 +88,8 @@ macro_rules! conclude {
     };
 }
 
-/// An entry. Each way is a function of its own: so the entry needs no frame, and the way of calls that are declined
-/// again a small one.
+/// An entry. Each way is a function of its own. So the entry needs no frame, and the ways of calls that are declined
+/// again need only a small one.
 macro_rules! entry {
     ($collective:ident: $name:ident ($($arg:ident: $type:ty),*) as $function:ident ($($wide:expr),*), $native:expr) => {
         unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {

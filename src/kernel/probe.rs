@@ -139,8 +139,8 @@ impl Probed {
         value.to_string().into_bytes()
     }
 
-    /// The inverse of [`Probed::to_bytes`]; `None` where the bytes are something else, or name kernels that this processor
-    /// can't run.
+    /// The inverse of [`Probed::to_bytes`]; `None` where the bytes are something else, or name kernels that this
+    /// processor can't run.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(bytes).ok()?;
         let kernel = |value: &Value| CopyKernel::from_name(value.as_str()?);

@@ -40,10 +40,10 @@ pub struct Software {
     pub step: f64,
 }
 
-/// Rates of calls whose data do not fit certain caches: a core's own, or the last level.
+/// Rates where a call's data do not fit certain caches: a core's own, or the last level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Far {
-    /// These rates count for the data beyond so many bytes.
+    /// Bytes that count as fitting those caches.
     pub beyond: f64,
     /// Nanoseconds per byte that is copied.
     pub copy: f64,

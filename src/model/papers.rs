@@ -31,9 +31,8 @@ pub const WESTMERE: Paper = Paper {
 };
 
 /// Opteron 6100. The paper has the latencies in a figure only: these give the sum of §3.4 (see
-/// [`LineLatencies`](super::li)).
-/// Assumed: a core streams 5 GB/s from its socket's L3 and 3 GB/s from another's; the L3 gives 16 GB/s, a link 5 GB/s; a
-/// core copies 8 GB/s and combines 6 GB/s.
+/// [`LineLatencies`](super::li)). Assumed: a core streams 5 GB/s from its socket's L3 and 3 GB/s from another's; the L3
+/// gives 16 GB/s, a link 5 GB/s; a core copies 8 GB/s and combines 6 GB/s.
 pub const MAGNY_COURS: Paper = Paper {
     name: "4×8 (Magny-Cours)",
     sockets: 4,

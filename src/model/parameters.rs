@@ -47,8 +47,8 @@ const AHEAD: f64 = 0.2;
 /// afterwards.
 const SWITCH: f64 = 1200.0;
 
-/// The part of `SWITCH` that a bare switch between two threads of one process lacks. Such a switch takes 540 on a core
-/// that has that `SWITCH`, so the part is 660, rounded down.
+/// The part of `SWITCH` that a bare switch between two threads of one process lacks. On a core where `SWITCH` holds
+/// such a switch takes 540, so the part is 660, rounded down.
 const MISSED: f64 = 600.0;
 
 /// Copies: the rate of one stream is measured by copies, so nothing of their own work shows. Reductions of 32 KiB to 1

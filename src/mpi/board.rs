@@ -28,7 +28,8 @@ pub(super) fn current() -> Option<Arc<Board>> {
     place().clone()
 }
 
-/// Makes a new communicator, whose ranks share cores, the board if it has more ranks on this node than the one before.
+/// Moves the board to a new communicator, whose ranks share cores, if there is none yet or if this communicator has
+/// more ranks on the node than that of the board.
 pub(super) fn consider(NodeState { members, nonce, context, .. }: &NodeState) {
     let mut board = place();
     if board.as_ref().is_none_or(|board| members.len() > board.members.len()) {
@@ -42,8 +43,8 @@ impl Board {
         self.nonce
     }
 
-    /// Where the world ranks `of` tell whether they have their cores, if `boards`, those of these ranks, are all this
-    /// one, and all ranks are among its members.
+    /// Where the world ranks `of` tell whether they have their cores; `None` unless all `boards`, which these ranks
+    /// named, are this one, and all of the ranks are among its members.
     pub fn presences(&self, of: &[c_int], boards: impl IntoIterator<Item = u64>) -> Option<Presences> {
         if boards.into_iter().any(|nonce| nonce != self.nonce) {
             return None;

@@ -78,9 +78,9 @@ impl BridgeComm {
 }
 
 impl Drop for BridgeComm {
-    /// Runs where the user's communicator is freed. All its leaders come there, so freeing this one, which is
-    /// collective, is safe. If refusals may still be under way this communicator stays: otherwise its context might go
-    /// to another one, which would receive them.
+    /// Runs where the user's communicator is freed. All its leaders come there, so they can free this one, which is
+    /// collective too. If refusals may still be under way this one is kept: otherwise another communicator might get
+    /// its context, and receive them.
     fn drop(&mut self) {
         if let (true, Some(job)) = (may_free(), super::job::job()) {
             if !self.close() {

@@ -204,9 +204,9 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
 impl Site<'_> {
     /// Returns `served`, the result of the call's lane, if there is one. Else it tries in turn: the lane for the layout
     /// of a datatype that is made anew; the verdict, where calls like `key` are declined; a lane for calls whose count
-    /// alone is new; the long way, which may open a lane and then takes it by `repeat`. `served` came from the same
-    /// function, of which the entry holds a part; this code is apart from it. Root and addresses, which `find` returns,
-    /// are needed only here, so they are made, and in memory, only here.
+    /// alone is new; the long way, which may open a lane and then takes it by `repeat`. `served` came from the function
+    /// that `repeat` calls, but part of that one is inlined in the entry, and the other ways are apart. Only these need
+    /// the root and the addresses that `find` returns, so only there are they made, and in memory.
     #[inline(always)]
     fn answer(
         self,

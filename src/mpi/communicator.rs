@@ -89,7 +89,7 @@ pub(super) fn offer(
 #[derive(Clone, Copy)]
 pub(super) struct Cells {
     pub reserved: Bytes,
-    /// The least depth that a rank could not reserve: no rank tries this much again.
+    /// The least depth that a rank could not reserve: no rank tries as much again.
     pub refused: Option<Bytes>,
     /// This rank has reserved, or could not reserve, the memory beyond `reserved` that its pieces gain from.
     pub are_wide: bool,
@@ -115,7 +115,7 @@ pub enum Purpose {
     Recv,
 }
 
-/// Communicators that have shared memory: [`Shared::begin`] increments it, [`delete`] decrements it.
+/// Number of communicators with shared memory: [`Shared::begin`] increments it, [`delete`] decrements it.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// How many communicators of this process have shared memory.
@@ -251,7 +251,8 @@ impl Communicator {
     /// Counts a call; its ordinal is its epoch.
     #[inline]
     pub fn next_epoch(&self) -> Epoch {
-        // Relaxed, and a load and a store: MPI allows one collective at a time on a communicator.
+        // Relaxed, and a load and a store in place of one atomic addition: MPI allows one collective at a time on a
+        // communicator.
         let epoch = self.calls.load(Ordering::Relaxed) + 1;
         self.calls.store(epoch, Ordering::Relaxed);
         Epoch(epoch)
@@ -293,8 +294,8 @@ impl Communicator {
     }
 }
 
-/// The state of `comm`, created at its first collective; `None` where this thread frees
-/// it just now, or `comm` is no communicator: the native call will say.
+/// The state of `comm`, created at its first collective; `None` where this thread frees it just now, or `comm` is no
+/// communicator: the native call will say.
 #[inline(always)]
 pub fn find(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
     let state = recent(move |recent| recent.find(comm, recent::generation()));

@@ -115,7 +115,7 @@ impl Plain {
         Some(plain)
     }
 
-    /// Whether its datatype is predefined. Any other has to be freed, for which [`Constructor`] takes it over.
+    /// Whether its datatype is predefined. Any other has to be freed, as a [`Constructor`] made from this does.
     pub fn is_of_predefined(&self) -> bool {
         predefined(self.part).is_some()
     }
@@ -371,7 +371,7 @@ pub unsafe fn class_of_f90(datatype: MPI_Datatype) -> Option<Class> {
     unsafe { envelope(datatype) }.and_then(|(combiner, _)| class_by_f90(combiner))
 }
 
-/// The class of the elements that a combiner of `MPI_Type_create_f90_*` makes.
+/// The class of the elements of what `combiner` makes, if it is one of `MPI_Type_create_f90_*`.
 fn class_by_f90(combiner: c_int) -> Option<Class> {
     let c = constants();
     let classes = [
@@ -404,8 +404,8 @@ unsafe fn contents(
             return None;
         }
         let mut numbers: Few<i64> = integers.into_iter().map(i64::from).collect();
-        // A constructor with large counts has no other numbers, but for a subarray: the dimensions precede them, the
-        // order follows.
+        // A constructor with large counts has no other numbers, but for a subarray: the number of its dimensions
+        // precedes them, its order follows.
         numbers.insert_many(numbers.len().min(1), large);
         Some((Scalars { combiner, numbers, large: n_large, addresses }, datatypes))
     }

@@ -214,7 +214,7 @@ impl TypeLayout {
         }
     }
 
-    /// The segments of a layout whose elements lie in segments; it must be such a layout.
+    /// The segments of this layout, whose elements must lie in segments.
     #[inline]
     pub(super) fn segments(&self) -> &Segments {
         match &self.type_map {
@@ -235,8 +235,8 @@ impl TypeLayout {
         LAYOUTS[known.index].get_or_init(read).clone()
     }
 
-    /// The layout of `datatype`, if it is predefined or an earlier call has used it. The layout of a predefined one is
-    /// valid for good, any other as long as the datatype lives, which [`freed`] tells.
+    /// The layout of `datatype`, if it is predefined or an earlier call has used it. The layout of a predefined one
+    /// holds for good, that of any other until the datatype is freed: while [`freed`] stays the same, it was not.
     ///
     /// # Safety
     /// As for `of`.
@@ -305,8 +305,8 @@ impl Attribute {
         }
     }
 
-    /// This many looks show that a second call has used the datatype: each call looks at most three times, for a lane and
-    /// for its two buffers.
+    /// This many looks show that a second call has used the datatype: each call looks at most three times, for a lane
+    /// and for its two buffers.
     const AGAIN: u8 = 4;
 
     // Relaxed: the count is a hint, and may miss the look of another thread.

@@ -30,8 +30,8 @@ const LONGEST: Bytes = Bytes(4096);
 
 impl Elements {
     /// The elements of a call that moves them or has the library combine them. The longest buffer that any rank may
-    /// have holds `count` elements of `bytes` in all; one lane serves a rank both as root and otherwise. `None` if such
-    /// calls take the long way.
+    /// have holds `count` elements of `bytes` in all: one lane serves a rank both as root and otherwise, so that buffer
+    /// counts. `None` if such calls take the long way.
     ///
     /// # Safety
     /// As for [`TypeLayout::of`].

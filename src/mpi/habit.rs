@@ -34,7 +34,7 @@ impl Habit {
         scattered(passed).is_multiple_of(Self::TRIED)
     }
 
-    /// Notes that what was kept is gone: its datatype was freed, or another took its place.
+    /// Notes that what was kept is gone: its datatype was freed, or another layout took its place.
     pub fn note_freed(&self, was_used_again: bool) {
         let in_vain = if was_used_again { 0 } else { self.in_vain.load(Ordering::Relaxed).saturating_add(1) };
         self.in_vain.store(in_vain, Ordering::Relaxed);

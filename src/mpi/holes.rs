@@ -1,6 +1,7 @@
 //! Pairs that have holes in memory, such as `MPI_DOUBLE_INT`: copies to and from the packed form that kernels combine.
 //!
-//! [`View`](super::view::View) does this for all datatypes, but for a few elements it mostly works out what to do.
+//! [`View`](super::view::View) does this for all datatypes, but with few elements most of its work is to find out what
+//! it has to do.
 
 use super::handles::Predefined;
 

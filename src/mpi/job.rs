@@ -65,7 +65,7 @@ pub struct Job {
     pub keyval: c_int,
     /// Number of communicators between nodes that this process has.
     pub bridges: AtomicU32,
-    /// Counts the communicators between nodes whose creation this process led.
+    /// Numbers the communicators between nodes for which this process has reserved a place.
     pub sequence: AtomicU32,
     /// Why nothing is accelerated, if so.
     pub inactive: Option<Reason>,

@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The key; its value stands for the build (`protocol` in [`super::init`]).
 const KEY: &CStr = c"huddle.protocol";
 
-/// In larger jobs this many ranks are looked at, evenly spread: a host that lacks huddle is found if it holds one in so
-/// many of the ranks.
+/// In larger jobs this many ranks are looked at, evenly spread. A host without huddle is found if it holds at least one
+/// in `LOOKED_AT` of the ranks.
 const LOOKED_AT: u32 = 256;
 
 /// A rank that runs without huddle, or with another version of it.
@@ -51,8 +51,7 @@ pub struct Announcement {
 }
 
 /// Tells the other ranks that this one has huddle; `None` if there is no way to do so, or none that is known to be
-/// safe.
-/// Called right before the native `MPI_Init`; only the first call does something.
+/// safe. Called right before the native `MPI_Init`; only the first call does something.
 pub fn announce(protocol: u32) -> Option<Announcement> {
     static IS_TRIED: AtomicBool = AtomicBool::new(false);
     let loader = LOADER.get()?;

@@ -76,7 +76,7 @@ struct Kept {
     generation: u64,
 }
 
-// A shift finds the address of a pair.
+// A power of two, so that a shift finds the address of a pair.
 const _: () = assert!(size_of::<Kept>() == 128);
 
 impl Kept {
@@ -90,7 +90,7 @@ impl Kept {
     };
 }
 
-/// Two permits whose keys have the same place. The first stays as long as it is valid; a new one replaces the second.
+/// Two permits whose keys have the same place. While the first is valid it stays, and a new one replaces the second.
 type Pair = UnsafeCell<[Kept; 2]>;
 
 /// Pairs for each collective: programs call in turn with a few counts on a few communicators.
@@ -239,7 +239,8 @@ impl Found {
         count.add(bytes);
     }
 
-    /// Ends an empty call and returns its code. Not inlined, and the last call of the entry, which so needs no frame.
+    /// Ends an empty call and returns its code. Not inlined, and it returns what the entry returns, which so needs no
+    /// frame.
     #[inline(never)]
     fn end_empty(self) -> c_int {
         self.count();

@@ -116,8 +116,8 @@ impl<T: AsRef<NodeState>> Offered<'_, T> {
     }
 
     /// The context that was freed last, if its communicator's last call went through it. Then a rank that has left the
-    /// calls that this one has left makes no other call on that communicator. After a call that was declined here, the
-    /// same call may still be under way elsewhere.
+    /// calls that this one has left makes no other call on that communicator. A last call that was declined here may
+    /// still be under way on other ranks.
     pub fn left_by_a_call(&self) -> Option<&Context> {
         self.kept.first().filter(|kept| kept.was_left_by_a_call).map(|kept| &kept.node_state().context)
     }
@@ -150,7 +150,7 @@ mod tests {
 
     const GEOMETRY: Geometry = Geometry { ranks: 2, slots: 2, lines: 2, cell: Bytes(64), round: Bytes(64) };
 
-    /// In these tests a state is nothing more.
+    /// In these tests a state consists of a `NodeState` alone.
     impl AsRef<NodeState> for NodeState {
         fn as_ref(&self) -> &Self {
             self

@@ -2,12 +2,12 @@
 //! which the other leaders still are, and they would take wrong data for those of their call.
 //!
 //! 1. A leader whose arguments are rejected tells the other leaders which call it left out ([`BridgeComm::refuse`]).
-//! 2. Before its next step it waits until all others have left out the same calls ([`BridgeComm::settle`]): so a program
-//!    whose ranks all pass wrong arguments goes on.
+//! 2. Before its next step it waits until all others have left out the same calls ([`BridgeComm::settle`]): so a
+//!    program whose ranks all pass wrong arguments goes on.
 //! 3. A leader that has taken part in such a call, or is in it, ends the job when it hears of the refusal. It listens
 //!    while it waits for a step of that call, and before its later steps.
-//! 4. A communicator is freed after all refusals on it were heard, or not at all (`BridgeComm::close`): libraries give its
-//!    context to another communicator, which would receive them.
+//! 4. A communicator is freed after all refusals on it were heard, or not at all (`BridgeComm::close`): libraries give
+//!    its context to another communicator, which would receive them.
 
 use super::bridge::BridgeComm;
 use super::failure::expect;
@@ -75,9 +75,9 @@ impl BridgeComm {
         state.own.push(epoch.0);
     }
 
-    /// Called before a step of call `epoch`, and while it waits for one. Ends the job if another leader left out a call
-    /// in which this one took or takes part. Returns when all others have left out the calls that this one has left
-    /// out: they may come to these late.
+    /// Called before a step of call `epoch`, and while this leader waits for one. Ends the job if another leader left
+    /// out that call or an earlier one and this leader did not. Returns when all others have left out the calls that
+    /// this one has left out: they may come to these late.
     pub fn settle(&self, epoch: Epoch, layout: &Layout) {
         let mut state = self.refusals().state();
         let mut wait = Wait::default();
@@ -167,7 +167,7 @@ impl State {
         });
     }
 
-    /// A call that this leader has left out, and another leader that has not said the same.
+    /// A call that this leader has left out, and another leader that has not said so of that call.
     fn missing(&self, bridge: &BridgeComm) -> Option<Word> {
         let of_others = |&epoch: &u64| bridge.others().map(move |node| Word { node: node as u64, epoch });
         self.own.iter().flat_map(of_others).find(|word| !self.heard.contains(word))

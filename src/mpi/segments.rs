@@ -2,8 +2,8 @@
 //!
 //! Making a segment takes about as long as all else of a communicator together, and members wait meanwhile; then the
 //! leader waits while they map it. So a leader that makes a second segment of the same dimensions makes one more in
-//! that time, for the communicator after. That takes it little longer than the mapping takes the members, which wait
-//! for the leader before the first call.
+//! that time, for the communicator after. It takes little longer for that than the members for the mapping, and they
+//! wait for it before the first call.
 
 use crate::fabric::shm::{Geometry, Segment, take_near_pages};
 use crate::log::{self, Once};
@@ -128,8 +128,8 @@ fn number(segment: &Segment) -> u64 {
     unsafe { segment.base().cast::<u64>().read() }
 }
 
-/// Maps the segment of `length` bytes that its leader, that process, holds open, if its header has the number `nonce`.
-/// If not, logs why.
+/// Maps the segment of `length` bytes that its leader, `process`, holds open as `descriptor`, if the number in its
+/// header is `nonce`. Otherwise logs why not.
 pub(super) fn open(process: u32, descriptor: i32, length: usize, nonce: u64) -> Option<Segment> {
     match Segment::open(process, descriptor, length) {
         Ok(segment) if number(&segment) == nonce => Some(segment),

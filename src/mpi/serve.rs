@@ -97,8 +97,8 @@ fn leave_native(collective: Collective, comm: MPI_Comm, key: Key, reason: Reason
     }
 }
 
-/// A call on a communicator that has shared memory. It is small, and functions that take long get a copy. No function
-/// has the address of the original, so that stays in registers where a lane serves the call.
+/// A call on a communicator that has shared memory. It is small, and functions that take long get a copy of it. They
+/// never get the address of the original, so the original stays in registers where a lane serves the call.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
     /// The job.
@@ -320,7 +320,8 @@ impl Site<'_> {
         self.ended(counter, plan.bytes, (REGISTRY[row].run)(&call, plan))
     }
 
-    /// Ends a call of `bytes` that returned `result`, and returns its outcome. If it succeeded it is counted at `counter`.
+    /// Ends a call of `bytes` that returned `result`, and returns its outcome. If it succeeded it is counted at
+    /// `counter`.
     #[inline(always)]
     pub(super) fn ended(&self, counter: Counter, bytes: Bytes, result: Result<(), Fault>) -> Served {
         if let Err(fault) = result {

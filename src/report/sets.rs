@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::iter;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A set, and the next one. No set is ever freed: what threads counted that have ended counts too.
+/// A set, and the next one. No set is ever freed: the counts of ended threads count too.
 struct Set {
     counters: Counters,
     next: OnceLock<&'static Set>,

@@ -10,7 +10,7 @@ impl Crowding {
     /// Nobody shares a core.
     pub const NONE: Self = Self(100);
 
-    /// The crowding of `ranks` ranks on `cores` cores, or on the time of so many.
+    /// The crowding of `ranks` ranks on `cores` cores, or on a quota of as much processor time.
     pub fn new(ranks: usize, cores: f64) -> Self {
         let hundredths = (100.0 * ranks as f64 / cores).ceil();
         // No machine has enough ranks to overflow. Without cores nothing is known.

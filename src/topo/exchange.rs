@@ -2,8 +2,8 @@
 //! have, so in the end every rank has everything.
 //!
 //! This is the dissemination of Li et al. 2014, section 2.3, but partners differ in a digit where the paper shifts by
-//! `2^i`. It takes as many steps and partners. All ranks combine the same operands in the same order and get the same
-//! bits. Digits of the inner groups come first, so only the last steps cross the outermost level.
+//! `2^i`. It takes as many steps and partners as there, but all ranks combine the same operands in the same order and
+//! get the same bits. Digits of the inner groups come first, so only the last steps cross the outermost level.
 
 use super::Levels;
 use crate::types::NodeRank;

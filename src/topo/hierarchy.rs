@@ -7,7 +7,7 @@ use super::{Kind, Levels};
 pub struct Step {
     /// The most groups that one group of the level above has; of the innermost level, the most ranks in a group.
     pub fan: u16,
-    /// The innermost kind of container that ranks which part here share; `None` where they share the node alone.
+    /// The innermost kind of container that is shared by ranks that part here; `None` where they share the node alone.
     pub shares: Option<Kind>,
 }
 

@@ -1,7 +1,7 @@
 //! Where each rank of a node may run: its processors, and the containers (package, NUMA domain, caches) around them.
 //!
 //! Each rank reads its own [`CpuMask`]. The node's leader finds the [`Containers`] and publishes them as bytes. From
-//! both [`paths`] derives what [`Levels`](super::Levels) is built from, the same on all ranks. A *PU* is one hardware
+//! both, [`paths`] derives what [`Levels`](super::Levels) is built from, the same on all ranks. A *PU* is one hardware
 //! thread, named by the number that the operating system gives it.
 
 use super::Caches;

@@ -10,19 +10,19 @@ use crate::types::{Bytes, Collective, Epoch, OperandOrder, PAGE, Ticket};
 
 /// Children per group and level of a tree, unless the user sets them.
 const RADIX: u32 = 4;
-/// Least number of tiles of a message: while one is written the one before is read.
+/// The least number of tiles of a message: while one is written the one before is read.
 const TILES: usize = 4;
 /// Where tiles share cells, those of a message of at least so many quarters of a first-level cache take all of that
 /// cache.
 const LONG_IN_QUARTERS: usize = 16;
-/// Most tiles of a long message, where tiles share cells.
+/// The most tiles of a long message, where tiles share cells.
 const TILES_IN_TRAINS: usize = 32;
-/// Least number of tiles of a relayed message: one for each relay.
+/// The least number of tiles of a relayed message: one for each relay.
 const TILES_IN_RELAYS: usize = 2;
-/// Most bytes of a tile of a relay. Eight such tiles are under way, and exceed the second-level cache on most machines.
-/// Shorter ones would cost more, in switches between ranks (docs/PERFORMANCE.md, "Tried").
+/// The most bytes of a tile of a relay. Eight such tiles are under way, and exceed the second-level cache on most
+/// machines. Shorter ones would cost more, in switches between ranks (docs/PERFORMANCE.md, "Tried").
 const TILE_OF_RELAYS: Bytes = Bytes(128 << 10);
-/// Most phases of a call that may pass over all of its data: before and after the step between nodes, each with a
+/// The most phases of a call that may pass over all of its data: before and after the step between nodes, each with a
 /// detour over a leader that is not the root.
 const PASSES: usize = 4;
 /// Where steps between nodes cut tickets short, chunks count as no longer than this.
@@ -151,9 +151,9 @@ pub(super) fn plan(shape: &Shape, agreed: &Agreed, epoch: Epoch, setting: &Setti
 /// is short, the second-level cache where it is long. Tiles are whole pages: copies of tiles that begin anywhere in the
 /// user's buffer take two to three times as long (docs/PERFORMANCE.md, "Tried"). Ranks that share cores take whole
 /// cells, since each tile costs them a switch. Relays take half of the message, up to `TILE_OF_RELAYS`. Tiles that
-/// share cells are shorter: three quarters of a first-level cache, or all of it in messages as long as four of them,
-/// but at most a quarter of a cell. Only the longest messages have longer tiles. Messages no longer than one such tile
-/// have tiles of a quarter of the first-level cache.
+/// share cells are shorter: three quarters of a first-level cache, or all of it in messages as long as four such
+/// caches, but at most a quarter of a cell. Only the longest messages have longer tiles. Messages no longer than one
+/// such tile have tiles of a quarter of the first-level cache.
 fn usual_tile(shape: &Shape, agreed: &Agreed, setting: &Setting) -> Bytes {
     let Fit { l1, l2 } = agreed.fit;
     let part = |tiles: usize| Bytes(shape.bytes.0.div_ceil(tiles).next_multiple_of(PAGE)).min(l2);

@@ -449,7 +449,7 @@ mod tests {
         }
     }
 
-    /// For all classes, on cores of their own and on shared ones.
+    /// For all classes, on two ranks with a core each and on two that share one.
     #[test]
     fn on_two_ranks_flat_algorithms_win_ties() {
         let parameters = Parameters { copy: 0.020, reduce: 0.022, write: 0.020, ..Parameters::default() };

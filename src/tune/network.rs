@@ -25,14 +25,14 @@ const LONG: usize = 256 << 10;
 static LONG_MESSAGE: [u8; LONG] = [1; LONG];
 /// Messages of a burst, which follow each other.
 const BURST: u32 = 16;
-/// Most measurements of each kind.
+/// The most measurements of each kind.
 const ROUNDS: usize = 30;
-/// Least measurements of each kind, whatever time they take.
+/// The fewest measurements of each kind, whatever time they take.
 const LEAST: usize = 3;
 /// The time for all measurements of one kind.
 const BUDGET: Duration = Duration::from_micros(700);
-/// A round trip of so many nanoseconds tells more of other work on the processors than of the network, so it does not
-/// count.
+/// A round trip of this many nanoseconds or more tells more of other work on the processors than of the network, so it
+/// does not count.
 const SLOW: f64 = 2e6;
 /// After more slow round trips than this nothing is measured.
 const MOST_SLOW: usize = 20;
@@ -92,7 +92,7 @@ pub fn answer(wire: &mut impl Wire) {
     }
 }
 
-/// Measures the network; none where the other side does not answer, or too slowly.
+/// Measures the network; `None` where the other side does not answer, or is slow too often.
 pub fn ask(wire: &mut impl Wire) -> Option<Network> {
     let Some(round_trip) = round_trips(wire) else {
         dismiss(wire);

@@ -19,7 +19,7 @@ const LONGER_THAN_OF_ALLGATHER: Bytes = Bytes(48 << 10);
 const DOUBT: f64 = 2.0;
 
 /// The setting that tries both slots and memory for data that ranks of one node hand to others, where the models choose
-/// `pick` for this size class. The models then only say with which of both calls begin, and how long pieces in slots
+/// `pick` for this size class. The models then only say with which of the two calls begin, and how long pieces in slots
 /// are.
 ///
 /// Both are tried between two ranks with cores of their own, and in Scatters of ranks that share cores. If the models

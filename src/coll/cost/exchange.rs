@@ -10,8 +10,8 @@ use crate::types::Bytes;
 const IN_FIRST_CACHE: f64 = (64 << 10) as f64;
 
 /// How much longer it takes to read operands that are all beyond that size, as a fraction of the time to read them.
-/// Chosen so that the models choose relays where measurements do: from 24 or 32 KiB on, on 3, 4 and 5 ranks of 2 cores
-/// (docs/PERFORMANCE.md, "Tried").
+/// Chosen so that relays win in the models where they win in measurements: from 24 or 32 KiB on, on 3, 4 and 5 ranks of
+/// 2 cores (docs/PERFORMANCE.md, "Tried").
 const BEYOND_FIRST_CACHE: f64 = 2.4;
 
 impl Node<'_> {

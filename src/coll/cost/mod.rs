@@ -154,9 +154,9 @@ impl<'a> Node<'a> {
     }
 
     /// How long a phase takes on the cores that the ranks have. Where ranks share cores, the lower bound is the phase's
-    /// path, or an even share of its work. The upper bound is the time of a scheduler that leaves no core idle while a
-    /// rank has work (Graham's bound). The more ranks share a core, the closer the result is to the upper bound. In
-    /// each wait all ranks of a core have a turn.
+    /// path or an even share of its work, whichever is longer. The upper bound is the time of a scheduler that leaves
+    /// no core idle while a rank has work (Graham's bound). The more ranks share a core, the closer the result is to
+    /// the upper bound. In each wait all ranks of a core have a turn.
     fn elapsed(&self, Time { path, work, waits }: Time) -> f64 {
         let (ranks_per_core, cores) = (self.scene.ranks_per_core, self.scene.cores());
         if !self.scene.shares_cores() {
@@ -174,15 +174,15 @@ impl<'a> Node<'a> {
         Time { path, work, waits: phase.depth + others / self.scene.slots as f64 }
     }
 
-    /// Adds the time of lines that come back to the writer of a rooted phase, for so many pieces of `n` bytes. On a
-    /// node of two ranks, each of which is the root now and then, the writer has passed cells for the first pieces. For
-    /// the others it writes its slots, whose lines it has to get back.
+    /// Adds to `time`, that of a phase with a root, the time until the writer gets lines back. The phase moves `pieces`
+    /// pieces of `n` bytes. On a node of two ranks, each of which is the root now and then, the writer has passed cells
+    /// for the first pieces. For the others it writes its slots, whose lines it has to get back.
     fn with_lines_back(&self, time: Time, n: f64, pieces: f64) -> Time {
         let lines = self.lines_back(n, (pieces - self.passed()).max(0.0));
         Time { path: time.path + lines, work: time.work + lines, ..time }
     }
 
-    /// The time until the lines of so many pieces of `n` bytes come back from a peer that has read them. The models
+    /// The time until the lines of `pieces` pieces of `n` bytes come back from a peer that has read them. The models
     /// charge it only on nodes of two ranks, whose cells may be passed.
     fn lines_back(&self, n: f64, pieces: f64) -> f64 {
         let is_charged = self.passed() > 0.0 && n > FlagLine::PAYLOAD as f64;

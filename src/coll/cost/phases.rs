@@ -57,9 +57,8 @@ impl Node<'_> {
             }
             return self.elapsed(self.with_lines_back(time, n, pieces));
         };
-        // Before the root writes lines that a peer has just read, it waits for the peer's flag that it has read them,
-        // and the lines have to come back. So the root waits as often as its readers do. With one buffer nothing
-        // overlaps.
+        // Before the root writes lines that a peer has just read, it waits until it sees the peer's release, and the
+        // lines have to come back. So the root waits as often as its readers do. With one buffer nothing overlaps.
         let rewritten = self.rates.write(n) + self.scene.take(0, n, 1, Work::Copy(0.0)) + self.scene.line(0, 1);
         let phase = self.descend(rewritten, |_| n, n);
         let time = self.repeated(phase, pieces);
@@ -154,7 +153,7 @@ impl Node<'_> {
         let mut ready = vec![0.0; self.scene.local_ranks];
         for edge in self.up.edges.iter().rev() {
             let line = self.scene.line(edge.level, 1);
-            // A rank that pushes first has to fetch the line that its parent polls.
+            // A rank that pushes has to fetch the line that its parent polls before it can write there.
             let sent = ready[edge.child] + if self.pushes(Knob::Up) { line } else { 0.0 };
             ready[edge.parent] = f64::max(ready[edge.parent], sent) + line + self.step();
         }

@@ -13,7 +13,7 @@ const WAITS_IN_STINT: f64 = 1.5;
 const WAITS_PER_RANK: f64 = 0.4;
 
 impl Node<'_> {
-    /// All ranks combine their operands. Then all ranks, or in a Reduce the root, collect the results.
+    /// All ranks combine their operands; all ranks, or in a Reduce the root alone, collect the results.
     pub(super) fn relay(&self, collective: Collective) -> f64 {
         let total = self.bytes();
         let (pairs, _) = cut(total, self.tile() * 2);

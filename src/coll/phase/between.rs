@@ -2,8 +2,8 @@
 //! between pairs (Li et al. 2014, section 2.5; Nishtala 2009, section 6).
 //!
 //! Nodes take the place that ranks have on one node ([`Layout::exchange`]). In each step a node takes what the others
-//! of its group have. All combine in node order and get the same bits. All leaders take as many steps, some without a
-//! message.
+//! of its group have. All combine in node order and get the same bits. All leaders take the same number of steps, some
+//! without a message.
 
 use super::{Local, longest_chunk};
 use crate::coll::Plan;
@@ -16,7 +16,7 @@ use crate::types::{Bytes, NodeIndex, NodeRank};
 pub enum Between {
     /// Collectives of the native library.
     Native,
-    /// Messages, in steps in which at least 2 nodes exchange.
+    /// Messages, in steps in which groups of `radix` nodes exchange; at least 2.
     Dissemination {
         /// Nodes that exchange in a step.
         radix: u32,

@@ -144,8 +144,8 @@ pub async fn publish_operand<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, p
 /// Combines this rank's part of the operands and publishes it in its cell. If this rank gets the result it also leaves
 /// the part at `to`. In the first group the part is the result.
 ///
-/// The part is combined in that buffer where possible. A loop that combines first fetches the lines that it overwrites,
-/// and peers have those of a cell. A copy to a cell need not fetch them.
+/// The part is combined in that buffer where possible. A loop that combines has to fetch the lines that it overwrites,
+/// and those of cells are with peers. A copy to a cell need not fetch them.
 pub async fn combine_part<F: Fabric>(
     local: &Local<'_, F>,
     crew: &Crew<'_>,
@@ -201,8 +201,8 @@ pub async fn combine_part<F: Fabric>(
     fabric.publish(Line::Down, ticket).await;
 }
 
-/// Copies the combined parts to `to`, beginning with this rank's own, except for the part that [`combine_part`] left
-/// there.
+/// Copies the combined parts to `to`, from this rank's own place in their order on, except for the part that
+/// [`combine_part`] left there.
 pub async fn collect_parts<F: Fabric>(local: &Local<'_, F>, crew: &Crew<'_>, piece: Piece, to: Span) {
     collect_from(local, crew, 0, piece, to).await;
 }

@@ -107,7 +107,8 @@ pub(super) fn piece_of_block<F: Fabric>(fabric: &F) -> Bytes {
     Bytes(fabric.cell_bytes().0 / fabric.size())
 }
 
-/// `to` = the operands of all ranks in rank order. The other ranks publish theirs; this rank's own is at `from`.
+/// `to` = the operands of all ranks, combined in rank order. The other ranks publish theirs; this rank's own is at
+/// `from`.
 async fn combine_all<F: Fabric>(local: &Local<'_, F>, root: NodeRank, to: Span, from: Span, ticket: Ticket, n: Bytes) {
     let fabric = local.fabric;
     if fabric.size() == 1 {

@@ -64,9 +64,9 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    /// The order for so many operands. A user's function replaces its right operand by the result. If the result were
-    /// the left operand, it would have to be copied back and forth, so the visit begins with the last operand. Kernels
-    /// begin with the first one: in some trees it is there first, and it is the operand of the usual root.
+    /// The order for `operands` operands. A user's function replaces its right operand by the result. If the result
+    /// were the left operand, it would have to be copied back and forth, so the visit begins with the last operand.
+    /// Kernels begin with the first one: in some trees it is there first, and it is the operand of the usual root.
     #[inline(always)]
     pub fn of(plan: &Plan, operands: usize) -> Self {
         Self { last: operands - 1, is_from_last: plan.order == OperandOrder::Rank }

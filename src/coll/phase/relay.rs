@@ -126,8 +126,8 @@ impl Chain {
     }
 }
 
-/// The pieces of one ticket: one that ascends and one that descends. There is none that descends if the message ended
-/// first.
+/// The pieces of one ticket: one that ascends and one that descends. None descends if the ascending one is the last of
+/// the message.
 #[derive(Clone, Copy)]
 struct Pair {
     up: Piece,

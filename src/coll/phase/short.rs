@@ -476,7 +476,8 @@ mod tests {
             assert_eq!(cut(bytes, granule) % granule, 0);
         }
         for granule in [1, 2, 4, 8, 16] {
-            // Ranks that describe the same data by elements of another length: an error that native libraries tolerate.
+            // Ranks that describe the same data by elements of different lengths: an error that native libraries
+            // tolerate.
             assert_eq!((cut(40_016, granule) % 64, cut(40_016, granule)), (0, cut(40_016, 8)));
         }
     }

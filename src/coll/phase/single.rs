@@ -316,7 +316,7 @@ struct Gathering<'a, F> {
     lenders: Vec<NodeRank>,
     /// Whether this rank could not fetch a block that another one lent.
     has_missed: bool,
-    /// Whether another rank could not fetch a lent block. Then all lenders publish theirs.
+    /// Whether another rank could not fetch a lent block. This rank, if it lends, then publishes its own.
     is_missed: bool,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Member {
     /// The step between nodes that the rank has begun, and in `lent` the memory of that step.
     pub(super) step: Option<BridgeStep>,
     pub(super) lent: Vec<Location>,
-    /// What peers fetched from its memory in this call, and which peer did so when.
+    /// What peers fetched from its memory in this call, by which peer, and when.
     pub(super) fetches: Vec<(Location, usize, Stamp)>,
     pub(super) is_in_call: bool,
     /// What the last operation found, if it looks for something.

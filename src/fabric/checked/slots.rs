@@ -29,7 +29,8 @@ struct Read {
 pub(super) struct Store {
     bytes: Vec<u8>,
     written: RangeMap<Written>,
-    /// Reads of bytes that no write has covered as a whole since; a write that did so happened after them.
+    /// Reads since the last write that covered all of their bytes. That write happened after the reads that it covered,
+    /// so a later writer need only know of that write.
     reads: Vec<Read>,
 }
 

@@ -41,7 +41,8 @@ pub struct Rank {
     state: Mutex<State>,
 }
 
-/// What changes from call to call. Only this rank's own thread locks it.
+/// What changes from call to call. Only this rank's own thread locks it, so it may stay locked across operations of
+/// loom.
 struct State {
     entered: Option<Entered>,
     is_in_place: bool,

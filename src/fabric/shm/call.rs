@@ -98,7 +98,7 @@ impl<'a> Call<'a> {
         Self::entered(context, waiting, entered).with_buffers(buffers, plan.granule)
     }
 
-    /// Makes a call for `entered`, without buffers. Peers learn nothing of it here.
+    /// The call `entered`, without buffers. The caller tells peers of it.
     #[inline(always)]
     pub(super) fn entered(context: &'a Context, waiting: &'a Waiting, entered: Entered) -> Self {
         Self {

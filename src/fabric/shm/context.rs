@@ -180,12 +180,12 @@ impl Context {
         Lines::new(self.segment.base(), self.places.control, self.places.mine[0], &self.geometry)
     }
 
-    /// The rank in the communicator of `rank`, which is one on this node.
+    /// The communicator's rank that is `rank` on this node.
     pub fn comm_rank(&self, rank: NodeRank) -> CommRank {
         self.layout.members(self.layout.my_node())[rank.index()]
     }
 
-    /// The rank in the communicator of this rank.
+    /// This rank's own rank in the communicator.
     pub fn own_comm_rank(&self) -> CommRank {
         self.comm_rank(self.me)
     }
@@ -219,8 +219,8 @@ impl Context {
             true => self.told_home(rank, line, ticket),
             false => Some(self.home(rank, line, ticket)),
         };
-        // If both ranks write for this ticket, the processor would read the piece before the peer has written it. The
-        // peer need not put longer pieces into the likely cell.
+        // If both ranks write for this ticket, the processor would read the piece before the peer has written it. A
+        // peer puts longer pieces elsewhere, into cells that have rested.
         if rank != self.me
             && reach < Passed::LONG
             && !self.passed.gives_for(ticket)
@@ -317,9 +317,9 @@ impl Context {
         self.geometry.ranks == 2 && !waiting.is_oversubscribed
     }
 
-    /// Chooses the source out of which peers copy this rank's `n` bytes in the call that begins, and counts the call
-    /// for the trials of both sources. The first call of a length begins with `first`. Every rank asks once in each
-    /// such call, whether it has data for others or not.
+    /// Chooses the source out of which peers copy this rank's `n` bytes in the call that begins, where both sources are
+    /// tried, and counts the call for their trials. The first call of a length begins with `first`. Every rank asks
+    /// once in each such call, whether it has data for others or not.
     #[inline]
     pub fn choose_source(&self, waiting: &Waiting, collective: Collective, n: Bytes, first: Source) -> Source {
         let ranks = if self.is_pair_with_cores(waiting) { Ranks::Pair } else { Ranks::Many(self) };
@@ -334,8 +334,9 @@ impl Context {
         }
     }
 
-    /// Whether a copy from `from`, in a slot, takes the lines over. A passed cell becomes this rank's own with the next
-    /// call anyway. Where slots are written around the caches there are no lines to take.
+    /// Whether a copy from `from`, in a slot, takes the lines over. It does not if the cell is passed, since that
+    /// becomes this rank's own with the next call, nor where slots are written around the caches: there are no lines to
+    /// take.
     #[inline]
     pub(super) fn takes_over(&self, from: *const u8) -> bool {
         self.takes_over.load(Ordering::Relaxed) && !self.writes.is_around() && !self.is_passed(from)

@@ -24,8 +24,8 @@ const FETCHED: usize = 4 << 10;
 /// pieces have few lines.
 const TAKEN: usize = 1 << 10;
 
-/// Above this many bytes, the rank's own data are copied as long pieces too, also to passed cells. Such cells have
-/// rested: by the time of the copy their lines have left the first-level cache.
+/// Above this many bytes, the rank's own data are copied as long pieces too: by the time of the copy they have left the
+/// first-level cache. This holds for copies to passed cells too: such cells have rested, and have left it as well.
 const NEAR: usize = 8 << 10;
 
 /// Lengths that are copied by vectors to lines that this rank has asked for. Shorter copies are left to libc. For

@@ -51,7 +51,7 @@ pub struct At {
 struct Base<'a> {
     context: &'a Context,
     waiting: &'a Waiting,
-    /// An earlier call, which this one is like in all but epoch and root.
+    /// A call that equals this one in all but epoch and root.
     like: &'a Entered,
     epoch: Epoch,
     descriptor: Descriptor,

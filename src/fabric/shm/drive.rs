@@ -196,7 +196,7 @@ impl Call<'_> {
         Err(fault)
     }
 
-    /// Waits a little after a poll in vain. Returns false if this wait will never end.
+    /// Waits a little after a poll in vain. Returns false, with a fault set, if what is awaited will never come.
     #[cold]
     #[inline(never)]
     fn persevere(&self, wait: &mut Option<Wait>) -> bool {

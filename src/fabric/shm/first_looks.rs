@@ -39,8 +39,8 @@ pub(super) struct FirstLooks {
 }
 
 impl FirstLooks {
-    /// Eight lines, beside that of the flag: a core can have ten to sixteen requests under way. For longer pieces late
-    /// looks gain nothing in successive calls.
+    /// Eight lines, beside that of the flag: a core can have ten to sixteen requests under way. With longer pieces
+    /// successive calls take as long either way.
     const LONGEST: Bytes = Bytes(512);
 
     /// What was measured on a processor's design counts as this many trials. On a Zen 5 a loop of barriers alone takes

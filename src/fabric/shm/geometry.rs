@@ -54,7 +54,7 @@ impl Geometry {
     }
 
     /// Where presences begin: behind all that is cleared when another communicator takes the segment over, since ranks
-    /// of others may write theirs meanwhile.
+    /// may write theirs meanwhile in calls of other communicators.
     pub(super) const fn presences_start(&self) -> usize {
         self.written_start() + self.ranks * self.written()
     }

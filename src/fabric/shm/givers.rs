@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What one rank remembers in one context. Relaxed throughout: as [`Answers`].
 #[derive(Debug)]
 pub(super) struct Givers {
-    /// The first call that counts: since the calls before it, others have had this rank's core and could take what it
-    /// had published.
+    /// The first call that counts. What this rank published in calls before it, others of its core could take when they
+    /// had the core.
     since: AtomicU64,
     answers: Answers,
 }

@@ -12,7 +12,7 @@
 //! calls here took up to twice as long in those calls as where ranks gave their cores away at once. Programs that
 //! compute between calls took up to a fifth less time ("Tried"). So ranks try both ways
 //! ([`waiting_calls`](super::waiting_calls)). As long as trials show no difference, ranks whose program may have
-//! traffic in the library give their cores away; on several nodes that is always the case. Each rank decides for
+//! traffic in the library give their cores away; on several nodes every program may have some. Each rank decides for
 //! itself.
 
 use super::clock;

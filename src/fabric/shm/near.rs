@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const LONGEST: usize = 64 << 10;
 /// How many pages are tried in place of one far page.
 const ATTEMPTS: usize = 4;
-/// How often a page is timed that seems to be far: other users of the machine can lengthen a look.
+/// How often a page that seems to be far is timed again; the shortest time counts, since other users of the machine can
+/// lengthen a look.
 const LOOKS: usize = 2;
 
 /// How many pages a process has set aside and looked at. Relaxed throughout: counts.

@@ -64,8 +64,8 @@ impl Pace {
     const SHARE: u32 = 50;
     /// The longest such period: with a longer one messages would need several times as long as natively.
     const LONGEST_PERIOD: Duration = Duration::from_micros(100);
-    /// The period where ranks share cores. When it is asked, the library may give this rank's core away (Open MPI),
-    /// and all other ranks wait until this rank has it back.
+    /// The period where ranks share cores. A library that is asked may give this rank's core away (Open MPI), and all
+    /// other ranks wait until this rank has it back.
     const PERIOD_OVERSUBSCRIBED: Duration = Duration::from_millis(4);
     /// Where ranks share cores, the period where giving the core away matters little: in waits, which give it away in
     /// any case, and in calls that are [`FAR_APART`](Self::FAR_APART). Where each rank has a core, waits have half the

@@ -39,8 +39,8 @@ impl Arm {
 /// a block of 16    3 untimed | one of 1 | 3 | one of 1 | 3 | one of 1 | 3 | one of 1
 /// ```
 ///
-/// An interval runs from the first call noted in a window to the first one noted in the next window: if the program
-/// makes other calls in between, not every call of a block is noted. All intervals have the same length.
+/// An interval runs from the first call noted in a window to the first one noted in the next window, since not every
+/// call of a block is noted if the program makes other calls in between. All intervals have the same length.
 pub(super) trait Schedule {
     /// Length of a block: successive calls that go the same way.
     const BLOCK: u64;

@@ -1,4 +1,4 @@
-//! In calls with a root, when a rank of a pair looks for the flag of its peer, whose turn it is to publish.
+//! When a rank of a pair looks for its peer's flag, in calls with a root in which it is the peer's turn to publish.
 //!
 //! Where the root changes, a rank that published in one call waits in the next for its peer. The peer publishes once
 //! it has received what the rank published, which takes at least one transfer of a line between the caches. A rank

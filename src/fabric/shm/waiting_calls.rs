@@ -79,7 +79,7 @@ impl Answers {
         Self { question, by_kind: Default::default() }
     }
 
-    /// The way of the call of `epoch`, which `clock` times. As long as trials show no difference it is `otherwise`.
+    /// The way of the call of `epoch`; trials read `clock`. As long as they show no difference it is `otherwise`.
     pub fn way_by(
         &self,
         clock: impl FnOnce() -> u64,

@@ -1,15 +1,14 @@
 //! The way in which a rank copies long pieces to its own memory, or combines them there: as one stream or as several,
 //! through the caches or around them.
 //!
-//! Processors prefetch within a page of memory, and only so many lines of each stream. Where a line takes long from
-//! the peer's cache (150 ns between cores of one large die), [several](crate::kernel::streams) streams have more lines
-//! on their way and take a fifth less time. A core that works alone copies as fast either way. If the caches can't
-//! hold a result, stores through the caches fetch its lines from memory before they are overwritten. Streaming stores
-//! avoid this, and are up to 1.6 times as fast there, but take up to 2.2 times as long where the caches hold the
-//! result (docs/PERFORMANCE.md, "Tried"). The sizes that caches claim to have do not tell, since those of virtual
-//! machines and of shared nodes hold less. So a rank now and then compares ways: of eight pieces that are alike four
-//! take the usual way and four another. It goes by the result, for each collective and size apart. Each rank decides
-//! for itself.
+//! Processors prefetch within a page of memory, and only so many lines of each stream. Where a line takes long from a
+//! peer's cache (150 ns between cores of one large die), [several](crate::kernel::streams) streams have more lines on
+//! their way and take a fifth less time. A core that works alone copies as fast either way. If the caches can't hold a
+//! result, stores through the caches fetch its lines from memory before they are overwritten. Streaming stores avoid
+//! this, and are up to 1.6 times as fast there, but take up to 2.2 times as long where the caches hold the result
+//! (docs/PERFORMANCE.md, "Tried"). The sizes that caches claim to have do not tell, since those of virtual machines and
+//! of shared nodes hold less. So a rank now and then compares ways: of eight pieces that are alike four take the usual
+//! way and four another. It goes by the result, for each collective and size apart. Each rank decides for itself.
 
 use super::clock;
 use crate::kernel::Kernel;

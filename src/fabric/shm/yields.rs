@@ -122,8 +122,9 @@ mod tests {
 
     const ALL: fn(u64) -> bool = |_| true;
 
-    /// Calls of a program, in those of which `lasts` tells this rank waits for long. A call takes `soon` microseconds
-    /// where waits yield soon, and `late` where they keep polling. Returns in how many this rank kept polling.
+    /// Calls of a program; this rank waits for long in those for which `lasts` is true. A call takes `soon`
+    /// microseconds where waits yield soon, and `late` where they keep polling. Returns in how many this rank kept
+    /// polling.
     fn late_of(
         yields: &Yields,
         epochs: std::ops::Range<u64>,

@@ -1,6 +1,6 @@
 //! The driver interface of CUDA, on which its runtime and all compilers are built.
 //!
-//! - `cuPointerGetAttributes` needs no current context, and reports addresses that CUDA doesn't know without an error.
+//! - `cuPointerGetAttributes` needs no current context, and returns no error for addresses that CUDA doesn't know.
 //! - A copy needs a current context. A thread that has never used CUDA has none, and memory of pools or mapped by
 //!   `cuMemMap` belongs to none. Then the primary context of the device is used.
 //! - `cuMemcpy` to a device from pageable memory returns before the data are there ("API synchronization behavior" in the

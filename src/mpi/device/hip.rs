@@ -63,8 +63,8 @@ impl Hip {
             if code != 0 && earlier == 0 {
                 (self.take_error)();
             }
-            // Since version 6 kind 1 is host memory that is registered with HIP. If the version is unknown such memory
-            // is copied.
+            // Since version 6 kind 1 is host memory that is registered with HIP. If the version is unknown, memory of
+            // kind 1 is copied.
             code == 0 && found.kind != 0 && !(found.kind == 1 && self.version >= VERSION_6)
         }
     }

@@ -14,9 +14,9 @@
 //! or load another version of it.
 //!
 //! The mark is a file in memory, which is opened anew only when something was loaded. Debuggers open each object by its
-//! name in the list, so the mark's name is one that any process can open (`/proc/PID/fd/N`), and N stays open as long
-//! as the mark is there. `/proc/self/fd/N` would be a file of the debugger's own, mostly a pipe, at which it would
-//! wait for ever.
+//! name in the list. So the mark's name is one that any process can open (`/proc/PID/fd/N`), and N stays open as long
+//! as the mark is there. `/proc/self/fd/N` would be a file of the debugger's own, mostly a pipe, at which it would wait
+//! for ever.
 
 use crate::kept::longest_file;
 use crate::mpi::descriptor::{identity, out_of_the_way};
@@ -183,8 +183,8 @@ impl Known {
         self.learn(loads, adopt);
         self.news = self.mark.as_ref().filter(|mark| mark.is_followed()).map(|_| Instant::now());
         self.watch();
-        // If one thread has called so far, the first call ever of another one, still unknown, could be between the two
-        // loads of `has_successor`.
+        // Another thread may be between the two loads of `has_successor`: where only one has called so far, in its
+        // first call ever, of which nobody knows yet.
         if callers() != Callers::One && old.is_some() {
             std::mem::forget(old);
             self.kept += 1;

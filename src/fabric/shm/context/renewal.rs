@@ -24,16 +24,16 @@ impl Context {
         Ticket(self.mine().released.peek()).epoch()
     }
 
-    /// Resets all flags to those of a new segment. Events and presences of ranks stay: they mean nothing by themselves,
-    /// and a peer may still look at them, as the last step of a call, for whom to wake. One rank calls this, while the
-    /// context is idle and before any of its ranks can enter a call.
+    /// Zeroes all flags, as in a new segment. Events and presences of ranks stay as they are: they mean nothing by
+    /// themselves, and as the last step of a call a peer may still look there for ranks to wake. One rank calls this,
+    /// while the context is idle and before any of its ranks can enter a call.
     pub fn clear(&self) {
         let events = (0..self.geometry.ranks).map(|rank| PAGE + rank * self.places.control + Control::EVENT.start);
         let mut start = PAGE;
         for event in events.chain([self.geometry.presences_start()]) {
-            // SAFETY: within the segment, whose length `new` checked. Nobody accesses these bytes now, as the caller
-            // promises, since events and presences are left out; a collective orders this before the next call. Zeroes
-            // are valid for all that lies there.
+            // SAFETY: within the segment, whose length `new` checked. Nobody accesses these bytes now: the caller
+            // promises that the context is idle, and events and presences, which peers may still access, are left out.
+            // A collective orders this before the next call. Zeroes are valid for all that lies there.
             unsafe { self.segment.base().add(start).write_bytes(0, event - start) };
             start = event + Control::EVENT.len();
         }

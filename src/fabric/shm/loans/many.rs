@@ -101,9 +101,9 @@ impl HabitOfMany {
         assert!(CallsOfMany::CALLS.is_multiple_of(asks));
         asks
     };
-    /// Trials of data of at least two to the power of this many bytes may end early, if at most `MAY_END_EARLY_TO`
-    /// ranks take turns as roots. Then each root has been once round in its slots when half of the trial is over, so
-    /// that the result does not come from memory that nobody has touched.
+    /// Trials of data of 2^`MAY_END_EARLY_FROM` bytes and more may end early, if at most `MAY_END_EARLY_TO` ranks take
+    /// turns as roots. Then each root has been once round in its slots when half of the trial is over, so that the
+    /// result does not come from memory that nobody has touched.
     const MAY_END_EARLY_FROM: u32 = 18;
     const MAY_END_EARLY_TO: usize = (CallsOfMany::BLOCK / 2) as usize;
 
@@ -187,8 +187,8 @@ fn is_new(number: u64, ranks: usize) -> bool {
     is_first_block && at < CallsOfMany::INTERVAL + ranks as u64 - 1
 }
 
-/// How many calls precede call `number` in the second half of its trial; `None` in the first half. Each half has as
-/// many blocks of each way.
+/// How many calls precede call `number` in the second half of its trial; `None` in the first half. In each half both
+/// ways have the same number of blocks.
 fn since_half(number: u64) -> Option<u64> {
     const { assert!(CallsOfMany::BLOCKS >= 4) };
     (number % CallsOfMany::CALLS).checked_sub(CallsOfMany::CALLS / 2)
