@@ -8,7 +8,8 @@
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -31,10 +32,11 @@ pub fn read(file: &Path, description: &str) -> Option<String> {
 
 /// The text of `file`, with its first line; `None` if this module can't have written the file, or it is unreadable.
 pub(crate) fn read_whole(file: &Path) -> Option<String> {
-    if fs::metadata(file).ok().filter(|metadata| metadata.is_file())?.len() > LONGEST {
-        return None;
-    }
-    fs::read_to_string(file).ok()
+    // To open a pipe must not wait for who writes into it.
+    let mut opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file).ok()?;
+    let metadata = opened.metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= LONGEST)?;
+    let mut text = String::with_capacity(metadata.len() as usize);
+    opened.read_to_string(&mut text).is_ok().then_some(text)
 }
 
 /// Where this process writes what becomes `file`: in the same directory, so that renaming does not cross file systems. Processes of the same

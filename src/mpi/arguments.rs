@@ -53,7 +53,7 @@ pub struct Part {
 
 impl PackedBuffer for Part {
     unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
-        // SAFETY: the caller's promise for the part holds for the view, `offset` bytes further on.
+        // SAFETY: the caller's promise for the part holds for the view, `self.offset` bytes further on.
         unsafe { self.view.read(self.offset + offset, to, n) }
     }
 
@@ -381,38 +381,50 @@ pub unsafe fn allgather(site: &Site<'_>, send: Input, recv: Output) -> Result<Pr
     let ranks = site.shared.agreed.ranks;
     let count = count_of_all(site, recv.1, recv.2)?;
     let is_in_place = send.0 == in_place.cast_const();
-    let role = if is_in_place { Role::InPlace } else { Role::Output };
+    let is_aliased = send.0 == recv.0.cast_const() && !send.0.is_null();
+    let role = if is_in_place || is_aliased { Role::InPlace } else { Role::Output };
     let (buffer, total) = operand(site, role, recv.0, count, recv.2)?;
     let bytes = Bytes(total.0 / ranks);
     if is_in_place {
-        let offset = bytes.0 * site.shared.me.index();
-        let own = match &buffer {
-            Operand::Memory(at) => Operand::Memory(at.wrapping_add(offset)),
-            Operand::View(view) => Operand::Part(Part { view: view.clone(), offset }),
-            Operand::Staged(staged) => Operand::Memory(staged.packed().wrapping_add(offset)),
-            Operand::Absent | Operand::Part(_) => Operand::Absent,
-        };
-        return Ok(Prepared { is_in_place: true, ..Prepared::moving(bytes, CommRank(0), own, buffer) });
+        return Ok(allgather_in_place(site, bytes, buffer));
     }
     let send_at = (send.0.cast_mut(), send.1, send.2);
     let (own, length) = operand_beside(site, Role::Input, send_at, (&buffer, recv.2))?;
     if length != bytes {
         return Err(Refused::Truncated);
     }
-    let is_aliased = send.0 == recv.0.cast_const() && length > Bytes::ZERO && !send.0.is_null();
-    if is_aliased && !accepts_aliased_allgather(site, send, recv) {
-        return Err(Refused::ByLibrary);
+    if is_aliased && length > Bytes::ZERO {
+        let is_placed = place_own_block(site, send, recv);
+        return if is_placed { Ok(allgather_in_place(site, bytes, buffer)) } else { Err(Refused::ByLibrary) };
     }
     Ok(Prepared::moving(bytes, CommRank(0), own, buffer))
 }
 
-/// Whether the library accepts input and output at the same address.
-fn accepts_aliased_allgather(site: &Site<'_>, send: Input, recv: Output) -> bool {
+/// An Allgather whose input is this rank's block of `buffer`.
+fn allgather_in_place(site: &Site<'_>, bytes: Bytes, buffer: Operand) -> Prepared {
+    let offset = bytes.0 * site.shared.me.index();
+    let own = match &buffer {
+        Operand::Memory(at) => Operand::Memory(at.wrapping_add(offset)),
+        Operand::View(view) => Operand::Part(Part { view: view.clone(), offset }),
+        Operand::Staged(staged) => Operand::Memory(staged.packed().wrapping_add(offset)),
+        Operand::Absent | Operand::Part(_) => Operand::Absent,
+    };
+    Prepared { is_in_place: true, ..Prepared::moving(bytes, CommRank(0), own, buffer) }
+}
+
+/// Has the library copy the input of an Allgather to this rank's block of the output, which begins at the same address as the input: the block of
+/// rank 0 would overwrite the input before all peers have it. Returns whether the library accepts that; MPICH and its kin reject an
+/// input that is the rank's own block.
+fn place_own_block(site: &Site<'_>, send: Input, recv: Output) -> bool {
     let (Ok(sends), Ok(receives)) = (c_int::try_from(send.1), c_int::try_from(recv.1)) else {
         return false;
     };
-    // SAFETY: on one process, the block onto itself.
-    let call = |comm| unsafe { native().allgather(send.0, sends, send.2, recv.0, receives, recv.2, comm) };
+    let (mut lb, mut extent) = (0, 0);
+    // SAFETY: a datatype that was just read, and valid places.
+    unsafe { native().type_get_extent_x(recv.2, &mut lb, &mut extent) };
+    let block = recv.0.wrapping_byte_offset(site.shared.me.index() as isize * recv.1 as isize * extent as isize);
+    // SAFETY: on one process, from the program's input to its output.
+    let call = |comm| unsafe { native().allgather(send.0, sends, send.2, block, receives, recv.2, comm) };
     is_accepted(site.job.self_comm, call)
 }
 

@@ -29,7 +29,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
-/// Builds the context of `comm`, or finds out why it stays native; the same on all its ranks. Collective over it.
+/// Builds the context of `comm`, or finds out why `comm` stays native. All its ranks find the same. Collective over it.
 pub(super) fn build(job: &Job, comm: MPI_Comm) -> Standing {
     let shared = Builder::new(job, comm).and_then(|builder| builder.share());
     shared.map_or_else(Standing::Native, Standing::Shared)
@@ -63,6 +63,9 @@ impl Basis {
         }
     }
 }
+
+/// When calls of the library fail here, for the line that says so.
+const AGREEING: &str = "while ranks agree on a communicator's memory";
 
 impl<'a> Builder<'a> {
     /// # Errors
@@ -105,12 +108,12 @@ impl<'a> Builder<'a> {
             communicator::offer(&self.members(), &self.geometry, |context| !self.is_leader() || context.is_idle());
         let board = board::current();
         let (mut offer, mut own) = self.offer(&offered, board.as_deref());
-        let mut offers = self.exchange(offer)?;
+        let mut offers = self.exchange(offer);
         if self.nodes().any(|node| offers.source(self.layout.members(node)) == Source::Again) {
             if self.is_leader() && offers.source(self.own_members()) == Source::Again {
                 own = self.make_segment(&mut offer);
             }
-            offers = self.exchange(offer)?;
+            offers = self.exchange(offer);
         }
         // 2. All ranks judge the offers alike. Then members map the segment, and leaders create their communicator.
         if let Some(reason) = self.obstacle(&offers) {
@@ -347,12 +350,9 @@ impl<'a> Builder<'a> {
         );
     }
 
-    /// All ranks' offers, by rank.
-    ///
-    /// # Errors
-    /// If the MPI library fails to exchange them. This rank votes then, since the others may have them; where they may do without
-    /// a vote, the job ends.
-    fn exchange(&self, offer: Offer) -> Result<Offers, Reason> {
+    /// All ranks' offers, by rank. If the MPI library fails to exchange them on this rank, the job ends: the other ranks
+    /// may have them, and would wait for this one.
+    fn exchange(&self, offer: Offer) -> Offers {
         let c = constants();
         let mut offers = vec![Offer::default(); self.layout.size()];
         let n = size_of::<Offer>() as c_int;
@@ -361,15 +361,8 @@ impl<'a> Builder<'a> {
             let (from, to) = ((&raw const offer).cast(), offers.as_mut_ptr().cast());
             native().allgather(from, n, c.byte, to, n, c.byte, self.comm)
         };
-        if code == c.success {
-            return Ok(Offers::new(offers));
-        }
-        if offer.pooled[0] != 0 {
-            expect("MPI_Allgather", "while ranks agree on shared memory", code);
-        }
-        self.vote(Some(Reason::NoContext));
-        self.give_back(offer);
-        Err(self.decline(Reason::NoContext))
+        expect("MPI_Allgather", AGREEING, code);
+        Offers::new(offers)
     }
 
     /// Why the offers do not suffice; `None` if they do.
@@ -388,7 +381,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The communicator of the leaders of this rank's index; `None` if this rank leads none or there are no other
+    /// The communicator of the leaders with this rank's index; `None` if this rank is no leader or there are no other
     /// nodes.
     ///
     /// # Errors
@@ -420,10 +413,10 @@ impl<'a> Builder<'a> {
             let (from, to) = ((&raw const mine).cast(), (&raw mut least).cast());
             native().allreduce(from, to, 1, c.int, c.min, self.comm)
         };
+        expect("MPI_Allreduce", AGREEING, code);
         // Any other number is from another call of the program's: a rank is in it that left out a call because its
         // arguments were rejected.
-        let lack = if code == c.success { LACKS.get(least as usize) } else { None };
-        lack.copied().unwrap_or(Some(Reason::NoContext))
+        LACKS.get(least as usize).copied().unwrap_or(Some(Reason::NoContext))
     }
 
     /// Logs one line for the first communicator that all ranks agreed to leave native.
@@ -485,7 +478,7 @@ fn world_ranks(job: &Job, comm: MPI_Comm, size: c_int) -> Vec<c_int> {
     let mut group: MPI_Group = constants().group_null;
     // SAFETY: valid communicator, groups and places of `size` elements.
     unsafe {
-        expect("MPI_Comm_group", "for a communicator's first calls", native().comm_group(comm, &mut group));
+        expect("MPI_Comm_group", AGREEING, native().comm_group(comm, &mut group));
         native().group_translate_ranks(group, size, ranks.as_ptr(), job.group, world_ranks.as_mut_ptr());
         native().group_free(&mut group);
     }

@@ -28,7 +28,12 @@ impl Notice {
     /// Lowers the notice, so that later calls show. If it is raised now, it still counts as raised until it is lowered
     /// the next time: a call may have found it raised just before, and so did not raise it again.
     pub fn lower(&self) {
-        self.was_raised.store(self.raised.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        let raised = self.raised.load(Ordering::Relaxed);
+        // Before it is lowered, so that no reader finds neither.
+        self.was_raised.store(raised, Ordering::Relaxed);
+        if raised != 0 {
+            self.raised.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Whether the notice is raised, or was raised before it was lowered last, or has not been joined by all

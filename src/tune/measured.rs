@@ -44,12 +44,16 @@ fn with_rates(parameters: Parameters, probed: &Probed) -> Parameters {
     Parameters { copy, reduce, far, memory, single_copy, write: parameters.write.max(copy), ..parameters }
 }
 
-/// Measures the crossings of this machine on an idle system, and keeps them in `directory`; `probed` are its kernels.
+/// Measures the crossings of this machine on an idle system, and keeps them in `directory`, if there are any that can be
+/// measured; `probed` are its kernels.
 ///
 /// # Errors
 /// If they can't be written.
 pub fn measure(containers: &Containers, probed: &Probed, directory: &Path) -> io::Result<Parameters> {
-    let mut parameters = with_rates(Parameters::default(), probed);
+    let file = file_in(directory);
+    let kept = read(&file);
+    // A crossing that can't be measured now stays as it was.
+    let mut parameters = with_rates(kept.unwrap_or_default(), probed);
     let mut writes = Vec::new();
     for (shares, pair) in pairs(containers) {
         let Some(Times { line, write, read }) = fastest(pair) else { continue };
@@ -60,14 +64,17 @@ pub fn measure(containers: &Containers, probed: &Probed, directory: &Path) -> io
         writes.push(write);
     }
     // The least, that of the nearest pair, counts: most readers of a slot are near.
+    let is_measured = !writes.is_empty();
     parameters.write = writes.into_iter().min_by(f64::total_cmp).unwrap_or(parameters.write).max(parameters.copy);
     parameters.switch = switch().map_or(parameters.switch, Parameters::switch_from);
-    let file = file_in(directory);
     // Kept crossings that are faster were measured with fewer disturbances.
-    if let Some(kept) = read(&file)
+    if let Some(kept) = kept
         && kept.crossings.iter().zip(&parameters.crossings).all(|(kept, new)| kept.latency <= new.latency)
     {
-        return Ok(kept);
+        return Ok(with_rates(kept, probed));
+    }
+    if !is_measured {
+        return Ok(parameters);
     }
     kept::write(&file, host::description(), parameters.to_text().as_bytes())?;
     Ok(parameters)

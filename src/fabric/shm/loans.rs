@@ -76,18 +76,20 @@ impl Loans {
         first: Source,
     ) -> Source {
         let Some(at) = COLLECTIVES.iter().position(|one| *one == collective) else { return Source::Slots };
+        if self.are_refused.load(Ordering::Relaxed) {
+            return Source::Slots;
+        }
         let [least, most] = EXPONENTS;
         let exponent = n.0.max(1).ilog2().clamp(least, most);
         let class = (exponent - least) as usize;
         let alike = |copies| Alike { n, first, exponent, copies };
-        let source = match ranks {
+        match ranks {
             Ranks::Pair => self.of_pair[at][class].decide(alike(1), clock),
             Ranks::Many(found) => {
                 let subject = Subject { number: at * CLASSES + class, found };
                 self.of_many[at][class].decide(subject, alike(found.ranks()), &self.stay, clock)
             }
-        };
-        if self.are_refused.load(Ordering::Relaxed) { Source::Slots } else { source }
+        }
     }
 
     /// The call that was decided on last is over. To be called after each call, except among [`Ranks::Pair`].
@@ -172,7 +174,7 @@ struct Alike {
     n: Bytes,
     /// The source with which the first call begins.
     first: Source,
-    /// The calls have at least two to the power of this many bytes.
+    /// The calls have 2^`exponent` bytes or more.
     exponent: u32,
     /// How many ranks may copy `n` bytes in turn.
     copies: usize,
