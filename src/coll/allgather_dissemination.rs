@@ -28,7 +28,7 @@ pub struct AllgatherDissemination;
 impl Algorithm for AllgatherDissemination {
     const COLLECTIVE: Collective = Collective::Allgather;
     const NAME: &'static str = "dissemination";
-    const SUMMARY: &'static str = "in each step every rank takes all that some others have by then";
+    const SUMMARY: &'static str = "in each step every rank copies all blocks that some others have by then";
     const SOURCE: &'static str = "Nishtala 2009, section 6.2";
     const COST: &'static str =
         "λ·(L + o + g) + G·B·p, λ = ⌈log_k p⌉: few steps, each byte copied up to k/(k − 1) times more";

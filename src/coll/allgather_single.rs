@@ -28,10 +28,11 @@ pub struct AllgatherSingle;
 impl Algorithm for AllgatherSingle {
     const COLLECTIVE: Collective = Collective::Allgather;
     const NAME: &'static str = "single";
-    const SUMMARY: &'static str = "every rank copies the blocks out of the memories of all ranks, or their slots";
+    const SUMMARY: &'static str =
+        "every rank copies the blocks of all ranks out of their memory, or out of their slots";
     const SOURCE: &'static str = "Ma et al. 2011 (kernel assisted collectives)";
     const COST: &'static str =
-        "p copies of a block per rank, what the system takes to find their pages, and p − 1 answers";
+        "p copies of a block per rank, the time of the system to find their pages, and p − 1 answers";
     const DRAWING: &'static str = "\
 up    0 1 2 3 4 -> where their blocks are
       each copies the blocks of all others out of their memories

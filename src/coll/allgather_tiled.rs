@@ -26,7 +26,8 @@ pub struct AllgatherTiled;
 impl Algorithm for AllgatherTiled {
     const COLLECTIVE: Collective = Collective::Allgather;
     const NAME: &'static str = "tiled";
-    const SUMMARY: &'static str = "every rank reads the slots of all ranks, tile by tile, one tile ahead";
+    const SUMMARY: &'static str =
+        "every rank reads the slots of all ranks tile by tile; each rank publishes one tile ahead";
     const SOURCE: &'static str = "Tu et al. 2009, section 6";
     const COST: &'static str = "copy in, then p − 1 copies out per rank";
     const DRAWING: &'static str = "\

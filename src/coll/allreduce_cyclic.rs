@@ -27,7 +27,7 @@ pub struct AllreduceCyclic;
 impl Algorithm for AllreduceCyclic {
     const COLLECTIVE: Collective = Collective::Allreduce;
     const NAME: &'static str = "cyclic";
-    const SUMMARY: &'static str = "as tiled, but each rank visits the slots from its own on";
+    const SUMMARY: &'static str = "as tiled, but each rank starts at its own slot and goes round those of the others";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 3.2";
     const COST: &'static str = "as tiled, but no slot has p readers at a time";
     const DRAWING: &'static str = "\

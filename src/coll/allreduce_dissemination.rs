@@ -29,9 +29,9 @@ pub struct AllreduceDissemination;
 impl Algorithm for AllreduceDissemination {
     const COLLECTIVE: Collective = Collective::Allreduce;
     const NAME: &'static str = "dissemination";
-    const SUMMARY: &'static str = "in each step every rank combines what it has with what some others have";
+    const SUMMARY: &'static str = "in each step every rank combines its partial result with those of some others";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.3";
-    const COST: &'static str = "(a + B·q·m)·⌈log_k p⌉, and two steps more where p is no product of such factors: few steps, p operands in each";
+    const COST: &'static str = "(a + B·q·m)·⌈log_k p⌉, and two steps more where p is no product of factors up to k: few steps, p operands in each";
     const DRAWING: &'static str = "\
 run   4->3            radix 2: two times two ranks are heads
 step  0<->1  2<->3    each combines both slots

@@ -29,7 +29,8 @@ pub struct AllreduceHierarchical;
 impl Algorithm for AllreduceHierarchical {
     const COLLECTIVE: Collective = Collective::Allreduce;
     const NAME: &'static str = "hierarchical";
-    const SUMMARY: &'static str = "tiled within each group of the outermost level, a tree over the groups";
+    const SUMMARY: &'static str =
+        "tiled within each group of the machine's outermost level, then along a tree over the groups";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.4";
     const COST: &'static str = "a·q + B·q·m in a group, (a + B·m)·⌈log2 s⌉ over s groups, and the copies out";
     const DRAWING: &'static str = "\

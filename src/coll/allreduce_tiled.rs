@@ -27,7 +27,7 @@ pub struct AllreduceTiled;
 impl Algorithm for AllreduceTiled {
     const COLLECTIVE: Collective = Collective::Allreduce;
     const NAME: &'static str = "tiled";
-    const SUMMARY: &'static str = "every rank combines its part of all operands; everyone collects the parts";
+    const SUMMARY: &'static str = "every rank combines its part of all operands, then collects the parts of all ranks";
     const SOURCE: &'static str = "Li, Hoefler, Hu, Snir 2014, section 2.4";
     const COST: &'static str = "copy in + m/p·(p − 1) combined per rank + copy out; every byte is combined once";
     const DRAWING: &'static str = "\

@@ -23,7 +23,8 @@ pub struct BarrierDissemination;
 impl Algorithm for BarrierDissemination {
     const COLLECTIVE: Collective = Collective::Barrier;
     const NAME: &'static str = "dissemination";
-    const SUMMARY: &'static str = "in each step every rank awaits some others that know of more and more";
+    const SUMMARY: &'static str =
+        "in each step every rank waits for some others, and learns of all ranks of whose arrival these know";
     const SOURCE: &'static str = "Nishtala 2009, section 7.1";
     const COST: &'static str = "⌈log_k p⌉ line transfers of latency, p·(k − 1) in each step";
     const DRAWING: &'static str = "\

@@ -31,7 +31,7 @@ pub struct BarrierTree;
 impl Algorithm for BarrierTree {
     const COLLECTIVE: Collective = Collective::Barrier;
     const NAME: &'static str = "tree";
-    const SUMMARY: &'static str = "arrives and departs along a tree over the node's hierarchy";
+    const SUMMARY: &'static str = "signals of arrival and of departure go along a tree over the node's hierarchy";
     const SOURCE: &'static str = "Nishtala 2009, section 7.1";
     const COST: &'static str = "2·⌈log_k p⌉ line transfers";
     const DRAWING: &'static str = "\

@@ -30,9 +30,9 @@ pub struct BcastSingle;
 impl Algorithm for BcastSingle {
     const COLLECTIVE: Collective = Collective::Bcast;
     const NAME: &'static str = "single";
-    const SUMMARY: &'static str = "every rank copies the message out of the root's memory, or its slots";
+    const SUMMARY: &'static str = "every rank copies the message out of the root's memory, or out of its slots";
     const SOURCE: &'static str = "Ma et al. 2011 (kernel assisted collectives)";
-    const COST: &'static str = "one copy of the message, what the system takes to find its pages, and p − 1 answers";
+    const COST: &'static str = "one copy of the message, the time of the system to find its pages, and p − 1 answers";
     const DRAWING: &'static str = "\
 down  0 -> where the message is
       1 2 3 4 each copy it out of the memory of 0

@@ -27,7 +27,7 @@ pub struct BcastTiled;
 impl Algorithm for BcastTiled {
     const COLLECTIVE: Collective = Collective::Bcast;
     const NAME: &'static str = "tiled";
-    const SUMMARY: &'static str = "all ranks read the root's slots, tile by tile, while the root writes the next";
+    const SUMMARY: &'static str = "all ranks read the root's slots, tile by tile, while the root writes the next tile";
     const SOURCE: &'static str = "Tu et al. 2009, section 6";
     const COST: &'static str = "max(copy in, copy out) + one tile";
     const DRAWING: &'static str = "\

@@ -32,10 +32,9 @@ pub struct ReduceRelay;
 impl Algorithm for ReduceRelay {
     const COLLECTIVE: Collective = Collective::Reduce;
     const NAME: &'static str = "relay";
-    const SUMMARY: &'static str =
-        "each rank combines its operand in the cell where the one before it did, from both ends";
+    const SUMMARY: &'static str = "ranks combine their operands one after the other in the cell of the first; two such relays start at opposite ends";
     const SOURCE: &'static str = "Nishtala 2009, section 7.2 (chains)";
-    const COST: &'static str = "m combined per rank, in one place + copy out at the root";
+    const COST: &'static str = "each rank combines m bytes, in place + copy out at the root";
     const DRAWING: &'static str = "\
 half  0 -> 1 -> 2 -> 3 -> 4   each combines its operand in the cell of 0
 half  4 -> 3 -> 2 -> 1 -> 0   each combines its operand in the cell of 4

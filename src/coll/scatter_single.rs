@@ -33,9 +33,9 @@ pub struct ScatterSingle;
 impl Algorithm for ScatterSingle {
     const COLLECTIVE: Collective = Collective::Scatter;
     const NAME: &'static str = "single";
-    const SUMMARY: &'static str = "every rank copies its block out of the root's memory, or its slots";
+    const SUMMARY: &'static str = "every rank copies its block out of the root's memory, or out of its slots";
     const SOURCE: &'static str = "Ma et al. 2011 (kernel assisted collectives)";
-    const COST: &'static str = "one copy of a block, what the system takes to find its pages, and p − 1 answers";
+    const COST: &'static str = "one copy of a block, the time of the system to find its pages, and p − 1 answers";
     const DRAWING: &'static str = "\
 down  0 -> where its blocks are
       1 2 3 4 each copy their own out of the memory of 0

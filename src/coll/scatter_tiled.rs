@@ -25,7 +25,7 @@ pub struct ScatterTiled;
 impl Algorithm for ScatterTiled {
     const COLLECTIVE: Collective = Collective::Scatter;
     const NAME: &'static str = "tiled";
-    const SUMMARY: &'static str = "every rank reads its block tile by tile, while the root writes the next";
+    const SUMMARY: &'static str = "every rank reads its block tile by tile, while the root writes the next tile";
     const SOURCE: &'static str = "Tu et al. 2009, section 6";
     const COST: &'static str = "copy in of all blocks + one tile";
     const DRAWING: &'static str = "\

@@ -10,9 +10,13 @@ use std::fmt::{self, Write};
 const INTRODUCTION: &str = "\
 # Environment variables
 
-huddle reads these variables once, in MPI_Init, on rank 0 of MPI_COMM_WORLD: its values hold on all ranks. Where a value is
-wrong, one line names the valid ones and the default holds; the program runs. An empty value is as good as none. Only
-HUDDLE_PMPI is read by each rank for itself.
+huddle reads these variables once, in MPI_Init, on rank 0 of MPI_COMM_WORLD. Rank 0's values hold on all ranks. Only
+HUDDLE_PMPI is read by each rank for itself. If a value is wrong, one line names the valid values, huddle uses the default, and
+the program runs. An empty value counts as not set.
+
+Terms: a *slot* is a buffer in shared memory through which a rank passes data. Each rank has a *ring* of slots, which it uses in turn
+([ALGORITHMS.md](ALGORITHMS.md) has more terms). Ranks *share cores* if a node has more ranks than cores for them. *Native* calls
+are left to the program's MPI library.
 
 This page is printed from the tables in the sources: `HUDDLE_WRITE_DOCS=1 cargo test --no-default-features documentation`
 renews it.
@@ -22,18 +26,21 @@ const ALGORITHMS: &str = "\
 ## Algorithms
 
 The variable of a collective takes an algorithm with its knobs, `native` (the MPI library's own), `auto` (huddle chooses), or
-a list by size: `<=8K:flat,<=256K:tree:radix=4,tiled` runs `flat` up to 8 KiB, `tree` with radix 4 up to 256 KiB and `tiled`
-above. K, M and G are powers of 1024. Above the last bound huddle chooses. Sizes are packed bytes: of the whole message
-for Allreduce, Bcast and Reduce, of one rank's block for Allgather and Scatter, 0 for Barrier.
+a list by size. For example, `<=8K:flat,<=256K:tree:radix=4,tiled` runs `flat` up to 8 KiB, `tree` with radix 4 up to 256 KiB, and
+`tiled` above. If the last entry of a list has a bound, huddle chooses above that bound. K, M and G are powers of 1024. Sizes are packed
+bytes: of the whole message for Allreduce, Bcast and Reduce, of one rank's block for Allgather and Scatter, 0 for Barrier.
 ";
 
 const REASONS: &str = "\
 ## Reasons
 
-Why a call was not accelerated, as the report (`HUDDLE_REPORT`, [REPORT.md](REPORT.md)) and the C API name it. It went to the native
-library, or, where it is `empty`, huddle ended it. What holds for all calls of a communicator, or of a collective on it, comes first,
-and arguments are not looked at then: on a communicator of one rank a call without data is a `single-rank` one, and before
-`HUDDLE_WARMUP` a `warm-up` one. Calls without data are native for no size, only with the whole collective (`HUDDLE_BCAST=native`).
+The report (`HUDDLE_REPORT`, [REPORT.md](REPORT.md)) and the C API name one of these reasons for each call that was not
+accelerated. huddle left the call to the native library, or ended it itself if the reason is `empty`.
+
+Reasons that hold for all calls of a communicator, or for all calls of a collective on it, come first, and huddle does not look at
+arguments then. So a call without data is a `single-rank` one on a communicator of one rank, and a `warm-up` one before
+`HUDDLE_WARMUP`. A list by size never makes calls without data native: only `native` for the whole collective does
+(`HUDDLE_BCAST=native`).
 ";
 
 /// As Markdown: `docs/ENVIRONMENT.md`.

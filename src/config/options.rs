@@ -111,15 +111,15 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_REPORT",
         takes: Takes::Text("a file name"),
         default: UNSET,
-        meaning: "Rank 0 writes a report over all ranks to this file at MPI_Finalize: calls by collective, algorithm, \
-                  size and reason of decline, as JSON. [REPORT.md](REPORT.md) has its fields.",
+        meaning: "At MPI_Finalize rank 0 writes a report over all ranks to this file, as JSON: calls by collective, \
+                  algorithm, size and reason of decline. [REPORT.md](REPORT.md) explains its fields.",
         parse: Parse::Path(|path, config| store(Some(Some(path.into())), &mut config.report)),
     },
     Opt {
         name: "HUDDLE_STALL_SECONDS",
         takes: Takes::Text("a number of seconds, 0 for never"),
         default: "60",
-        meaning: "A rank that waits longer in a collective prints what it waits for.",
+        meaning: "A rank that waits longer than this in a collective prints what it waits for.",
         parse: Parse::Text(|text, config| {
             let seconds = value::number::<u64>(text);
             store(seconds.map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds))), &mut config.stall)
@@ -135,8 +135,9 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_WARMUP",
         takes: Takes::Text("a number, at least 1"),
         default: "3",
-        meaning: "The blocking call of these six collectives, together, on a communicator from which on huddle serves it; those before are native, so \
-                  that communicators used once or twice cost nothing.",
+        meaning: "The ordinal of the blocking call of the six collectives, counted together, from which on huddle \
+                  serves a communicator. The calls before it are native, so that communicators used once or twice \
+                  cost nothing.",
         parse: Parse::Text(|text, config| {
             store(value::number(text).filter(|ordinal| *ordinal >= 1), &mut config.warmup)
         }),
@@ -145,8 +146,8 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_SLOTS",
         takes: Takes::Text("auto, or a power of two from 2 to 256"),
         default: "auto",
-        meaning: "Slots in the ring of each rank in shared memory, per communicator. `auto`: 16, or 4 where ranks \
-                  share cores on some node of the job.",
+        meaning: "Number of slots in the ring of each rank in shared memory, per communicator. `auto`: 16, or 4 if \
+                  ranks share cores on some node of the job.",
         parse: Parse::Text(|text, config| {
             if text == "auto" {
                 return store(Some(None), &mut config.slots);
@@ -159,11 +160,13 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_SLOT_BYTES",
         takes: Takes::Text("auto, or a size such as 8K or 1M, a multiple of 64 from 1K to 1G"),
         default: "auto",
-        meaning: "Bytes of data in a slot. An element of a reduction must fit into one. `auto`: the largest power of two with which a \
-                  rank's slots take no more than twice the second-level cache (128K in 16 slots, where that has 1M), or 1M where ranks \
-                  share cores (256K in 4; as much as that cache where it is longer), and those of all ranks of a node no more than 8M for a \
-                  communicator, with the cells that two \
-                  ranks pass to each other (so never more than 128K on two ranks that have a core each); but at least 8K, and at most 256K.",
+        meaning: "Bytes of data in a slot. An element of a reduction must fit into one. `auto` is at least 8K and \
+                  at most 256K. Between these it is the largest power of two that keeps two bounds. First, a rank's \
+                  slots together take no more than twice the second-level cache (so 128K in each of 16 slots, if \
+                  that cache has 1M). If ranks share cores, this bound is 1M (256K in each of 4 slots), or as much \
+                  as that cache if it is longer. Second, the slots of all ranks of a node take no more than 8M for \
+                  a communicator. This includes the cells that two ranks pass to each other, so slots never have \
+                  more than 128K on two ranks with a core each.",
         parse: Parse::Text(|text, config| {
             if text == "auto" {
                 return store(Some(None), &mut config.slot_bytes);
@@ -176,9 +179,10 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_SLOT_STORES",
         takes: Takes::Text("auto, cached or streaming"),
         default: "auto",
-        meaning: "How a rank writes its slots: through the caches, or around them to memory, which is faster where its peers' caches \
-                  are far from its own. `auto`: each rank times some of its writes and goes by that. Short pieces (below 1K), and what lies in \
-                  cells that two ranks pass to each other, are always cached.",
+        meaning: "How a rank writes its slots. `cached`: through the caches. `streaming`: around the caches to \
+                  memory, which is faster if its peers' caches are far from its own. `auto`: each rank times some \
+                  of its writes and uses the faster way. Short pieces (below 1K), and data in cells that two ranks \
+                  pass to each other, always go through the caches.",
         parse: Parse::Text(|text, config| {
             use SlotStores::{Auto, Cached, Streaming};
             store(
@@ -191,10 +195,12 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_SLOT_READS",
         takes: Takes::Text("auto, sharing or taking"),
         default: "auto",
-        meaning: "How a rank reads pieces of its peers' slots, from 1K: sharing the cache lines with whoever has them, or taking them \
-                  over, so that who writes them next finds them in one cache, not in several that all have to give them up. `auto`: \
-                  taking, where the host has at most two processors, of AMD's fourth generation of Zen, and the communicator at most six ranks there. Lines of cells that two \
-                  ranks pass to each other are always shared.",
+        meaning: "How a rank reads pieces of 1K and more in its peers' slots. `sharing`: it shares the cache lines \
+                  with the caches that hold them. `taking`: it takes the lines over, so that their next writer \
+                  finds them in one cache. Otherwise they are in several caches that all have to give them up. \
+                  `auto`: taking, if the host has at most two processors, of AMD's fourth generation of Zen, and at \
+                  most six ranks of the communicator; otherwise sharing. Lines of cells that two ranks pass to each \
+                  other are always shared.",
         parse: Parse::Text(|text, config| {
             use SlotReads::{Auto, Sharing, Taking};
             store(
@@ -207,11 +213,13 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_FIRST_LOOK",
         takes: Takes::Text("auto, early or late"),
         default: "auto",
-        meaning: "In an Allreduce, Allgather or Barrier of up to 512 bytes between two ranks that have a core each: whether a rank looks for its \
-                  peer's flag at once (early), or when its own flag is in its cache (late). A look at a flag that is not yet written takes the \
-                  cache line from its writer. `auto`: late on processors of Intel's and of AMD's fifth generation of Zen, early on others, until \
-                  calls in which the rank tried both show that the other way is faster; and where roots of calls of up to 512 bytes take \
-                  turns, after the wait that such calls show to be fastest, in place of at once.",
+        meaning: "When a rank first looks for its peer's flag, in an Allreduce, Allgather or Barrier of up to 512 \
+                  bytes between two ranks with a core each. `early`: at once. `late`: when its own flag is in its \
+                  cache. A look at a flag that is not yet written takes the cache line from its writer. `auto` \
+                  begins late on processors of Intel's and of AMD's fifth generation of Zen, and early on others. \
+                  In some calls the rank tries both ways, and changes if these calls show that the other way is \
+                  faster. In calls of up to 512 bytes whose roots take turns, `auto` also tries waits before the \
+                  first look, and uses the fastest one.",
         parse: Parse::Text(|text, config| {
             use FirstLook::{Auto, Early, Late};
             store(value::word(text, &[("auto", Auto), ("early", Early), ("late", Late)]), &mut config.first_look)
@@ -221,28 +229,32 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_SINGLE_COPY",
         takes: Takes::Text("0 or 1"),
         default: "1",
-        meaning: "0 keeps ranks from reading each other's memory (process_vm_readv). With 1 `single` algorithms do so: where they are \
-                  forced; in long Scatters, where ranks share cores unless trials show that slots are faster; and between two ranks \
-                  with a core each in longer calls, where trials show that it is faster ([ALGORITHMS.md](ALGORITHMS.md)). Each rank tries it in MPI_Init with all others on its host; where one may not (seccomp, \
-                  kernel.yama.ptrace_scope above 0, another user), no rank of the job does.",
+        meaning: "0 keeps ranks from reading each other's memory (process_vm_readv). With 1, `single` algorithms do \
+                  so. They run in three cases ([ALGORITHMS.md](ALGORITHMS.md)): where the user forces them; in long \
+                  Scatters, but not where ranks share cores and trials show that slots are faster; and in longer \
+                  calls between two ranks with a core each, where trials show that they are faster. In MPI_Init \
+                  each rank tries to read the memory of all others on its host. If one rank may not (seccomp, \
+                  kernel.yama.ptrace_scope above 0, another user), no rank of the job does so later.",
         parse: Parse::Text(|text, config| store(value::switch(text), &mut config.may_copy_singly)),
     },
     Opt {
         name: "HUDDLE_BRIDGES",
         takes: Takes::Text("a number"),
         default: "64",
-        meaning: "MPI communicators that huddle may make for the steps between nodes; communicators beyond are native.",
+        meaning: "The most MPI communicators that huddle makes for the steps between nodes. Further communicators \
+                  that span nodes stay native.",
         parse: Parse::Text(|text, config| store(value::number(text), &mut config.bridges)),
     },
     Opt {
         name: "HUDDLE_CACHE",
         takes: Takes::Text("an absolute path of a directory, or off"),
         default: UNSET,
-        meaning: "Where huddle keeps what it measured of the machine's kernels and of the network between nodes, a few \
-                  milliseconds each once per kind of machine, and how hwloc sees each machine since it started; off finds out in each job. Without it: \
-                  $XDG_CACHE_HOME/huddle or ~/.cache/huddle; nothing is kept where there is no home. A directory that is \
-                  missing is made; where it can't be written nothing is kept. What is kept stays, also what was measured while others used the machine: \
-                  `huddle probe` measures it anew.",
+        meaning: "The directory for what huddle found out about machines: measurements of the kernels and of the \
+                  network between nodes, and how hwloc sees each machine since it started. Each measurement takes a \
+                  few milliseconds once per kind of machine. `off`: huddle finds all of this out in each job. \
+                  Without the variable: $XDG_CACHE_HOME/huddle or ~/.cache/huddle; without a home, huddle keeps \
+                  nothing. huddle makes a missing directory. If it can't write there, it keeps nothing. \
+                  Measurements stay, even if others used the machine meanwhile: `huddle probe` measures it anew.",
         parse: Parse::Path(|path, config| {
             let directory = path.is_absolute().then(|| Cache::Directory(path.into()));
             store(if path == Path::new("off") { Some(Cache::Off) } else { directory }, &mut config.cache)
@@ -252,8 +264,9 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_LEADERS",
         takes: Takes::Text("a number from 1 to 16"),
         default: "1",
-        meaning: "Ranks of each node that get a communicator between nodes, for calls whose chunks several of them take. \
-                  Where an algorithm is asked for with more `leaders`, it is as many.",
+        meaning: "Number of ranks of each node that get a communicator between nodes. Several leaders take the \
+                  chunks of a call in turn. If the user asks for an algorithm with more `leaders`, that number \
+                  holds.",
         parse: Parse::Text(|text, config| {
             store(value::number(text).filter(|leaders| (1..=16).contains(leaders)), &mut config.leaders)
         }),
@@ -262,8 +275,8 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_TOPOLOGY",
         takes: Takes::Text("a synthetic topology of hwloc such as \"package:2 core:4 pu:1\""),
         default: UNSET,
-        meaning: "The machine to assume in place of the one found; for tests. With one that hwloc does not know a node is taken \
-                  as one flat level.",
+        meaning: "The machine to assume in place of the one found; for tests. If hwloc does not understand the \
+                  text, huddle takes each node for one flat level.",
         parse: Parse::Text(|text, config| store(Some(Some(text.to_owned())), &mut config.topology)),
     },
     Opt {
@@ -280,7 +293,8 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_NODE_ORDER",
         takes: Takes::Text("block or cyclic"),
         default: "block",
-        meaning: "Whether ranks fill virtual nodes one after the other or in turn.",
+        meaning: "`block`: ranks fill virtual nodes one after the other. `cyclic`: ranks go to virtual nodes in \
+                  turn.",
         parse: Parse::Text(|text, config| {
             use NodeOrder::{Block, Cyclic};
             store(value::word(text, &[("block", Block), ("cyclic", Cyclic)]), &mut config.node_order)
@@ -290,8 +304,8 @@ pub static OPTIONS: &[Opt] = &[
         name: "HUDDLE_PMPI",
         takes: Takes::Text("0 or 1"),
         default: "1",
-        meaning: "0 leaves the PMPI_ names to the native library, so that MPI_X and PMPI_X can be compared in one \
-                  process; Fortran programs may call either. Each rank's loader reads it.",
+        meaning: "0 leaves the PMPI_ names to the native library, so that a program can compare MPI_X and PMPI_X in \
+                  one process. Fortran programs may call either. Each rank's loader reads this variable for itself.",
         parse: Parse::Text(|text, config| store(value::switch(text), &mut config.serves_pmpi)),
     },
 ];

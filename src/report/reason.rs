@@ -80,7 +80,8 @@ const TABLE: [Entry; Reason::COUNT] = [
     entry(
         Reason::TooManyBridges,
         "too-many-bridges",
-        "The communicator spans nodes and HUDDLE_BRIDGES of them are in use already; a larger number permits more.",
+        "The communicator spans nodes, and HUDDLE_BRIDGES communicators between nodes are in use already. A larger number \
+         permits more.",
     ),
     entry(
         Reason::HuddleMissing,
@@ -90,36 +91,39 @@ const TABLE: [Entry; Reason::COUNT] = [
     entry(
         Reason::SurvivesFailures,
         "survives-failures",
-        "The MPI library was told to survive processes that fail (Open MPI 5: mpiexec --with-ft ulfm): it alone knows of them.",
+        "The MPI library was told to survive processes that fail (Open MPI 5: mpiexec --with-ft ulfm), and only the library \
+         knows which processes have failed.",
     ),
     entry(Reason::NotRunning, "not-running", "The call came before MPI_Init or after huddle ended in MPI_Finalize."),
     entry(
         Reason::RejectedArguments,
         "rejected-arguments",
-        "The MPI library rejects the arguments and reports it; where it might wait instead, since a rank's own buffers differ in length, \
-         huddle reports MPI_ERR_TRUNCATE.",
+        "The MPI library rejects the arguments and reports the error. If a rank's own buffers differ in length, the library \
+         might wait instead, so huddle reports MPI_ERR_TRUNCATE.",
     ),
     entry(
         Reason::DevicePointer,
         "device-pointer",
-        "A rank has loaded a library of CUDA, HIP or HSA that huddle can't copy with: buffers may be in memory of its devices.",
+        "A rank has loaded a library of CUDA, HIP or HSA with which huddle can't copy, and buffers may be in memory of its \
+         devices.",
     ),
     entry(
         Reason::Empty,
         "empty",
-        "There are no data: the count is 0, or elements have no bytes. huddle ends the call at once, without waiting for other ranks.",
+        "The call has no data: the count is 0, or elements have no bytes. huddle ends it at once, without waiting for other \
+         ranks.",
     ),
     entry(Reason::ElementLargerThanSlot, "element-larger-than-slot", "One element exceeds HUDDLE_SLOT_BYTES."),
     entry(
         Reason::BlocksLargerThanSlot,
         "blocks-larger-than-slot",
-        "A slot has less than a byte for each rank of a node: HUDDLE_SLOT_BYTES is small for so many ranks.",
+        "A slot has less than a byte for each rank of a node: HUDDLE_SLOT_BYTES is too small for so many ranks.",
     ),
     entry(
         Reason::TooManySteps,
         "too-many-steps",
-        "The message takes more steps than a call may have (HUDDLE_SLOT_BYTES or the tile is small for it), or the communicator \
-         has seen half a trillion calls.",
+        "The message takes more steps than a call may have (HUDDLE_SLOT_BYTES or the tile is too small for it), or the \
+         communicator has seen half a trillion calls.",
     ),
     entry(
         Reason::OrderAcrossNodes,
@@ -149,7 +153,7 @@ impl Reason {
         TABLE[self as usize].name
     }
 
-    /// One sentence for people.
+    /// One or two sentences for people.
     pub const fn meaning(self) -> &'static str {
         TABLE[self as usize].meaning
     }
