@@ -1,4 +1,4 @@
-//! Compiles the constants of the MPI in use. `MPICC` names the compiler of the MPI that the engine is built for (default `mpicc`).
+//! Compiles the constants of the MPI that the engine is built for. `MPICC` names that MPI's compiler (default `mpicc`).
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -6,9 +6,9 @@ use std::{env, fs};
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     name_sources();
-    // The engine's own references to what it exports must not be bound to the loader, which exports the C API too.
+    // The engine's references to names that it exports must not be bound to the loader, which exports the C API too.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
-    // By which the report names the engine; not every gcc asks for one by itself.
+    // The report names the engine by its build ID; not every gcc adds one by itself.
     println!("cargo:rustc-link-arg=-Wl,--build-id");
     if env::var_os("CARGO_FEATURE_MPI").is_some() {
         compile_shim();

@@ -43,13 +43,13 @@ static void call(const Work *work, int root) {
 
 static int root_of(const Work *work, int k) { return work->root >= 0 ? work->root : k % size; }
 
-// Doubles that a call reads on some rank.
+// The number of doubles that a call reads on some rank.
 static int elements_of(const Work *work) {
     return work->collective == BARRIER ? 0 : work->collective == SCATTER ? work->n * size : work->n;
 }
 
-// Writes the input, as a program does that has computed something new, and reads some of the output. Of messages too
-// short for a clock around each call, a double of each line: the time for that is part of what is measured.
+// Writes the input, as a program does that has computed something new, and reads some of the output. Messages too short
+// for a clock around each call get one double of each line; the time for that is part of what is measured.
 static void compute(int elements, int step) {
     if (elements <= SHORT)
         for (int i = 0; i < elements; i += DOUBLES_PER_LINE) in[i] = step & 1023;

@@ -1,4 +1,5 @@
-// The six collectives on doubles as subjects of measure(): by huddle, by the native library, by a hand-written loop, or by one copy that the kernel makes.
+// The six collectives on doubles, as subjects of measure(): by huddle, by the native library, by a hand-written loop,
+// or by one copy that the kernel makes.
 #ifndef CALLS_H
 #define CALLS_H
 
@@ -16,28 +17,29 @@ typedef struct {
     MPI_Comm comm;
 } Work;
 
-// Buffers for messages of so many doubles, so many bytes behind the start of a page.
+// Allocates buffers for messages of `most` doubles, `offset` bytes after the start of a page.
 void calls_start(int most, int offset);
-// The block of a subject whose state is a Work.
+// Runs a block of calls of a subject whose state is a Work.
 double work_block(const void *work, int calls);
 // Makes one call and ends the job if its result is wrong.
 void work_check(const Work *work);
 
-// loops.c: two ranks only. Messages of at most so many bytes go in the line that tells of them, whatever the way.
+// loops.c: two ranks only. Whatever the way, messages of at most so many bytes go in the line that announces them.
 enum { SHORT_BYTES = 64 };
 void loops_start(void);
 void loop(Collective collective, const double *in, double *out, int n, int root);
-// How it passes data: in chunks of so many bytes, through a ring of so many for each rank; and whether each rank combines all of an Allreduce.
+// How the loop passes data: in chunks of so many bytes, through a ring of so many bytes for each rank; and whether each
+// rank combines all of an Allreduce.
 typedef struct {
     int chunk, ring;
     bool whole;
 } LoopWay;
-// It goes that way from now on.
+// Sets the way of all later calls.
 void loop_way(LoopWay way);
 
-// kernel.c: two ranks only. -> whether the kernel lets both ranks read each other's memory
+// kernel.c: two ranks only. Returns whether the kernel lets both ranks read each other's memory.
 bool kernel_start(void);
-// Bcast, Allgather or Scatter.
+// Makes a Bcast, Allgather or Scatter.
 void kernel(Collective collective, double *in, double *out, int n, int root);
 
 #endif

@@ -2,7 +2,7 @@
 //
 //   collectives [--only Bcast,…] [--sizes 8,64,…] [--offset 16] [--rounds R] [--block MS]
 //
-// Buffers begin so many bytes behind the start of a page: long ones of malloc do 16 behind it.
+// Buffers begin OFFSET bytes after the start of a page; long buffers of malloc begin 16 bytes after it.
 // Sizes are bytes of the message, or of one rank's block (Allgather, Scatter). Roots rotate, data are modified between calls.
 #include "calls.h"
 

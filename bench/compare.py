@@ -36,12 +36,12 @@ from mpis import Mpi, read_mpis
 from parts import title_of
 from results import Case, geometric_mean, pooled
 
-FEW = 5  # rounds of a case that was split are shown
+FEW = 5  # least rounds with which a case that was split is shown
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A build of huddle, with variables."""
+    """A build of huddle, and the variables for its jobs."""
 
     name: str
     prefix: Path
@@ -58,7 +58,7 @@ class Subject:
 
 
 def bound(ranks: int, bind: str) -> list[str]:
-    """The words before a command whose ranks shall lie on cores so."""
+    """The words before a command that bind its ranks to cores in this way."""
     cores = sorted(os.sched_getaffinity(0))
     rank = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
     index = f"{rank} % {len(cores)}" if bind == "alternating" else f"{rank} * {len(cores)} / {ranks}"
@@ -76,7 +76,7 @@ def measure(subject: Subject, mpi: Mpi, options: argparse.Namespace, arguments: 
 
 @contextmanager
 def others(number: int) -> Iterator[None]:
-    """So many processes that compute meanwhile."""
+    """Runs so many processes that compute meanwhile."""
     computing = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
     try:
         yield
@@ -95,7 +95,7 @@ def name_of(case: dict) -> str:
 
 
 def rounds_of(case: dict, is_wanted: Callable[[float], bool]) -> Case | None:
-    """Those whose bare exchange took as long as is wanted, unless few of them did."""
+    """The case with only the rounds whose bare exchange took the wanted time; None if they are too few."""
     rounds = [index for index, bare in enumerate(case["ns"]["bare"]) if is_wanted(bare)]
     ns = {subject: [times[index] for index in rounds] for subject, times in case["ns"].items()}
     return Case({**case, "ns": ns}) if len(rounds) >= min(FEW, len(case["ns"]["bare"])) else None

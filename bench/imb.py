@@ -1,10 +1,10 @@
 """Intel's IMB-MPI1, as it comes in impi-devel, bare and preloaded in turn. It is linked to libmpi.so.12, so it runs under
 MPICH 5 too. This build of it has no option to check its results.
 
-IMB takes the time of a call from where its rank has left the barrier before it. After native barriers ranks go their ways further
-apart than after huddle's, and a receiver that comes late finds its data there. So the preloaded program runs with native barriers
-too: then both sides are measured from the same start. A job takes no notice of when a shared machine moves its cores, so jobs are
-short, of one collective and some lengths each, and those are compared beside which the bare exchange of two cache lines took alike."""
+IMB times a call from the moment at which its rank has left the barrier before it. Ranks leave native barriers further apart than
+huddle's, and a receiver that comes late finds its data there. So the preloaded program runs with native barriers too: then both
+sides are measured from the same start. A job does not notice when a shared machine moves its cores. So jobs are short, of one
+collective and some lengths each, and jobs are compared only if the bare exchange of two cache lines took alike beside them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from results import Case, Estimate
 BARRIERS_NATIVE = "huddle, barriers native"
 TRIES = 4
 COLLECTIVES = ["Allreduce", "Bcast", "Reduce", "Allgather", "Scatter", "Barrier"]
-# Powers of two of bytes, from and to: jobs of 1000 calls of each take 0.3 to 3 seconds.
+# Lengths as powers of two, from and to: jobs of 1000 calls of each take 0.3 to 3 seconds.
 LENGTHS = ["0:12", "13:17", "18:22"]
 
 
 def rows(lines: Iterator[str]) -> Iterator[tuple[str, int, float]]:
-    """-> collective, bytes, nanoseconds of the slowest rank (t_max) per row of IMB's tables"""
+    """Yields collective, bytes and nanoseconds of the slowest rank (t_max) for each row of IMB's tables."""
     collective, columns = "", []
     for line in lines:
         words = line.split()
@@ -41,38 +41,38 @@ def rows(lines: Iterator[str]) -> Iterator[tuple[str, int, float]]:
 
 @dataclass(frozen=True)
 class Taken:
-    """A job of one collective and some lengths."""
+    """What a job of one collective and some lengths took."""
 
     # Nanoseconds by bytes.
     times: dict[int, float]
-    # The bare exchange of two cache lines in nanoseconds, before it and after it.
+    # The bare exchange of two cache lines in nanoseconds, before the job and after it.
     bare: tuple[float, float]
-    # By the report of a preloaded job.
+    # Accelerated calls, by the report of a preloaded job.
     calls: int
 
 
 def are_alike(jobs: tuple[Taken, ...]) -> bool:
-    """Whether the cores lay alike for all of them: close ones exchange lines four to ten times as fast as far ones."""
+    """Whether the cores lay alike for all jobs: close cores exchange lines four to ten times as fast as far ones."""
     bare = [time for job in jobs for time in job.bare]
     return max(bare) < 2 * min(bare)
 
 
 def exchange(bench: Bench, mpi: Mpi) -> float:
-    """-> nanoseconds of the bare exchange"""
+    """Returns the nanoseconds of the bare exchange."""
     command = [str(bench.build("collectives", mpi)), "--only", "Barrier", "--rounds", "1", "--block", "1"]
     [line] = Job(mpi, 2, command).cases(lambda _: None)
     return line["ns"]["bare"][0]
 
 
 def accelerated(report: Path) -> dict[str, int]:
-    """-> calls by collective"""
+    """Returns the accelerated calls by collective."""
     if not report.exists():
         raise Failed(f"IMB-MPI1: no report {report}, so huddle was not there")
     return {name: counts["accelerated"] for name, counts in json.loads(report.read_text())["collectives"].items()}
 
 
 def turn(bench: Bench, mpi: Mpi, ranks: int, collective: str, lengths: str | None) -> dict[str, Taken]:
-    """One job of each subject, in turn."""
+    """Runs one job of each subject, in turn."""
     program = read_mpis()["intel"].home / "bin" / "IMB-MPI1"
     if not program.exists():
         raise Failed(f"no {program}: install Intel MPI (scripts/bench --mpi intel)")
@@ -98,7 +98,7 @@ def turn(bench: Bench, mpi: Mpi, ranks: int, collective: str, lengths: str | Non
 
 
 def steady_turn(bench: Bench, mpi: Mpi, ranks: int, collective: str, lengths: str | None) -> dict[str, Taken] | None:
-    """A job of each subject that saw the cores alike, the latest ones out of up to TRIES turns; none if there are no such."""
+    """Jobs that saw the cores alike, one of each subject: the latest out of up to TRIES turns. None if there are no such jobs."""
     taken: dict[str, list[Taken]] = {}
     for _ in range(TRIES):
         for subject, job in turn(bench, mpi, ranks, collective, lengths).items():

@@ -37,7 +37,7 @@ def run(command: list[str], environment: dict[str, str] | None = None) -> None:
 
 
 def install_packages(mpi: Mpi) -> None:
-    """Afterwards the virtual environment of an MPI from packages is there, whole."""
+    """Makes the virtual environment of an MPI that comes from packages, unless it is there, whole."""
     mark = mpi.home / "installed"
     wanted = " ".join(mpi.packages)
     if not mpi.packages or (mark.exists() and mark.read_text() == wanted):
@@ -51,7 +51,7 @@ def install_packages(mpi: Mpi) -> None:
 
 
 def install_huddle(prefix: Path, mpis: list[Mpi]) -> None:
-    """Afterwards there is an engine for each of them: libraries of one ABI share one, built with the first."""
+    """Installs an engine for each MPI. Libraries of one ABI share an engine, which is built with the first."""
     environment: dict[str, str] = {}
     for mpi in reversed(mpis):
         environment |= mpi.environment()
@@ -62,20 +62,20 @@ def install_huddle(prefix: Path, mpis: list[Mpi]) -> None:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where things are."""
+    """Where huddle is installed, and where programs are built."""
 
     prefix: Path
     work: Path = ROOT / "target" / "bench"
 
     @cached_property
     def build_of_huddle(self) -> str:
-        """The same for the same engines."""
+        """A fingerprint of the engines."""
         engines = sorted((self.prefix / "lib/huddle").glob("*.so"))
         return hashlib.sha256(b"".join(engine.read_bytes() for engine in engines)).hexdigest()[:16]
 
     @cached_property
     def state(self) -> str | None:
-        """The commit of this tree; none of a tree with changes, or without a repository."""
+        """The commit of this tree; None if the tree has changes or is no repository."""
         command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude", "*"]
         try:
             found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -84,7 +84,7 @@ class Bench:
         return None if found.endswith("-dirty") else found
 
     def build(self, program: str, mpi: Mpi) -> Path:
-        """-> the program for this MPI, rebuilt where a source is newer"""
+        """Returns the program for this MPI, rebuilt if a source is newer."""
         target = self.work / mpi.name / program
         target.parent.mkdir(parents=True, exist_ok=True)
         with open(target.with_suffix(".lock"), "w") as lock:
@@ -127,7 +127,7 @@ class Job:
             raise Failed(f"exit code {process.returncode}: {' '.join(command)}\n{''.join(tail)}")
 
     def cases(self, show: Callable[[dict], None]) -> list[dict]:
-        """The lines of JSON in its output, each shown as it comes."""
+        """Returns the lines of JSON in its output; shows each as it comes."""
         found = []
         for line in self.lines():
             if line.startswith("{"):
@@ -137,13 +137,14 @@ class Job:
 
 
 def machine() -> dict[str, str | int]:
-    """What belongs to every number."""
+    """The facts about the machine that belong to every number."""
     fields: dict[str, str] = {}
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         name, _, value = line.partition(":")
         fields.setdefault(name.strip(), value.strip())
     model = fields.get("model name", os.uname().machine)
-    # Virtual machines hide which of a maker's processors it is; generations differ by more than what is measured here.
+    # Virtual machines hide which of a maker's processors they have; generations differ by more than what is measured
+    # here.
     if "cpu family" in fields:
         model += f", family {fields['cpu family']}, model {fields.get('model', '?')}"
     return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cores": os.cpu_count() or 1, "cpu": model,

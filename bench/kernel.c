@@ -1,8 +1,8 @@
-// Single copy: each collective that only moves data, between two ranks, by process_vm_readv out of the sender's buffer.
+// Single copies: each collective that only moves data, between two ranks, by process_vm_readv from the sender's buffer.
 //
-// n bytes cross once, copied by the kernel, which finds and pins each page of the sender; nothing passes through a segment.
-// The sender must not return before they have: its buffer is the program's. Where the kernel forbids it (seccomp, ptrace
-// scope) there is nothing to compare.
+// n bytes cross once. The kernel copies them, and finds and pins each page of the sender; nothing passes through a
+// segment. The sender must not return before the copy has ended, since its buffer is the program's. Where the kernel
+// forbids such copies (seccomp, ptrace scope) there is nothing to compare.
 #define _GNU_SOURCE
 #include "calls.h"
 

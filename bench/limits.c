@@ -1,16 +1,16 @@
-// What huddle costs besides the six collectives' own time.
+// What huddle costs besides the time of the six collectives themselves.
 //
 //   limits overhead          8-byte Allreduce and Barrier, entry to exit, beside the bare exchange of two lines
 //   limits loops             the grid beside hand-written loops (loops.c); 2 ranks
 //   limits kernel            64 KiB to 4 MiB beside single copies by the kernel (kernel.c); 2 ranks
 //   limits declined          calls that huddle leaves to the native library, and empty ones, beside the same call by PMPI; run it with
 //                            HUDDLE_ALLREDUCE='<=1K:native' HUDDLE_BARRIER=native
-//   limits threads           the same on MPI_THREAD_MULTIPLE
-//   limits init              MPI_Init, and until the first calls are over; run it bare and preloaded
-//   limits communicators     the first calls on a further communicator, new or in the place of a freed one, and longer ones on a new one
+//   limits threads           like declined, with MPI_THREAD_MULTIPLE
+//   limits init              MPI_Init, and the time until the first calls have ended; run it bare and preloaded
+//   limits communicators     the first calls on a further communicator, new or in place of a freed one, and longer ones on a new one
 //   limits memory            shared memory of huddle's, after use of all collectives, then with further communicators
 //
-// Options of measure.h.
+// It takes the options of measure.h too.
 #include "calls.h"
 
 #include <limits.h>
@@ -27,7 +27,7 @@ enum {
 
 // ---- overhead
 
-// Nothing between the calls: entry to exit.
+// Nothing happens between the calls: the time is from entry to exit.
 static double bare_block(const void *state, int calls) {
     const Work *work = state;
     double number = rank, sum, start = now();
@@ -57,8 +57,9 @@ enum { MOST_COMMS = 8, NUMBERS = 64 };
 
 typedef int Allreduce(const void *in, void *out, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm);
 
-// What any function between a program and its library takes: it counts, and calls on. Where the library exchanges messages, its
-// time changes by more than that: ranks that are not where they were when the other one looks wait longer.
+// Shows what any function takes that stands between a program and its library: it counts, and calls on. Where the
+// library exchanges messages, its time changes by more than that: a rank that is at another place when its peer looks
+// waits longer.
 static int forward(const void *in, void *out, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
     static volatile unsigned long calls, returns;
     calls++;
@@ -67,7 +68,7 @@ static int forward(const void *in, void *out, int count, MPI_Datatype datatype, 
     return result;
 }
 
-// Calls that are declined: on these communicators in turn, of these counts and operations in turn.
+// Declined calls: on these communicators in turn, with these counts and operations in turn.
 typedef struct {
     MPI_Datatype datatype;
     MPI_Op ops[2];
@@ -146,7 +147,8 @@ static LoopWay best_way(const Work *work) {
     for (int chunk = 1 << 10; chunk <= 256 << 10; chunk *= 4)
         for (int ring = 16 << 10; ring <= 4 << 20; ring *= 4)
             for (int whole = 0; whole <= (work->collective == ALLREDUCE); whole++) {
-                // A rank has up to three chunks of an Allreduce under way. Of long messages few chunks are looked at, since each takes long.
+                // A rank has up to three chunks of an Allreduce under way. For long messages few lengths of chunks are
+                // tried, since each takes long.
                 if (chunk * 4 > ring || chunk < bytes / 256 || (chunk > 16 * bytes && chunk > 1 << 10)) continue;
                 LoopWay way = {chunk, ring, whole};
                 loop_way(way);
@@ -214,7 +216,7 @@ static void kernels(void) {
 
 enum { MOST_NUMBERS = 1 << 15 };
 
-// What the first calls on a communicator are, and by whom.
+// What the first calls on a communicator are, and who makes them.
 typedef struct {
     int n; // numbers
     bool native;
@@ -245,7 +247,7 @@ static void add_communicators(MPI_Comm *comms, int n, const First *first) {
     }
 }
 
-// New ones: what huddle keeps of the last ones that were freed is in use already.
+// Communicators that are really new: what huddle keeps of the last freed ones is already in use.
 static double new_block(const void *first, int calls) {
     MPI_Comm comms[BATCH], others[FURTHER];
     double sum = 0;
@@ -280,7 +282,7 @@ static void communicators(void) {
 
 enum { PAGE = 4096, MOST_PAGES = 1 << 16 };
 
-// Bytes of a mapping that are memory, whoever had touched them.
+// Bytes of a mapping that are in memory, whoever has touched them.
 static long present(unsigned long begin, unsigned long end) {
     static unsigned char pages[MOST_PAGES];
     long n = 0;
@@ -290,7 +292,7 @@ static long present(unsigned long begin, unsigned long end) {
     return n * PAGE;
 }
 
-// Bytes that are reserved of the distinct huddle segments that this process maps, and how much it has touched.
+// Bytes that are reserved of the distinct huddle segments that this process maps, and bytes that it has touched.
 static void look(long *reserved, long *touched) {
     unsigned long seen[1024], inode = 0;
     int n = 0;
@@ -336,8 +338,8 @@ static void memory(void) {
 
 // ---- init
 
-// Since `begin`, before MPI_Init: what that took, and until the first calls on MPI_COMM_WORLD were over, in which huddle makes what it
-// holds for that.
+// Prints the times since `begin`, before MPI_Init: until MPI_Init had ended, and until the first calls on
+// MPI_COMM_WORLD had, in which huddle builds what it holds for that communicator.
 static void init(double begin) {
     double took[2] = {monotonic() - begin}, slowest[2];
     for (int k = 0; k < WARM_UP; k++) MPI_Barrier(MPI_COMM_WORLD);

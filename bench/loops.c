@@ -1,6 +1,6 @@
-// The hand-written loops: each collective between two ranks that have private buffers and share a segment, moving the
-// least bytes, or (Allreduce, where LoopWay says so) waiting the least. n bytes are a message, or a rank's block. On the rank that has most to do,
-// in a call:
+// The hand-written loops: each collective between two ranks that have private buffers and share a segment. They move
+// the least bytes, or (Allreduce, where LoopWay says so) wait the least. n bytes are a message, or a rank's block. In a
+// call, on the rank that has most to do:
 //
 //   collective   what has to happen                                                             reads   writes
 //   Bcast        the root copies n into the segment, the other rank out of it                    n       n
@@ -14,9 +14,10 @@
 // possible: private memory can be read by its owner only, so what crosses is written into the segment once and read
 // from there once, and each result is written once. (In Allgather the second reading of a chunk is from the cache.)
 //
-// Data pass in chunks through a ring per rank; a counter of chunks written and one of chunks read per rank. Messages of at most SHORT_BYTES pass
-// in the line that tells of them. How long chunks and rings are, and whether a rank combines all of an Allreduce itself, which is less to wait
-// for and more to do, whoever measures chooses (LoopWay).
+// Data pass in chunks through a ring of each rank. Each rank counts the chunks that it has written and those that it
+// has read. Messages of at most SHORT_BYTES pass in the line that announces them. The program that measures chooses
+// (LoopWay) how long chunks and rings are, and whether a rank combines all of an Allreduce itself, which is less to
+// wait for and more to do.
 #include "calls.h"
 
 #include <stdatomic.h>
@@ -37,7 +38,7 @@ static Counters *counters;
 static Short *shorts;
 static char *rings;
 static uint64_t put_chunks, got_chunks, put_shorts, got_shorts; // by this rank, in all calls
-static uint64_t seen, seen_shorts;                              // of what the other rank has read
+static uint64_t seen, seen_shorts;                              // what the other rank has read, as far as known
 static LoopWay way = {64 << 10, MOST_RING, false};
 
 void loops_start(void) {
@@ -49,7 +50,7 @@ void loops_start(void) {
 
 void loop_way(LoopWay chosen) {
     way = chosen;
-    // Slots of another length begin where nobody reads.
+    // Slots of another length must not lie where the other rank still reads.
     while (atomic_load_explicit(&counters[!rank].read, memory_order_acquire) < put_chunks) relax();
     PMPI_Barrier(MPI_COMM_WORLD);
 }
@@ -58,7 +59,7 @@ static char *slot(int owner, uint64_t chunk) {
     return rings + (size_t)owner * MOST_RING + chunk % (uint64_t)(way.ring / way.chunk) * (uint64_t)way.chunk;
 }
 
-// Waits until the other rank has read so many, as its counter tells; `known` is what it told last.
+// Waits until the other rank's counter has reached `wanted`; `known` is the value that was seen last.
 static void await_read(_Atomic uint64_t *counter, uint64_t *known, uint64_t wanted) {
     while (*known < wanted) {
         *known = atomic_load_explicit(counter, memory_order_acquire);
@@ -66,7 +67,7 @@ static void await_read(_Atomic uint64_t *counter, uint64_t *known, uint64_t want
     }
 }
 
-// Where the next chunk goes, once the other rank has read what was there.
+// The place of the next chunk, once the other rank has read what was there.
 static char *room(void) {
     uint64_t depth = (uint64_t)(way.ring / way.chunk);
     if (put_chunks >= depth) await_read(&counters[!rank].read, &seen, put_chunks - depth + 1);
@@ -80,7 +81,7 @@ static void put(const double *from, size_t n) {
     publish();
 }
 
-// The other rank's next chunk, once it is there; until done().
+// The other rank's next chunk, once it is written; valid until done().
 static const double *get(void) {
     while (atomic_load_explicit(&counters[!rank].written, memory_order_acquire) <= got_chunks) relax();
     return (const double *)slot(!rank, got_chunks);
@@ -121,7 +122,7 @@ static void allreduce(const double *in, double *out, size_t n, size_t chunk) {
     }
 }
 
-// The same where each combines everything.
+// An Allreduce in which each rank combines everything.
 static void exchange_whole(const double *in, double *out, size_t n, size_t chunk) {
     for (size_t i = 0, chunks = chunks_of(n, chunk); i <= chunks; i++) {
         if (i < chunks) put(in + i * chunk, length_of(n, chunk, i));
@@ -165,7 +166,7 @@ static void put_short(const double *from, size_t n) {
     atomic_store_explicit(&line->ordinal, ++put_shorts, memory_order_release);
 }
 
-// The other rank's next message, once it is there; until done_short().
+// The other rank's next message, once it is written; valid until done_short().
 static const double *get_short(void) {
     Short *line = &shorts[!rank * SHORTS + got_shorts % SHORTS];
     while (atomic_load_explicit(&line->ordinal, memory_order_acquire) <= got_shorts) relax();

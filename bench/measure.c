@@ -30,10 +30,11 @@ double monotonic(void) {
 }
 
 #if defined(__x86_64__)
-// The clock around a call of some hundred nanoseconds must not take tens itself.
+// A clock around calls of some hundred nanoseconds must not take tens itself.
 static double nanoseconds_per_tick;
 
-// The cores of a node count the same ticks. Ranks that each found their own length of one would be seconds apart after a day.
+// The cores of a node count the same ticks. If each rank found the length of a tick itself, their clocks would be
+// seconds apart after a day.
 static void start_clock(void) {
     double begin = monotonic();
     unsigned long long first = __rdtsc();
@@ -122,7 +123,7 @@ static double most_of_all(double mine) {
     return most;
 }
 
-// A block. -> nanoseconds on this rank; when it began here, by a clock that all ranks share
+// Runs a block. Returns its nanoseconds on this rank; `began` is when it began here, by a clock that all ranks share.
 static double run(const Subject *subject, int calls, double *began) {
     PMPI_Barrier(MPI_COMM_WORLD);
     *began = monotonic();
@@ -135,10 +136,11 @@ static double per_call(const Subject *subject, int calls) {
     return most_of_all(subject->is_of_all ? took : took + began - first) / calls;
 }
 
-// As many calls as take about the time of a block, as many of each root: found by blocks that get longer until one lasts, since the first calls
-// take longer than those that count. With the very first ones huddle builds what it holds for the communicator, and memory is new for thousands.
-// Ranks' beginnings don't count here: few calls would seem to take long. Nor does a block in which a rank lost its core: the shortest of
-// three counts, else blocks of some short calls might have ten of them, and show what it takes to begin.
+// Finds how many calls, as many of each root, take about the time of a block. Blocks get longer until one lasts, since
+// the first calls take longer than those that count: with the very first ones huddle builds what it holds for the
+// communicator, and memory is new for thousands. How late each rank began doesn't count here, or few calls would seem
+// to take long. Nor does a block in which a rank lost its core: the shortest of three counts. Otherwise blocks of some
+// short calls might have ten of them, and show what it takes to begin.
 static int calls_of(const Subject *subject) {
     double began, took;
     int calls = FIRST_CALLS;
@@ -168,8 +170,8 @@ static void print(const char *members, const Subject *subjects, int n, double ti
     fflush(stdout);
 }
 
-// The next round's order of n subjects, the same on all ranks. What one leaves behind, the next one finds: so each comes as often after
-// each other one, and none after itself.
+// Draws the next round's order of n subjects, the same on all ranks. A subject finds what the one before it leaves
+// behind. So each comes as often after each other one, and none after itself.
 static void shuffle(int *order, int n) {
     static unsigned state = 1;
     int last = order[n - 1];

@@ -28,7 +28,7 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def rows_of(columns: list[Results], cell: Callable[[Case], tuple[tuple[str, ...], str] | None]) -> list[list[str]]:
-    """A row for each heading that `cell` has for a case, with its text; a column without such a case has none."""
+    """A row for each heading that `cell` gives for a case, with its text; empty in a column without such a case."""
     rows: dict[tuple[str, ...], dict[int, str]] = {}
     for index, results in enumerate(columns):
         for case in results.cases:
@@ -39,7 +39,7 @@ def rows_of(columns: list[Results], cell: Callable[[Case], tuple[tuple[str, ...]
 
 
 def shown(ratio: Estimate, sign: str = "") -> str:
-    """ratio (its interval); in bold where the interval lies below 1"""
+    """ratio (its interval); in bold if the interval lies below 1"""
     text = f"{sign}{ratio.value:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
     return f"**{text}**" if ratio.lies_below_1 else text
 
@@ -55,7 +55,7 @@ def grids(store: Store, mpis: dict[str, Mpi], ranks: int) -> dict[str, Results]:
 
 
 def of_state(header: dict) -> str:
-    """Of which commit it is, if that is known."""
+    """The commit that was measured, if it is known."""
     return f", state {state}" if (state := header.get("state")) else ""
 
 
@@ -104,7 +104,7 @@ EXTREME = 50  # native/huddle
 
 
 def extremes(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
-    """Cases so extreme that they dominate a mean, but for libraries that are throttled, whose calls all take that long."""
+    """Cases so extreme that they dominate a mean. Throttled libraries are left out: all their calls take that long."""
     for ranks in GRID_RANKS:
         for name, found in grids(store, mpis, ranks).items():
             cases = [case for case in found.cases if case.ratio.value > EXTREME]
@@ -279,7 +279,7 @@ def scaling_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:
 
 
 def curves(store: Store, mpis: dict[str, Mpi]) -> list[dict]:
-    """For the pictures: by collective and MPI, the medians in microseconds."""
+    """For the pictures: the medians in microseconds, by collective and MPI."""
     found = []
     for collective in COLLECTIVES[:-1]:
         for name, results in grids(store, mpis, 2).items():
@@ -311,7 +311,7 @@ def filled(page: Path, lines: list[str]) -> str:
 
 
 def write(store: Store, mpis: dict[str, Mpi], directory: Path = DOCS) -> None:
-    """Afterwards the page and the pictures in `directory` show all that is in the store; README.md too, where that is docs."""
+    """Writes all that is in the store to the page and the pictures in `directory`; to README.md too, if that is docs."""
     sections = [means, collective_tables, limit_tables, shape_table, imb_table, scaling_table, target_table]
     lines = [*when(store, mpis), ""]
     for section in sections:

@@ -1,4 +1,4 @@
-"""What is measured: each part is one program under one MPI with so many ranks, and leaves one file of results."""
+"""What is measured: each part is one program under one MPI with a number of ranks, and leaves one file of results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from results import Case, Store
 
 SIZES = [8, 64, 512, 4096, 32 << 10, 256 << 10, 1 << 20, 4 << 20]
 QUICK_SIZES = [8, 512, 32 << 10, 1 << 20, 4 << 20]
-# By the ranks: for which targets.py has goals (MEANS), and whose native calls end in reasonable time there.
+# MPIs by number of ranks: those for which targets.py has goals (MEANS), and whose native calls end in reasonable time
+# there.
 GRID_RANKS = {2: ["mpich", "openmpi", "mpich5", "openmpi5", "intel"], 4: ["openmpi", "mpich5", "openmpi5", "intel"],
               8: ["openmpi", "openmpi5", "intel"]}
 SHAPE_RANKS = {2: GRID_RANKS[2], 3: ["openmpi", "openmpi5", "intel"], 5: ["openmpi", "openmpi5", "intel"]}
@@ -44,13 +45,13 @@ class Part:
     """One kind of measurement."""
 
     name: str
-    ranks: dict[int, list[str]]  # for which MPIs
+    ranks: dict[int, list[str]]  # number of ranks: MPIs
     measure: Callable[[Bench, Mpi, int, Options], list[dict]]
-    varies: bool = True  # from pass to pass
+    varies: bool = True  # whether its results vary from pass to pass
     has_rounds: bool = True
 
     def times(self, passes: int, options: Options) -> int:
-        """How often it is measured in a pass; results are kept after each."""
+        """How often it is measured in a pass; results are kept each time."""
         if self.has_rounds or options.quick:
             return 1
         return 5 if passes == 1 else 2
@@ -78,7 +79,7 @@ def title_of(line: dict) -> str:
 
 
 def show(line: dict) -> None:
-    """Progress: a line of a program, as people read it."""
+    """Shows progress: a line of a program, for people."""
     if not isinstance(line.get("ns"), dict):
         say("  " + ", ".join(f"{name} {value}" for name, value in line.items()))
         return
@@ -112,7 +113,7 @@ def measure_limits(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> list
 
 
 def measure_init(bench: Bench, mpi: Mpi, ranks: int) -> list[dict]:
-    """MPI_Init, and until the first calls are over, bare and preloaded, in turn."""
+    """Times MPI_Init, and the time until the first calls have ended, bare and preloaded in turn."""
     program = str(bench.build("limits", mpi))
     times: dict[str, dict[str, list[float]]] = {}
     for turn in range(-1, INITS):  # the first fills caches
@@ -150,5 +151,5 @@ def header_of(bench: Bench, mpi: Mpi, ranks: int, options: Options) -> dict:
 
 
 def measure(bench: Bench, store: Store, part: Part, mpi: Mpi, ranks: int, options: Options) -> None:
-    """Measures, and keeps that beside what is there of this build."""
+    """Measures, and adds the results to those that are kept of this build."""
     store.add(part.name, mpi.name, ranks, header_of(bench, mpi, ranks, options), part.measure(bench, mpi, ranks, options))

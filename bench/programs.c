@@ -3,8 +3,9 @@
 //
 //   programs [--only lengths,…] [--rounds R] [--block MS]
 //
-// A step's time is that of all that a loop does, on the slowest rank: the gain that a program sees, less than that of its calls. All ranks draw
-// the same numbers, and both ways numbers that are spread alike, however many steps they take.
+// A step's time is that of the whole step on the slowest rank. So it shows the gain that a program sees, which is less
+// than that of its calls. All ranks draw the same numbers, and both ways draw numbers that are spread alike, however
+// many steps they take.
 #include "measure.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 
 enum { MOST = 1 << 17, MATRIX = 96, USES = 20, SUMS = 16, DRAWS = 12, FIRST_STEPS = 32 };
 
-// A way's calls.
+// The calls of one way.
 typedef struct {
     int (*allreduce)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
     int (*bcast)(void *, int, MPI_Datatype, int, MPI_Comm);
@@ -37,7 +38,7 @@ static const Library native = {PMPI_Allreduce, PMPI_Bcast, PMPI_Reduce, PMPI_All
 typedef struct {
     const char *group, *name;
     void (*step)(const Library *mpi, int n, int k); // the k-th of a loop
-    int n;                                          // mostly the doubles of a message, or at most so many
+    int n;                                          // mostly the doubles of a message, or the most of them
 } Program;
 typedef struct {
     const Program *program;
@@ -51,14 +52,14 @@ static volatile double result;
 
 // ---- what steps are made of
 
-// The k-th of numbers from 0 to below `below`, of several sequences that have nothing to do with each other: multiples of the square roots of
+// The k-th number, from 0 to below `below`, of one of several unrelated sequences: multiples of the square roots of
 // primes, whose fractions are spread evenly over any few steps.
 static int draw(int which, int k, int below) {
     static const int primes[DRAWS] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37};
     double multiple = (k + 1) * sqrt(primes[which % DRAWS]);
     return (int)((multiple - floor(multiple)) * below);
 }
-// 1 to `most`, as many between each power of two and the next.
+// 1 to `most`, equally often between each power of two and the next.
 static int draw_length(int most, int k) {
     int bits = 0;
     while (most >> bits > 1) bits++;
@@ -69,7 +70,7 @@ static int draw_length(int most, int k) {
 static void produce(double *data, int n, int k) {
     for (int i = 0; i < n; i++) data[i] = k % 61 + i;
 }
-// Sums side by side: one after the other additions would take longer than calls do.
+// Adds up several sums side by side: additions one after the other would take longer than calls do.
 static void consume(const double *data, int n) {
     double sums[SUMS] = {0};
     int i = 0;
@@ -79,7 +80,7 @@ static void consume(const double *data, int n) {
     for (int k = 1; k < SUMS; k++) sums[0] += sums[k];
     result = sums[0];
 }
-// As much work as takes so many nanoseconds on a core that does nothing else.
+// Does as much work as takes so many nanoseconds on a core that does nothing else.
 static double units_per_nanosecond;
 static void work(double units) {
     volatile double sum = 0;
@@ -159,13 +160,13 @@ static void any_call(const Library *mpi, int most, int k) {
 
 // ---- steps: one root
 
-// How much comes, and then it.
+// Sends the length first, and then the message.
 static void header(const Library *mpi, int n, int k) {
     int length = n;
     mpi->bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
     bcast_of(mpi, length, 0, k);
 }
-// A name, numbers, flags.
+// Sends a name, numbers, and flags.
 static void parameters(const Library *mpi, int n, int k) {
     char name[64] = "";
     int flags[3] = {k, n, 1};
@@ -185,13 +186,13 @@ static void reduce_in_place(const Library *mpi, int n, int k) {
     produce(a, n, k);
     mpi->reduce(rank ? a : MPI_IN_PLACE, rank ? NULL : a, n, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
 }
-// Work is dealt, done, and brought back, which huddle leaves to the library.
+// Work is dealt, done, and brought back by a gather, which huddle leaves to the library.
 static void deal(const Library *mpi, int n, int k) {
     scatter_of(mpi, n, 0, k);
     for (int i = 0; i < n; i++) b[i] *= 2;
     mpi->gather(b, n, MPI_DOUBLE, a, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
 }
-// A state for all, a number from each.
+// A state goes to all ranks, and a number comes from each.
 static void evaluate(const Library *mpi, int n, int k) {
     bcast_of(mpi, n, 0, k);
     double sum;
@@ -200,7 +201,7 @@ static void evaluate(const Library *mpi, int n, int k) {
 
 // ---- steps: solvers and grids
 
-// Two scalar products of an iteration, each of what the last gave.
+// The two scalar products of an iteration, each of what the one before gave.
 static void products(const Library *mpi, int n, int k) {
     a[0] = sum_of_all(mpi, k, MPI_COMM_WORLD);
     consume(a, n);
@@ -220,7 +221,7 @@ static void phases(const Library *mpi, int n, int k) {
     mpi->sendrecv(a, n, MPI_DOUBLE, right(), 0, b, n, MPI_DOUBLE, left(), 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     mpi->barrier(MPI_COMM_WORLD);
 }
-// Where the worst is, and whether all are content.
+// Finds where the worst value is, and whether all ranks are content.
 static void convergence(const Library *mpi, int n, int k) {
     struct {
         double value;
@@ -231,7 +232,7 @@ static void convergence(const Library *mpi, int n, int k) {
     mpi->allreduce(&content, &all, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
     result = worst.value + all;
 }
-// The length of the next step of time, after a computation that takes each rank as long as it happens to.
+// Finds the length of the next time step, after a computation that takes each rank a random time.
 static void time_step(const Library *mpi, int most, int k) {
     compute(draw(rank, k, most));
     double mine = k + rank, least;
@@ -242,7 +243,7 @@ static void in_place(const Library *mpi, int n, int k) {
     mpi->allreduce(MPI_IN_PLACE, a, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     consume(a, n);
 }
-// Gradients or densities in one precision, in parts of different lengths, one after the other through a large array.
+// Gradients or densities in single precision, in parts of different lengths, one after the other through a large array.
 static void parts(const Library *mpi, int most, int k) {
     float *data = (float *)a;
     int part = 0;
@@ -258,19 +259,19 @@ static void histogram(const Library *mpi, int bins, int k) {
     for (int i = 0; i < bins; i += 16) counts[i] = k + i;
     mpi->allreduce(counts, b, bins, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 }
-// How many each has, and then so many of each.
+// Each rank tells how many elements it has, and then all gather that many of each.
 static void counts(const Library *mpi, int n, int k) {
     static int all[1024];
     mpi->allgather(&n, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD);
     allgather_of(mpi, n, k);
 }
-// An eigenvector's parts, and its norm.
+// Gathers the parts of an eigenvector, and computes its norm.
 static void power(const Library *mpi, int n, int k) {
     allgather_of(mpi, n, k);
     double norm = sum_of_all(mpi, result, MPI_COMM_WORLD);
     for (int i = 0; i < n; i++) a[i] = b[i] / norm;
 }
-// Each row of a matrix to all from the rank that has it: one root for many calls, each with other memory.
+// Sends each row of a matrix to all ranks from the rank that has it: one root for many calls, each with other memory.
 static void matrix_rows(const Library *mpi, int n, int k) {
     int index = k % MATRIX, owner = index * size / MATRIX;
     double *of_matrix = a + (size_t)index * (size_t)n;
@@ -278,7 +279,7 @@ static void matrix_rows(const Library *mpi, int n, int k) {
     mpi->bcast(of_matrix, n, MPI_DOUBLE, owner, MPI_COMM_WORLD);
     consume(of_matrix, n);
 }
-// Blocks along the rows and columns of a grid of ranks.
+// Sends blocks along the rows and columns of a grid of ranks.
 static void grid(const Library *mpi, int n, int k) {
     MPI_Comm comms[2] = {row, column};
     for (int i = 0; i < 2; i++) {
@@ -294,7 +295,7 @@ static void libraries(const Library *mpi, int n, int k) {
     for (int i = 0; i < 3; i++) sum = sum_of_all(mpi, sum, others[i]);
     mpi->barrier(MPI_COMM_WORLD);
 }
-// A communicator for some calls, as libraries make in each of their own.
+// Makes a communicator for some calls, as libraries do in each of their own calls.
 static void short_lived(const Library *mpi, int n, int k) {
     MPI_Comm comm;
     mpi->split(MPI_COMM_WORLD, 0, rank, &comm);
@@ -316,7 +317,7 @@ static void compare(const Program *program) {
     int steps[2] = {0};
     Way ways[2] = {{program, &huddle, &steps[0]}, {program, &native, &steps[1]}};
     Subject subjects[2] = {{"huddle", block, &ways[0], false}, {"native", block, &ways[1], false}};
-    block(&ways[0], FIRST_STEPS); // all that is built with first calls
+    block(&ways[0], FIRST_STEPS); // huddle builds what it holds with the first calls
     char members[256];
     snprintf(members, sizeof members, "\"group\": \"%s\", \"shape\": \"%s\"", program->group, program->name);
     measure(members, subjects, 2);

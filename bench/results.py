@@ -1,4 +1,4 @@
-"""What the benchmark programs printed, and the statistics of it: nothing else computes a median, ratio or interval."""
+"""What the benchmark programs printed, and its statistics: nothing else computes a median, ratio or interval."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import cached_property
 from pathlib import Path
 
 CONFIDENCE = 0.95
-# What results must share to be pooled.
+# Header fields that results must share to be pooled.
 OF_ONE_KIND = ["cpu", "cores", "kernel", "mpi", "ranks", "quick", "huddle"]
 
 
 def interval_ranks(n: int) -> tuple[int, int]:
-    """Of n sorted values, the indices of the narrowest symmetric pair that holds the median with CONFIDENCE; the ends where n
-    is too small for that. By the binomial distribution, whatever that of the values is."""
+    """Among n sorted values, the indices of the narrowest symmetric pair that encloses the median with CONFIDENCE; both ends if n
+    is too small for that. The binomial distribution gives them, whatever the distribution of the values."""
     below = 0.0
     low = 0
     for k in range(n // 2):
@@ -37,7 +37,7 @@ class Estimate:
 
     @property
     def lies_below_1(self) -> bool:
-        """The whole interval does: of a ratio, that huddle is slower."""
+        """The whole interval lies below 1: for a ratio this means that huddle is slower."""
         return self.high < 1
 
     @staticmethod
@@ -51,7 +51,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Case:
-    """One line of a program."""
+    """One line of a program's output."""
 
     line: dict
 
@@ -69,7 +69,7 @@ class Case:
         return Estimate.of(self.ns(subject))
 
     def ratio_of(self, above: str, below: str) -> Estimate:
-        """By round, since the machine's speed changes between rounds."""
+        """The ratio round by round, since the machine's speed changes between rounds."""
         return Estimate.of([a / b for a, b in zip(self.ns(above), self.ns(below))])
 
     def difference_of(self, more: str, less: str) -> Estimate:
@@ -97,7 +97,7 @@ class Results:
         return Results(self.header, [case for case in self.cases if is_wanted(case)])
 
     def mean_of(self, above: str, below: str) -> float:
-        """The same between two subjects, of the cases that have both."""
+        """The geometric mean of the ratios between two subjects, over the cases that have both."""
         both = self.only(lambda case: {above, below} <= case.line["ns"].keys())
         return geometric_mean([case.ratio_of(above, below).value for case in both.cases])
 
@@ -108,12 +108,12 @@ class Results:
 
 
 def geometric_mean(values: list[float]) -> float:
-    """NaN of none"""
+    """NaN for an empty list."""
     return math.exp(sum(math.log(value) for value in values) / len(values)) if values else math.nan
 
 
 def pooled(before: list[dict], after: list[dict]) -> list[dict]:
-    """The lines of a program that was run twice, all of which have rounds: those of both. Each time loops go the way that is fastest then."""
+    """The lines of a program that was run twice, with the rounds of both runs. The way of a loop may differ: each run takes the fastest."""
 
     def name(line: dict) -> tuple:
         return tuple((field, value) for field, value in line.items() if field not in ("ns", "calls", "chunk", "ring", "whole"))
@@ -122,14 +122,14 @@ def pooled(before: list[dict], after: list[dict]) -> list[dict]:
     for line in after:
         old = found.get(name(line), {}).get("ns", {})
         if old.keys() != line["ns"].keys():
-            old = {}  # of a program that had other subjects
+            old = {}  # the earlier program had other subjects
         times = {subject: old.get(subject, []) + new for subject, new in line["ns"].items()}
         found[name(line)] = {**line, "ns": times}
     return list(found.values())
 
 
 class Store:
-    """A file of lines per part: the header, then the cases. What is there can be shown without measuring again, or be added to."""
+    """A file of lines per part: the header, then the cases. They can be shown without measuring again, or be added to."""
 
     def __init__(self, directory: Path):
         self.directory = directory
@@ -137,20 +137,20 @@ class Store:
 
     @property
     def scaling(self) -> Path:
-        """What the simulator said."""
+        """The file of the simulator's results."""
         return self.directory / "scaling.jsonl"
 
     def path(self, part: str, mpi: str, ranks: int) -> Path:
         return self.directory / f"{part}-{mpi}-{ranks}.jsonl"
 
     def passes(self, part: str, mpi: str, ranks: int, header: dict) -> int:
-        """How often it was measured with this header: of this machine, and this build of huddle."""
+        """How many passes were measured with such a header: on this machine, with this build of huddle."""
         found = self.read(part, mpi, ranks)
         is_like = found and all(found.header.get(field) == header.get(field) for field in OF_ONE_KIND)
         return found.header.get("passes", 1) if found and is_like else 0
 
     def add(self, part: str, mpi: str, ranks: int, header: dict, lines: list[dict]) -> None:
-        """Beside what other passes have left, or in place of what is of another kind."""
+        """Adds lines to those of other passes, or replaces lines of another kind."""
         passes = self.passes(part, mpi, ranks, header)
         if passes and (before := self.read(part, mpi, ranks)):
             lines = pooled([case.line for case in before.cases], lines)

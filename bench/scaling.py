@@ -1,4 +1,4 @@
-"""Time against ranks in the simulator (examples/scaling.rs): needs no MPI and no quiet machine."""
+"""Time against ranks in the simulator (examples/scaling.rs), which needs no MPI and no quiet machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMMAND = ["cargo", "run", "--quiet", "--release", "--no-default-features", "--e
 
 
 def measure(path: Path) -> None:
-    """Afterwards `path` holds a line of JSON for each collective, size, number of ranks and algorithm."""
+    """Writes to `path` a line of JSON for each collective, size, number of ranks and algorithm."""
     say("simulating 2 to 512 ranks")
     environment = {"CARGO_TARGET_DIR": str(ROOT / "target"), **os.environ}
     done = subprocess.run(COMMAND, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

@@ -4,10 +4,11 @@
 //
 //   shapes [--only odd,…] [--rounds R] [--block MS]
 //
-// A call's time is from its entry on the slowest rank to its exit; where arrival is skewed, or ranks compute before, from the last rank's entry to
-// the last rank's exit; after a barrier, from the barrier's entry, so that none gains by how far apart it lets ranks go; among other calls, of
-// all that there is of the loop. Exchanges of messages are left out where ranks share cores: there they settle who has the core, and calls that
-// differ take as long.
+// A call's time is from its entry to its exit on the slowest rank. Where arrival is skewed, or ranks compute before, it
+// is from the last rank's entry to the last rank's exit. After a barrier it is from the barrier's entry, so that no
+// barrier gains by how far apart it lets ranks go. Among other calls it is that of the whole loop. Exchanges of
+// messages are left out where ranks share cores: there they settle which rank has the core, and calls that differ take
+// equally long.
 #include "calls.h"
 
 #include <stddef.h>
@@ -19,7 +20,7 @@
 enum { SHORT = 512, MANY = 32, DELAY = 10000, SWEPT = 1 << 20, BORDER = 2048, SMALL_BORDER = 512, COLUMN = 16 };
 
 typedef enum { BYTES, INTS, FLOATS, DOUBLES, LONG_DOUBLES, PAIRS } Fill;
-// What ranks do before a call, or around it; from DELAYED on its time is from the last rank's entry.
+// What ranks do before a call, or around it. From DELAYED on, a call's time is from the last rank's entry.
 typedef enum { NOTHING, A_BARRIER, A_NEW_TYPE, A_GATHER, MESSAGES, A_REDUCTION, DELAYED, COMPUTING, EXCHANGING, SHARING } Before;
 typedef struct {
     double value;
@@ -39,8 +40,8 @@ typedef struct {
     int root;   // -1: it rotates
     Before before;
     int comms;
-    int more;  // counts in turn: so many beside the first one,
-    int apart; // each so many elements longer, 0: one
+    int more;  // counts that take turns: so many beside the first one,
+    int apart; // each longer than the last by so many elements; 0: by one
 } Shape;
 typedef struct {
     const Shape *shape;
@@ -91,7 +92,8 @@ static MPI_Datatype vector(int blocks, int length, int stride) {
     return type;
 }
 
-// Calls of the library itself before one of ours, or that go on during it. -> how many are to be waited for
+// Makes calls of the library itself before one of ours, or begins some that go on during it. Returns how many must be
+// waited for.
 static int call_others(Before which, int root, MPI_Request requests[2]) {
     static char borders[2][SMALL_BORDER];
     static double mine = 1, all;
@@ -141,7 +143,7 @@ static void delay(int k) {
     while (now() < until) {}
 }
 
-// Goes once through as much memory as takes a good part of a second-level cache.
+// Goes once through memory that takes a good part of a second-level cache.
 static void compute(void) {
     static volatile char memory[SWEPT];
     for (size_t i = 0; i < SWEPT; i += 64) memory[i]++;
@@ -166,7 +168,7 @@ static void share(void) {
     if (window == MPI_WIN_NULL) {
         MPI_Win_allocate_shared(BORDER, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &window);
         MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
-        // Until that was long ago, as in a program that runs for minutes.
+        // Wait until that was long ago, as in a program that runs for minutes.
         for (int i = 0; i < 60; i++) usleep(10000), MPI_Barrier(MPI_COMM_WORLD);
     }
     mine[0]++;
@@ -182,7 +184,7 @@ static void free_window(void) {
 
 static bool is_timed_from_last(const Shape *s) { return s->before >= DELAYED; }
 
-// Both ends are taken on all ranks and the latest counts.
+// Both ends are taken on all ranks, and the latest of each counts.
 static double skewed_time(int calls) {
     double sum = 0;
     PMPI_Allreduce(entries, last, calls, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
@@ -270,7 +272,7 @@ static void compare_listed(const Shape *shapes, size_t n, const char *only) {
     }
 }
 
-// What data are.
+// Shapes that differ in their data.
 static void compare_data(const char *only) {
     MPI_Op sum, points;
     MPI_Op_create(user_sum, 1, &sum);
@@ -322,7 +324,7 @@ static void compare_data(const char *only) {
     MPI_Op_free(&points);
 }
 
-// What is done around calls.
+// Shapes that differ in what is done around calls.
 static void compare_programs(const char *only) {
     const MPI_Op none = MPI_OP_NULL;
     const Shape shapes[] = {
@@ -362,7 +364,7 @@ static void compare_programs(const char *only) {
         {"among other calls", "8 B during messages", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, MESSAGES, 1},
         {"among other calls", "8 B during messages", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, MESSAGES, 1},
         {"among other calls", "8 B during a reduction", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, A_REDUCTION, 1},
-        // The last: that a process has had windows is not forgotten.
+        // These come last: huddle does not forget that a process has had windows.
         {"with a shared window", "8 B", ALLREDUCE, 1, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, SHARING, 1},
         {"with a shared window", "4 KiB", ALLREDUCE, 512, MPI_DOUBLE, MPI_SUM, DOUBLES, -1, SHARING, 1},
         {"with a shared window", "8 B", BCAST, 1, MPI_DOUBLE, none, DOUBLES, -1, SHARING, 1},

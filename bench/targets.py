@@ -11,7 +11,7 @@ from mpis import Mpi
 from parts import SHAPE_RANKS, size_text
 from results import Case, Estimate, Results, Store
 
-# Least geometric mean of native/huddle by ranks on 2 cores and MPI.
+# The least geometric mean of native/huddle that is aimed at, by ranks on 2 cores and by MPI.
 MEANS = {
     2: {"mpich": 4.0, "mpich5": 4.0, "openmpi": 3.0, "openmpi5": 3.0, "intel": 1.75},
     4: {"openmpi": 1.5, "openmpi5": 1.5, "intel": 1.3, "mpich5": 10.0},
@@ -19,12 +19,12 @@ MEANS = {
 }
 OVERHEAD_NS = 45
 LOOP_FACTOR = 1.5
-LONG_BYTES = 1 << 20  # from which on that is a target
+LONG_BYTES = 1 << 20  # LOOP_FACTOR is a target from this length on
 DECLINED_NS = 20
 INIT_NS = 5e6
 COMMUNICATOR_NS = 1e5
 MEMORY_BYTES = 8 << 20
-# What each MPI's results have to hold.
+# Lines that each MPI's results must have.
 STARTS = {"MPI_Init", "MPI_Init and four Barriers"}
 
 
@@ -38,7 +38,7 @@ class Row:
 
 
 def title_at(mpi: Mpi, ranks: int) -> str:
-    """Its name where so many ranks run on 2 cores."""
+    """Its title, with a note where it is throttled because so many ranks run on 2 cores."""
     return f"{mpi.title}, throttled" if ranks > 2 and "oversubscribed_env" in mpi.table else mpi.title
 
 
@@ -67,7 +67,7 @@ def mean_rows(store: Store, mpis: dict[str, Mpi]) -> Iterator[Row]:
 
 
 def further_rows(store: Store, mpis: dict[str, Mpi]) -> Iterator[Row]:
-    """Of other shapes, and of IMB, whose calls are measured from the same start where barriers are native on both sides."""
+    """Rows for other shapes, and for IMB with native barriers on both sides, so that calls are measured from the same start."""
     shapes = [(f"{case['group']}: {case['shape']}, {mpi.title}, {ranks} ranks", case.ratio) for ranks in SHAPE_RANKS for mpi in mpis.values()
               if (found := store.read("shapes", mpi.name, ranks)) for case in found.cases]
     if shapes:
@@ -132,7 +132,7 @@ def limit_rows(store: Store, mpis: dict[str, Mpi]) -> Iterator[Row]:
 
 
 def first_alone(found: Results | None) -> Case | None:
-    """The memory of one communicator before there were others: later it is counted with what freed ones left."""
+    """The memory of one communicator before there were others: later lines count what freed ones left, too."""
     return next((case for case in found.cases if case["communicators"] == 1), None) if found else None
 
 

@@ -1,4 +1,4 @@
-//! What the choice of an algorithm costs: in a call, in the first call of a size, and when a communicator is built.
+//! The cost of choosing an algorithm: in a call, in the first call of a size, and when a communicator is built.
 //!
 //! `cargo bench --package huddle-benches --bench choose`
 

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 const SIZES: [usize; 11] = [8, 64, 512, 1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
 
-/// What destinations rotate through.
+/// Bytes of memory through which destinations rotate.
 const SPAN: usize = 4 << 20;
 
-/// Memory that starts at a page and, as large blocks of malloc do, 16 bytes behind one.
+/// Memory that starts `shift` bytes after the start of a page; large blocks of malloc start 16 bytes after it.
 struct Memory {
     bytes: Vec<u8>,
     start: usize,
@@ -94,7 +94,7 @@ impl Peer {
             }
             seen = asked;
             for word in (0..n).step_by(8).map(|at| (from + at) as *mut u64) {
-                // SAFETY: the memory lives on; whoever asked waits meanwhile.
+                // SAFETY: the memory outlives this thread, and the thread that asked waits meanwhile.
                 unsafe {
                     match self.access {
                         Access::Reads => _ = black_box(word.read_volatile()),
@@ -119,7 +119,7 @@ impl Peer {
 struct Bound(libc::cpu_set_t);
 
 impl Bound {
-    /// Binds this thread to the `index`-th of the processors that it may run on; none where there are not as many.
+    /// Binds this thread to the `index`-th of the processors that it may run on; `None` if there are too few.
     fn to(index: usize) -> Option<Self> {
         // SAFETY: sets of processors are plain data; the calls are given their length.
         unsafe {
@@ -137,7 +137,7 @@ impl Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: sets of processors are plain data; the call is given the set's length.
         unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) };
     }
 }
@@ -152,7 +152,8 @@ fn slots(c: &mut Criterion) {
     }
 }
 
-/// Times copies to all of `span` bytes in turn that another core reads after each round, or from there if it writes them.
+/// Times copies that go in turn to all of `span` bytes, which another core reads after each round. If the other core
+/// writes these bytes, times copies from there.
 fn copy_slots(group: &mut BenchmarkGroup<'_, WallTime>, access: Access, span: usize) {
     let mut area = Memory::new(span, 0);
     let start = area.at().addr();
@@ -162,7 +163,8 @@ fn copy_slots(group: &mut BenchmarkGroup<'_, WallTime>, access: Access, span: us
             let _bound = Bound::to(1);
             peer.run(start, span);
         });
-        // Once it has answered, it is bound: it would inherit this thread's processor.
+        // Once the peer has answered, it is bound. If this thread were bound before, the peer would inherit its
+        // processor.
         peer.ask();
         let _bound = Bound::to(0);
         let sizes = [512, 1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
@@ -199,7 +201,7 @@ fn copy_slots(group: &mut BenchmarkGroup<'_, WallTime>, access: Access, span: us
     });
 }
 
-/// Drives memory out of the caches, where the processor lets programs do that.
+/// Drives memory out of the caches, if the processor lets programs do that.
 fn flush(at: *const u8, n: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in (0..n).step_by(64) {
@@ -242,7 +244,7 @@ fn flushed(c: &mut Criterion) {
 unsafe fn plain_sum(to: *mut u8, right: *const u8, n: usize) {
     let (to, right) = (to.cast::<f64>(), right.cast::<f64>());
     for at in 0..n / 8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises `n` bytes at both addresses.
         unsafe { to.add(at).write_unaligned(to.add(at).read_unaligned() + right.add(at).read_unaligned()) }
     }
 }

@@ -1,4 +1,4 @@
-// A barrier is one: no rank leaves before all have come, and what was written before it is visible after it.
+// A barrier synchronises: no rank leaves before all have entered, and what was written before it is visible after it.
 // Each rank stamps its own place in a shared window, without any other synchronisation.
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// No communicator can be had for the steps between nodes: the program's stays native, nothing is lost, and its place among those
-// of HUDDLE_BRIDGES, of which there is one, goes to the next communicator.
+// The MPI library has no communicator left for the steps between nodes: the program's communicator stays native, and
+// nothing is lost. HUDDLE_BRIDGES allows one communicator with such steps; the next one gets that place.
 #include "check.h"
 
 enum { MOST = 5000 };
@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
     MPI_Comm tight, roomy;
     MPI_Comm_dup(MPI_COMM_WORLD, &tight);
     MPI_Comm_dup(MPI_COMM_WORLD, &roomy);
-    // All that the library can number.
+    // Take all communicators that the library can number.
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     int n = 0;
     while (n < MOST && MPI_Comm_dup(MPI_COMM_SELF, &own[n]) == MPI_SUCCESS) n++;

@@ -1,6 +1,7 @@
-// The length of a slot's cell depends on the ranks of a communicator's largest node. Communicators with different largest
-// nodes have the same members on one of them, and the second gets what the first has left there: its elements must fit.
-// To be run on virtual nodes of 2 and 5 ranks, with so many slots that cells of 2 ranks are longer than cells of 5.
+// The length of a slot's cell depends on the ranks of a communicator's largest node. Two communicators with different
+// largest nodes have the same members on one node, and the second takes over the segment that the first has left there:
+// its elements must fit. Run on virtual nodes of 2 and 5 ranks, with so many slots that cells of 2 ranks are longer
+// than cells of 5.
 #include "check.h"
 
 enum { N = 12 << 10 };

@@ -1,5 +1,5 @@
-// What the small programs share. A program that finds something wrong says so and aborts the job; otherwise
-// rank 0 prints "<name>: ok" at the end.
+// Helpers of the small programs. A program that finds something wrong prints the condition and aborts the job;
+// otherwise rank 0 prints "<name>: ok" at the end.
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -17,7 +17,7 @@ __attribute__((unused)) static void look_around(void) {
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
 }
 
-// As the launcher says it, before MPI_Init; 0 where there is none.
+// The rank that the launcher gives before MPI_Init; 0 without a launcher.
 __attribute__((unused)) static int launched_rank(void) {
     const char *rank = getenv("PMI_RANK") != NULL ? getenv("PMI_RANK") : getenv("OMPI_COMM_WORLD_RANK");
     return rank == NULL ? 0 : atoi(rank);
@@ -38,7 +38,7 @@ __attribute__((unused)) static void fail(const char *file, int line, const char 
         if (!(condition)) fail(__FILE__, __LINE__, #condition); \
     } while (0)
 
-// The number given as the first argument.
+// The number given as the first argument, or `otherwise`.
 __attribute__((unused)) static int argument(int argc, char **argv, int otherwise) { return argc > 1 ? atoi(argv[1]) : otherwise; }
 
 __attribute__((unused)) static void sleep_micros(long micros) {

@@ -1,5 +1,5 @@
-// Communicators made and freed in loops: handles and ids are used again at once (no
-// MPI object per context, regions freed by count). Arguments: loops, communicators alive at the same time.
+// Communicators are made and freed in loops, so handles and ids are used again at once (no MPI object per context,
+// regions freed by count). Arguments: loops, communicators alive at the same time.
 #include "check.h"
 
 static void use(MPI_Comm comm, int salt) {
@@ -27,8 +27,8 @@ static void largest(void *in, void *inout, int *n, MPI_Datatype *type) {
         if (((int *)in)[i] > ((int *)inout)[i]) ((int *)inout)[i] = ((int *)in)[i];
 }
 
-// Counts, roots, an operation and a datatype that differ from those of the communicator before, whose memory this one may have. The handles
-// are those of that one, since it has freed them.
+// Uses counts, roots, an operation and a datatype that differ from those on the communicator before, whose memory this
+// one may have taken over. The handles are equal to the ones used there, because they were freed.
 static void use_all(MPI_Comm comm, int salt) {
     enum { MOST = 8, STRIDES = 3 };
     int rank, size;
@@ -72,7 +72,7 @@ static void churn(int loops) {
         use_all(dup, i);
         if (i % 3 == 0) {
             MPI_Comm_split(dup, world_rank % 2, -world_rank, &split);
-            MPI_Comm_free(&dup);  // the parent goes first
+            MPI_Comm_free(&dup);  // before its child
             use(split, i + 1);
             use_all(split, i + 1);
             MPI_Comm_dup(split, &child);
@@ -85,8 +85,7 @@ static void churn(int loops) {
     }
 }
 
-// Of two communicators made together the first is freed while the second is in use: its handle comes back for
-// the third one.
+// The first of two communicators is freed while the second stays in use; the third one gets the handle of the first.
 static void reuse(int loops) {
     MPI_Comm first, second, third;
     MPI_Comm_dup(MPI_COMM_WORLD, &second);
@@ -102,7 +101,7 @@ static void reuse(int loops) {
     MPI_Comm_free(&second);
 }
 
-// A root far ahead of the others goes round in all lines that the communicator has.
+// The root runs far ahead of the other ranks, so it goes round in all lines that the communicator has.
 static void use_long(MPI_Comm comm, int salt) {
     use(comm, salt);
     int rank;
@@ -114,8 +113,8 @@ static void use_long(MPI_Comm comm, int salt) {
     }
 }
 
-// Ranks that have more communicators than others build some with these, led by one that has and by one that has not, new and from those that
-// were freed.
+// Ranks that have more communicators than others build common ones with these. The leader is in turn a rank with many
+// and a rank with few. The communicators are new in the first round, and use state of freed ones in the second.
 static void uneven(void) {
     enum { MANY = 20 };
     MPI_Comm pair, dups[MANY], common;
@@ -129,7 +128,7 @@ static void uneven(void) {
         for (int i = 0; i < 4; i++) {
             MPI_Comm_split(MPI_COMM_WORLD, 0, i % 2 == 0 ? world_rank : -world_rank, &common);
             use_long(common, i);
-            // From here on no rank has more than others.
+            // From here on no rank has more communicators than others.
             if (i == 1)
                 for (int k = 0; k < many; k++) MPI_Comm_free(&dups[k]);
             MPI_Comm_free(&common);

@@ -1,7 +1,7 @@
-// Calls that huddle leaves to the MPI library before it looks at their arguments: counted by their size where that is known
-// without asking MPI, and asking nothing that could end the program where MPI rejects the arguments.
+// Calls that huddle leaves to the MPI library before it looks at their arguments. They are counted by size if the size
+// is known without asking MPI. huddle asks MPI nothing that could end the program where MPI rejects the arguments.
 //
-//   counted REASON      why they are left
+//   counted REASON      why the calls are left to the library
 #include "check.h"
 
 #include <dlfcn.h>

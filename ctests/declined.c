@@ -1,10 +1,10 @@
-// Calls that huddle leaves to the MPI library or that are empty, of several kinds, in turn with calls that it serves: results
-// are right, and each call is counted once, with its reason and its size.
+// Mixes calls that huddle serves with several kinds of calls that are empty or that it leaves to the MPI library.
+// Results must be right, and each call must be counted once, with its reason and its size.
 //
-//   declined ROUNDS [cyclic|threads]    cyclic: nodes hold no contiguous ranks; threads: on MPI_THREAD_MULTIPLE, two of them
+//   declined ROUNDS [cyclic|threads]    cyclic: nodes hold no contiguous ranks; threads: two, under MPI_THREAD_MULTIPLE
 //
 // With HUDDLE_ALLREDUCE=<=1K:native,flat HUDDLE_BCAST=native HUDDLE_REDUCE=flat HUDDLE_ALLGATHER=flat HUDDLE_BARRIER=flat
-// HUDDLE_SCATTER=<=64:native,flat HUDDLE_WARMUP=1. Bare, the results alone are looked at.
+// HUDDLE_SCATTER=<=64:native,flat HUDDLE_WARMUP=1. Without huddle only the results are checked.
 #include "check.h"
 
 #include <dlfcn.h>
@@ -15,15 +15,15 @@ typedef struct {
     char name[120];
     unsigned long long calls, bytes;
 } Expected;
-// What one thread has to do with, and what it expects to be counted.
+// The communicators and parameters of one thread, and the counters that it expects.
 typedef struct {
     int rounds, salt, names;
-    MPI_Comm world, comms[COMMS], alone, self, inter; // self is a duplicate of alone, which is this thread's
+    MPI_Comm world, comms[COMMS], alone, self, inter; // self: a duplicate of alone, which only this thread has
     Expected expected[NAMES];
 } Work;
 static bool is_cyclic;
-static MPI_Datatype block, strided; // four ints; two of three
-static MPI_Op left;                 // of two operands, as ranks are ordered
+static MPI_Datatype block, strided; // block: four ints; strided: two of three ints
+static MPI_Op left;                 // gives the first of two operands, in rank order
 
 // ---- what is counted
 
@@ -37,7 +37,7 @@ static const char *class_of(long bytes) {
     return "<=64K";
 }
 
-// One call; fewer than no bytes: its size is not read.
+// Expects one more call of this outcome. If `bytes` is negative, huddle does not read the call's size.
 static void expect(Work *work, const char *outcome, long bytes) {
     char name[120];
     snprintf(name, sizeof name, "%s.%s", outcome, bytes < 0 ? "unread" : class_of(bytes));
@@ -63,7 +63,7 @@ static unsigned long long expected_of(Work *works, int n, const char *name) {
     return sum;
 }
 
-// All counters, those that must not have moved too.
+// Checks all counters, also those that must not have changed.
 static void check_counters(const unsigned long long *before, Work *works, int n) {
     size_t length = counters(NULL, 0);
     unsigned long long *now = malloc(length * sizeof *now);
@@ -103,7 +103,7 @@ static void reduce_in_order(Work *work, MPI_Comm comm, int n, int root) {
     expect(work, n == 0 ? "Reduce.declined.empty" : is_cyclic ? "Reduce.declined.order-across-nodes" : "Reduce.flat", 4L * n);
 }
 
-// All ranks but the root may describe the same data in another way.
+// Some ranks other than the root describe the same data by a derived datatype.
 static void scatter(Work *work, MPI_Comm comm, int blocks, int root, bool in_place) {
     int from[MOST] = {0}, to[MOST];
     for (int i = 0; i < world_size * blocks * 4; i++) from[i] = i + work->salt;
@@ -150,7 +150,7 @@ static void empty(Work *work, MPI_Comm comm, int form) {
     CHECK(number == 5);
 }
 
-// MPI rejects these on all ranks, and says so, whatever huddle would have done with the call.
+// MPI rejects these calls on all ranks and returns an error, whatever huddle would have done with them.
 static void rejected(Work *work, MPI_Comm comm, int form) {
     double in = 1, out = 2;
     switch (form) {
@@ -166,11 +166,11 @@ static void rejected(Work *work, MPI_Comm comm, int form) {
         CHECK(MPI_Scatter(&in, -1, MPI_INT, &out, -1, MPI_INT, 0, comm) != MPI_SUCCESS);
         expect(work, "Scatter.declined.rejected-arguments", -1);
         break;
-    case 3: // not looked at
+    case 3: // native by HUDDLE_BCAST, so huddle does not look at the arguments
         CHECK(MPI_Bcast(&in, 1, MPI_DOUBLE, world_size, comm) != MPI_SUCCESS);
         expect(work, "Bcast.declined.forced-native", 8);
         break;
-    // As calls that are declined, but for one argument.
+    // Each of these calls differs from a declined one in one argument.
     case 4:
         CHECK(MPI_Reduce(&in, &out, 0, MPI_DOUBLE, MPI_SUM, 0, comm) == MPI_SUCCESS);
         expect(work, "Reduce.declined.empty", 0);
@@ -230,7 +230,7 @@ static void *run(void *state) {
     Work *work = state;
     unsigned random = (unsigned)work->salt;
     for (int round = 0; round < work->rounds; round++) {
-        // Often the same communicator, and often the same kind, again.
+        // Often repeats the communicator, and often the kind of call.
         MPI_Comm comm = next_number(&random) % 3 ? work->world : work->comms[next_number(&random) % COMMS];
         int kind = (int)(next_number(&random) % KINDS), times = 1 + (int)(next_number(&random) % 3);
         for (int k = 0; k < times; k++) {
@@ -241,7 +241,7 @@ static void *run(void *state) {
             int at = (int)(next_number(&random) % COMMS);
             MPI_Comm_free(&work->comms[at]);
             MPI_Comm_free(&work->self);
-            // Either may have the handle that the other one had.
+            // Either duplicate may get the handle that the other one had.
             MPI_Comm_dup(work->world, &work->comms[at]);
             MPI_Comm_dup(work->alone, &work->self);
             MPI_Comm_set_errhandler(work->comms[at], MPI_ERRORS_RETURN);
@@ -275,7 +275,7 @@ int main(int argc, char **argv) {
     MPI_Init_thread(&argc, &argv, wanted, &provided);
     CHECK(provided >= wanted);
     look_around();
-    // Open MPI tells of some arguments there.
+    // Open MPI reports some wrong arguments on MPI_COMM_WORLD.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Type_contiguous(4, MPI_INT, &block);
     MPI_Type_vector(1, 2, 3, MPI_INT, &strided);

@@ -1,6 +1,5 @@
-// Some ranks leave at once, through MPI_Finalize and exit, while others have not yet read what they sent:
-// the memory that is shared must outlive the rank that leaves first. The argument says which
-// collective is the last one.
+// Some ranks leave at once, through MPI_Finalize and exit, while others have not yet read what these sent: the shared
+// memory must outlive the rank that leaves first. The argument selects the last collective.
 #include "check.h"
 
 enum { N = 1500 };
@@ -12,7 +11,7 @@ int main(int argc, char **argv) {
     int *data = malloc(N * sizeof(int)), *all = malloc((size_t)N * (size_t)world_size * sizeof(int));
     for (int warm = 0; warm < 5; warm++) MPI_Allreduce(&world_rank, &value, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     CHECK(value == world_size - 1);
-    // Rank 0 comes last, the root is gone by then as far as it is concerned.
+    // The other ranks enter the last collective late, rank 0 of three last, when the root may already have left.
     if (world_rank != root) sleep_micros(20000 * (1 + (world_size - world_rank) % 4));
     for (int i = 0; i < N; i++) data[i] = world_rank == root ? i : world_rank;
     for (int i = 0; i < N * world_size; i++) all[i] = i;

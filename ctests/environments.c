@@ -1,4 +1,4 @@
-// Ranks whose environments differ: rank 0's counts, also where it says that nothing is to be done.
+// The ranks' environments differ: rank 0's counts, also if it disables huddle.
 //
 //   environments first|others       which ranks set HUDDLE_DISABLE=1
 #include "check.h"

@@ -1,6 +1,5 @@
-// Arguments that MPI rejects, on all ranks: MPI_X gives the class that PMPI_X gives, the error handler of the
-// communicator runs once, with that communicator, and the calls afterwards are right. Run it with
-// HUDDLE_PMPI=0.
+// Arguments that MPI rejects on all ranks. MPI_X must return the error class that PMPI_X returns, the error handler of
+// the communicator must run once, with that communicator, and later calls must be right. Run it with HUDDLE_PMPI=0.
 #include "check.h"
 #include "functions.h"
 
@@ -13,7 +12,7 @@ static void add(void *in, void *inout, int *n, MPI_Datatype *type) {
     for (int i = 0; i < *n; i++) ((int *)inout)[i] += ((int *)in)[i];
 }
 
-// name, where (on all ranks, or on one rank alone since only the root looks at the argument), the call
+// A case: name, where (ALL ranks, or ALONE on one rank because only the root looks at the argument), the call.
 #define CASES(X) \
     /* Counts */ \
     X(bcast_negative, ALL, bcast(a, -1, MPI_INT, 0, c)) \
@@ -123,7 +122,7 @@ static int try_cases(MPI_Comm comm, bool alone, const char *only) {
     return tried;
 }
 
-// ---- a handler of the program
+// ---- a user-defined handler
 
 static int handled, handled_class;
 static MPI_Comm handled_comm;
@@ -149,8 +148,8 @@ static void try_handler(MPI_Comm comm) {
     MPI_Errhandler_free(&own);
 }
 
-// The handle of a freed datatype comes back as that of one that was not committed, where the library gives it again: empty calls that
-// were remembered must not answer for it.
+// The library may give the handle of a freed datatype to a new one, which is not committed. Empty calls that huddle
+// remembers must not answer for the new datatype.
 static void try_handle_again(MPI_Comm comm) {
     enum { MOST = 64 };
     MPI_Datatype committed, others[MOST];

@@ -1,7 +1,7 @@
-// Ranks that round in different directions, and end at a division by zero, an overflow or an invalid operation: all calls are right, and raise none
-// of these.
+// Ranks round in different directions, and trap division by zero, overflow and invalid operations: all calls are right,
+// and raise none of these.
 //
-//   fenv WHEN     "before": set before MPI_Init, "after": then
+//   fenv WHEN     "before" or "after": when it is set, relative to MPI_Init
 #include "check.h"
 
 #include <fenv.h>

@@ -1,6 +1,6 @@
 // Collectives inside attribute callbacks: in the delete callback of an attribute on COMM_SELF, which runs in
-// MPI_Finalize while MPI still works (HDF5 does so), in the one of a communicator that is being freed, and in
-// a copy callback during Comm_dup (huddle's own attribute must be the last to run).
+// MPI_Finalize while MPI still works (HDF5 does so), in the delete callback of a communicator that is being freed, and
+// in a copy callback during Comm_dup. (The callback of huddle's own attribute must run last.)
 #include "check.h"
 
 static MPI_Comm kept;
@@ -25,7 +25,7 @@ static int on_delete(MPI_Comm comm, int key, void *value, void *extra) {
     deletes++;
     use(MPI_COMM_WORLD, 5);
     use(kept, 7);
-    if (!finalizing) use(comm, 9);  // the one that is being freed still works
+    if (!finalizing) use(comm, 9);  // the communicator that is being freed still works
     return MPI_SUCCESS;
 }
 

@@ -1,8 +1,11 @@
-// System calls that containers forbid by seccomp. Without copies between processes everything is accelerated in another way, also
-// where they are forbidden only later, and to some ranks; without memory that has no name all stays native, with a line.
+// System calls that containers forbid by seccomp. Without copies between processes everything is accelerated in another
+// way, also if they are forbidden only later, and to some ranks. Without memfd_create everything stays native, with a
+// line.
 //
-//   forbidden copies|later|fatal|memory     process_vm_readv, process_vm_writev and ptrace | those on every second rank, after calls
-//                                           that made them | those, and the process ends that tries | memfd_create
+//   forbidden copies    process_vm_readv, process_vm_writev and ptrace fail
+//   forbidden later     they fail on every second rank, after calls that made them
+//   forbidden fatal     they end the process
+//   forbidden memory    memfd_create fails
 #include "check.h"
 #include <errno.h>
 #include <linux/filter.h>

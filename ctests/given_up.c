@@ -1,6 +1,6 @@
-// A measurement of the network that is given up leaves a message behind: rank 0 takes so long to look for what earlier jobs
-// kept (a slow file system) that the other side no longer answers. The library's traffic must move all the same while ranks
-// wait in collectives.
+// A measurement of the network that is given up leaves a message behind. Rank 0 takes so long to look for what earlier
+// jobs kept (a slow file system) that the other side no longer answers. The library's traffic must still move while
+// ranks wait in collectives.
 #include "check.h"
 
 #include <dirent.h>
@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// As many processors as ranks: where these share cores nothing is measured.
+// Reports as many processors as ranks: nothing is measured if ranks share cores.
 int sched_getaffinity(pid_t process, size_t length, cpu_set_t *mask) {
     (void)process;
     memset(mask, 0, length);
@@ -20,7 +20,7 @@ int sched_getaffinity(pid_t process, size_t length, cpu_set_t *mask) {
 static bool was_slow;
 
 int statx(int directory, const char *restrict path, int flags, unsigned mask, struct statx *restrict found) {
-    // Null where somebody asks whether the system has the call at all, which the declaration rules out.
+    // The path is null if a caller asks whether the system has statx at all; the declaration rules null out.
     const char *volatile name = path;
     if (name && strstr(path, "/network-")) {
         was_slow = true;
@@ -41,7 +41,8 @@ int main(int argc, char **argv) {
     CHECK(was_slow == (world_rank == 0));
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Request request = MPI_REQUEST_NULL;
-    // The first rank of the second node, which was to answer, waits in the barrier for one that waits for it to take a message.
+    // Rank TO, the first of the second node, was to answer. It waits in the barrier for FROM, which waits until TO
+    // takes a message.
     if (world_rank == TO) MPI_Irecv(message, BYTES, MPI_CHAR, FROM, 0, MPI_COMM_WORLD, &request);
     if (world_rank == FROM) MPI_Send(message, BYTES, MPI_CHAR, TO, 0, MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);

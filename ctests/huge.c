@@ -1,6 +1,6 @@
-// Beyond 2^31: offsets, element counts (with --uneven also some that only one rank has) and, with --big, bytes. Without --big the
-// memory is tiny: address space is reserved, and only a few pages of it are touched. --big needs about 3 GiB per rank, and is
-// left out, with a line, where a node has less.
+// Offsets, element counts (with --uneven also counts that only one rank has) and, with --big, bytes beyond 2^31.
+// Without --big the memory is tiny: address space is reserved, and only a few pages of it are touched. --big needs
+// about 3 GiB per rank. It is left out, with a line, on a node with less than 4 GiB per rank.
 #include "check.h"
 
 #include <limits.h>
@@ -55,14 +55,14 @@ static void offsets(int root) {
     munmap(area, bytes), munmap(result, bytes);
 }
 
-// As many elements as the count holds, each of them empty.
+// As many elements as the count can express, all of them empty.
 static void counts(int root, bool uneven) {
     MPI_Datatype empty;
     char byte = 3, other = 3;
     MPI_Type_contiguous(0, MPI_DOUBLE, &empty);
     MPI_Type_commit(&empty);
     MPI_Bcast(&byte, INT_MAX, empty, root, MPI_COMM_WORLD);
-    // No MPI_Allgather: Open MPI 4.1 walks through all of them on 3 ranks.
+    // No MPI_Allgather: Open MPI 4.1 walks through all elements on 3 ranks.
     MPI_Scatter(&byte, INT_MAX, empty, &other, INT_MAX, empty, root, MPI_COMM_WORLD);
 #if MPI_VERSION >= 4
     MPI_Count many = ((MPI_Count)1 << 31) + 5;
@@ -73,7 +73,8 @@ static void counts(int root, bool uneven) {
     int mine = world_rank, sum = -1;
     MPI_Allreduce_c(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     CHECK(sum == world_size * (world_size - 1) / 2);
-    // On the root the elements of all blocks exceed the count; the others describe the same nothing by none. MPICH 4.0 hangs natively.
+    // On the root the elements of all blocks exceed MPI_Count; the other ranks pass count 0 for the same empty data.
+    // MPICH 4.0 hangs natively.
     many = world_rank == root ? (MPI_Count)1 << 62 : 0;
     if (uneven) MPI_Allgather_c(&byte, many, empty, &other, many, empty, MPI_COMM_WORLD);
 #else
@@ -83,7 +84,7 @@ static void counts(int root, bool uneven) {
     MPI_Type_free(&empty);
 }
 
-// No elements of a type whose elements are longer than some libraries can pack.
+// Zero elements of a type whose elements are too long for some libraries to pack.
 static void no_elements(int root) {
     MPI_Datatype part;
     CHECK(world_size <= 7);
@@ -141,7 +142,7 @@ static void big_allreduce(int *area) {
     for (int i = 0; i < n; i++) CHECK(area[i] == ranks + world_size * (i % 1000));
 }
 
-// Blocks that fit an int, of which all together do not.
+// Each block fits an int, but all blocks together do not.
 static void big_blocks(unsigned char *area) {
     int n = (int)((((size_t)1 << 31) + 7) / (size_t)world_size) + 1;
     unsigned char *mine = area + (size_t)world_rank * (size_t)n, *got = reserve((size_t)n);

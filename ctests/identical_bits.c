@@ -1,7 +1,7 @@
-// Sums of random floating-point numbers: the order of the additions shows in the last bits, and all ranks must
-// get the same ones, for every size, in place or not, also where ranks come late and where their buffers lie at other places in cache lines.
-// With a second argument also of NaNs, of which each rank has others: which of two stays depends on the instructions that combine them, and in
-// MPICH on the rank.
+// Sums of random floating-point numbers. The order of the additions shows in the last bits, and all ranks must get the
+// same bits: for every size, in place or not, also if ranks come late or their buffers lie at different offsets in
+// cache lines. With a second argument also sums of NaNs, which differ between ranks. Which of two NaNs remains depends
+// on the instructions that combine them, and in MPICH on the rank.
 #include "check.h"
 
 #include <stdint.h>
@@ -45,7 +45,7 @@ int main(int argc, char **argv) {
         memory[i] = malloc(MOST * sizeof(double) + LINE);
         CHECK(memory[i] != NULL);
     }
-    // Other places in a line on each of eight ranks.
+    // Different offsets in a line on each of eight ranks.
     double *in = (double *)memory[0] + world_rank % 8, *out = (double *)memory[1] + world_rank * 3 % 8;
     float *narrow = (float *)memory[2] + world_rank % 16, *sums = (float *)memory[3] + world_rank * 5 % 16;
     bool has_nans = argc > 2;
@@ -70,7 +70,8 @@ int main(int argc, char **argv) {
             check_identical(out, (size_t)n * sizeof(double));
             MPI_Allreduce(narrow, sums, n, MPI_FLOAT, i % 2 ? MPI_PROD : MPI_SUM, MPI_COMM_WORLD);
             check_identical(sums, (size_t)n * sizeof(float));
-            // Libraries may fuse products and sums of it, each rank in its own order: so only where huddle serves it.
+            // Libraries may fuse the products and sums of a complex product, each rank in its own order. So it is
+            // tested only with the second argument, with which huddle serves it.
             if (has_nans && n % 2 == 0) {
                 MPI_Allreduce(in, out, n / 2, MPI_C_DOUBLE_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
                 check_identical(out, (size_t)n * sizeof(double));

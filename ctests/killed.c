@@ -1,5 +1,5 @@
-// A rank is killed while its peers wait for it: the launcher ends the job, and ctests/run finds nothing of huddle's left in
-// /dev/shm. Whatever held the memory by a name would leave it there.
+// A rank is killed while its peers wait for it: the launcher ends the job, and ctests/run finds nothing of huddle's
+// left in /dev/shm. Memory held under a name would stay there.
 #include "check.h"
 #include <signal.h>
 

@@ -1,5 +1,5 @@
-// One rank comes seconds after the others, which wait all the time: nothing may break, and with
-// HUDDLE_STALL_SECONDS=1 the waiting ranks say for whom they wait. Argument: milliseconds.
+// One rank comes seconds after the others, which wait all the time: nothing may break, and with HUDDLE_STALL_SECONDS=1
+// the waiting ranks say which rank they wait for. Argument: milliseconds.
 #include "check.h"
 
 int main(int argc, char **argv) {

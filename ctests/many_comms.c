@@ -1,5 +1,5 @@
-// As many communicators at a time as the MPI library has numbers for, less a few: huddle takes none of those numbers for a
-// communicator of one node. Most are idle, some are used. Argument: how many.
+// Nearly as many communicators at a time as the MPI library can number: for a communicator of one node huddle uses none
+// of these numbers. Most communicators are idle, some are used. Argument: how many.
 #include "check.h"
 
 int main(int argc, char **argv) {

@@ -1,15 +1,16 @@
-// Shared memory that huddle maps: as much as docs/LIMITS.md says per communicator, and however many communicators a program
-// makes, uses and frees, no more than for those that it has and the last 8 that it freed, and one ahead on their first rank. Of a
-// communicator on one node no more of it is reserved than its messages need. Argument: communicators freed; nodes: a communicator on
-// several nodes that takes over the segments of smaller ones has all its memory from the start; much: who has many calls of some
-// kibibytes gets all of it, for pieces that go round in it.
+// The shared memory that huddle maps: per communicator as much as docs/LIMITS.md says. However many communicators a
+// program makes, uses and frees, huddle maps no more than for the existing ones, the last 8 freed ones, and one ahead
+// on their first rank. On one node no more of a communicator's memory is reserved than its messages need. Argument:
+// communicators freed. "nodes": a communicator on several nodes that takes over the segments of smaller ones has all
+// its memory from the start. "much": a communicator with many calls of some kibibytes gets all its memory, and pieces
+// go round in it.
 #include "check.h"
 #include <stdint.h>
 #include <sys/mman.h>
 
 enum { KEPT = 8, ALIVE = 5, PAGE = 4096, MOST_PAGES = 1 << 14 };
 
-// Bytes of a mapping that are really there.
+// Bytes of a mapping that are in memory.
 static long reserved(unsigned long begin, unsigned long end) {
     static unsigned char pages[MOST_PAGES];
     long count = (long)(end - begin) / PAGE, n = 0;
@@ -18,7 +19,7 @@ static long reserved(unsigned long begin, unsigned long end) {
     return n * PAGE;
 }
 
-// Segments that this process maps, their bytes, and how many of these are reserved.
+// The number of segments that this process maps, their bytes, and how many of the bytes are reserved.
 static int segments(long *bytes, long *there) {
     FILE *maps = fopen("/proc/self/maps", "r");
     CHECK(maps != NULL);
@@ -42,7 +43,7 @@ static void use(MPI_Comm comm) {
     }
 }
 
-// Many messages of some kibibytes: after the first ones all of the segment is there, and all of the messages are right.
+// Many messages of some kibibytes: after the first ones the whole segment is reserved, and all messages are right.
 static void use_much(MPI_Comm comm) {
     enum { WORDS = 2048, CALLS = 600, ENOUGH = 300 };
     static int words[WORDS];
@@ -50,8 +51,8 @@ static void use_much(MPI_Comm comm) {
     long bytes, there;
     MPI_Comm_rank(comm, &me);
     MPI_Comm_size(comm, &size);
-    // Two ranks need it only where one writes for longer than the cells last that they pass to each other: a third of the segment, or half of it
-    // where cells are short.
+    // Two ranks need their rings only if one of them writes for longer than the passed cells last. These cells are a
+    // third of the segment, or half of it where cells are short.
     int in_a_row = size == 2 ? 100 : 7, most = size == 2 ? 5 : 9;
     use(comm);
     for (int call = 0; call < CALLS; call++) {
@@ -61,7 +62,7 @@ static void use_much(MPI_Comm comm) {
         for (int i = 0; i < WORDS; i++) CHECK(words[i] == call * WORDS + i);
         CHECK(segments(&bytes, &there) == 1);
         if (call < 200) CHECK(there <= bytes / 2);
-        if (call == ENOUGH) CHECK(there > bytes / 10 * most); // but for lines that nobody has used
+        if (call == ENOUGH) CHECK(there > bytes / 10 * most); // all but lines that nobody has used
     }
 }
 
@@ -95,12 +96,12 @@ int main(int argc, char **argv) {
     long bytes, there;
     int ahead = !is_bare && world_rank == 0;
     use(MPI_COMM_WORLD);
-    CHECK(segments(&bytes, &there) == (is_bare ? 0 : 1)); // nothing ahead: most programs have one communicator
+    CHECK(segments(&bytes, &there) == (is_bare ? 0 : 1)); // none made ahead: most programs have one communicator
     for (int i = 0; i < ALIVE; i++) {
         MPI_Comm_dup(MPI_COMM_WORLD, &alive[i]);
         use(alive[i]);
         int n = segments(&bytes, &there), own = is_bare ? 0 : i + 2;
-        CHECK(n == own + ahead || (world_size > 2 && n == own)); // of many ranks that share cores it would be too long
+        CHECK(n == own + ahead || (world_size > 2 && n == own)); // none ahead where it would be too long: many ranks share cores
         CHECK(bytes <= (i + 2 + ahead) * (9L << 20) && there <= bytes / 8);
     }
     for (int i = 0; i < freed; i++) {

@@ -1,10 +1,10 @@
-// An erroneous program: the last rank calls another collective than its peers. Several of these notice; huddle ends the job
-// after one line, in place of a hang or wrong data.
+// An erroneous program: the last rank calls another collective than its peers. Several peers notice; huddle ends the
+// job after one line, instead of a hang or wrong data.
 #include "check.h"
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// The line takes a while: no peer may end the job meanwhile for another reason, which the first has led to.
+// Writing the line takes a while: meanwhile no peer may end the job for another reason, which follows from the first.
 ssize_t write(int file, const void *bytes, size_t n) {
     const char what[] = "erroneous program";
     if (file == STDERR_FILENO && memmem(bytes, n, what, sizeof what - 1)) usleep(30000);

@@ -1,15 +1,16 @@
-// Jobs on several nodes measure the network between them in MPI_Init and keep that for later ones; jobs on one node do not.
+// Jobs on several nodes measure the network between them in MPI_Init and keep the result for later jobs; jobs on one
+// node do not.
 //
 //   network kept|none
 //
-// Each process makes the same directory for what huddle keeps, named by the process that started them all.
+// What huddle keeps goes to a directory that all processes name alike, by the process that started them all.
 #include "check.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Whether there is a network in the directory, with numbers that can be; removes what is there.
+// Whether the directory has a measured network, whose numbers must be plausible; removes the directory.
 static bool take_network(const char *directory) {
     bool is_there = false;
     DIR *entries = opendir(directory);

@@ -1,7 +1,8 @@
-// Wrong arguments on one rank only, on a communicator over two nodes of two ranks each: the job goes on where no other node
-// depends on that rank, and else ends at once with a line, whatever comes after it; never with wrong data.
+// Wrong arguments on one rank only, on a communicator over two nodes of two ranks each. The job goes on if no other
+// node depends on that rank; otherwise it ends at once with a line, whatever comes after the call. Data are never
+// wrong.
 //
-//   nodes_error WHO WHAT     the rank; "bcast": rank 2 has the data, "allreduce", or "all": all ranks, so the job goes on
+//   nodes_error WHO WHAT     WHO: the rank; WHAT: "bcast" from rank 2, "allreduce", or "all": all ranks are wrong, so the job goes on
 #include "check.h"
 
 static void check_normal(int salt) {

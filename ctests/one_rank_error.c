@@ -1,7 +1,7 @@
-// Wrong arguments on one rank only: most often rank 0 passes a count of -1 where the others pass good ones. Natively its
-// peers would wait for ever. In huddle the call of rank 0 reaches the native error handler, the peers that need
-// something from rank 0 get an error as well, and the next calls are right (the epoch is
-// counted before validation). Only to be run with huddle.
+// Wrong arguments on one rank only: most often rank 0 passes a count of -1 where the others pass valid ones. Natively
+// its peers would wait for ever. With huddle the call of rank 0 reaches the native error handler, and peers that need
+// something from rank 0 get an error too. The next calls are right, because the epoch is counted before validation.
+// Only to be run with huddle.
 #include "check.h"
 
 enum { N = 4000 };
@@ -19,7 +19,7 @@ static void check_normal(MPI_Comm comm, int salt) {
     CHECK(MPI_Barrier(comm) == MPI_SUCCESS);
 }
 
-// Is this rank's result impossible without rank 0?
+// `needs_rank_0`: whether this rank's result depends on rank 0.
 static void check_code(int code, bool needs_rank_0) {
     int class;
     if (world_rank == 0) {
@@ -31,7 +31,7 @@ static void check_code(int code, bool needs_rank_0) {
     }
 }
 
-// One of rank 0's own buffers is shorter than the other.
+// Rank 0's own send and receive blocks differ in length.
 static void try_truncated(MPI_Comm comm, int n) {
     int class, code = MPI_Allgather(in, world_rank == 0 ? n - 1 : n, MPI_INT, all, n, MPI_INT, comm);
     CHECK(code != MPI_SUCCESS);
@@ -65,7 +65,7 @@ static void try_size(MPI_Comm comm, int n, int salt) {
     check_normal(comm, salt + 8);
 }
 
-// Nobody needs anything from rank 0.
+// No rank needs anything from rank 0.
 static void try_nothing(MPI_Comm comm) {
     int code = MPI_Allreduce(in, out, 0, MPI_INT, world_rank == 0 ? MPI_OP_NULL : MPI_SUM, comm);
     CHECK((code != MPI_SUCCESS) == (world_rank == 0));

@@ -1,7 +1,8 @@
-// Threads that call MPI though MPI_Init did not give MPI_THREAD_MULTIPLE: two and the one that called MPI_Init take turns, each on
-// communicators of its own. Where an MPI grants a session more than MPI_Init gave (Open MPI 5, Intel MPI), threads call at the same time on
-// communicators of such a session too. Argument: calls of each thread in turn, and a hundred times as many at the same time
-// (with 2000 a third of the runs under Open MPI 5 failed where threads shared what calls remember).
+// Threads that call MPI although MPI_Init did not grant MPI_THREAD_MULTIPLE. The thread that called MPI_Init and two
+// others take turns, each on its own communicators. If an MPI grants a session more than MPI_Init did (Open MPI 5,
+// Intel MPI), threads also call at the same time on communicators of such a session. Argument: calls of each thread in
+// turn; at the same time they make a hundred times as many (with 2000 a third of the runs under Open MPI 5 failed when
+// threads shared what calls remember).
 #include "check.h"
 #include <pthread.h>
 
@@ -21,7 +22,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int turn;
 
-// The same order on all ranks.
+// The threads take turns in the same order on all ranks.
 static void *take_turns(void *argument) {
     int thread = (int)(long)argument;
     for (int i = 0; i < calls; i++) {
@@ -53,7 +54,7 @@ static void in_turn(void) {
 #ifdef MPI_SESSION_NULL
 static MPI_Comm alone[THREADS][COMMS];
 
-// Calls of one rank wait for nobody: many of them are under way at the same time.
+// Calls on one rank alone wait for nobody, so many of them are under way at the same time.
 static void *at_once(void *argument) {
     int thread = (int)(long)argument;
     for (int i = 0; i < 100 * calls; i++) {
@@ -67,7 +68,7 @@ static void *at_once(void *argument) {
     return NULL;
 }
 
-// MPICH 4.0.2 says that it grants more, and does not lock.
+// MPICH 4.0.2 claims to grant more, but does not lock.
 static int grants_more(MPI_Session *session) {
     char level[64] = "", version[MPI_MAX_LIBRARY_VERSION_STRING];
     int length, found;

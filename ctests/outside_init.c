@@ -1,4 +1,4 @@
-// What may be called before MPI_Init and after MPI_Finalize, by both names; and collectives on one rank.
+// Functions that may be called before MPI_Init and after MPI_Finalize, by both names; and collectives on one rank.
 #include "check.h"
 
 static void ask(int expect_initialized, int expect_finalized) {

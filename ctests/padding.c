@@ -1,6 +1,6 @@
-// Datatypes whose size isn't their extent: 12 of 16 bytes for MPI_DOUBLE_INT, 6 of 8 for MPI_SHORT_INT, 20 of 32
-// for MPI_LONG_DOUBLE_INT. The bytes between belong to the program. A padding byte may change only
-// where the native call, PMPI_X, changes it as well.
+// Datatypes whose size isn't their extent: 12 of 16 bytes for MPI_DOUBLE_INT, 6 of 8 for MPI_SHORT_INT, 20 of 32 for
+// MPI_LONG_DOUBLE_INT. The padding bytes belong to the program. They may change only where the native call, PMPI_X,
+// changes them as well.
 #include "check.h"
 
 #include <stddef.h>
@@ -33,7 +33,7 @@ static void fill(const Pair *pair, unsigned char *at, int n, int salt) {
     }
 }
 
-// x went through MPI_X, y through PMPI_X.
+// Compares x, the result of MPI_X, with y, the result of PMPI_X.
 static void compare(const Pair *pair, const unsigned char *x, const unsigned char *y, int n) {
     for (size_t i = 0; i < (size_t)n * pair->extent; i++) {
         bool is_loose = pair->type == MPI_LONG_DOUBLE_INT && i % pair->extent >= 10 && i % pair->extent < 16;
@@ -51,7 +51,7 @@ static void try_pair(const Pair *pair, int n, int salt) {
     CHECK(send != NULL && x != NULL && y != NULL);
     fill(pair, send, n * world_size, salt);
 
-    // The second and later calls are like the first one. MPICH 4.0 crashes natively in place at other roots than 0.
+    // The second and later calls repeat the first one. Natively MPICH 4.0 crashes in place at roots other than 0.
     for (int call = 0; call < 4; call++) {
         bool in_place = call == 2, at_root = in_place && world_rank == root && root == 0;
         memset(x, MARK, all), memset(y, MARK, all);
@@ -86,7 +86,7 @@ static void try_pair(const Pair *pair, int n, int salt) {
     free(send), free(x), free(y);
 }
 
-// More than what a communicator keeps for its packed copies, as often as it looks at that.
+// More data than a communicator keeps memory for in its packed copies, in so many calls that it checks that memory.
 static void often_and_long(void) {
     enum { LONG = 120000, CALLS = 17 };
     DoubleInt *in = calloc(LONG, sizeof *in), *out = calloc(LONG, sizeof *out);

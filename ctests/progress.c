@@ -1,6 +1,6 @@
-// A rank that waits in a collective must keep the MPI library's own traffic moving, awake or asleep; so must one that hardly
-// ever waits. Each scene but the last two: rank 0 starts something and goes into a collective at once; the last rank needs that
-// something to get through before it comes to the collective itself.
+// A rank that waits in a collective, awake or asleep, must keep the MPI library's own traffic moving; so must a rank
+// that hardly ever waits. In each scene but the last two rank 0 starts an operation and enters a collective at once.
+// The last rank needs that operation to get through before it enters the collective itself.
 #include "check.h"
 
 #include <dlfcn.h>
@@ -62,7 +62,7 @@ static void large_message(int which, int salt, bool synchronous) {
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-// The last rank completes a nonblocking collective before it comes; the others are already waiting.
+// The last rank completes a nonblocking collective before it enters the blocking one, in which the others already wait.
 static void pending_collective(int which, int salt, bool bcast) {
     MPI_Request request;
     int mine = world_rank == 0 ? salt : -1, got = -1;
@@ -74,7 +74,7 @@ static void pending_collective(int which, int salt, bool bcast) {
     CHECK((bcast ? mine : got) == salt);
 }
 
-// Rank 0, the target, does nothing for it.
+// Rank 0, the target, makes no call for it.
 static void passive_target(int which, int salt, bool get) {
     if (world_rank == last) {
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);
@@ -100,8 +100,8 @@ static void compute(double seconds) {
     while (MPI_Wtime() - start < seconds) {}
 }
 
-// Ranks that compute between collectives come to them together. A message in pieces gets through in these alone, some of it in each:
-// natively in 3 to 17 of them. -> in how many
+// Ranks compute between collectives and enter them together. A message in pieces gets through in these calls alone, a
+// part of it in each: natively in 3 to 17 of them. Returns the number of calls.
 static int sparse_collectives(int salt) {
     enum { CALLS = 100 };
     MPI_Request request = MPI_REQUEST_NULL;
@@ -128,9 +128,9 @@ static double seconds(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-// Nobody has reached into memory for so long that this is no traffic any more (src/mpi/windows.rs). Then rank 0 is the root of calls far apart,
-// less than its ring has lines, so that it never waits, and the last rank meanwhile gets through to its memory. -> whether it did before the last
-// of them
+// Nobody has accessed memory of others for so long that windows no longer count as traffic (src/mpi/windows.rs). Then
+// rank 0 is the root of calls far apart; they are fewer than the lines of its ring, so it never waits. Meanwhile the
+// last rank accesses rank 0's memory. Returns whether that access ended before the last call.
 static bool passive_target_of_root(int salt) {
     enum { QUIET = 600, CALLS = 24 };
     for (int millisecond = 0; millisecond < QUIET; millisecond++) {
@@ -158,14 +158,14 @@ static bool passive_target_of_root(int salt) {
     return came < end;
 }
 
-// Natively some libraries make progress in no such call. Where ranks share cores, times tell of these.
+// Some libraries make no progress in such calls natively. Where ranks share cores, the times tell about the cores.
 static void reach_into_root(void) {
     enum { TIMES = 8 };
     int (*is_active)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "huddle_is_active");
     cpu_set_t cores;
     CHECK(sched_getaffinity(0, sizeof cores, &cores) == 0);
     int own = is_active != NULL && is_active() && world_size <= sysconf(_SC_NPROCESSORS_ONLN), all, came = 0;
-    // Bound ranks have one each.
+    // A bound rank has a core of its own.
     own = own && (CPU_COUNT(&cores) == 1 || CPU_COUNT(&cores) >= world_size);
     MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (!all) {
@@ -177,8 +177,8 @@ static void reach_into_root(void) {
     CHECK(came > TIMES / 2);
 }
 
-// Neighbours exchange numbers by nonblocking calls, some with nobody, and by persistent requests, all of which are completed in every way that there
-// is. What is counted so must not hide the traffic of later scenes.
+// Neighbours exchange numbers by nonblocking calls, some with MPI_PROC_NULL, and by persistent requests. They complete
+// these in every way that there is. How the requests are counted must not hide the traffic of later scenes.
 static void complete_in_all_ways(void) {
     enum { WAYS = 8, REQUESTS = 7, FIRST_PERSISTENT = 5 };
     int left = (world_rank + world_size - 1) % world_size, right = (world_rank + 1) % world_size;

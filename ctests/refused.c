@@ -1,9 +1,10 @@
-// Calls whose arguments the library rejects on all ranks, among calls that are in order: these end as natively, however far apart ranks are.
+// Calls whose arguments the library rejects on all ranks, among valid calls: all end as they do natively, however far
+// apart ranks are.
 //
 //   refused late     a rank is in a call while another one has failed many, and is in a barrier a ring of lines further on
-//   refused cells    the same in calls that get memory for slots
-//   refused freed    the last call on communicators, which are freed then, and others made
-//   refused apart    ranks come to such a call 11 s apart
+//   refused cells    like late, with calls that reserve memory for slots
+//   refused freed    a rejected call is the last one on a communicator; it is freed then, and others are made
+//   refused apart    ranks enter a rejected call 11 s apart
 #include "check.h"
 
 enum { LINES = 32, FAILED = 4, LONGEST = 150000 };
@@ -72,7 +73,7 @@ static void try_freed(void) {
         MPI_Comm comm = duplicate();
         check_bcast(comm, i % world_size, i);
         for (int k = 0; k < 6 + i % 2 * 20; k++) check_sum(comm, i + k);
-        // Once the others do not wait for this node's.
+        // In one round these ranks are late, and the others do not wait for them.
         if (i == 4 && world_rank >= world_size / 2) sleep_micros(2000000);
         check_failed(comm, 1 - i % 2);
         MPI_Comm_free(&comm);

@@ -1,12 +1,12 @@
-// Calls that repeat those before them, and calls that only look like it: a few counts in turn, datatypes of all kinds, one freed and
-// another one made under its handle, in place and not. Each result is that of the native library (HUDDLE_PMPI=0), to the
-// last byte of the buffer, so that what lies between elements stays as it was.
+// Calls that repeat earlier ones, and calls that only look like repetitions: a few counts in turn, datatypes of all
+// kinds, one freed and another made under its handle, in place and not. Each result is that of the native library
+// (HUDDLE_PMPI=0), to the last byte of the buffer, so bytes between elements stay as they were.
 #include "check.h"
 
 #include <stddef.h>
 
 enum { ROOM = 1 << 18, MIDDLE = 8192, MOST = 12, MANY = 40, REPEATS = 3 };
-// Of which short calls use so much.
+// The part of the buffers that short calls use.
 enum { FEW = 1 << 14 };
 
 typedef struct {
@@ -68,7 +68,7 @@ static MPI_Datatype sparse(void) {
 static Maker *const makers[] = {of_three, padded, strided, backwards, shifted, turned, sparse};
 enum { MADE = sizeof makers / sizeof *makers };
 
-// ---- two operations on any of them, which take turns under one handle
+// ---- two operations on any of these datatypes, which take turns under one handle
 
 static void combine(void *in, void *inout, int n, MPI_Datatype type, bool adds) {
     static unsigned char left[64], right[64];
@@ -89,7 +89,7 @@ static void combine(void *in, void *inout, int n, MPI_Datatype type, bool adds) 
 static void add(void *in, void *inout, int *n, MPI_Datatype *type) { combine(in, inout, *n, *type, true); }
 static void differ(void *in, void *inout, int *n, MPI_Datatype *type) { combine(in, inout, *n, *type, false); }
 
-// ---- calls, each natively and with huddle on buffers alike
+// ---- calls, each by the native library and by huddle, on equal buffers
 
 static unsigned char in[ROOM], out[2][ROOM];
 static size_t used = FEW;
@@ -106,7 +106,7 @@ static void call(int collective, bool native, int n, MPI_Datatype type, MPI_Op o
     case 0: (native ? PMPI_Bcast : MPI_Bcast)(to, n, type, root, MPI_COMM_WORLD); break;
     case 1: (native ? PMPI_Allgather : MPI_Allgather)(from, n, type, to, n, type, MPI_COMM_WORLD); break;
     case 2:
-        // In place the root's blocks are read from where others receive.
+        // In place, the root's blocks are in the buffer in which others receive.
         if (in_place && world_rank == root) (native ? PMPI_Scatter : MPI_Scatter)(to, n, type, MPI_IN_PLACE, n, type, root, MPI_COMM_WORLD);
         else (native ? PMPI_Scatter : MPI_Scatter)(in + MIDDLE, n, type, to, n, type, root, MPI_COMM_WORLD);
         break;
@@ -126,7 +126,7 @@ static void compare(MPI_Datatype type, MPI_Op op, int count, int turn) {
         }
 }
 
-// Counts in no order, none among them, of more types and operations than have stems, one of the program's among them.
+// Counts in no order, zero among them, with more types and operations than have stems, one operation user-defined.
 static void call_with_any_counts(int turns) {
     MPI_Op own;
     MPI_Op_create(differ, 1, &own);
@@ -138,7 +138,7 @@ static void call_with_any_counts(int turns) {
     unsigned seed = 5;
     for (int turn = 0; turn < turns; turn++) {
         int kind = (int)next_number(&seed) % (turn / 100 % 2 ? KINDS : 2), collective = (int)next_number(&seed) % 5;
-        // Now and then longer ones, for which memory is reserved, and which other algorithms serve.
+        // Now and then longer calls, for which memory is reserved, and which other algorithms serve.
         used = turn % 23 == 22 ? ROOM : FEW;
         int most = ((int)used - MIDDLE) / (8 * world_size), count = (int)next_number(&seed) % most * (turn % 29 != 28);
         int root = (int)next_number(&seed) % world_size;
@@ -152,7 +152,8 @@ static void call_with_any_counts(int turns) {
     MPI_Op_free(&own);
 }
 
-// A datatype for each call, freed after it: the same some times in a row, or a few in turn, and now and then one of them stays for two calls.
+// A new datatype for each call, freed after it: of the same kind some times in a row, or of a few kinds in turn. Now
+// and then one stays for two calls.
 static void call_with_new_ones(int turns) {
     for (int turn = 0; turn < turns; turn++) {
         int phase = turn / 40, collective = phase % 3, kind = phase + (phase % 2 ? turn % (1 + phase % 6) : 0);
@@ -169,8 +170,8 @@ static void call_with_new_ones(int turns) {
     }
 }
 
-// One that is made like others before it, but not committed, is rejected on all ranks as if there had been none. Open MPI takes what is made of
-// one that was committed.
+// A datatype that is made like earlier ones, but not committed, is rejected on all ranks as if these had not been made.
+// Open MPI accepts a datatype that is derived from a committed one.
 static void call_with_one_not_committed(void) {
     MPI_Errhandler before;
     MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
@@ -196,7 +197,7 @@ int main(int argc, char **argv) {
     look_around();
     int turns = argument(argc, argv, 60);
     for (int turn = 0; turn < turns; turn++) {
-        // Most of the time one datatype takes the place of another that was freed, sometimes two are there at a time.
+        // Most of the time one datatype replaces another that was freed; sometimes both exist at a time.
         MPI_Datatype first = makers[turn * 3 % MADE](), second = turn % 4 ? MPI_INT : makers[turn * 5 % MADE]();
         MPI_Op op;
         MPI_Type_commit(&first);
@@ -212,8 +213,8 @@ int main(int argc, char **argv) {
         MPI_Type_free(&first);
         if (turn % 4 == 0) MPI_Type_free(&second);
     }
-    // Blocks that are longer than what is packed before a call. Natively Open MPI 4 can't reduce as much of some of these datatypes, nor MPICH 4
-    // scatter it.
+    // Blocks longer than what is packed before a call. Natively Open MPI 4 can't reduce that much of some of these
+    // datatypes, and MPICH 4 can't scatter it.
     used = ROOM;
     for (int turn = 0; turn < 2 && turn < turns; turn++) {
         MPI_Datatype type = turn ? strided() : of_three();
@@ -222,7 +223,7 @@ int main(int argc, char **argv) {
         MPI_Type_free(&type);
     }
     used = FEW;
-    // One that stays while others come and go, and one of absolute addresses, which has no buffer.
+    // A datatype that stays while others are made and freed, and one of absolute addresses, which has no buffer.
     MPI_Datatype lasting = padded(), absolute;
     int lengths[2] = {3, 2};
     MPI_Aint at[2];

@@ -1,8 +1,8 @@
-// Too little shared memory: a rank that can't make or map huddle's segment, or has no memory for its slots when messages come that
-// need them. All ranks agree to stay native on that communicator, or for such messages, one line says so, nothing is lost, and
-// communicators that come later are served again.
+// Too little shared memory: a rank can't create or map huddle's segment, or gets no memory for its slots when messages
+// need it. All ranks agree to stay native on that communicator, or for such messages. One line says so, nothing is
+// lost, and later communicators are served again.
 //
-//   shortage create|map|slots     the leader can't create the segment | another rank can't map it | the last has no slots
+//   shortage create|map|slots     the leader can't create the segment | another rank can't map it | the last rank gets no slots
 //   shortage report               no file for the report
 //   shortage old                  no shortage, but a kernel that can't reserve what is mapped (before Linux 5.14)
 #include "check.h"
@@ -16,7 +16,7 @@
 
 enum { POPULATE = 23, LONG = 1000 };
 
-// From here on this is what the kernel says to whoever wants pages for memory that is mapped (MADV_POPULATE_WRITE).
+// From here on the kernel answers every request for pages of mapped memory (MADV_POPULATE_WRITE) with this error.
 static void give_no_pages(int error) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -69,7 +69,7 @@ static void long_sums(MPI_Comm comm, int rank, int size) {
     }
 }
 
-// Short messages are served whatever memory there is; long ones on `roomy` alone.
+// Short messages are served in any case; once the last rank gets no more pages, long ones are served on `roomy` alone.
 static void without_slots(MPI_Comm tight, MPI_Comm roomy, int rank, int size) {
     sums(tight, rank, size);
     long_sums(roomy, rank, size);
@@ -91,7 +91,8 @@ int main(int argc, char **argv) {
     MPI_Comm_dup(MPI_COMM_WORLD, &tight);
     MPI_Comm_dup(MPI_COMM_WORLD, &roomy);
     if (!strcmp(what, "slots")) without_slots(tight, roomy, rank, size);
-    // So little room that huddle's segment of some mebibytes does not fit, and all that the MPI library allocates does.
+    // The limit is so low that huddle's segment of some mebibytes does not fit, but all that the MPI library allocates
+    // does.
     int which = is_map ? RLIMIT_AS : RLIMIT_FSIZE, victim = is_map ? size - 1 : 0;
     rlim_t before = 0;
     bool is_limited = (is_map || is_create) && rank == victim;

@@ -1,5 +1,5 @@
-// One signature, another datatype and count on every rank (which corrupted segmented algorithms),
-// MPI_BOTTOM with absolute addresses, one element that is much larger than any slot, lower bounds below zero.
+// One signature, but another datatype and count on every rank (this corrupted segmented algorithms); MPI_BOTTOM with
+// absolute addresses, one element that is much larger than any slot, lower bounds below zero.
 #include "check.h"
 
 enum { N = 30000 };  // numbers in a message
@@ -37,7 +37,7 @@ static Layout layout_for(int kind) {
     return layout;
 }
 
-// The place of number i, and the address that is passed.
+// The address of number i, and the address that is passed to MPI.
 static double *at(double *area, const Layout *layout, int i) { return area + (layout->backwards ? N - 1 - i : i * layout->stride); }
 static double *start(double *area, const Layout *layout) { return area + (layout->backwards ? N - 1 : 0); }
 
@@ -72,7 +72,7 @@ static void try_kinds(double *area, int round) {
     if (layout.type != MPI_DOUBLE) MPI_Type_free(&layout.type);
 }
 
-// A block of plain numbers is sent, blocks of another layout are received, and the other way round.
+// Sends blocks of plain numbers and receives blocks of another layout, and the other way round.
 static void gather_and_scatter(double *area, int round) {
     Layout layout = layout_for(round + world_rank);
     int root = round % world_size;

@@ -73,7 +73,7 @@ static void rotating_bcasts(void) {
     }
 }
 
-// The root never waits for anybody in these; every receiver sleeps now and then.
+// In these calls the root never waits for anybody; every receiver sleeps now and then.
 static void root_far_ahead(int n) {
     for (int root = 0; root < world_size && root < 3; root++)
         for (int call = 0; call < rounds / 4; call++) {

@@ -36,7 +36,7 @@ static void *run(void *which) {
     return NULL;
 }
 
-// The main thread and another one, on two communicators, each rank in its own order of arrival.
+// The main thread and this one call on two communicators, in an order that differs between even and odd ranks.
 static void *enter_second(void *unused) {
     (void)unused;
     if (world_rank % 2 == 0) sleep_micros(3000);

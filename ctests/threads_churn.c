@@ -1,6 +1,6 @@
-// MPI_THREAD_MULTIPLE: threads make, use and free communicators of the same members at the same time, so each is given
-// what another one's communicator has just left. Every call on a communicator that is in use keeps its memory, and none
-// stays native because a thread took what another one was about to use. Argument: rounds.
+// MPI_THREAD_MULTIPLE: threads make, use and free communicators of the same members at the same time, so each gets what
+// another thread's communicator has just left. A communicator in use keeps its memory, and no call stays native because
+// a thread took what another one was about to use. Argument: rounds.
 #include "check.h"
 
 #include <dlfcn.h>
@@ -30,7 +30,7 @@ static void *churn(void *which) {
     return NULL;
 }
 
-// Calls of Allreduce for want of shared memory, as huddle counts them; 0 without it.
+// Calls of Allreduce that huddle declined for want of shared memory; 0 without huddle.
 static uint64_t calls_without_memory(void) {
     size_t (*counters)(uint64_t *, size_t) = (size_t (*)(uint64_t *, size_t))dlsym(RTLD_DEFAULT, "huddle_counters");
     size_t (*name_of)(size_t, char *, size_t) = (size_t (*)(size_t, char *, size_t))dlsym(RTLD_DEFAULT, "huddle_counter_name");

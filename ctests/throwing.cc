@@ -1,4 +1,5 @@
-// An error handler that throws, as C++ programs have them: what it throws goes through huddle to the program, whose later calls are right.
+// An error handler that throws, as C++ programs have them. The exception passes through huddle to the program, whose
+// later calls are right.
 #define MPICH_SKIP_MPICXX // bindings of MPI-2, in libraries that are not linked
 #define OMPI_SKIP_MPICXX
 #include "check.h"

@@ -1,4 +1,4 @@
-// Collectives that huddle does not serve, between some that it does: they work, and the report counts them.
+// Collectives that huddle does not serve, between others that it does: they work, and the report counts them.
 #include "check.h"
 
 static int *in, *out, *counts, *places;

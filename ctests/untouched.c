@@ -1,6 +1,6 @@
-// What belongs to the program stays as it was: names, attributes, error handlers, topologies, TAG_UB, and no
-// message of anybody else is ever seen by MPI_ANY_SOURCE and MPI_ANY_TAG on COMM_WORLD (what
-// huddle needs of MPI it makes for itself).
+// What belongs to the program stays as it was: names, attributes, error handlers, topologies, TAG_UB. On COMM_WORLD a
+// receive by MPI_ANY_SOURCE and MPI_ANY_TAG never sees a message that is not the program's (huddle makes its own MPI
+// objects).
 #include "check.h"
 
 static void collectives(MPI_Comm comm, int salt) {
@@ -82,7 +82,7 @@ static void topology(int rounds) {
     MPI_Comm_free(&cart);
 }
 
-// Messages from anybody with any tag: exactly those that were sent.
+// Receives from any source with any tag get exactly the messages that were sent.
 static void messages(int rounds) {
     int flag = -1, got, tag = 0, sum = 0;
     for (int i = 0; i < rounds; i++) {

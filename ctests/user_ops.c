@@ -1,6 +1,6 @@
-// User-defined operations: created, used and freed at once (the handle comes back for another function), with
-// datatypes that are freed right after the call, commutative and not, on types with holes. The function must be
-// called with the caller's own datatype (what is remembered under a handle must not outlive its meaning; rank order).
+// User-defined operations: created, used and freed at once (the handle comes back for another function), with datatypes
+// that are freed right after the call, commutative and not, on types with holes. The function must be called with the
+// caller's own datatype: what huddle remembers under a handle must not outlive its meaning. Operands keep rank order.
 #include "check.h"
 
 #include <stdint.h>
@@ -123,8 +123,8 @@ static void take_left(void *in, void *inout, int *n, MPI_Datatype *type) {
     memcpy(inout, in, (size_t)*n * sizeof(int));
 }
 
-// On a predefined datatype, several calls alike after each other. A handle that was freed may come back for an operation that does not
-// commute, or does.
+// Several equal calls in a row on a predefined datatype. A freed handle may come back for an operation that commutes
+// where the old one did not, or the other way round.
 static void predefined(int n) {
     static int mine[N], got[N];
     expected_type = MPI_INT;
@@ -149,7 +149,7 @@ static void predefined(int n) {
     }
 }
 
-// Sums that the library computes, in calls alike, in place and not.
+// Sums that the library computes, in repeated calls, in place and not.
 static void extended(int n) {
     static long double mine[N], got[N];
     for (int call = 0; call < 4; call++) {
@@ -160,11 +160,11 @@ static void extended(int n) {
     }
 }
 
-// Open MPI and MPICH 5 write beyond the elements that they make themselves.
+// Open MPI and MPICH 5 write beyond the end of elements that they allocate themselves.
 #if defined MPICH_NUMVERSION && MPICH_NUMVERSION < 50000000
 typedef struct {
     double value;
-    char hidden[248]; // the datatype knows of the extent alone
+    char hidden[248]; // the datatype covers it by its extent alone
 } Whole;
 
 static void add_wholes(void *from, void *to, int *n, MPI_Datatype *type) {

@@ -1,7 +1,7 @@
-// Nothing to do, done properly: count 0 with null buffers, datatypes of size 0 with a count, arguments that are
-// not significant on a rank and hold rubbish. A call of nothing still counts as a call for its peers.
-//   zero_counts ROUNDS apart        rank 0 makes calls of nothing before any other rank does, which it does not wait for;
-//                                   some libraries do
+// Calls without data, done properly: count 0 with null buffers, datatypes of size 0 with a count, arguments that are
+// not significant on a rank and hold rubbish. A call without data still counts as a call for its peers.
+//   zero_counts ROUNDS apart        rank 0 makes calls without data before any other rank does, and does not wait for
+//                                   the others; some libraries do
 #include "check.h"
 
 static void normal(int salt) {
@@ -34,7 +34,7 @@ static void empty_types(int root) {
     MPI_Type_free(&holes);
 }
 
-// At other ranks than the root neither buffer, count nor datatype of the root's side is looked at.
+// On ranks other than the root neither buffer, count nor datatype of the root's side is looked at.
 static void rubbish(int root) {
     int value = -1, *all = NULL;
     bool is_root = world_rank == root;
@@ -57,7 +57,7 @@ static void take_first(void *in, void *inout, int *n, MPI_Datatype *datatype) {
     (void)in, (void)inout, (void)n, (void)datatype;
 }
 
-// Operations and datatypes of the program's own, for which libraries have no short way.
+// User-defined operations and datatypes, for which libraries have no short way.
 static void nothing_of_ones_own(int root) {
     MPI_Op own;
     MPI_Datatype pair;

@@ -1,4 +1,4 @@
-//! Prints the simulated time of every algorithm, and of those that huddle chooses, against the number of ranks: a line of
+//! Prints the simulated time of every algorithm, and of what huddle chooses, against the number of ranks: a line of
 //! JSON each. `scripts/bench` draws docs/pictures/scaling-*.svg from it.
 //!
 //!     cargo run --release --no-default-features --example scaling [COLLECTIVE…]
@@ -24,7 +24,8 @@ fn print(collective: Collective, bytes: usize, ranks: usize, by: By) {
     );
 }
 
-/// Long calls of flat algorithms take steps in the square of the ranks, and minutes to simulate.
+/// Long calls of flat algorithms take a number of steps that grows with the square of the ranks, and minutes to
+/// simulate.
 fn most_ranks(bytes: usize) -> usize {
     if bytes > 8 { 128 } else { 512 }
 }

@@ -1,4 +1,5 @@
-//! Names the library as it is installed, and keeps it loaded once it is: programs and the engine hold its addresses.
+//! Sets the library's soname to its installed name and keeps the library loaded: programs and the engine hold addresses
+//! in it.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

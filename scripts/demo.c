@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
     for (long i = 0; i < 64L * FEATURES; i++) data[i] = sample_at(rank * 64L * FEATURES + i);
     double *weights = calloc(FEATURES, sizeof *weights), *gradient = malloc(FEATURES * sizeof *gradient);
     double *mine = malloc(FEATURES * sizeof *mine), *losses = malloc(size * sizeof *losses), rate = 0.1, loss = 0;
-    MPI_Bcast(&rate, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD); // rank 0's word counts, as in programs that read an input file
+    MPI_Bcast(&rate, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD); // rank 0 decides, as in programs that read an input file
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
     for (int step = 0; step < STEPS; step++) {

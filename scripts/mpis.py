@@ -52,11 +52,11 @@ class Mpi:
 
     @property
     def missing(self) -> str | None:
-        """The program that is not there, if one is not."""
+        """The name of a program that is missing, if one is."""
         return next((tool for tool in (self.cc, self.mpiexec[0]) if shutil.which(tool) is None), None)
 
     def environment(self, ranks: int = 1) -> dict[str, str]:
-        """What its tools and the programs of a job of so many ranks need, to be added to the caller's."""
+        """Variables that its tools, and the programs of a job of so many ranks, need in addition to the caller's."""
         variables = dict(self.table.get("env", {}))
         if os.geteuid() == 0:
             variables |= self.table.get("root_env", {})
@@ -65,12 +65,12 @@ class Mpi:
         return {name: self._filled(value) for name, value in variables.items()}
 
     def command(self, ranks: int, forwarded: list[str]) -> list[str]:
-        """What starts a program of so many ranks that get the variables `forwarded`, up to the program's name."""
+        """The command line, up to the program's name, that starts so many ranks with the variables `forwarded`."""
         forward = [part for name in sorted(forwarded) for part in ("-x", name)] if self.table.get("forward") else []
         return [*self.mpiexec, *forward, "-n", str(ranks)]
 
 
 def read_mpis() -> dict[str, Mpi]:
-    """All of them by name, in the order of the file."""
+    """All MPIs by name, in the order of the file."""
     with open(Path(__file__).with_name("mpis.toml"), "rb") as file:
         return {name: Mpi(name, table) for name, table in tomllib.load(file).items()}

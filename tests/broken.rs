@@ -1,4 +1,4 @@
-//! Small algorithms that are right, and the same with one mistake each, which the checking scheduler has to find.
+//! Small algorithms that are right, and the same ones with one mistake each, which the checking scheduler must find.
 
 use huddle::coll::{Plan, Tickets, find, part, pieces, pieces_between};
 use huddle::fabric::checked::{Breach, Program, Rank, Running};
@@ -6,23 +6,23 @@ use huddle::fabric::{BridgeStep, Exposed, Fabric, Line, Place, Room, Span};
 use huddle::types::{Bytes, Collective, NodeRank, Ticket};
 use std::ops::Range;
 
-/// Programs within which every mistake shows.
+/// Every mistake shows within this many programs.
 const WITHIN: u64 = 40;
 
-/// On how many nodes the ranks of a program are.
+/// How many nodes the ranks of a program are on.
 #[derive(Clone, Copy, PartialEq)]
 enum Nodes {
     One,
     Any,
 }
 
-/// An algorithm, and the name of the row whose place it takes.
+/// An algorithm, and the name of the registry row whose place it takes.
 struct Named {
     row: &'static str,
     start: for<'a> fn(&'a Rank, &'a Plan) -> Running<'a>,
 }
 
-/// The program of `seed` in which all calls are of one algorithm, on such nodes.
+/// The program of `seed`, with all calls made by one algorithm, on one node or on any number.
 fn program(seed: u64, collective: Collective, Named { row, start }: &Named, nodes: Nodes) -> Program {
     let row = find(collective, row).expect("a row");
     let mut program = Program::random_of(seed, &[row]);
@@ -35,7 +35,7 @@ fn program(seed: u64, collective: Collective, Named { row, start }: &Named, node
     program
 }
 
-/// The algorithm keeps all rules.
+/// Checks that the algorithm keeps all rules.
 fn is_right(collective: Collective, nodes: Nodes, named: &Named) {
     for seed in 1..=300 {
         if let Err(violation) = program(seed, collective, named, nodes).run(seed) {
@@ -44,7 +44,7 @@ fn is_right(collective: Collective, nodes: Nodes, named: &Named) {
     }
 }
 
-/// The algorithm breaks the rules, and the scheduler says so in time and in the right words.
+/// Checks that the scheduler finds the mistake within `WITHIN` programs, as the right breach.
 fn is_wrong(collective: Collective, nodes: Nodes, named: &Named, breach: fn(&Breach) -> bool) {
     let run = |seed| program(seed, collective, named, nodes).run(seed).err();
     let found: Vec<_> = (1..=WITHIN).filter_map(run).collect();
@@ -60,7 +60,7 @@ macro_rules! start {
     };
 }
 
-/// `is_found!(algorithm on nodes, mistake => faults)`: wrong with the mistake.
+/// `is_found!(name: algorithm, collective, nodes, mistake => breach)`: a test that the mistake is found as this breach.
 macro_rules! is_found {
     ($name:ident: $($row:literal,)? $algorithm:ident, $collective:ident, $nodes:ident, $mistake:ident => $breach:pat) => {
         #[test]
@@ -108,7 +108,7 @@ fn ranks<F: Fabric>(fabric: &F) -> impl Iterator<Item = NodeRank> + Send + use<F
     (0..fabric.size() as u32).map(NodeRank)
 }
 
-/// Flat broadcast: the root's slots are read by all.
+/// Flat broadcast: all ranks read the root's slots.
 async fn bcast<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     let root = NodeRank(plan.root.0);
     let mut tickets = Tickets::of(plan);
@@ -202,7 +202,7 @@ is_found!(ticket_drawn_too_few: bcast, Bcast, One, SkippedTicket => Breach::Read
 is_found!(slot_of_another: bcast, Bcast, One, OthersSlot => Breach::NotOwner | Breach::Unwritten { .. });
 is_found!(cell_read_after_it_was_passed: bcast, Bcast, One, ReadsPassed => Breach::TouchedAfterPassing);
 
-/// The same in halves that share a cell: the flag of a second ticket tells of the other one.
+/// Flat broadcast in halves that share a cell: the flag of a second ticket announces the second half.
 async fn bcast_in_trains<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     if plan.reach == Bytes::ZERO {
         return bcast(fabric, plan, Mistake::None).await;
@@ -243,7 +243,7 @@ is_found!(shared_cell_read_after_release: bcast_in_trains, Bcast, One, EarlyRele
 is_found!(cell_passed_to_nobody: bcast, Bcast, One, PassesToNobody => Breach::NeverTold);
 is_found!(rewritten_after_publication: bcast, Bcast, One, RewritesPublished => Breach::WriteRace { .. });
 
-/// Flat allreduce: everyone combines all slots in rank order.
+/// Flat allreduce: every rank combines all slots in rank order.
 async fn allreduce<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     let me = fabric.rank();
     let mut tickets = Tickets::of(plan);
@@ -279,7 +279,7 @@ is_found!(elements_split: allreduce, Allreduce, One, SplitsElements => Breach::S
 is_found!(operands_in_the_wrong_order: allreduce, Allreduce, One, WrongOrder => Breach::WrongResult { .. });
 is_found!(input_written: allreduce, Allreduce, One, WritesInput => Breach::InputWritten);
 
-/// Tiled allreduce: rank k combines part k of all slots in its own, everyone collects the parts.
+/// Tiled allreduce: rank k combines part k of all slots in its own slot; every rank collects the parts.
 async fn tiled<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     let (me, size) = (fabric.rank(), fabric.size());
     let mut tickets = Tickets::of(plan);
@@ -310,7 +310,7 @@ async fn tiled<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     }
 }
 
-/// Combines the part `own` of all slots in this rank's slot; its own operand is taken from its buffer, at `from`.
+/// Combines the part `own` of all slots in this rank's slot. It reads its own operand from its buffer, at `from`.
 async fn combine<F: Fabric>(fabric: &F, ticket: Ticket, from: Span, own: Range<usize>) {
     let me = fabric.rank();
     let (at, n) = (Bytes(own.start), Bytes(own.len()));
@@ -339,7 +339,7 @@ is_found!(parts_overlap: "tiled", tiled, Allreduce, One, OverlappingParts => Bre
 is_found!(result_read_before_down: "tiled", tiled, Allreduce, One, ReadsTooEarly => Breach::ReadRace { .. } | Breach::Untold);
 is_found!(tiles_released_too_early: "tiled", tiled, Allreduce, One, EarlyRelease => Breach::ReadAfterRelease);
 
-/// Allreduce by one relay: each rank adds its operand in the leader's cell, after the one before it.
+/// Allreduce by one relay: each rank combines its operand in the leader's cell, after the rank before it.
 async fn relay<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     let (me, leader, last) = (fabric.rank(), NodeRank::LEADER, NodeRank(fabric.size() as u32 - 1));
     let mut tickets = Tickets::of(plan);
@@ -382,7 +382,7 @@ is_found!(relayed_after_release: "relay", relay, Allreduce, One, EarlyRelease =>
 is_found!(relayed_and_others: "relay", relay, Allreduce, One, MixesCells => Breach::Lookahead { .. });
 is_found!(written_without_a_relay: "relay", relay, Allreduce, One, ClaimsCell => Breach::NotOwner);
 
-/// Scatter: all fetch their blocks out of the root's memory.
+/// Scatter: all ranks fetch their blocks from the root's memory.
 async fn scatter<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     let (me, root) = (fabric.rank(), NodeRank(plan.root.0));
     let ticket = Tickets::of(plan).draw();
@@ -432,7 +432,7 @@ is_found!(asked_too_early: "single", scatter, Scatter, One, AsksUntold => Breach
 is_found!(asked_too_late: "single", scatter, Scatter, One, AsksTooLate => Breach::ReadAfterRelease);
 is_found!(memory_exposed_beside_a_cell: "single", scatter, Scatter, One, ClaimsCell => Breach::ExposedWithCell);
 
-/// Barrier: all ranks of a node report to its leader, the leaders meet, the leader lets all go.
+/// Barrier: all ranks of a node report to its leader, the leaders meet, the leader releases its ranks.
 async fn barrier<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
     let ticket = Tickets::of(plan).draw();
     let leader = NodeRank::LEADER;

@@ -44,7 +44,7 @@ impl Random {
     }
 }
 
-/// The library that this test is linked to, or would be.
+/// Loads the MPI library whose handles this test is built for.
 pub fn library() -> *mut c_void {
     let is_open_mpi = size_of::<MPI_Comm>() == 8;
     let names: &[&str] = if is_open_mpi { &["libmpi.so.40"] } else { &["libmpich.so.12", "libmpi.so.12"] };
@@ -59,7 +59,7 @@ pub fn library() -> *mut c_void {
     panic!("none of {names:?} can be loaded");
 }
 
-/// Starts MPI; a private communicator of this process whose errors return.
+/// Starts MPI; returns a private communicator of this process, whose errors return.
 fn start(handle: *mut c_void) -> MPI_Comm {
     // SAFETY: the handle is the MPI library's; calls follow MPI's rules.
     unsafe {
@@ -99,7 +99,7 @@ fn datatypes_and_operations_agree_with_the_library() {
     ops::predefined_operations_agree(comm);
     ops::user_operations_keep_their_order(&make, comm);
     ops::illegal_operations_are_rejected(&make, comm);
-    // SAFETY: the end of MPI.
+    // SAFETY: all handles are valid, and no call of MPI follows.
     unsafe {
         let mut comm = comm;
         native().comm_free(&mut comm);

@@ -1,4 +1,4 @@
-//! What documents name exists.
+//! Files and links that documents name exist.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ fn documents() -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
 }
 
-/// Whether a word is the path of a file in the repository, and not a pattern or something that is built.
+/// Whether a word is the path of a file in the repository, and not a pattern or the path of something that is built.
 fn is_path(word: &str) -> bool {
     let top = word.split_once('/').map_or("", |(top, _)| top);
     let is_ours = !["", "target"].contains(&top) && Path::new(env!("CARGO_MANIFEST_DIR")).join(top).is_dir();
@@ -30,12 +30,12 @@ fn files_that_documents_name_are_there() {
     assert!(checked > 50);
 }
 
-/// What the links of a page lead to.
+/// The targets of the links of a page.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
 }
 
-/// Pages that scripts/install copies lie in one directory, without the sources.
+/// scripts/install copies pages into one directory, without the sources, so their links must stay within it.
 #[test]
 fn links_of_installed_pages_lead_to_installed_pages() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

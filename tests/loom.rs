@@ -1,11 +1,11 @@
-//! The words of `huddle::sync` and what is built of them, in every order that the memory model permits.
+//! The words of `huddle::sync`, and what is built on them, in every order that the memory model permits.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --no-default-features --test loom`
 //!
-//! From the bottom: flags and events, calls that fail or contradict, algorithms of the registry on
-//! `huddle::fabric::explored`; and mistakes of all three that must be found. Where the orders are too many a bound on the
-//! preemptions is named: loom then tries every order in which threads are interrupted at most that often, apart from where
-//! they wait. Every value that the memory model lets a load see is tried in any case.
+//! From the bottom: flags and events; calls that fail or contradict; algorithms of the registry on
+//! `huddle::fabric::explored`; and mistakes in all three, which must be found. Where there are too many orders, a test
+//! sets a bound on the preemptions. loom then tries every order in which threads are interrupted at most that often,
+//! apart from where they wait. It tries every value that the memory model lets a load see in any case.
 
 #![cfg(loom)]
 

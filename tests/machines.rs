@@ -1,8 +1,8 @@
 //! Recorded machines: what huddle sees of them, and how ranks lie on them.
 //!
-//! The files in `tests/fixtures` are what `lstopo --of xml` exports, without its `info` elements: `cloud-1x2` of a real
-//! machine, the others of synthetic descriptions of machines that the papers use and of nestings that exist. What is
-//! expected here was written down by hand from lstopo's text output.
+//! The files in `tests/fixtures` are exports of `lstopo --of xml`, without its `info` elements. `cloud-1x2` is a real
+//! machine; the others are synthetic descriptions of machines that the papers use and of nestings that exist. The
+//! expected values were written down by hand from lstopo's text output.
 
 use huddle::topo::{Caches, Containers, CpuMask, Hierarchy, Kind, Levels, found, hwloc, place};
 use huddle::types::NodeRank;
@@ -13,7 +13,7 @@ fn load(name: &str) -> Containers {
     hwloc::load_file(&path).expect(name)
 }
 
-/// The same machine as if it were the one that runs us, so that masks count.
+/// The same machine as if this test ran on it, so that masks count.
 fn load_real(name: &str) -> Containers {
     let mut bytes = load(name).to_bytes();
     assert_eq!(bytes[0], 1, "a recorded machine is pretended");
@@ -21,7 +21,7 @@ fn load_real(name: &str) -> Containers {
     Containers::from_bytes(&bytes)
 }
 
-/// Only where the environment says nothing of another machine to hwloc.
+/// Valid only if the environment names no other machine to hwloc.
 #[test]
 fn what_is_kept_of_this_machine_is_what_hwloc_finds() {
     let directory = std::env::temp_dir().join(format!("huddle-machines-{}", std::process::id()));
@@ -39,13 +39,13 @@ fn hierarchy_of(containers: &Containers, paths: &[Vec<u32>]) -> Steps {
     hierarchy.steps().iter().map(|step| (step.fan, step.shares)).collect()
 }
 
-/// Of `ranks` ranks placed in the order of the machine.
+/// The hierarchy of `ranks` ranks placed in the order of the machine.
 fn pretended(name: &str, ranks: usize) -> Steps {
     let containers = load(name);
     hierarchy_of(&containers, &place::paths(&containers, &vec![CpuMask::EMPTY; ranks]))
 }
 
-/// Of ranks that are bound to these PUs.
+/// The hierarchy of ranks that are bound to these PUs.
 fn bound(name: &str, masks: &[&[u32]]) -> Steps {
     let containers = load_real(name);
     let masks: Vec<CpuMask> = masks.iter().map(|pus| pus.iter().copied().collect()).collect();

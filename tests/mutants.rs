@@ -1,7 +1,7 @@
 //! The checking scheduler finds mistakes: every [`Change`] to the operations of every algorithm that it concerns.
 //!
-//! A program calls one algorithm again and again, and on one rank, or on all, some operations are changed. The mistake
-//! has to be found within [`WITHIN`] such programs. `tests/broken.rs` has algorithms that are wrong by themselves.
+//! A program calls one algorithm again and again; on one rank, or on all, some operations are changed. The mistake must
+//! be found within [`WITHIN`] such programs. `tests/broken.rs` has algorithms that are wrong by themselves.
 
 use huddle::coll::{Need, REGISTRY, Row};
 use huddle::fabric::Line;
@@ -11,7 +11,7 @@ use std::iter;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Programs within which every mistake shows.
+/// Every mistake shows within this many programs.
 const WITHIN: u64 = 64;
 
 /// The mistakes.
@@ -55,8 +55,8 @@ const CHANGES: &[Change] = &[
     Change::OthersSlot,
 ];
 
-/// Barriers read no slots, so they may release them when they like. Operands that may be combined in any order may change
-/// places.
+/// Barriers read no slots, so they may release them at any time. Operands that may be combined in any order may be
+/// swapped.
 fn is_harmless(change: Change, row: &Row) -> bool {
     match change {
         Change::ReleaseBefore(_) => row.collective == Collective::Barrier,
@@ -65,7 +65,7 @@ fn is_harmless(change: Change, row: &Row) -> bool {
     }
 }
 
-/// The changes that an algorithm's programs offer an occasion for.
+/// The changes for which an algorithm's programs offer an occasion.
 fn occasions(row: usize) -> Vec<Change> {
     let mut found = Vec::new();
     for seed in 1..=WITHIN {
@@ -85,7 +85,8 @@ fn mutant(seed: u64, row: usize, change: Change) -> Program {
     program
 }
 
-/// The first seed whose program shows the mistake; `None` where it is harmless, or no rank that was to make it had an occasion.
+/// The first seed whose program shows the mistake. `None` if the change is harmless, or if no rank that was to make it
+/// had an occasion.
 fn first_catch(row: usize, change: Change) -> Option<(u64, Violation)> {
     let mut changed = 0;
     for seed in 1..=WITHIN {
@@ -121,7 +122,7 @@ fn every_mistake_is_found_in_every_algorithm() {
     }
 }
 
-/// Which rule is seen to be broken first may depend on the turns, but not whether one is.
+/// Which broken rule is seen first may depend on the turns, but not whether one is seen.
 #[test]
 fn the_verdict_does_not_depend_on_the_turns() {
     let mut found = 0;

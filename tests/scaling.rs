@@ -1,5 +1,6 @@
-//! What huddle chooses where nothing is set grows as it should with the ranks of a node, 2 to 512 in the simulator: short
-//! calls with their logarithm, long ones no more than the bytes that each rank has to move, but for a constant.
+//! The time of what huddle chooses without settings grows as it should with the ranks of a node, 2 to 512 in the
+//! simulator. Short calls grow with the logarithm of the ranks, long ones with the bytes that each rank must move, up
+//! to a constant.
 
 #[path = "scaling/machine.rs"]
 mod machine;
@@ -15,7 +16,7 @@ fn chosen_time(collective: Collective, bytes: usize, ranks: usize) -> f64 {
     time(row, &plan, ranks)
 }
 
-/// What the two ranks that are furthest apart share.
+/// What the two ranks share that are furthest apart.
 fn shared(ranks: usize) -> Option<Kind> {
     match ranks {
         0..=8 => Some(Kind::L3),
@@ -26,7 +27,7 @@ fn shared(ranks: usize) -> Option<Kind> {
 
 #[test]
 fn short_calls_grow_with_the_logarithm() {
-    // Twice over the machine in each round; a block that is copied by itself takes this long.
+    // Each round may cross the machine twice; a block that is copied by itself takes this long.
     const BLOCK_NS: f64 = 40.0;
     for collective in Collective::ALL {
         for ranks in RANKS {
@@ -47,13 +48,13 @@ fn long_calls_stay_within_a_constant_of_bytes_over_bandwidth() {
             let (n, all) = (bytes as f64, (bytes * ranks) as f64);
             let Parameters { copy, reduce, .. } = Parameters::default();
             let stream = Parameters::default().crossing(shared(ranks)).stream;
-            // What one rank has to move, and how often it may do that.
+            // The time for what one rank must move, and how many times that time is allowed.
             let (least, constant) = match collective {
                 Collective::Bcast => (n * (stream + copy), 3.0),
                 Collective::Reduce => (n * (stream + reduce), 8.0),
                 Collective::Allreduce => (2.0 * n * (stream + reduce), 12.0),
                 Collective::Scatter => (all * copy, 3.0),
-                // Beyond a package all ranks read all blocks over its link.
+                // Beyond a package all ranks read all blocks over the package's link.
                 Collective::Allgather if shared(ranks).is_none() => continue,
                 Collective::Allgather => (all * (stream + copy), 3.0),
                 Collective::Barrier => continue,

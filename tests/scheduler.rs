@@ -50,7 +50,8 @@ fn random_programs_keep_all_rules() {
     assert!(failures.is_empty(), "{} of {count} programs failed", failures.len());
 }
 
-/// A barrier's flags, which need no claim, may overtake what a slow rank has yet to look at on the same line: whether its peer lent memory.
+/// Flags of a barrier, which need no claim, may overtake what a slow rank has yet to read on the same line: whether its
+/// peer lent memory.
 #[test]
 fn barriers_leave_what_flags_told() {
     let row = |collective, name| find(collective, name).expect("a row");
@@ -72,7 +73,8 @@ fn barriers_leave_what_flags_told() {
     }
 }
 
-/// Pieces of two ranks are cut evenly, also where a message is cut twice or its tiles share cells: none is longer than what a call says of its reach.
+/// Pieces on two ranks are cut evenly, also if a message is cut twice or its tiles share cells: no piece is longer than
+/// the reach that the call states.
 #[test]
 fn pieces_of_two_ranks_stay_within_the_reach_of_the_call() {
     let all: Vec<usize> = (0..REGISTRY.len()).filter(|row| REGISTRY[*row].collective != Collective::Barrier).collect();

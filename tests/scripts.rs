@@ -1,4 +1,4 @@
-//! What scripts do when they are asked what they do.
+//! What scripts do when they are asked for their usage.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ fn scripts() -> Vec<PathBuf> {
     entries.filter(is_shell).collect()
 }
 
-/// A script that starts its work all the same is ended.
+/// Runs a script; ends it if it starts its work all the same.
 fn run(script: &Path, argument: &str) -> Output {
     Command::new("timeout").arg("5").arg(script).arg(argument).current_dir("/").output().unwrap()
 }

@@ -1,5 +1,6 @@
-//! Every algorithm of the registry on the real shared-memory fabric: the ranks are threads of one process, each with a
-//! mapping of its own. What the checking scheduler can't see: addresses, real fences, sleeping, faults and reports.
+//! Every algorithm of the registry on the real shared-memory fabric: the ranks are threads of one process, each with
+//! its own mapping. This tests what the checking scheduler can't see: addresses, real fences, sleeping, faults and
+//! reports.
 //!
 //! Several nodes are several segments, with [`bridge::Switch`] between them.
 

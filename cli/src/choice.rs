@@ -9,21 +9,21 @@ use huddle::tune::{Agreed, Choice, Map, OperatorClass, Reason, Shape, choose};
 use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
 use serde_json::{Value, json};
 
-/// What serves where huddle does not.
+/// Stands for the MPI library, which serves what huddle does not.
 pub const NATIVE: &str = "native";
 
-/// One size and what becomes of it.
+/// One size, and what is chosen for it.
 struct Entry {
     up_to: Bytes,
     chosen: String,
     why: String,
     time: Option<f64>,
     best: Option<(String, f64)>,
-    /// All that the models can judge, best first.
+    /// All settings that the models can judge, best first.
     ranking: Value,
 }
 
-/// As the report has it: by collective, ranges of sizes.
+/// The choices as the report has them: ranges of sizes, by collective.
 pub fn all(config: &Config, agreed: &Agreed, parameters: &Parameters) -> Value {
     let map = Map::new(agreed, parameters);
     let idle = idle_reason(config, agreed);
@@ -45,7 +45,7 @@ pub fn all(config: &Config, agreed: &Agreed, parameters: &Parameters) -> Value {
     Value::Object(collectives)
 }
 
-/// Why a job makes no choice at all, if so.
+/// Why a job makes no choice at all; `None` if it makes one.
 fn idle_reason(config: &Config, agreed: &Agreed) -> Option<Reason> {
     if config.is_disabled {
         Some(Reason::Disabled)
@@ -56,12 +56,12 @@ fn idle_reason(config: &Config, agreed: &Agreed) -> Option<Reason> {
     }
 }
 
-/// What the library serves whatever the models say.
+/// The entry of a size that the library serves, whatever the models say.
 fn native(up_to: Bytes, reason: Reason) -> Entry {
     Entry { up_to, chosen: NATIVE.to_owned(), why: phrase(reason), time: None, best: None, ranking: json!([]) }
 }
 
-/// As other texts may follow on the line.
+/// What a reason means, without a full stop: other text may follow on the line.
 fn phrase(reason: Reason) -> String {
     reason.meaning().trim_end_matches('.').to_owned()
 }
@@ -107,7 +107,7 @@ fn entry(
             debug_assert_eq!(REGISTRY[row].collective, collective);
             let chosen = setting.to_string();
             let is_tried = setting.knobs.set(Knob::Try).is_some();
-            // What is tried takes about as long as what the models prefer, or less.
+            // A setting that is tried takes about as long as what the models prefer, or less.
             let time = if is_tried && !is_forced { best.as_ref().map(|(_, time)| *time) } else { predicted };
             let why = match &best {
                 _ if is_forced => "forced by the environment",
@@ -121,7 +121,7 @@ fn entry(
     Entry { up_to: bytes, chosen, why, time, best, ranking: all }
 }
 
-/// Neighbouring sizes with the same choice as one range.
+/// Joins neighbouring sizes with the same choice to ranges.
 fn ranges(entries: impl Iterator<Item = Entry>) -> Value {
     let mut ranges: Vec<Value> = Vec::new();
     let mut last: Option<(String, String, Option<String>)> = None;

@@ -1,4 +1,4 @@
-//! The machine, and the place of a job's ranks in it.
+//! The machine, and the places of a job's ranks in it.
 
 use huddle::config::{Cache, Config, Ring};
 use huddle::kernel::{self, Probed, SingleCopy};
@@ -14,12 +14,12 @@ use huddle::types::NodeRank;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// What was found.
+/// What was found out about a machine.
 pub struct Found {
     containers: Containers,
-    /// Why nothing is known of the machine's structure, if so.
+    /// Why nothing is known of the machine's structure; `None` if something is.
     pub problem: Option<String>,
-    /// What costs depend on.
+    /// The parameters that costs depend on.
     pub parameters: Parameters,
     origin: Origin,
     probed: Probed,
@@ -45,7 +45,7 @@ impl Found {
         Self { containers, problem, parameters, origin, probed, networks }
     }
 
-    /// Measures kernels and what crossings cost, whatever was kept of them, and keeps that; the directory.
+    /// Measures kernels and crossings anew, whatever was kept, and keeps the results. Returns the directory.
     pub fn probe(&mut self, config: &Config) -> Result<PathBuf, String> {
         let directory = config.cache.directory().ok_or(match config.cache {
             Cache::Off => "HUDDLE_CACHE=off keeps nothing: set it to a directory",
@@ -56,18 +56,18 @@ impl Found {
         }
         let cannot_write = |error| format!("can't write to {}: {error}", directory.display());
         self.probed = kernel::cache::measure_anew(&directory).map_err(cannot_write)?;
-        // Slots are written as calls write them.
+        // From now on slots are written as calls write them.
         self.probed.clone().put_to_use();
         measured::measure(&self.containers, &self.probed, &directory).map_err(cannot_write)?;
         Ok(directory)
     }
 
-    /// The kernels that serve, and their rates.
+    /// The kernels that are in use, and their rates.
     pub fn kernels_to_json(&self) -> Value {
         serde_json::from_slice(&self.probed.to_bytes()).unwrap_or_default()
     }
 
-    /// Hardware threads.
+    /// The number of hardware threads.
     pub fn processors(&self) -> usize {
         match self.containers.pus() {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -75,7 +75,7 @@ impl Found {
         }
     }
 
-    /// As the report has it.
+    /// The machine as the report has it.
     pub fn to_json(&self) -> Value {
         let kinds = self.containers.kinds().iter().enumerate();
         let kinds: Vec<Value> =
@@ -92,7 +92,7 @@ impl Found {
         })
     }
 
-    /// What costs depend on, and where it comes from.
+    /// The parameters that costs depend on, and where they come from.
     pub fn parameters_to_json(&self) -> Value {
         let Parameters {
             local, copy, reduce, write, ahead, overlap, far, single_copy, software, switch, network, ..
@@ -141,7 +141,7 @@ fn network_to_json(network: &Network) -> Value {
     json!({ "latency_ns": latency, "overhead_ns": overhead, "gap_ns": gap, "ns_per_byte": per_byte })
 }
 
-/// Sizes that follow from the caches, and where each of these comes from.
+/// Sizes that follow from the caches, and whether each cache was found or assumed.
 fn fit_to_json(caches: Caches) -> Value {
     let Fit { l1, l2 } = caches.fit();
     let from = |found: u32, assumed: u32| match found {
@@ -167,14 +167,14 @@ fn load(_topology: Option<&str>) -> Result<Containers, String> {
     Err("this program was built without hwloc".to_owned())
 }
 
-/// A job on such machines, its ranks in the order of the processors on each.
+/// A job on machines like this one, with its ranks in the order of the processors on each.
 pub struct Job {
     /// What a communicator of all ranks agrees on.
     pub agreed: Agreed,
 }
 
 impl Job {
-    /// `ranks` on each of `nodes`.
+    /// A job with `ranks` ranks on each of `nodes` nodes.
     pub fn new(machine: &Found, ranks: usize, nodes: usize, config: &Config) -> Self {
         let containers = &machine.containers;
         let levels = Levels::from_paths(&place::paths_in_order(containers, ranks), NodeRank(0));
@@ -193,13 +193,13 @@ impl Job {
             leaders: if nodes > 1 { config.leaders().min(ranks) } else { 1 },
             fit: containers.caches().fit(),
             hierarchy: Hierarchy::of(&levels, containers.kinds(), containers.trunk()),
-            // Where a process may not read its own memory so, it may not read that of others.
+            // A process that may not read its own memory in this way may not read that of others.
             has_single_copy: config.may_copy_singly && SingleCopy::measure(0.0).is_some(),
         };
         Self { agreed }
     }
 
-    /// As the report has it.
+    /// The job as the report has it.
     pub fn to_json(&self, machine: &Found) -> Value {
         let steps: Vec<Value> = self
             .agreed

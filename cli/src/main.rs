@@ -47,9 +47,9 @@ struct Info {
     json: bool,
 }
 
-/// As many ranks of a node are judged in some seconds.
+/// Choices for this many ranks of a node take some seconds.
 const MOST_RANKS: usize = 1024;
-/// With as many ranks on each, MPI can still count them all.
+/// With `MOST_RANKS` ranks on each of these nodes, MPI can still count all ranks.
 const MOST_NODES: usize = 100_000;
 
 fn up_to<const MOST: usize>(text: &str) -> Result<usize, String> {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What starts or compiles MPI programs.
+/// Programs that start or compile MPI programs.
 const PROGRAMS: [&str; 8] =
     ["mpiexec", "mpiexec.mpich", "mpiexec.openmpi", "mpicc", "mpicc.mpich", "mpicc.openmpi", "srun", "mpirun"];
 
@@ -12,7 +12,7 @@ const PROGRAMS: [&str; 8] =
 const LIBRARIES: [(&str, &str); 4] =
     [("libmpi.so.40", "openmpi"), ("libmpi.so.12", "mpich"), ("libmpich.so.12", "mpich"), ("libmpi_abi.so.1", "abi")];
 
-/// As the report has it.
+/// MPI libraries, programs and engines as the report has them.
 pub fn found() -> Value {
     let engines = engines();
     let libraries: Vec<Value> = libraries()
@@ -32,7 +32,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
 }
 
-/// Libraries that the loader knows or that lie where it looks first.
+/// MPI libraries that the dynamic linker's cache lists, or that lie where the linker looks first.
 fn libraries() -> Vec<(PathBuf, &'static str)> {
     let listed = ["ldconfig", "/sbin/ldconfig", "/usr/sbin/ldconfig"]
         .iter()

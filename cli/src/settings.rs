@@ -1,10 +1,10 @@
-//! Every setting with its value and where that comes from.
+//! Every setting, with its value and where the value comes from.
 
 use huddle::config::{Complaint, OPTIONS, RawEnvironment, prefix_of};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 
-/// As the report has it.
+/// The settings as the report has them.
 pub fn all(raw: &RawEnvironment, complaints: &[Complaint]) -> Value {
     let prefix = prefix_of(std::env::current_exe().ok(), 2);
     let options: Vec<Value> = OPTIONS

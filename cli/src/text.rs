@@ -1,17 +1,17 @@
-//! The report for people.
+//! The report as text, for people.
 
 use crate::choice::NATIVE;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Of which machine the report is.
+/// Which machine the report describes.
 #[derive(Clone, Copy)]
 enum MachineIs {
     This,
     Pretended,
 }
 
-/// All sections.
+/// The whole report: all sections.
 pub fn of(report: &Value) -> String {
     let mut page = format!("huddle {}\n", text(&report["version"]));
     let machine_is = if report["machine"]["pretended"] == true { MachineIs::Pretended } else { MachineIs::This };
@@ -44,7 +44,7 @@ fn size(value: &Value) -> String {
     }
 }
 
-/// So many of them.
+/// The count and the noun, in the plural where needed.
 fn counted(count: &Value, noun: &str) -> String {
     if count.as_u64() == Some(1) { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

@@ -3,13 +3,13 @@
 use serde_json::Value;
 use std::process::Command;
 
-/// What it prints with these arguments and variables, and no others of huddle or hwloc.
+/// The output with these arguments and variables, and with no other variables of huddle or hwloc.
 fn info(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_huddle"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("HUDDLE_") || name.starts_with("HWLOC_")) {
         command.env_remove(name);
     }
-    // Measurements of the user are left alone.
+    // Leaves measurements of the user alone.
     command.env("HUDDLE_CACHE", std::env::temp_dir().join(format!("huddle-info-{}", std::process::id())));
     let output = command.arg("info").args(arguments).envs(variables.iter().copied()).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

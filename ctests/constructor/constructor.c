@@ -1,5 +1,6 @@
-// One thread loads and unloads a plugin whose constructor makes collective calls; the dynamic linker lets no other thread load anything
-// meanwhile. Another thread goes on with collectives, of its own at first; then other ranks make the calls of both threads in one.
+// One thread loads and unloads a plugin whose constructor makes collective calls; during a load the dynamic linker lets
+// no other thread load anything. A second thread makes collectives meanwhile. At first all ranks have both threads;
+// then the other ranks make the calls of rank 0's two threads in one.
 //
 //   constructor DIRECTORY   of libplugin.so
 #include "../check.h"
@@ -12,7 +13,7 @@ static MPI_Comm in_constructors, elsewhere;
 static int loads, begun, is_done;
 static char path[4096];
 
-// Lasts, so that calls of the other thread take place meanwhile.
+// Takes long enough that the other thread makes calls during the load.
 static void during_load(void) {
     __atomic_add_fetch(&begun, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < 3; i++) {
@@ -49,7 +50,7 @@ static void *call_until_all_are_done(void *unused) {
     return NULL;
 }
 
-// What a thread keeps memory of its own for: what it counts, calls that are declined, and datatypes that are made alike.
+// These calls need memory of the thread's own: for counters, for declined calls, and for datatypes that are made alike.
 static void call_with_datatypes(int i) {
     int none = 0, data[3] = {i, -1, i + 2}, own[3] = {0, -1, 0};
     MPI_Datatype apart;
@@ -62,7 +63,7 @@ static void call_with_datatypes(int i) {
     if (world_rank != 0) CHECK(own[0] == i && own[1] == -1 && own[2] == i + 2);
 }
 
-// Its first calls too.
+// A new thread, so its first calls are made during a load too.
 static void *call_in_each_load(void *before) {
     for (int i = 0; i < LOADS; i++) {
         while (__atomic_load_n(&begun, __ATOMIC_RELAXED) <= *(int *)before + i) sleep_micros(100);
@@ -79,7 +80,7 @@ static void beside_calls(void) {
     pthread_join(other, NULL);
 }
 
-// Rank 0 is in a constructor while the others still need a call of its other thread.
+// Rank 0 is in a constructor while the other ranks still need a call of rank 0's second thread.
 static void that_need_each_other(void) {
     if (world_rank == 0) {
         pthread_t other;

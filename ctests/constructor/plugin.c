@@ -1,4 +1,4 @@
-// A plugin whose constructor does what its host told it by the environment.
+// A plugin whose constructor calls the function whose address its host put in the environment.
 #include <stdio.h>
 #include <stdlib.h>
 

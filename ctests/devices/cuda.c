@@ -1,5 +1,5 @@
-// Stands for libcuda.so.1, as strict as the real one may be: a copy needs the context of its memory to be current, and it
-// happens when its stream is waited for.
+// Stands in for libcuda.so.1, as strict as the real one may be: a copy needs the context of its memory to be current,
+// and happens when the caller waits for its stream.
 #include "memory.h"
 
 enum { SUCCESS = 0, INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201 };
@@ -71,7 +71,7 @@ int cuStreamSynchronize(uintptr_t stream) {
     return SUCCESS;
 }
 
-// For the test: memory on the first device, on the second, and of a pool, in turn.
+// For the test: allocates on the first device, on the second, and from a pool, in turn.
 
 void device_begin(int version) {
     (void)version;
@@ -87,7 +87,7 @@ void *device_allocate(size_t size) {
 // Whether the library is as the program left it.
 bool device_is_untouched(void) { return depth == 0 && retained[0] == 0 && retained[1] == 0 && count == 0; }
 
-// There are no errors that are kept.
+// This library keeps no errors.
 
 void device_fail(void) {}
 

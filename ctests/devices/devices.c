@@ -1,10 +1,11 @@
-// Buffers in memory of devices, which the program itself can't touch: the six collectives with such buffers on some ranks,
+// Buffers in device memory, which the program itself can't access: the six collectives with such buffers on some ranks,
 // of types with and without holes, in place, and given by absolute addresses. Nothing between the data may be read or
-// written. The MPI libraries of the test know no devices, so a call that reached them with such a buffer would crash.
+// written. The MPI libraries of the test know no devices, so they would crash on a call with such a buffer.
 //
 //   devices DIRECTORY cuda|hip5|hip6|unknown early|late|threads|passing
 //
-// DIRECTORY has the libraries; they are loaded before MPI_Init, or when all contexts exist, or are gone when there is a new communicator.
+// DIRECTORY has the libraries. "early" loads them before MPI_Init and "late" when all contexts exist; with "passing" a
+// library is unloaded before a new communicator is made.
 #include "../check.h"
 
 #include <dlfcn.h>
@@ -39,7 +40,7 @@ static void load(const char *directory, const char *vendor) {
     device_begin(strcmp(vendor, "hip5") == 0 ? 5 : 6);
 }
 
-// Calls that were left to the native library.
+// The number of calls that were left to the native library.
 static unsigned long long declined(void) {
     size_t (*counters)(unsigned long long *, size_t) = find(RTLD_DEFAULT, "huddle_counters");
     size_t (*name)(size_t, char *, size_t) = find(RTLD_DEFAULT, "huddle_counter_name");
@@ -55,12 +56,12 @@ static unsigned long long declined(void) {
     return sum;
 }
 
-// ---- buffers: n ints for each of some blocks
+// ---- buffers: `blocks` blocks of n ints each
 
 enum layout { CONTIGUOUS, STRIDED, CYCLIC, ABSOLUTE, LAYOUTS };
 
 struct buffer {
-    void *at, *other;  // `other` has the second half of absolute ones
+    void *at, *other;  // ABSOLUTE: `other` has the second half
     bool is_device, is_other_device;
     size_t size;
     enum layout layout;
@@ -122,7 +123,7 @@ static MPI_Datatype type_of(const struct buffer *b) {
     return type;
 }
 
-// On a device or not, by the dice; the data are value(i), and only what `access` says may be done to them.
+// Draws whether the buffer is on a device. Its data are value(i), and only `access` is allowed to them.
 static struct buffer make(enum layout layout, int n, int blocks, int access, int (*value)(int)) {
     if (layout == ABSOLUTE && blocks != 1) layout = STRIDED;
     struct buffer b = {.layout = layout, .n = n, .total = n * blocks, .size = (size_t)n * (size_t)blocks * 12 + 64};
@@ -180,7 +181,7 @@ static void add(void *in, void *inout, int *count, MPI_Datatype *type) {
     for (int i = 0; i < *count; i++) ((int *)inout)[3 * i] += ((int *)in)[3 * i];
 }
 
-// Types with holes, predefined and not, and an operation of the program's.
+// Types with holes, predefined and not, and a user-defined operation.
 static void reductions_with_holes(int n) {
     MPI_Datatype apart;
     MPI_Op op;
@@ -251,7 +252,7 @@ static void everything(int salt) {
     }
 }
 
-// What the program loads it can unload again, whatever huddle does to notice.
+// The program can unload what it has loaded, although huddle watches for new libraries.
 static void come_and_go(void) {
     for (int i = 0; i < 3; i++) {
         void *object = dlopen("libBrokenLocale.so.1", RTLD_NOW);
@@ -263,8 +264,8 @@ static void come_and_go(void) {
     }
 }
 
-// A communicator is native while there is a library whose memory can't be copied; one that comes after it is gone, and something else
-// was loaded, is served.
+// A communicator is native while a library is loaded whose memory can't be copied. Once that library is unloaded and
+// another one loaded, a new communicator is served.
 static void pass(const char *path) {
     const char *loaded[] = {path, "libBrokenLocale.so.1"};
     for (int i = 0; i < 2; i++) {
@@ -283,7 +284,7 @@ static void pass(const char *path) {
 int main(int argc, char **argv) {
     CHECK(argc == 4);
     bool passes = strcmp(argv[3], "passing") == 0, is_early = !passes && strcmp(argv[3], "late") != 0, is_known = strcmp(argv[2], "unknown") != 0;
-    // One rank without devices among them.
+    // Rank 1 has no devices.
     bool has_devices = launched_rank() != 1;
     char path[4096];
     snprintf(path, sizeof path, "%s/libhsa-runtime64.so.1", argv[1]);

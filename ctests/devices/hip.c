@@ -1,4 +1,4 @@
-// Stands for libamdhip64.so of version 5 or 6: the numbers of hipMemoryType differ.
+// Stands in for libamdhip64.so of version 5 or 6, which differ in the numbers of hipMemoryType.
 #include "memory.h"
 
 enum { SUCCESS = 0, INVALID_VALUE = 1, DEFAULT = 4 };
@@ -59,5 +59,5 @@ bool device_is_untouched(void) { return last_error == SUCCESS && count == 0; }
 
 void device_fail(void) { last_error = 700; }
 
-// Whether the program still learns of its own error.
+// Whether the program still gets its own error.
 bool device_has_failed(void) { return hipGetLastError() != SUCCESS; }

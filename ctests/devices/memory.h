@@ -1,5 +1,5 @@
-// Memory that stands for a device's: the program has an address at which it can read and write nothing. The library that
-// allocated it reaches it through a second mapping, and only bytes that the test allows.
+// Memory that stands in for a device's. At its address the program can neither read nor write. The library that
+// allocated it uses a second mapping, and only those bytes that the test allows.
 #ifndef MEMORY_H
 #define MEMORY_H
 
@@ -49,7 +49,8 @@ static void *allocate(size_t size, void *context) {
     return area->address;
 }
 
-// Where `n` bytes at `address` really are; all of them must allow `access`.
+// The usable address of `n` bytes at `address`: in the second mapping for device memory, else `address`. All device
+// bytes must allow `access`.
 static char *reach(const void *address, size_t n, int access) {
     struct area *area = area_of(address);
     if (area == NULL) return (char *)address;
@@ -60,13 +61,13 @@ static char *reach(const void *address, size_t n, int access) {
     return area->contents + at;
 }
 
-// Copies that have begun: they happen when somebody waits for them.
+// A copy that has begun. It happens when its stream is synchronised.
 struct copy {
     char *to, *data;
     size_t n;
     bool from_device;
 };
-static struct copy *pending;  // of the one thread that copies
+static struct copy *pending;  // only one thread copies
 static size_t count, room;
 
 static void begin_copy(void *to, const void *from, size_t n) {
@@ -86,7 +87,7 @@ static void end_copies(void) {
     count = 0;
 }
 
-// For the test. It is no user of the library: nothing is waited for, and no byte refused.
+// For the test, which is no user of the library: these functions wait for nothing and refuse no byte.
 
 void device_put(void *to, const void *from, size_t n) { memcpy(reach(to, n, 0), from, n); }
 

@@ -1,5 +1,5 @@
-// The predefined datatypes: every one of C and Fortran that the library has, with the fields inside one
-// element. Sizes come from the library; which operations it accepts on a type is tried on this rank alone.
+// The predefined datatypes: all of C and Fortran that the library has, with the fields inside one element. The library
+// tells the sizes. This rank alone tries which operations the library accepts on each type.
 #include "differential.h"
 #include "numbers.h"
 
@@ -106,7 +106,7 @@ void number_write(const Field *field, void *element, int64_t value) {
     }
 }
 
-// Sets sizes and offsets; false where the library does not have the type, or has another shape in mind.
+// Sets sizes and offsets; false if the library lacks the type or gives it another size.
 static bool measure(Basic *basic) {
     MPI_Aint lb, extent;
     if (basic->type == MPI_DATATYPE_NULL) return false;
@@ -138,8 +138,8 @@ static int64_t expected_value(const Basic *basic, MPI_Op op, int64_t left, int64
     return op == MPI_BAND ? (left & right) : op == MPI_BOR ? (left | right) : (left ^ right);
 }
 
-// Tried on this rank alone. A type that the library accepts but takes for another one (MPI_REAL16 for a long
-// double) shows by the wrong result.
+// Tried on this rank alone. If the library takes a type for another one (MPI_REAL16 for a long double), the result is
+// wrong.
 static bool is_right(const Basic *basic, MPI_Op op, int64_t a, int64_t b) {
     _Alignas(16) unsigned char left[64] = {0}, right[64] = {0}, expected[64] = {0};
     number_write(&basic->field[0], left, a);
@@ -161,7 +161,7 @@ static bool has_signed_order(const Basic *basic) {
     return basic->field[0].format == UNSIGNED && basic->class == C_INTEGER && !is_right(basic, MPI_MAX, -1, 1);
 }
 
-// Predefined too, but without a name.
+// Adds predefined datatypes that have no name.
 static void add_parametrised(void) {
     MPI_Datatype real, wide, integer, complex;
     MPI_Type_create_f90_real(6, 30, &real);

@@ -1,4 +1,4 @@
-// Makes a drawn call through one of two tables of functions: MPI_X and PMPI_X.
+// Makes a drawn call through one of two tables of functions, MPI_X or PMPI_X.
 #include "differential.h"
 #include "../functions.h"
 
@@ -25,7 +25,7 @@ typedef struct {
     MPI_Datatype type;
 } Arguments;
 
-// A side that is absent is not significant here, so it may hold anything.
+// Arguments of an absent side are not significant on this rank, so they may hold anything.
 static Arguments arguments(const Call *call, const Side *side, int which) {
     if (side->in_place && call->has_op) return (Arguments){MPI_IN_PLACE, (int)side->count, side->layout.type};
     if (side->in_place) return (Arguments){MPI_IN_PLACE, call->junk ? -7 : 0, call->junk ? MPI_DATATYPE_NULL : MPI_BYTE};

@@ -1,6 +1,5 @@
-// Compares what MPI_X and PMPI_X left in their arenas, byte by byte. Data must be equal; holes, guard zones
-// and send buffers must be as they were, unless the native call changed them too; the padding inside
-// a long double is nobody's.
+// Compares what MPI_X and PMPI_X left in their arenas, byte by byte. Data must be equal. Holes, guard zones and send
+// buffers must be unchanged, unless the native call changed them too. The padding inside a long double may differ.
 #include "differential.h"
 
 #include <stdio.h>
@@ -36,7 +35,7 @@ static void mark_entry(unsigned char *kinds, const Basic *basic) {
     }
 }
 
-// What each byte of the region is; the first AROUND bytes are the guard zone in front.
+// The kind of each byte of the region with its guard zones; the first AROUND bytes are the zone in front.
 static unsigned char *classify(const Side *side, size_t bytes) {
     unsigned char *kinds = memory_scratch(bytes);
     memset(kinds, HOLE, bytes);

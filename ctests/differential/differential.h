@@ -10,14 +10,14 @@
 //   traffic.c  pending traffic and skew around the calls
 //   memory.c   three equal arenas: MPI_X works in one, PMPI_X in the second, the third stays as it was
 //   draw.c     draws one call
-//   quirks.c   what the native library is known to do wrong
-//   call.c     makes it, natively or not
-//   oracle.c   what should come out, without native collectives on derived datatypes
-//   compare.c  compares what the two left behind
+//   quirks.c   known errors of the native library
+//   call.c     makes the call, by MPI_X or PMPI_X
+//   oracle.c   the expected result, without native collectives on derived datatypes
+//   compare.c  compares what the two calls left in memory
 //   main.c     options and the loop
 //
-// Agreement: whatever must be equal on all ranks is drawn from a stream that depends on (seed, step, call)
-// only, and each call has streams of its own, so ranks that draw more often do not drift apart.
+// Agreement: whatever must be equal on all ranks is drawn from a stream that depends only on (seed, step, call). Each
+// call has its own streams, so ranks that draw more often than others do not drift apart.
 #ifndef DIFFERENTIAL_H
 #define DIFFERENTIAL_H
 
@@ -74,15 +74,15 @@ typedef struct {
     int entries;
     Entry *map;  // in the order of the signature
     MPI_Aint lb, extent, true_lb, true_ub;
-    MPI_Aint shift;  // of all entries: the absolute address, for MPI_BOTTOM
+    MPI_Aint shift;  // added to all entries: the absolute address, for MPI_BOTTOM
     char text[400];
 } Layout;
 typedef struct {
     int64_t units;  // the signature: `period` basic types, `units` times
-    bool empty;     // no units, but a count above 0 of an empty datatype
+    bool empty;     // zero units as a count above 0 of an empty datatype
     int period;
     const Basic *pattern[6];
-    int alignment;  // 1: any byte will do
+    int alignment;  // 1: any address will do
     bool shallow;        // at most one constructor
     bool unshifted;      // the data begins at 0
     int64_t most_units;  // in one element; 0: no limit
@@ -93,9 +93,9 @@ Layout layout_plain(const Basic *basic);
 Layout layout_random(Random *random, const Signature *signature, int64_t *count, int blocks);
 MPI_Datatype layout_at_address(Random *random, const Layout *layout, void *address);  // for MPI_BOTTOM
 void layout_free(Layout *layout);
-const Layout *layout_of(MPI_Datatype type);  // in a user operation
+const Layout *layout_of(MPI_Datatype type);  // for user operations
 
-// For the constructors: takes over `type`, of which copy i of `child` lies at at[i].
+// For the constructors: the layout of `type`, in which copy i of `child` is at offset at[i]. The layout owns `type`.
 Layout layout_compose(MPI_Datatype type, const Layout *child, const MPI_Aint *at, int copies, const char *text);
 
 // ---- spread.c
@@ -130,11 +130,11 @@ enum { TESTED, NATIVE, ORIGINAL, ARENAS };
 extern unsigned char *arena[ARENAS];
 void memory_start(void);
 size_t memory_place(size_t bytes, size_t alignment, size_t shift);  // the offset in every arena
-void memory_fill(Random *random, size_t offset, size_t bytes);      // of ORIGINAL
-void memory_distribute(void);                                       // ORIGINAL to the others
-bool memory_is_equal(void);                                         // TESTED and NATIVE
+void memory_fill(Random *random, size_t offset, size_t bytes);      // in ORIGINAL
+void memory_distribute(void);                                       // copies ORIGINAL to the others
+bool memory_is_equal(void);                                         // compares TESTED and NATIVE
 void memory_reset(void);
-void *memory_scratch(size_t bytes);  // until the reset
+void *memory_scratch(size_t bytes);  // valid until the reset
 
 // ---- pool.c
 typedef struct {
@@ -151,7 +151,7 @@ Communicator *pool_choose(Random *shared);
 // ---- traffic.c
 void traffic_start(void);
 void traffic_end(void);
-int traffic_begin(Random *shared);  // -> what is pending
+int traffic_begin(Random *shared);  // returns the kind that is pending
 void traffic_complete(int pending);
 const char *traffic_name(int pending);
 void skew(Random *local);
@@ -167,9 +167,9 @@ typedef struct {
     bool written;  // receives the result
     Layout layout;
     int64_t count;                  // as passed to MPI
-    int64_t elements;               // in the buffer: count, or count × size of the communicator
-    size_t region, bytes;           // of the arenas, guard zones included
-    size_t origin;                  // where element 0 lies
+    int64_t elements;               // elements in the buffer: count, or count × size of the communicator
+    size_t region, bytes;           // offset in the arenas and length, without guard zones
+    size_t origin;                  // offset of element 0
     MPI_Datatype absolute[ARENAS];  // for MPI_BOTTOM
 } Side;
 typedef struct {
@@ -202,21 +202,22 @@ void call_compare(const Call *call, int index, const char *around);
 void call_release(Call *call);
 
 // ---- oracle.c
-void oracle(const Call *call);  // leaves in arena NATIVE what should come out
+void oracle(const Call *call);  // leaves the expected result in arena NATIVE
 
 // ---- quirks.c
 typedef struct {
     bool reduce_in_place;  // MPI_Reduce(MPI_IN_PLACE) crashes above 2 KiB where root ≠ 0
-    bool reduce_bottom;    // a null receive buffer in a reduction is taken for no buffer
+    bool reduce_bottom;    // a reduction takes a null receive buffer for no buffer
     bool reduce_shifted;   // temporary buffers of reductions ignore a lower bound that isn't 0
     int64_t nested_limit;  // bytes of a message above which it is cut inside elements and then truncated; 0: no limit
-    int64_t wide_limit;    // … above which basic types of more than 16 bytes overrun a buffer
+    int64_t wide_limit;    // bytes of a message above which basic types of more than 16 bytes overrun a buffer
     bool derived;          // collectives on derived datatypes are wrong, in more ways than could be told apart
     bool empty_bottom;     // an empty type at MPI_BOTTOM on one rank only: a reduction in place hangs
     bool packed;           // MPI_PACKED inside a derived datatype is unpacked without its holes
 } Quirks;
 void quirks_look(void);
-// Those to be heeded on this communicator: with --bold none, unless it has one rank, whose calls may all be native.
+// The quirks to avoid on this communicator. With --bold there are none, unless it has one rank: its calls may all be
+// native.
 const Quirks *quirks_of(const Communicator *comm);
 
 #endif

@@ -1,5 +1,5 @@
-// Draws one call: what all ranks must agree on from the shared stream, the rest (layouts, in place at the
-// root, the place of buffers, rubbish in arguments that are not significant) from the local one.
+// Draws one call. What all ranks must agree on comes from the shared stream; the rest (layouts, in place at the root,
+// places of buffers, rubbish in arguments that are not significant) comes from the local one.
 #include "differential.h"
 
 #include <stdio.h>
@@ -62,7 +62,7 @@ static int64_t unit_bytes(const Signature *signature) {
 static void draw_units(Random *shared, Signature *signature, int64_t bytes) {
     signature->units = bytes == 1 ? 1 : bytes / unit_bytes(signature);
     bool round = random_chance(shared, 40), empty = random_chance(shared, 30) && !is_simple();
-    // Agreed, since Open MPI 4.1 hangs where one rank passes count 0 and another one an empty datatype.
+    // All ranks draw the same, because Open MPI 4.1 hangs if one rank passes count 0 and another an empty datatype.
     signature->empty = signature->units == 0 && empty;
     if (round && signature->units > 12) signature->units -= signature->units % 12;
 }
@@ -100,7 +100,7 @@ static void draw_reduction(Random *shared, Random *local, Call *call, int64_t by
     const Quirks *quirks = quirks_of(call->comm);
     Signature signature = draw_signature(shared, quirks, !derived, bytes);
     signature.unshifted = quirks->reduce_shifted;
-    // An element must fit a slot of huddle's to be reduced there, and bold calls must not become native ones.
+    // huddle reduces only elements that fit a slot, and bold calls must not become native.
     if (settings.bold) signature.most_units = 1024 / unit_bytes(&signature);
     draw_units(shared, &signature, bytes);
     call->packed = signature.units * unit_bytes(&signature);

@@ -1,8 +1,7 @@
-// Random derived datatypes. A signature (some basic types, repeated) is given, equal on all ranks that must
-// agree; the way it lies in memory is drawn here: nested constructors, holes, negative lower bounds, pieces
-// that lie in another order than they are sent. Every layout knows its own type map, so that a test can tell
-// data from holes. Invariant until the last step: [lb, lb + extent) encloses the data, so copies at multiples
-// of the extent don't overlap.
+// Random derived datatypes. The signature (some basic types, repeated) is given, and equal on all ranks that must
+// agree. The layout in memory is drawn here: nested constructors, holes, negative lower bounds, pieces that lie in
+// another order than they are sent. Every layout knows its own type map, so a test can tell data from holes. Invariant
+// until the last step: [lb, lb + extent) encloses the data, so copies at multiples of the extent don't overlap.
 #include "differential.h"
 
 #include <stdio.h>
@@ -34,7 +33,7 @@ void layout_free(Layout *layout) {
     if (!layout->predefined) MPI_Type_free(&layout->type);
 }
 
-// Bounds as MPI sees them, and as the type map has them; the two must agree.
+// Takes the bounds from MPI and the true bounds from the type map; MPI's true bounds must lie within those.
 static void measure(Layout *layout) {
     MPI_Aint true_lb = 0, true_extent = 0;
     MPI_Type_get_extent(layout->type, &layout->lb, &layout->extent);
@@ -76,8 +75,8 @@ static MPI_Aint round_up(MPI_Aint value, MPI_Aint unit) {
     return rest == 0 ? value : value + (rest < 0 ? -rest : unit - rest);
 }
 
-// Explicit bounds of one piece of a struct win over the others, and a subarray begins at 0: the invariant
-// needs new bounds then.
+// Explicit bounds of one piece of a struct override the others' bounds, and a subarray begins at 0. In these cases the
+// invariant needs new bounds.
 static Layout enclose(Layout layout) {
     MPI_Aint low = layout.true_lb < layout.lb ? layout.true_lb : layout.lb;
     MPI_Aint high = layout.true_ub > layout.lb + layout.extent ? layout.true_ub : layout.lb + layout.extent;
@@ -89,7 +88,7 @@ static Layout enclose(Layout layout) {
     return resized;
 }
 
-// A struct of the pieces, which lie in memory in another order than they are sent, with gaps.
+// Makes a struct of the pieces, with gaps, and in memory in another order than they are sent.
 static Layout join(Random *random, Layout *pieces, int n, int alignment) {
     int order[PIECES], lengths[PIECES], entries = 0;
     MPI_Aint at[PIECES], cursor = random_between(random, -4, 4) * 16;
@@ -211,7 +210,7 @@ static int choose_units(Random *random, const Signature *signature) {
     return signature->units % units == 0 ? (int)units : 1;
 }
 
-// -> a committed datatype; `count` of it make up the signature. The buffer will hold `blocks` times as many.
+// Returns a committed datatype, `count` of which make up the signature. The buffer will hold `blocks` times as many.
 Layout layout_random(Random *random, const Signature *signature, int64_t *count, int blocks) {
     *count = signature->units;
     bool plain = settings.predefined || random_chance(random, settings.contiguous ? 70 : 35);

@@ -1,8 +1,9 @@
 // differential [--calls N] [--seed S] [--max-bytes B] [--only Allreduce,…] [--contiguous] [--traffic PERCENT]
 //              [--oracle] [--bold] [--sabotage N] [--trace STEP]
 //
-// One step: sometimes change the pool, sometimes start traffic; draw a communicator and a burst of calls; make
-// them all by MPI_X, then all by PMPI_X (so that MPI_X follows MPI_X without a native call between); compare.
+// A step sometimes changes the pool and sometimes starts traffic. It draws a communicator and a burst of calls. It
+// makes them all by MPI_X, then all by PMPI_X (so that MPI_X follows MPI_X without a native call between), and
+// compares.
 #include "differential.h"
 
 #include <stdio.h>
@@ -47,7 +48,7 @@ static void parse(int argc, char **argv) {
     }
 }
 
-// A test of this test: a byte that went wrong must be found.
+// Spoils one byte of a result: the test must find it.
 static void sabotage(const Call *call) {
     const Side *side = &call->recv;
     if (side->present && side->bytes > 0) arena[TESTED][side->region + side->bytes / 2] ^= 1;
@@ -60,7 +61,7 @@ static void make_burst(Call *calls, int n, int64_t before, Random *local, int pe
         if (traced_step >= 0 && settings.step >= traced_step) call_describe(&calls[i], i, "trace", traffic_name(pending));
         call_make(&calls[i], TESTED);
     }
-    // Some traffic stays pending through the native calls too, some is completed first.
+    // In some steps traffic stays pending during the native calls too, in others it is completed first.
     bool early = pending != 0 && settings.step % 2 == 0;
     if (early) traffic_complete(pending);
     for (int i = 0; i < n; i++) {
@@ -112,7 +113,7 @@ int main(int argc, char **argv) {
     layouts_start();
     user_operations_start();
     if (size == 1) traffic_percent = 0;
-    if (traffic_percent > 0) traffic_start(); // with a window, which Open MPI 4 does not have between hosts on TCP
+    if (traffic_percent > 0) traffic_start(); // makes a window, which Open MPI 4 can't between hosts on TCP
     pool_start(settings.seed);
     int64_t calls = 0;
     for (settings.step = 0; calls < wanted_calls; settings.step++) calls += step(calls);

@@ -1,5 +1,5 @@
-// Three arenas of equal content: offsets are valid in all of them. Address space is reserved once and pages
-// are kept, so buffers keep their addresses within a step and cost no page faults after the first steps.
+// Three arenas of equal content, in which the same offsets are valid. Address space is reserved once and pages are
+// kept, so buffers keep their addresses within a step and cost no page faults after the first steps.
 #include "differential.h"
 
 #include <stdio.h>

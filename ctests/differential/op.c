@@ -36,7 +36,8 @@ static void apply_left(unsigned char *right, const unsigned char *left, int n) {
 
 static void apply_right(unsigned char *right, const unsigned char *left, int n) { (void)right, (void)left, (void)n; }
 
-// Matrices from four bytes; from two the affine map a·x + b; of what remains the left operand.
+// Multiplies four bytes at a time as matrices, two remaining ones as the affine map a·x + b; a last byte takes the left
+// operand.
 static void apply_matrix(unsigned char *right, const unsigned char *left, int n) {
     for (; n >= 4; n -= 4, right += 4, left += 4) {
         unsigned a = right[0], b = right[1], c = right[2], d = right[3];
@@ -108,7 +109,7 @@ static void combine_unsigned(bool is_max, const Basic *basic, const unsigned cha
     if (is_max ? a > b : a < b) memcpy(right, left, (size_t)basic->size);
 }
 
-// Both in dense form (oracle.c); right becomes left op right.
+// Both operands are in dense form (oracle.c); right becomes left op right.
 void op_combine(const ChosenOp *chosen, const Layout *layout, int64_t count, const unsigned char *left, unsigned char *right) {
     static Apply *const apply[USER_OPERATIONS] = {apply_xor, apply_left, apply_right, apply_matrix};
     if (chosen->predefined >= 0 && chosen->predefined <= MIN && layout->map[0].basic->signed_order) {
@@ -173,7 +174,7 @@ static void write_operand(Random *random, int operation, const Basic *basic, int
     case MAX: case MIN:
         if (is_integer && random_chance(random, 50)) random_fill(random, element, (size_t)basic->size);
         else number_write(first, element, small_integer(random, first->format));
-        // (The byte with the highest bit is the last one.)
+        // (Little endian: the last byte has the highest bit.)
         if (basic->signed_order && !settings.bold) ((unsigned char *)element)[basic->size - 1] &= 0x7f;
         return;
     case SUM:

@@ -1,5 +1,5 @@
-// The expected result without native collectives on derived datatypes: contributions are gathered as plain
-// bytes and combined here in rank order. For calls that the native library is known to do wrong.
+// Computes the expected result without native collectives on derived datatypes, for calls that the native library is
+// known to do wrong. Contributions are gathered as plain bytes and combined here in rank order.
 //
 // Dense form: the basic types of a buffer one after the other, each with its extent.
 #include "differential.h"
@@ -13,7 +13,8 @@ static int64_t dense_bytes(const Layout *layout, int64_t elements) {
     return sum * elements;
 }
 
-// Between the dense form and the buffer at `base`; holes inside basic types are left alone on the way out.
+// These copy between the dense form and the buffer at `base`. Copies to the buffer leave holes inside basic types
+// alone.
 static void gather_dense(const Side *side, const unsigned char *base, unsigned char *dense) {
     for (int64_t i = 0; i < side->elements; i++)
         for (int j = 0; j < side->layout.entries; j++) {

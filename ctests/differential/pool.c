@@ -1,5 +1,5 @@
-// Communicators: WORLD and SELF always, and up to six that come and go. All ranks of WORLD change the pool
-// together; of a split each rank holds its own piece, or nothing.
+// Communicators: always WORLD and SELF, and up to six others that are made and freed. All ranks of WORLD change the
+// pool together; after a split each rank holds its own piece, or nothing.
 #include "differential.h"
 
 #include <stdio.h>
@@ -72,7 +72,7 @@ void pool_start(uint64_t seed) {
     add(&pool[0], 1, random_bits(&shared));
 }
 
-// Adds one, takes one away, or makes and frees several so that handles are used again.
+// Adds a communicator, frees one, or makes and frees several so that handles are used again.
 void pool_change(Random *shared) {
     int loops = random_chance(shared, 20) ? 3 : 1;
     for (int i = 0; i < loops; i++) {

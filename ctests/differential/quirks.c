@@ -1,5 +1,5 @@
-// What native libraries do wrong, found by this test itself: such calls are not drawn, unless --bold asks for
-// them (then a library in front must not hand them on).
+// Errors of native libraries, found by this test itself. Calls that meet them are drawn only with --bold (a library in
+// front must then not forward them).
 #include "differential.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// The constructors that repeat one datatype. Each fills at[i], the place of copy i in the order in which it
-// is sent, and creates the MPI datatype that says the same.
+// The constructors that repeat one datatype. Each sets at[i], the offset of copy i in the order of sending, and creates
+// the MPI datatype that describes the same.
 #include "differential.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ static MPI_Datatype vector(Spread *s) {
     bool in_bytes = random_chance(s->random, 50), backwards = random_chance(s->random, 25);
     MPI_Aint step = stride * s->child->extent;
     if (in_bytes) step += random_below(s->random, 4) * s->alignment;
-    if (step == 1) backwards = false;  // Open MPI takes a distance of -1 byte for the extent
+    if (step == 1) backwards = false;  // Open MPI mistakes a distance of -1 byte for the extent
     if (backwards) step = -step, stride = -stride;
     for (int i = 0; i < s->copies; i++) s->at[i] = i / length * step + i % length * s->child->extent;
     snprintf(s->text, sizeof s->text, "%svector(%d, %d, %ld)", in_bytes ? "h" : "", blocks, length, (long)(in_bytes ? step : stride));
@@ -50,7 +50,7 @@ static MPI_Datatype vector(Spread *s) {
     return type;
 }
 
-// Blocks of different lengths, at places in another order.
+// Blocks of different lengths, in memory in another order than they are sent.
 static MPI_Datatype indexed(Spread *s) {
     MPI_Datatype type;
     enum { MOST = 8 };

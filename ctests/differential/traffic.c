@@ -1,5 +1,5 @@
-// What else a program has under way while it calls collectives: large messages, one-sided accesses and
-// nonblocking collectives that complete only if the waiting ranks drive the MPI library.
+// Traffic that a program has under way while it calls collectives: large messages, one-sided accesses and nonblocking
+// collectives that complete only if the waiting ranks drive the MPI library.
 #include "differential.h"
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void post_ring(void) {
     MPI_Isend(out, bytes, MPI_BYTE, right, 1, wires, &pending_requests[1]);
 }
 
-// Rank 0 sends and goes on into the collectives; the last rank has to receive before it gets there.
+// Rank 0 sends and goes on to the collectives; the last rank has to receive before it gets there.
 static void post_late(void) {
     pending_requests[0] = MPI_REQUEST_NULL;
     if (rank == 0) MPI_Isend(out, bytes, MPI_BYTE, size - 1, 2, wires, &pending_requests[0]);

@@ -1,4 +1,4 @@
-// A program that is linked with huddle, as pkg-config tells, and reads its counters through the C API.
+// A program that is linked with huddle, by the flags of pkg-config, and reads its counters through the C API.
 #include <huddle.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// The sum of this rank's counters whose names begin and end like that.
+// The sum of this rank's counters with this begin and end of their names, without those of declined calls.
 static uint64_t count(const char *begin, const char *end) {
     size_t n = huddle_counters(NULL, 0);
     uint64_t *values = calloc(n, sizeof *values), sum = 0;
@@ -25,7 +25,7 @@ static uint64_t count(const char *begin, const char *end) {
 int main(int argc, char **argv) {
     int is_active_before = huddle_is_active(), rank, size;
     MPI_Init(&argc, &argv);
-    if (chdir("/") != 0) return 1; // its report goes where it began
+    if (chdir("/") != 0) return 1; // the report goes to the initial directory
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     double x = rank, y = 0;

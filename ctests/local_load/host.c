@@ -1,5 +1,5 @@
-// A program without MPI that loads a module which uses it, with RTLD_LOCAL, as Python loads mpi4py: the names of
-// MPI are then not visible in the whole process. Argument: the module.
+// A program without MPI that loads a module which uses MPI, with RTLD_LOCAL, as Python loads mpi4py: the names of MPI
+// are then not visible in the whole process. Argument: the module.
 #include <dlfcn.h>
 #include <stdio.h>
 

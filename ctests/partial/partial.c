@@ -1,7 +1,8 @@
-// A job in which perhaps not all ranks have huddle: collectives of all kinds in an order in which one that was inserted by
-// only some ranks would be noticed. With "threads" as its argument it asks for them; with "blocking" no nonblocking one comes
-// first, which an MPI may take for the Iallreduce with which huddle waits for all ranks. With "build ENGINE" it opens that engine,
-// as a loader would that counts no calls; then huddle must not be loaded here.
+// A job in which perhaps not all ranks have huddle. It makes collectives of all kinds in an order in which a collective
+// that only some ranks insert would be noticed. With "threads" it asks for MPI_THREAD_MULTIPLE. With "blocking" no
+// nonblocking collective comes first, which an MPI may mistake for the Iallreduce with which huddle waits for all
+// ranks. With "build ENGINE" it opens that engine, as a loader that counts no calls would; then huddle must not be
+// loaded here.
 #include "../../loader/tests/fake/loader.h"
 #include "../check.h"
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-//! Profilers behind this library.
+//! Profilers before and after this library.
 //!
 //! A profiler defines `MPI_X`, does its work, and calls `PMPI_X`. The program's calls go to the first definition:
 //!
@@ -7,11 +7,11 @@
 //! | profiler, huddle, MPI    | profiler               | huddle: engine          |
 //! | huddle, profiler, MPI    | huddle, then profiler  | huddle: engine          |
 //!
-//! The second row is a profiler that is linked to the program, or named later in LD_PRELOAD. There the entry of `MPI_X`
-//! hands on to it, as if this library weren't there, and the entry of `PMPI_X` does the work. A second profiler is called
-//! if the first one hands on to it. A call that `narrow` makes in place of the program's goes to either kind. Out of
-//! reach: a profiler that finds the MPI library's functions by itself keeps its calls native, and one opened with
-//! RTLD_LOCAL isn't seen.
+//! In the second row the profiler is linked to the program, or named later in LD_PRELOAD. There the entry of `MPI_X`
+//! jumps to the profiler, as if this library weren't there, and the entry of `PMPI_X` goes to the engine. A second
+//! profiler is called if the first one calls it. A call that `narrow` makes in place of the program's goes to a
+//! profiler before or after this library. Two kinds are out of reach. A profiler that looks up the MPI library's
+//! functions itself keeps its calls native. A profiler opened with RTLD_LOCAL isn't seen.
 
 use crate::mpi::Mpi;
 use crate::objects::{first_symbol, next_symbol, object_of, open_loaded, own_path, symbol};
@@ -33,20 +33,22 @@ impl Profilers<'_> {
         first_symbol(name.public).filter(|&first| self.is_profiler(name, first))
     }
 
-    /// Whether `public`, a definition of `MPI_X`, is in a profiler. An object that defines `PMPI_X` too is none: it is the
-    /// MPI library, a second one, or a stand-in for one like this.
+    /// Whether `public`, a definition of `MPI_X`, is in a profiler. An object that defines `PMPI_X` too is no profiler:
+    /// it is the MPI library, a second MPI library, or another library that stands in front of MPI like this one.
     fn is_profiler(self, name: &Name, public: *mut c_void) -> bool {
         if Some(public) == self.0.symbol(name.public) {
-            return false; // the MPI library's, or that of a library which belongs to it
+            return false; // defined by the MPI library or a library that it needs
         }
         let Some(object) = object_of(public) else {
             return false;
         };
-        // "After this library" isn't after this one where somebody's own dlsym is in front of the linker's.
+        // Where another object interposes dlsym, RTLD_NEXT counts from that object, so it may find this library or the
+        // MPI library.
         if object == self.0.path || object == own_path() {
             return false;
         }
-        // Never closed: the table points into it. The program itself has no such name, and no MPI library inside.
+        // The handle is never closed: the table points into the object. The program itself can't be opened by its path,
+        // but it contains no MPI library either.
         let handle = open_loaded(&object);
         let profiling = handle.and_then(|handle| symbol(handle, name.profiling)).and_then(object_of);
         profiling != Some(object)

@@ -16,7 +16,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens `huddle/libhuddle-<family>.so` beside this library; else says why not.
+    /// Opens `huddle/libhuddle-<family>.so` beside this library. The error says why it can't be used.
     pub fn open(mpi: &Mpi) -> Result<Engine, String> {
         let version = mpi.version.to_string_lossy();
         let version = version.lines().next().unwrap_or_default().trim();
@@ -32,9 +32,9 @@ impl Engine {
         };
         // SAFETY: the two names have these types in every version of the interface (`abi`).
         let open = unsafe { transmute::<*mut c_void, Open>(open) };
-        // SAFETY: as above.
+        // SAFETY: the two names have these types in every version of the interface (`abi`).
         let entry = unsafe { transmute::<*mut c_void, Entry>(entry) };
-        // SAFETY: the description lives for ever.
+        // SAFETY: `description` returns a reference that lives for ever.
         match unsafe { open(description(mpi)) } {
             0 => Ok(Engine { entry }),
             code => Err(format!("{} refused to open ({code})", path.display())),
@@ -49,7 +49,7 @@ impl Engine {
     }
 }
 
-/// What the engine is told; it may keep it.
+/// The description that the engine gets; the engine may keep the reference.
 fn description(mpi: &Mpi) -> &'static Loader {
     let keep = |text: &CString| text.clone().into_raw().cast_const();
     Box::leak(Box::new(Loader {
@@ -63,8 +63,8 @@ fn description(mpi: &Mpi) -> &'static Loader {
     }))
 }
 
-/// Opens the object at `path` with all that it needs, or tells the linker's reason: the file, or a library that it needs,
-/// isn't there.
+/// Opens the object at `path` with all libraries that it needs. The error is the dynamic linker's reason: the file, or
+/// a library that it needs, is missing.
 fn open_object(path: &Path) -> Result<*mut c_void, String> {
     let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
     // SAFETY: the path is a C string; dlerror's text is copied before another call of the linker.
@@ -82,7 +82,7 @@ fn open_object(path: &Path) -> Result<*mut c_void, String> {
     Err(format!("{path} does not open: {reason}{remedy}"))
 }
 
-/// `Loader::calls`.
+/// [`Loader::calls`].
 unsafe extern "C" fn calls(name: *const c_char) -> u64 {
     if name.is_null() {
         return 0;
@@ -91,7 +91,7 @@ unsafe extern "C" fn calls(name: *const c_char) -> u64 {
     slots::calls(unsafe { CStr::from_ptr(name) })
 }
 
-/// `Loader::counted`.
+/// [`Loader::counted`].
 extern "C" fn counted(index: usize) -> *const c_char {
     let mut names = NAMES.iter().filter(|name| matches!(name.kind, Kind::Counted | Kind::Begun));
     names.nth(index).map_or(ptr::null(), |name| name.public.as_ptr())

@@ -1,11 +1,11 @@
-//! Finds the MPI library among the objects of the process. It may be linked, or opened by an interpreter with
+//! Finds the MPI library among the objects of the process. It may be linked, or an interpreter may have opened it with
 //! RTLD_LOCAL, where RTLD_NEXT doesn't see it.
 
 use crate::objects::{base_name, close, loaded, object_of, open_loaded, own_path, symbol};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute;
 
-/// Room for the text of MPI_Get_library_version: the longest of the MPIs (MPICH).
+/// Room for the text of MPI_Get_library_version: the longest limit of all MPIs (MPICH's).
 const VERSION_ROOM: usize = 8192;
 
 /// The MPI library of this process. Its handle is never closed.
@@ -16,7 +16,8 @@ pub struct Mpi {
 }
 
 impl Mpi {
-    /// The MPI library: the first loaded object that defines PMPI_Init, those named libmpi* before all others.
+    /// Finds the MPI library: the first loaded object that defines PMPI_Init. Objects named libmpi* come before all
+    /// others.
     pub fn find() -> Option<Mpi> {
         let own = own_path();
         let mut paths = loaded();
@@ -25,7 +26,7 @@ impl Mpi {
         paths.into_iter().find_map(Mpi::open)
     }
 
-    /// The object at `path` if it is loaded and PMPI_Init is its own, not that of a library which it needs.
+    /// The object at `path`, if it is loaded and defines PMPI_Init itself, not in a library that it needs.
     fn open(path: CString) -> Option<Mpi> {
         let handle = open_loaded(&path)?;
         let mut mpi = Mpi { handle, path, version: CString::default() };
@@ -38,7 +39,7 @@ impl Mpi {
         Some(mpi)
     }
 
-    /// The library's own definition of `name`.
+    /// The address of `name` in the MPI library, or else in a library that it needs.
     pub fn symbol(&self, name: &CStr) -> Option<*mut c_void> {
         symbol(self.handle, name)
     }
@@ -50,7 +51,8 @@ impl Mpi {
         };
         let mut text = vec![0u8; VERSION_ROOM + 1];
         let mut length: c_int = 0;
-        // SAFETY: the prototype is MPI's, the same in every implementation, and the buffer the largest one asked for.
+        // SAFETY: the prototype is MPI's, the same in every implementation; the buffer is as large as the largest
+        // limit.
         unsafe {
             let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = transmute(function);
             function(text.as_mut_ptr().cast(), &mut length);
@@ -58,7 +60,7 @@ impl Mpi {
         CStr::from_bytes_until_nul(&text).map(CStr::to_owned).unwrap_or_default()
     }
 
-    /// The family whose engine fits, by the meaning of handles in its binary interface.
+    /// The family of engines that fits this library, by what handles are in its binary interface.
     pub fn family(&self) -> Option<&'static str> {
         const MPICH: [&[u8]; 4] = [b"MPICH", b"Intel(R) MPI", b"MVAPICH", b"CRAY"];
         let says = |word: &[u8]| self.version.as_bytes().windows(word.len()).any(|w| w == word);

@@ -1,33 +1,36 @@
-//! The one table of names: what this library exports, and what becomes of a call.
+//! The one table of names: what this library exports, and where a call of each name goes.
 //!
 //! | kind      | exported as        | a call goes to                                                     |
 //! |-----------|--------------------|--------------------------------------------------------------------|
-//! | `Served`  | `MPI_X`, `PMPI_X`  | the engine where it has an entry, else the native function         |
+//! | `Served`  | `MPI_X`, `PMPI_X`  | the engine if it has an entry, else the native function            |
 //! | `Counted` | `MPI_X`, `PMPI_X`  | the native function, after its counter went up by one              |
 //! | `Opens`   | `MPI_X`, `PMPI_X`  | the native function, after the number of open requests went up by one |
-//! | `Begun`   | `MPI_X`, `PMPI_X`  | the same, after both                                               |
-//! | `Followed`| `MPI_X`, `PMPI_X`  | the native function, and that number by as many requests as it starts or completes (`requests`) |
-//! | `Noted`   | `MPI_X`, `PMPI_X`  | the native function, after the note that the process has traffic whose end nobody sees |
-//! | `Window`  | `MPI_X`, `PMPI_X`  | the native function, after the note that others may reach into its memory |
-//! | `OneSided`| `MPI_X`, `PMPI_X`  | the native function, after that note, and a notice, which processes share, that one-sided communication is under way |
-//! | `OneSidedBegun` | `MPI_X`, `PMPI_X` | the native function, after that notice, and the number of open requests went up by one; a lock came before, and noted the window |
+//! | `Begun`   | `MPI_X`, `PMPI_X`  | the native function, after what `Counted` and `Opens` do           |
+//! | `Followed`| `MPI_X`, `PMPI_X`  | the native function; the number of open requests changes by those that it starts or completes |
+//! | `Noted`   | `MPI_X`, `PMPI_X`  | the native function, after a note that the process has traffic whose end nobody sees |
+//! | `Window`  | `MPI_X`, `PMPI_X`  | the native function, after a note that other processes may access this process's memory |
+//! | `OneSided`| `MPI_X`, `PMPI_X`  | the native function, after the note of `Window` and after raising the notice |
+//! | `OneSidedBegun` | `MPI_X`, `PMPI_X` | the native function, after raising the notice and what `Opens` does; a lock noted the window before |
 //! | `Api`     | `huddle_x`         | the engine; without one it returns 0                               |
 //!
-//! So the engine knows whether the process may have traffic that goes on between its calls. What no request tells the end of is `Noted`: buffered
-//! sends. Calls by `Window` names get windows, or are made by any target too, whatever made its window: mpi4py sets an error handler on each. Who
-//! reaches into memory of others waits for that in a call by a `OneSided` name, or completes a request that a `OneSidedBegun` one began. Fences
-//! raise no notice: all processes of the window are in them, and make progress there. More is completed than was begun where it was begun by other
-//! names (`MPI_Isendrecv`, `MPI_File_iread`): that is noted too, but not before, and hides as many requests as are completed so. Blocking calls
-//! leave nothing behind that somebody waits for.
+//! From these notes and numbers the engine knows whether the process may have traffic that goes on between its calls.
+//! `requests` counts for the `Followed` names. Buffered sends are `Noted`, because no request tells when they end.
+//! `Window` names create windows, or are called by every target of a window, however it was created: mpi4py sets an
+//! error handler on each window. The notice is a word, shared by processes, that says that one-sided communication is
+//! under way. A process that accesses memory of others waits for the access in a call of a `OneSided` name, or
+//! completes a request begun by a `OneSidedBegun` name. Fences raise no notice: all processes of the window call them,
+//! and make progress there. Some requests are begun by names that are not in the table (`MPI_Isendrecv`,
+//! `MPI_File_iread`). When these complete, more requests complete than were begun. The process notes that too, but only
+//! then, and each such completion hides one open request. Blocking calls leave no traffic behind that a peer waits for.
 //!
-//! An `MPI_X` goes to a profiler first where one comes after this library (`chain`); the profiler calls `PMPI_X`.
+//! A call of `MPI_X` goes first to a profiler that comes after this library (`chain`); the profiler calls `PMPI_X`.
 //!
-//! Programs find out what an MPI library can do by looking for names: mpi4py calls `MPI_Gatherv_c` where a weak reference
+//! Programs find out what an MPI library can do by looking up names: mpi4py calls `MPI_Gatherv_c` if a weak reference
 //! to it isn't null, and its own replacement otherwise. A name that is exported here is present under every MPI, so the
-//! table holds only names that all of them have, or that `narrow` can hand on. Left out for that reason are the
-//! persistent forms (`MPI_X_init`), and the `_c` forms with arrays of counts that are nonblocking or of a neighborhood.
+//! table holds only names that all MPIs have, or that `narrow` can forward. For that reason the persistent forms
+//! (`MPI_X_init`) are left out, and the `_c` forms with arrays of counts that are nonblocking or of a neighborhood.
 
-/// Gives the table to the macro `$with`, as `Kind: name name …;`, a row for each operation.
+/// Passes the table to the macro `$with`, as `Kind: name name …;`, a row for each operation.
 macro_rules! names {
     ($with:ident) => {
         $with! {

@@ -1,6 +1,7 @@
-//! Stands in for the `_c` names that an MPI library lacks (Open MPI 4 and 5, MPICH 3): mpi4py calls them wherever they
-//! exist, so they have to work. A call is handed to the plain form, each MPI_Count narrowed to an int; one that doesn't
-//! fit becomes -1, which MPI refuses as an invalid count, through the communicator's error handler.
+//! Stands in for the `_c` names that an MPI library lacks (Open MPI 4 and 5, MPICH 3). mpi4py calls these names
+//! wherever they exist, so they have to work. The call goes to the plain form, with each MPI_Count narrowed to an int.
+//! A count that doesn't fit becomes -1, which MPI refuses as an invalid count, through the communicator's error
+//! handler.
 
 use crate::arch::REGISTERS;
 use crate::chain::Profilers;
@@ -13,27 +14,27 @@ use std::slice;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// The most arguments of a form in the table.
+/// The most arguments that any form in the table has.
 const ARGUMENTS: usize = 9;
 const INVALID: c_int = -1;
 
-/// Where the arguments of an operation are that differ between its `_c` and its plain form.
+/// Positions of those arguments of an operation that differ between its `_c` and its plain form.
 struct Positions {
     stem: &'static str,
     counts: &'static [usize],
     arrays: &'static [Array],
-    /// The last one of the blocking form: the communicator, where there are arrays.
+    /// Position of the last argument of the blocking form. It is the communicator in operations with arrays.
     last: usize,
 }
 
-/// An array of counts, with its array of displacements, by position.
+/// Positions of an array of counts and of its array of displacements.
 struct Array {
     counts: usize,
     displacements: Option<usize>,
     read: Read,
 }
 
-/// When MPI reads an array.
+/// When MPI reads the array.
 enum Read {
     Always,
     AtRoot(usize),
@@ -78,16 +79,16 @@ static POSITIONS: [Positions; 25] = [
 const EXCHANGE: [Array; 2] = [array(1, Read::UnlessInPlace), array(5, Read::Always)];
 const LOCAL: Array = Array { counts: 2, displacements: None, read: Read::Always };
 
-/// The way from a lacking `_c` name to its plain form.
+/// How a call of a lacking `_c` name reaches its plain form.
 struct Route {
     plain: usize,
-    /// The plain `MPI_X` of a profiler in front of this library.
+    /// The plain `MPI_X` of a profiler that comes before this library.
     profiler: Option<Plain>,
     positions: &'static Positions,
     arguments: usize,
 }
 
-/// What the stand-ins need of the MPI library.
+/// What the stand-ins need from the MPI library.
 struct Native {
     routes: Vec<Option<Route>>,
     comm_rank: Query,
@@ -96,15 +97,15 @@ struct Native {
     comm_test_inter: Query,
 }
 
-/// `int PMPI_Comm_…(MPI_Comm, int *)`; a handle is an int or a pointer, both fit the register.
+/// `int PMPI_Comm_…(MPI_Comm, int *)`. A handle is an int or a pointer; both fit the register.
 type Query = unsafe extern "C-unwind" fn(comm: usize, answer: *mut c_int) -> c_int;
 
-/// Any plain form: what the callee doesn't declare, it doesn't read.
+/// Any plain form. A callee with fewer parameters does not read the remaining arguments.
 type Plain = unsafe extern "C-unwind" fn(W, W, W, W, W, W, W, W, W) -> c_int;
 
 static NATIVE: OnceLock<Native> = OnceLock::new();
 
-/// Readies the stand-ins; comes before the first `arch::lacking` is stored in the table.
+/// Prepares the stand-ins. Must run before the first `arch::lacking` is stored in the table.
 pub fn prepare(mpi: &Mpi, profilers: Option<Profilers>) {
     let query = |name: &CStr| match mpi.symbol(name) {
         // SAFETY: the four queries have this prototype in every MPI.
@@ -131,20 +132,20 @@ fn route(mpi: &Mpi, profilers: Option<Profilers>, name: &CStr) -> Option<Route> 
     mpi.symbol(&plain)?;
     let plain = index(&plain)?;
     let profiler = profilers.and_then(|profilers| profilers.in_front(&NAMES[plain]));
-    // SAFETY: it is a function of the operation's plain form.
+    // SAFETY: `function` is the operation's plain form, with at most `ARGUMENTS` arguments.
     let profiler = profiler.map(|function| unsafe { transmute::<*mut c_void, Plain>(function) });
     let arguments = positions.last + 1 + usize::from(nonblocking.is_some());
     Some(Route { plain, profiler, positions, arguments })
 }
 
-/// Whether a call of the lacking `MPI_X_c` at `index` is handed to a profiler, in front of this library or behind it, when
-/// the table is as `chosen`.
+/// Whether, with the targets `chosen`, a call of the lacking `MPI_X_c` at `index` goes to a profiler, before or after
+/// this library.
 pub fn is_profiled(index: usize, chosen: &[Slot]) -> bool {
     let route = NATIVE.get().and_then(|native| native.routes[index].as_ref());
     route.is_some_and(|route| route.profiler.is_some() || chosen[route.plain].is_chained.load(Relaxed))
 }
 
-/// What `arch::lacking` calls: makes the call to the name of `target` through its plain form, or aborts if there is none.
+/// Called by `arch::lacking`: makes the call of `target`'s name through its plain form, or aborts if there is none.
 ///
 /// # Safety
 /// `registers` and `stack` hold the arguments of the call, in order.
@@ -156,7 +157,7 @@ pub unsafe extern "C-unwind" fn call(target: &Target, registers: *const usize, s
     };
     let mut a = [0; ARGUMENTS];
     for (position, argument) in a.iter_mut().enumerate().take(route.arguments) {
-        // SAFETY: as the caller promises; the name has that many arguments.
+        // SAFETY: the caller promises that registers and stack hold the arguments; the name has that many arguments.
         *argument = unsafe {
             match position.checked_sub(REGISTERS) {
                 None => *registers.add(position),
@@ -167,9 +168,9 @@ pub unsafe extern "C-unwind" fn call(target: &Target, registers: *const usize, s
     for &position in route.positions.counts {
         a[position] = narrow(a[position] as i64).unwrap_or(INVALID) as usize;
     }
-    let mut arrays = Vec::new(); // no allocation where there are none
+    let mut arrays = Vec::new(); // doesn't allocate if there are no arrays
     for array in route.positions.arrays {
-        // SAFETY: the arguments are where `positions` says.
+        // SAFETY: `positions` describes the arguments of this operation, and `a` holds them.
         arrays.push(unsafe { native.narrow_array(array, &mut a, route.positions.last) });
     }
     let slot = &SLOTS[route.plain];
@@ -178,12 +179,12 @@ pub unsafe extern "C-unwind" fn call(target: &Target, registers: *const usize, s
     // SAFETY: the target is a function of the operation's plain form, which `route` found in the library.
     let plain = unsafe { transmute::<*mut c_void, Plain>(plain.load(Acquire)) };
     let plain = route.profiler.filter(|_| !is_profiling).unwrap_or(plain);
-    // SAFETY: these are the arguments of the call, as many as the plain form has, and then some.
+    // SAFETY: these are the arguments of the call; the plain form reads only as many as it has.
     unsafe { plain(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]) }
 }
 
 impl Native {
-    /// Puts narrowed copies in place of an array and its displacements; they have to outlive the call.
+    /// Replaces an array and its displacements in `a` by narrowed copies. The returned copies have to outlive the call.
     ///
     /// # Safety
     /// `a` holds the arguments of a call that `array` describes.
@@ -192,8 +193,8 @@ impl Native {
         let is_inter = self.ask(self.comm_test_inter, comm) != 0;
         let is_read = match array.read {
             Read::Always => true,
-            Read::UnlessInPlace => a[0] != 1 && a[0] != usize::MAX, // MPI_IN_PLACE, of all MPIs
-            Read::AtRoot(root) if is_inter => a[root] as c_int <= -3, // MPI_ROOT; -1 and -2: MPI_PROC_NULL
+            Read::UnlessInPlace => a[0] != 1 && a[0] != usize::MAX, // the values of MPI_IN_PLACE in all MPIs
+            Read::AtRoot(root) if is_inter => a[root] as c_int <= -3, // MPI_ROOT; MPI_PROC_NULL is -1 or -2
             Read::AtRoot(root) => a[root] as c_int == self.ask(self.comm_rank, comm),
         };
         if !is_read || a[array.counts] == 0 {
@@ -202,7 +203,7 @@ impl Native {
         let remote = is_inter && array.displacements.is_some();
         let size = if remote { self.comm_remote_size } else { self.comm_size };
         let size = usize::try_from(self.ask(size, comm)).unwrap_or(0);
-        // SAFETY: MPI demands an MPI_Count, and an MPI_Aint, for every rank of the group; `size` is 0 on a bad handle.
+        // SAFETY: MPI demands an MPI_Count, and an MPI_Aint, for every rank of the group; `size` is 0 for a bad handle.
         let wide = |at: usize| unsafe { slice::from_raw_parts(a[at] as *const i64, size) };
         let narrow = |wide: &[i64]| wide.iter().map(|&wide| narrow(wide)).collect::<Vec<_>>();
         let mut counts = narrow(wide(array.counts));

@@ -1,22 +1,23 @@
-//! The objects of the process, the program and its libraries, as the dynamic linker tells of them.
+//! The objects of the process (the program and its libraries), as the dynamic linker reports them.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// A handle of the object at `path` if it is loaded: a reference more, to be closed with `close` or kept for ever.
+/// A handle of the object at `path` if it is loaded. It holds one more reference: close it with `close`, or keep it for
+/// ever.
 pub fn open_loaded(path: &CStr) -> Option<*mut c_void> {
     // SAFETY: the path is a C string; RTLD_NOLOAD only takes a reference to what is there.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
     (!handle.is_null()).then_some(handle)
 }
 
-/// Gives a handle back.
+/// Closes a handle.
 ///
 /// # Safety
-/// Nothing uses the handle, or what was found with it, any more.
+/// Nothing uses the handle, or an address found with it, any more.
 pub unsafe fn close(handle: *mut c_void) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises that nothing uses the handle any more.
     unsafe { libc::dlclose(handle) };
 }
 
@@ -27,13 +28,13 @@ pub fn symbol(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     (!address.is_null()).then_some(address)
 }
 
-/// The definition of `name` that the program uses.
+/// The definition of `name` that the program's own calls use.
 pub fn first_symbol(name: &CStr) -> Option<*mut c_void> {
     symbol(libc::RTLD_DEFAULT, name)
 }
 
-/// The definition of `name` that the program would use if this library had none: the first one after it, in the order of
-/// the program and the libraries that were linked, preloaded or opened with RTLD_GLOBAL.
+/// The definition of `name` that the program would use if this library had none: the first one after this library, in
+/// the order of the program and the libraries that were linked, preloaded or opened with RTLD_GLOBAL.
 pub fn next_symbol(name: &CStr) -> Option<*mut c_void> {
     symbol(libc::RTLD_NEXT, name)
 }
@@ -43,7 +44,7 @@ pub fn own_path() -> CString {
     object_of(own_path as *mut c_void).unwrap_or_default()
 }
 
-/// The path of the object that `address` is in.
+/// The path of the object that contains `address`.
 pub fn object_of(address: *mut c_void) -> Option<CString> {
     let mut info = MaybeUninit::<libc::Dl_info>::uninit();
     // SAFETY: dladdr fills `info` when it returns nonzero; its file name is a C string that lives as long as the object.
@@ -56,7 +57,7 @@ pub fn object_of(address: *mut c_void) -> Option<CString> {
     }
 }
 
-/// The paths of the loaded objects, in the order of loading. They are opened afterwards: dlopen from inside
+/// The paths of the loaded objects, in the order of loading. Open them only after this returns: dlopen from inside
 /// dl_iterate_phdr takes the linker's two locks in the wrong order.
 pub fn loaded() -> Vec<CString> {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, paths: *mut c_void) -> c_int {
@@ -75,7 +76,7 @@ pub fn loaded() -> Vec<CString> {
     paths
 }
 
-/// What follows the last slash.
+/// The part of the path after the last slash.
 pub fn base_name(path: &CStr) -> &[u8] {
     path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }

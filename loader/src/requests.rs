@@ -1,10 +1,12 @@
-//! Which requests are open: begun, and not completed.
+//! Counts the open requests: those that were begun and not completed.
 //!
-//! Most are opened by the entries of `Opens`, `Begun` and `OneSidedBegun` names, which count. A call that completes such a request puts
-//! MPI_REQUEST_NULL in its place in the program's memory. Persistent requests stay there: those that were started are known by their handles.
+//! Entries of `Opens`, `Begun` and `OneSidedBegun` names count most requests as they open. A call that completes such a
+//! request stores MPI_REQUEST_NULL in its place in the program's memory. Persistent requests keep their handles there,
+//! so the started ones are known by their handles.
 //!
-//! What is not known to be complete stays open: the engine then expects traffic that is not there, as it does where nothing is known. So it is where
-//! a call reports an error, and where an active request is freed.
+//! A request that is not known to be complete stays open. This happens when a call reports an error, and when the
+//! program frees an active request. The engine then expects traffic that doesn't exist, as it does where nothing is
+//! known.
 
 use crate::mpi::Mpi;
 use crate::names::names;
@@ -18,30 +20,32 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Any of these functions: what the callee doesn't declare, it doesn't read.
+/// Any of these functions. A callee with fewer parameters does not read the remaining arguments.
 type Function = unsafe extern "C-unwind" fn(W, W, W, W, W) -> c_int;
 
-/// What a function does with requests. Numbers are positions of arguments that point to ints, which it writes.
+/// What a function does with its requests. Numbers are positions of arguments that point to ints which the function
+/// writes.
 enum Effect {
-    /// Opens all.
+    /// Starts all requests of the call.
     Start,
-    /// Completes all.
+    /// Completes all requests of the call.
     Wait,
-    /// Completes all if this says so.
+    /// Completes all requests of the call if the flag is set.
     Test { flag: usize },
-    /// Completes the one with this index, if the flag says so, where there is one.
+    /// Completes the request with this index; if there is a flag, only if it is set.
     Any { index: usize, flag: Option<usize> },
-    /// Completes so many, with these indices.
+    /// Completes `count` requests, with these indices.
     Some { count: usize, indices: usize },
 }
 
 /// A `Followed` name.
 struct Followed {
     name: &'static str,
-    /// The first argument is how many requests the second one points to; else it points to one.
+    /// Whether the first argument is a number of requests and the second points to them; else the first points to one
+    /// request.
     takes_many: bool,
     effect: Effect,
-    /// What stands in front of its native function, by [`Handles`]: ints (MPICH), pointers (Open MPI).
+    /// The function that stands in front of the native one, by [`Handles`]: ints (MPICH), pointers (Open MPI).
     in_front: [Function; 2],
 }
 
@@ -58,7 +62,7 @@ const fn many<const INDEX: usize>(name: &'static str, effect: Effect) -> Followe
 
 static FOLLOWED: [Followed; COUNT] = FOLLOWED_NAMES;
 
-/// The same, for what is checked while this is compiled.
+/// The same rows as a constant, for checks at compile time.
 const FOLLOWED_NAMES: [Followed; COUNT] = [
     one::<0>("MPI_Start", Effect::Start),
     many::<1>("MPI_Startall", Effect::Start),
@@ -72,7 +76,7 @@ const FOLLOWED_NAMES: [Followed; COUNT] = [
     many::<9>("MPI_Testsome", Effect::Some { count: 2, indices: 3 }),
 ];
 
-/// The table of names has the same ones.
+/// Checks that the `Followed` names of the table of names are exactly these.
 macro_rules! check {
     ($($kind:ident: $($name:ident)*;)*) => {
         const _: () = {
@@ -105,9 +109,9 @@ const fn are_equal(left: &[u8], right: &[u8]) -> bool {
     at == left.len() && at == right.len()
 }
 
-/// The native functions of `FOLLOWED`, from the time on when the table of names leads to what stands in front of them.
+/// The native functions of `FOLLOWED`. Set before the table of names leads to the functions in front of them.
 static NATIVE: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(ptr::null_mut()) }; COUNT];
-/// MPI_REQUEST_NULL, likewise.
+/// MPI_REQUEST_NULL. Set before then, too.
 static NULL: AtomicUsize = AtomicUsize::new(0);
 
 /// The handles of requests of an MPI library.
@@ -118,7 +122,7 @@ pub enum Handles {
 }
 
 impl Handles {
-    /// Those of this library, whose requests are followed from now on; `None` where they are not known.
+    /// The kind of handles of this library, whose requests are followed from now on; `None` if it is not known.
     pub fn of(mpi: &Mpi) -> Option<Self> {
         const MPICH_NULL: usize = 0x2c00_0000;
         let (null, handles) = match mpi.family()? {
@@ -126,21 +130,23 @@ impl Handles {
             "openmpi" => (object(c"ompi_request_null", mpi)? as usize, Self::Pointers),
             _ => return None,
         };
-        // Relaxed: whoever is led to what stands in front of functions finds it by the release in `fill`.
+        // Relaxed: the release in `fill` comes later, and a thread reaches the functions that read this only through
+        // the table.
         NULL.store(null, Relaxed);
         Some(handles)
     }
 
-    /// What stands in front of `native`, the function of that name, if it is followed.
+    /// The function that stands in front of `native`, the function called `name`, if requests are followed there.
     pub fn in_front_of(self, name: &Name, native: *mut c_void) -> Option<*mut c_void> {
         let index = FOLLOWED.iter().position(|followed| name.public.to_str() == Ok(followed.name))?;
-        // Relaxed: as above.
+        // Relaxed: as for `NULL`, the release in `fill` comes later.
         NATIVE[index].store(native, Relaxed);
         Some(FOLLOWED[index].in_front[self as usize] as *mut c_void)
     }
 }
 
-/// Where an object of the MPI library is: in the program, where that has been linked so that it has it (a copy relocation).
+/// The address of an object of the MPI library. If the program was linked with a copy relocation of it, it is in the
+/// program.
 fn object(name: &CStr, mpi: &Mpi) -> Option<*mut c_void> {
     first_symbol(name).or_else(|| mpi.symbol(name))
 }
@@ -170,7 +176,7 @@ struct Requests<H> {
 }
 
 impl<H: Handle> Requests<H> {
-    /// Those of a call with these arguments. What MPI rejects is not looked at.
+    /// The requests of a call with these arguments; empty if the arguments are ones that MPI rejects.
     fn of(followed: &Followed, a: W, b: W) -> Self {
         let (count, first) = if followed.takes_many { (a as c_int, b) } else { (1, a) };
         let first = first as *const H;
@@ -178,44 +184,45 @@ impl<H: Handle> Requests<H> {
     }
 
     /// # Safety
-    /// The call is under way, or was until now.
+    /// The call is under way or has just ended.
     unsafe fn handle(&self, at: usize) -> Option<W> {
-        // SAFETY: MPI demands so many handles there, which nobody else touches during the call.
+        // SAFETY: MPI demands `count` handles there, and nobody else accesses them during the call.
         let handle = unsafe { self.first.add(at).read_unaligned() }.word();
         (handle != NULL.load(Relaxed)).then_some(handle)
     }
 
-    /// Those that are not null.
+    /// The handles that are not null.
     ///
     /// # Safety
-    /// As of `handle`.
+    /// The call is under way or has just ended.
     unsafe fn handles(self) -> impl Iterator<Item = W> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises that the call is under way or has just ended.
         (0..self.count).filter_map(move |at| unsafe { self.handle(at) })
     }
 }
 
-/// `MPI_SUCCESS`, of all MPIs.
+/// The value of `MPI_SUCCESS` in all MPIs.
 const SUCCESS: c_int = 0;
 
-/// Makes the call, and counts the requests that it opens or completes. User code within it may throw, or jump out: nothing here has to be dropped.
+/// Makes the call and counts the requests that it opens or completes. User code in the call may throw or `longjmp`:
+/// nothing here needs to be dropped.
 ///
 /// # Safety
 /// These are the arguments of a call to the function at `INDEX`, of a library whose handles are `H`s.
 unsafe extern "C-unwind" fn follow<H: Handle, const INDEX: usize>(a: W, b: W, c: W, d: W, e: W) -> c_int {
     let followed = &FOLLOWED[INDEX];
     let requests = Requests::<H>::of(followed, a, b);
-    // SAFETY: the function's, stored before anybody was led here, with the arguments of the call.
+    // SAFETY: the native function at `INDEX`, stored before the table led here, gets the arguments of the call.
     let native = || unsafe { transmute::<*mut c_void, Function>(NATIVE[INDEX].load(Relaxed))(a, b, c, d, e) };
     let argument = |at: usize| [a, b, c, d, e][at] as *const c_int;
-    // SAFETY: used once the call has succeeded: an int that it has written.
+    // SAFETY: used only after the call has succeeded, on an int that the call has written.
     let int = |at: usize| unsafe { argument(at).read_unaligned() };
     // SAFETY: these are the requests of the call.
     let handles = || unsafe { requests.handles() };
     match followed.effect {
         Effect::Start => {
             let code = native();
-            // Also after an error: some may have been started.
+            // Also after an error: the call may have started some requests.
             start(handles());
             code
         }
@@ -227,7 +234,7 @@ unsafe extern "C-unwind" fn follow<H: Handle, const INDEX: usize>(a: W, b: W, c:
                 _ => true,
             };
             if is_done {
-                // What is there still is persistent, or has not come to its end.
+                // Handles that are still there belong to persistent requests, or to requests that are not complete.
                 let ended = if code == SUCCESS { complete(handles()) } else { 0 };
                 note_completed(before.saturating_sub(handles().count()) + ended);
             }
@@ -237,7 +244,7 @@ unsafe extern "C-unwind" fn follow<H: Handle, const INDEX: usize>(a: W, b: W, c:
             let code = native();
             if code == SUCCESS && flag.is_none_or(|flag| int(flag) != 0) {
                 let reported = if int(index) < 0 { int(index) } else { 1 };
-                // SAFETY: as `int`.
+                // SAFETY: the call has succeeded, and it has written the index.
                 unsafe { note_reported(requests, reported, argument(index)) };
             }
             code
@@ -245,7 +252,7 @@ unsafe extern "C-unwind" fn follow<H: Handle, const INDEX: usize>(a: W, b: W, c:
         Effect::Some { count, indices } => {
             let code = native();
             if code == SUCCESS {
-                // SAFETY: as `int`.
+                // SAFETY: the call has succeeded, and it has written the count and the indices.
                 unsafe { note_reported(requests, int(count), argument(indices)) };
             }
             code
@@ -253,18 +260,19 @@ unsafe extern "C-unwind" fn follow<H: Handle, const INDEX: usize>(a: W, b: W, c:
     }
 }
 
-/// A call reports so many of its requests to be complete, whose indices are there. MPI_UNDEFINED, which is negative, says that none is active, not
-/// even one that no call has reported (MPICH, of MPI_PROC_NULL).
+/// Notes that a call has reported `reported` of its requests complete, the requests at `indices`. MPI_UNDEFINED, which
+/// is negative, says that none is active: then also those started requests are complete that no call has reported
+/// (MPICH, for MPI_PROC_NULL).
 ///
 /// # Safety
-/// The call was under way until now, and has written that.
+/// The call has just ended, and has written `reported` indices.
 unsafe fn note_reported<H: Handle>(requests: Requests<H>, reported: c_int, indices: *const c_int) {
     let Ok(reported) = usize::try_from(reported) else {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the call has just ended.
         return note_completed(complete(unsafe { requests.handles() }));
     };
     let is_completed = |&at: &usize| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the call has just ended, and has written so many indices.
         let handle = unsafe { requests.handle(indices.add(at).read_unaligned() as usize) };
         handle.is_none_or(|persistent| complete(std::iter::once(persistent)) == 1)
     };
@@ -273,19 +281,19 @@ unsafe fn note_reported<H: Handle>(requests: Requests<H>, reported: c_int, indic
 
 /// The handles of persistent requests that were started and not completed.
 static STARTED: LazyLock<Mutex<HashSet<W>>> = LazyLock::new(Mutex::default);
-/// How many these are.
+/// The number of handles in `STARTED`.
 static ARE_STARTED: AtomicUsize = AtomicUsize::new(0);
 
-/// These requests are started.
+/// Notes that these requests are started.
 fn start(handles: impl Iterator<Item = W>) {
     let opened = change_started(|started| handles.filter(|&handle| started.insert(handle)).count());
     TRAFFIC.open.fetch_add(opened as i64, Relaxed);
 }
 
-/// Those among these that were started are complete. -> how many they are
+/// Notes that the started ones among these requests are complete. Returns how many these are.
 fn complete(handles: impl Iterator<Item = W>) -> usize {
     let mut handles = handles.peekable();
-    // Without any there is no lock to take.
+    // With no started request, or no handle, this takes no lock.
     if ARE_STARTED.load(Relaxed) == 0 || handles.peek().is_none() {
         return 0;
     }
@@ -295,15 +303,16 @@ fn complete(handles: impl Iterator<Item = W>) -> usize {
 fn change_started(change: impl FnOnce(&mut HashSet<W>) -> usize) -> usize {
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     let changed = change(&mut started);
-    // Relaxed: who completes a request has started it before, or knows who has.
+    // Relaxed: a thread that completes a request started it before, or is synchronised with the thread that did.
     ARE_STARTED.store(started.len(), Relaxed);
     changed
 }
 
-/// So many requests are open no longer. If they were more than had been begun, some were begun unseen, now and later.
+/// Subtracts completed requests from the open ones. If more complete than were open, some were begun by names that are
+/// not seen, and more may be: traffic is endless from then on.
 fn note_completed(requests: usize) {
     let requests = requests as i64;
-    // Relaxed: as in `change_started`.
+    // Relaxed: a thread that completes a request began it before, or is synchronised with the thread that did.
     if requests > 0 && TRAFFIC.open.fetch_sub(requests, Relaxed) < requests {
         TRAFFIC.is_endless.store(true, Relaxed);
     }

@@ -8,10 +8,10 @@ use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
 
-/// An argument in a register that holds integers: a number, a handle or an address.
+/// An argument passed in an integer register: a number, a handle or an address.
 pub type W = usize;
 
-/// Where an entry jumps to. Written by the resolver, read by the entries.
+/// The address that an entry jumps to. Written by the resolver, read by the entries.
 pub type Target = AtomicPtr<c_void>;
 
 /// The two targets of a name, `MPI_X` and `PMPI_X`; an `Api` name has only the first.
@@ -19,7 +19,7 @@ pub type Target = AtomicPtr<c_void>;
 pub struct Slot {
     pub public: Target,
     pub profiling: Target,
-    /// `MPI_X` goes to a profiler, which calls `PMPI_X`.
+    /// Whether `MPI_X` goes to a profiler, which calls `PMPI_X`.
     pub is_chained: AtomicBool,
 }
 
@@ -33,7 +33,7 @@ struct Calls {
 /// The target of an entry before the first call.
 pub const LAZY: *mut c_void = arch::lazy as *mut c_void;
 
-/// What becomes of a call: see `names`.
+/// Where a call of a name goes, and what its entry does first: see `names`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Served,
@@ -62,9 +62,10 @@ const fn c_str(text: &'static str) -> &'static CStr {
     }
 }
 
-/// Defines the exported function `$symbol`: has these effects in turn, then jumps to the target at `$slot`. Arguments and stack stay untouched, so
-/// it needs no prototype. Effects: `note(field of OwnTraffic)`, `raise` the notice, `open` a request, `open_unless_chained(name)`,
-/// `count(place of the counter)`. Operands have names of their own for each, since effects combine and a name may be given once.
+/// Defines the exported function `$symbol`, which applies the effects in turn and then jumps to the target at `$slot`.
+/// Arguments and stack stay untouched, so it needs no prototype. Effects: `note(field of OwnTraffic)`, `raise` the
+/// notice, `open` a request, `open_unless_chained(name)`, `count(place of the counter)`. Each effect has its own names
+/// of operands, because effects combine and a name may be given only once.
 macro_rules! entry {
     ($symbol:expr, $slot:expr $(, $($effects:tt)*)?) => {
         entry!(@ $symbol, [] [slot = const $slot] $($($effects)*)?);
@@ -124,8 +125,9 @@ macro_rules! naked {
     };
 }
 
-/// Both functions of a name. A call of an `MPI_X` that goes to a profiler comes back as a `PMPI_X`, which opens what it opens. That is known once
-/// the table is filled, in the first call of the process, which begins no request.
+/// Exports both functions of a name. If calls of an `MPI_X` go to a profiler, they come back as calls of `PMPI_X`, and
+/// only that one counts the request as open. Whether this is so is known once the table is filled, in the first call of
+/// the process, which begins no request.
 macro_rules! export {
     (Served $name:ident) => {
         entry!(stringify!($name), public(Id::$name));
@@ -208,7 +210,7 @@ pub static TRAFFIC: OwnTraffic = OwnTraffic {
     notice: AtomicPtr::new((&raw const NOTICE).cast_mut()),
 };
 
-/// Of this process alone.
+/// The notice's word that this process starts with; no other process sees it.
 static NOTICE: AtomicU32 = AtomicU32::new(0);
 
 const fn public(id: Id) -> usize {
@@ -231,7 +233,7 @@ const fn profiling_calls(id: Id) -> usize {
     id as usize * size_of::<Calls>() + offset_of!(Calls, profiling)
 }
 
-/// The index of the name that `target` belongs to, and whether it is the name's `PMPI_X`.
+/// The index of the name that `target` belongs to, and whether `target` is of its `PMPI_X`.
 pub fn locate(target: &Target) -> (usize, bool) {
     let offset = target as *const Target as usize - SLOTS.as_ptr() as usize;
     let within = offset % size_of::<Slot>();
@@ -250,8 +252,8 @@ pub fn index(name: &CStr) -> Option<usize> {
     NAMES.iter().position(|row| row.public == name)
 }
 
-/// How often the operation spelled `MPI_X` was called so far; 0 if it is neither `Counted` nor `Begun`. Where a profiler stands between
-/// `MPI_X` and `PMPI_X`, a call goes through both, and the second is what arrives at MPI.
+/// How often the operation spelled `MPI_X` was called so far; 0 if it is neither `Counted` nor `Begun`. With a profiler
+/// between `MPI_X` and `PMPI_X` a call goes through both, and only the second is counted here, which arrives at MPI.
 pub fn calls(name: &CStr) -> u64 {
     let Some(index) = index(name) else {
         return 0;

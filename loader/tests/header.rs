@@ -1,4 +1,4 @@
-//! The header of what the library exports is that which cbindgen makes from the engine's source.
+//! Checks that include/huddle.h is what cbindgen generates from the engine's source.
 
 use std::fs;
 use std::path::Path;

@@ -55,11 +55,11 @@ fn finds_an_mpi_opened_locally() {
     assert!(said.starts_with(expected), "{said}");
 }
 
-/// The calls of the tests of profilers.
+/// The calls that the tests of profilers make.
 const CALLS: [&str; 5] =
     ["call:MPI_Init", "call:MPI_Allreduce", "call:PMPI_Allreduce", "call:MPI_Barrier", "call:MPI_Gather"];
 
-/// What `CALLS` say with the profiler libfirst.so, wherever it is.
+/// The output of `CALLS` with the profiler libfirst.so, wherever it comes in the order of libraries.
 const PROFILED: &str = "first: MPI_Init: engine\nfirst: MPI_Allreduce: engine\nPMPI_Allreduce: engine\n\
                         MPI_Barrier: native\nfirst: MPI_Gather: native profiling\n";
 
@@ -195,7 +195,7 @@ fn warns_once_per_node() {
     for rank in RANKS {
         assert_eq!((lines(&[(rank, "0")]), lines(&[(rank, "1")])), (1, 0), "{rank}");
     }
-    // A batch script's own environment comes along with that of the launcher which it starts.
+    // A batch script's own variables are also in the environment of the launcher that the script starts.
     assert_eq!(lines(&[("SLURM_LOCALID", "0"), ("MPI_LOCALRANKID", "1")]), 0);
     assert_eq!(lines(&[("SLURM_PROCID", "0"), ("PMI_RANK", "1")]), 0);
 }

@@ -1,11 +1,12 @@
-//! What the engine learns of the program's own traffic: requests, windows, and what nobody sees the end of.
+//! What the engine learns about the program's own traffic: requests, windows, and traffic whose end nobody sees.
 
 mod rig;
 
 use rig::{FAKES, Rig};
 use std::process::Command;
 
-/// What the engine sees of traffic after each of these: requests that are open, or -1 for such as nobody sees the end of.
+/// The traffic that the engine sees after each step: the number of open requests, or -1 for traffic whose end nobody
+/// sees.
 fn traffic_after(rig: &Rig, program: &str, steps: &[&str], environment: &[(&str, &str)]) -> Vec<String> {
     let asking = steps.iter().flat_map(|step| [*step, "ask:huddle_is_active"]);
     let arguments: Vec<&str> = asking.collect();
@@ -14,7 +15,7 @@ fn traffic_after(rig: &Rig, program: &str, steps: &[&str], environment: &[(&str,
     said.lines().filter_map(|line| line.strip_prefix("huddle_is_active: ")).map(str::to_owned).collect()
 }
 
-/// After each step the engine sees what stands beside it.
+/// Checks that after each step the engine sees the traffic given beside it.
 fn check_traffic(rig: &Rig, program: &str, steps: &[(&str, &str)], environment: &[(&str, &str)]) {
     let (calls, expected): (Vec<&str>, Vec<&str>) = steps.iter().copied().unzip();
     assert_eq!(traffic_after(rig, program, &calls, environment), expected, "{environment:?}");
@@ -39,7 +40,7 @@ fn requests_are_open_until_they_are_completed() {
         ("longs:MPI_Testsome=22", "1"),
         ("longs:PMPI_Testsome=21", "0"),
         ("longs:MPI_Waitall=", "0"),
-        // Persistent ones, which keep their handles.
+        // Persistent requests, which keep their handles.
         ("longs:MPI_Startall=3456", "4"),
         ("longs:MPI_Start=7", "5"),
         ("longs:MPI_Wait=8", "5"),
@@ -60,7 +61,7 @@ fn requests_are_open_until_they_are_completed() {
     check_traffic(&rig, "linked", &steps, &[("HUDDLE_PMPI", "0")]);
 }
 
-/// Arguments and the answer pass, however many requests there are.
+/// The arguments of a call and its result pass unchanged, however many requests it has.
 #[test]
 fn calls_that_complete_requests_arrive_as_they_are() {
     let rig = Rig::with_engine("completing");
@@ -99,7 +100,7 @@ fn handles_are_as_long_as_those_of_the_mpi() {
     check_traffic(&rig, "probe", &steps, &[]);
 }
 
-/// With Debian's two libraries, whose handles and habits differ.
+/// With Debian's two libraries, whose handles and behaviour differ.
 #[test]
 fn requests_of_real_mpis_are_open_until_they_are_completed() {
     let rig = Rig::new("real");
@@ -121,7 +122,7 @@ fn requests_of_real_mpis_are_open_until_they_are_completed() {
 #[test]
 fn traffic_whose_end_nobody_sees_is_noted_for_good() {
     let rig = Rig::with_engine("endless");
-    // More is completed than was begun, by the names that are seen.
+    // By the names that the loader sees, more requests are completed than were begun.
     let unseen = ["call:MPI_Isend", "longs:MPI_Waitall=11", "call:MPI_Isend"];
     assert_eq!(traffic_after(&rig, "linked", &unseen, &[]), ["1", "-1", "-1"]);
     for name in ["MPI_Bsend", "PMPI_Bsend"] {
@@ -131,7 +132,7 @@ fn traffic_whose_end_nobody_sees_is_noted_for_good() {
     }
 }
 
-/// The note is for good, the notice until the engine lowers it, which this one does not.
+/// The note is never cleared. The notice stays until the engine lowers it, which this fake engine does not do.
 #[test]
 fn windows_are_noted_and_who_reaches_into_them_raises_a_notice() {
     let rig = Rig::with_engine("windows");
@@ -164,12 +165,14 @@ fn a_notice_is_raised_where_the_engine_wants_it() {
     check_traffic(&rig, "linked", &steps, &[("FAKE_SHARED", "1")]);
 }
 
-/// However a profiler comes to the call. One that comes before this library gets calls by names that the MPI lacks.
+/// This holds wherever the profiler comes. A profiler before this library gets calls by names that the MPI library
+/// lacks.
 #[test]
 fn a_request_that_a_profiler_hands_on_is_opened_once() {
     let rig = Rig::with_profilers("profiled_requests");
     rig.profiler("sender", &["-DONLY", "-DSENDS"]);
-    // The first call fills the table, which tells of profilers. Four of the last step are opened, two of them by MPI_Irecv_c.
+    // The first call fills the table, and only then is it known that a profiler follows. The last step opens four
+    // requests, two of them by MPI_Irecv_c.
     let steps = [("call:MPI_Gather", "0"), ("call:MPI_Isend", "1"), ("longs:MPI_Wait=1", "0"), ("narrow", "4")];
     for libraries in [["huddle", "sender"], ["sender", "huddle"], ["huddle", "first"]] {
         check_traffic(&rig, "linked", &steps, &[("LD_PRELOAD", &rig.list(&libraries))]);

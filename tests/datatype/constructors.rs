@@ -1,4 +1,4 @@
-//! The constructors of datatypes, which the engine itself has no use for, and random datatypes made by them.
+//! The constructors of datatypes, which the engine itself does not use, and random datatypes made by them.
 
 use crate::Random;
 use huddle::mpi::handles::{Class, Predefined, all_predefined, constants};
@@ -8,12 +8,12 @@ use std::ffi::{CString, c_int, c_void};
 
 macro_rules! constructors {
     ($($name:ident $symbol:literal ($($type:ty),*);)*) => {
-        /// Functions of the library; none where it lacks one.
+        /// Functions of the library; `None` for those that it lacks.
         #[allow(missing_docs)]
         pub struct Constructors { $(pub $name: Option<unsafe extern "C" fn($($type),*) -> c_int>,)* }
 
         impl Constructors {
-            /// Looks them up.
+            /// Looks the functions up in the library.
             pub fn load(handle: *mut c_void) -> Self {
                 Self { $($name: {
                     let name = CString::new($symbol).expect("no NUL");
@@ -60,7 +60,7 @@ constructors! {
 
 /// Frees a datatype.
 pub fn free(mut datatype: MPI_Datatype) {
-    // SAFETY: a derived datatype that is used no more.
+    // SAFETY: a derived datatype that nobody uses any more.
     assert_eq!(unsafe { native().type_free(&mut datatype) }, 0);
 }
 
@@ -84,7 +84,7 @@ macro_rules! make {
 }
 pub(crate) use make;
 
-/// A predefined datatype, but for those with long doubles: MPICH 4.0.2 packs the ten bytes of their values and zeros.
+/// A random predefined datatype without long doubles: MPICH 4.0.2 packs the ten bytes of their values and zeros.
 pub fn basic(random: &mut Random) -> &'static Predefined {
     let is_extended = |known: &Predefined| match known.class {
         Class::Float | Class::Complex => known.element.is_none(),
@@ -96,10 +96,11 @@ pub fn basic(random: &mut Random) -> &'static Predefined {
     all[random.below(all.len())]
 }
 
-/// A random datatype, not committed, nested at most `depth` times; a description for messages.
+/// A random datatype, not committed, nested at most `depth` times; appends its description for messages to `names`.
 ///
-/// Datatypes without data occur only outside: Open MPI 4.1.4 packs elements of a struct with such a member at other
-/// distances than the extent that it tells, and MPICH 4.0.2 divides by zero when it packs some datatypes made of them.
+/// Every datatype here has data, also inside others. Open MPI 4.1.4 packs elements of a struct with an empty member at
+/// other distances than the extent that it reports, and MPICH 4.0.2 divides by zero when it packs some datatypes made
+/// of empty ones.
 pub fn random_datatype(make: &Constructors, random: &mut Random, depth: usize, names: &mut String) -> MPI_Datatype {
     loop {
         let mut name = String::new();
@@ -119,7 +120,7 @@ fn any_datatype(make: &Constructors, random: &mut Random, depth: usize, names: &
     if depth == 0 {
         let basic = basic(random);
         names.push_str(&format!("{:?}{}", basic.class, basic.size));
-        // A duplicate, so that every datatype here is freed alike.
+        // A duplicate, so that every datatype here can be freed.
         return make!(make, dup, basic.handle);
     }
     let kind = random.below(11);

@@ -28,7 +28,7 @@ fn number(class: Class, size: usize, random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Packed elements.
+/// `count` packed elements with ordinary values.
 fn values(known: &Predefined, count: usize, random: &mut Random) -> Vec<u8> {
     let element = |random: &mut Random| match known.class {
         Class::Complex => [known.size / 2; 2].map(|size| number(Class::Float, size, random)).concat(),
@@ -39,7 +39,7 @@ fn values(known: &Predefined, count: usize, random: &mut Random) -> Vec<u8> {
     (0..count).flat_map(|_| element(random)).collect()
 }
 
-/// What `MPI_Reduce_local` makes of packed operands: `left op right`.
+/// The packed result of `MPI_Reduce_local` on packed operands: `left op right`.
 fn expected(op: MPI_Op, datatype: MPI_Datatype, left: &[u8], right: &[u8], count: usize, comm: MPI_Comm) -> Vec<u8> {
     // SAFETY: a valid datatype.
     let layout = unsafe { TypeLayout::of(datatype, comm) }.expect("valid");
@@ -58,7 +58,7 @@ fn expected(op: MPI_Op, datatype: MPI_Datatype, left: &[u8], right: &[u8], count
     result
 }
 
-/// Compares `operator` with the library, whatever the result replaces and wherever the operands lie.
+/// Compares `operator` with the expected result, whatever the result replaces and wherever the operands lie.
 fn compare(operator: &Operator, left: &[u8], right: &[u8], expected: &[u8], what: &str) {
     for shift in [0, 1, 8] {
         let place = |bytes: &[u8]| [vec![0; 16 + shift], bytes.to_vec(), vec![0; 16]].concat();
@@ -81,7 +81,8 @@ fn compare(operator: &Operator, left: &[u8], right: &[u8], expected: &[u8], what
     }
 }
 
-/// Who computes an operation on a datatype of `MPI_Type_create_f90_real` follows from its numbers, as on a rank that knows it by another name.
+/// The numbers of a datatype of `MPI_Type_create_f90_real` decide whether huddle or the library computes with it, as on
+/// a rank that knows the same type by another name.
 pub fn numbers_of_fortran_are_as_others(make: &Constructors, comm: MPI_Comm) {
     let c = constants();
     let Some(f90_real) = make.f90_real else { return };
@@ -101,7 +102,7 @@ pub fn numbers_of_fortran_are_as_others(make: &Constructors, comm: MPI_Comm) {
     }
 }
 
-/// Every predefined operation on every predefined datatype that the library takes, as the standard or the library says.
+/// Compares every predefined operation on every predefined datatype that the standard or the library allows.
 pub fn predefined_operations_agree(comm: MPI_Comm) {
     let mut random = Random(11);
     let (mut kernels, mut others) = (0, 0);
@@ -172,7 +173,7 @@ unsafe extern "C" fn differences(
     }
 }
 
-/// User-defined operations, not commutative, on contiguous datatypes and such with padding.
+/// User-defined operations, not commutative, on contiguous datatypes and on datatypes with padding.
 pub fn user_operations_keep_their_order(make: &Constructors, comm: MPI_Comm) {
     let mut random = Random(13);
     let c = constants();
@@ -201,14 +202,14 @@ pub fn user_operations_keep_their_order(make: &Constructors, comm: MPI_Comm) {
             compare(&operator, &left, &right, &expected, &format!("a user's operation on {count} of {granule} bytes"));
         }
         drop(operator);
-        // SAFETY: used no more.
+        // SAFETY: nobody uses the operation any more.
         unsafe { native().op_free(&mut op) };
         free(datatype);
     }
     free(record);
 }
 
-/// What the library rejects is rejected.
+/// huddle rejects what the library rejects.
 pub fn illegal_operations_are_rejected(make: &Constructors, comm: MPI_Comm) {
     let c = constants();
     // SAFETY: valid handles, a communicator of this process.

@@ -1,4 +1,4 @@
-//! What is known about datatypes, and for how long.
+//! What huddle knows about datatypes, and for how long.
 
 use crate::constructors::{Constructors, committed, free, make};
 use huddle::kernel::Element;
@@ -7,7 +7,7 @@ use huddle::mpi::handles::{Class, PredefinedOp, all_predefined, constants, prede
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::sync::{Arc, Barrier};
 
-/// The tables have what every MPI has.
+/// The tables have the datatypes and operations that every MPI has.
 pub fn predefined_datatypes_are_known() {
     let c = constants();
     let all: Vec<_> = all_predefined().collect();
@@ -28,7 +28,7 @@ pub fn predefined_datatypes_are_known() {
     assert_eq!(predefined_op(c.op_null), None);
 }
 
-/// Only committed datatypes are good, whether or not one looked before.
+/// Only committed datatypes are valid, whether or not huddle looked at them before.
 pub fn uncommitted_datatypes_are_rejected(make: &Constructors, comm: MPI_Comm) {
     let c = constants();
     // SAFETY: valid datatypes and a communicator of this process.
@@ -49,7 +49,7 @@ pub fn uncommitted_datatypes_are_rejected(make: &Constructors, comm: MPI_Comm) {
     }
 }
 
-/// Handles are used again after a free; what is known must not be.
+/// Handles are used again after a free; what huddle knew about the freed datatype must not be.
 pub fn layouts_follow_their_datatype(make: &Constructors, comm: MPI_Comm) {
     let c = constants();
     let mut reused = 0;
@@ -66,7 +66,7 @@ pub fn layouts_follow_their_datatype(make: &Constructors, comm: MPI_Comm) {
         assert!(are_found, "the attribute is found again");
         drop(others);
         let duplicate = make!(make, dup, datatype);
-        // SAFETY: as above.
+        // SAFETY: a valid datatype and a communicator of this process.
         let copy = unsafe { TypeLayout::of(duplicate, comm) }.expect("duplicates of committed datatypes are committed");
         assert!(!Arc::ptr_eq(&layout, &copy));
         free(duplicate);
@@ -78,7 +78,7 @@ pub fn layouts_follow_their_datatype(make: &Constructors, comm: MPI_Comm) {
     assert!(reused > 50, "this library does not reuse handles: the test shows nothing");
 }
 
-/// Those of one call each, under handles that are used again, and one of many calls among them.
+/// Datatypes of one call each, under handles that are used again, and among them one of many calls.
 pub fn layouts_of_one_call_are_hardly_ever_kept(make: &Constructors, comm: MPI_Comm) {
     // SAFETY: valid datatypes and a communicator of this process.
     let look = |datatype| unsafe { TypeLayout::of(datatype, comm) }.expect("committed");
@@ -90,7 +90,7 @@ pub fn layouts_of_one_call_are_hardly_ever_kept(make: &Constructors, comm: MPI_C
         let datatype = committed(make!(make, vector, 2 + round % 7, 1, 2, c.double));
         let layout = look(datatype);
         assert_eq!(layout.size, 8 * (2 + round as usize % 7));
-        // Both buffers of a call.
+        // A call looks at both of its buffers.
         assert_eq!(look(datatype).size, layout.size);
         let before = Arc::strong_count(&layout);
         free(datatype);
@@ -104,7 +104,7 @@ pub fn layouts_of_one_call_are_hardly_ever_kept(make: &Constructors, comm: MPI_C
     free(of_many);
 }
 
-/// Handles that threads share: of a datatype and a communicator.
+/// A datatype and a communicator whose handles threads share.
 struct Shared(MPI_Datatype, MPI_Comm);
 // SAFETY: handles may be used by all threads (MPI_THREAD_MULTIPLE).
 unsafe impl Sync for Shared {}
@@ -120,8 +120,8 @@ pub fn in_new_thread(make: &Constructors, comm: MPI_Comm, test: fn(&Constructors
     });
 }
 
-/// What was found out of a datatype that is freed serves for one that is made alike in the same thread, also of others inside, and for no
-/// other one.
+/// What huddle found out about a freed datatype serves for a datatype that the same thread makes alike, also of other
+/// datatypes inside, and for no other one.
 pub fn layouts_serve_for_what_is_made_alike(make: &Constructors, comm: MPI_Comm) {
     let c = constants();
     let column = |blocks, extent| {

@@ -60,7 +60,7 @@ fn unpack(packed: &[u8], address: *mut u8, count: usize, datatype: MPI_Datatype,
     assert_eq!((code, position), (0, n));
 }
 
-/// Whether no two packed bytes lie at the same place.
+/// Whether no two packed bytes are at the same place in memory.
 fn is_disjoint(memory: &mut Memory, count: usize, datatype: MPI_Datatype, comm: MPI_Comm) -> bool {
     // SAFETY: the memory holds the elements.
     let view = unsafe { View::new(memory.address().cast(), count as u64, datatype, comm) }.expect("committed");
@@ -77,7 +77,7 @@ fn is_disjoint(memory: &mut Memory, count: usize, datatype: MPI_Datatype, comm: 
     places.iter().collect::<HashSet<_>>().len() == places.len()
 }
 
-/// Compares one datatype, committed, with the library. True if it was flattened.
+/// Compares a committed datatype with the library. Returns whether huddle flattened it.
 fn compare(datatype: MPI_Datatype, count: usize, random: &mut Random, names: &str, comm: MPI_Comm) -> bool {
     // SAFETY: a valid datatype and a communicator of this process.
     let layout = unsafe { TypeLayout::of(datatype, comm) }.expect("committed");
@@ -130,7 +130,7 @@ pub fn random_datatypes_read_and_write_as_the_library_does(make: &Constructors, 
         let depth = random.below(4);
         let count = [0, 1, 1, 2, 3, 7][random.below(6)];
         let seed = random.0;
-        // The second one is made alike.
+        // The second datatype is made like the first one.
         let layouts = [(); 2].map(|()| {
             random = Random(seed);
             let mut names = String::new();
@@ -151,7 +151,7 @@ pub fn random_datatypes_read_and_write_as_the_library_does(make: &Constructors, 
     assert!(remembered > all / 4, "{remembered} of {} were remembered", all / 2);
 }
 
-/// One of many constructors inside, and yet flat.
+/// A datatype of many nested constructors that is flattened all the same.
 pub fn crowded_datatypes_work(make: &Constructors, comm: MPI_Comm) {
     let mut random = Random(99);
     let c = constants();
@@ -167,7 +167,7 @@ pub fn crowded_datatypes_work(make: &Constructors, comm: MPI_Comm) {
     free(datatype);
 }
 
-/// Distributed arrays whose arguments, large counts among them, are the same numbers in another order.
+/// Distributed arrays whose arguments, large counts among them, are the same numbers in other places.
 pub fn arguments_in_other_places_make_others(make: &Constructors, comm: MPI_Comm) {
     let c = constants();
     let is_open_mpi = size_of::<MPI_Comm>() == 8;
@@ -282,7 +282,7 @@ pub fn large_counts_work(make: &Constructors, comm: MPI_Comm) {
     }
 }
 
-/// Many pieces: one run, copies of few runs, or the library.
+/// Many pieces: they become one run, copies of few runs, or are left to the library.
 pub fn many_pieces_work(make: &Constructors, comm: MPI_Comm) {
     let mut random = Random(9);
     let c = constants();

@@ -1,4 +1,4 @@
-//! Calls that some rank takes no part in, or another part: what the others conclude.
+//! Calls in which some rank takes no part, or another part: what the other ranks conclude.
 
 use crate::program::Call;
 use huddle::fabric::explored::{Buffers, Driver, Node, Rank};
@@ -8,7 +8,7 @@ use huddle::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Runs `one` and `other` as the ranks of a node, in all orders of at most `preemptions`.
+/// Runs `one` and `other` as the ranks of a node, in all orders with at most `preemptions` preemptions.
 fn two_ranks(preemptions: usize, one: fn(Rank), other: fn(Rank)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
@@ -22,7 +22,7 @@ fn two_ranks(preemptions: usize, one: fn(Rank), other: fn(Rank)) {
     });
 }
 
-/// A broadcast of `bytes` bytes of 7 from rank 1; what the rank gets.
+/// What this rank gets from a broadcast of `bytes` bytes from rank 1, which sends 7s.
 fn receive(rank: &Rank, epoch: u64, bytes: usize) -> Result<Vec<u8>, Fault> {
     bcast(rank, epoch, vec![0; bytes])
 }
@@ -39,7 +39,7 @@ fn send(rank: &Rank, epoch: u64) {
 const RECEIVED: Result<Vec<u8>, Fault> = Ok(Vec::new());
 const PEER_FAILED: Result<Vec<u8>, Fault> = Err(Fault::PeerFailed { rank: NodeRank(1) });
 
-/// What is received, or why not; a result counts if it is what was sent.
+/// `RECEIVED` if this rank gets what was sent, else the fault.
 fn outcome(rank: &Rank, epoch: u64) -> Result<Vec<u8>, Fault> {
     receive(rank, epoch, 8).inspect(|data| assert_eq!(*data, [7; 8])).map(|_| Vec::new())
 }
@@ -97,15 +97,15 @@ fn a_shorter_message_is_a_mismatch_whoever_looks_first() {
     );
 }
 
-/// The words of one rank, written by one thread and read by another.
+/// Explores the words of one rank, which one thread writes and another reads.
 pub fn watched(write: fn(&Control), watch: fn(&Control)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(move || {
-        // Not loom's: it cannot unwind through that.
+        // Not loom's `Arc`: loom cannot unwind through its own.
         let control = Arc::new(Control::default());
-        // The writer comes first: then the other may see each value that each word has had. loom does not try to go on with
-        // a writer that itself reads a word, in `fail`, after the other has read it.
+        // The writer starts first: then the other thread may see each value that each word has had. If the writer
+        // itself reads a word, in `fail`, loom does not try to continue it after the other thread has read that word.
         let threads = [write, watch].map(|run| {
             let control = Arc::clone(&control);
             loom::thread::spawn(move || run(&control))
@@ -151,19 +151,19 @@ fn all_is_visible_of_the_calls_that_a_rank_has_left() {
     watched(release_and_leave, has_released_if_it_has_left);
 }
 
-/// Releases call 2 and fails so often that the entry of call 3 is used again.
+/// Releases call 2, then fails so often that the entry of call 3 is used again.
 pub fn release_and_fail(control: &Control) {
     control.released.publish(Ticket(2));
     [3, 5, 7, 9].into_iter().for_each(|epoch| control.fail(Epoch(epoch)));
 }
 
-/// The same of calls one after the other, which share an entry.
+/// Releases call 2, then fails successive calls, which share an entry.
 fn release_and_fail_in_a_row(control: &Control) {
     control.released.publish(Ticket(2));
     (3..=6).for_each(|epoch| control.fail(Epoch(epoch)));
 }
 
-/// Failed calls are found, in their entries or among the forgotten, once one that came later is.
+/// Once a failed call is found, all earlier failed ones are found too, in their entries or among the forgotten.
 pub fn finds_failures(control: &Control) {
     let finds = [9, 3].map(|epoch| control.call.has_failed(Epoch(epoch)));
     assert!(finds != [true, false], "a failure got lost");
@@ -175,7 +175,7 @@ fn finds_failures_in_a_row(control: &Control) {
     assert!(!control.call.has_failed(Epoch(2)), "none of them");
 }
 
-/// A call before the failures may be taken for failed, but then all that came before them is visible.
+/// A call before the failures may be taken for failed, but then all that came before the failures is visible.
 pub fn has_released_if_it_has_failed(control: &Control) {
     assert!(!control.call.has_failed(Epoch(2)) || control.released.reached(Ticket(2)).is_some(), "failed before");
 }
@@ -191,7 +191,8 @@ fn all_is_visible_that_came_before_failures() {
     watched(release_and_fail, has_released_if_it_has_failed);
 }
 
-/// A rank fails a call, and the program writes what was exposed in it; a peer that finds what was written knows that it does not count.
+/// A rank fails a call, and the program then writes to memory that was exposed in it. A peer that finds the new data
+/// knows that they do not count.
 pub fn fetched_from_a_rank_that_fails() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
@@ -225,7 +226,8 @@ pub fn fail_and_join(control: &Control) {
     control.joined.publish(call(2));
 }
 
-/// Who finds, in call 1, what was said in call 2 knows that this was no answer; and what was said is there.
+/// A rank in call 1 that finds what was said in call 2 knows that this was no answer for call 1. It also sees what was
+/// said.
 pub fn finds_what_was_said_and_when(control: &Control) {
     if control.joined.reached(call(1)).is_some() {
         assert!(control.call.has_failed(Epoch(1)), "joined a call that it failed");
@@ -238,7 +240,7 @@ fn what_is_said_of_cells_in_a_later_call_is_no_answer_in_one_that_failed() {
     watched(fail_and_join, finds_what_was_said_and_when);
 }
 
-/// Before a broadcast of 16 bytes from rank 1: whether both ranks have their cells.
+/// Agrees, before a broadcast of 16 bytes from rank 1, whether both ranks have their cells.
 fn agree(rank: &Rank, epoch: u64, is_reserved: bool) -> Result<bool, Fault> {
     let call = Call::new(Collective::Bcast, "flat", 16).rooted(1);
     rank.agree_on_cells(call.row, &call.plan(epoch), Bytes(16), is_reserved)
@@ -258,7 +260,7 @@ fn ranks_agree_on_their_cells() {
     );
 }
 
-/// Rank 1 may be in its second call, and have told what it has, before rank 0 is in its first.
+/// Rank 1 may be in its second call, and have said what it has, before rank 0 is in its first.
 #[test]
 fn ranks_agree_on_no_cells_in_a_call_that_one_failed() {
     two_ranks(

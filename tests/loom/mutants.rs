@@ -1,4 +1,4 @@
-//! Mistakes must be found: an ordering that is missing, an operation that is left out or comes too early.
+//! Mistakes that must be found: a missing ordering, an operation that is left out or comes too early.
 
 use crate::failures::{
     contradicts_nobody, enter_two_calls, fail_and_join, fetched_from_a_rank_that_fails, finds_failures,
@@ -13,7 +13,7 @@ use huddle::fabric::checked::{Change, Kind, Mutation};
 use huddle::sync::{Pair, Side, weakened};
 use huddle::types::Collective::{Allgather, Allreduce, Bcast, Reduce, Scatter};
 
-/// Whether loom or an assertion objects to what `run` does. It runs on a thread of its own, which the objection ends.
+/// Whether loom or an assertion objects to `run`. It runs on a thread of its own, which the objection ends.
 fn is_found(run: impl FnOnce() + Send + 'static) -> bool {
     std::thread::spawn(run).join().is_err()
 }
@@ -55,11 +55,11 @@ fn every_ordering_is_needed() {
 
 #[test]
 fn every_mistake_is_found() {
-    // In halves: a tile is shorter.
+    // This call moves in halves: a tile is shorter than its data.
     let bcast = Call::new(Bcast, "flat", 64);
     let whole = Call { knobs: KNOBS.with(Knob::Tile, 64), ..bcast };
     let piece_by_piece = Call::new(Bcast, "tiled", 24);
-    // Two tiles and two halves of one in one cell.
+    // Two tiles, and two halves of another tile, in one cell.
     let train = Call { knobs: KNOBS.with(Knob::Tile, 16), ..Call::new(Bcast, "tiled", 48) };
     let allreduce = Call::new(Allreduce, "flat", 8);
     let parts = Call::new(Allreduce, "tiled", 16);
@@ -100,16 +100,17 @@ fn every_mistake_is_found() {
         (Change::Drop(Kind::Wait(Line::Down)), tried),
         (Change::Postpone(Kind::Expose), tried),
         (Change::Postpone(Kind::Answer), tried),
-        // A call in halves has flags on both lines: to await the last one first is no mistake.
+        // Only a whole call: one in halves has flags on both lines, so awaiting the last one first is no mistake.
         (Change::OtherLine, whole),
     ];
     let is_caught = |(change, call): &(Change, Call)| {
         let mutation = Some(Mutation { change: *change, rank: None, period: 1 });
-        // With as many lines as cells it makes no difference which of the two a claim waits for.
+        // With as many lines as cells it makes no difference whether a claim waits for lines or for cells.
         let lines = if *change == Change::ClaimLines { 4 } else { 2 };
         let slots = if call.knobs == train.knobs { 4 } else { 2 };
         let usual = Program::of([*call; 3]);
-        // Half of a cell is as much as goes without slots where that is not tried.
+        // Where lending is not tried, a piece is at most half a cell. A piece that fits a line is not lent, so this
+        // cell is longer.
         let cell = if call.knobs == single.knobs { 128 } else { usual.cell };
         let program = Program { mutation, lines: lines.max(slots), slots, cell, ..usual };
         is_found(move || program.explore())

@@ -3,8 +3,8 @@
 //! loom reports an access to a payload or a cell that is not ordered with another one, so the tests only have to follow
 //! the protocol as it stands in `huddle::fabric`. The checking scheduler takes over above the flags.
 //!
-//! Events: a sleep never times out here, so a wake-up that gets lost is a deadlock. loom orders fences, but takes accesses
-//! that are `SeqCst` by themselves for weaker ones; an event has none of those.
+//! Events: a sleep never times out here, so a lost wake-up is a deadlock. loom orders fences, but takes accesses that
+//! are `SeqCst` by themselves for weaker ones; an event has none of these.
 
 use huddle::sync::{Event, Flag, FlagLine};
 use huddle::types::{Epoch, Ticket};
@@ -24,7 +24,7 @@ struct Slots {
 
 // SAFETY: cells are accessed as the slot protocol says, which is what loom checks here.
 unsafe impl Sync for Slots {}
-// SAFETY: as above.
+// SAFETY: cells are accessed as the slot protocol says, which is what loom checks here.
 unsafe impl Send for Slots {}
 
 impl Slots {
@@ -39,9 +39,9 @@ impl Slots {
     /// Writes the slot of `ticket`, payload and cell, and publishes it.
     fn write(&self, ticket: Ticket, value: u8) {
         let position = ticket.position(SLOTS);
-        // SAFETY: the only writer; readers of the ticket before have released it.
+        // SAFETY: this rank is the only writer; readers have released the slot's ticket before this one.
         self.lines[position].write_payload(|payload| unsafe { *payload = [value; FlagLine::PAYLOAD] });
-        // SAFETY: as above.
+        // SAFETY: this rank is the only writer; readers have released the slot's ticket before this one.
         self.cells[position].with_mut(|cell| unsafe { *cell = [u64::from(value); 2] });
         self.lines[position].publish(ticket, descriptor(value));
     }
@@ -52,7 +52,7 @@ impl Slots {
         until(|| self.lines[position].reached(ticket).is_some());
         // SAFETY: published for this ticket, not released by this reader.
         self.lines[position].read_payload(|payload| assert_eq!(unsafe { *payload }, [value; FlagLine::PAYLOAD]));
-        // SAFETY: as above.
+        // SAFETY: published for this ticket, not released by this reader.
         self.cells[position].with(|cell| assert_eq!(unsafe { *cell }, [u64::from(value); 2]));
     }
 }
@@ -71,7 +71,7 @@ fn ticket(call: u64) -> Ticket {
     Ticket::new(Epoch(call), 0)
 }
 
-/// Waits until `peer` has released what this rank wrote where it writes in `call`.
+/// Waits until `peer` has released what this rank wrote last in the slot of `call`.
 fn claim(peer: &Slots, call: u64) {
     if call > SLOTS as u64 {
         until(|| peer.released.reached(ticket(call - SLOTS as u64)).is_some());
@@ -154,11 +154,12 @@ fn flags_without_data_need_no_claim_and_order_what_came_before() {
             mine.lines[position].publish(ticket(call), 0);
             until(|| theirs.lines[position].reached(ticket(call)).is_some());
         };
-        // Written once by each, outside of any slot protocol, and read behind two barriers that wrap the ring.
+        // Each rank writes its cell once, outside of any slot protocol, and reads the peer's after barriers that wrap
+        // the ring.
         // SAFETY: the first barrier orders this write before the peer's read.
         mine.cells[0].with_mut(|cell| unsafe { *cell = [7 + u64::from(me); 2] });
         (1..=3).for_each(meet);
-        // SAFETY: as above; nobody writes any more.
+        // SAFETY: the first barrier orders the peer's write before this read; nobody writes any more.
         theirs.cells[0].with(|cell| assert_eq!(unsafe { *cell }, [8 - u64::from(me); 2]));
     });
 }
@@ -187,12 +188,12 @@ impl Announced {
     }
 }
 
-/// `sleepers` threads sleep while this one announces.
+/// Explores `sleepers` threads that sleep while this thread announces.
 fn sleepers(sleepers: usize, preemptions: Option<usize>, sleep: fn(&Announced), announce: fn(&Announced)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions;
     model.check(move || {
-        // Not loom's: it cannot unwind from a deadlock through that.
+        // Not loom's `Arc`: loom cannot unwind from a deadlock through its own.
         let shared = std::sync::Arc::new(Announced::default());
         let others: Vec<_> = (0..sleepers)
             .map(|_| {

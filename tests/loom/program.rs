@@ -6,7 +6,7 @@ use huddle::fabric::explored::{Buffers, Driver, Node, Rank};
 use huddle::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder};
 use std::sync::Arc;
 
-/// Slots of each rank, usually.
+/// Usual number of slots of each rank.
 const SLOTS: usize = 2;
 /// Shortest tile.
 const TILE: u32 = 8;
@@ -15,7 +15,7 @@ const TILE: u32 = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub row: usize,
-    /// As in [`Plan::bytes`], in units of 8.
+    /// Bytes as in [`Plan::bytes`], a multiple of 8.
     pub bytes: usize,
     pub root: u32,
     pub is_in_place: bool,
@@ -44,7 +44,7 @@ impl Call {
         REGISTRY[self.row].collective
     }
 
-    /// As the `epoch`th call.
+    /// The plan of this call as the `epoch`th one.
     pub fn plan(&self, epoch: u64) -> Plan {
         Plan {
             epoch: Epoch(epoch),
@@ -59,12 +59,12 @@ impl Call {
     }
 }
 
-/// What `rank` puts into the `epoch`th call.
+/// What `rank` contributes to the `epoch`th call.
 fn input(epoch: u64, rank: u32, n: usize) -> impl Iterator<Item = u8> {
     (0..n).map(move |at| (1 + 67 * epoch as usize + 29 * rank as usize + 5 * at) as u8)
 }
 
-/// What ranks do.
+/// A program: the ranks, their rings, and the calls that they make.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub ranks: u32,
@@ -73,12 +73,12 @@ pub struct Program {
     pub cell: usize,
     pub calls: Vec<Call>,
     pub driver: Driver,
-    /// Whether ranks may read each other's memory; they only find out when they try.
+    /// Whether ranks may read each other's memory; a rank finds out only when it tries.
     pub may_fetch: bool,
-    /// How many ranks lend their memory where it is left to them.
+    /// How many ranks lend their memory where each may choose: the first ones.
     pub lenders: u32,
     pub mutation: Option<Mutation>,
-    /// Most preemptions; all orders where there is none.
+    /// The most preemptions; all orders if `None`.
     pub preemptions: Option<usize>,
 }
 
@@ -91,10 +91,10 @@ impl Program {
         Self { ranks, lines, slots, cell, calls, driver, may_fetch, lenders, mutation, preemptions: Some(2) }
     }
 
-    /// Runs it in every order.
+    /// Runs the program in every order.
     ///
     /// # Panics
-    /// If accesses race, a result is wrong or nobody can go on, in some order.
+    /// If, in some order, accesses race, a result is wrong or no rank can go on.
     pub fn explore(self) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = self.preemptions;
@@ -149,7 +149,7 @@ impl Program {
         Buffers { send: None, recv: both, send_at }
     }
 
-    /// What `me` must have got, where it gets anything.
+    /// What `me` must have received; `None` if it receives nothing.
     fn result(&self, call: &Call, epoch: u64, me: u32) -> Option<Vec<u8>> {
         let (n, ranks) = (call.bytes, self.ranks);
         let sum = || {

@@ -1,4 +1,4 @@
-//! Every algorithm of the registry in successive calls, where rings of two slots are used again.
+//! Every algorithm of the registry in successive calls, which use rings of two slots again.
 
 use crate::program::{Call, KNOBS, Program};
 use huddle::coll::{Knob, REGISTRY, TRY_SLOTS};
@@ -8,11 +8,11 @@ use huddle::types::Collective::{Allgather, Allreduce, Barrier, Bcast, Reduce, Sc
 /// More than a line holds, and less than a cell.
 const SINGLE: usize = 56;
 
-/// `calls` calls of each algorithm with `bytes` bytes, whose roots take turns, as `change` has them.
+/// Explores `calls` calls of each algorithm with `bytes` bytes, with roots in turn, in a program adapted by `change`.
 fn each(calls: u32, bytes: fn(&str) -> usize, change: impl Fn(Program) -> Program) {
     for (row, algorithm) in REGISTRY.iter().enumerate() {
         let bytes = if algorithm.collective == Barrier { 0 } else { bytes(algorithm.name) };
-        // Blocks that fit a line are no single copies.
+        // Blocks that fit a line are never copied singly.
         let (bytes, knobs) = match algorithm.name {
             "single" => (SINGLE, KNOBS.with(Knob::Tile, 64)),
             _ => (bytes, KNOBS),
@@ -27,7 +27,7 @@ fn payloads_survive_three_calls() {
     each(3, |_| 8, |program| program);
 }
 
-/// Three pieces of a cell, or four tiles.
+/// Three pieces of a cell each, or four tiles.
 #[test]
 fn cells_survive_calls_of_several_pieces() {
     let bytes = |name: &str| if matches!(name, "tiled" | "relay") { 32 } else { 192 };
@@ -56,7 +56,7 @@ fn operands_may_be_results() {
     }
 }
 
-/// A claim is for what the ranks did with the slot last, in whatever collective.
+/// A claim waits for what the ranks did with the slot last, in whatever collective.
 #[test]
 fn collectives_follow_each_other() {
     let programs = [
@@ -73,7 +73,8 @@ fn collectives_follow_each_other() {
     programs.into_iter().for_each(|calls| Program::of(calls).explore());
 }
 
-/// Twice as many lines as cells: what fits a line waits for no reader of a cell, and what does not waits for all.
+/// Twice as many lines as cells: a message that fits a line waits for no reader of a cell, and a longer one waits for
+/// all.
 #[test]
 fn lines_reach_further_than_cells() {
     let (line, cell) = (Call::new(Bcast, "flat", 8), Call::new(Bcast, "flat", 64));
@@ -91,7 +92,7 @@ fn lines_reach_further_than_cells() {
     }
 }
 
-/// Between two ranks a broadcast's tiles lie one behind the other in a cell, of which each tells with a flag of its own.
+/// Between two ranks a broadcast's tiles lie one after the other in a cell, each with a flag of its own.
 #[test]
 fn tiles_share_a_cell() {
     let tiled = Call { knobs: KNOBS.with(Knob::Tile, 16), ..Call::new(Bcast, "tiled", 64) };
@@ -101,8 +102,8 @@ fn tiles_share_a_cell() {
     }
 }
 
-/// Who waits for the one before it alone finds the cell of the first one, and what all before it left there. On two ranks a
-/// stint has two tickets, of which the last has one piece.
+/// A rank that waits only for the one before it finds the first rank's cell, with all that the ranks before it left
+/// there. On two ranks a stint has two tickets, of which the last has one piece.
 #[test]
 fn operands_are_relayed() {
     for collective in [Allreduce, Reduce] {
@@ -114,14 +115,14 @@ fn operands_are_relayed() {
     }
 }
 
-/// Longer than a tile, and than what a line holds.
+/// The data are longer than a tile, and longer than a line holds.
 #[test]
 fn blocks_move_in_halves() {
     let scatter = Call::new(Scatter, "flat", 56);
     Program { cell: 128, ..Program::of([scatter, scatter.rooted(1), scatter]) }.explore();
 }
 
-/// Signals on lines of those who await them, and after them data that they order.
+/// Signals on lines of the ranks that await them, followed by data that the signals order.
 #[test]
 fn signals_may_be_pushed() {
     let pushed = KNOBS.with(Knob::Up, 2).with(Knob::Down, 2);
@@ -130,7 +131,7 @@ fn signals_may_be_pushed() {
     Program::of([barrier, Call::new(Bcast, "flat", 8), barrier]).explore();
 }
 
-/// Single copies of more than a line holds: of a cell in one piece or in halves, and of two cells.
+/// Single copies of more than a line holds: of one cell, in one piece or in halves, and of two cells.
 fn singles() -> impl Iterator<Item = Program> {
     let calls = [
         (Scatter, 56, 64),
@@ -146,7 +147,7 @@ fn singles() -> impl Iterator<Item = Program> {
         let call = Call { knobs, ..Call::new(collective, "single", bytes) };
         let second = call.rooted(u32::from(collective != Allgather));
         let program = Program { preemptions: Some(1), ..Program::of([call, second]) };
-        // Two tiles share a cell where there are more than two slots.
+        // Two tiles share a cell if there are more than two slots.
         let are_two = collective == Bcast && tile < 64;
         if are_two { Program { slots: 4, lines: 4, ..program } } else { program }
     })
@@ -157,13 +158,13 @@ fn memory_is_lent() {
     singles().for_each(Program::explore);
 }
 
-/// Who can't fetch is served by slots.
+/// A rank that can't fetch gets its block through slots.
 #[test]
 fn ranks_that_may_not_read_each_other_have_their_blocks_too() {
     singles().for_each(|program| Program { may_fetch: false, ..program }.explore());
 }
 
-/// Whether it lends is each rank's own affair.
+/// Each rank decides for itself whether it lends.
 #[test]
 fn memory_is_lent_by_one_and_not_by_the_other() {
     for (lenders, may_fetch) in [(0, true), (1, true), (1, false)] {

@@ -8,7 +8,7 @@ use huddle::topo::{Caches, Crowding, Hierarchy, Kind, Levels};
 use huddle::tune::{Agreed, Choice, Map, OperatorClass, Shape, choose};
 use huddle::types::{Bytes, Collective, CommRank, Epoch, NodeRank, OperandOrder};
 
-/// Cores that share a cache, caches in a package, packages: at most, as ranks fill the node one after the other.
+/// At most so many cores share a cache, and so many caches a package; ranks fill the node one after the other.
 const CACHE_CORES: usize = 8;
 const PACKAGE_CACHES: usize = 16;
 /// Ranks that are simulated.
@@ -19,7 +19,7 @@ pub fn short(collective: Collective) -> usize {
     if collective == Collective::Barrier { 0 } else { 8 }
 }
 
-/// Of a long one.
+/// Bytes of a long call: of the message, or of one rank's block; `None` for a barrier.
 pub fn long(collective: Collective) -> Option<usize> {
     match collective {
         Collective::Barrier => None,
@@ -31,8 +31,8 @@ pub fn long(collective: Collective) -> Option<usize> {
 /// Packages and caches that ranks may share, outermost first.
 const KINDS: [Kind; 2] = [Kind::Package, Kind::L3];
 
-/// The machine: a node of four packages of sixteen shared caches of eight cores, with the parameters that huddle assumes of
-/// machines that nobody has measured.
+/// The machine: a node of four packages of sixteen shared caches of eight cores, with the parameters that huddle
+/// assumes for unmeasured machines.
 fn machine() -> Machine {
     Parameters::default().machine([None, Some(Kind::Package), Some(Kind::L3)])
 }
@@ -62,16 +62,16 @@ fn shape(collective: Collective, bytes: usize) -> Shape {
     }
 }
 
-/// Who says what runs.
+/// Who decides what runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// The user, by the name of an algorithm.
     User(&'static str),
-    /// huddle, where nothing is set.
+    /// huddle, without settings.
     Default,
 }
 
-/// What huddle runs for a call: row and plan.
+/// What huddle runs for a call: the row and the plan.
 pub fn chosen(collective: Collective, bytes: usize, ranks: usize, by: By) -> (usize, Plan) {
     let variable = format!("HUDDLE_{}", collective.name().to_uppercase());
     let environment = match by {

@@ -1,5 +1,4 @@
-//! The steps between nodes, within one process: every leader gets what its step promises, and nothing is done for one that
-//! the step does not promise.
+//! The steps between nodes, within one process: every leader gets what its step promises, and no more.
 
 use crate::operation::Operation;
 use huddle::fabric::shm::Bridge;
@@ -20,13 +19,13 @@ struct State {
     steps: VecDeque<Step>,
     /// Steps that all nodes have finished.
     finished: usize,
-    /// By node: steps started.
+    /// Steps that each node has started.
     started: Vec<usize>,
 }
 
 struct Step {
     what: BridgeStep,
-    /// By node: what it brings.
+    /// What each node brings.
     brought: Vec<Option<Vec<u8>>>,
     left: usize,
 }
@@ -39,7 +38,7 @@ impl Switch {
     }
 }
 
-/// The way of one leader for one call.
+/// One leader's access to the switch, for one call.
 pub struct Port {
     switch: Arc<Switch>,
     node: NodeIndex,
@@ -73,7 +72,7 @@ impl Port {
         }
     }
 
-    /// What this node gets as (offset, data) in its part `mine` of a step, or `None` while something is missing.
+    /// What this node gets in its part `mine` of a step, as (offset, data); `None` while something is missing.
     fn gets(&self, mine: BridgeStep, step: &Step) -> Option<Vec<(usize, Vec<u8>)>> {
         let brought = |node: usize| step.brought[node].clone();
         let all = || step.brought.iter().cloned().collect::<Option<Vec<_>>>();
@@ -93,7 +92,7 @@ impl Port {
             BridgeStep::Barrier => all().map(|_| Vec::new())?,
             BridgeStep::Allreduce { .. } => vec![(0, combined(all()?))],
             BridgeStep::Reduce { root, .. } if root == self.node => vec![(0, combined(all()?))],
-            // Undefined.
+            // Undefined on nodes other than the root's.
             BridgeStep::Reduce { n, .. } => vec![(0, vec![0xDD; n.0])],
             BridgeStep::Bcast { root, .. } if root == self.node => Vec::new(),
             BridgeStep::Bcast { root, .. } => vec![(0, brought(root.index())?)],
@@ -111,7 +110,7 @@ impl Port {
     }
 }
 
-/// Whether both are the same step, wherever the data lie on each node.
+/// Whether both are the same step; the data may lie at another place on each node.
 fn agree(left: BridgeStep, right: BridgeStep) -> bool {
     let key = |step| match step {
         BridgeStep::Barrier => (0, 0, 0),
@@ -130,7 +129,7 @@ impl Bridge for Port {
         let (offset, n) = self.brings(step);
         let mut data = vec![0; n];
         if n > 0 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the data of the step lie at `at`.
             unsafe { data.as_mut_ptr().copy_from_nonoverlapping(at.add(offset), n) };
         }
         let state = &mut *self.switch.state.lock().expect("no leader has failed");
@@ -156,7 +155,7 @@ impl Bridge for Port {
             return false;
         };
         for (offset, data) in got {
-            // SAFETY: `start` was promised so.
+            // SAFETY: the caller of `start` promised that the data of the step lie at `at` until it is done.
             unsafe { (at as *mut u8).add(offset).copy_from_nonoverlapping(data.as_ptr(), data.len()) };
         }
         *pending = None;

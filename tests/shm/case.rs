@@ -17,14 +17,14 @@ use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll, Waker};
 
-/// What is in output buffers before.
+/// What output buffers hold before the call.
 const GARBAGE: u8 = 0xEE;
 
 /// How one rank calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     pub in_place: bool,
-    /// Buffers with holes, where no operation is applied to them.
+    /// Buffers have holes, unless an operation is applied to them.
     pub has_holes: bool,
     /// How the algorithm is run.
     pub way: Way,
@@ -37,7 +37,7 @@ pub enum Way {
     Run,
     /// By `Row::start`, after so many polls by hand.
     Start(usize),
-    /// By `Row::short`, where the call has that and its buffers no holes; else by `Row::run`.
+    /// By `Row::short`, if the call has that function and its buffers have no holes; else by `Row::run`.
     Short,
 }
 
@@ -57,11 +57,11 @@ pub struct Case {
     /// The plain function of a short call.
     short: Option<Short>,
     pub styles: Vec<Style>,
-    /// Of each rank that ran it as a plain function whose root may lend its memory: whether it did.
+    /// For each rank that ran the call as a plain function whose root may lend its memory: whether the root did.
     lent: Vec<OnceLock<bool>>,
 }
 
-/// What a rank passes.
+/// The memory that a rank passes.
 struct Memory {
     send: Option<Area>,
     recv: Option<Area>,
@@ -69,16 +69,16 @@ struct Memory {
     scratch: Area,
 }
 
-/// Extends a lifetime for a call that owns itself.
+/// Extends the lifetime of a reference that a call keeps.
 ///
 /// # Safety
-/// The call is dropped before what it points to.
+/// The call is dropped before what `of` refers to.
 unsafe fn forever<T: ?Sized>(of: &T) -> &'static T {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the call is dropped before what `of` refers to.
     unsafe { &*std::ptr::from_ref(of) }
 }
 
-/// The buffers of a call, where they have no holes.
+/// The buffers of a call; `None` if one has holes.
 fn ends(buffers: &Buffers<'_>) -> Option<Ends> {
     let end = |buffer| match buffer {
         Buffer::Absent => Some(null_mut()),
@@ -88,7 +88,7 @@ fn ends(buffers: &Buffers<'_>) -> Option<Ends> {
     Some(Ends { send: end(buffers.send)?, recv: end(buffers.recv)?, is_in_place: buffers.is_in_place })
 }
 
-/// Runs a call as a plain function, and as its row's where its root lends its memory.
+/// Runs a call as a plain function, and by its row's function if its root lends its memory.
 fn at_once<C: AtOnce>(
     case: &Case,
     rank: &Rank,
@@ -125,7 +125,7 @@ fn at_once<C: AtOnce>(
 }
 
 impl Case {
-    /// A call with random data: `bytes` bytes (as in [`Plan::bytes`]), elements of `element` bytes.
+    /// A call with random data. `shape` has its epoch, its root and its bytes (as in [`Plan::bytes`]).
     pub fn new(world: &World, row: usize, shape: (Epoch, CommRank, usize), random: &mut Random) -> Self {
         let element = if random.one_in(2) { 8 } else { 16 };
         let is_block_placed = world.layout(CommRank(0)).is_block_placed();
@@ -189,7 +189,7 @@ impl Case {
         case
     }
 
-    /// The same, whose root has so many buffers, or all slots for 0.
+    /// The same call, whose root has so many buffers; 0 means all slots.
     pub fn with_buffers(mut self, world: &World, buffers: u32) -> Self {
         self.plan.knobs = self.plan.knobs.with(Knob::Buffers, buffers);
         self.short = (REGISTRY[self.row].short)(&self.plan, &measures(world));
@@ -200,7 +200,7 @@ impl Case {
         REGISTRY[self.row].collective
     }
 
-    /// Whether some rank calls it so.
+    /// Whether some rank calls it in this way.
     pub fn is_called(&self, how: Way) -> bool {
         self.styles.iter().any(|style| match (how, style.way) {
             (Way::Short, Way::Short) => self.short.is_some() && !style.has_holes,
@@ -214,7 +214,7 @@ impl Case {
         self.short.is_some()
     }
 
-    /// Whether its root lent its memory, as `rank` found in a plain function.
+    /// Whether the root lent its memory, as `rank` found in a plain function; `None` if it found nothing.
     pub fn was_lent(&self, rank: usize) -> Option<bool> {
         self.lent[rank].get().copied()
     }
@@ -243,7 +243,7 @@ impl Case {
         }
     }
 
-    /// What `rank` must have in its receive buffer; `None` where it has none.
+    /// What `rank` must have in its receive buffer; `None` if it has none.
     fn expected(&self, rank: usize) -> Option<&[u8]> {
         let n = self.plan.bytes.0;
         match self.collective() {
@@ -264,7 +264,7 @@ impl Case {
             }
     }
 
-    /// Whether the root of a single copy lends its memory, on ranks with such cells; `None` where that is open.
+    /// Whether the root of a single copy lends its memory, on ranks with cells of `cell` bytes; `None` if that is open.
     pub fn is_lent(&self, cell: usize) -> Option<bool> {
         let (root, ranks, n) = (self.plan.root.index(), self.styles.len(), self.plan.bytes.0);
         let is_tried = self.plan.knobs.set(Knob::Try).is_some();
@@ -276,12 +276,12 @@ impl Case {
         if self.styles[root].has_holes || fits_line(Bytes(first)) {
             return Some(false);
         }
-        // Short tiles share cells or not.
+        // Short tiles may or may not share cells.
         let is_open = self.collective() == Collective::Bcast && fits_line(self.plan.tile(Bytes(cell)));
         (!is_open && !is_tried).then_some(true)
     }
 
-    /// Calls it as `rank` and checks what the buffers hold afterwards.
+    /// Makes the call as `rank` and checks what the buffers hold afterwards.
     ///
     /// # Panics
     /// If a result is wrong, or anything else was written to.
@@ -291,11 +291,11 @@ impl Case {
         let memory = self.memory(me);
         let node = rank.context.layout().my_node();
         let port = rank.switch.as_ref().map(|switch| Port::new(Arc::clone(switch), node, self.operation));
-        // SAFETY: the call ends before they do, here and below.
+        // SAFETY: the call ends before `memory` is dropped.
         let mut buffers = self.buffers(me, unsafe { forever(&memory) });
-        // SAFETY: as above.
+        // SAFETY: the call ends before `self` is dropped.
         buffers.combine = self.operation.as_ref().map(|operation| unsafe { forever(operation) } as &dyn Combine);
-        // SAFETY: as above.
+        // SAFETY: the call ends before `port` is dropped.
         buffers.bridge = port.as_ref().map(|port| unsafe { forever(port) } as _);
 
         // 2. The call.
@@ -342,7 +342,7 @@ impl Case {
         Memory { send: send.map(area), recv: recv.map(area), is_in_place, scratch }
     }
 
-    /// The same as the fabric takes it.
+    /// The buffers of rank `me` in the form that the fabric takes.
     fn buffers<'a>(&self, me: usize, memory: &'a Memory) -> Buffers<'a> {
         let buffer = |area: &'a Option<Area>| area.as_ref().map_or(Buffer::Absent, Area::buffer);
         let mut send = buffer(&memory.send);
@@ -356,7 +356,7 @@ impl Case {
         Buffers { send, recv: buffer(&memory.recv), scratch, is_in_place: memory.is_in_place, ..Buffers::NONE }
     }
 
-    /// In place of the end of the job, a rank that notices a mismatch fails the call.
+    /// Runs the call. A rank that notices a mismatch fails the call, where a job would end.
     fn run(&self, rank: &Rank, waiting: &'static Waiting, buffers: Buffers<'static>) -> Result<(), Fault> {
         let outcome = self.run_in_its_way(rank, waiting, buffers);
         if matches!(outcome, Err(Fault::Mismatch { .. })) {
@@ -384,7 +384,7 @@ impl Case {
             let call = unsafe { Call::enter(&rank.context, waiting, collective, self.row, plan, buffers) };
             return (row.run)(&call, plan);
         };
-        // SAFETY: as above.
+        // SAFETY: the buffers outlive the call; a rank is in one call at a time.
         let call = unsafe { Call::enter(&rank.context, waiting, collective, self.row, plan, buffers) }.to_be_polled();
         let mut running = (row.start)(&call, plan);
         let mut task = TaskContext::from_waker(Waker::noop());

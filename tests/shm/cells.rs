@@ -16,7 +16,7 @@ enum Memory {
     None,
 }
 
-/// In call `epoch`, a Bcast of `bytes` from rank 0, which needs as much of a cell.
+/// Agrees on cells in call `epoch`, a Bcast of `bytes` bytes from rank 0, which needs that much of a cell.
 fn agree(world: &World, rank: &Rank, (epoch, bytes): (u64, usize), memory: Memory, waiting: &Waiting) -> Agreed {
     let case = case(world, (Collective::Bcast, "flat", 0, bytes), epoch);
     let reserve = || match memory {
@@ -45,7 +45,8 @@ fn all_ranks_have_cells_where_all_could_reserve_theirs() {
     }
 }
 
-/// Such a call goes to the native library, which a rank may leave before others, and its context to a later communicator.
+/// A refused call goes to the native library. A rank may leave that call before others, and its context may go to a
+/// later communicator.
 #[test]
 fn a_context_is_idle_once_all_ranks_have_left_a_call_that_was_refused() {
     static WAITS: Signal = Signal::new();
@@ -84,7 +85,7 @@ fn less_than_what_was_refused_may_be_had() {
     assert_eq!(outcomes, [[Ok(true), Ok(false), Ok(true), Ok(false), Ok(true)]; 2]);
 }
 
-/// The arguments of one rank are rejected in the first call that needs cells; the next one is as if it were the first.
+/// The arguments of one rank are rejected in the first call that needs cells; the next call behaves like a first one.
 #[test]
 fn a_rank_that_fails_is_noticed_and_asked_again() {
     let world = World::single(3, 2, 256);
@@ -110,7 +111,7 @@ fn a_rank_that_fails_is_noticed_and_asked_again() {
     }
 }
 
-/// What a rank says in a later call is no answer in one that it failed: nobody else would go the same way.
+/// What a rank says in a later call is no answer in a call that it failed: no other rank would go the same way.
 #[test]
 fn a_rank_that_comes_late_to_a_call_that_a_peer_failed_fails_too() {
     let world = World::single(2, 2, 256);
@@ -121,7 +122,8 @@ fn a_rank_that_comes_late_to_a_call_that_a_peer_failed_fails_too() {
                 rank.context.fail(Epoch(1));
                 let call = case(&world, (Collective::Bcast, "flat", 0, 200), 2);
                 let reserve = || {
-                    // From here on there is nothing to be seen of it but what it says, which rank 0 may take for an answer in call 1.
+                    // From here on rank 0 sees only what rank 1 says of its cells, and may take it for an answer in
+                    // call 1.
                     is_further.give();
                     matches!(memory, Memory::Enough)
                 };
@@ -158,7 +160,7 @@ fn a_call_that_needs_less_of_cells_is_a_mismatch() {
     }
 }
 
-/// A context that another communicator has used has the cells that it had.
+/// A context keeps the cells that it had with another communicator.
 #[test]
 fn renewed_contexts_keep_their_cells() {
     let world = World::single(2, 2, 256);

@@ -1,5 +1,5 @@
-//! Right results: every algorithm, all roots, lengths around every border, in place and not, by all entries, call after call
-//! without any other synchronisation.
+//! Right results: every algorithm, all roots, lengths around every border, in place and not, through all entries, call
+//! after call without any other synchronisation.
 
 use crate::case::{Case, Way};
 use crate::world::{SLEEPING, SPINNING, World, YIELDING};
@@ -20,7 +20,7 @@ fn lengths(cell: usize) -> Vec<usize> {
     lengths
 }
 
-/// Calls in random order: all algorithms with all roots and all lengths, of which one in `thin` is kept.
+/// Calls in random order: all algorithms with all roots and all lengths. One call in `thin` is kept.
 fn program(world: &World, thin: usize, seed: u64) -> Vec<Case> {
     let random = &mut Random::new(seed);
     let mut shapes = Vec::new();
@@ -36,10 +36,10 @@ fn program(world: &World, thin: usize, seed: u64) -> Vec<Case> {
     while !shapes.is_empty() {
         let (row, root, length) = shapes.swap_remove(random.below(shapes.len()));
         if random.one_in(thin) {
-            // Now and then a call that huddle left to the native library.
+            // Now and then the epoch skips a call, which huddle left to the native library.
             epoch += if random.one_in(20) { 2 } else { 1 };
-            // Other tests want a root to be as far ahead as the ring reaches.
-            // A row without the knob is as if nobody had set it.
+            // `Case::new` sets no buffers: other tests want a root to run as far ahead as the ring reaches. A row
+            // without the knob stays as if nobody had set it.
             let has_buffers = REGISTRY[row].knobs.contains(&Knob::Buffers);
             let buffers = if has_buffers { random.below(4) as u32 } else { 0 };
             calls.push(Case::new(world, row, (Epoch(epoch), root, length), random).with_buffers(world, buffers));
@@ -48,7 +48,7 @@ fn program(world: &World, thin: usize, seed: u64) -> Vec<Case> {
     calls
 }
 
-/// Runs a program on every rank; now and then a rank is late. Returns the program.
+/// Runs a program on every rank and returns it; now and then a rank is late.
 fn run(world: &World, waiting: &'static Waiting, thin: usize, seed: u64) -> Vec<Case> {
     run_on(world, world.contexts(), waiting, thin, seed)
 }
@@ -92,7 +92,7 @@ fn machines(size: usize) -> Vec<World> {
 
 fn all_machines(size: usize, waiting: &'static Waiting, thin: usize) {
     let machines = machines(size);
-    // Long messages take their time.
+    // Calls on machines with long cells take longer, so fewer are kept.
     let thin = |world: &World| if world.cell > 8192 { 6 * thin } else { thin };
     let run = |(world, seed): (&World, u64)| run(world, waiting, thin(world), seed);
     let calls: Vec<Case> = machines.iter().zip(1..).flat_map(run).collect();
@@ -121,10 +121,11 @@ fn all_machines(size: usize, waiting: &'static Waiting, thin: usize) {
     }
 }
 
-/// The collectives of which short calls are tried.
+/// The collectives whose short calls are tried: with slots and with lent memory.
 const TRIED: [Collective; 2] = [Collective::Bcast, Collective::Scatter];
 
-/// Short calls that are tried go both ways by plain functions, whole and in halves, as roots and as receivers find.
+/// Short calls that are tried go both ways by plain functions, whole and in halves, as roots find and as receivers
+/// find.
 fn short_calls_are_lent_and_not(calls: &[Case], collective: Collective) {
     for (halved, is_root, lent) in [false, true].into_iter().flat_map(|halved| {
         [(false, false), (false, true), (true, false), (true, true)].map(|(root, lent)| (halved, root, lent))
@@ -153,7 +154,8 @@ fn two_ranks_that_sleep() {
     all_machines(2, &SLEEPING, 1);
 }
 
-// More ranks than most machines of tests have cores, which spin none the less: each call takes as long as ten of ranks that give them away.
+// More ranks than most test machines have cores, and yet they spin: a call takes as long as ten calls of ranks that
+// give their cores away.
 #[test]
 fn three_ranks() {
     all_machines(3, &SPINNING, 6);

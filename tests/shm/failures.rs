@@ -1,4 +1,5 @@
-//! Ranks whose arguments are rejected: who depends on them fails, all others have their results, and the next call works.
+//! Ranks whose arguments are rejected: ranks that depend on them fail, all others have their results, and the next call
+//! works.
 
 use crate::case::Case;
 use crate::world::{Rank, SLEEPING, SPINNING, Signal, World};
@@ -38,14 +39,15 @@ fn is_downstream(world: &World, case: &Case, rank: usize, other: usize) -> bool 
     }
 }
 
-/// Whether `rank` fails because `failed` does; `None` where either will do.
+/// Whether `rank` fails because `failed` does; `None` if it may or may not.
 fn must_fail(world: &World, case: &Case, rank: usize, failed: usize) -> Option<bool> {
     let (collective, name) = (case.collective(), REGISTRY[case.row].name);
     match name {
         "flat" => Some(case.depends(rank, failed)),
         "tree" => Some(is_downstream(world, case, rank, failed)),
         "single" if case.depends(rank, failed) => Some(true),
-        // A root that has lent its memory waits for everyone's answer. What others fetch after it has failed does not count.
+        // A root that has lent its memory waits for everyone's answer. What others fetch after it has failed does not
+        // count.
         "single" if case.is_root(rank) => case.is_lent(world.cell),
         "single" => None,
         _ if case.depends(rank, failed) => Some(true),
@@ -67,7 +69,7 @@ fn check(world: &World, case: &Case, rank: usize, failed: usize, outcome: Result
     }
 }
 
-/// Every algorithm with every rank failing it, and a call that works after each.
+/// Each rank fails every algorithm once, and a call that works follows each time.
 fn each_rank_fails(world: &World, waiting: &'static Waiting, lengths: &[usize]) {
     let random = &mut Random::new(world.size() as u64);
     let mut calls = Vec::new();
@@ -113,7 +115,7 @@ enum Turn {
     Fail,
 }
 
-/// Rank 1 takes all its turns before rank 0 enters the first call: a flat Reduce to rank 0 each.
+/// Rank 1 takes all its turns before rank 0 enters the first call. Each turn is a flat Reduce to rank 0.
 fn outcomes_of_the_late(turns: &[Turn], slots: usize) -> Vec<Result<(), Fault>> {
     let world = World::single(2, slots, 128);
     let random = &mut Random::new(turns.len() as u64);
@@ -165,7 +167,7 @@ fn results_from_before_and_between_failures_count() {
     }
 }
 
-/// The slot of the failed call is in use again when the late rank looks for it.
+/// The slot of the failed call is already in use again when the late rank looks for it.
 #[test]
 fn a_slot_that_is_used_again_does_not_pass_for_an_earlier_one() {
     use Turn::{Fail, Run};

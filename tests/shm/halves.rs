@@ -12,7 +12,7 @@ use huddle::fabric::shm::{Fault, Waiting};
 use huddle::types::{Collective, CommRank, Epoch};
 use std::time::Duration;
 
-/// A call in tiles as long as what fits a line.
+/// A call whose tiles are as long as what fits a line.
 fn case(world: &World, call: Shape, epoch: u64) -> Case {
     let mut case = mismatches::case(world, call, epoch);
     case.plan.knobs = case.plan.knobs.with(Knob::Tile, INLINE.0 as u32);
@@ -20,7 +20,7 @@ fn case(world: &World, call: Shape, epoch: u64) -> Case {
     case.with_buffers(world, 0)
 }
 
-/// As [`come_late`], with such calls, of which rank 2 makes its own that way.
+/// Like [`come_late`], with calls of this file; rank 2 makes its own in the given way.
 fn late(early: &[Shape], late: Shape, way: Way) -> Result<(), Fault> {
     let world = World::single(3, 2, 512);
     let early: Vec<Case> = early.iter().zip(1..).map(|(call, epoch)| case(&world, *call, epoch)).collect();
@@ -33,7 +33,7 @@ const WAYS: [Way; 3] = [Way::Run, Way::Start(2), Way::Short];
 const LINE: usize = 20;
 const HALVED: usize = 120;
 
-/// The flag of a half is that of a barrier already, a ring of lines further on, which claims no slot.
+/// The flag of a half already tells of a barrier, a ring of lines further on, which claims no slot.
 #[test]
 fn halves_behind_a_barrier_are_found() {
     for way in WAYS {
@@ -48,7 +48,7 @@ fn halves_behind_a_barrier_are_found() {
     }
 }
 
-/// The peer was in a call that moves whole, or in one that writes nothing.
+/// The peer was in a call that moves whole, or in one in which it writes nothing.
 #[test]
 fn what_is_no_half_does_not_pass_for_one() {
     for way in WAYS {
@@ -102,7 +102,8 @@ fn rows() -> Vec<usize> {
     wanted.iter().map(|(collective, name)| find(*collective, name).expect("row")).collect()
 }
 
-/// Runs a random program; in one call of the flat form in `fails` a rank fails, if any. -> the rows of the calls that moved in halves
+/// Runs a random program. Unless `fails` is 0, a rank fails one in `fails` of the calls of flat algorithms. Returns the
+/// rows of the calls that moved in halves.
 fn many(world: &World, waiting: &'static Waiting, count: u64, seed: u64, fails: usize) -> Vec<usize> {
     let random = &mut Random::new(seed);
     let rows = rows();
@@ -110,7 +111,7 @@ fn many(world: &World, waiting: &'static Waiting, count: u64, seed: u64, fails: 
     let mut calls = Vec::new();
     let mut burst = (0, 0);
     for epoch in 1..=count {
-        // Runs of the same call, by which its root gets ahead.
+        // Calls of one algorithm in a row, in which a root gets ahead.
         if burst.1 == 0 {
             burst = (random.pick(&rows), random.below(24));
         } else {
@@ -190,7 +191,7 @@ fn halves_among_all_else() {
     }
 }
 
-/// Pairs of calls that differ, of which many are in halves: whoever is misled notices.
+/// Pairs of calls that differ, many of them in halves: every rank that is misled notices.
 #[test]
 fn halves_that_differ_are_noticed() {
     let worlds = [World::single(3, 2, 512), World::single(2, 4, 512)];

@@ -5,11 +5,11 @@ use huddle::kernel::PackedBuffer;
 
 const GUARD: usize = 64;
 const UNTOUCHED: u8 = 0xA5;
-/// Bytes of data and of hole in turn.
+/// Data and holes take turns: bytes of each block of data, and of each hole.
 const BLOCK: usize = 5;
 const HOLE: usize = 3;
 
-/// `extent` bytes with guards around them, and `contents` where `place` puts each.
+/// `extent` bytes between guards, with byte i of `contents` at `place(i)`.
 fn guarded(contents: &[u8], extent: usize, place: impl Fn(usize) -> usize) -> Vec<u8> {
     let mut memory = vec![UNTOUCHED; extent + 2 * GUARD];
     contents.iter().enumerate().for_each(|(index, byte)| memory[GUARD + place(index)] = *byte);
@@ -23,15 +23,15 @@ pub struct Area {
     holes: Option<WithHoles>,
 }
 
-/// Its packed view, where it has holes.
+/// The packed view of a buffer with holes.
 struct WithHoles {
     base: *mut u8,
     length: usize,
 }
 
-// SAFETY: a pointer into memory of the area that owns it, which one rank uses at a time.
+// SAFETY: the pointer leads into memory of the area that owns it, which one rank uses at a time.
 unsafe impl Sync for WithHoles {}
-// SAFETY: as above.
+// SAFETY: the pointer leads into memory of the area that owns it, which one rank uses at a time.
 unsafe impl Send for WithHoles {}
 
 fn place(packed: usize) -> usize {
@@ -52,7 +52,7 @@ impl Area {
         Self { memory, length, holes }
     }
 
-    /// As the fabric takes it.
+    /// The buffer in the form that the fabric takes.
     pub fn buffer(&self) -> Buffer<'_> {
         match &self.holes {
             Some(holes) => Buffer::Packed(holes),
@@ -60,16 +60,16 @@ impl Area {
         }
     }
 
-    /// From `offset` on; without holes.
+    /// The buffer from `offset` on; it must have no holes.
     pub fn part(&self, offset: usize) -> Buffer<'_> {
         assert!(self.holes.is_none() && offset <= self.length);
         Buffer::Contiguous(self.memory[GUARD + offset..].as_ptr().cast_mut())
     }
 
-    /// What it holds now.
+    /// What the buffer holds now.
     ///
     /// # Panics
-    /// If anything around it, or in its holes, has changed.
+    /// If anything around the buffer, or in its holes, has changed.
     pub fn contents(&self) -> Vec<u8> {
         let place = |index| GUARD + if self.holes.is_some() { place(index) } else { index };
         let mut rest = self.memory.clone();
@@ -83,7 +83,7 @@ impl PackedBuffer for WithHoles {
     unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
         assert!(offset + n <= self.length);
         for index in 0..n {
-            // SAFETY: within the buffer, as checked; `to` is the caller's promise.
+            // SAFETY: the range is within the buffer, as checked; the caller promises room for `n` bytes at `to`.
             unsafe { to.add(index).write(self.base.add(place(offset + index)).read()) };
         }
     }
@@ -91,7 +91,7 @@ impl PackedBuffer for WithHoles {
     unsafe fn write(&self, offset: usize, from: *const u8, n: usize) {
         assert!(offset + n <= self.length);
         for index in 0..n {
-            // SAFETY: as in `read`.
+            // SAFETY: the range is within the buffer, as checked; the caller promises `n` bytes at `from`.
             unsafe { self.base.add(place(offset + index)).write(from.add(index).read()) };
         }
     }

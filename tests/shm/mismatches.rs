@@ -1,4 +1,5 @@
-//! Erroneous programs, whose ranks are in different calls at a time: somebody who waits notices, and nobody gets wrong data.
+//! Erroneous programs, whose ranks are in different calls at a time: some rank that waits notices, and no rank gets
+//! wrong data.
 
 use crate::case::Case;
 use crate::world::{SLEEPING, SPINNING, Signal, World};
@@ -12,7 +13,7 @@ type Outcome = Result<(), Fault>;
 /// A call of an algorithm by name, with root and length.
 pub type Shape = (Collective, &'static str, u32, usize);
 
-/// All ranks are in `usual`, but for `odd`.
+/// All ranks make the call `usual`, but `odd` makes `other`.
 pub fn run(world: &World, usual: &Case, other: &Case, odd: usize, waiting: &'static Waiting) {
     let call_of = |rank| if rank == odd { other } else { usual };
     let outcomes: Vec<Outcome> = world.run(|rank| call_of(rank.me.index()).call(&rank, waiting));
@@ -35,7 +36,7 @@ fn calls_that_differ_are_noticed() {
     all_pairs(&World::single(3, 2, 128), &[8, INLINE.0, 128, 400]);
 }
 
-/// Peers tell each other where the cells of some of them are.
+/// In some of these calls peers tell each other where their cells are.
 #[test]
 fn long_calls_that_differ_are_noticed() {
     all_pairs(&World::single(3, 2, 8192), &[8, 4000, 5000, 20_000]);
@@ -81,7 +82,7 @@ fn late(early: &[Shape], late: Shape) -> Outcome {
     come_late(&world, &early, &case(&world, late, 1))
 }
 
-/// Rank 2 makes the call `late` when the others have gone through `early`, as far as they get without it.
+/// Rank 2 makes the call `late` after the others have gone through `early`, as far as they get without it.
 pub fn come_late(world: &World, early: &[Case], late: &Case) -> Outcome {
     let done = Signal::default();
     let outcomes = world.run(|rank| {
@@ -91,7 +92,7 @@ pub fn come_late(world: &World, early: &[Case], late: &Case) -> Outcome {
         }
         for case in early {
             if case.collective() == Collective::Barrier {
-                // It can't end: rank 2 is not there. It has arrived, though.
+                // The barrier can't end, because rank 2 is not in it; but this rank has arrived.
                 announce_arrival(case, &rank);
             } else {
                 assert_eq!(case.call(&rank, &SPINNING), Ok(()));
@@ -103,7 +104,7 @@ pub fn come_late(world: &World, early: &[Case], late: &Case) -> Outcome {
     outcomes[2]
 }
 
-/// Enters a barrier and leaves it undone.
+/// Enters a barrier and leaves it unfinished.
 fn announce_arrival(case: &Case, rank: &crate::world::Rank) {
     use huddle::fabric::shm::{Buffers, Call};
     use std::task::{Context, Waker};
@@ -119,7 +120,7 @@ fn is_mismatch(outcome: &Outcome, by: u32) -> bool {
     matches!(outcome, Err(Fault::Mismatch { rank: NodeRank(rank), .. }) if *rank == by)
 }
 
-/// Rank 1 took part in call 1 as a reader, and uses the slot that rank 2 looks at in its third call.
+/// Rank 1 was a reader in call 1. In its third call it uses the slot that rank 2 looks at.
 #[test]
 fn data_of_a_later_call_are_not_taken_for_those_of_an_earlier_one() {
     use Collective::Bcast;
@@ -128,7 +129,7 @@ fn data_of_a_later_call_are_not_taken_for_those_of_an_earlier_one() {
     assert!(is_mismatch(&outcome, 1), "{outcome:?}");
 }
 
-/// As before, but the flag is that of a barrier, which claims no slot.
+/// Like the test before, but the flag is that of a barrier, which claims no slot.
 #[test]
 fn a_barrier_does_not_pass_for_data() {
     use Collective::{Barrier, Bcast, Reduce};
@@ -137,7 +138,7 @@ fn a_barrier_does_not_pass_for_data() {
     assert!(matches!(outcome, Err(Fault::Mismatch { .. })), "{outcome:?}");
 }
 
-/// Rank 1 did write the slot, but with less in it; its flag has been used again, by a barrier.
+/// Rank 1 did write the slot, but fewer bytes; a barrier has used its flag again.
 #[test]
 fn data_of_another_length_are_noticed_behind_a_barrier() {
     use Collective::{Barrier, Reduce};
@@ -150,7 +151,7 @@ fn data_of_another_length_are_noticed_behind_a_barrier() {
     );
 }
 
-/// The right data are still found there.
+/// The right data are still found behind a barrier.
 #[test]
 fn data_behind_a_barrier_are_found() {
     use Collective::{Barrier, Reduce};
@@ -158,8 +159,8 @@ fn data_behind_a_barrier_are_found() {
     assert_eq!(late(&early, (Reduce, "flat", 2, 20)), Ok(()));
 }
 
-/// Rank 0 has gone on without having published what rank 2 waits for, and waits for nobody: its data fit a flag's line, so that they
-/// move whole and it never writes the other line.
+/// Rank 0 has gone on without publishing what rank 2 waits for, and it waits for nobody: its data fit a flag's line, so
+/// they move whole and it never writes the other line.
 #[test]
 fn a_rank_that_has_gone_on_is_noticed() {
     use Collective::{Allreduce, Bcast};

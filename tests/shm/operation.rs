@@ -1,9 +1,9 @@
-//! Operations of reductions, as the program's own: one that commutes and one that does not.
+//! Operations of reductions, like those that programs define: one that commutes and one that does not.
 
 use huddle::kernel::Combine;
 use huddle::types::{Bytes, OperandOrder};
 
-/// An associative operation on elements of some bytes.
+/// An associative operation on elements of `element` bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation {
     /// Byte by byte, wrapping.
@@ -52,7 +52,8 @@ fn number(bytes: &[u8]) -> u64 {
 
 impl Combine for Operation {
     unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize) {
-        // SAFETY: the caller's promise; `to` is written when both operands have been read.
+        // SAFETY: the caller promises `bytes` bytes at each address; `to` is written after both operands have been
+        // read.
         unsafe {
             let operand = |at| std::slice::from_raw_parts(at, bytes);
             let result = self.combined(operand(left), operand(right));

@@ -1,4 +1,4 @@
-//! Waits that last are reported, with what is awaited of whom.
+//! Waits that last are reported, with what is awaited and from whom.
 
 use crate::case::Case;
 use crate::world::{Rank, World};
@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const AFTER: Duration = Duration::from_millis(50);
-/// How late a rank is.
+/// How late the late rank is.
 const LATE: Duration = Duration::from_millis(330);
 const NOTHING_YET: PeerCall = PeerCall { epoch: Epoch(0), collective: None, root: 0, bytes: 0 };
 
@@ -37,7 +37,7 @@ fn case(world: &World, (collective, root, bytes): (Collective, u32, usize), epoc
     Case::with_order(world, row, shape, (OperandOrder::Any, 4), &mut Random::new(epoch))
 }
 
-/// Runs all calls, of which `late` begins the first one only when its peers have reported enough; returns their reports.
+/// Runs all calls. Rank `late` begins the first one only after its peers have reported enough. Returns their reports.
 fn stalls(
     world: &World,
     calls: &[(Collective, u32, usize)],
@@ -57,13 +57,13 @@ fn stalls(
     std::mem::take(&mut *stalls.lock().unwrap())
 }
 
-/// Whether every peer that waits has said so again: reports of each kind of wait come in pairs at least.
+/// Whether every peer that waits has reported again: each kind of wait has at least two reports.
 fn has_repeated(stalls: &[Stall]) -> bool {
     let alike = |stall: &Stall| stalls.iter().filter(|other| other.awaited == stall.awaited).count();
     !stalls.is_empty() && stalls.iter().all(|stall| alike(stall) >= 2)
 }
 
-/// Reports come after the time that was set, and again each time that long.
+/// Checks that reports come after the time that was set, and again each time that long.
 fn check_times(stalls: &[Stall]) {
     for (stall, number) in stalls.iter().zip(1..) {
         assert!(stall.waited >= AFTER * number, "{stalls:?}");
@@ -91,7 +91,7 @@ fn the_awaited_flag_is_reported() {
 fn the_peer_is_named_by_its_rank_in_the_communicator() {
     reporting!(WAITING, STALLS, false);
     let world = World { labels: vec![0, 1, 0, 1, 1], ..World::single(5, 2, 128) };
-    // The other node waits as well, but at its leaders' bridge, and so does its other rank for its leader.
+    // On both nodes ranks wait for their leaders; the leader of the other node waits at the bridge.
     let stalls = stalls(&world, &[(Collective::Barrier, 0, 0)], 3, &WAITING, &STALLS);
     let flag = |rank, line| matches!(line, Awaited::Flag { rank: NodeRank(found), .. } if found == rank);
     let of_late: Vec<Stall> = stalls.iter().filter(|stall| flag(1, stall.awaited)).copied().collect();
@@ -115,7 +115,7 @@ fn what_fits_a_line_runs_ahead_as_far_as_lines_reach() {
     a_root_runs_ahead(8, 4, Room::Lines);
 }
 
-/// As far as the ring reaches; in its next call the root waits, as does its other reader.
+/// The root runs ahead as far as the ring reaches. In the next call the root waits, as does its other reader.
 fn a_root_runs_ahead(bytes: usize, calls: usize, room: Room) {
     reporting!(SPINNING, SPINNING_STALLS, false);
     reporting!(SLEEPING, SLEEPING_STALLS, true);

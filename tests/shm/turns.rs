@@ -1,4 +1,4 @@
-//! Short calls whose root changes, in which ranks try when to look for the flag of a peer whose turn it is.
+//! Short calls whose root changes. Ranks try out when to look for the flag of the peer whose turn it is.
 
 use crate::case::{Case, Style, Way};
 use crate::mismatches;
@@ -8,7 +8,7 @@ use huddle::types::{Collective, CommRank, FirstLook};
 /// Epochs around the first trial of waits, from 1024 to 2047.
 const EPOCHS: std::ops::Range<u64> = 1000..2100;
 
-/// Of each collective with a root a stretch of calls, of pieces beside their flag, beyond it, and in cells.
+/// A stretch of calls of each collective with a root, with pieces beside their flag, beyond it, and in cells.
 #[test]
 fn ranks_that_try_waits_get_right_results() {
     let world = World::single(2, 4, 512);

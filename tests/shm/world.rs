@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A wait that long is a hang, also on a machine that has much else to do: the rank panics.
+/// A wait this long is a hang, also on a busy machine: the rank panics.
 const HANG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Ranks with cores of their own, as they believe.
+/// Ranks that believe they have cores of their own.
 pub static SPINNING: Waiting = Waiting {
     is_oversubscribed: false,
     stall: HANG,
@@ -55,25 +55,25 @@ impl Signal {
     }
 }
 
-/// A machine.
+/// A machine, and the ranks on it.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// By rank: a label of its node.
+    /// The label of each rank's node.
     pub labels: Vec<u32>,
-    /// By rank: its path through the hierarchy of its node.
+    /// Each rank's path through the hierarchy of its node.
     pub paths: Vec<Vec<u32>>,
-    /// Leaders of each node, as far as the smallest has ranks.
+    /// Leaders of each node; no more than the smallest node has ranks.
     pub leaders: usize,
     pub slots: usize,
     pub lines: usize,
     pub cell: usize,
 }
 
-/// A rank of it.
+/// A rank of a world.
 pub struct Rank {
     pub me: CommRank,
     pub context: Arc<Context>,
-    /// On leaders.
+    /// `Some` on leaders.
     pub switch: Option<Arc<Switch>>,
 }
 
@@ -91,7 +91,7 @@ impl World {
         Layout::new(&self.labels, me).with_leaders(self.leaders)
     }
 
-    /// By rank: its hierarchy.
+    /// The hierarchy of the node of rank `me`.
     pub fn levels(&self, me: CommRank) -> Levels {
         let layout = self.layout(me);
         let members = layout.members(layout.my_node());
@@ -99,7 +99,7 @@ impl World {
         Levels::from_paths(&paths, layout.place(me).1)
     }
 
-    /// By rank: its context, all new.
+    /// New contexts, one for each rank.
     pub fn contexts(&self) -> Vec<Arc<Context>> {
         let layout = self.layout(CommRank(0));
         let geometry = |ranks| Geometry {
@@ -119,14 +119,15 @@ impl World {
             let file = files[node.index()].as_raw_fd();
             let segment = Segment::open(std::process::id(), file, geometry.length()).expect("a mapping");
             let context = Context::new(segment, geometry, rank, self.layout(me), self.levels(me));
-            // What a rank has reserved is its own affair. Cells that are passed are there with what the first calls need.
+            // Each rank reserves as much as it likes. Two ranks get the cells that they pass with their first
+            // reservation.
             if self.size() == 2 {
                 context.reserve_cells(Bytes(self.cell)).expect("memory");
             }
             if me.0.is_multiple_of(2) {
                 context.widen_cells();
             }
-            // Readers must not care.
+            // How a rank writes must make no difference to its readers.
             let stores = [SlotStores::Auto, SlotStores::Streaming, SlotStores::Cached];
             context.set_stores(stores[me.index() % stores.len()]);
             let reads = [SlotReads::Taking, SlotReads::Sharing];
@@ -143,7 +144,7 @@ impl World {
         self.run_on(self.contexts(), body)
     }
 
-    /// As `run`, on contexts that may have been used before.
+    /// Like `run`, on contexts that may have been used before.
     pub fn run_on<R: Send>(&self, contexts: Vec<Arc<Context>>, body: impl Fn(Rank) -> R + Sync) -> Vec<R> {
         let layout = self.layout(CommRank(0));
         let switches: Vec<_> = (0..layout.leaders()).map(|_| Arc::new(Switch::new(&layout))).collect();

@@ -2,21 +2,21 @@
 
 use std::arch::naked_asm;
 
-/// Landing pad of an indirect branch: `bti c`, in the hint space where older cores ignore it.
+/// Landing pad of an indirect branch: `bti c`, encoded as a hint, which older cores ignore.
 macro_rules! land {
     () => {
         "hint #34"
     };
 }
 
-/// Adds one to the counter, with base-line instructions and registers that hold no argument.
+/// Increments the counter, with instructions of the base architecture and registers that hold no argument.
 macro_rules! count {
     () => {
         arch::add_one!("{calls} + {call}")
     };
 }
 
-/// One more request is open.
+/// Increments the number of open requests.
 macro_rules! open {
     () => {
         arch::add_one!("{opened} + {open}")
@@ -38,7 +38,7 @@ macro_rules! add_one {
     };
 }
 
-/// Runs `$code` unless calls of the name go to a profiler: then its `PMPI_X` does so.
+/// Runs `$code` unless calls of the name go to a profiler: then the entry of its `PMPI_X` runs it.
 macro_rules! unless {
     ($code:expr) => {
         concat!(
@@ -52,7 +52,7 @@ macro_rules! unless {
     };
 }
 
-/// Takes the note, unless it is there, with registers that hold no argument.
+/// Sets the note if it is not set, with registers that hold no argument.
 macro_rules! note {
     () => {
         concat!(
@@ -67,8 +67,8 @@ macro_rules! note {
     };
 }
 
-/// Raises the notice, wherever it is, unless it is raised, with registers that hold no argument. [notice] pairs with the engine's release: the
-/// load and store at the address depend on the load of the address.
+/// Sets the notice, in whatever memory it is, if it is not set, with registers that hold no argument. [notice] pairs
+/// with the engine's release: the load and store at the address depend on the load of the address.
 macro_rules! raise {
     () => {
         concat!(
@@ -84,7 +84,8 @@ macro_rules! raise {
     };
 }
 
-/// Jumps to what the target holds; the acquire pairs with the resolver's release, so that the engine is seen whole.
+/// Jumps to the address that the target holds. The acquire pairs with the resolver's release, so that the engine is
+/// fully visible.
 macro_rules! forward {
     () => {
         concat!(
@@ -97,8 +98,8 @@ macro_rules! forward {
 }
 pub(crate) use {add_one, count, forward, land, note, open, raise, unless};
 
-/// The first target of every entry: has the table filled, then makes the same jump again, with every register that can
-/// hold an argument as it was.
+/// The first target of every entry: calls `resolve`, which fills the table, then jumps to the new target, with every
+/// register that can hold an argument restored.
 #[unsafe(naked)]
 pub extern "C" fn lazy() {
     naked_asm!(
@@ -140,8 +141,8 @@ pub extern "C" fn lazy() {
     )
 }
 
-/// The target of a name that the MPI library lacks: hands the eight argument registers and the rest on the stack to
-/// `narrow::call`, and returns what it returns.
+/// The target of a name that the MPI library lacks: passes the eight argument registers and the arguments on the stack
+/// to `narrow::call`, and returns its result.
 #[unsafe(naked)]
 pub extern "C" fn lacking() {
     naked_asm!(

@@ -1,4 +1,4 @@
-//! The instructions of the entries and of their two detours, for each processor.
+//! The instructions of the entries and of `lazy` and `lacking`, for each processor.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

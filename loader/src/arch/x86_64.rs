@@ -9,35 +9,36 @@ macro_rules! land {
     };
 }
 
-/// Adds one to the counter.
+/// Increments the counter.
 macro_rules! count {
     () => {
         "lock inc qword ptr [rip + {calls} + {call}]"
     };
 }
 
-/// One more request is open.
+/// Increments the number of open requests.
 macro_rules! open {
     () => {
         "lock inc qword ptr [rip + {opened} + {open}]"
     };
 }
 
-/// Runs `$code` unless calls of the name go to a profiler: then its `PMPI_X` does so.
+/// Runs `$code` unless calls of the name go to a profiler: then the entry of its `PMPI_X` runs it.
 macro_rules! unless {
     ($code:expr) => {
         concat!("cmp byte ptr [rip + {slots} + {unless}], 0\njne 4f\n", $code, "\n4:")
     };
 }
 
-/// Takes the note, unless it is there.
+/// Sets the note if it is not set.
 macro_rules! note {
     () => {
         "cmp byte ptr [rip + {noted} + {note}], 0\njne 2f\nmov byte ptr [rip + {noted} + {note}], 1\n2:"
     };
 }
 
-/// Raises the notice, wherever it is, unless it is raised. [notice] acquire: pairs with the engine's release; a plain load is one here.
+/// Sets the notice, in whatever memory it is, if it is not set. [notice] acquire: pairs with the engine's release; a
+/// plain load is one here.
 macro_rules! raise {
     () => {
         concat!(
@@ -50,7 +51,7 @@ macro_rules! raise {
     };
 }
 
-/// Jumps to what the target holds. A plain load is an acquire here.
+/// Jumps to the address that the target holds. A plain load is an acquire here.
 macro_rules! forward {
     () => {
         "lea r11, [rip + {slots} + {slot}]\njmp qword ptr [r11]"
@@ -58,8 +59,8 @@ macro_rules! forward {
 }
 pub(crate) use {count, forward, land, note, open, raise, unless};
 
-/// The first target of every entry: has the table filled, then makes the same jump again, with every register that can
-/// hold an argument as it was.
+/// The first target of every entry: calls `resolve`, which fills the table, then jumps to the new target, with every
+/// register that can hold an argument restored.
 #[unsafe(naked)]
 pub extern "C" fn lazy() {
     naked_asm!(
@@ -116,8 +117,8 @@ pub extern "C" fn lazy() {
     )
 }
 
-/// The target of a name that the MPI library lacks: hands the six argument registers and the rest on the stack to
-/// `narrow::call`, and returns what it returns.
+/// The target of a name that the MPI library lacks: passes the six argument registers and the arguments on the stack to
+/// `narrow::call`, and returns its result.
 #[unsafe(naked)]
 pub extern "C" fn lacking() {
     naked_asm!(

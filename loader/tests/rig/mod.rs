@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 pub const FAKES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake");
 
-/// What launchers tell: the rank on the node, and the rank.
+/// The variables of launchers that give the rank on the node, and the rank.
 pub const LOCAL_RANKS: [&str; 6] = [
     "OMPI_COMM_WORLD_LOCAL_RANK",
     "MPI_LOCALRANKID",
@@ -18,7 +18,7 @@ pub const LOCAL_RANKS: [&str; 6] = [
 ];
 pub const RANKS: [&str; 5] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PALS_RANKID", "SLURM_PROCID"];
 
-/// A directory with libhuddle.so, fake MPIs, and the probe, linked with none or with libmpi.so.40.
+/// A directory with libhuddle.so, fake MPIs, and the probe: once linked with no MPI, once with libmpi.so.40.
 pub struct Rig {
     pub dir: PathBuf,
 }
@@ -46,7 +46,8 @@ impl Rig {
         rig
     }
 
-    /// Also with the profilers libfirst.so, which wraps four names, and libsecond.so, which wraps MPI_Allreduce only.
+    /// Like `with_engine`, with the profilers libfirst.so, which wraps four names, and libsecond.so, which wraps
+    /// MPI_Allreduce only.
     pub fn with_profilers(test: &str) -> Rig {
         let rig = Rig::with_engine(test);
         rig.profiler("first", &[]);
@@ -75,7 +76,7 @@ impl Rig {
         assert!(cc.args(options).status().unwrap().success(), "cc {source}");
     }
 
-    /// Output of a program that has libhuddle.so, or `environment`'s LD_PRELOAD, preloaded and no launcher's environment.
+    /// Runs a program with libhuddle.so, or `environment`'s LD_PRELOAD, preloaded and without any launcher's variables.
     pub fn preloaded(&self, program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         let mut command = Command::new(program);
         for rank in LOCAL_RANKS.iter().chain(&RANKS) {
@@ -86,7 +87,7 @@ impl Rig {
         command.output().unwrap()
     }
 
-    /// Standard output of a probe that must end well and say nothing on stderr.
+    /// Standard output of a probe, which must succeed and print nothing on stderr.
     pub fn says(&self, probe: &str, arguments: &[&str], environment: &[(&str, &str)]) -> String {
         let output = self.preloaded(&self.path(probe), arguments, environment);
         assert_eq!(text(&output.stderr), "");
@@ -99,7 +100,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The library under test. `cargo test` doesn't build a cdylib for its integration tests.
+/// Path of the library under test, built here: `cargo test` doesn't build a cdylib for its integration tests.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
