@@ -4,7 +4,9 @@
 #include "check.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,14 +21,16 @@ int sched_getaffinity(pid_t process, size_t length, cpu_set_t *mask) {
 
 static bool was_slow;
 
-int statx(int directory, const char *restrict path, int flags, unsigned mask, struct statx *restrict found) {
-    // The path is null if a caller asks whether the system has statx at all; the declaration rules null out.
-    const char *volatile name = path;
-    if (name && strstr(path, "/network-")) {
+int open64(const char *path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    if (strstr(path, "/network-")) {
         was_slow = true;
         usleep(1500000);
     }
-    return (int)syscall(SYS_statx, directory, path, flags, mask, found);
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
 int main(int argc, char **argv) {

@@ -55,6 +55,8 @@ pub struct Config {
     pub slot_reads: SlotReads,
     /// When ranks of a pair take the first look of a wait.
     pub first_look: FirstLook,
+    /// Calls may try ways, to find out which is faster.
+    pub holds_trials: bool,
     /// Ranks of a node may read each other's memory.
     pub may_copy_singly: bool,
     /// The most communicators between nodes that huddle makes.
@@ -128,6 +130,7 @@ impl Default for Config {
             slot_stores: SlotStores::Auto,
             slot_reads: SlotReads::Auto,
             first_look: FirstLook::Auto,
+            holds_trials: true,
             may_copy_singly: true,
             bridges: 64,
             cache: Cache::Home,
@@ -298,6 +301,7 @@ mod tests {
             ("HUDDLE_SLOT_READS", "sharing"),
             ("HUDDLE_FIRST_LOOK", "late"),
             ("HUDDLE_BRIDGES", "0"),
+            ("HUDDLE_TRIALS", "0"),
             ("HUDDLE_SINGLE_COPY", "0"),
             ("HUDDLE_CACHE", "/some/where"),
             ("HUDDLE_LEADERS", "2"),
@@ -305,7 +309,8 @@ mod tests {
             ("HUDDLE_SCATTER", "native"),
         ]);
         assert_eq!(complaints, [""; 0]);
-        assert!(config.is_disabled && config.is_verbose && !config.serves_pmpi && !config.may_copy_singly);
+        assert!(config.is_disabled && config.is_verbose && !config.serves_pmpi);
+        assert!(!config.holds_trials && !config.may_copy_singly);
         assert_eq!(config.report, Some(PathBuf::from("out/report.json")));
         assert_eq!(config.stall, None);
         assert_eq!(config.node_ranks, [3, 1]);
@@ -371,6 +376,7 @@ mod tests {
             ("HUDDLE_SLOT_BYTES", "512"),
             ("HUDDLE_SLOT_BYTES", "99999999999999999999G"),
             ("HUDDLE_BRIDGES", "many"),
+            ("HUDDLE_TRIALS", "off"),
             ("HUDDLE_SINGLE_COPY", "yes"),
             ("HUDDLE_CACHE", "relative/path"),
             ("HUDDLE_BCAST", "fastest"),

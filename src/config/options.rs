@@ -226,6 +226,16 @@ pub static OPTIONS: &[Opt] = &[
         }),
     },
     Opt {
+        name: "HUDDLE_TRIALS",
+        takes: Takes::Text("0 or 1"),
+        default: "1",
+        meaning: "0 keeps ranks from trying anything while the program runs. With 1, a few of all calls try two ways \
+                  of waiting, copying or passing data in turn, and later calls go the faster way. With 0, all calls \
+                  go the way that the models, the processor or the other variables tell. That is usually slower, but a \
+                  call then runs the same way each time: set it to find out whether a trial explains what calls take.",
+        parse: Parse::Text(|text, config| store(value::switch(text), &mut config.holds_trials)),
+    },
+    Opt {
         name: "HUDDLE_SINGLE_COPY",
         takes: Takes::Text("0 or 1"),
         default: "1",

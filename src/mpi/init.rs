@@ -10,7 +10,7 @@ use super::peers::Announcement;
 use super::survival;
 use crate::callers;
 use crate::config::{Config, RawEnvironment};
-use crate::fabric::shm::{Pace, Waiting};
+use crate::fabric::shm::{Pace, Waiting, are_trials_held, forgo_trials};
 use crate::fpenv::in_default;
 use crate::kernel::{self, Probed};
 use crate::log;
@@ -76,6 +76,9 @@ pub unsafe fn start(announcement: Option<Announcement>) {
 }
 
 fn accelerate(config: Config, (hosts, mask): (Hosts, Mask), rank: u32, size: c_int, keyval: c_int) {
+    if !config.holds_trials {
+        forgo_trials();
+    }
     if !config.may_copy_singly {
         kernel::withhold_single_copies();
     }
@@ -171,10 +174,11 @@ fn announce() {
         Some(1) => " on one node".to_owned(),
         Some(nodes) => format!(" on {nodes} nodes"),
     };
+    let untried = if are_trials_held() { "" } else { ", without trials" };
     let version = env!("CARGO_PKG_VERSION");
     let ranks = if job.size == 1 { "1 rank".to_owned() } else { format!("{} ranks", job.size) };
     let build = super::own::build_id().map_or_else(String::new, |id| format!(" (build {id:.12})"));
-    log::info(format_args!("huddle {version}{build} on {mpi}: {ranks}{nodes}{sharing}; {state}{alone}"));
+    log::info(format_args!("huddle {version}{build} on {mpi}: {ranks}{nodes}{sharing}; {state}{untried}{alone}"));
 }
 
 /// How many processes the launcher started together, if it says so. With an `mpiexec` of another MPI each is a job of

@@ -1,6 +1,7 @@
 //! What a process holds for one communicator: its view of the segment, and its own progress there.
 
 mod cells;
+mod lending;
 mod renewal;
 
 use super::company::Company;
@@ -10,7 +11,7 @@ use super::geometry::{Geometry, PAGE, Places};
 use super::givers::Givers;
 use super::hopes::Hopes;
 use super::lines::Lines;
-use super::loans::{Loans, Ranks};
+use super::loans::Loans;
 use super::notices::SharedNotice;
 use super::presences::Presences;
 use super::rhythm::Rhythm;
@@ -20,17 +21,17 @@ use super::ways::Ways;
 use super::writes::Writes;
 use super::yields::Yields;
 use crate::codegen::opaque;
+use crate::fabric::Line;
 use crate::fabric::words::Words;
-use crate::fabric::{Line, Source};
 use crate::kernel::Probed;
 use crate::kernel::host::{self, Design};
 use crate::sync::{
     Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, Passed, Presence, Room, Stretch, Teller, Written,
 };
 use crate::topo::{Layout, Levels};
-use crate::types::{Bytes, Collective, CommRank, Epoch, FirstLook, NodeRank, SlotReads, SlotStores, Ticket};
-use std::sync::LazyLock;
+use crate::types::{Bytes, CommRank, Epoch, FirstLook, NodeRank, SlotReads, SlotStores, Ticket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
 /// One communicator's shared memory, as one of its ranks sees it. At most one call runs on it at a time.
 pub struct Context {
@@ -57,8 +58,8 @@ pub struct Context {
     pub(super) hopes: Hopes,
     pub(super) givers: Givers,
     pub(super) first_looks: FirstLooks,
-    /// Made at its first use, like `ways`.
-    pub(super) loans: LazyLock<Box<Loans>>,
+    /// Made by the first call that is decided on; see [`Self::loans`].
+    loans: OnceLock<Box<Loans>>,
     company: Company,
     pub(super) yields: Yields,
     /// Where ranks that share cores tell whether they have them.
@@ -107,7 +108,7 @@ impl Context {
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let process = std::process::id();
         let (writes, hopes, givers, first_looks, company, yields) = Default::default();
-        let (ways, loans) = (when_used(), when_used());
+        let (ways, loans) = (when_used(), OnceLock::new());
         let rhythm = Rhythm::of(Design::of_this_host());
         let presences = Presences::of_segment(&segment, &geometry);
         let context = Self {
@@ -315,23 +316,6 @@ impl Context {
 
     fn is_pair_with_cores(&self, waiting: &Waiting) -> bool {
         self.geometry.ranks == 2 && !waiting.is_oversubscribed
-    }
-
-    /// Chooses the source out of which peers copy this rank's `n` bytes in the call that begins, where both sources are
-    /// tried, and counts the call for their trials. The first call of a length begins with `first`. Every rank asks
-    /// once in each such call, whether it has data for others or not.
-    #[inline]
-    pub fn choose_source(&self, waiting: &Waiting, collective: Collective, n: Bytes, first: Source) -> Source {
-        let ranks = if self.is_pair_with_cores(waiting) { Ranks::Pair } else { Ranks::Many(self) };
-        self.loans.decide(ranks, collective, n, first)
-    }
-
-    /// Ends a call for which [`Self::choose_source`] may have been asked.
-    #[inline(always)]
-    pub(super) fn note_leave(&self, waiting: &Waiting) {
-        if !self.is_pair_with_cores(waiting) {
-            self.loans.leave();
-        }
     }
 
     /// Whether a copy from `from`, in a slot, takes the lines over. It does not if the cell is passed, since that

@@ -73,7 +73,7 @@ impl Base<'_> {
     #[cold]
     fn fail(&self, fault: Fault) -> Fault {
         self.context.leave_with(self.epoch, fault);
-        self.context.loans.fail();
+        self.context.fail_loan();
         self.nudge_sleepers();
         fault
     }

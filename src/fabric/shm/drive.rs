@@ -191,7 +191,7 @@ impl Call<'_> {
     fn give_up(&self) -> Result<(), Fault> {
         let Some(&fault) = self.fault.get() else { return self.end() };
         self.context().leave_with(self.entered.epoch, fault);
-        self.context().loans.fail();
+        self.context().fail_loan();
         self.nudge_sleepers();
         Err(fault)
     }

@@ -330,7 +330,7 @@ fn calls_of_trials_are_timed_to_their_ends() {
         if epoch % 2 == 1 {
             let call = scatter(epoch);
             call.decide_to_lend(None, n, Lending::Tried(Source::Slots));
-            assert_eq!(me.loans.is_timed(), is_tried, "call {epoch}");
+            assert_eq!(me.loans().is_some_and(|loans| loans.is_timed()), is_tried, "call {epoch}");
             // The last one fails.
             if epoch == USUAL + 5 {
                 peer.fail(Epoch(epoch));
@@ -341,10 +341,10 @@ fn calls_of_trials_are_timed_to_their_ends() {
         } else {
             let call = direct(&like, epoch);
             call.choose_source(n, Source::Slots);
-            assert_eq!(me.loans.is_timed(), is_tried, "call {epoch}");
+            assert_eq!(me.loans().is_some_and(|loans| loans.is_timed()), is_tried, "call {epoch}");
             let result = if epoch == USUAL + 6 { Err(failed) } else { Ok(()) };
             assert_eq!(call.finish(result), result);
         }
-        assert!(!me.loans.is_timed(), "call {epoch} is over");
+        assert!(!me.loans().is_some_and(|loans| loans.is_timed()), "call {epoch} is over");
     }
 }

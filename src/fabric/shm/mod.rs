@@ -49,6 +49,7 @@ pub use pace::{Asking, Pace, Traffic};
 pub use presences::Presences;
 pub use rotation::ROTATED;
 pub use segment::Segment;
+pub use trials::{are_trials_held, forgo_trials};
 
 use super::BridgeStep;
 

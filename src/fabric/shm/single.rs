@@ -73,7 +73,7 @@ impl Call<'_> {
         // SAFETY: as in `told`.
         let answer = unsafe { self.context().line(rank, line, ticket).payload().read() != 0 };
         if !answer {
-            self.context().loans.refuse();
+            self.context().refuse_loans();
         }
         answer
     }

@@ -7,8 +7,21 @@
 //! call. A way may also slow down the program's own data accesses.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
+
+static ARE_HELD: AtomicBool = AtomicBool::new(true);
+
+/// From now on this process tries nothing: each question keeps its first answer. All ranks of a job do this or none,
+/// before their first call, since peers try alike.
+pub fn forgo_trials() {
+    ARE_HELD.store(false, Ordering::Relaxed);
+}
+
+/// Whether calls of this process try ways, unless their schedule says otherwise.
+pub fn are_trials_held() -> bool {
+    ARE_HELD.load(Ordering::Relaxed)
+}
 
 /// An arm of a trial: one of the two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +84,7 @@ pub(super) trait Schedule {
     /// Whether call `number` is in a trial.
     #[inline(always)]
     fn has(number: u64) -> bool {
-        number & (Self::PERIOD - Self::CALLS) == Self::CALLS
+        number & (Self::PERIOD - Self::CALLS) == Self::CALLS && are_trials_held()
     }
 
     fn is_last_block(number: u64) -> bool {
@@ -329,7 +342,49 @@ impl<S: TwoWays> Trials<S> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ways::{Material, Turn, Way, Ways};
+    use super::super::writes::{Course, Writes};
     use super::*;
+    use crate::types::{Bytes, Collective, SlotStores};
+    use std::process::Command;
+
+    struct Every64;
+
+    impl Schedule for Every64 {
+        const BLOCK: u64 = 64;
+        const UNTIMED: u64 = 32;
+        const WINDOW: u64 = 8;
+        const INTERVAL: u64 = 24;
+        const BLOCKS: u64 = 2;
+        const EVERY: u64 = 64;
+    }
+
+    fn calls_in_trials() -> usize {
+        (0..4 * Every64::PERIOD).filter(|number| Every64::has(*number)).count()
+    }
+
+    #[test]
+    fn a_process_that_forgoes_trials_has_none() {
+        assert_eq!(calls_in_trials(), 4 * 128);
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let name = "fabric::shm::trials::tests::forgo_and_count";
+        let output = child.args(["--exact", name, "--ignored", "--nocapture"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
+
+    #[test]
+    #[ignore = "the child process of another test"]
+    fn forgo_and_count() {
+        forgo_trials();
+        assert!(!are_trials_held());
+        assert_eq!(calls_in_trials(), 0);
+        // Writes go through the caches, and copies as one stream.
+        let (writes, ways) = (Writes::default(), Ways::default());
+        writes.set(SlotStores::Auto);
+        let choose = || ways.of(Collective::Bcast, Material::Slot, Bytes(64 << 20), 64 << 10, None).turn();
+        assert!((0..10_000).all(|_| writes.course(4096) == Course::Through && choose() == Turn::Usual(Way::One)));
+    }
 
     #[test]
     fn the_longest_interval_is_left_out_of_the_mean() {

@@ -11,6 +11,7 @@
 //! way and four another. It goes by the result, for each collective and size apart. Each rank decides for itself.
 
 use super::clock;
+use super::trials::are_trials_held;
 use crate::kernel::Kernel;
 use crate::types::{Bytes, Collective};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
@@ -190,7 +191,7 @@ impl Choice<'_> {
         /// shorter intervals.
         const CLOCK: Duration = Duration::from_nanos(100);
         self.put_off_next();
-        if clock::reading() > CLOCK {
+        if !are_trials_held() || clock::reading() > CLOCK {
             return Turn::Usual(self.usual());
         }
         if self.habit.kind.swap(self.kind, Ordering::Relaxed) != self.kind {

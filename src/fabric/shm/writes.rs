@@ -11,6 +11,7 @@
 //! readers find the same bytes.
 
 use super::clock;
+use super::trials::are_trials_held;
 use crate::kernel::Probed;
 use crate::types::{Bytes, SlotStores};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -97,9 +98,10 @@ impl Writes {
     /// hundred nanoseconds.
     const CLOCK: Duration = Duration::from_nanos(200);
 
-    /// Fixes the way, unless `stores` is `Auto` and this machine has two ways and a clock to compare them.
+    /// Fixes the way, unless `stores` is `Auto`, trials are held, and this machine has two ways and a clock to compare
+    /// them.
     pub fn set(&self, stores: SlotStores) {
-        let can_compare = cfg!(target_arch = "x86_64") && clock::reading() < Self::CLOCK;
+        let can_compare = cfg!(target_arch = "x86_64") && are_trials_held() && clock::reading() < Self::CLOCK;
         self.is_fixed.store(stores != SlotStores::Auto || !can_compare, Ordering::Relaxed);
         self.is_around.store(stores == SlotStores::Streaming, Ordering::Relaxed);
     }

@@ -9,6 +9,7 @@ use crate::kernel::host::Design;
 use crate::sync::Control;
 use crate::topo::Layout;
 use crate::types::{Epoch, Ticket};
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 impl Context {
@@ -72,7 +73,7 @@ impl Context {
         (*claims, *passed) = (claims_of(geometry), passed_of(geometry));
         (*writes, *hopes, *givers, *first_looks, *company, *yields) = Default::default();
         *takes_over = AtomicBool::default();
-        (*ways, *loans) = (when_used(), when_used());
+        (*ways, *loans) = (when_used(), OnceLock::new());
         *rhythm = Rhythm::of(Design::of_this_host());
         *presences = Presences::of_segment(segment, geometry);
         if *reserved_passed.get_mut() > 0 {
