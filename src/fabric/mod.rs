@@ -49,6 +49,7 @@ use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, NodeIndex, NodeRank, Ticket};
 use std::future::Future;
 
+mod awaited;
 #[cfg(feature = "scheduler")]
 pub mod checked;
 #[cfg(all(loom, feature = "scheduler"))]

@@ -1,6 +1,7 @@
 //! The slot protocol on the words that the ranks of a node share, and how each rank recognises failures and mismatches.
 //! It does not depend on where the words are: the real fabric and the one under loom run this code.
 
+pub use super::awaited::Awaited;
 use super::shm::ROTATED;
 use super::{Line, Room};
 use crate::codegen::elsewhere;
@@ -25,50 +26,6 @@ pub enum Fault {
         /// The call that it is in.
         peer: PeerCall,
     },
-}
-
-/// What a call waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
-    /// Nothing yet.
-    Nothing,
-    /// A flag of a peer.
-    Flag {
-        /// The peer that publishes it.
-        rank: NodeRank,
-        /// Its line.
-        line: Line,
-        /// The ticket that the flag has to reach.
-        ticket: Ticket,
-    },
-    /// What a peer posts.
-    Post {
-        /// The peer that posts.
-        rank: NodeRank,
-        /// The ticket that the peer has to post.
-        ticket: Ticket,
-    },
-    /// A slot of this rank that some peer has not released.
-    Slot {
-        /// The ticket for which this rank claims the slot.
-        ticket: Ticket,
-        /// How much of the slot this rank claims.
-        room: Room,
-    },
-    /// That all peers release what this rank wrote for a ticket.
-    Release {
-        /// That ticket.
-        ticket: Ticket,
-    },
-    /// What a peer tells about the memory of its cells.
-    Cells {
-        /// The peer.
-        rank: NodeRank,
-        /// In which call.
-        epoch: Epoch,
-    },
-    /// The other nodes.
-    Bridge,
 }
 
 /// The call that a rank has entered.

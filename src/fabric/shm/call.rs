@@ -70,7 +70,7 @@ pub struct Call<'a> {
     looks: u32,
     /// What the last pending poll waited for, packed: see `note` and `awaited`.
     awaited_what: AtomicU64,
-    awaited_ticket: AtomicU64,
+    awaited_number: AtomicU64,
 }
 
 // SAFETY: the raw pointers are the user's buffers, which MPI forbids the program to touch during the call; one thread at a time drives it.
@@ -111,7 +111,7 @@ impl<'a> Call<'a> {
             fault: OnceLock::new(),
             looks: waiting.looks(),
             awaited_what: AtomicU64::new(0),
-            awaited_ticket: AtomicU64::new(0),
+            awaited_number: AtomicU64::new(0),
         }
     }
 
@@ -177,33 +177,13 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn note(&self, awaited: Awaited) {
-        let (what, ticket) = match awaited {
-            Awaited::Nothing => (0, Ticket(0)),
-            Awaited::Flag { rank, line, ticket } => (1 + (line as u64) + (u64::from(rank.0) << 8), ticket),
-            Awaited::Post { rank, ticket } => (3 + (u64::from(rank.0) << 8), ticket),
-            Awaited::Slot { ticket, room } => (8 + ((room as u64) << 8), ticket),
-            Awaited::Release { ticket } => (11, ticket),
-            Awaited::Bridge => (9, Ticket(0)),
-            Awaited::Cells { rank, epoch } => (4 + (u64::from(rank.0) << 8), Ticket::new(epoch, 0)),
-        };
+        let [what, number] = awaited.to_words();
         self.awaited_what.store(what, Ordering::Relaxed);
-        self.awaited_ticket.store(ticket.0, Ordering::Relaxed);
+        self.awaited_number.store(number, Ordering::Relaxed);
     }
 
     pub(super) fn awaited(&self) -> Awaited {
-        let what = self.awaited_what.load(Ordering::Relaxed);
-        let ticket = Ticket(self.awaited_ticket.load(Ordering::Relaxed));
-        let rank = NodeRank((what >> 8) as u32);
-        match what & 0xff {
-            0 => Awaited::Nothing,
-            1 => Awaited::Flag { rank, line: Line::Up, ticket },
-            2 => Awaited::Flag { rank, line: Line::Down, ticket },
-            3 => Awaited::Post { rank, ticket },
-            4 => Awaited::Cells { rank, epoch: ticket.epoch() },
-            8 => Awaited::Slot { ticket, room: Room::ALL[(what >> 8) as usize] },
-            11 => Awaited::Release { ticket },
-            _ => Awaited::Bridge,
-        }
+        Awaited::of_words([&self.awaited_what, &self.awaited_number].map(|word| word.load(Ordering::Relaxed)))
     }
 
     /// What `look` found. A fault is recorded and counts as nothing found: the driver then ends the call.
