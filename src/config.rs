@@ -420,6 +420,8 @@ mod tests {
         let (config, complaints) = parse(&[("HUDDLE_ALREDUCE", "tree")]);
         assert_eq!(config, Config::default());
         assert_eq!(complaints, ["HUDDLE_ALREDUCE is not known; did you mean HUDDLE_ALLREDUCE?"]);
+        let (_, complaints) = parse(&[("HUDDLE_GATHER", "flat")]);
+        assert_eq!(complaints, ["HUDDLE_GATHER is not known; huddle does not serve MPI_Gather"]);
     }
 
     #[test]

@@ -111,6 +111,7 @@ fn entry(
             let time = if is_tried && !is_forced { best.as_ref().map(|(_, time)| *time) } else { predicted };
             let why = match &best {
                 _ if is_forced => "forced by the environment",
+                _ if is_tried && !config.holds_trials => "with HUDDLE_TRIALS=0 calls stay with what try= names",
                 _ if is_tried => "slots and memory are both tried, and what calls took decides",
                 Some((best, _)) if *best != chosen => "predicted to be about as fast, and waits the least",
                 _ => "predicted to be the fastest",

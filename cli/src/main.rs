@@ -8,7 +8,7 @@ mod text;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use huddle::config::{Config, RawEnvironment};
+use huddle::config::{Complaint, Config, RawEnvironment};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     let (mut config, complaints) = Config::parse(&raw);
     let info = match command {
         Command::Info(info) => info,
-        Command::Probe => return probe(&config),
+        Command::Probe => return probe(&config, &complaints),
     };
     let is_pretended = info.topology.is_some();
     config.topology = info.topology.or(config.topology);
@@ -94,8 +94,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures this machine and keeps the result.
-fn probe(config: &Config) -> ExitCode {
+/// Measures this machine and keeps the result. As in jobs, a variable with a wrong value counts as not set, and a line
+/// says so.
+fn probe(config: &Config, complaints: &[Complaint]) -> ExitCode {
+    for complaint in complaints {
+        eprintln!("huddle: {complaint}");
+    }
     let mut machine = machine::Found::look(config);
     match machine.probe(config) {
         Ok(directory) => {

@@ -13,7 +13,7 @@ pub fn all(raw: &RawEnvironment, complaints: &[Complaint]) -> Value {
             let is_blank = |value: &OsStr| value.to_str().is_some_and(|text| text.trim().is_empty());
             let set = raw.variables().find(|(name, value)| *name == option.name && !is_blank(value));
             let complaint =
-                complaints.iter().map(|complaint| complaint.below(&prefix)).find(|text| text.starts_with(option.name));
+                complaints.iter().find(|complaint| complaint.is_about(option.name)).map(|found| found.below(&prefix));
             let (value, origin) = match (set, &complaint) {
                 (Some((_, value)), None) if ["HUDDLE_NODE_RANKS", "HUDDLE_NODE_ORDER"].contains(&option.name) => {
                     (value.to_string_lossy(), "environment, for jobs: here --nodes holds")

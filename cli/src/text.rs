@@ -109,12 +109,12 @@ fn ranks(page: &mut String, ranks: &Value) -> Written {
     if ranks["passed"] != 0 {
         writeln!(
             page,
-            "  and {} as long that each of the two ranks begins with to pass to the other",
+            "  and {} of the same length for each of the two ranks, which they pass to each other",
             ranks["passed"]
         )?;
     }
     if ranks["more_ranks_than_processors"] == true {
-        writeln!(page, "  more ranks than processors: who waits gives its processor away at once")?;
+        writeln!(page, "  more ranks than processors: a rank that waits gives its processor away")?;
     }
     Ok(())
 }
@@ -126,7 +126,7 @@ fn parameters(page: &mut String, parameters: &Value, machine_is: MachineIs) -> W
     };
     let between = match text(&parameters["origin"]) {
         "measured" => {
-            "measured for kinds of neighbours that this machine has, else assumed, as crossings are where ranks share cores"
+            "measured for kinds of neighbours that this machine has, else assumed; where ranks share cores, assumed"
         }
         origin => origin,
     };

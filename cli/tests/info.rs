@@ -88,6 +88,25 @@ fn choices_have_reasons_and_times() {
 }
 
 #[test]
+fn without_trials_nothing_is_said_to_be_tried() {
+    let reasons = |variables: &[(&str, &str)]| {
+        let report = json(&["-n", "2", "--topology", "core:2 pu:1"], variables);
+        report["choice"].to_string()
+    };
+    let (tried, fixed) = ("slots and memory are both tried", "with HUDDLE_TRIALS=0");
+    let (usual, untried) = (reasons(&[]), reasons(&[("HUDDLE_TRIALS", "0")]));
+    assert!(untried.contains(fixed) == usual.contains(tried) && !untried.contains(tried) && !usual.contains(fixed));
+}
+
+#[test]
+fn a_complaint_stands_at_its_own_variable() {
+    let report = json(&["-n", "2"], &[("HUDDLE_CACHES", "off")]);
+    let options = report["settings"]["options"].as_array().expect("options");
+    assert!(options.iter().all(|option| option["complaint"].is_null()), "{options:?}");
+    assert_eq!(report["settings"]["unknown"], serde_json::json!(["HUDDLE_CACHES"]));
+}
+
+#[test]
 fn what_is_forced_but_can_not_be_had_is_not_called_forced() {
     let single = [("HUDDLE_BCAST", "single"), ("HUDDLE_SINGLE_COPY", "0"), ("HUDDLE_NODE_RANKS", "2")];
     let report = json(&["-n", "2"], &single);
@@ -178,6 +197,17 @@ fn a_probe_that_nothing_would_keep_says_why() {
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && complaint.contains(why), "{complaint}");
     }
+}
+
+#[test]
+fn a_probe_complains_of_a_wrong_place() {
+    let home = std::env::temp_dir().join(format!("huddle-home-{}", std::process::id()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_huddle"));
+    command.env_remove("XDG_CACHE_HOME").env("HOME", &home).env("HUDDLE_CACHE", "relative");
+    let output = command.arg("probe").output().expect("it runs");
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    let _ = std::fs::remove_dir_all(home);
+    assert!(complaint.contains("HUDDLE_CACHE=\"relative\": "), "{complaint}");
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //! Cost: as tiled, but no slot has p readers at a time.
 //! Flags: Up by all, read by all; Down by all, read by the root.
 //! The piece ahead uses the next slot of the ring. A rank claims that slot before it writes it.
-//! Limits: the operation has to be commutative. Every part is combined once, so all ranks get the same bits.
+//! Limits: the operation has to be commutative. Every part is combined by one rank, in the order that its number gives.
 
 use super::allreduce_cyclic::AllreduceCyclic;
 use super::cost::{self, Way};

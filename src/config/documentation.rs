@@ -11,7 +11,7 @@ const INTRODUCTION: &str = "\
 # Environment variables
 
 huddle reads these variables once, in MPI_Init, on rank 0 of MPI_COMM_WORLD. Rank 0's values hold on all ranks. Only
-HUDDLE_PMPI is read by each rank for itself. If a value is wrong, one line names the valid values, huddle uses the default, and
+HUDDLE_PMPI is read by each rank for itself. If a value is wrong, one line says what is wrong with it, huddle uses the default, and
 the program runs. An empty value counts as not set.
 
 Terms: a *slot* is a buffer in shared memory through which a rank passes data. Each rank has a *ring* of slots, which it uses in turn

@@ -18,6 +18,21 @@ const SHORTEST_CELL: Bytes = Bytes(1 << 10);
 /// The longest cell.
 const LONGEST_CELL: Bytes = Bytes(1 << 30);
 
+/// Blocking collectives that huddle does not serve, so that they have no variable.
+const UNSERVED: [&str; 11] = [
+    "Gather",
+    "Gatherv",
+    "Scatterv",
+    "Allgatherv",
+    "Alltoall",
+    "Alltoallv",
+    "Alltoallw",
+    "Reduce_scatter",
+    "Reduce_scatter_block",
+    "Scan",
+    "Exscan",
+];
+
 /// One environment variable.
 pub struct Opt {
     /// The variable.
@@ -58,12 +73,18 @@ impl fmt::Display for Takes {
 /// What is wrong with one variable, in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
+    variable: String,
     text: String,
     /// The page that says more, by its path below the prefix of an installation.
     page: Option<&'static str>,
 }
 
 impl Complaint {
+    /// Whether `variable` is the one that something is wrong with.
+    pub fn is_about(&self, variable: &str) -> bool {
+        self.variable == variable
+    }
+
     /// The line, with the whole path of the page that it names if huddle is installed in `prefix`.
     pub fn below(&self, prefix: &Path) -> String {
         let see = self.page.map(|page| format!("; see {}", prefix.join(page).display()));
@@ -343,8 +364,8 @@ fn store<T>(value: Option<T>, to: &mut T) -> Result<(), String> {
 /// Stores the value of one variable in `config`, which stays as it is if there is a complaint.
 pub(super) fn apply(config: &mut Config, name: &str, value: &OsStr) -> Result<(), Complaint> {
     let Some(option) = OPTIONS.iter().find(|option| option.name == name) else {
-        let hint = closest(name).map_or_else(String::new, |known| format!("; did you mean {known}?"));
-        return Err(Complaint { text: format!("{name} is not known{hint}"), page: None });
+        let text = format!("{name} is not known{}", hint(name));
+        return Err(Complaint { variable: name.to_owned(), text, page: None });
     };
     let text = value.to_str().map(str::trim);
     if text.is_some_and(str::is_empty) {
@@ -367,8 +388,19 @@ pub(super) fn apply(config: &mut Config, name: &str, value: &OsStr) -> Result<()
             // With all knobs of all algorithms the line would be hard to read. The problem names the knobs that matter.
             Takes::Algorithm(_) => (problem, Some("share/doc/huddle/ENVIRONMENT.md")),
         };
-        Complaint { text: format!("{name}={value:?}: {problem}; {instead}"), page }
+        Complaint { variable: name.to_owned(), text: format!("{name}={value:?}: {problem}; {instead}"), page }
     })
+}
+
+/// What the user of an unknown variable may have meant.
+fn hint(name: &str) -> String {
+    let is_meant =
+        |collective: &&&str| name.strip_prefix(PREFIX).is_some_and(|rest| rest.eq_ignore_ascii_case(collective));
+    match (UNSERVED.iter().find(is_meant), closest(name)) {
+        (Some(collective), _) => format!("; huddle does not serve MPI_{collective}"),
+        (None, Some(known)) => format!("; did you mean {known}?"),
+        (None, None) => String::new(),
+    }
 }
 
 /// The known variable that takes the fewest edits from `name`, if they may be slips: no more than half of what follows

@@ -6,7 +6,7 @@ use super::shm::ROTATED;
 use super::{Line, Room};
 use crate::codegen::elsewhere;
 use crate::coll::Plan;
-use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, Next, Passed, PeerCall, Stretch, Written};
+use crate::sync::{Claims, Control, Descriptor, Flag, FlagLine, LastClaim, Next, Passed, PeerCall, Stretch};
 use crate::types::{Bytes, Collective, Epoch, NodeRank, Ticket};
 
 /// Why a call ended early.
@@ -77,11 +77,11 @@ pub(crate) trait Words {
     /// What `from` has posted to `to`. Writer: `from`. Reader: `to`.
     fn post(&self, to: NodeRank, from: NodeRank) -> &Flag;
     /// The descriptor of the call in which `rank` last claimed the lines that `ticket` uses.
-    fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written;
+    fn last_claim(&self, rank: NodeRank, ticket: Ticket) -> &LastClaim;
     /// The descriptor of the call in which this rank last claimed the lines that `ticket` uses.
     #[inline]
-    fn my_written(&self, ticket: Ticket) -> &Written {
-        self.written(self.me(), ticket)
+    fn my_last_claim(&self, ticket: Ticket) -> &LastClaim {
+        self.last_claim(self.me(), ticket)
     }
 
     /// All other ranks.
@@ -117,7 +117,7 @@ pub(crate) trait Words {
         if room == Room::Lines {
             return self.claim_lines(ticket, descriptor);
         }
-        let written = (self.my_written(ticket), descriptor);
+        let last = (self.my_last_claim(ticket), descriptor);
         let passed = if room == Room::Passed { self.passed().next(reach) } else { None };
         let stretch = |cursor| match passed {
             Some(Next { cell, .. }) => {
@@ -125,7 +125,7 @@ pub(crate) trait Words {
             }
             None => next(cursor),
         };
-        let is_taken = self.claims().claim_cell(ticket, || self.releases(), written, stretch);
+        let is_taken = self.claims().claim_cell(ticket, || self.releases(), last, stretch);
         match passed {
             Some(cell) if is_taken => self.passed().give(cell, ticket),
             None if is_taken && !self.passed().is_empty() => self.passed().miss(),
@@ -137,8 +137,8 @@ pub(crate) trait Words {
     /// Claims [`Room::Lines`] for `ticket` if this rank may write them; returns whether it may.
     #[inline(always)]
     fn claim_lines(&self, ticket: Ticket, descriptor: Descriptor) -> bool {
-        let written = (self.my_written(ticket), descriptor);
-        self.claims().claim_lines(ticket, || self.releases(), written)
+        let last = (self.my_last_claim(ticket), descriptor);
+        self.claims().claim_lines(ticket, || self.releases(), last)
     }
 
     /// Whether all peers have released the ticket for which this rank claimed a cell `cells` claims ago.
@@ -367,7 +367,7 @@ pub(crate) trait Words {
     /// waits are for no data.
     #[cold]
     fn verify_late(&self, call: &Entered, rank: NodeRank, ticket: Ticket) -> Result<(), Fault> {
-        let (word, theirs) = (self.written(rank, ticket).word(), &self.control(rank).call);
+        let (word, theirs) = (self.last_claim(rank, ticket).word(), &self.control(rank).call);
         let is_barrier = call.collective == Collective::Barrier;
         // A barrier has no arguments that could be rejected, so a rank fails one only where the program is erroneous. A
         // failure that is too long ago to be known may end well then.

@@ -154,14 +154,16 @@ fn announce() {
     if let Some(path) = &job.config.report
         && let Some(obstacle) = crate::report::obstacle(path)
     {
-        log::warning(format_args!("as things are no report can be written to {}: {obstacle}", path.display()));
+        log::warning(format_args!("can't write the report to {} as things are now: {obstacle}", path.display()));
     }
     if !job.config.is_verbose {
         return;
     }
     let mpi = super::loader::LOADER.get().map_or("", |loader| loader.mpi_version.as_str());
     let mpi = mpi.lines().next().unwrap_or_default().trim_end_matches(',');
-    let state = job.inactive.map_or_else(|| "active".to_owned(), |reason| format!("inactive: {}", reason.meaning()));
+    let state = job
+        .inactive
+        .map_or_else(|| "active".to_owned(), |reason| format!("inactive ({}): {}", reason.name(), reason.meaning()));
     let alone = match started(|name| std::env::var(name).ok()) {
         Some(started) if job.size == 1 && started > 1 => format!(
             " {started} processes were started together, but each is a job of its own: is this mpiexec that of the program's MPI?"
@@ -383,7 +385,7 @@ impl Node {
 
         let crowding = Crowding::of(&masks, crate::topo::cgroup_quota());
         // If ranks share only the time that a cgroup has, each yield returns at once and uses some of that time: then
-        // ranks do not yield before they sleep.
+        // ranks sleep after their first yields, whatever time has passed.
         let patience = if Crowding::of(&masks, None).is_shared() { Waiting::PATIENCE } else { Duration::ZERO };
         let Caches { line, l1, l2, l3 } = containers.caches();
         // A size that is unknown on some rank does not count there.

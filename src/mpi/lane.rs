@@ -23,7 +23,7 @@ use super::op::{Combiner, Operator};
 use super::serve::{Served, Site};
 use crate::coll::phase::short::{self, AtOnce};
 use crate::coll::{Plan, REGISTRY, Short};
-use crate::fabric::shm::{Direct, Ends, Entered};
+use crate::fabric::shm::{Ends, Entered, ShortCall};
 use crate::kernel::Combine;
 use crate::mpi::handles::{constants, predefined};
 use crate::report::{Counter, Outcome};
@@ -417,7 +417,7 @@ impl Site<'_> {
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: by MPI's contract the program's buffers have the packed lengths of the plan, and one call at a time
         // is under way.
-        let call = unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), payload) };
+        let call = unsafe { ShortCall::enter(context, waiting, entered, plan.granule, ends, lane.combine(), payload) };
         self.ended(lane.counter, plan.bytes, call.finish(C::in_lines(&call, &plan)))
     }
 
@@ -441,7 +441,7 @@ impl Site<'_> {
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         let (entered, payload) = ((&lane.entered, self.epoch, root), Payload::BesideFlag);
         // SAFETY: as in `repeat_packed`.
-        let call = unsafe { Direct::enter(context, waiting, entered, plan.granule, ends, lane.combine(), payload) };
+        let call = unsafe { ShortCall::enter(context, waiting, entered, plan.granule, ends, lane.combine(), payload) };
         self.ended(lane.counter, plan.bytes, short::run_in_cells::<C>(call, &plan, short, REGISTRY[lane.row].run))
     }
 }

@@ -60,9 +60,9 @@ impl Room {
 /// has yet to read the slot. Readers: all ranks that map it.
 #[derive(Debug, Default)]
 #[repr(transparent)]
-pub struct Written(AtomicU64);
+pub struct LastClaim(AtomicU64);
 
-impl Written {
+impl LastClaim {
     /// The word of the descriptor. The caller has found a flag of the line that the owner published after the claim in
     /// question.
     #[inline]
@@ -154,18 +154,18 @@ impl Claims {
 
     /// Claims the lines of `ticket` if all peers have released what this rank wrote there last; returns whether they
     /// have. `released` gives the flags of the peers' releases. A successful claim writes the call's descriptor to
-    /// `written`.
+    /// `last`.
     #[inline(always)]
     pub fn claim_lines<'a, Flags: Iterator<Item = &'a Flag>>(
         &self,
         ticket: Ticket,
         released: impl FnOnce() -> Flags,
-        written: (&Written, Descriptor),
+        last: (&LastClaim, Descriptor),
     ) -> bool {
         let line = self.line(ticket);
         let is_free = self.is_free(line.ticket.load(Ordering::Relaxed), released);
         if is_free {
-            line.take(ticket, NO_HOME, written);
+            line.take(ticket, NO_HOME, last);
         }
         is_free
     }
@@ -178,7 +178,7 @@ impl Claims {
         &self,
         ticket: Ticket,
         released: impl FnOnce() -> Flags,
-        written: (&Written, Descriptor),
+        last: (&LastClaim, Descriptor),
         next: impl FnOnce(u64) -> Stretch,
     ) -> bool {
         let line = self.line(ticket);
@@ -189,7 +189,7 @@ impl Claims {
         let before = grains.iter().map(|grain| grain.load(Ordering::Relaxed)).fold(before, u64::max);
         let is_free = self.is_free(before, released);
         if is_free {
-            line.take(ticket, stretch.home.unwrap_or(NO_HOME), written);
+            line.take(ticket, stretch.home.unwrap_or(NO_HOME), last);
             grains.iter().for_each(|grain| grain.store(ticket.0, Ordering::Relaxed));
             self.recent(turn).store(ticket.0, Ordering::Relaxed);
             self.cursor.store(stretch.cursor, Ordering::Relaxed);
@@ -293,11 +293,11 @@ impl Claims {
 
 impl Claimed {
     #[inline(always)]
-    fn take(&self, ticket: Ticket, home: u64, (written, descriptor): (&Written, Descriptor)) {
+    fn take(&self, ticket: Ticket, home: u64, (last, descriptor): (&LastClaim, Descriptor)) {
         self.ticket.store(ticket.0, Ordering::Relaxed);
         self.home.store(home, Ordering::Relaxed);
         // Relaxed: a reader has found a flag that was published later.
-        written.0.store(descriptor.word(), Ordering::Relaxed);
+        last.0.store(descriptor.word(), Ordering::Relaxed);
     }
 }
 
@@ -322,25 +322,24 @@ mod tests {
 
     #[test]
     fn a_slot_is_claimed_again_when_all_have_released_it() {
-        let (claims, written, peers) = (Claims::new(2, 2, 2), Written::default(), [Flag::new(), Flag::new()]);
-        let claim =
-            |epoch| claims.claim_cell(ticket(epoch), || peers.iter(), (&written, descriptor(epoch)), in_turn::<2>);
+        let (claims, last, peers) = (Claims::new(2, 2, 2), LastClaim::default(), [Flag::new(), Flag::new()]);
+        let claim = |epoch| claims.claim_cell(ticket(epoch), || peers.iter(), (&last, descriptor(epoch)), in_turn::<2>);
         assert!(claim(1) && claim(2));
         assert!(!claim(3));
         peers[1].publish(Ticket::last_of(Epoch(2)));
         assert!(!claim(3), "one peer is behind");
-        assert_eq!((written.word(), claims.missing()), (descriptor(2).word(), ticket(1)));
+        assert_eq!((last.word(), claims.missing()), (descriptor(2).word(), ticket(1)));
         peers[0].publish(ticket(1));
         assert!(claim(3) && !claim(4));
-        assert_eq!((written.word(), claims.missing()), (descriptor(3).word(), ticket(2)));
+        assert_eq!((last.word(), claims.missing()), (descriptor(3).word(), ticket(2)));
     }
 
     /// In calls 2 to 4 others write.
     #[test]
     fn cells_are_taken_in_turn_whatever_the_tickets_are() {
-        let (claims, written, peer) = (Claims::new(8, 4, 4), Written::default(), Flag::new());
+        let (claims, last, peer) = (Claims::new(8, 4, 4), LastClaim::default(), Flag::new());
         let claim = |epoch| {
-            claims.claim_cell(ticket(epoch), || std::iter::once(&peer), (&written, descriptor(epoch)), in_turn::<4>)
+            claims.claim_cell(ticket(epoch), || std::iter::once(&peer), (&last, descriptor(epoch)), in_turn::<4>)
         };
         let home = |epoch| claims.home(ticket(epoch));
         assert!([1, 5, 6, 7].into_iter().all(claim));
@@ -354,8 +353,8 @@ mod tests {
 
     #[test]
     fn the_flag_of_the_only_peer_tells_what_it_has_released() {
-        let (claims, written, peer) = (Claims::new(2, 2, 2), Written::default(), Flag::new());
-        let claim = |epoch| claims.claim_lines(ticket(epoch), || std::iter::once(&peer), (&written, descriptor(epoch)));
+        let (claims, last, peer) = (Claims::new(2, 2, 2), LastClaim::default(), Flag::new());
+        let claim = |epoch| claims.claim_lines(ticket(epoch), || std::iter::once(&peer), (&last, descriptor(epoch)));
         assert!(claim(1) && claim(2) && !claim(3));
         claims.note_entered(Epoch(1));
         assert!(!claim(3), "it may still be in the first call");
@@ -367,12 +366,12 @@ mod tests {
 
     #[test]
     fn lines_run_ahead_of_cells_and_cells_wait_for_lines() {
-        let (claims, written, peer) = (Claims::new(4, 2, 2), Written::default(), Flag::new());
+        let (claims, last, peer) = (Claims::new(4, 2, 2), LastClaim::default(), Flag::new());
         let claim = |epoch, room| {
             let released = || std::iter::once(&peer);
             match room {
-                Room::Lines => claims.claim_lines(ticket(epoch), released, (&written, descriptor(1))),
-                _ => claims.claim_cell(ticket(epoch), released, (&written, descriptor(1)), in_turn::<2>),
+                Room::Lines => claims.claim_lines(ticket(epoch), released, (&last, descriptor(1))),
+                _ => claims.claim_cell(ticket(epoch), released, (&last, descriptor(1)), in_turn::<2>),
             }
         };
         assert!(claim(1, Room::Cell) && claim(2, Room::Lines) && claim(3, Room::Lines) && claim(4, Room::Cell));
@@ -387,11 +386,11 @@ mod tests {
     /// A long piece waits for short ones that lie in the second and the third quarter of its memory.
     #[test]
     fn a_stretch_waits_for_all_that_it_touches() {
-        let (claims, written, peer) = (Claims::new(8, 4, 4), Written::default(), Flag::new());
+        let (claims, last, peer) = (Claims::new(8, 4, 4), LastClaim::default(), Flag::new());
         let claim = |epoch, grains: Range<usize>| {
             let next = |cursor| Stretch { home: Some(grains.start as u64), grains, cursor };
             let released = || std::iter::once(&peer);
-            claims.claim_cell(ticket(epoch), released, (&written, descriptor(epoch)), next)
+            claims.claim_cell(ticket(epoch), released, (&last, descriptor(epoch)), next)
         };
         assert!(claim(1, 2..3) && claim(2, 1..2) && claim(3, 3..4) && !claim(4, 0..3));
         assert_eq!(claims.missing(), ticket(2));
@@ -406,13 +405,13 @@ mod tests {
     /// whose claim has no home.
     #[test]
     fn a_home_is_that_of_one_ticket() {
-        let (claims, written) = (Claims::new(2, 2, 2), Written::default());
+        let (claims, last) = (Claims::new(2, 2, 2), LastClaim::default());
         let claim = |epoch, home: Option<u64>, room| {
             let next = |cursor| Stretch { home, grains: 0..0, cursor };
-            let (ticket, written) = (ticket(epoch), (&written, descriptor(epoch)));
+            let (ticket, last) = (ticket(epoch), (&last, descriptor(epoch)));
             assert!(match room {
-                Room::Lines => claims.claim_lines(ticket, std::iter::empty, written),
-                _ => claims.claim_cell(ticket, std::iter::empty, written, next),
+                Room::Lines => claims.claim_lines(ticket, std::iter::empty, last),
+                _ => claims.claim_cell(ticket, std::iter::empty, last, next),
             });
         };
         for epoch in [1, 3, 9_792_021, 9_792_022, 47_225_809].into_iter().chain((1..40).map(|at| 1 + at * (1 << 22))) {

@@ -17,7 +17,7 @@ mod teller;
 #[cfg(loom)]
 pub use atomic::weakened;
 pub use atomic::{Pair, Side};
-pub use claims::{Claims, HOME_UNIT, Room, Stretch, Written};
+pub use claims::{Claims, HOME_UNIT, LastClaim, Room, Stretch};
 pub use control::{CallLine, Control, Finding};
 pub use descriptor::{Descriptor, PeerCall};
 pub use event::Event;

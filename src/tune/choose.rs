@@ -384,6 +384,15 @@ mod tests {
     }
 
     #[test]
+    fn two_chunks_for_each_of_several_leaders_hold_the_blocks_of_all_ranks() {
+        let config = config(&[("HUDDLE_ALLGATHER", "flat:leaders=2")]);
+        let blocks =
+            Shape { collective: Collective::Allgather, bytes: Bytes(64 << 10), granule: Bytes(1), ..REDUCTION };
+        let (_, plan) = run(&config, &blocks, &Agreed { leaders: 2, ..TWO_NODES });
+        assert_eq!([8, 64].map(|ranks| bridge_block(&plan, ranks)), [Bytes(16 << 10), Bytes(4 << 10)]);
+    }
+
+    #[test]
     fn rank_order_needs_blocks_of_ranks_between_nodes_only() {
         let default = Config::default();
         let ordered = Shape { order: OperandOrder::Rank, ..REDUCTION };

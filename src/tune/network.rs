@@ -92,12 +92,15 @@ pub fn answer(wire: &mut impl Wire) {
     }
 }
 
-/// Measures the network; `None` where the other side does not answer, or is slow too often.
+/// Measures the network, and tells the other side to leave; `None` where it does not answer, or is slow too often.
 pub fn ask(wire: &mut impl Wire) -> Option<Network> {
-    let Some(round_trip) = round_trips(wire) else {
-        dismiss(wire);
-        return None;
-    };
+    let network = measure(wire);
+    dismiss(wire);
+    network
+}
+
+fn measure(wire: &mut impl Wire) -> Option<Network> {
+    let round_trip = round_trips(wire)?;
     let mut sends = Vec::with_capacity(ROUNDS);
     let burst = rounds(|| {
         let (whole, sent) = exchange(wire, Word::TakeBurst, |wire| {
@@ -110,7 +113,6 @@ pub fn ask(wire: &mut impl Wire) -> Option<Network> {
     let moved = rounds(|| {
         exchange(wire, Word::TakeLong, |wire| wire.send(&LONG_MESSAGE).then_some(())).map(|(whole, ())| whole)
     })?;
-    dismiss(wire);
     Some(derive(round_trip, (burst, median(&mut sends)), moved))
 }
 

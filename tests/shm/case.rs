@@ -8,7 +8,7 @@ use huddle::coll::phase::short::{self, AtOnce};
 use huddle::coll::phase::single::fits_line;
 use huddle::coll::{Knob, Means, Measures, Plan, REGISTRY, Short};
 use huddle::fabric::checked::{Random, random_knobs};
-use huddle::fabric::shm::{Buffer, Buffers, Call, Direct, Ends, Entered, Fault, Waiting};
+use huddle::fabric::shm::{Buffer, Buffers, Call, Ends, Entered, Fault, ShortCall, Waiting};
 use huddle::kernel::Combine;
 use huddle::sync::Payload;
 use huddle::types::{Bytes, Collective, CommRank, Epoch, OperandOrder};
@@ -105,12 +105,12 @@ fn at_once<C: AtOnce>(
     unsafe {
         match short {
             Short::InLines(payload) => {
-                let call = Direct::enter(&rank.context, waiting, like, plan.granule, ends, combine, payload);
+                let call = ShortCall::enter(&rank.context, waiting, like, plan.granule, ends, combine, payload);
                 call.finish(C::in_lines(&call, plan))
             }
             Short::InCells(short) => {
                 let call =
-                    Direct::enter(&rank.context, waiting, like, plan.granule, ends, combine, Payload::BesideFlag);
+                    ShortCall::enter(&rank.context, waiting, like, plan.granule, ends, combine, Payload::BesideFlag);
                 short::run_in_cells::<C>(call, plan, short, |call, plan| {
                     lent.get_or_init(|| true);
                     (row.run)(call, plan)

@@ -39,7 +39,7 @@ impl Between {
 
     /// Longest chunk of a reduction, which is also the length of one operand in the scratch memory.
     pub fn area(self, plan: &Plan, nodes: usize) -> Bytes {
-        let share = Bytes(longest_chunk(plan).0 / self.operands(nodes));
+        let share = Bytes(longest_chunk(plan, plan.bytes).0 / self.operands(nodes));
         plan.bytes.min(Bytes(share.0.max(plan.granule.0)).round_down_to(plan.granule))
     }
 

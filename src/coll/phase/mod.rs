@@ -105,19 +105,19 @@ const LONGEST_CHUNK: Bytes = Bytes(256 << 10);
 /// Shortest chunk into which a message is cut for several leaders.
 const SHORTEST_CHUNK: usize = 16 << 10;
 
-/// Longest chunk of this message. Several leaders get two chunks each.
-pub fn longest_chunk(plan: &Plan) -> Bytes {
+/// Longest chunk of a message of `whole` bytes, those of all ranks together. Several leaders get two chunks each.
+pub fn longest_chunk(plan: &Plan, whole: Bytes) -> Bytes {
     let leaders = plan.knobs.get(Knob::Leaders) as usize;
     match plan.knobs.set(Knob::Chunk) {
         Some(chunk) => Bytes(chunk as usize),
-        None if leaders > 1 => Bytes((plan.bytes.0 / (2 * leaders)).clamp(SHORTEST_CHUNK, LONGEST_CHUNK.0)),
+        None if leaders > 1 => Bytes((whole.0 / (2 * leaders)).clamp(SHORTEST_CHUNK, LONGEST_CHUNK.0)),
         None => LONGEST_CHUNK,
     }
 }
 
 /// Bytes of each rank's block that one step between nodes moves (Allgather, Scatter).
 pub fn bridge_block(plan: &Plan, ranks: usize) -> Bytes {
-    plan.bytes.min(Bytes((longest_chunk(plan).0 / ranks).max(1)))
+    plan.bytes.min(Bytes((longest_chunk(plan, plan.bytes * ranks).0 / ranks).max(1)))
 }
 
 /// Scratch memory that a whole call needs for its steps between nodes; zero on one node.

@@ -2,13 +2,13 @@
 //!
 //! They take the steps of [`Flat`](super::Flat) without the loop over pieces. Each collective is one macro. The macro
 //! becomes a future on any fabric, which scheduler, loom and simulator run too. For calls that repeat an earlier one it
-//! also becomes plain functions on [`Direct`]: one for data in lines, one for data in cells ([`AtOnce`]). The functions
+//! also becomes plain functions on [`ShortCall`]: one for data in lines, one for data in cells ([`AtOnce`]). The functions
 //! depend on the collective alone, not on the row. Where a root may lend its memory in place of filling a slot
 //! ([`single`](super::single)), all ranks find out which it does before they take these steps ([`run_in_cells`]).
 
 use super::{Sequence, block_in_slot, combine_in_rank_order, others_than};
 use crate::coll::{Knob, Measures, Plan, Tickets, part};
-use crate::fabric::shm::{Call, Direct, Fault};
+use crate::fabric::shm::{Call, Fault, ShortCall};
 use crate::fabric::{Fabric, Line, Place, Room, Source};
 use crate::sync::Payload;
 use crate::types::{Bytes, NodeRank};
@@ -19,13 +19,13 @@ pub trait AtOnce {
     ///
     /// # Errors
     /// If a peer failed the call or contradicts it.
-    fn in_lines(fabric: &Direct<'_, true>, plan: &Plan) -> Result<(), Fault>;
+    fn in_lines(fabric: &ShortCall<'_, true>, plan: &Plan) -> Result<(), Fault>;
 
     /// Runs a call whose data are in cells.
     ///
     /// # Errors
     /// If a peer failed the call or contradicts it.
-    fn in_cells(fabric: &Direct<'_, false>, plan: &Plan, short: InCells) -> Result<(), Fault>;
+    fn in_cells(fabric: &ShortCall<'_, false>, plan: &Plan, short: InCells) -> Result<(), Fault>;
 }
 
 /// A short call.
@@ -341,14 +341,14 @@ macro_rules! functions {
 
             impl AtOnce for $collective {
                 #[inline(always)]
-                fn in_lines(fabric: &Direct<'_, true>, plan: &Plan) -> Result<(), Fault> {
+                fn in_lines(fabric: &ShortCall<'_, true>, plan: &Plan) -> Result<(), Fault> {
                     $(const $parts: usize = 1;)?
                     $name!(at_once, fabric, plan $(, $parts)?);
                     Ok(())
                 }
 
                 #[inline(always)]
-                fn in_cells(fabric: &Direct<'_, false>, plan: &Plan, short: InCells) -> Result<(), Fault> {
+                fn in_cells(fabric: &ShortCall<'_, false>, plan: &Plan, short: InCells) -> Result<(), Fault> {
                     $(
                         if short.in_halves {
                             const $parts: usize = 2;
@@ -382,7 +382,7 @@ functions! {
 /// If a peer contradicts the call or failed it. Then this rank has failed the call too, and its peers can see that.
 #[inline(always)]
 pub fn run_in_cells<C: AtOnce>(
-    call: Direct<'_, false>,
+    call: ShortCall<'_, false>,
     plan: &Plan,
     short: InCells,
     run: impl FnOnce(&Call<'_>, &Plan) -> Result<(), Fault>,
@@ -400,7 +400,7 @@ pub fn run_in_cells<C: AtOnce>(
 
 /// Whether the root of a call lends its memory. `source` is this rank's choice if it is the root.
 #[inline]
-fn finds_lent(fabric: &Direct<'_, false>, plan: &Plan, short: InCells, source: Source) -> Result<bool, Fault> {
+fn finds_lent(fabric: &ShortCall<'_, false>, plan: &Plan, short: InCells, source: Source) -> Result<bool, Fault> {
     let (root, ticket) = (fabric.layout().place(plan.root).1, Tickets::of(plan).draw());
     let line = short.first_line(Line::Down);
     Ok(is_lent!(at_once, fabric, root, source == Source::Memory, line, ticket))

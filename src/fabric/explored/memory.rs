@@ -1,7 +1,7 @@
 //! The words and cells of a node's ranks, made of loom's types, and the buffers of a call.
 
 use crate::fabric::{Line, Place, Span};
-use crate::sync::{Control, Flag, FlagLine, Passed, Written};
+use crate::sync::{Control, Flag, FlagLine, LastClaim, Passed};
 use crate::types::{Bytes, NodeRank, Ticket};
 use loom::cell::UnsafeCell;
 
@@ -26,7 +26,7 @@ struct Member {
     /// By posting rank: what it posts to this one.
     posts: Vec<Flag>,
     /// By position.
-    written: Vec<Written>,
+    last_claims: Vec<LastClaim>,
     /// By position, the units of a cell.
     cells: Vec<Vec<UnsafeCell<[u8; UNIT]>>>,
     /// By line: what the rank exposed last of its own memory.
@@ -51,7 +51,7 @@ impl Node {
             control: Control::default(),
             lines: (0..Line::COUNT * lines).map(|_| FlagLine::new()).collect(),
             posts: (0..ranks).map(|_| Flag::new()).collect(),
-            written: (0..lines).map(|_| Written::default()).collect(),
+            last_claims: (0..lines).map(|_| LastClaim::default()).collect(),
             cells: (0..slots).map(|_| units()).collect(),
             exposed: [(); Line::COUNT].map(|()| UnsafeCell::new(Vec::new())),
         };
@@ -81,8 +81,8 @@ impl Node {
         &self.members[to.index()].posts[from.index()]
     }
 
-    pub(super) fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
-        &self.members[rank.index()].written[ticket.position(self.lines)]
+    pub(super) fn last_claim(&self, rank: NodeRank, ticket: Ticket) -> &LastClaim {
+        &self.members[rank.index()].last_claims[ticket.position(self.lines)]
     }
 
     fn units(&self, rank: NodeRank, cell: u64, offset: Bytes, n: Bytes) -> &[UnsafeCell<[u8; UNIT]>] {

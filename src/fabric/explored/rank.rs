@@ -5,7 +5,7 @@ use crate::coll::{Plan, REGISTRY, Running};
 use crate::fabric::checked::{Mutation, Mutator, Operation, operations_by_step};
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, EXPOSURE, Exposed, Fabric, Lending, Line, Place, Room, Span};
-use crate::sync::{Claims, Control, Flag, FlagLine, Passed, Stretch, Written};
+use crate::sync::{Claims, Control, Flag, FlagLine, LastClaim, Passed, Stretch};
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
 use std::future::{Future, poll_fn};
@@ -316,8 +316,8 @@ impl Words for Rank {
         self.node.post(to, from)
     }
 
-    fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
-        self.node.written(rank, ticket)
+    fn last_claim(&self, rank: NodeRank, ticket: Ticket) -> &LastClaim {
+        self.node.last_claim(rank, ticket)
     }
 }
 

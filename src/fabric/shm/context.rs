@@ -26,7 +26,7 @@ use crate::fabric::words::Words;
 use crate::kernel::Probed;
 use crate::kernel::host::{self, Design};
 use crate::sync::{
-    Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, Passed, Presence, Room, Stretch, Teller, Written,
+    Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, LastClaim, Passed, Presence, Room, Stretch, Teller,
 };
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, FirstLook, NodeRank, SlotReads, SlotStores, Ticket};
@@ -410,22 +410,22 @@ impl Words for Context {
     }
 
     #[inline]
-    fn written(&self, rank: NodeRank, ticket: Ticket) -> &Written {
-        let [start, stride] = self.places.written;
-        let index = ticket.position(self.geometry.lines) * size_of::<Written>();
+    fn last_claim(&self, rank: NodeRank, ticket: Ticket) -> &LastClaim {
+        let [start, stride] = self.places.last_claims;
+        let index = ticket.position(self.geometry.lines) * size_of::<LastClaim>();
         debug_assert!(rank.index() < self.geometry.ranks);
         // SAFETY: as in `control`; `position` is below `lines`.
         unsafe {
             let at = self.segment.base().add(start + rank.index() * stride + index);
-            at.cast::<Written>().as_ref()
+            at.cast::<LastClaim>().as_ref()
         }
     }
 
     #[inline]
-    fn my_written(&self, ticket: Ticket) -> &Written {
-        let index = ticket.position(self.geometry.lines) * size_of::<Written>();
+    fn my_last_claim(&self, ticket: Ticket) -> &LastClaim {
+        let index = ticket.position(self.geometry.lines) * size_of::<LastClaim>();
         // SAFETY: as in `control`; `position` is below `lines`.
-        unsafe { self.segment.base().add(self.places.mine[1] + index).cast::<Written>().as_ref() }
+        unsafe { self.segment.base().add(self.places.mine[1] + index).cast::<LastClaim>().as_ref() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::rotation::{self, ROTATED};
 use crate::fabric::Line;
-use crate::sync::{Control, Flag, FlagLine, Notice, Passed, Presence, Teller, Written};
+use crate::sync::{Control, Flag, FlagLine, LastClaim, Notice, Passed, Presence, Teller};
 use crate::types::{Bytes, NodeRank};
 
 /// The dimensions of a segment, the same on all ranks of a node.
@@ -49,14 +49,14 @@ impl Geometry {
         FLAGS_START + Line::COUNT * self.lines * size_of::<FlagLine>()
     }
 
-    pub(super) const fn written_start(&self) -> usize {
+    pub(super) const fn last_claims_start(&self) -> usize {
         PAGE + self.ranks * self.control()
     }
 
     /// Where presences begin: behind all that is cleared when another communicator takes the segment over, since ranks
     /// may write theirs meanwhile in calls of other communicators.
     pub(super) const fn presences_start(&self) -> usize {
-        self.written_start() + self.ranks * self.written()
+        self.last_claims_start() + self.ranks * self.last_claims()
     }
 
     pub(super) const fn cells_start(&self) -> usize {
@@ -114,7 +114,7 @@ impl Geometry {
 
     /// The range of the ranks' control lines, in which ranks tell each other what they do.
     pub const fn flags(&self) -> std::ops::Range<usize> {
-        PAGE..self.written_start()
+        PAGE..self.last_claims_start()
     }
 
     /// Length of what is reserved with the segment: all before the cells.
@@ -122,9 +122,9 @@ impl Geometry {
         self.presences_start() + self.ranks * size_of::<Presence>()
     }
 
-    /// Length of one rank's book of the calls in which it wrote its lines, with cache lines of its own.
-    pub(super) const fn written(&self) -> usize {
-        (self.lines * size_of::<Written>()).next_multiple_of(128)
+    /// Length of one rank's last claims, with cache lines of its own.
+    pub(super) const fn last_claims(&self) -> usize {
+        (self.lines * size_of::<LastClaim>()).next_multiple_of(128)
     }
 
     /// Where the teller lies: behind the number by which the leader marks a segment.
@@ -152,8 +152,8 @@ pub(super) struct Places {
     pub(super) ring: usize,
     /// Start and end of the cells that the two ranks pass.
     pub(super) passed: [usize; 2],
-    pub(super) written: [usize; 2],
-    /// Where this rank's own control lines begin, and where its book of the calls in which it wrote its lines does.
+    pub(super) last_claims: [usize; 2],
+    /// Where this rank's own control lines begin, and where its last claims do.
     pub(super) mine: [usize; 2],
 }
 
@@ -167,8 +167,11 @@ impl Places {
                 geometry.passed_start(),
                 geometry.passed_start() + geometry.ranks * geometry.passed() * geometry.cell.0,
             ],
-            written: [geometry.written_start(), geometry.written()],
-            mine: [PAGE + me.index() * geometry.control(), geometry.written_start() + me.index() * geometry.written()],
+            last_claims: [geometry.last_claims_start(), geometry.last_claims()],
+            mine: [
+                PAGE + me.index() * geometry.control(),
+                geometry.last_claims_start() + me.index() * geometry.last_claims(),
+            ],
         }
     }
 }

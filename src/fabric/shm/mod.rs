@@ -3,14 +3,13 @@
 //! A process holds one [`Context`] per communicator. Each collective call on it is a [`Call`], which implements
 //! [`Fabric`](super::Fabric). All futures of a call are ready at once, except waits. The driver ([`Call::drive`]) polls
 //! them, keeps the MPI library's own traffic moving, and notices peers that failed or are in another call. A short call
-//! that is like an earlier one runs without futures ([`Direct`]).
+//! that is like an earlier one runs without futures ([`ShortCall`]).
 
 mod call;
 mod clock;
 mod company;
 mod context;
 mod copies;
-mod direct;
 mod drive;
 mod first_looks;
 mod geometry;
@@ -27,6 +26,7 @@ mod presences;
 mod rhythm;
 mod rotation;
 mod segment;
+mod short_call;
 mod single;
 mod trials;
 mod turns;
@@ -39,7 +39,6 @@ pub use super::words::{Awaited, Entered, Fault};
 pub use crate::sync::{Descriptor, PeerCall};
 pub use call::{Buffer, Buffers, Call};
 pub use context::Context;
-pub use direct::{Direct, Ends};
 pub use drive::{Stall, Waiting};
 pub use geometry::Geometry;
 pub use latest::LatestCall;
@@ -49,6 +48,7 @@ pub use pace::{Asking, Pace, Traffic};
 pub use presences::Presences;
 pub use rotation::ROTATED;
 pub use segment::Segment;
+pub use short_call::{Ends, ShortCall};
 pub use trials::{are_trials_held, forgo_trials};
 
 use super::BridgeStep;

@@ -90,7 +90,7 @@ impl Base<'_> {
 /// at compile time that all data of the call fit lines, as [`Short`](crate::coll::Short) found: most of what follows is
 /// then left out.
 #[derive(Clone, Copy)]
-pub struct Direct<'a, const IN_LINES: bool> {
+pub struct ShortCall<'a, const IN_LINES: bool> {
     base: Base<'a>,
     /// Looked up once: the compiler would read the context again after each store to shared memory.
     lines: Lines<'a>,
@@ -102,14 +102,14 @@ pub struct Direct<'a, const IN_LINES: bool> {
     payload: Payload,
 }
 
-impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
+impl<'a, const IN_LINES: bool> ShortCall<'a, IN_LINES> {
     /// Enters a call that is like another one; peers can see it from here on. `payload` says how far the payload
     /// reaches; only hints depend on it.
     ///
     /// # Safety
     /// The buffers are valid for the packed lengths that the call's plan gives them at this rank, until the call is
     /// dropped. The caller takes the steps of the function that [`Short`](crate::coll::Short) found for that plan, so
-    /// data fit lines where `IN_LINES` says so; or, after [`into_call`](Direct::into_call), those of the plan's row. No
+    /// data fit lines where `IN_LINES` says so; or, after [`into_call`](ShortCall::into_call), those of the plan's row. No
     /// other call of this rank is under way on `context`.
     #[inline(always)]
     pub unsafe fn enter(
@@ -184,7 +184,7 @@ impl<'a, const IN_LINES: bool> Direct<'a, IN_LINES> {
     }
 }
 
-impl<'a> Direct<'a, false> {
+impl<'a> ShortCall<'a, false> {
     /// Turns this call, before it has claimed or published anything, into one whose steps are futures. `source` was
     /// [chosen](Self::choose_source) for it.
     pub fn into_call(self, source: Source) -> Call<'a> {
@@ -215,7 +215,7 @@ macro_rules! block {
 
 /// These do what the functions of [`Fabric`](crate::fabric::Fabric) with the same names do.
 #[allow(missing_docs, clippy::missing_errors_doc)]
-impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
+impl<const IN_LINES: bool> ShortCall<'_, IN_LINES> {
     #[inline(always)]
     pub fn rank(&self) -> NodeRank {
         self.me
@@ -320,7 +320,7 @@ impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
 }
 
 /// Hints that [`Fabric`](crate::fabric::Fabric) does not have: they change when cache lines move, not what these hold.
-impl<const IN_LINES: bool> Direct<'_, IN_LINES> {
+impl<const IN_LINES: bool> ShortCall<'_, IN_LINES> {
     /// This rank is about to publish `line` for `ticket`: asks for the flag's line, which the peers that look at it
     /// hold, so that it arrives meanwhile. To ask sooner, in the call before, pays only where peers look late in that
     /// call ([`Self::prepare_look`], [`Self::end_exchange`]) or wait for their turn ([`Self::await_turn`]): a peer that
