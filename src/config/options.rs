@@ -394,9 +394,8 @@ pub(super) fn apply(config: &mut Config, name: &str, value: &OsStr) -> Result<()
 
 /// What the user of an unknown variable may have meant.
 fn hint(name: &str) -> String {
-    let is_meant =
-        |collective: &&&str| name.strip_prefix(PREFIX).is_some_and(|rest| rest.eq_ignore_ascii_case(collective));
-    match (UNSERVED.iter().find(is_meant), closest(name)) {
+    let meant = name.strip_prefix(PREFIX).unwrap_or_default();
+    match (UNSERVED.iter().find(|collective| collective.eq_ignore_ascii_case(meant)), closest(name)) {
         (Some(collective), _) => format!("; huddle does not serve MPI_{collective}"),
         (None, Some(known)) => format!("; did you mean {known}?"),
         (None, None) => String::new(),

@@ -103,12 +103,14 @@ impl Selection {
     pub(super) fn syntax(collective: Collective) -> String {
         let names = [AUTO.to_owned(), NATIVE.to_owned()].into_iter();
         let names: Vec<_> = names.chain(coll::rows_of(collective).map(|(_, row)| syntax_of(row))).collect();
-        let by_size = match (collective, names.get(2)) {
+        let all = names.join(", ");
+        match names.get(2) {
             // All barriers have one size.
-            (Collective::Barrier, _) | (_, None) => String::new(),
-            (_, Some(first)) => format!("; by size as in {UP_TO}8K:{first},{NATIVE}"),
-        };
-        format!("{}{by_size}", names.join(", "))
+            Some(first) if collective != Collective::Barrier => {
+                format!("{all}; by size as in {UP_TO}8K:{first},{NATIVE}")
+            }
+            _ => all,
+        }
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! They take the steps of [`Flat`](super::Flat) without the loop over pieces. Each collective is one macro. The macro
 //! becomes a future on any fabric, which scheduler, loom and simulator run too. For calls that repeat an earlier one it
-//! also becomes plain functions on [`ShortCall`]: one for data in lines, one for data in cells ([`AtOnce`]). The functions
-//! depend on the collective alone, not on the row. Where a root may lend its memory in place of filling a slot
-//! ([`single`](super::single)), all ranks find out which it does before they take these steps ([`run_in_cells`]).
+//! also becomes plain functions on [`ShortCall`]: one for data in lines, one for data in cells ([`AtOnce`]). The
+//! functions depend on the collective alone, not on the row. Where a root may lend its memory in place of filling a
+//! slot ([`single`](super::single)), all ranks find out which it does before they take these steps ([`run_in_cells`]).
 
 use super::{Sequence, block_in_slot, combine_in_rank_order, others_than};
 use crate::coll::{Knob, Measures, Plan, Tickets, part};

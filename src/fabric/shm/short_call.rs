@@ -109,8 +109,8 @@ impl<'a, const IN_LINES: bool> ShortCall<'a, IN_LINES> {
     /// # Safety
     /// The buffers are valid for the packed lengths that the call's plan gives them at this rank, until the call is
     /// dropped. The caller takes the steps of the function that [`Short`](crate::coll::Short) found for that plan, so
-    /// data fit lines where `IN_LINES` says so; or, after [`into_call`](ShortCall::into_call), those of the plan's row. No
-    /// other call of this rank is under way on `context`.
+    /// data fit lines where `IN_LINES` says so; or, after [`into_call`](ShortCall::into_call), those of the plan's row.
+    /// No other call of this rank is under way on `context`.
     #[inline(always)]
     pub unsafe fn enter(
         context: &'a Context,
