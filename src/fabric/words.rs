@@ -105,7 +105,7 @@ pub(crate) trait Words {
 
     /// Claims `room` for `ticket` if this rank may write there; returns whether it may. The claim is for the call of
     /// `descriptor`, which reaches `reach` bytes into cells; `next` is as for [`Claims::claim_cell`].
-    #[inline]
+    #[inline(always)]
     fn claim(
         &self,
         ticket: Ticket,
@@ -182,7 +182,7 @@ pub(crate) trait Words {
 
     /// Promises to read no slot of any ticket up to `ticket` again, and to write no peer's slot of any of them. Cells
     /// that were passed with these tickets belong to this rank from here on.
-    #[inline]
+    #[inline(always)]
     fn release(&self, ticket: Ticket) {
         self.mine().released.publish(ticket);
         self.passed().release(ticket);

@@ -21,8 +21,9 @@ use super::elements::{Apart, Elements};
 use super::lanes::Keyed;
 use super::op::{Combiner, Operator};
 use super::serve::{Served, Site};
-use crate::coll::phase::short::{self, AtOnce};
+use crate::coll::phase::short::{self, AtOnce, InCells};
 use crate::coll::{Plan, REGISTRY, Short};
+use crate::fabric::shm::reach::{self, Reach};
 use crate::fabric::shm::{Ends, Entered, ShortCall};
 use crate::kernel::Combine;
 use crate::mpi::handles::{constants, predefined};
@@ -409,20 +410,50 @@ impl Site<'_> {
     /// `repeat` for elements that lie at `ends` as they are packed.
     #[inline(always)]
     fn repeat_packed<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
-        let Some(Short::InLines(payload)) = lane.short else {
-            return self.repeat_otherwise::<C>(lane, root, ends.send, ends.recv, ends.is_in_place);
-        };
+        let Ends { send, recv, is_in_place } = ends;
+        match lane.short {
+            Some(Short::InLines(payload)) => self.repeat_whole::<C, reach::Lines>(lane, root, ends, payload),
+            Some(Short::InShortPieces) => {
+                self.repeat_in_cells::<C, reach::ShortPieces>(lane, root, send, recv, is_in_place)
+            }
+            Some(Short::InCells(InCells { in_halves: false, tried: None })) => {
+                self.repeat_in_cells::<C, reach::Cells>(lane, root, send, recv, is_in_place)
+            }
+            _ => self.repeat_otherwise::<C>(lane, root, send, recv, is_in_place),
+        }
+    }
+
+    /// `repeat_packed` for short calls whose data move whole and reach as far as `R` says.
+    #[inline(always)]
+    fn repeat_whole<C: AtOnce, R: Reach>(&self, lane: &Lane, root: CommRank, ends: Ends, payload: Payload) -> Served {
         let plan = Plan { epoch: self.epoch, root, ..lane.plan };
         let entered = (&lane.entered, self.epoch, root);
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: by MPI's contract the program's buffers have the packed lengths of the plan, and one call at a time
         // is under way.
-        let call = unsafe { ShortCall::enter(context, waiting, entered, plan.granule, ends, lane.combine(), payload) };
-        self.ended(lane.counter, plan.bytes, call.finish(C::in_lines(&call, &plan)))
+        let call =
+            unsafe { ShortCall::<R>::enter(context, waiting, entered, plan.granule, ends, lane.combine(), payload) };
+        self.ended(lane.counter, plan.bytes, call.finish(C::whole(&call, &plan)))
     }
 
-    /// `repeat_packed` for all other calls: short ones whose data take cells, and those that run as a future. The
-    /// buffers are passed one by one as in `repeat_unpacked`.
+    /// `repeat_whole` for data in cells. The buffers are passed one by one as in `repeat_unpacked`, here and below.
+    #[inline(never)]
+    fn repeat_in_cells<C: AtOnce, R: Reach>(
+        self,
+        lane: &Lane,
+        root: CommRank,
+        send: *mut u8,
+        recv: *mut u8,
+        is_in_place: bool,
+    ) -> Served {
+        if !R::IS_SHORT {
+            self.widen_cells_for(lane.plan.reach);
+        }
+        self.repeat_whole::<C, R>(lane, root, Ends { send, recv, is_in_place }, Payload::BesideFlag)
+    }
+
+    /// `repeat_packed` for all other calls: short ones in halves or of which the root may lend its memory, and those
+    /// that run as a future.
     #[inline(never)]
     fn repeat_otherwise<C: AtOnce>(
         self,
@@ -440,7 +471,7 @@ impl Site<'_> {
         };
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         let (entered, payload) = ((&lane.entered, self.epoch, root), Payload::BesideFlag);
-        // SAFETY: as in `repeat_packed`.
+        // SAFETY: as in `repeat_whole`.
         let call = unsafe { ShortCall::enter(context, waiting, entered, plan.granule, ends, lane.combine(), payload) };
         self.ended(lane.counter, plan.bytes, short::run_in_cells::<C>(call, &plan, short, REGISTRY[lane.row].run))
     }

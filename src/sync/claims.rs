@@ -173,7 +173,7 @@ impl Claims {
     /// Claims the lines of `ticket` and a cell if all peers have released what this rank wrote there last; returns
     /// whether they have. `next` gives the cell's stretch from the cursor of the last cell, 0 at first. Within a call
     /// that stretch must touch no grain of the last claims, or of the last tickets, as many as there are cells.
-    #[inline]
+    #[inline(always)]
     pub fn claim_cell<'a, Flags: Iterator<Item = &'a Flag>>(
         &self,
         ticket: Ticket,

@@ -294,14 +294,14 @@ impl Passed {
     }
 
     /// Takes the cells of all tickets up to `ticket`, which this rank releases.
-    #[inline]
+    #[inline(always)]
     pub fn release(&self, ticket: Ticket) {
         if !self.awaits_none() {
             self.take_up_to(ticket);
         }
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn take_up_to(&self, ticket: Ticket) {
         let mut kept = 0;
         for index in 0..self.reading.load(Ordering::Relaxed) {

@@ -8,6 +8,7 @@ use huddle::coll::phase::short::{self, AtOnce};
 use huddle::coll::phase::single::fits_line;
 use huddle::coll::{Knob, Means, Measures, Plan, REGISTRY, Short};
 use huddle::fabric::checked::{Random, random_knobs};
+use huddle::fabric::shm::reach::{self, Reach};
 use huddle::fabric::shm::{Buffer, Buffers, Call, Ends, Entered, Fault, ShortCall, Waiting};
 use huddle::kernel::Combine;
 use huddle::sync::Payload;
@@ -104,9 +105,9 @@ fn at_once<C: AtOnce>(
     // SAFETY: the caller's buffers outlive the call; a rank is in one call at a time.
     unsafe {
         match short {
-            Short::InLines(payload) => {
-                let call = ShortCall::enter(&rank.context, waiting, like, plan.granule, ends, combine, payload);
-                call.finish(C::in_lines(&call, plan))
+            Short::InLines(payload) => whole::<C, reach::Lines>(rank, waiting, like, plan, ends, combine, payload),
+            Short::InShortPieces => {
+                whole::<C, reach::ShortPieces>(rank, waiting, like, plan, ends, combine, Payload::BesideFlag)
             }
             Short::InCells(short) => {
                 let call =
@@ -122,6 +123,24 @@ fn at_once<C: AtOnce>(
             }
         }
     }
+}
+
+/// Runs a call whose data move whole.
+///
+/// # Safety
+/// As for [`ShortCall::enter`].
+unsafe fn whole<C: AtOnce, R: Reach>(
+    rank: &Rank,
+    waiting: &'static Waiting,
+    like: (&Entered, Epoch, CommRank),
+    plan: &Plan,
+    ends: Ends,
+    combine: Option<&dyn Combine>,
+    payload: Payload,
+) -> Result<(), Fault> {
+    // SAFETY: the caller's promise.
+    let call = unsafe { ShortCall::<R>::enter(&rank.context, waiting, like, plan.granule, ends, combine, payload) };
+    call.finish(C::whole(&call, plan))
 }
 
 impl Case {

@@ -2,30 +2,31 @@
 //!
 //! They take the steps of [`Flat`](super::Flat) without the loop over pieces. Each collective is one macro. The macro
 //! becomes a future on any fabric, which scheduler, loom and simulator run too. For calls that repeat an earlier one it
-//! also becomes plain functions on [`ShortCall`]: one for data in lines, one for data in cells ([`AtOnce`]). The
+//! also becomes plain functions on [`ShortCall`], for data in lines, in short pieces or in cells ([`AtOnce`]). The
 //! functions depend on the collective alone, not on the row. Where a root may lend its memory in place of filling a
 //! slot ([`single`](super::single)), all ranks find out which it does before they take these steps ([`run_in_cells`]).
 
 use super::{Sequence, block_in_slot, combine_in_rank_order, others_than};
 use crate::coll::{Knob, Measures, Plan, Tickets, part};
-use crate::fabric::shm::{Call, Fault, ShortCall};
+use crate::fabric::shm::reach::{self, Reach};
+use crate::fabric::shm::{Call, Fault, ROTATED, ShortCall};
 use crate::fabric::{Fabric, Line, Place, Room, Source};
 use crate::sync::Payload;
 use crate::types::{Bytes, NodeRank};
 
 /// The short calls of a collective as plain functions.
 pub trait AtOnce {
-    /// Runs a call whose data fit lines.
+    /// Runs a call whose data move whole.
     ///
     /// # Errors
     /// If a peer failed the call or contradicts it.
-    fn in_lines(fabric: &ShortCall<'_, true>, plan: &Plan) -> Result<(), Fault>;
+    fn whole<R: Reach>(fabric: &ShortCall<'_, R>, plan: &Plan) -> Result<(), Fault>;
 
     /// Runs a call whose data are in cells.
     ///
     /// # Errors
     /// If a peer failed the call or contradicts it.
-    fn in_cells(fabric: &ShortCall<'_, false>, plan: &Plan, short: InCells) -> Result<(), Fault>;
+    fn in_cells(fabric: &ShortCall<'_, reach::Cells>, plan: &Plan, short: InCells) -> Result<(), Fault>;
 }
 
 /// A short call.
@@ -33,6 +34,9 @@ pub trait AtOnce {
 pub enum Short {
     /// All data of the call fit lines.
     InLines(Payload),
+    /// The data of the call are in cells. They move whole, in pieces that are too short to rotate
+    /// ([`ROTATED`]), and the root fills its slot.
+    InShortPieces,
     /// The data of the call are in cells.
     InCells(InCells),
 }
@@ -60,8 +64,18 @@ impl Short {
         let is_short = bytes <= measures.cell && measures.nodes == 1;
         is_short.then(|| match Room::of(bytes) {
             Room::Lines => Self::InLines(Payload::of(bytes)),
+            _ if bytes < ROTATED && !is_halved(plan) => Self::InShortPieces,
             _ => Self::InCells(InCells { in_halves: is_halved(plan), tried: None }),
         })
+    }
+
+    /// How the data of the call move if they are in cells.
+    pub fn in_cells(self) -> Option<InCells> {
+        match self {
+            Self::InLines(_) => None,
+            Self::InShortPieces => Some(InCells { in_halves: false, tried: None }),
+            Self::InCells(short) => Some(short),
+        }
     }
 
     /// Whether a Scatter is short, and if so where its data lie. Its root's slot has a block for every other rank.
@@ -341,25 +355,23 @@ macro_rules! functions {
 
             impl AtOnce for $collective {
                 #[inline(always)]
-                fn in_lines(fabric: &ShortCall<'_, true>, plan: &Plan) -> Result<(), Fault> {
+                fn whole<R: Reach>(fabric: &ShortCall<'_, R>, plan: &Plan) -> Result<(), Fault> {
                     $(const $parts: usize = 1;)?
                     $name!(at_once, fabric, plan $(, $parts)?);
                     Ok(())
                 }
 
                 #[inline(always)]
-                fn in_cells(fabric: &ShortCall<'_, false>, plan: &Plan, short: InCells) -> Result<(), Fault> {
+                fn in_cells(fabric: &ShortCall<'_, reach::Cells>, plan: &Plan, short: InCells) -> Result<(), Fault> {
                     $(
                         if short.in_halves {
                             const $parts: usize = 2;
                             $name!(at_once, fabric, plan, $parts);
                             return Ok(());
                         }
-                        const $parts: usize = 1;
                     )?
                     let _ = short;
-                    $name!(at_once, fabric, plan $(, $parts)?);
-                    Ok(())
+                    Self::whole(fabric, plan)
                 }
             }
         )*
@@ -382,7 +394,7 @@ functions! {
 /// If a peer contradicts the call or failed it. Then this rank has failed the call too, and its peers can see that.
 #[inline(always)]
 pub fn run_in_cells<C: AtOnce>(
-    call: ShortCall<'_, false>,
+    call: ShortCall<'_, reach::Cells>,
     plan: &Plan,
     short: InCells,
     run: impl FnOnce(&Call<'_>, &Plan) -> Result<(), Fault>,
@@ -400,85 +412,17 @@ pub fn run_in_cells<C: AtOnce>(
 
 /// Whether the root of a call lends its memory. `source` is this rank's choice if it is the root.
 #[inline]
-fn finds_lent(fabric: &ShortCall<'_, false>, plan: &Plan, short: InCells, source: Source) -> Result<bool, Fault> {
+fn finds_lent(
+    fabric: &ShortCall<'_, reach::Cells>,
+    plan: &Plan,
+    short: InCells,
+    source: Source,
+) -> Result<bool, Fault> {
     let (root, ticket) = (fabric.layout().place(plan.root).1, Tickets::of(plan).draw());
     let line = short.first_line(Line::Down);
     Ok(is_lent!(at_once, fabric, root, source == Source::Memory, line, ticket))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::coll::{Knobs, REGISTRY};
-    use crate::types::{Collective, CommRank, Epoch, OperandOrder};
-
-    fn plan(bytes: usize, granule: usize) -> Plan {
-        Plan {
-            epoch: Epoch(1),
-            bytes: Bytes(bytes),
-            granule: Bytes(granule),
-            root: CommRank(0),
-            order: OperandOrder::Any,
-            knobs: Knobs::UNSET,
-            scratch: Bytes::ZERO,
-            reach: Bytes::ZERO,
-        }
-    }
-
-    /// Calls in lines keep no account of cells, so they have to be exactly the calls that reach into no cell.
-    #[test]
-    fn short_calls_are_in_lines_where_they_reach_into_no_cell() {
-        let mut found = 0;
-        for row in REGISTRY {
-            for (ranks, bytes) in (2..=8).flat_map(|ranks| (0..=200).map(move |bytes| (ranks, bytes))) {
-                let bytes = if row.collective == Collective::Barrier { 0 } else { bytes };
-                let (plan, measures) = (plan(bytes, 1), Measures { ranks, nodes: 1, cell: Bytes(4096), slots: 4 });
-                let Some(short) = (row.short)(&plan, &measures) else { continue };
-                let (is_in_lines, reach) = (matches!(short, Short::InLines(_)), row.reach.depth(&plan, &measures));
-                assert_eq!(is_in_lines, reach == Bytes::ZERO, "{} {bytes} bytes on {ranks}", row.name);
-                found += 1;
-            }
-        }
-        assert_eq!(found, Collective::ALL.len() * 7 * 201);
-    }
-
-    #[test]
-    fn payloads_go_beyond_the_flags_cache_line() {
-        let measures = Measures { ranks: 2, nodes: 1, cell: Bytes(4096), slots: 4 };
-        let takes = |bytes| match Short::new(&plan(bytes, 1), &measures, Bytes(bytes)) {
-            Some(Short::InLines(payload)) => Some(payload),
-            _ => None,
-        };
-        let [beside, beyond] = [Payload::BesideFlag, Payload::BeyondFlag].map(Some);
-        assert_eq!([1, 32, 33, 96, 97].map(takes), [beside, beside, beyond, beyond, None]);
-    }
-
-    /// With a bound on buffers the root waits for its readers, even where one piece is the whole message.
-    #[test]
-    fn a_bcast_with_few_buffers_is_not_short() {
-        let row = REGISTRY.iter().find(|row| row.collective == Collective::Bcast && row.name == "flat").unwrap();
-        let measures = Measures { ranks: 2, nodes: 1, cell: Bytes(4096), slots: 4 };
-        let (free, bound) = (plan(8, 1), Plan { knobs: Knobs::UNSET.with(Knob::Buffers, 1), ..plan(8, 1) });
-        assert!((row.short)(&free, &measures).is_some() && (row.short)(&bound, &measures).is_none());
-    }
-
-    fn cut(bytes: usize, granule: usize) -> usize {
-        let plan = plan(bytes, granule);
-        let [first, second] = parts::<2>(&plan, Line::Down);
-        assert_eq!((first.line, first.offset, second.line), (Line::Up, Bytes::ZERO, Line::Down));
-        assert_eq!((second.offset, first.length + second.length), (first.length, Bytes(bytes)));
-        first.length.0
-    }
-
-    #[test]
-    fn halves_meet_between_elements_and_where_they_can_between_cache_lines() {
-        for (bytes, granule) in [(64, 8), (126, 1), (56, 56), (168, 56), (24_000, 24), (40_016, 8), (128, 128)] {
-            assert_eq!(cut(bytes, granule) % granule, 0);
-        }
-        for granule in [1, 2, 4, 8, 16] {
-            // Ranks that describe the same data by elements of different lengths: an error that native libraries
-            // tolerate.
-            assert_eq!((cut(40_016, granule) % 64, cut(40_016, granule)), (0, cut(40_016, 8)));
-        }
-    }
-}
+#[path = "short_tests.rs"]
+mod tests;

@@ -60,9 +60,9 @@ pub fn short_bcast(plan: &Plan, measures: &Measures) -> Option<Short> {
 /// The short call with the source with which its trials begin; `None` where nothing is tried.
 fn with_trials(plan: &Plan, short: Short) -> Option<Short> {
     let Lending::Tried(first) = lending(plan) else { return None };
-    Some(match short {
-        Short::InCells(short) => Short::InCells(InCells { tried: Some(first), ..short }),
-        in_lines @ Short::InLines { .. } => in_lines,
+    Some(match short.in_cells() {
+        Some(in_cells) => Short::InCells(InCells { tried: Some(first), ..in_cells }),
+        None => short,
     })
 }
 
@@ -234,9 +234,9 @@ impl Dealing for Single {
 pub async fn scatter<F: Fabric>(fabric: &F, plan: &Plan) {
     let short = match short_scatter(plan, &Measures::of(fabric)) {
         None => return composed::scatter(fabric, plan, Single).await,
-        Some(Short::InLines { .. }) => return short::scatter(fabric, plan).await,
-        Some(Short::InCells(short)) => short,
+        Some(short) => short.in_cells(),
     };
+    let Some(short) = short else { return short::scatter(fabric, plan).await };
     let (mut local, root) = (Local::new(fabric, plan), Rooted::of(fabric, plan));
     let (from, n) = (Blocks { start: Place::SendBuf.start(), stride: plan.bytes }, plan.bytes);
     let given = given_block(fabric, root.rank, from, root.own_block(fabric), n);
@@ -268,9 +268,9 @@ pub async fn bcast<F: Fabric>(fabric: &F, plan: &Plan) {
     let given = Given { root: root.rank, from: buffer, offset: Bytes::ZERO, to, n: plan.bytes };
     let short = match short_bcast(plan, &Measures::of(fabric)) {
         None => return hand_over(&mut local, given, tiles).await,
-        Some(Short::InLines { .. }) => return short::bcast(fabric, plan).await,
-        Some(Short::InCells(short)) => short,
+        Some(short) => short.in_cells(),
     };
+    let Some(short) = short else { return short::bcast(fabric, plan).await };
     if !has_lent(&mut local, given, short.first_line(Line::Down), &tiles).await {
         short::bcast(fabric, plan).await;
     }

@@ -254,8 +254,14 @@ impl Context {
     /// Claims `room` for `ticket` in a call that reaches `reach` bytes into cells. Returns whether this rank may write
     /// there; see [`Words::claim`]. A piece that rotates is counted; the first one of a call settles the length of the
     /// way round for the whole call.
-    #[inline(always)]
+    #[inline]
     pub(super) fn take(&self, ticket: Ticket, room: Room, reach: Bytes, descriptor: Descriptor) -> bool {
+        self.take_in_line(ticket, room, reach, descriptor)
+    }
+
+    /// Does what `take` does, as part of the function that calls it.
+    #[inline(always)]
+    pub(super) fn take_in_line(&self, ticket: Ticket, room: Room, reach: Bytes, descriptor: Descriptor) -> bool {
         let counts = reach >= ROTATED && room.has_cell();
         if counts {
             self.company.enter(ticket.epoch());

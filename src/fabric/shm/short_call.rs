@@ -17,6 +17,8 @@ use crate::kernel::{self, Combine, Destination};
 use crate::sync::{Descriptor, Payload};
 use crate::topo::Layout;
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
+use reach::Reach;
+use std::marker::PhantomData;
 
 /// The program's buffers in a call, which hold packed bytes without holes; null where not significant at this rank.
 #[derive(Clone, Copy)]
@@ -86,11 +88,58 @@ impl Base<'_> {
     }
 }
 
-/// One short collective call of one rank, whose steps end with a fault if a peer failed or contradicts. `IN_LINES` says
-/// at compile time that all data of the call fit lines, as [`Short`](crate::coll::Short) found: most of what follows is
-/// then left out.
+/// How far short calls reach into cells, known at compile time: what only longer data need is then left out.
+pub mod reach {
+    use crate::fabric::shm::ROTATED;
+    use crate::types::Bytes;
+
+    /// How far a call reaches, as [`Short`](crate::coll::Short) found.
+    pub trait Reach: Copy {
+        /// All data fit lines.
+        const IN_LINES: bool;
+        /// All data fit lines, or are pieces that are too short to rotate ([`ROTATED`]).
+        const IS_SHORT: bool;
+
+        /// Returns `n`, the length of a piece in a cell, or the reach of the call. Tells the compiler too that it is
+        /// short, where it is.
+        #[inline(always)]
+        fn known(n: Bytes) -> Bytes {
+            assert!(!Self::IS_SHORT || n < ROTATED);
+            n
+        }
+    }
+
+    /// All data fit lines.
+    #[derive(Clone, Copy)]
+    pub enum Lines {}
+
+    /// Data are pieces in cells, too short to rotate.
+    #[derive(Clone, Copy)]
+    pub enum ShortPieces {}
+
+    /// Data are pieces in cells.
+    #[derive(Clone, Copy)]
+    pub enum Cells {}
+
+    impl Reach for Lines {
+        const IN_LINES: bool = true;
+        const IS_SHORT: bool = true;
+    }
+
+    impl Reach for ShortPieces {
+        const IN_LINES: bool = false;
+        const IS_SHORT: bool = true;
+    }
+
+    impl Reach for Cells {
+        const IN_LINES: bool = false;
+        const IS_SHORT: bool = false;
+    }
+}
+
+/// One short collective call of one rank, whose steps end with a fault if a peer failed or contradicts.
 #[derive(Clone, Copy)]
-pub struct ShortCall<'a, const IN_LINES: bool> {
+pub struct ShortCall<'a, R> {
     base: Base<'a>,
     /// Looked up once: the compiler would read the context again after each store to shared memory.
     lines: Lines<'a>,
@@ -100,16 +149,17 @@ pub struct ShortCall<'a, const IN_LINES: bool> {
     granule: Bytes,
     combine: Option<&'a dyn Combine>,
     payload: Payload,
+    reach: PhantomData<R>,
 }
 
-impl<'a, const IN_LINES: bool> ShortCall<'a, IN_LINES> {
+impl<'a, R: Reach> ShortCall<'a, R> {
     /// Enters a call that is like another one; peers can see it from here on. `payload` says how far the payload
     /// reaches; only hints depend on it.
     ///
     /// # Safety
     /// The buffers are valid for the packed lengths that the call's plan gives them at this rank, until the call is
     /// dropped. The caller takes the steps of the function that [`Short`](crate::coll::Short) found for that plan, so
-    /// data fit lines where `IN_LINES` says so; or, after [`into_call`](ShortCall::into_call), those of the plan's row.
+    /// data reach as far as `R` says; or, after [`into_call`](ShortCall::into_call), those of the plan's row.
     /// No other call of this rank is under way on `context`.
     #[inline(always)]
     pub unsafe fn enter(
@@ -124,7 +174,7 @@ impl<'a, const IN_LINES: bool> ShortCall<'a, IN_LINES> {
         let base = Base { context, waiting, like, epoch, descriptor: like.descriptor.again(epoch, root.0) };
         context.enter(&base.entered());
         let (lines, me, ranks) = (context.lines(), context.rank(), context.geometry().ranks);
-        Self { base, lines, me, ranks, ends, granule, combine, payload }
+        Self { base, lines, me, ranks, ends, granule, combine, payload, reach: PhantomData }
     }
 
     /// Leaves the call, whose steps ended with `result`.
@@ -146,13 +196,13 @@ impl<'a, const IN_LINES: bool> ShortCall<'a, IN_LINES> {
     #[inline(always)]
     fn leave(&self) {
         let last = Ticket::last_of(self.base.epoch);
-        match IN_LINES {
+        match R::IN_LINES {
             true => self.base.context.release_lines(last),
             false => self.base.context.release(last),
         }
         self.base.nudge_sleepers();
         // Calls whose data fit lines are in no trial.
-        if !IN_LINES {
+        if !R::IN_LINES {
             self.base.context.note_leave(self.base.waiting);
         }
     }
@@ -169,8 +219,8 @@ impl<'a, const IN_LINES: bool> ShortCall<'a, IN_LINES> {
         let base = match span.place {
             Place::SendBuf => self.ends.send,
             Place::RecvBuf => self.ends.recv,
-            Place::Cell { rank, line, ticket } if !IN_LINES => {
-                self.base.context.cell(rank, line, ticket, self.base.like.reach)
+            Place::Cell { rank, line, ticket } if !R::IN_LINES => {
+                self.base.context.cell(rank, line, ticket, R::known(self.base.like.reach))
             }
             // Where all data fit lines no cell arrives here. Cells share this arm, so that `Place::stage` need not look
             // at lengths.
@@ -184,7 +234,7 @@ impl<'a, const IN_LINES: bool> ShortCall<'a, IN_LINES> {
     }
 }
 
-impl<'a> ShortCall<'a, false> {
+impl<'a> ShortCall<'a, reach::Cells> {
     /// Turns this call, before it has claimed or published anything, into one whose steps are futures. `source` was
     /// [chosen](Self::choose_source) for it.
     pub fn into_call(self, source: Source) -> Call<'a> {
@@ -215,7 +265,7 @@ macro_rules! block {
 
 /// These do what the functions of [`Fabric`](crate::fabric::Fabric) with the same names do.
 #[allow(missing_docs, clippy::missing_errors_doc)]
-impl<const IN_LINES: bool> ShortCall<'_, IN_LINES> {
+impl<R: Reach> ShortCall<'_, R> {
     #[inline(always)]
     pub fn rank(&self) -> NodeRank {
         self.me
@@ -239,18 +289,18 @@ impl<const IN_LINES: bool> ShortCall<'_, IN_LINES> {
     #[inline(always)]
     pub fn claim(&self, ticket: Ticket, room: Room) -> Result<(), Fault> {
         // Lines suffice whatever the call's length, which then need not be looked at.
-        let room = if IN_LINES { Room::Lines } else { room };
+        let room = if R::IN_LINES { Room::Lines } else { room };
         block!(self.base, Awaited::Slot { ticket, room }, |call| {
-            Ok::<_, Fault>(match IN_LINES {
+            Ok::<_, Fault>(match R::IN_LINES {
                 true => call.context.claim_lines(ticket, call.descriptor),
-                false => call.context.take(ticket, room, call.like.reach, call.descriptor),
+                false => call.context.take_in_line(ticket, room, R::known(call.like.reach), call.descriptor),
             })
         })
     }
 
     #[inline(always)]
     pub fn publish(&self, line: Line, ticket: Ticket) -> Result<(), Fault> {
-        match IN_LINES {
+        match R::IN_LINES {
             true => self.lines.mine(line, ticket).publish(ticket, self.base.descriptor.word()),
             false => self.base.context.publish(line, ticket, self.base.descriptor),
         }
@@ -262,7 +312,7 @@ impl<const IN_LINES: bool> ShortCall<'_, IN_LINES> {
     pub fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Result<(), Fault> {
         let (flag, payload) = (self.lines.at(rank, line, ticket), self.payload);
         block!(self.base, Awaited::Flag { rank, line, ticket }, |call| {
-            if IN_LINES {
+            if R::IN_LINES {
                 // So the rest of the payload is on its way when the flag comes.
                 if payload == Payload::BeyondFlag {
                     kernel::copy::expect_read(flag.beyond_flag());
@@ -282,16 +332,16 @@ impl<const IN_LINES: bool> ShortCall<'_, IN_LINES> {
     #[inline(always)]
     pub fn copy(&self, to: At, from: At, n: Bytes) -> Result<(), Fault> {
         let touches_slot = [to.destination, from.destination].contains(&Destination::Slot);
-        debug_assert!(!(IN_LINES && touches_slot && n > INLINE), "longer than a payload");
+        debug_assert!(!(R::IN_LINES && touches_slot && n > INLINE), "longer than a payload");
         if to.address != from.address {
             // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm
             // keeps within them and follows the slot protocol, which the checking scheduler verifies of the same source.
             unsafe {
-                match IN_LINES {
+                match R::IN_LINES {
                     true => kernel::copy_to(to.destination, to.address, from.address, n.0),
                     false => {
                         let places = [to.destination, from.destination];
-                        self.base.context.copy(self.base.like, places, to.address, from.address, n.0);
+                        self.base.context.copy(self.base.like, places, to.address, from.address, R::known(n).0);
                     }
                 }
             }
@@ -306,11 +356,11 @@ impl<const IN_LINES: bool> ShortCall<'_, IN_LINES> {
             let [to, left, right] = [to, left, right].map(|at| at.address);
             // SAFETY: as in `copy`.
             unsafe {
-                match IN_LINES {
+                match R::IN_LINES {
                     true => combine.combine(to, left, right, n.0),
                     false => {
                         let (context, like) = (self.base.context, self.base.like);
-                        context.combine(like, combine, destination, [to, left, right], n.0, self.granule);
+                        context.combine(like, combine, destination, [to, left, right], R::known(n).0, self.granule);
                     }
                 }
             }
@@ -320,7 +370,7 @@ impl<const IN_LINES: bool> ShortCall<'_, IN_LINES> {
 }
 
 /// Hints that [`Fabric`](crate::fabric::Fabric) does not have: they change when cache lines move, not what these hold.
-impl<const IN_LINES: bool> ShortCall<'_, IN_LINES> {
+impl<R: Reach> ShortCall<'_, R> {
     /// This rank is about to publish `line` for `ticket`: asks for the flag's line, which the peers that look at it
     /// hold, so that it arrives meanwhile. To ask sooner, in the call before, pays only where peers look late in that
     /// call ([`Self::prepare_look`], [`Self::end_exchange`]) or wait for their turn ([`Self::await_turn`]): a peer that
@@ -360,7 +410,7 @@ impl<const IN_LINES: bool> ShortCall<'_, IN_LINES> {
     #[inline(always)]
     pub fn await_turn(&self, n: Bytes) {
         let Base { context, like, epoch, .. } = self.base;
-        let piece = match (IN_LINES, self.payload) {
+        let piece = match (R::IN_LINES, self.payload) {
             (true, Payload::BesideFlag) => Piece::BesideFlag,
             (true, Payload::BeyondFlag) => Piece::BeyondFlag,
             (false, _) if n <= Piece::LONGEST => Piece::InCell,
@@ -381,7 +431,7 @@ impl<const IN_LINES: bool> ShortCall<'_, IN_LINES> {
         let looks = &context.first_looks;
         if looks.is_late(epoch, n) {
             kernel::copy::await_own_stores();
-            if !IN_LINES {
+            if !R::IN_LINES {
                 context.ask_for_piece(line, ticket, n);
             }
             if looks.next_flags.is_of_root(epoch) {
@@ -415,7 +465,7 @@ impl<const IN_LINES: bool> ShortCall<'_, IN_LINES> {
     /// the next piece, where these can be foreseen (`rhythm`).
     #[inline(always)]
     pub fn expect_next(&self, ticket: Ticket, n: Bytes) {
-        if !IN_LINES && !self.base.waiting.is_oversubscribed {
+        if !R::IN_LINES && !self.base.waiting.is_oversubscribed {
             let Entered { collective, reach, .. } = *self.base.like;
             self.base.context.expect_next(collective, ticket, n, reach);
         }
