@@ -34,7 +34,7 @@ pub unsafe fn allreduce(
     };
     site.answer(
         served,
-        Some(key),
+        move || Some(Key { count, datatype, op }),
         || (Some(CommRank(0)), Addresses::of_allreduce(sendbuf, recvbuf)),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::allreduce(site, sendbuf, recvbuf, count, datatype, op) },
@@ -67,7 +67,7 @@ pub unsafe fn reduce(
     };
     site.answer(
         served,
-        Some(key),
+        move || Some(Key { count, datatype, op }),
         || (seat.root(root), Addresses::of_reduce(seat, root, sendbuf, recvbuf)),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::reduce(site, sendbuf, recvbuf, count, datatype, op, root) },
@@ -97,7 +97,7 @@ pub unsafe fn bcast(
     };
     site.answer(
         served,
-        Some(key),
+        move || Some(Key::moving(count, datatype)),
         || (site.seat().root(root), Addresses::of_bcast(buffer)),
         // SAFETY: the caller's promise.
         move |site| unsafe { arguments::bcast(site, buffer, count, datatype, root) },
@@ -122,8 +122,8 @@ pub unsafe fn allgather(
     let Some(site) = Site::enter(Collective::Allgather, comm, || Key::moving(recvcount, recvtype)) else {
         return Served::Native;
     };
-    let key = allgather_key(sendbuf, (sendcount, sendtype), (recvcount, recvtype));
-    let served = match &key {
+    let key = move || allgather_key(sendbuf, (sendcount, sendtype), (recvcount, recvtype));
+    let served = match &key() {
         Some(key) => match site.lane(key) {
             Some(lane) => site.repeat_allgather(lane, sendbuf, recvbuf),
             None => None,
@@ -163,9 +163,9 @@ pub unsafe fn scatter(
         return Served::Native;
     };
     let seat = site.seat();
-    let key = scatter_key(seat, root, (sendcount, sendtype), (recvcount, recvtype), recvbuf);
+    let key = move || scatter_key(seat, root, (sendcount, sendtype), (recvcount, recvtype), recvbuf);
     let (send, recv) = ((sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype));
-    let served = match &key {
+    let served = match &key() {
         Some(key) => match site.lane(key) {
             Some(lane) => site.repeat_scatter(lane, sendbuf, recvbuf, root),
             None => None,
@@ -198,7 +198,7 @@ pub unsafe fn barrier(comm: MPI_Comm) -> Served {
         Some(lane) => site.repeat_barrier(lane),
         None => None,
     };
-    site.answer(served, Some(Key::barrier()), nowhere, prepare, |site, lane| site.repeat_barrier(lane))
+    site.answer(served, || Some(Key::barrier()), nowhere, prepare, |site, lane| site.repeat_barrier(lane))
 }
 
 impl Site<'_> {
@@ -206,12 +206,12 @@ impl Site<'_> {
     /// of a datatype that is made anew; the verdict, where calls like `key` are declined; a lane for calls whose count
     /// alone is new; the long way, which may open a lane and then takes it by `repeat`. `served` came from the function
     /// that `repeat` calls, but part of that one is inlined in the entry, and the other ways are apart. Only these need
-    /// the root and the addresses that `find` returns, so only there are they made, and in memory.
+    /// the key, and the root and the addresses that `find` returns, so only there are they made, and in memory.
     #[inline(always)]
     fn answer(
         self,
         served: Option<Served>,
-        key: Option<Key>,
+        key: impl FnOnce() -> Option<Key>,
         find: impl FnOnce() -> (Option<CommRank>, Addresses),
         prepare: impl FnOnce(&Self) -> Result<Prepared, Refused>,
         repeat: impl Fn(&Self, &Lane) -> Option<Served>,
@@ -221,6 +221,7 @@ impl Site<'_> {
         }
         let (root, addresses) = find();
         apart(move || {
+            let key = key();
             if let Some(key) = &key {
                 let served = self.try_layout_lane(key, |lane| repeat(&self, lane));
                 let served = served.or_else(|| self.try_decline(key, root, addresses));

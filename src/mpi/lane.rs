@@ -14,26 +14,26 @@
 //! the same call.
 
 use super::arguments::Prepared;
-use super::communicator::Purpose;
 use super::datatype::freed;
 use super::device;
-use super::elements::{Apart, Elements};
+use super::elements::Elements;
 use super::lanes::Keyed;
 use super::op::{Combiner, Operator};
 use super::serve::{Served, Site};
 use crate::coll::phase::short::{self, AtOnce, InCells};
 use crate::coll::{Plan, REGISTRY, Short};
-use crate::fabric::shm::reach::{self, Reach};
+use crate::fabric::INLINE;
+use crate::fabric::shm::known::{self, Known};
 use crate::fabric::shm::{Ends, Entered, ShortCall};
 use crate::kernel::Combine;
 use crate::mpi::handles::{constants, predefined};
 use crate::report::{Counter, Outcome};
 use crate::sync::Payload;
 use crate::tune::LAST_EPOCH;
-use crate::types::{Bytes, Collective, CommRank};
+use crate::types::{Bytes, CommRank};
 use mpi_sys::{MPI_Count, MPI_Datatype, MPI_Op};
 use std::ffi::{c_int, c_void};
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 /// The arguments that a call must share with an earlier one to take its lane or its permit.
 #[derive(Clone, Copy, PartialEq)]
@@ -83,17 +83,45 @@ pub(super) enum Lasting {
     While(u64),
 }
 
+/// How the calls of a lane run. It is found out once, so that a call need not look at several things.
+#[derive(Clone, Copy)]
+enum Path {
+    /// As a part of their entry: all data fit lines.
+    InLines(Payload),
+    /// By a function for short pieces.
+    InShortPieces,
+    /// By a function for data in cells that move whole.
+    InCells,
+    /// By steps that are found out in each call.
+    Otherwise,
+    /// After the elements have been found or packed.
+    Unpacked,
+}
+
+impl Path {
+    /// The path of calls whose elements lie as they are packed.
+    fn of(short: Option<Short>) -> Self {
+        match short {
+            Some(Short::InLines(payload)) => Self::InLines(payload),
+            Some(Short::InShortPieces) => Self::InShortPieces,
+            Some(Short::InCells(InCells { in_halves: false, tried: None })) => Self::InCells,
+            Some(Short::InCells(_)) | None => Self::Otherwise,
+        }
+    }
+}
+
 /// What a served call found out, so that later calls like it need not.
 pub struct Lane {
-    key: Key,
+    pub(super) key: Key,
     row: usize,
     counter: Counter,
     /// The plan of an earlier call; each call sets epoch and root.
-    plan: Plan,
+    pub(super) plan: Plan,
     entered: Entered,
     pub(super) combiner: Option<Combiner>,
     short: Option<Short>,
-    elements: Elements,
+    path: Path,
+    pub(super) elements: Elements,
     lasting: Lasting,
 }
 
@@ -136,7 +164,8 @@ impl Lane {
         let counter = Counter::of(Outcome::Accelerated(row), plan.bytes);
         let short = (REGISTRY[row].short)(&plan, &shared.agreed.measures());
         let entered = Entered::new(collective, row, &plan);
-        Self { key, row, counter, plan, entered, combiner, short, elements, lasting }
+        let path = if matches!(elements, Elements::Packed { at: 0 }) { Path::of(short) } else { Path::Unpacked };
+        Self { key, row, counter, plan, entered, combiner, short, path, elements, lasting }
     }
 }
 
@@ -201,21 +230,6 @@ impl Site<'_> {
     pub(super) fn blocks_at_most(&self) -> usize {
         if self.collective.has_blocks() { self.shared.agreed.ranks } else { 1 }
     }
-}
-
-/// Blocks of a call in a buffer of the program's.
-#[derive(Clone, Copy)]
-struct Blocks {
-    /// The address of the first; null where the call has no such buffer.
-    at: *mut u8,
-    /// Memory for the packed blocks.
-    packed: *mut u8,
-    /// The number of blocks.
-    number: usize,
-}
-
-impl Blocks {
-    const NONE: Self = Self { at: null_mut(), packed: null_mut(), number: 0 };
 }
 
 /// Whether an address is memory of the program: neither null nor `MPI_IN_PLACE`.
@@ -324,121 +338,53 @@ impl Site<'_> {
     /// Serves a call by its lane. `ends` are the program's buffers, and `C` is this collective.
     #[inline(always)]
     fn repeat<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
-        match lane.elements {
-            Elements::Packed { at: 0 } => self.repeat_packed::<C>(lane, root, ends),
-            // Passed one by one: as `Ends` the buffers would be in memory, also on the way above.
-            _ => self.repeat_unpacked::<C>(lane, root, ends.send, ends.recv, ends.is_in_place),
-        }
-    }
-
-    /// `repeat` for elements that lie at another address than the buffer's, or apart.
-    #[inline(never)]
-    fn repeat_unpacked<C: AtOnce>(
-        self,
-        lane: &Lane,
-        root: CommRank,
-        send: *mut u8,
-        recv: *mut u8,
-        is_in_place: bool,
-    ) -> Served {
-        let ends = Ends { send, recv, is_in_place };
-        match &lane.elements {
-            Elements::Packed { at } => {
-                let shifted = |end: *mut u8| if end.is_null() { end } else { end.wrapping_offset(*at) };
-                self.repeat_packed::<C>(lane, root, Ends { send: shifted(send), recv: shifted(recv), is_in_place })
-            }
-            Elements::Apart(apart) => self.repeat_apart::<C>(lane, apart, root, ends),
-        }
-    }
-
-    /// `repeat` for elements that lie apart.
-    fn repeat_apart<C: AtOnce>(self, lane: &Lane, apart: &Apart, root: CommRank, ends: Ends) -> Served {
-        let [read, written] = self.blocks(lane, apart, root, ends);
-        let count = lane.key.count as usize;
-        if !read.at.is_null() {
-            // SAFETY: MPI's contract covers the program's buffer, whose datatype is still that of the lane; the packed
-            // memory is huddle's own and has room for as many blocks.
-            unsafe { apart.pack(read.packed, read.at, count * read.number) };
-        }
-        let (send, recv) = match self.collective {
-            // A Bcast has one buffer, which this rank either reads or writes.
-            Collective::Bcast if written.at.is_null() => (null_mut(), read.packed),
-            Collective::Bcast => (null_mut(), written.packed),
-            _ => (read.packed, written.packed),
-        };
-        let served = self.repeat_packed::<C>(lane, root, Ends { send, recv, ..ends });
-        if !written.at.is_null() && served == Served::Done(constants().success) {
-            // SAFETY: as above.
-            unsafe { apart.unpack(written.at, written.packed, count * written.number) };
-        }
-        served
-    }
-
-    /// The blocks that a call with the buffers `ends` reads and those that it writes at this rank.
-    fn blocks(&self, lane: &Lane, apart: &Apart, root: CommRank, ends: Ends) -> [Blocks; 2] {
-        let (me, ranks, bytes) = (self.shared.me, self.shared.agreed.ranks, lane.plan.bytes.0);
-        let blocks = |at: *mut u8, purpose, number| match at.is_null() {
-            true => Blocks::NONE,
-            false => Blocks { at, packed: self.shared.memory(purpose, bytes * number), number },
-        };
-        match self.collective {
-            Collective::Bcast => {
-                let buffer = blocks(ends.recv, Purpose::Recv, 1);
-                if me == root { [buffer, Blocks::NONE] } else { [Blocks::NONE, buffer] }
-            }
-            Collective::Scatter => [blocks(ends.send, Purpose::Send, ranks), blocks(ends.recv, Purpose::Recv, 1)],
-            Collective::Allgather => {
-                let all = blocks(ends.recv, Purpose::Recv, ranks);
-                let before = lane.key.count as isize * me.index() as isize;
-                let own = match ends.is_in_place {
-                    true => Blocks {
-                        at: ends.recv.wrapping_offset(apart.extent() * before),
-                        packed: all.packed.wrapping_add(bytes * me.index()),
-                        number: 1,
-                    },
-                    false => blocks(ends.send, Purpose::Send, 1),
-                };
-                [own, all]
-            }
-            Collective::Allreduce | Collective::Reduce | Collective::Barrier => {
-                let result = blocks(ends.recv, Purpose::Recv, 1);
-                [if ends.is_in_place { result } else { blocks(ends.send, Purpose::Send, 1) }, result]
-            }
-        }
+        self.repeat_by::<C>(lane.path, lane, root, ends)
     }
 
     /// `repeat` for elements that lie at `ends` as they are packed.
     #[inline(always)]
-    fn repeat_packed<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
+    pub(super) fn repeat_packed<C: AtOnce>(&self, lane: &Lane, root: CommRank, ends: Ends) -> Served {
+        self.repeat_by::<C>(Path::of(lane.short), lane, root, ends)
+    }
+
+    /// `repeat` by `path`. The buffers are passed to functions one by one: as `Ends` they would be in memory, also where
+    /// they are for a part of the entry.
+    #[inline(always)]
+    fn repeat_by<C: AtOnce>(&self, path: Path, lane: &Lane, root: CommRank, ends: Ends) -> Served {
+        // Asked first, and alone: a `match` of all would become a jump by a table.
+        if let Path::InLines(payload) = path {
+            return self.repeat_whole::<C, known::InLines>(lane, root, ends, payload);
+        }
         let Ends { send, recv, is_in_place } = ends;
-        match lane.short {
-            Some(Short::InLines(payload)) => self.repeat_whole::<C, reach::Lines>(lane, root, ends, payload),
-            Some(Short::InShortPieces) => {
-                self.repeat_in_cells::<C, reach::ShortPieces>(lane, root, send, recv, is_in_place)
-            }
-            Some(Short::InCells(InCells { in_halves: false, tried: None })) => {
-                self.repeat_in_cells::<C, reach::Cells>(lane, root, send, recv, is_in_place)
-            }
-            _ => self.repeat_otherwise::<C>(lane, root, send, recv, is_in_place),
+        match path {
+            Path::InShortPieces => self.repeat_in_cells::<C, known::InShortPieces>(lane, root, send, recv, is_in_place),
+            Path::InCells => self.repeat_in_cells::<C, known::InCells>(lane, root, send, recv, is_in_place),
+            // Calls in lines have returned above.
+            Path::InLines(_) | Path::Otherwise => self.repeat_otherwise::<C>(lane, root, send, recv, is_in_place),
+            Path::Unpacked => self.repeat_unpacked::<C>(lane, root, send, recv, is_in_place),
         }
     }
 
-    /// `repeat_packed` for short calls whose data move whole and reach as far as `R` says.
+    /// `repeat_packed` for short calls whose data move whole and are as `K` says.
     #[inline(always)]
-    fn repeat_whole<C: AtOnce, R: Reach>(&self, lane: &Lane, root: CommRank, ends: Ends, payload: Payload) -> Served {
+    fn repeat_whole<C: AtOnce, K: Known>(&self, lane: &Lane, root: CommRank, ends: Ends, payload: Payload) -> Served {
         let plan = Plan { epoch: self.epoch, root, ..lane.plan };
+        if K::IN_LINES {
+            // This tells the compiler too.
+            assert!(plan.bytes <= INLINE);
+        }
         let entered = (&lane.entered, self.epoch, root);
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: by MPI's contract the program's buffers have the packed lengths of the plan, and one call at a time
         // is under way.
         let call =
-            unsafe { ShortCall::<R>::enter(context, waiting, entered, plan.granule, ends, lane.combine(), payload) };
+            unsafe { ShortCall::<K>::enter(context, waiting, entered, plan.granule, ends, lane.combine(), payload) };
         self.ended(lane.counter, plan.bytes, call.finish(C::whole(&call, &plan)))
     }
 
-    /// `repeat_whole` for data in cells. The buffers are passed one by one as in `repeat_unpacked`, here and below.
+    /// `repeat_whole` for data in cells.
     #[inline(never)]
-    fn repeat_in_cells<C: AtOnce, R: Reach>(
+    fn repeat_in_cells<C: AtOnce, K: Known>(
         self,
         lane: &Lane,
         root: CommRank,
@@ -446,10 +392,10 @@ impl Site<'_> {
         recv: *mut u8,
         is_in_place: bool,
     ) -> Served {
-        if !R::IS_SHORT {
+        if !K::IS_SHORT {
             self.widen_cells_for(lane.plan.reach);
         }
-        self.repeat_whole::<C, R>(lane, root, Ends { send, recv, is_in_place }, Payload::BesideFlag)
+        self.repeat_whole::<C, K>(lane, root, Ends { send, recv, is_in_place }, Payload::BesideFlag)
     }
 
     /// `repeat_packed` for all other calls: short ones in halves or of which the root may lend its memory, and those

@@ -1,8 +1,10 @@
 //! The last lanes of one collective of a communicator, found by the key that a call must share with them.
 
+use crate::codegen::elsewhere;
+
 /// The properties of a lane that [`Lanes`] need.
 pub(super) trait Keyed {
-    type Key: PartialEq;
+    type Key: PartialEq + Copy;
 
     /// The arguments that a call must share with the one that opened the lane.
     fn key(&self) -> &Self::Key;
@@ -72,7 +74,7 @@ impl<L: Keyed> Lanes<L> {
             if self.taken < 2 {
                 return None;
             }
-            self.last = self.position(key)?;
+            self.last = self.position(&elsewhere(*key))?;
         }
         self.lanes[self.last % LANES].as_deref().filter(|lane| !lane.is_over())
     }

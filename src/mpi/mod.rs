@@ -43,6 +43,7 @@ mod segments;
 pub mod serve;
 mod stem;
 mod survival;
+mod unpacked;
 pub mod view;
 mod whole;
 mod windows;

@@ -11,7 +11,7 @@ use super::peers::{self, Announcement};
 use super::permits::{self, Permit, Scope};
 use crate::coll::{Need, Plan, REGISTRY};
 use crate::config;
-use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, ROTATED, Stall};
+use crate::fabric::shm::{Awaited, Bridge, Buffer, Buffers, Call, Fault, ROTATED, Stall, Traffic};
 use crate::kernel::PackedBuffer;
 use crate::log::{self, Once};
 use crate::mpi::handles::constants;
@@ -79,7 +79,8 @@ fn make_progress(job: &Job) -> c_int {
 /// Ends a call that huddle has served, or that was empty. Returns its code.
 #[inline(always)]
 pub(super) fn end_served(job: &Job) -> c_int {
-    if job.pace.is_due(|| job.traffic()) { make_progress(job) } else { constants().success }
+    let is_due = job.pace.is_due() || job.pace.is_due_in_traffic() && job.traffic() == Traffic::Possible;
+    if is_due { make_progress(job) } else { constants().success }
 }
 
 /// Counts a call that is declined whatever its arguments. If the communicator's standing is settled, the reason holds

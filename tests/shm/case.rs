@@ -8,7 +8,7 @@ use huddle::coll::phase::short::{self, AtOnce};
 use huddle::coll::phase::single::fits_line;
 use huddle::coll::{Knob, Means, Measures, Plan, REGISTRY, Short};
 use huddle::fabric::checked::{Random, random_knobs};
-use huddle::fabric::shm::reach::{self, Reach};
+use huddle::fabric::shm::known::{self, Known};
 use huddle::fabric::shm::{Buffer, Buffers, Call, Ends, Entered, Fault, ShortCall, Waiting};
 use huddle::kernel::Combine;
 use huddle::sync::Payload;
@@ -105,9 +105,9 @@ fn at_once<C: AtOnce>(
     // SAFETY: the caller's buffers outlive the call; a rank is in one call at a time.
     unsafe {
         match short {
-            Short::InLines(payload) => whole::<C, reach::Lines>(rank, waiting, like, plan, ends, combine, payload),
+            Short::InLines(payload) => whole::<C, known::InLines>(rank, waiting, like, plan, ends, combine, payload),
             Short::InShortPieces => {
-                whole::<C, reach::ShortPieces>(rank, waiting, like, plan, ends, combine, Payload::BesideFlag)
+                whole::<C, known::InShortPieces>(rank, waiting, like, plan, ends, combine, Payload::BesideFlag)
             }
             Short::InCells(short) => {
                 let call =
@@ -129,7 +129,7 @@ fn at_once<C: AtOnce>(
 ///
 /// # Safety
 /// As for [`ShortCall::enter`].
-unsafe fn whole<C: AtOnce, R: Reach>(
+unsafe fn whole<C: AtOnce, K: Known>(
     rank: &Rank,
     waiting: &'static Waiting,
     like: (&Entered, Epoch, CommRank),
@@ -139,7 +139,7 @@ unsafe fn whole<C: AtOnce, R: Reach>(
     payload: Payload,
 ) -> Result<(), Fault> {
     // SAFETY: the caller's promise.
-    let call = unsafe { ShortCall::<R>::enter(&rank.context, waiting, like, plan.granule, ends, combine, payload) };
+    let call = unsafe { ShortCall::<K>::enter(&rank.context, waiting, like, plan.granule, ends, combine, payload) };
     call.finish(C::whole(&call, plan))
 }
 

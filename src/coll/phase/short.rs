@@ -8,7 +8,7 @@
 
 use super::{Sequence, block_in_slot, combine_in_rank_order, others_than};
 use crate::coll::{Knob, Measures, Plan, Tickets, part};
-use crate::fabric::shm::reach::{self, Reach};
+use crate::fabric::shm::known::{self, Known};
 use crate::fabric::shm::{Call, Fault, ROTATED, ShortCall};
 use crate::fabric::{Fabric, Line, Place, Room, Source};
 use crate::sync::Payload;
@@ -20,13 +20,13 @@ pub trait AtOnce {
     ///
     /// # Errors
     /// If a peer failed the call or contradicts it.
-    fn whole<R: Reach>(fabric: &ShortCall<'_, R>, plan: &Plan) -> Result<(), Fault>;
+    fn whole<K: Known>(fabric: &ShortCall<'_, K>, plan: &Plan) -> Result<(), Fault>;
 
     /// Runs a call whose data are in cells.
     ///
     /// # Errors
     /// If a peer failed the call or contradicts it.
-    fn in_cells(fabric: &ShortCall<'_, reach::Cells>, plan: &Plan, short: InCells) -> Result<(), Fault>;
+    fn in_cells(fabric: &ShortCall<'_, known::InCells>, plan: &Plan, short: InCells) -> Result<(), Fault>;
 }
 
 /// A short call.
@@ -355,14 +355,14 @@ macro_rules! functions {
 
             impl AtOnce for $collective {
                 #[inline(always)]
-                fn whole<R: Reach>(fabric: &ShortCall<'_, R>, plan: &Plan) -> Result<(), Fault> {
+                fn whole<K: Known>(fabric: &ShortCall<'_, K>, plan: &Plan) -> Result<(), Fault> {
                     $(const $parts: usize = 1;)?
                     $name!(at_once, fabric, plan $(, $parts)?);
                     Ok(())
                 }
 
                 #[inline(always)]
-                fn in_cells(fabric: &ShortCall<'_, reach::Cells>, plan: &Plan, short: InCells) -> Result<(), Fault> {
+                fn in_cells(fabric: &ShortCall<'_, known::InCells>, plan: &Plan, short: InCells) -> Result<(), Fault> {
                     $(
                         if short.in_halves {
                             const $parts: usize = 2;
@@ -394,7 +394,7 @@ functions! {
 /// If a peer contradicts the call or failed it. Then this rank has failed the call too, and its peers can see that.
 #[inline(always)]
 pub fn run_in_cells<C: AtOnce>(
-    call: ShortCall<'_, reach::Cells>,
+    call: ShortCall<'_, known::InCells>,
     plan: &Plan,
     short: InCells,
     run: impl FnOnce(&Call<'_>, &Plan) -> Result<(), Fault>,
@@ -413,7 +413,7 @@ pub fn run_in_cells<C: AtOnce>(
 /// Whether the root of a call lends its memory. `source` is this rank's choice if it is the root.
 #[inline]
 fn finds_lent(
-    fabric: &ShortCall<'_, reach::Cells>,
+    fabric: &ShortCall<'_, known::InCells>,
     plan: &Plan,
     short: InCells,
     source: Source,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::coll::{Knobs, Plan};
 use crate::fabric::shm::context::tests::two_ranks;
-use crate::fabric::shm::{Buffers, Context, Ends, ShortCall, reach};
+use crate::fabric::shm::{Buffers, Context, Ends, ShortCall, known};
 use crate::fabric::{Fabric, Lending, Line, Source};
 use crate::sync::{Descriptor, Payload, Room};
 use crate::types::{Bytes, OperandOrder};
@@ -242,7 +242,7 @@ fn peers_do_not_learn_of_a_mismatch_but_of_failures() {
         let again = (&call.entered, Epoch(2), CommRank(0));
         // SAFETY: this call touches no buffers.
         let plain = unsafe {
-            ShortCall::<reach::Lines>::enter(&me, &WAITING, again, Bytes(1), ends, None, Payload::BesideFlag)
+            ShortCall::<known::InLines>::enter(&me, &WAITING, again, Bytes(1), ends, None, Payload::BesideFlag)
         };
         assert_eq!(plain.finish(Err(fault)), Err(fault));
         (
@@ -324,7 +324,7 @@ fn calls_of_trials_are_timed_to_their_ends() {
     let direct = |like, epoch| {
         let again = (like, Epoch(epoch), CommRank(0));
         // SAFETY: as above.
-        unsafe { ShortCall::<reach::Cells>::enter(&me, &SHARING, again, Bytes(1), ends, None, Payload::BeyondFlag) }
+        unsafe { ShortCall::<known::InCells>::enter(&me, &SHARING, again, Bytes(1), ends, None, Payload::BeyondFlag) }
     };
     let (mut failed, like) = (Fault::PeerFailed { rank: NodeRank(1) }, scatter(1).entered);
     for epoch in 1..=USUAL + 6 {

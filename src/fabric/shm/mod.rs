@@ -48,7 +48,7 @@ pub use pace::{Asking, Pace, Traffic};
 pub use presences::Presences;
 pub use rotation::ROTATED;
 pub use segment::Segment;
-pub use short_call::{Ends, ShortCall, reach};
+pub use short_call::{Ends, ShortCall, known};
 pub use trials::{are_trials_held, forgo_trials};
 
 use super::BridgeStep;

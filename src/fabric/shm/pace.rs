@@ -99,14 +99,19 @@ impl Pace {
         Self { started: now, period, period_in_wait, owed, calls, interval, looked, looked_in, had_none, paid }
     }
 
-    /// Counts this call. Returns whether it looks at the clock. The first call with traffic looks in any case, since
-    /// calls without may look seldom.
+    /// Counts this call. Returns whether it looks at the clock, whatever the traffic.
     #[inline(always)]
-    pub fn is_due(&self, traffic: impl FnOnce() -> Traffic) -> bool {
+    pub fn is_due(&self) -> bool {
         let calls = self.calls.load(Ordering::Relaxed).wrapping_add(1);
         self.calls.store(calls, Ordering::Relaxed);
         calls & (self.interval.load(Ordering::Relaxed) - 1) == 0
-            || self.had_none.load(Ordering::Relaxed) && traffic() == Traffic::Possible
+    }
+
+    /// Whether this call looks at the clock if there may be traffic. The first call with traffic does in any case,
+    /// since calls without may look seldom.
+    #[inline(always)]
+    pub fn is_due_in_traffic(&self) -> bool {
+        self.had_none.load(Ordering::Relaxed)
     }
 
     /// Whether a call that waits asks the library at `now`; where ranks share cores, before it gives its core away.
@@ -181,11 +186,15 @@ mod tests {
             Self { pace: Pace::new(is_oversubscribed, Duration::ZERO, now), now, traffic: Traffic::Possible }
         }
 
+        fn is_due(&self) -> bool {
+            self.pace.is_due() || self.pace.is_due_in_traffic() && self.traffic == Traffic::Possible
+        }
+
         /// Makes `calls` calls, which take `each` nanoseconds. Returns how many ask.
         fn asks(&mut self, calls: u64, each: u64) -> u64 {
             let call = |_: &u64| {
                 self.now += Duration::from_nanos(each);
-                self.pace.is_due(|| self.traffic) && self.pace.is_time(self.now, self.traffic)
+                self.is_due() && self.pace.is_time(self.now, self.traffic)
             };
             (0..calls).filter(call).count() as u64
         }
@@ -198,7 +207,7 @@ mod tests {
                 self.now += Duration::from_micros(5);
                 asks[0] +=
                     u32::from(call % 2 == 0 && self.pace.is_time_in_wait(self.now, Asking::WhenDue, self.traffic));
-                asks[1] += u32::from(self.pace.is_due(|| self.traffic) && self.pace.is_time(self.now, self.traffic));
+                asks[1] += u32::from(self.is_due() && self.pace.is_time(self.now, self.traffic));
             }
             asks
         }

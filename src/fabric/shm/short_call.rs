@@ -17,7 +17,7 @@ use crate::kernel::{self, Combine, Destination};
 use crate::sync::{Descriptor, Payload};
 use crate::topo::Layout;
 use crate::types::{Bytes, CommRank, Epoch, NodeRank, Ticket};
-use reach::Reach;
+use known::Known;
 use std::marker::PhantomData;
 
 /// The program's buffers in a call, which hold packed bytes without holes; null where not significant at this rank.
@@ -88,22 +88,23 @@ impl Base<'_> {
     }
 }
 
-/// How far short calls reach into cells, known at compile time: what only longer data need is then left out.
-pub mod reach {
+/// What is known of short calls when compiled, as [`Short`](crate::coll::Short) found: what only longer data need is left
+/// out.
+pub mod known {
     use crate::fabric::shm::ROTATED;
     use crate::types::Bytes;
 
-    /// How far a call reaches, as [`Short`](crate::coll::Short) found.
-    pub trait Reach: Copy {
+    /// How far the call reaches into cells.
+    pub trait Known: Copy {
         /// All data fit lines.
         const IN_LINES: bool;
         /// All data fit lines, or are pieces that are too short to rotate ([`ROTATED`]).
         const IS_SHORT: bool;
 
-        /// Returns `n`, the length of a piece in a cell, or the reach of the call. Tells the compiler too that it is
-        /// short, where it is.
+        /// Returns `n`, the length of a piece in a cell, or how far the call reaches into cells. Tells the compiler too
+        /// that a short one is short.
         #[inline(always)]
-        fn known(n: Bytes) -> Bytes {
+        fn checked(n: Bytes) -> Bytes {
             assert!(!Self::IS_SHORT || n < ROTATED);
             n
         }
@@ -111,27 +112,27 @@ pub mod reach {
 
     /// All data fit lines.
     #[derive(Clone, Copy)]
-    pub enum Lines {}
+    pub enum InLines {}
 
-    /// Data are pieces in cells, too short to rotate.
+    /// Data are pieces in cells that are too short to rotate.
     #[derive(Clone, Copy)]
-    pub enum ShortPieces {}
+    pub enum InShortPieces {}
 
-    /// Data are pieces in cells.
+    /// Data are in cells.
     #[derive(Clone, Copy)]
-    pub enum Cells {}
+    pub enum InCells {}
 
-    impl Reach for Lines {
+    impl Known for InLines {
         const IN_LINES: bool = true;
         const IS_SHORT: bool = true;
     }
 
-    impl Reach for ShortPieces {
+    impl Known for InShortPieces {
         const IN_LINES: bool = false;
         const IS_SHORT: bool = true;
     }
 
-    impl Reach for Cells {
+    impl Known for InCells {
         const IN_LINES: bool = false;
         const IS_SHORT: bool = false;
     }
@@ -139,7 +140,7 @@ pub mod reach {
 
 /// One short collective call of one rank, whose steps end with a fault if a peer failed or contradicts.
 #[derive(Clone, Copy)]
-pub struct ShortCall<'a, R> {
+pub struct ShortCall<'a, K> {
     base: Base<'a>,
     /// Looked up once: the compiler would read the context again after each store to shared memory.
     lines: Lines<'a>,
@@ -149,17 +150,17 @@ pub struct ShortCall<'a, R> {
     granule: Bytes,
     combine: Option<&'a dyn Combine>,
     payload: Payload,
-    reach: PhantomData<R>,
+    known: PhantomData<K>,
 }
 
-impl<'a, R: Reach> ShortCall<'a, R> {
+impl<'a, K: Known> ShortCall<'a, K> {
     /// Enters a call that is like another one; peers can see it from here on. `payload` says how far the payload
     /// reaches; only hints depend on it.
     ///
     /// # Safety
     /// The buffers are valid for the packed lengths that the call's plan gives them at this rank, until the call is
     /// dropped. The caller takes the steps of the function that [`Short`](crate::coll::Short) found for that plan, so
-    /// data reach as far as `R` says; or, after [`into_call`](ShortCall::into_call), those of the plan's row.
+    /// data are as `K` says; or, after [`into_call`](ShortCall::into_call), those of the plan's row.
     /// No other call of this rank is under way on `context`.
     #[inline(always)]
     pub unsafe fn enter(
@@ -174,7 +175,7 @@ impl<'a, R: Reach> ShortCall<'a, R> {
         let base = Base { context, waiting, like, epoch, descriptor: like.descriptor.again(epoch, root.0) };
         context.enter(&base.entered());
         let (lines, me, ranks) = (context.lines(), context.rank(), context.geometry().ranks);
-        Self { base, lines, me, ranks, ends, granule, combine, payload, reach: PhantomData }
+        Self { base, lines, me, ranks, ends, granule, combine, payload, known: PhantomData }
     }
 
     /// Leaves the call, whose steps ended with `result`.
@@ -196,13 +197,13 @@ impl<'a, R: Reach> ShortCall<'a, R> {
     #[inline(always)]
     fn leave(&self) {
         let last = Ticket::last_of(self.base.epoch);
-        match R::IN_LINES {
+        match K::IN_LINES {
             true => self.base.context.release_lines(last),
             false => self.base.context.release(last),
         }
         self.base.nudge_sleepers();
         // Calls whose data fit lines are in no trial.
-        if !R::IN_LINES {
+        if !K::IN_LINES {
             self.base.context.note_leave(self.base.waiting);
         }
     }
@@ -219,8 +220,8 @@ impl<'a, R: Reach> ShortCall<'a, R> {
         let base = match span.place {
             Place::SendBuf => self.ends.send,
             Place::RecvBuf => self.ends.recv,
-            Place::Cell { rank, line, ticket } if !R::IN_LINES => {
-                self.base.context.cell(rank, line, ticket, R::known(self.base.like.reach))
+            Place::Cell { rank, line, ticket } if !K::IN_LINES => {
+                self.base.context.cell(rank, line, ticket, K::checked(self.base.like.reach))
             }
             // Where all data fit lines no cell arrives here. Cells share this arm, so that `Place::stage` need not look
             // at lengths.
@@ -234,7 +235,7 @@ impl<'a, R: Reach> ShortCall<'a, R> {
     }
 }
 
-impl<'a> ShortCall<'a, reach::Cells> {
+impl<'a> ShortCall<'a, known::InCells> {
     /// Turns this call, before it has claimed or published anything, into one whose steps are futures. `source` was
     /// [chosen](Self::choose_source) for it.
     pub fn into_call(self, source: Source) -> Call<'a> {
@@ -265,7 +266,7 @@ macro_rules! block {
 
 /// These do what the functions of [`Fabric`](crate::fabric::Fabric) with the same names do.
 #[allow(missing_docs, clippy::missing_errors_doc)]
-impl<R: Reach> ShortCall<'_, R> {
+impl<K: Known> ShortCall<'_, K> {
     #[inline(always)]
     pub fn rank(&self) -> NodeRank {
         self.me
@@ -289,18 +290,18 @@ impl<R: Reach> ShortCall<'_, R> {
     #[inline(always)]
     pub fn claim(&self, ticket: Ticket, room: Room) -> Result<(), Fault> {
         // Lines suffice whatever the call's length, which then need not be looked at.
-        let room = if R::IN_LINES { Room::Lines } else { room };
+        let room = if K::IN_LINES { Room::Lines } else { room };
         block!(self.base, Awaited::Slot { ticket, room }, |call| {
-            Ok::<_, Fault>(match R::IN_LINES {
+            Ok::<_, Fault>(match K::IN_LINES {
                 true => call.context.claim_lines(ticket, call.descriptor),
-                false => call.context.take_in_line(ticket, room, R::known(call.like.reach), call.descriptor),
+                false => call.context.take_in_line(ticket, room, K::checked(call.like.reach), call.descriptor),
             })
         })
     }
 
     #[inline(always)]
     pub fn publish(&self, line: Line, ticket: Ticket) -> Result<(), Fault> {
-        match R::IN_LINES {
+        match K::IN_LINES {
             true => self.lines.mine(line, ticket).publish(ticket, self.base.descriptor.word()),
             false => self.base.context.publish(line, ticket, self.base.descriptor),
         }
@@ -312,7 +313,7 @@ impl<R: Reach> ShortCall<'_, R> {
     pub fn wait(&self, rank: NodeRank, line: Line, ticket: Ticket) -> Result<(), Fault> {
         let (flag, payload) = (self.lines.at(rank, line, ticket), self.payload);
         block!(self.base, Awaited::Flag { rank, line, ticket }, |call| {
-            if R::IN_LINES {
+            if K::IN_LINES {
                 // So the rest of the payload is on its way when the flag comes.
                 if payload == Payload::BeyondFlag {
                     kernel::copy::expect_read(flag.beyond_flag());
@@ -332,16 +333,16 @@ impl<R: Reach> ShortCall<'_, R> {
     #[inline(always)]
     pub fn copy(&self, to: At, from: At, n: Bytes) -> Result<(), Fault> {
         let touches_slot = [to.destination, from.destination].contains(&Destination::Slot);
-        debug_assert!(!(R::IN_LINES && touches_slot && n > INLINE), "longer than a payload");
+        debug_assert!(!(K::IN_LINES && touches_slot && n > INLINE), "longer than a payload");
         if to.address != from.address {
             // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm
             // keeps within them and follows the slot protocol, which the checking scheduler verifies of the same source.
             unsafe {
-                match R::IN_LINES {
+                match K::IN_LINES {
                     true => kernel::copy_to(to.destination, to.address, from.address, n.0),
                     false => {
                         let places = [to.destination, from.destination];
-                        self.base.context.copy(self.base.like, places, to.address, from.address, R::known(n).0);
+                        self.base.context.copy(self.base.like, places, to.address, from.address, K::checked(n).0);
                     }
                 }
             }
@@ -356,11 +357,11 @@ impl<R: Reach> ShortCall<'_, R> {
             let [to, left, right] = [to, left, right].map(|at| at.address);
             // SAFETY: as in `copy`.
             unsafe {
-                match R::IN_LINES {
+                match K::IN_LINES {
                     true => combine.combine(to, left, right, n.0),
                     false => {
                         let (context, like) = (self.base.context, self.base.like);
-                        context.combine(like, combine, destination, [to, left, right], R::known(n).0, self.granule);
+                        context.combine(like, combine, destination, [to, left, right], K::checked(n).0, self.granule);
                     }
                 }
             }
@@ -370,7 +371,7 @@ impl<R: Reach> ShortCall<'_, R> {
 }
 
 /// Hints that [`Fabric`](crate::fabric::Fabric) does not have: they change when cache lines move, not what these hold.
-impl<R: Reach> ShortCall<'_, R> {
+impl<K: Known> ShortCall<'_, K> {
     /// This rank is about to publish `line` for `ticket`: asks for the flag's line, which the peers that look at it
     /// hold, so that it arrives meanwhile. To ask sooner, in the call before, pays only where peers look late in that
     /// call ([`Self::prepare_look`], [`Self::end_exchange`]) or wait for their turn ([`Self::await_turn`]): a peer that
@@ -410,7 +411,7 @@ impl<R: Reach> ShortCall<'_, R> {
     #[inline(always)]
     pub fn await_turn(&self, n: Bytes) {
         let Base { context, like, epoch, .. } = self.base;
-        let piece = match (R::IN_LINES, self.payload) {
+        let piece = match (K::IN_LINES, self.payload) {
             (true, Payload::BesideFlag) => Piece::BesideFlag,
             (true, Payload::BeyondFlag) => Piece::BeyondFlag,
             (false, _) if n <= Piece::LONGEST => Piece::InCell,
@@ -431,7 +432,7 @@ impl<R: Reach> ShortCall<'_, R> {
         let looks = &context.first_looks;
         if looks.is_late(epoch, n) {
             kernel::copy::await_own_stores();
-            if !R::IN_LINES {
+            if !K::IN_LINES {
                 context.ask_for_piece(line, ticket, n);
             }
             if looks.next_flags.is_of_root(epoch) {
@@ -465,7 +466,7 @@ impl<R: Reach> ShortCall<'_, R> {
     /// the next piece, where these can be foreseen (`rhythm`).
     #[inline(always)]
     pub fn expect_next(&self, ticket: Ticket, n: Bytes) {
-        if !R::IN_LINES && !self.base.waiting.is_oversubscribed {
+        if !K::IN_LINES && !self.base.waiting.is_oversubscribed {
             let Entered { collective, reach, .. } = *self.base.like;
             self.base.context.expect_next(collective, ticket, n, reach);
         }
