@@ -22,7 +22,6 @@ use super::op::{Combiner, Operator};
 use super::serve::{Served, Site};
 use crate::coll::phase::short::{self, AtOnce, InCells};
 use crate::coll::{Plan, REGISTRY, Short};
-use crate::fabric::INLINE;
 use crate::fabric::shm::known::{self, Known};
 use crate::fabric::shm::{Ends, Entered, ShortCall};
 use crate::kernel::Combine;
@@ -368,11 +367,7 @@ impl Site<'_> {
     /// `repeat_packed` for short calls whose data move whole and are as `K` says.
     #[inline(always)]
     fn repeat_whole<C: AtOnce, K: Known>(&self, lane: &Lane, root: CommRank, ends: Ends, payload: Payload) -> Served {
-        let plan = Plan { epoch: self.epoch, root, ..lane.plan };
-        if K::IN_LINES {
-            // This tells the compiler too.
-            assert!(plan.bytes <= INLINE);
-        }
+        let plan = Plan { epoch: self.epoch, root, bytes: K::checked(lane.plan.bytes), ..lane.plan };
         let entered = (&lane.entered, self.epoch, root);
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         // SAFETY: by MPI's contract the program's buffers have the packed lengths of the plan, and one call at a time
@@ -392,9 +387,7 @@ impl Site<'_> {
         recv: *mut u8,
         is_in_place: bool,
     ) -> Served {
-        if !K::IS_SHORT {
-            self.widen_cells_for(lane.plan.reach);
-        }
+        self.widen_cells_for(K::checked(lane.plan.reach));
         self.repeat_whole::<C, K>(lane, root, Ends { send, recv, is_in_place }, Payload::BesideFlag)
     }
 

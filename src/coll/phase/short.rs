@@ -62,10 +62,10 @@ impl Short {
     #[inline]
     pub fn new(plan: &Plan, measures: &Measures, bytes: Bytes) -> Option<Self> {
         let is_short = bytes <= measures.cell && measures.nodes == 1;
-        is_short.then(|| match Room::of(bytes) {
-            Room::Lines => Self::InLines(Payload::of(bytes)),
-            _ if bytes < ROTATED && !is_halved(plan) => Self::InShortPieces,
-            _ => Self::InCells(InCells { in_halves: is_halved(plan), tried: None }),
+        is_short.then(|| match (Room::of(bytes), is_halved(plan)) {
+            (Room::Lines, _) => Self::InLines(Payload::of(bytes)),
+            (_, false) if bytes < ROTATED => Self::InShortPieces,
+            (_, in_halves) => Self::InCells(InCells { in_halves, tried: None }),
         })
     }
 

@@ -91,21 +91,22 @@ impl Base<'_> {
 /// What is known of short calls when compiled, as [`Short`](crate::coll::Short) found: what only longer data need is left
 /// out.
 pub mod known {
+    use crate::fabric::INLINE;
     use crate::fabric::shm::ROTATED;
     use crate::types::Bytes;
 
-    /// How far the call reaches into cells.
+    /// Where the data are, and how long they are at most.
     pub trait Known: Copy {
-        /// All data fit lines.
+        /// Whether all data fit lines.
         const IN_LINES: bool;
-        /// All data fit lines, or are pieces that are too short to rotate ([`ROTATED`]).
-        const IS_SHORT: bool;
+        /// The greatest length of a piece.
+        const LONGEST: Bytes;
 
-        /// Returns `n`, the length of a piece in a cell, or how far the call reaches into cells. Tells the compiler too
-        /// that a short one is short.
+        /// Returns `n`, the length of a piece, or how far the call reaches into cells. Tells the compiler too that it is
+        /// at most `LONGEST`.
         #[inline(always)]
         fn checked(n: Bytes) -> Bytes {
-            assert!(!Self::IS_SHORT || n < ROTATED);
+            assert!(n <= Self::LONGEST);
             n
         }
     }
@@ -124,17 +125,17 @@ pub mod known {
 
     impl Known for InLines {
         const IN_LINES: bool = true;
-        const IS_SHORT: bool = true;
+        const LONGEST: Bytes = INLINE;
     }
 
     impl Known for InShortPieces {
         const IN_LINES: bool = false;
-        const IS_SHORT: bool = true;
+        const LONGEST: Bytes = Bytes(ROTATED.0 - 1);
     }
 
     impl Known for InCells {
         const IN_LINES: bool = false;
-        const IS_SHORT: bool = false;
+        const LONGEST: Bytes = Bytes(usize::MAX);
     }
 }
 
