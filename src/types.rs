@@ -206,8 +206,8 @@ pub enum SlotStores {
 /// How ranks read their peers' slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SlotReads {
-    /// As `Taking` where few ranks read the same lines on processors of AMD's fourth generation of Zen, else as
-    /// `Sharing`.
+    /// As `Taking` where few ranks read the same lines on processors of AMD's fourth generation of Zen and that proves
+    /// fast, else as `Sharing`.
     #[default]
     Auto,
     /// A reader leaves the lines in the caches that have them, too.

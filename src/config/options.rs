@@ -220,7 +220,8 @@ pub static OPTIONS: &[Opt] = &[
                   with the caches that hold them. `taking`: it takes the lines over, so that their next writer \
                   finds them in one cache. Otherwise they are in several caches that all have to give them up. \
                   `auto`: taking, if the host has at most two processors, of AMD's fourth generation of Zen, and at \
-                  most six ranks of the communicator; otherwise sharing. Lines of cells that two ranks pass to each \
+                  most six ranks of the communicator; otherwise sharing. A rank whose long reads then prove slow, as \
+                  where cores are far apart, shares lines for a while. Lines of cells that two ranks pass to each \
                   other are always shared.",
         parse: Parse::Text(|text, config| {
             use SlotReads::{Auto, Sharing, Taking};

@@ -14,6 +14,7 @@ use super::lines::Lines;
 use super::loans::Loans;
 use super::notices::SharedNotice;
 use super::presences::Presences;
+use super::reads::Reads;
 use super::rhythm::Rhythm;
 use super::rotation::{self, ROTATED, Rotation};
 use super::segment::Segment;
@@ -24,13 +25,13 @@ use crate::codegen::opaque;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
 use crate::kernel::Probed;
-use crate::kernel::host::{self, Design};
+use crate::kernel::host::Design;
 use crate::sync::{
     Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, LastClaim, Passed, Presence, Room, Stretch, Teller,
 };
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, FirstLook, NodeRank, SlotReads, SlotStores, Ticket};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
 /// One communicator's shared memory, as one of its ranks sees it. At most one call runs on it at a time.
@@ -50,8 +51,7 @@ pub struct Context {
     reserved_passed: AtomicUsize,
     passed: Passed,
     pub(super) writes: Writes,
-    /// Whether this rank takes over the lines of peers' slots that it reads.
-    takes_over: AtomicBool,
+    pub(super) reads: Reads,
     /// For long messages. Made at its first use, since most communicators have none.
     pub(super) ways: LazyLock<Box<Ways>>,
     pub(super) rhythm: Rhythm,
@@ -64,19 +64,6 @@ pub struct Context {
     pub(super) yields: Yields,
     /// Where ranks that share cores tell whether they have them.
     presences: Presences,
-}
-
-/// Whether a rank takes over the lines of slots that it reads, by the setting `reads`. `ranks` share the communicator
-/// on a host with `processors` processors of `design`.
-fn is_taking(reads: SlotReads, ranks: usize, processors: i64, design: Design) -> bool {
-    const PROCESSORS: i64 = 2;
-    /// 5 ranks gain a little, 8 lose a little (docs/PERFORMANCE.md, "Tried").
-    const RANKS: usize = 6;
-    match reads {
-        SlotReads::Auto => ranks <= RANKS && processors <= PROCESSORS && design == Design::Zen4,
-        SlotReads::Sharing => false,
-        SlotReads::Taking => true,
-    }
 }
 
 fn claims_of(geometry: &Geometry) -> Claims {
@@ -107,7 +94,7 @@ impl Context {
         let [reserved, reserved_passed] =
             [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let process = std::process::id();
-        let (writes, hopes, givers, first_looks, company, yields) = Default::default();
+        let (writes, reads, hopes, givers, first_looks, company, yields) = Default::default();
         let (ways, loans) = (when_used(), OnceLock::new());
         let rhythm = Rhythm::of(Design::of_this_host());
         let presences = Presences::of_segment(&segment, &geometry);
@@ -124,7 +111,7 @@ impl Context {
             reserved_passed,
             passed,
             writes,
-            takes_over: AtomicBool::default(),
+            reads,
             ways,
             rhythm,
             hopes,
@@ -303,13 +290,9 @@ impl Context {
         self.writes.set(stores);
     }
 
-    /// Sets how this rank reads its peers' slots from here on. Readers take lines over where few ranks on few
-    /// processors read them; where many ranks do, the lines would go from one to the next. On a Zen 4 ranks gain a
-    /// tenth by it; on a Zen 5, and on the Intel processor that was measured, they lose a tenth and more.
+    /// Sets how this rank reads its peers' slots from here on.
     pub fn set_reads(&self, reads: SlotReads) {
-        let takes_over = is_taking(reads, self.geometry.ranks, host::processors(), Design::of_this_host());
-        // Relaxed: only this rank uses it; it is an atomic so that a context may move between threads.
-        self.takes_over.store(takes_over, Ordering::Relaxed);
+        self.reads.set(reads, self.geometry.ranks);
     }
 
     /// Sets when this rank takes the first look of a wait from here on, in a job whose ranks wait as `waiting` says.
@@ -324,12 +307,12 @@ impl Context {
         self.geometry.ranks == 2 && !waiting.is_oversubscribed
     }
 
-    /// Whether a copy from `from`, in a slot, takes the lines over. It does not if the cell is passed, since that
+    /// Whether a copy of `n` bytes from `from`, in a slot, takes the lines over. It does not if the cell is passed, since that
     /// becomes this rank's own with the next call, nor where slots are written around the caches: there are no lines to
     /// take.
     #[inline]
-    pub(super) fn takes_over(&self, from: *const u8) -> bool {
-        self.takes_over.load(Ordering::Relaxed) && !self.writes.is_around() && !self.is_passed(from)
+    pub(super) fn takes_over(&self, from: *const u8, n: usize) -> bool {
+        self.reads.take_lines(n) && !self.writes.is_around() && !self.is_passed(from)
     }
 
     /// The event with which `rank` announces its flags and releases, where ranks share cores.
@@ -466,17 +449,6 @@ pub(super) mod tests {
             other.clear();
             assert!(other.presence(NodeRank(0)).is_away());
         });
-    }
-
-    #[test]
-    fn few_ranks_on_few_processors_take_lines_over_where_that_was_found_to_be_faster() {
-        use Design::{Intel, Other, Zen4, Zen5};
-        let auto = |ranks, processors, design| is_taking(SlotReads::Auto, ranks, processors, design);
-        assert!(auto(2, 2, Zen4) && auto(6, 2, Zen4) && !auto(7, 2, Zen4) && !auto(2, 3, Zen4));
-        for design in [Intel, Other, Zen4, Zen5] {
-            assert_eq!(auto(4, 2, design), design == Zen4, "{design:?}");
-            assert!(is_taking(SlotReads::Taking, 64, 64, design) && !is_taking(SlotReads::Sharing, 2, 2, design));
-        }
     }
 }
 

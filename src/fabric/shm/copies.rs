@@ -1,5 +1,5 @@
 //! Moves and combines the data of a call: to slots as [`writes`](super::writes) decides, to memory of the rank's own
-//! as [`ways`](super::ways) decides.
+//! as [`ways`](super::ways) decides, out of slots also as [`reads`](super::reads) decides.
 
 use super::clock;
 use super::context::Context;
@@ -82,7 +82,7 @@ impl Context {
         unsafe {
             match places {
                 [Slot, _] => self.write(to, from, n),
-                [Private, Slot] if n >= TAKEN && self.takes_over(from) => kernel::copy_taking(to, from, n),
+                [Private, Slot] if n >= TAKEN && self.takes_over(from, n) => self.copy_taking(to, from, n),
                 // If this rank writes around the caches, its peers are likely to do so too.
                 [Private, Slot] if self.writes.is_around() && !self.is_passed(from) => {
                     kernel::copy_fetching(to, from, n);
@@ -151,6 +151,21 @@ impl Context {
                 Course::Around => kernel::copy_streaming(to, from, n),
                 Course::Timed => self.write_timed(to, from, n),
             }
+        }
+    }
+
+    /// Copies `n` bytes out of a slot, and takes its lines over.
+    ///
+    /// # Safety
+    /// As for [`kernel::copy_taking`].
+    #[inline(always)]
+    unsafe fn copy_taking(&self, to: *mut u8, from: *const u8, n: usize) {
+        let started = self.reads.is_timed(n).then(Instant::now);
+        // SAFETY: the caller's promise.
+        unsafe { kernel::copy_taking(to, from, n) };
+        if let Some(started) = started {
+            let ended = Instant::now();
+            self.reads.note(n, ended - started, ended);
         }
     }
 

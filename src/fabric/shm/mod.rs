@@ -23,6 +23,7 @@ mod next_flags;
 mod notices;
 mod pace;
 mod presences;
+mod reads;
 mod rhythm;
 mod rotation;
 mod segment;

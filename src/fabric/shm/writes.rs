@@ -54,6 +54,8 @@ pub(super) enum Course {
 enum Next {
     /// After the usual number of writes.
     Usual,
+    /// After more than that.
+    Later,
     /// The next one, around the caches, to be compared with one through them.
     Around,
     /// The next one, through the caches.
@@ -78,8 +80,14 @@ pub(super) struct Times {
 impl Writes {
     /// Shorter writes always go through the caches: what they would save does not pay for a reader's way to memory.
     pub const SHORTEST: usize = 1024;
-    /// How many writes are between two that are timed, while nothing speaks against their way.
+    /// How many writes are between two that are timed, while nothing speaks against their way. For this a write through
+    /// the caches counts once more for each [`Self::COUNTED`] of its bytes: to time a long one takes little of its
+    /// time, and a program makes few of them in the time for which cores stay close or far.
     const UNTIMED: u32 = 31;
+    const COUNTED: usize = 32 << 10;
+    /// As `UNTIMED`, after a write that was slow but not much slower than around the caches: to compare the two costs
+    /// more than to time one.
+    const ALIKE: u32 = 8 * Self::UNTIMED;
     /// This much evidence turns a rank away from the caches: a rank that lost its core looks slow too, but not so
     /// often.
     const SLOW: u32 = 8;
@@ -117,7 +125,8 @@ impl Writes {
     pub fn course(&self, n: usize) -> Course {
         let course = self.course_of_next(n);
         if n >= Self::SHORTEST && course != Course::Timed {
-            self.untimed.store(self.untimed.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+            let counts = if course == Course::Through { (1 + n / Self::COUNTED) as u32 } else { 1 };
+            self.untimed.store(self.untimed.load(Ordering::Relaxed).saturating_sub(counts), Ordering::Relaxed);
         }
         course
     }
@@ -176,12 +185,21 @@ impl Writes {
                 0 => Next::Around,
                 around => {
                     self.judge(is_slow(around), clock::at(now));
-                    if is_slow(around) && !self.is_around() { Next::Around } else { Next::Usual }
+                    match is_slow(around) {
+                        true if !self.is_around() => Next::Around,
+                        true => Next::Usual,
+                        false => Next::Later,
+                    }
                 }
             },
         };
         self.compares.store(next == Next::Around, Ordering::Relaxed);
-        self.untimed.store(if next == Next::Usual { Self::UNTIMED } else { 0 }, Ordering::Relaxed);
+        let untimed = match next {
+            Next::Usual => Self::UNTIMED,
+            Next::Later => Self::ALIKE,
+            Next::Around | Next::Through => 0,
+        };
+        self.untimed.store(untimed, Ordering::Relaxed);
     }
 
     /// Notes whether a write through the caches was slow, at `now`.
@@ -296,7 +314,7 @@ mod tests {
     fn few_writes_are_timed_and_none_where_the_way_is_set() {
         let writes = Writes::default();
         let timed = |n| write(&writes, 320, n, [0, 0]);
-        assert_eq!((timed(Writes::SHORTEST - 1), timed(1 << 20)), (0, 10));
+        assert_eq!((timed(Writes::SHORTEST - 1), timed(4096), timed(256 << 10)), (0, 10, 64));
         writes.set(SlotStores::Streaming);
         assert_eq!((timed(4096), writes.course(4096), writes.course(100)), (0, Course::Around, Course::Through));
         writes.set(SlotStores::Cached);
@@ -349,8 +367,8 @@ mod tests {
     #[test]
     fn writes_that_are_slow_either_way_are_seldom_timed() {
         let writes = Writes::default();
-        let timed = write(&writes, 3400, 4096, [6400, 6400]);
-        assert_eq!((timed, writes.is_around()), (300, false));
+        let timed = write(&writes, 10 * (3 + Writes::ALIKE as usize), 4096, [6400, 6400]);
+        assert_eq!((timed, writes.is_around()), (30, false));
     }
 
     /// In a short trial lines seem less slow than in long pieces: its last stores are still under way when it ends.

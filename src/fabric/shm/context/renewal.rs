@@ -10,7 +10,6 @@ use crate::sync::Control;
 use crate::topo::Layout;
 use crate::types::{Epoch, Ticket};
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
 
 impl Context {
     /// Whether all peers have left every call that this rank has left: then none of them reads or writes the segment
@@ -58,7 +57,7 @@ impl Context {
             reserved_passed,
             passed,
             writes,
-            takes_over,
+            reads,
             ways,
             rhythm,
             hopes,
@@ -71,8 +70,7 @@ impl Context {
         } = self;
         *layout = nodes;
         (*claims, *passed) = (claims_of(geometry), passed_of(geometry));
-        (*writes, *hopes, *givers, *first_looks, *company, *yields) = Default::default();
-        *takes_over = AtomicBool::default();
+        (*writes, *reads, *hopes, *givers, *first_looks, *company, *yields) = Default::default();
         (*ways, *loans) = (when_used(), OnceLock::new());
         *rhythm = Rhythm::of(Design::of_this_host());
         *presences = Presences::of_segment(segment, geometry);

@@ -1,0 +1,259 @@
+//! Whether a rank that reads peers' slots takes the lines over.
+//!
+//! A line that several caches hold has to be given up by all of them before its writer can write it again. So on some
+//! processors it helps if each reader makes the lines that it reads its own: a Zen 4 with close cores writes lines in
+//! half the time, and ranks gain a tenth. Where a few ranks read on few processors, that is; where many do, lines go
+//! from one to the next. On a Zen 5, and on the Intel processor that was measured, ranks lose a tenth and more.
+//!
+//! Where cores are far apart, a Zen 4 loses too: a reader that takes lines over takes two to three times as long as one
+//! that shares them, and longer than a copy in memory. So a rank times some of its long reads. If many are slow, it
+//! shares lines for a while, and then tries again (docs/PERFORMANCE.md, "Tried"). Then writes, too, have to take lines
+//! from caches that share them, are slow enough for [`writes`](super::writes) to notice, and go around the caches.
+//! Each rank decides for itself: it finds the same bytes either way.
+
+use super::clock;
+use super::trials::are_trials_held;
+use crate::kernel::Probed;
+use crate::kernel::host::{self, Design};
+use crate::types::{Bytes, SlotReads};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How one rank reads slots of one context. Relaxed throughout: only this rank uses it, one call at a time. The fields
+/// are atomics so that a context may move between threads.
+#[derive(Debug)]
+pub(super) struct Reads {
+    /// Whether lines are taken over where that is not slow.
+    takes: AtomicBool,
+    /// Whether reads are timed, and rests made.
+    is_timing: AtomicBool,
+    /// Bytes to read until the next read that is timed, or until a rest looks at the clock.
+    untimed: AtomicU64,
+    rests: &'static Rests,
+}
+
+/// When a process shares lines for a while, although it would take them over, and what its reads have shown. All
+/// contexts have this in common, as hosts on which lines are taken over have two cores. Relaxed: threads of one process
+/// may lose each other's evidence, which is no worse than to time fewer reads.
+#[derive(Debug, Default)]
+struct Rests {
+    is_under_way: AtomicBool,
+    /// Timed reads that were slow, less others.
+    evidence: AtomicU32,
+    /// When the rest under way ends, or the last one ended: by [`clock::now`].
+    until: AtomicU64,
+    /// Nanoseconds of the last rest.
+    length: AtomicU64,
+}
+
+static RESTS: Rests = Rests {
+    is_under_way: AtomicBool::new(false),
+    evidence: AtomicU32::new(0),
+    until: AtomicU64::new(0),
+    length: AtomicU64::new(0),
+};
+
+impl Default for Reads {
+    fn default() -> Self {
+        Self {
+            takes: AtomicBool::new(false),
+            is_timing: AtomicBool::new(false),
+            untimed: AtomicU64::new(0),
+            rests: &RESTS,
+        }
+    }
+}
+
+/// Whether a rank takes over the lines of slots that it reads, by the setting `reads`. `ranks` share the communicator
+/// on a host with `processors` processors of `design`.
+fn is_taking(reads: SlotReads, ranks: usize, processors: i64, design: Design) -> bool {
+    const PROCESSORS: i64 = 2;
+    /// 5 ranks gain a little, 8 lose a little (docs/PERFORMANCE.md, "Tried").
+    const RANKS: usize = 6;
+    match reads {
+        SlotReads::Auto => ranks <= RANKS && processors <= PROCESSORS && design == Design::Zen4,
+        SlotReads::Sharing => false,
+        SlotReads::Taking => true,
+    }
+}
+
+impl Reads {
+    /// Only reads of this length and more are timed: the way to the first line is a small part of their time.
+    pub const LONG: usize = 16 << 10;
+    /// Bytes from one timed read to the next: timing takes as long as reading a kilobyte or two.
+    const UNTIMED: u64 = 128 << 10;
+    /// Bytes that are read before the first timed read. First reads of a slot bring its pages, and take long.
+    const FIRST: u64 = 4 << 20;
+    /// Nothing is timed where reading the clock takes this long.
+    const CLOCK: Duration = Duration::from_nanos(200);
+
+    /// Sets how this rank reads from here on, in a communicator that has `ranks` ranks on this node.
+    pub fn set(&self, reads: SlotReads, ranks: usize) {
+        self.takes.store(is_taking(reads, ranks, host::processors(), Design::of_this_host()), Ordering::Relaxed);
+        let is_timing = reads == SlotReads::Auto && are_trials_held() && clock::reading() < Self::CLOCK;
+        self.is_timing.store(is_timing, Ordering::Relaxed);
+        self.untimed.store(Self::FIRST, Ordering::Relaxed);
+    }
+
+    /// Whether a read of `n` bytes, which follows, takes lines over.
+    #[inline]
+    pub fn take_lines(&self, n: usize) -> bool {
+        self.take_lines_by(clock::now, n)
+    }
+
+    #[inline]
+    fn take_lines_by(&self, clock: impl FnOnce() -> u64, n: usize) -> bool {
+        self.takes.load(Ordering::Relaxed)
+            && (!self.rests.is_under_way.load(Ordering::Relaxed) || self.takes_in_rest(clock, n))
+    }
+
+    /// Whether a read takes lines over while a rest is under way. It does if nothing is timed here, or if the rest is
+    /// over, which ends it.
+    #[cold]
+    fn takes_in_rest(&self, clock: impl FnOnce() -> u64, n: usize) -> bool {
+        !self.is_timing.load(Ordering::Relaxed) || self.is_due(n) && self.rests.end(clock())
+    }
+
+    /// Whether a read of `n` bytes that takes lines over, and follows now, is to be timed for [`Self::note`].
+    #[inline]
+    pub fn is_timed(&self, n: usize) -> bool {
+        n >= Self::LONG && self.is_timing.load(Ordering::Relaxed) && self.is_due(n)
+    }
+
+    /// Notes that a timed read of `n` bytes took `took`, until `ended`.
+    #[cold]
+    pub fn note(&self, n: usize, took: Duration, ended: Instant) {
+        self.rests.judge(took > dear(Bytes(n)), clock::at(ended));
+    }
+
+    fn is_due(&self, n: usize) -> bool {
+        let left = self.untimed.load(Ordering::Relaxed).saturating_sub(n as u64);
+        self.untimed.store(if left == 0 { Self::UNTIMED } else { left }, Ordering::Relaxed);
+        left == 0
+    }
+}
+
+impl Rests {
+    /// This much evidence begins a rest. Where cores are far, more than half of the reads are slow, as what a core-mate
+    /// has written is near all the same. Where they are close, one in eight is: the rank lost its core meanwhile.
+    const ENOUGH: u32 = 8;
+    /// The evidence after a rest.
+    const DOUBT: u32 = 4;
+    /// Shortest and longest rest, in nanoseconds. Meanwhile writes have time to go around the caches. Rests grow while
+    /// going back proves wrong.
+    const LENGTHS: [u64; 2] = [64_000_000, 1_024_000_000];
+
+    /// Notes at `now` whether a read was slow. May begin a rest.
+    fn judge(&self, is_slow: bool, now: u64) {
+        let before = self.evidence.load(Ordering::Relaxed);
+        let evidence = if is_slow { before + 1 } else { before.saturating_sub(1) };
+        self.evidence.store(evidence, Ordering::Relaxed);
+        if evidence >= Self::ENOUGH {
+            self.begin(now);
+        }
+    }
+
+    fn begin(&self, now: u64) {
+        let [shortest, longest] = Self::LENGTHS;
+        let (last, until) = (self.length.load(Ordering::Relaxed), self.until.load(Ordering::Relaxed));
+        let was_wrong = now.saturating_sub(until) < last;
+        let length = if was_wrong { (2 * last).min(longest) } else { shortest };
+        self.length.store(length, Ordering::Relaxed);
+        self.until.store(now + length, Ordering::Relaxed);
+        self.is_under_way.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the rest under way, if that is over at `now`. Returns whether it is.
+    fn end(&self, now: u64) -> bool {
+        let is_over = now >= self.until.load(Ordering::Relaxed);
+        if is_over {
+            self.evidence.store(Self::DOUBT, Ordering::Relaxed);
+            self.is_under_way.store(false, Ordering::Relaxed);
+        }
+        is_over
+    }
+}
+
+/// A read of `n` bytes that takes lines over is slow if it takes longer than this: than a copy in memory. A Zen 4 takes
+/// half as long if a near core has the lines, and up to twice as long if a far one has them.
+fn dear(n: Bytes) -> Duration {
+    /// Nanoseconds until the first line is there.
+    const LATENCY: f64 = 100.0;
+    Duration::from_nanos((n.0 as f64 / Probed::in_use().copy.memory + LATENCY) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads `times` times `n` bytes, every `gap` nanoseconds; each read takes as many times as long as a copy in
+    /// memory as `slow` says. Returns how many reads took lines over, and how many of them were timed.
+    fn read(reads: &Reads, times: usize, n: usize, now: &mut u64, gap: u64, slow: impl Fn(usize) -> f64) -> [usize; 2] {
+        let mut counts = [0; 2];
+        for at in 0..times {
+            *now += gap;
+            let takes = reads.take_lines_by(|| *now, n);
+            let is_timed = takes && reads.is_timed(n);
+            if is_timed {
+                let copies = n as f64 * slow(at) / Probed::in_use().copy.memory;
+                reads.rests.judge(Duration::from_nanos(copies as u64) > dear(Bytes(n)), *now);
+            }
+            counts[0] += usize::from(takes);
+            counts[1] += usize::from(is_timed);
+        }
+        counts
+    }
+
+    fn taking() -> Reads {
+        let rests = Box::leak(Box::new(Rests::default()));
+        Reads { takes: AtomicBool::new(true), is_timing: AtomicBool::new(true), rests, ..Reads::default() }
+    }
+
+    #[test]
+    fn few_ranks_on_few_processors_take_lines_over_where_that_was_found_to_be_faster() {
+        use Design::{Intel, Other, Zen4, Zen5};
+        let auto = |ranks, processors, design| is_taking(SlotReads::Auto, ranks, processors, design);
+        assert!(auto(2, 2, Zen4) && auto(6, 2, Zen4) && !auto(7, 2, Zen4) && !auto(2, 3, Zen4));
+        for design in [Intel, Other, Zen4, Zen5] {
+            assert_eq!(auto(4, 2, design), design == Zen4, "{design:?}");
+            assert!(is_taking(SlotReads::Taking, 64, 64, design) && !is_taking(SlotReads::Sharing, 2, 2, design));
+        }
+    }
+
+    #[test]
+    fn what_the_user_has_set_is_not_timed() {
+        let reads = Reads::default();
+        reads.set(SlotReads::Taking, 3);
+        assert!(reads.take_lines(4096) && !(0..100).any(|_| reads.is_timed(1 << 20)));
+        reads.set(SlotReads::Sharing, 3);
+        assert!(!reads.take_lines(4096));
+    }
+
+    #[test]
+    fn long_reads_are_timed_every_so_many_bytes() {
+        let timed = |n| read(&taking(), 320, n, &mut 0, 1000, |_| 0.4)[1];
+        assert_eq!([Reads::LONG - 1, Reads::LONG, 64 << 10, 1 << 20].map(timed), [0, 40, 160, 320]);
+    }
+
+    /// A rank whose core-mate writes every third message finds a third of them near.
+    #[test]
+    fn readers_of_far_caches_share_lines_for_longer_and_longer() {
+        const LONG: usize = 256 << 10;
+        let (reads, mut now) = (taking(), 0);
+        let mixed = |at: usize| if at.is_multiple_of(3) { 0.4 } else { 1.8 };
+        let [first, _] = read(&reads, 100, LONG, &mut now, 10_000, mixed);
+        assert!((16..40).contains(&first), "{first}");
+        let [then, _] = read(&reads, 200_000, LONG, &mut now, 10_000, mixed);
+        assert!(then < 200, "{then} of 200000");
+        assert_eq!(reads.rests.length.load(Ordering::Relaxed), Rests::LENGTHS[1]);
+        let [near, _] = read(&reads, 200_000, LONG, &mut now, 10_000, |_| 0.4);
+        assert!(near > 90_000, "{near} of 200000");
+    }
+
+    #[test]
+    fn a_slow_read_now_and_then_means_nothing() {
+        let (reads, mut now) = (taking(), 0);
+        let [taken, _] = read(&reads, 10_000, 256 << 10, &mut now, 10_000, |at| if at % 5 < 2 { 9.0 } else { 0.4 });
+        assert_eq!(taken, 10_000);
+    }
+}
