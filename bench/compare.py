@@ -10,7 +10,8 @@
 A subject is a name, where `scripts/install --prefix` put huddle, and variables for its jobs. What follows -- goes to the
 program. For each case: huddle's time in microseconds and native/huddle, medians over all rounds of all jobs, with its 95 %
 interval, by subject; then the geometric means. --apart shows rounds whose bare exchange took less than so many nanoseconds
-apart from the others, for machines on which ranks lie now near each other and now far. Where ranks outnumber cores much
+apart from the others, for machines on which ranks lie now near each other and now far. Where ranks outnumber cores, their own
+exchange does not tell, so two ranks measure it before and after each job. Where ranks outnumber cores much
 depends on which of them share one: --bind gives neighbours different cores, or the same. --beside starts other programs that
 compute as long as the jobs run, as on a node that several users share. Machines have fast and slow hours,
 and jobs good and bad places in memory: what differs by less than the intervals, or is of few turns, is the same.
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.dont_write_bytecode = True
@@ -64,6 +66,21 @@ def bound(ranks: int, bind: str) -> list[str]:
     index = f"{rank} % {len(cores)}" if bind == "alternating" else f"{rank} * {len(cores)} / {ranks}"
     script = f'cores=({" ".join(map(str, cores))}); exec taskset -c ${{cores[$(({index}))]}} "$@"'
     return ["bash", "-c", script, "bash"]
+
+
+def bare_exchange(bench: Bench, mpi: Mpi) -> float:
+    """How long the bare exchange of two ranks takes now, in nanoseconds."""
+    command = [str(bench.build("collectives", mpi)), "--sizes", "8", "--only", "Barrier", "--rounds", "3"]
+    lines = Job(mpi, 2, command).cases(lambda line: None)
+    return median(next(line["ns"]["bare"] for line in lines if "ns" in line))
+
+
+def measure_near_or_far(job: Callable[[], list[dict]], exchange: Callable[[], float], limit: float) -> list[dict]:
+    """The lines of a job, each round with the bare exchange of two ranks around the job in place of its own; not a number if
+    cores came nearer or went farther meanwhile."""
+    before, lines, after = exchange(), job(), exchange()
+    bare = after if (before < limit) == (after < limit) else math.nan
+    return [{**line, "ns": {**line["ns"], "bare": [bare] * len(line["ns"]["bare"])}} for line in lines]
 
 
 def measure(subject: Subject, mpi: Mpi, options: argparse.Namespace, arguments: list[str]) -> list[dict]:
@@ -143,12 +160,22 @@ def main() -> int:
     options = parser.parse_args(own)
     mpi = mpis[options.mpi]
     found: dict[str, list[dict]] = {subject.name: [] for subject in options.subjects}
+
+    def lines_of(subject: Subject) -> list[dict]:
+        def job() -> list[dict]:
+            return comparisons(measure(subject, mpi, options, arguments))
+
+        is_shared = options.ranks > len(os.sched_getaffinity(0))
+        if not options.apart or not is_shared:
+            return job()
+        return measure_near_or_far(job, lambda: bare_exchange(Bench(subject.prefix), mpi), options.apart)
+
     try:
         install_packages(mpi)
         with others(options.beside):
             for turn in range(options.turns):
                 for subject in options.subjects[:: -1 if turn % 2 else 1]:
-                    lines = comparisons(measure(subject, mpi, options, arguments))
+                    lines = lines_of(subject)
                     found[subject.name] = pooled(found[subject.name], lines)
     except Failed as failure:
         print(f"compare: {failure}")
