@@ -233,6 +233,11 @@ impl Case {
         self.short.is_some()
     }
 
+    /// As which kind of short call some rank calls it as a plain function.
+    pub fn short_as_called(&self) -> Option<Short> {
+        self.short.filter(|_| self.is_called(Way::Short))
+    }
+
     /// Whether the root lent its memory, as `rank` found in a plain function; `None` if it found nothing.
     pub fn was_lent(&self, rank: usize) -> Option<bool> {
         self.lent[rank].get().copied()

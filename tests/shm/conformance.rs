@@ -4,7 +4,7 @@
 use crate::case::{Case, Way};
 use crate::world::{SLEEPING, SPINNING, World, YIELDING};
 use huddle::coll::phase::short::is_halved;
-use huddle::coll::{Knob, REGISTRY};
+use huddle::coll::{Knob, REGISTRY, Short};
 use huddle::fabric::INLINE;
 use huddle::fabric::checked::Random;
 use huddle::fabric::shm::{Context, Waiting};
@@ -116,8 +116,27 @@ fn all_machines(size: usize, waiting: &'static Waiting, thin: usize) {
             assert!(is_called, "{collective:?}, in halves: {halved}: never called");
         }
     }
+    if size > 1 {
+        each_kind_of_short_call_is_called(&calls);
+    }
     if size == 2 {
         TRIED.into_iter().for_each(|collective| short_calls_are_lent_and_not(&calls, collective));
+    }
+}
+
+/// Kinds that have functions of their own, for what the compiler knows of the data (`ShortCall`).
+fn each_kind_of_short_call_is_called(calls: &[Case]) {
+    type IsKind = fn(Short) -> bool;
+    let kinds: [(&str, IsKind); 2] = [
+        ("in lines", |short| matches!(short, Short::InLines(_))),
+        ("in short pieces", |short| matches!(short, Short::InShortPieces)),
+    ];
+    for collective in Collective::ALL.into_iter().filter(|one| *one != Collective::Barrier) {
+        for (name, is_kind) in kinds {
+            let is_called =
+                |case: &Case| case.collective() == collective && case.short_as_called().is_some_and(is_kind);
+            assert!(calls.iter().any(is_called), "{collective:?}, {name}: never called");
+        }
     }
 }
 

@@ -78,9 +78,10 @@ impl Short {
         }
     }
 
-    /// Whether a Scatter is short, and if so where its data lie. Its root's slot has a block for every other rank.
+    /// Whether a Scatter is short, and if so where its data lie. Its root's slot has a block for every other rank. A
+    /// rank alone writes none, but copies one.
     pub fn of_scatter(plan: &Plan, measures: &Measures) -> Option<Self> {
-        Self::new(plan, measures, plan.bytes * (measures.ranks - 1))
+        Self::new(plan, measures, plan.bytes * (measures.ranks - 1).max(1))
     }
 }
 
