@@ -91,7 +91,8 @@ fn reach(flag: &Flag, value: u64) -> bool {
     }
 }
 
-fn median(times: &mut [f64]) -> f64 {
+/// The median of measured times, which it sorts.
+pub(crate) fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
 }

@@ -1,4 +1,4 @@
-//! The last lanes of one collective of a communicator, found by the key that a call must share with them.
+//! The remembered lanes of one collective of a communicator, found by the key that a call must share with them.
 
 use crate::codegen::elsewhere;
 

@@ -1,6 +1,6 @@
 //! Stems: the common part of lanes that differ in their count alone. A lane for any count grows from a stem.
 //!
-//! A communicator remembers the last lanes of each collective ([`lanes`](super::lanes)). A program that calls with more
+//! A communicator remembers some lanes of each collective ([`lanes`](super::lanes)). A program that calls with more
 //! counts than that, or with a new one each time, finds none. But if the datatype is predefined and has no holes, such
 //! a call differs from an earlier one in its count alone. So its arguments are not looked at again: only the choice is
 //! made, as on every rank.

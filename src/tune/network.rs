@@ -5,6 +5,7 @@
 //! wait has an end, so if one side fails the other goes on with the assumed network.
 
 use crate::kept;
+use crate::kernel::exchange::median;
 use crate::kernel::host;
 use crate::model::Network;
 use std::fs;
@@ -158,11 +159,6 @@ fn rounds(mut measure: impl FnMut() -> Option<f64>) -> Option<f64> {
 
 fn nanos(since: Instant) -> f64 {
     since.elapsed().as_nanos() as f64
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 /// LogGP from the times of a round trip, of a burst and of sending each of its messages, and of a long message there

@@ -99,11 +99,14 @@ pub mod known {
     pub trait Known: Copy {
         /// Whether all data fit lines.
         const IN_LINES: bool;
-        /// The greatest length of a piece.
+        /// The greatest length of a piece, and how far calls reach into cells at most.
         const LONGEST: Bytes;
 
         /// Returns `n`, the length of a piece, or how far the call reaches into cells. Tells the compiler too that it is
         /// at most `LONGEST`.
+        ///
+        /// # Panics
+        /// If it is not: then the call was taken for one of another kind.
         #[inline(always)]
         fn checked(n: Bytes) -> Bytes {
             assert!(n <= Self::LONGEST);
@@ -159,8 +162,8 @@ impl<'a, K: Known> ShortCall<'a, K> {
     /// reaches; only hints depend on it.
     ///
     /// # Safety
-    /// The buffers are valid for the packed lengths that the call's plan gives them at this rank, until the call is
-    /// dropped. The caller takes the steps of the function that [`Short`](crate::coll::Short) found for that plan, so
+    /// The buffers are valid for the packed lengths that the call's plan gives them at this rank, until
+    /// [`finish`](Self::finish) returns or the call made of this one is dropped. The caller takes the steps of the function that [`Short`](crate::coll::Short) found for that plan, so
     /// data are as `K` says; or, after [`into_call`](ShortCall::into_call), those of the plan's row.
     /// No other call of this rank is under way on `context`.
     #[inline(always)]
@@ -203,7 +206,7 @@ impl<'a, K: Known> ShortCall<'a, K> {
             false => self.base.context.release(last),
         }
         self.base.nudge_sleepers();
-        // Calls whose data fit lines are in no trial.
+        // Data that fit lines are never lent.
         if !K::IN_LINES {
             self.base.context.note_leave(self.base.waiting);
         }
@@ -371,7 +374,8 @@ impl<K: Known> ShortCall<'_, K> {
     }
 }
 
-/// Hints that [`Fabric`](crate::fabric::Fabric) does not have: they change when cache lines move, not what these hold.
+/// Hints about this rank's own flags, which it is to write; `Fabric::expect_flag` is about a peer's, which it is to read.
+/// They change when cache lines move, not what these hold.
 impl<K: Known> ShortCall<'_, K> {
     /// This rank is about to publish `line` for `ticket`: asks for the flag's line, which the peers that look at it
     /// hold, so that it arrives meanwhile. To ask sooner, in the call before, pays only where peers look late in that

@@ -1,5 +1,5 @@
-//! Finds out which of two ways is faster, where nothing else tells: a few of all calls try both in turn, and the
-//! faster way becomes the habit.
+//! Finds out which of two or more ways is fastest, where nothing else tells: a few of all calls try them in turn, and
+//! the fastest way becomes the habit.
 //!
 //! Calls are numbered, and a call's number alone decides whether it tries a way, and which. So ranks that number calls
 //! alike try alike, and a rank's times include the effect of its peers' ways. Time is usually taken from call to call,
@@ -43,7 +43,7 @@ impl Arm {
     }
 }
 
-/// Which calls are tried, and which way. Counts of calls and blocks are powers of two, so that a call finds out with a
+/// Which calls are tried. Counts of calls and blocks are powers of two, so that a call finds out with a
 /// few instructions that it is in no trial.
 ///
 /// ```text
@@ -63,7 +63,7 @@ pub(super) trait Schedule {
     const WINDOW: u64;
     /// Calls from the beginning of one window to that of the next.
     const INTERVAL: u64;
-    /// Blocks of a trial, half of them each way.
+    /// Blocks of a trial; all ways have equally many.
     const BLOCKS: u64;
     /// Blocks from the beginning of one trial to that of the next.
     const EVERY: u64;
