@@ -10,8 +10,8 @@
 A subject is a name, where `scripts/install --prefix` put huddle, and variables for its jobs. What follows -- goes to the
 program. For each case: huddle's time in microseconds and native/huddle, medians over all rounds of all jobs, with its 95 %
 interval, by subject; then the geometric means. --apart shows rounds whose bare exchange took less than so many nanoseconds
-apart from the others, for machines on which ranks lie now near each other and now far. Where ranks outnumber cores, their own
-exchange does not tell, so two ranks measure it before and after each job. Where ranks outnumber cores much
+apart from the others, for machines on which ranks lie now near each other and now far. Where ranks share
+two cores, their own exchange does not tell, so two ranks measure it before and after each job. Where ranks outnumber cores much
 depends on which of them share one: --bind gives neighbours different cores, or the same. --beside starts other programs that
 compute as long as the jobs run, as on a node that several users share. Machines have fast and slow hours,
 and jobs good and bad places in memory: what differs by less than the intervals, or is of few turns, is the same.
@@ -71,7 +71,7 @@ def bound(ranks: int, bind: str) -> list[str]:
 def bare_exchange(bench: Bench, mpi: Mpi) -> float:
     """How long the bare exchange of two ranks takes now, in nanoseconds."""
     command = [str(bench.build("collectives", mpi)), "--sizes", "8", "--only", "Barrier", "--rounds", "3"]
-    lines = Job(mpi, 2, command).cases(lambda line: None)
+    lines = Job(mpi, 2, [*bound(2, "alternating"), *command]).cases(lambda line: None)
     return median(next(line["ns"]["bare"] for line in lines if "ns" in line))
 
 
@@ -159,14 +159,16 @@ def main() -> int:
         own, arguments = own[: own.index("--")], own[own.index("--") + 1 :]
     options = parser.parse_args(own)
     mpi = mpis[options.mpi]
+    cores = len(os.sched_getaffinity(0))
+    if options.apart and options.ranks > cores > 2:
+        parser.error("--apart: two ranks don't tell how far apart more than two cores are")
     found: dict[str, list[dict]] = {subject.name: [] for subject in options.subjects}
 
     def lines_of(subject: Subject) -> list[dict]:
         def job() -> list[dict]:
             return comparisons(measure(subject, mpi, options, arguments))
 
-        is_shared = options.ranks > len(os.sched_getaffinity(0))
-        if not options.apart or not is_shared:
+        if not options.apart or options.ranks <= cores:
             return job()
         return measure_near_or_far(job, lambda: bare_exchange(Bench(subject.prefix), mpi), options.apart)
 

@@ -1,8 +1,8 @@
 //! Lanes: they serve a call that is like an earlier one without the long way through arguments, choice and plan.
 //!
 //! Programs repeat their calls. A call takes a lane if its count, datatype and operation are those of one of the
-//! communicator's remembered calls of the same collective, which opened lanes. The datatype must still be the same (predefined,
-//! or none was freed since), all ranks must be on one node, and no address may be that of a device. Then operands,
+//! communicator's remembered calls of the same collective, which opened lanes. The datatype must still be the same
+//! (predefined, or none was freed since), all ranks must be on one node, and no address may be that of a device. Then operands,
 //! operation and plan are known, and only addresses and the root are looked at. A few elements with holes are packed
 //! before the call and unpacked after it.
 //!

@@ -307,12 +307,12 @@ impl Context {
         self.geometry.ranks == 2 && !waiting.is_oversubscribed
     }
 
-    /// Whether a copy of `n` bytes from `from`, in a slot, takes the lines over. It does not if the cell is passed, since that
-    /// becomes this rank's own with the next call, nor where slots are written around the caches: there are no lines to
-    /// take.
+    /// Whether a copy of `n` bytes from `from`, in a slot, takes the lines over. It does not if the cell is passed, since
+    /// that becomes this rank's own with the next call, nor where slots are written around the caches: there are no
+    /// lines to take.
     #[inline]
     pub(super) fn takes_over(&self, from: *const u8, n: usize) -> bool {
-        self.reads.take_lines(n) && !self.writes.is_around() && !self.is_passed(from)
+        self.reads.may_take() && !self.writes.is_around() && !self.is_passed(from) && self.reads.take_lines(n)
     }
 
     /// The event with which `rank` announces its flags and releases, where ranks share cores.

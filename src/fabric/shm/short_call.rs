@@ -163,8 +163,9 @@ impl<'a, K: Known> ShortCall<'a, K> {
     ///
     /// # Safety
     /// The buffers are valid for the packed lengths that the call's plan gives them at this rank, until
-    /// [`finish`](Self::finish) returns or the call made of this one is dropped. The caller takes the steps of the function that [`Short`](crate::coll::Short) found for that plan, so
-    /// data are as `K` says; or, after [`into_call`](ShortCall::into_call), those of the plan's row.
+    /// [`finish`](Self::finish) returns or the call made of this one is dropped. The caller takes the steps of the
+    /// function that [`Short`](crate::coll::Short) found for that plan, so data are as `K` says; or, after
+    /// [`into_call`](ShortCall::into_call), those of the plan's row.
     /// No other call of this rank is under way on `context`.
     #[inline(always)]
     pub unsafe fn enter(
@@ -374,8 +375,8 @@ impl<K: Known> ShortCall<'_, K> {
     }
 }
 
-/// Hints about this rank's own flags, which it is to write; `Fabric::expect_flag` is about a peer's, which it is to read.
-/// They change when cache lines move, not what these hold.
+/// Hints about this rank's own flags, which it is to write; `Fabric::expect_flag` is about a peer's, which it is to
+/// read. They change when cache lines move, not what these hold.
 impl<K: Known> ShortCall<'_, K> {
     /// This rank is about to publish `line` for `ticket`: asks for the flag's line, which the peers that look at it
     /// hold, so that it arrives meanwhile. To ask sooner, in the call before, pays only where peers look late in that

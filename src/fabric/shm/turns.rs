@@ -48,8 +48,8 @@ const COLLECTIVES: usize = Collective::ALL.len();
 impl Turns {
     /// Waits that are tried: none, and multiples of [`Self::STEP`].
     const WAITS: usize = 8;
-    /// From one wait to the next. The longest, of seven steps, is 280 ns: the time to transfer a line between cores of one
-    /// node, and to handle it.
+    /// From one wait to the next. The longest, of seven steps, is 280 ns: the time to transfer a line between cores of
+    /// one node, and to handle it.
     const STEP: Duration = Duration::from_nanos(40);
     /// Longer intervals are ignored: a hundred nanoseconds don't show in them.
     pub const FAR_APART: Duration = Duration::from_micros(10);

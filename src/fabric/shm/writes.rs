@@ -24,7 +24,7 @@ pub(super) struct Writes {
     is_around: AtomicBool,
     /// Nothing is timed any more.
     is_fixed: AtomicBool,
-    /// Writes until the next one that is timed.
+    /// Writes until the next one that is timed, counted as [`Writes::UNTIMED`] says.
     untimed: AtomicU32,
     /// Timed writes that spoke for the other way, less those that spoke against it.
     evidence: AtomicU32,
