@@ -10,11 +10,11 @@
 A subject is a name, where `scripts/install --prefix` put huddle, and variables for its jobs. What follows -- goes to the
 program. For each case: huddle's time in microseconds and native/huddle, medians over all rounds of all jobs, with its 95 %
 interval, by subject; then the geometric means. --apart shows rounds whose bare exchange took less than so many nanoseconds
-apart from the others, for machines on which ranks lie now near each other and now far. Where ranks share
-two cores, their own exchange does not tell, so two ranks measure it before and after each job. Where ranks outnumber cores much
-depends on which of them share one: --bind gives neighbours different cores, or the same. --beside starts other programs that
-compute as long as the jobs run, as on a node that several users share. Machines have fast and slow hours,
-and jobs good and bad places in memory: what differs by less than the intervals, or is of few turns, is the same.
+apart from the others, for machines on which ranks lie now near each other and now far. Where ranks share two cores,
+their own exchange does not tell, so two ranks measure it before and after each job. Where ranks outnumber cores much depends on
+which of them share one: --bind gives neighbours different cores, or the same. --beside starts other programs that compute as
+long as the jobs run, as on a node that several users share. Machines have fast and slow hours, and jobs good and bad places
+in memory: what differs by less than the intervals, or is of few turns, is the same.
 """
 
 from __future__ import annotations

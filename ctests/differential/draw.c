@@ -18,9 +18,9 @@ static Collective draw_collective(Random *shared) {
 
 // Bytes of one contribution: often nothing, one element, or a size around which algorithms change.
 static int64_t draw_bytes(Random *shared, int64_t limit) {
-    static const int64_t boundaries[] = {32, 64, 96, 128, 256, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 1048576};
+    static const int64_t boundaries[] = {32, 48, 64, 96, 128, 256, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 1048576};
     int64_t bytes, kind = random_below(shared, 100), shift = random_between(shared, -24, 24);
-    int64_t boundary = boundaries[random_below(shared, 15)], power = random_below(shared, 40);
+    int64_t boundary = boundaries[random_below(shared, 16)], power = random_below(shared, 40);
     if (kind < 6) return 0;
     if (kind < 16) return 1;  // one element
     if (kind < 40) bytes = random_between(shared, 1, 200);

@@ -2,9 +2,9 @@
 //!
 //! Programs repeat their calls. A call takes a lane if its count, datatype and operation are those of one of the
 //! communicator's remembered calls of the same collective, which opened lanes. The datatype must still be the same
-//! (predefined, or none was freed since), all ranks must be on one node, and no address may be that of a device. Then operands,
-//! operation and plan are known, and only addresses and the root are looked at. A few elements with holes are packed
-//! before the call and unpacked after it.
+//! (predefined, or none was freed since), all ranks must be on one node, and no address may be that of a device. Then
+//! operands, operation and plan are known, and only addresses and the root are looked at. A few elements with holes are
+//! packed before the call and unpacked after it.
 //!
 //! The handle of a user-defined operation may come to mean another one. The library is called with the handle, so it
 //! runs what that means now. The plan is the same for all these operations: they follow the order of ranks whether they

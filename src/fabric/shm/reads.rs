@@ -13,7 +13,7 @@
 
 use super::clock;
 use super::trials::are_trials_held;
-use crate::kernel::Probed;
+use super::writes::{Writes, as_copies};
 use crate::kernel::host::{self, Design};
 use crate::types::{Bytes, SlotReads};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -91,13 +91,11 @@ impl Reads {
     const UNTIMED: u64 = 128 << 10;
     /// Bytes that are read before the first timed read. First reads of a slot bring its pages, and take long.
     const FIRST: u64 = 4 << 20;
-    /// Nothing is timed where reading the clock takes this long.
-    const CLOCK: Duration = Duration::from_nanos(200);
 
     /// Sets how this rank reads from here on, in a communicator that has `ranks` ranks on this node.
     pub fn set(&self, reads: SlotReads, ranks: usize) {
         self.takes.store(is_taking(reads, ranks, host::processors(), Design::of_this_host()), Ordering::Relaxed);
-        let is_timing = reads == SlotReads::Auto && are_trials_held() && clock::reading() < Self::CLOCK;
+        let is_timing = reads == SlotReads::Auto && are_trials_held() && clock::reading() < Writes::CLOCK;
         self.is_timing.store(is_timing, Ordering::Relaxed);
         self.untimed.store(Self::FIRST, Ordering::Relaxed);
     }
@@ -108,7 +106,7 @@ impl Reads {
         self.takes.load(Ordering::Relaxed)
     }
 
-    /// Whether a read of `n` bytes, which follows, takes lines over.
+    /// Whether a read of `n` bytes, which follows, takes lines over, on a rank that [may](Self::may_take).
     #[inline]
     pub fn take_lines(&self, n: usize) -> bool {
         self.take_lines_by(clock::now, n)
@@ -116,7 +114,7 @@ impl Reads {
 
     #[inline]
     fn take_lines_by(&self, clock: impl FnOnce() -> u64, n: usize) -> bool {
-        self.may_take() && (!self.rests.is_under_way.load(Ordering::Relaxed) || self.takes_in_rest(clock, n))
+        !self.rests.is_under_way.load(Ordering::Relaxed) || self.takes_in_rest(clock, n)
     }
 
     /// Whether a read takes lines over while a rest is under way. It does if nothing is timed here, or if the rest is
@@ -214,12 +212,13 @@ fn pass(left: &AtomicU64, n: u64) -> bool {
 fn dear(n: Bytes) -> Duration {
     /// Nanoseconds until the first line is there.
     const LATENCY: f64 = 100.0;
-    Duration::from_nanos((n.0 as f64 / Probed::in_use().copy.memory + LATENCY) as u64)
+    as_copies(n, 1.0, LATENCY)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Probed;
 
     /// Reads `times` times `n` bytes, every `gap` nanoseconds; each read takes as many times as long as a copy in
     /// memory as `slow` says. Returns how many reads took lines over, and how many of them were timed.
@@ -262,9 +261,9 @@ mod tests {
     fn what_the_user_has_set_is_not_timed() {
         let reads = Reads::default();
         reads.set(SlotReads::Taking, 3);
-        assert!(reads.take_lines(4096) && !(0..100).any(|_| reads.is_timed(1 << 20)));
+        assert!(reads.may_take() && reads.take_lines(4096) && !(0..100).any(|_| reads.is_timed(1 << 20)));
         reads.set(SlotReads::Sharing, 3);
-        assert!(!reads.take_lines(4096));
+        assert!(!reads.may_take());
     }
 
     #[test]

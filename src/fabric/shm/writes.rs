@@ -104,7 +104,7 @@ impl Writes {
 
     /// Nothing is timed where reading the clock takes this long: each timed write reads it three times, to time a few
     /// hundred nanoseconds.
-    const CLOCK: Duration = Duration::from_nanos(200);
+    pub const CLOCK: Duration = Duration::from_nanos(200);
 
     /// Fixes the way, unless `stores` is `Auto`, trials are held, and this machine has two ways and a clock to compare
     /// them.
@@ -236,8 +236,12 @@ fn dear(n: Bytes) -> Duration {
     const TIMES: f64 = 1.6;
     /// Nanoseconds until the first line is there.
     const LATENCY: f64 = 50.0;
-    let rate = Probed::in_use().copy.memory;
-    Duration::from_nanos((n.0 as f64 * TIMES / rate + LATENCY) as u64)
+    as_copies(n, TIMES, LATENCY)
+}
+
+/// So many `times` as long as copying `n` bytes from memory to memory takes, and `latency` nanoseconds.
+pub(super) fn as_copies(n: Bytes, times: f64, latency: f64) -> Duration {
+    Duration::from_nanos((n.0 as f64 * times / Probed::in_use().copy.memory + latency) as u64)
 }
 
 fn picoseconds_each(time: Duration, bytes: usize) -> u64 {
