@@ -16,20 +16,21 @@ use super::stem::{Stem, StemKey, Stems};
 use crate::fabric::shm::{Context, Geometry};
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
+use crate::sync::Own;
 use crate::tune::{Agreed, LAST_EPOCH, Map, Prospect, Reason};
 use crate::types::{Bytes, Collective, CommRank, Epoch};
 use mpi_sys::MPI_Comm;
 use once_cell::sync::OnceCell;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 /// The state of one communicator in this process.
 pub struct Communicator {
     /// Blocking collectives that began on the communicator, accelerated or not.
-    calls: AtomicU64,
+    calls: Own<u64>,
     standing: OnceCell<Standing>,
 }
 
@@ -253,8 +254,8 @@ impl Communicator {
     pub fn next_epoch(&self) -> Epoch {
         // Relaxed, and a load and a store in place of one atomic addition: MPI allows one collective at a time on a
         // communicator.
-        let epoch = self.calls.load(Ordering::Relaxed) + 1;
-        self.calls.store(epoch, Ordering::Relaxed);
+        let epoch = self.calls.get() + 1;
+        self.calls.set(epoch);
         Epoch(epoch)
     }
 
@@ -266,7 +267,7 @@ impl Communicator {
     /// Whether the next call may be served.
     #[inline]
     pub fn has_epochs(&self) -> bool {
-        Epoch(self.calls.load(Ordering::Relaxed) + 1) < LAST_EPOCH
+        Epoch(self.calls.get() + 1) < LAST_EPOCH
     }
 
     /// The shared memory that serves call `epoch`, or why the call is native. The call whose ordinal is `HUDDLE_WARMUP`
@@ -329,7 +330,7 @@ fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
         return None;
     }
     if found == 0 {
-        let new = Communicator { calls: AtomicU64::new(0), standing: OnceCell::new() };
+        let new = Communicator { calls: Own::new(0), standing: OnceCell::new() };
         state = Box::into_raw(Box::new(new));
         // SAFETY: as above; `delete` frees the box.
         let code = unsafe { native().comm_set_attr(comm, job.keyval, state.cast()) };
@@ -343,7 +344,7 @@ fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
 
 /// Marks `comm` as a communicator whose collectives all stay native.
 pub fn keep_native(job_keyval: c_int, comm: MPI_Comm, reason: Reason) {
-    let state = Communicator { calls: AtomicU64::new(0), standing: OnceCell::with_value(Standing::Native(reason)) };
+    let state = Communicator { calls: Own::new(0), standing: OnceCell::with_value(Standing::Native(reason)) };
     let state = Box::into_raw(Box::new(state));
     // SAFETY: a valid communicator without the attribute; `delete` frees the box.
     unsafe { native().comm_set_attr(comm, job_keyval, state.cast()) };
@@ -369,7 +370,7 @@ pub unsafe extern "C" fn delete(_: MPI_Comm, _: c_int, value: *mut c_void, _: *m
     recent::forget_all();
     // SAFETY: `look_up` or `keep_native` stored the box; MPI deletes an attribute once.
     let communicator = unsafe { Box::from_raw(value.cast::<Communicator>()) };
-    let last = Epoch(communicator.calls.into_inner());
+    let last = Epoch(communicator.calls.get());
     if let Some(Standing::Shared(shared)) = communicator.standing.into_inner() {
         COUNT.fetch_sub(1, Ordering::Relaxed);
         if may_free() {

@@ -21,9 +21,10 @@ use crate::kernel::Segments;
 use crate::kernel::segments::TooComplex;
 use crate::mpi::handles::{PREDEFINED_MOST, Predefined, constants, predefined};
 use crate::mpi::native::native;
+use crate::sync::Own;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Why the native call has to answer: MPI rejects these arguments, or they exceed the address space.
@@ -80,7 +81,7 @@ pub struct TypeLayout {
 struct Attribute {
     layout: Arc<TypeLayout>,
     /// How often calls have looked it up, counted up to [`Self::AGAIN`].
-    looks: AtomicU8,
+    looks: Own<u8>,
 }
 
 /// Whether attributes are worth making, for all datatypes of the process.
@@ -297,7 +298,7 @@ impl Attribute {
             if Self::of(datatype).is_some() {
                 return;
             }
-            let kept = Box::into_raw(Box::new(Self { layout: Arc::clone(layout), looks: AtomicU8::new(1) }));
+            let kept = Box::into_raw(Box::new(Self { layout: Arc::clone(layout), looks: Own::new(1) }));
             match native().type_set_attr(datatype, keyval, kept.cast()) == constants().success {
                 true => _ = ATTRIBUTES.fetch_add(1, Ordering::Relaxed),
                 false => drop(Box::from_raw(kept)),
@@ -309,16 +310,16 @@ impl Attribute {
     /// and for its two buffers.
     const AGAIN: u8 = 4;
 
-    // Relaxed: the count is a hint, and may miss the look of another thread.
+    // The count is a hint, and may miss the look of another thread.
     fn note_look(&self) {
-        let looks = self.looks.load(Ordering::Relaxed);
+        let looks = self.looks.get();
         if looks < Self::AGAIN {
-            self.looks.store(looks + 1, Ordering::Relaxed);
+            self.looks.set(looks + 1);
         }
     }
 
     fn is_used_again(&self) -> bool {
-        self.looks.load(Ordering::Relaxed) == Self::AGAIN
+        self.looks.get() == Self::AGAIN
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether what was found out about a datatype is worth keeping, as its attribute or for datatypes made alike.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::Own;
 
 /// Some programs make a datatype for each call and free it after the call. Making an attribute and freeing it takes as
 /// long as reading most datatypes. So once enough attributes were kept in vain, later ones are not kept, but for a few
@@ -8,36 +8,35 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct Habit {
     /// How many in a row were kept in vain.
-    in_vain: AtomicU32,
+    in_vain: Own<u32>,
     /// How many candidates have come while `in_vain` was `ENOUGH` or more.
-    passed: AtomicU32,
+    passed: Own<u32>,
 }
 
-// Relaxed: counts, which may miss what another thread does at the time.
 impl Habit {
     const ENOUGH: u32 = 8;
     /// Once enough were kept in vain, one in so many candidates is still kept.
     const TRIED: u32 = 16;
 
     pub const fn new() -> Self {
-        Self { in_vain: AtomicU32::new(0), passed: AtomicU32::new(0) }
+        Self { in_vain: Own::ZERO, passed: Own::ZERO }
     }
 
     /// Whether to keep the next one.
     pub fn keeps_next(&self) -> bool {
-        if self.in_vain.load(Ordering::Relaxed) < Self::ENOUGH {
+        if self.in_vain.get() < Self::ENOUGH {
             return true;
         }
-        let passed = self.passed.load(Ordering::Relaxed).wrapping_add(1);
-        self.passed.store(passed, Ordering::Relaxed);
+        let passed = self.passed.get().wrapping_add(1);
+        self.passed.set(passed);
         // Scattered, not at a fixed interval: the program's calls may have the same interval.
         scattered(passed).is_multiple_of(Self::TRIED)
     }
 
     /// Notes that what was kept is gone: its datatype was freed, or another layout took its place.
     pub fn note_freed(&self, was_used_again: bool) {
-        let in_vain = if was_used_again { 0 } else { self.in_vain.load(Ordering::Relaxed).saturating_add(1) };
-        self.in_vain.store(in_vain, Ordering::Relaxed);
+        let in_vain = if was_used_again { 0 } else { self.in_vain.get().saturating_add(1) };
+        self.in_vain.set(in_vain);
     }
 }
 

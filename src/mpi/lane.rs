@@ -20,7 +20,7 @@ use super::elements::Elements;
 use super::lanes::Keyed;
 use super::op::{Combiner, Operator};
 use super::serve::{Served, Site};
-use crate::coll::phase::short::{self, AtOnce, InCells};
+use crate::coll::phase::short::{self, AtOnce, CellMoves};
 use crate::coll::{Plan, REGISTRY, Short};
 use crate::fabric::shm::known::{self, Known};
 use crate::fabric::shm::{Ends, Entered, ShortCall};
@@ -103,7 +103,7 @@ impl Path {
         match short {
             Some(Short::InLines(payload)) => Self::InLines(payload),
             Some(Short::InShortPieces) => Self::InShortPieces,
-            Some(Short::InCells(InCells { in_halves: false, tried: None })) => Self::InCells,
+            Some(Short::InCells(CellMoves { in_halves: false, tried: None })) => Self::InCells,
             Some(Short::InCells(_)) | None => Self::Otherwise,
         }
     }
@@ -405,14 +405,14 @@ impl Site<'_> {
         self.widen_cells_for(lane.plan.reach);
         let plan = Plan { epoch: self.epoch, root, ..lane.plan };
         let ends = Ends { send, recv, is_in_place };
-        let Some(Short::InCells(short)) = lane.short else {
+        let Some(Short::InCells(moves)) = lane.short else {
             return self.run_row(lane.row, &plan, ends.buffers(lane.combine()));
         };
         let (context, waiting) = (self.shared.context(), &self.job.waiting);
         let (entered, payload) = ((&lane.entered, self.epoch, root), Payload::BesideFlag);
         // SAFETY: as in `repeat_whole`.
         let call = unsafe { ShortCall::enter(context, waiting, entered, plan.granule, ends, lane.combine(), payload) };
-        self.ended(lane.counter, plan.bytes, short::run_in_cells::<C>(call, &plan, short, REGISTRY[lane.row].run))
+        self.ended(lane.counter, plan.bytes, short::run_in_cells::<C>(call, &plan, moves, REGISTRY[lane.row].run))
     }
 }
 

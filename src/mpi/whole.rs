@@ -4,10 +4,10 @@ use super::datatype::TypeLayout;
 use super::failure::Code;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
+use crate::sync::Own;
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The most bytes that one call packs: safely within an `int`.
@@ -22,7 +22,7 @@ pub(super) struct Whole {
     self_comm: MPI_Comm,
     layout: Arc<TypeLayout>,
     packed: OnceLock<Box<[UnsafeCell<u8>]>>,
-    is_changed: AtomicBool,
+    is_changed: Own<bool>,
 }
 
 // SAFETY: the address is the program's, which lends the buffer to one call; threads take turns.
@@ -39,7 +39,7 @@ impl Whole {
         self_comm: MPI_Comm,
         layout: Arc<TypeLayout>,
     ) -> Self {
-        Self { base, count, datatype, self_comm, layout, packed: OnceLock::new(), is_changed: AtomicBool::new(false) }
+        Self { base, count, datatype, self_comm, layout, packed: OnceLock::new(), is_changed: Own::new(false) }
     }
 
     /// The address of the packed bytes; the first call packs them.
@@ -58,13 +58,13 @@ impl Whole {
     /// The address of the packed bytes, which the caller is about to change.
     pub(super) fn changed(&self) -> *mut u8 {
         let packed = self.packed();
-        self.is_changed.store(true, Ordering::Relaxed);
+        self.is_changed.set(true);
         packed
     }
 
     /// Unpacks the bytes to the program's buffer if they were changed.
     pub(super) fn unpack(&self) {
-        if self.is_changed.swap(false, Ordering::Relaxed) {
+        if self.is_changed.replace(false) {
             // SAFETY: as in `packed`.
             unsafe { self.unpack_at(self.packed(), self.base) };
         }

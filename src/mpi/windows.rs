@@ -4,9 +4,10 @@
 
 use super::loader::abi::OwnTraffic;
 use crate::fabric::shm::{Context, SharedNotice};
+use crate::sync::Own;
 use crate::types::NodeRank;
 use once_cell::sync::OnceCell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// What this process knows of one-sided communication in the job.
@@ -59,7 +60,7 @@ impl Windows {
 struct Periods {
     started: Instant,
     /// When the last period began, in nanoseconds since `started`.
-    begun: AtomicU64,
+    begun: Own<u64>,
 }
 
 impl Periods {
@@ -69,16 +70,16 @@ impl Periods {
     const LENGTH: Duration = Duration::from_millis(250);
 
     fn from(started: Instant) -> Self {
-        Self { started, begun: AtomicU64::new(0) }
+        Self { started, begun: Own::new(0) }
     }
 
     /// Whether the last period is over; then the next one begins.
     fn begin_if_over(&self, now: Instant) -> bool {
         let now = now.saturating_duration_since(self.started).as_nanos() as u64;
-        // Relaxed: two threads that look at once may both find it over; then a call counts for less time.
-        let is_over = self.begun.load(Ordering::Relaxed) + Self::LENGTH.as_nanos() as u64 <= now;
+        // Two threads that look at once may both find it over; then a call counts for less time.
+        let is_over = self.begun.get() + Self::LENGTH.as_nanos() as u64 <= now;
         if is_over {
-            self.begun.store(now, Ordering::Relaxed);
+            self.begun.set(now);
         }
         is_over
     }

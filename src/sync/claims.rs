@@ -1,7 +1,7 @@
 //! When a rank may write its slots again, and in which call it claimed them last.
 
 use super::atomic::{AtomicU64, Ordering};
-use super::{Descriptor, Flag, FlagLine};
+use super::{Descriptor, Flag, FlagLine, Own};
 use crate::types::{Bytes, Epoch, LINE, Ticket};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -101,54 +101,53 @@ pub struct Claims {
     lines: Box<[Claimed]>,
     /// By grain of the cells' memory: the ticket that claimed the grain last. Allocated late, since many communicators
     /// never claim a cell.
-    grains: OnceLock<Box<[AtomicU64]>>,
+    grains: OnceLock<Box<[Own<u64>]>>,
     /// How many grains there are.
     n_grains: usize,
     /// The tickets of the last claims of cells, as many as there are cells.
-    recent: Box<[AtomicU64]>,
+    recent: Box<[Own<u64>]>,
     /// How many cells were claimed.
-    turns: AtomicU64,
+    turns: Own<u64>,
     /// The cursor of the cell that was claimed last.
-    cursor: AtomicU64,
+    cursor: Own<u64>,
     /// The ticket that some peer had not released when a claim failed last.
-    missing: AtomicU64,
+    missing: Own<u64>,
     /// All peers have released up to this ticket, as far as this rank knows.
-    all_released: AtomicU64,
+    all_released: Own<u64>,
 }
 
 /// The last claim of a line.
 #[derive(Debug)]
 struct Claimed {
-    ticket: AtomicU64,
+    ticket: Own<u64>,
     /// Where the cell begins that was claimed with the line, or `NO_HOME`.
-    home: AtomicU64,
+    home: Own<u64>,
 }
 
 /// `n` words for tickets, all zero: no ticket yet.
-fn tickets(n: usize) -> Box<[AtomicU64]> {
-    (0..n).map(|_| AtomicU64::new(0)).collect()
+fn tickets(n: usize) -> Box<[Own<u64>]> {
+    (0..n).map(|_| Own::new(0)).collect()
 }
 
-// Relaxed throughout: only this rank uses these; they are atomics so that a context may move between threads.
 impl Claims {
     /// The record of a rank that has written nothing yet, for rings of `lines` and `cells`, powers of two, with
     /// `grains` grains of memory in all cells together.
     pub fn new(lines: usize, cells: usize, grains: usize) -> Self {
         debug_assert!(cells.is_power_of_two());
         Self {
-            lines: (0..lines).map(|_| Claimed { ticket: AtomicU64::new(0), home: AtomicU64::new(NO_HOME) }).collect(),
+            lines: (0..lines).map(|_| Claimed { ticket: Own::new(0), home: Own::new(NO_HOME) }).collect(),
             grains: OnceLock::new(),
             n_grains: grains,
             recent: tickets(cells),
-            turns: AtomicU64::new(0),
-            cursor: AtomicU64::new(0),
-            missing: AtomicU64::new(0),
-            all_released: AtomicU64::new(0),
+            turns: Own::new(0),
+            cursor: Own::new(0),
+            missing: Own::new(0),
+            all_released: Own::new(0),
         }
     }
 
     #[inline]
-    fn grains(&self, range: Range<usize>) -> &[AtomicU64] {
+    fn grains(&self, range: Range<usize>) -> &[Own<u64>] {
         if range.is_empty() { &[] } else { &self.grains.get_or_init(|| tickets(self.n_grains))[range] }
     }
 
@@ -163,7 +162,7 @@ impl Claims {
         last: (&LastClaim, Descriptor),
     ) -> bool {
         let line = self.line(ticket);
-        let is_free = self.is_free(line.ticket.load(Ordering::Relaxed), released);
+        let is_free = self.is_free(line.ticket.get(), released);
         if is_free {
             line.take(ticket, NO_HOME, last);
         }
@@ -182,18 +181,18 @@ impl Claims {
         next: impl FnOnce(u64) -> Stretch,
     ) -> bool {
         let line = self.line(ticket);
-        let turn = self.turns.load(Ordering::Relaxed);
-        let stretch = next(self.cursor.load(Ordering::Relaxed));
+        let turn = self.turns.get();
+        let stretch = next(self.cursor.get());
         let grains = self.grains(stretch.grains);
-        let before = line.ticket.load(Ordering::Relaxed);
-        let before = grains.iter().map(|grain| grain.load(Ordering::Relaxed)).fold(before, u64::max);
+        let before = line.ticket.get();
+        let before = grains.iter().map(|grain| grain.get()).fold(before, u64::max);
         let is_free = self.is_free(before, released);
         if is_free {
             line.take(ticket, stretch.home.unwrap_or(NO_HOME), last);
-            grains.iter().for_each(|grain| grain.store(ticket.0, Ordering::Relaxed));
-            self.recent(turn).store(ticket.0, Ordering::Relaxed);
-            self.cursor.store(stretch.cursor, Ordering::Relaxed);
-            self.turns.store(turn + 1, Ordering::Relaxed);
+            grains.iter().for_each(|grain| grain.set(ticket.0));
+            self.recent(turn).set(ticket.0);
+            self.cursor.set(stretch.cursor);
+            self.turns.set(turn + 1);
         }
         is_free
     }
@@ -209,7 +208,7 @@ impl Claims {
     fn is_free<'a, Flags: Iterator<Item = &'a Flag>>(&self, before: u64, released: impl FnOnce() -> Flags) -> bool {
         let is_free = self.is_released(Ticket(before), released);
         if !is_free {
-            self.missing.store(before, Ordering::Relaxed);
+            self.missing.set(before);
         }
         is_free
     }
@@ -221,7 +220,7 @@ impl Claims {
         ticket: Ticket,
         released: impl FnOnce() -> Flags,
     ) -> bool {
-        ticket.0 <= self.all_released.load(Ordering::Relaxed) || self.have_all_released(ticket, released)
+        ticket.0 <= self.all_released.get() || self.have_all_released(ticket, released)
     }
 
     /// Notes that the only peer has entered the call of `epoch`, as its publication for that call shows. So the peer
@@ -231,7 +230,7 @@ impl Claims {
     pub fn note_entered(&self, epoch: Epoch) {
         debug_assert!(epoch.0 > 0, "the first call is 1");
         let before = Ticket::new(epoch, 0).0 - 1;
-        self.all_released.store(before.max(self.all_released.load(Ordering::Relaxed)), Ordering::Relaxed);
+        self.all_released.set(before.max(self.all_released.get()));
     }
 
     #[cold]
@@ -247,18 +246,18 @@ impl Claims {
                 None => return false,
             }
         }
-        self.all_released.store(earliest, Ordering::Relaxed);
+        self.all_released.set(earliest);
         true
     }
 
     #[inline]
-    fn recent(&self, turn: u64) -> &AtomicU64 {
+    fn recent(&self, turn: u64) -> &Own<u64> {
         &self.recent[turn as usize & (self.recent.len() - 1)]
     }
 
     /// The ticket that was not released by all peers when a claim failed last.
     pub fn missing(&self) -> Ticket {
-        Ticket(self.missing.load(Ordering::Relaxed))
+        Ticket(self.missing.get())
     }
 
     /// The ticket for which this rank claimed a cell `cells` claims ago, at most as many as it has cells. Zero for
@@ -266,36 +265,36 @@ impl Claims {
     #[inline]
     pub fn claimed_ago(&self, cells: usize) -> Ticket {
         debug_assert!((1..=self.recent.len()).contains(&cells));
-        let turn = self.turns.load(Ordering::Relaxed).wrapping_sub(cells as u64);
-        Ticket(self.recent(turn).load(Ordering::Relaxed))
+        let turn = self.turns.get().wrapping_sub(cells as u64);
+        Ticket(self.recent(turn).get())
     }
 
     /// Whether the rank has claimed the lines of `ticket`, and has not claimed them for another ticket since.
     #[inline]
     pub fn has_claimed(&self, ticket: Ticket) -> bool {
-        self.line(ticket).ticket.load(Ordering::Relaxed) == ticket.0
+        self.line(ticket).ticket.get() == ticket.0
     }
 
     /// The cursor of the cell that was claimed last.
     #[inline]
     pub fn cursor(&self) -> u64 {
-        self.cursor.load(Ordering::Relaxed)
+        self.cursor.get()
     }
 
     /// Where the cell begins that was claimed for `ticket`; `None` if none was, or if its owner need not tell that.
     #[inline]
     pub fn home(&self, ticket: Ticket) -> Option<u64> {
         let line = self.line(ticket);
-        let home = line.home.load(Ordering::Relaxed);
-        (home != NO_HOME && line.ticket.load(Ordering::Relaxed) == ticket.0).then_some(home)
+        let home = line.home.get();
+        (home != NO_HOME && line.ticket.get() == ticket.0).then_some(home)
     }
 }
 
 impl Claimed {
     #[inline(always)]
     fn take(&self, ticket: Ticket, home: u64, (last, descriptor): (&LastClaim, Descriptor)) {
-        self.ticket.store(ticket.0, Ordering::Relaxed);
-        self.home.store(home, Ordering::Relaxed);
+        self.ticket.set(ticket.0);
+        self.home.set(home);
         // Relaxed: a reader has found a flag that was published later.
         last.0.store(descriptor.word(), Ordering::Relaxed);
     }

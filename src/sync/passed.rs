@@ -12,8 +12,8 @@
 //! rank that has read them. If the rank that wrote these lines writes a long piece there next, it has to take them from
 //! that reader. So a piece goes to a cell whose last pieces were about as long ([`Lengths`]).
 
+use super::Own;
 use crate::types::{Bytes, Ticket};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// A cell that a rank may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,30 +34,30 @@ pub struct Next {
 #[derive(Debug)]
 pub struct Passed {
     /// The numbers of the cells that this rank owns, the latest at the end.
-    own: Box<[AtomicU32]>,
-    owned: AtomicUsize,
+    own: Box<[Own<u32>]>,
+    owned: Own<usize>,
     /// By number of the cell.
     cells: Box<[Cell]>,
     /// Bytes of long pieces that this rank has given, plus `rest`, so that new cells count as rested.
-    given: AtomicU64,
+    given: Own<u64>,
     /// By how much `given` has to grow until a cell has rested.
     rest: u64,
     /// Cells that the peer has told of, in the order in which this rank waited for them.
     read: Box<[Read]>,
-    reading: AtomicUsize,
+    reading: Own<usize>,
     /// How many cells of its ring this rank has claimed instead.
-    missed: AtomicUsize,
+    missed: Own<usize>,
     /// The cell that it gave last, and the one before that.
-    gave: [AtomicU32; 2],
+    gave: [Own<u32>; 2],
     /// The ticket for which it gave the last one.
-    gave_for: AtomicU64,
+    gave_for: Own<u64>,
 }
 
 /// What a rank remembers of a cell.
 #[derive(Debug, Default)]
 struct Cell {
     /// The value of `Passed::given` when this rank last gave the cell for a long piece.
-    given_before: AtomicU64,
+    given_before: Own<u64>,
     lengths: Lengths,
 }
 
@@ -66,9 +66,9 @@ struct Cell {
 #[derive(Debug, Default)]
 struct Lengths {
     /// The longest piece that this rank wrote, unless the peer has written as far since.
-    own: AtomicUsize,
+    own: Own<usize>,
     /// The last piece that the peer wrote, unless this rank has written there since.
-    peers: AtomicUsize,
+    peers: Own<usize>,
 }
 
 impl Lengths {
@@ -81,20 +81,20 @@ impl Lengths {
     fn misplaced(&self, reach: Bytes) -> usize {
         const ONCE: usize = 16;
         const FEW: usize = 1 << 10;
-        let [own, peers] = [&self.own, &self.peers].map(|length| length.load(Ordering::Relaxed));
+        let [own, peers] = [&self.own, &self.peers].map(|length| length.get());
         let counted = |misplaced| if misplaced < FEW { 0 } else { misplaced };
         counted(reach.0.min(own).saturating_sub(peers)) + counted(peers.saturating_sub(reach.0)) / ONCE
     }
 
     fn write(&self, reach: Bytes) {
-        self.own.store(self.own.load(Ordering::Relaxed).max(reach.0), Ordering::Relaxed);
-        self.peers.store(0, Ordering::Relaxed);
+        self.own.set(self.own.get().max(reach.0));
+        self.peers.set(0);
     }
 
     fn read(&self, reach: Bytes) {
-        self.peers.store(reach.0, Ordering::Relaxed);
-        if self.own.load(Ordering::Relaxed) <= reach.0 {
-            self.own.store(0, Ordering::Relaxed);
+        self.peers.set(reach.0);
+        if self.own.get() <= reach.0 {
+            self.own.set(0);
         }
     }
 }
@@ -102,29 +102,27 @@ impl Lengths {
 /// A cell that this rank owns once it releases `ticket`, and how far the peer's call reached into it.
 #[derive(Debug, Default)]
 struct Read {
-    ticket: AtomicU64,
-    cell: AtomicU32,
-    reach: AtomicUsize,
+    ticket: Own<u64>,
+    cell: Own<u32>,
+    reach: Own<usize>,
 }
 
 impl Read {
     fn set(&self, ticket: u64, cell: u32, reach: usize) {
-        self.ticket.store(ticket, Ordering::Relaxed);
-        self.cell.store(cell, Ordering::Relaxed);
-        self.reach.store(reach, Ordering::Relaxed);
+        self.ticket.set(ticket);
+        self.cell.set(cell);
+        self.reach.set(reach);
     }
 
     fn get(&self) -> (u64, u32, usize) {
         let Self { ticket, cell, reach } = self;
-        (ticket.load(Ordering::Relaxed), cell.load(Ordering::Relaxed), reach.load(Ordering::Relaxed))
+        (ticket.get(), cell.get(), reach.get())
     }
 }
 
 /// No cell.
 const NONE: u32 = u32::MAX;
 
-// Relaxed throughout: only this rank uses these words, one call at a time. They are atomics so that a context may move
-// between threads. They order nothing, so under loom they are the standard library's too.
 impl Passed {
     /// The cells that each of two ranks has at first take this many bytes of memory at most.
     pub const BYTES: usize = 1 << 20;
@@ -156,16 +154,16 @@ impl Passed {
     pub fn new(cells: usize, l2: Bytes) -> Self {
         let rest = Self::REST.min(l2.0 as u64 / 8);
         Self {
-            own: (0..cells).map(|_| AtomicU32::new(0)).collect(),
-            owned: AtomicUsize::new(0),
+            own: (0..cells).map(|_| Own::new(0)).collect(),
+            owned: Own::new(0),
             cells: (0..cells).map(|_| Cell::default()).collect(),
-            given: AtomicU64::new(rest),
+            given: Own::new(rest),
             rest,
             read: (0..cells).map(|_| Read::default()).collect(),
-            reading: AtomicUsize::new(0),
-            missed: AtomicUsize::new(0),
-            gave: [NONE; 2].map(AtomicU32::new),
-            gave_for: AtomicU64::new(0),
+            reading: Own::new(0),
+            missed: Own::new(0),
+            gave: [NONE; 2].map(Own::new),
+            gave_for: Own::new(0),
         }
     }
 
@@ -178,7 +176,7 @@ impl Passed {
     /// Notes that this rank has claimed a cell of its ring: it owns no passed cell, or keeps what it writes.
     #[inline]
     pub fn miss(&self) {
-        self.missed.store(self.missed.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        self.missed.set(self.missed.get().saturating_add(1));
     }
 
     /// Whether this rank has claimed so many cells of its ring that the ring matters.
@@ -186,7 +184,7 @@ impl Passed {
     pub fn are_missed(&self) -> bool {
         /// A rank that is the root of some calls in a row claims as many.
         const SOME: usize = 64;
-        self.is_empty() || self.missed.load(Ordering::Relaxed) >= SOME
+        self.is_empty() || self.missed.get() >= SOME
     }
 
     /// The cell for a piece of at most `reach` bytes; `None` if this rank owns none. For a short piece it is the cell
@@ -196,28 +194,28 @@ impl Passed {
     /// would be in the wrong cache, the rank takes the cell with the fewest such lines.
     #[inline]
     pub fn next(&self, reach: Bytes) -> Option<Next> {
-        let owned = self.owned.load(Ordering::Relaxed);
+        let owned = self.owned.get();
         let latest = owned.checked_sub(1)?;
         let is_apt = reach < Self::LONG && self.at(latest).lengths.misplaced(reach) == 0;
         let place = if is_apt { latest } else { self.most_apt(owned, reach) };
-        Some(Next { place, cell: self.own[place].load(Ordering::Relaxed), length: reach })
+        Some(Next { place, cell: self.own[place].get(), length: reach })
     }
 
     /// The cell at index `place` among those that this rank owns.
     #[inline]
     fn at(&self, place: usize) -> &Cell {
-        &self.cells[self.own[place].load(Ordering::Relaxed) as usize]
+        &self.cells[self.own[place].get() as usize]
     }
 
     /// The index of the most apt of the `owned` cells for a piece of `reach` bytes: the first good one from the end,
     /// else the best one. A cell that has not rested counts as if half of the piece were misplaced.
     #[inline(never)]
     fn most_apt(&self, owned: usize, reach: Bytes) -> usize {
-        let given = self.given.load(Ordering::Relaxed);
+        let given = self.given.get();
         let (mut best, mut least) = (owned - 1, (usize::MAX, u64::MAX));
         for place in (0..owned).rev() {
             let cell = self.at(place);
-            let rest = if reach < Self::LONG { self.rest } else { given - cell.given_before.load(Ordering::Relaxed) };
+            let rest = if reach < Self::LONG { self.rest } else { given - cell.given_before.get() };
             let is_tired = rest < self.rest;
             let slow = cell.lengths.misplaced(reach) + if is_tired { reach.0 / 2 } else { 0 };
             let found = (slow, if is_tired { u64::MAX - rest } else { 0 });
@@ -234,63 +232,63 @@ impl Passed {
     /// Notes that this rank has claimed the cell `next` for `ticket`, and no longer owns it: the peer will read it.
     #[inline]
     pub fn give(&self, next: Next, ticket: Ticket) {
-        let owned = self.owned.load(Ordering::Relaxed) - 1;
+        let owned = self.owned.get() - 1;
         let cell = &self.cells[next.cell as usize];
         cell.lengths.write(next.length);
         if next.length >= Self::LONG {
-            let given = self.given.load(Ordering::Relaxed) + next.length.0 as u64;
-            self.given.store(given, Ordering::Relaxed);
-            cell.given_before.store(given, Ordering::Relaxed);
+            let given = self.given.get() + next.length.0 as u64;
+            self.given.set(given);
+            cell.given_before.set(given);
         }
         for place in next.place..owned {
-            self.own[place].store(self.own[place + 1].load(Ordering::Relaxed), Ordering::Relaxed);
+            self.own[place].set(self.own[place + 1].get());
         }
-        self.owned.store(owned, Ordering::Relaxed);
-        self.gave[1].store(self.gave[0].load(Ordering::Relaxed), Ordering::Relaxed);
-        self.gave[0].store(next.cell, Ordering::Relaxed);
-        self.gave_for.store(ticket.0, Ordering::Relaxed);
+        self.owned.set(owned);
+        self.gave[1].set(self.gave[0].get());
+        self.gave[0].set(next.cell);
+        self.gave_for.set(ticket.0);
     }
 
     /// Whether this rank has given a cell for `ticket`, and none since.
     #[inline]
     pub fn gives_for(&self, ticket: Ticket) -> bool {
-        self.gave_for.load(Ordering::Relaxed) == ticket.0
+        self.gave_for.get() == ticket.0
     }
 
     /// The cell that the peer is likely to write for `ticket`: the last cell that this rank gave before that ticket.
     /// This is right if the peer takes the cell that it got last, as for a short piece ([`Passed::next`]).
     #[inline]
     pub fn likely(&self, ticket: Ticket) -> Option<u32> {
-        let cell = self.gave[usize::from(self.gives_for(ticket))].load(Ordering::Relaxed);
+        let cell = self.gave[usize::from(self.gives_for(ticket))].get();
         (cell != NONE).then_some(cell)
     }
 
     /// Makes this rank the owner of a cell.
     #[inline]
     pub fn take(&self, cell: u32) {
-        let owned = self.owned.load(Ordering::Relaxed);
-        self.own[owned].store(cell, Ordering::Relaxed);
-        self.owned.store(owned + 1, Ordering::Relaxed);
+        let owned = self.owned.get();
+        self.own[owned].set(cell);
+        self.owned.set(owned + 1);
     }
 
     /// Notes that this rank has waited for a flag that tells of a cell which the peer passes, in a call of that
     /// `reach`. This rank owns the cell once it releases `ticket`.
     #[inline]
     pub fn await_release(&self, ticket: Ticket, cell: u32, reach: Bytes) {
-        let reading = self.reading.load(Ordering::Relaxed);
-        let is_known = |known: &Read| known.cell.load(Ordering::Relaxed) == cell;
+        let reading = self.reading.get();
+        let is_known = |known: &Read| known.cell.get() == cell;
         // A ticket may have two flags that tell of the same cell.
         if self.read[..reading].iter().any(is_known) {
             return;
         }
         self.read[reading].set(ticket.0, cell, reach.0);
-        self.reading.store(reading + 1, Ordering::Relaxed);
+        self.reading.set(reading + 1);
     }
 
     /// Whether this rank gets no cell when it releases tickets.
     #[inline]
     pub fn awaits_none(&self) -> bool {
-        self.reading.load(Ordering::Relaxed) == 0
+        self.reading.get() == 0
     }
 
     /// Takes the cells of all tickets up to `ticket`, which this rank releases.
@@ -304,7 +302,7 @@ impl Passed {
     #[inline(always)]
     fn take_up_to(&self, ticket: Ticket) {
         let mut kept = 0;
-        for index in 0..self.reading.load(Ordering::Relaxed) {
+        for index in 0..self.reading.get() {
             let (of, cell, reach) = self.read[index].get();
             if of <= ticket.0 {
                 self.cells[cell as usize].lengths.read(Bytes(reach));
@@ -314,13 +312,13 @@ impl Passed {
                 kept += 1;
             }
         }
-        self.reading.store(kept, Ordering::Relaxed);
+        self.reading.set(kept);
     }
 
     /// Notes that this rank fails a call. The peer may still write the cells that this rank was told of in the call, so
     /// nobody owns them from here on.
     pub fn forget(&self) {
-        self.reading.store(0, Ordering::Relaxed);
+        self.reading.set(0);
     }
 }
 

@@ -86,7 +86,7 @@ fn misplaced(lengths: &[usize], calls: usize) -> usize {
             let next = rank.next(reach).expect("a cell");
             let [own, peers] = {
                 let lengths = &rank.cells[next.cell as usize].lengths;
-                [&lengths.own, &lengths.peers].map(|length| length.load(Ordering::Relaxed))
+                [&lengths.own, &lengths.peers].map(|length| length.get())
             };
             slow += if call < calls / 2 { 0 } else { reach.0.min(own).saturating_sub(peers) };
             rank.give(next, ticket(call as u64));

@@ -53,21 +53,29 @@ fn every_ordering_is_needed() {
     assert!(not_missed.is_empty(), "nobody misses {not_missed:?}");
 }
 
-#[test]
-fn every_mistake_is_found() {
+/// A Bcast of two tiles, and of two halves of another tile, in one cell.
+fn train() -> Call {
+    Call { knobs: KNOBS.with(Knob::Tile, 16), ..Call::new(Bcast, "tiled", 48) }
+}
+
+/// A Scatter whose root lends its memory.
+fn single() -> Call {
+    Call { knobs: KNOBS.with(Knob::Tile, 64), ..Call::new(Scatter, "single", 56) }
+}
+
+/// Mistakes, each with a call in which it shows.
+fn mistakes() -> Vec<(Change, Call)> {
     // This call moves in halves: a tile is shorter than its data.
     let bcast = Call::new(Bcast, "flat", 64);
     let whole = Call { knobs: KNOBS.with(Knob::Tile, 64), ..bcast };
     let piece_by_piece = Call::new(Bcast, "tiled", 24);
-    // Two tiles, and two halves of another tile, in one cell.
-    let train = Call { knobs: KNOBS.with(Knob::Tile, 16), ..Call::new(Bcast, "tiled", 48) };
     let allreduce = Call::new(Allreduce, "flat", 8);
     let parts = Call::new(Allreduce, "tiled", 16);
     let relay = Call::new(Allreduce, "relay", 16);
     let reduce = Call::new(Reduce, "tree", 8);
-    let single = Call { knobs: KNOBS.with(Knob::Tile, 64), ..Call::new(Scatter, "single", 56) };
+    let (train, single) = (train(), single());
     let tried = Call { knobs: single.knobs.with(Knob::Try, TRY_MEMORY), ..single };
-    let mistakes = [
+    vec![
         (Change::Drop(Kind::Claim), bcast),
         (Change::Drop(Kind::Claim), piece_by_piece),
         (Change::Drop(Kind::Claim), reduce),
@@ -102,19 +110,23 @@ fn every_mistake_is_found() {
         (Change::Postpone(Kind::Answer), tried),
         // Only a whole call: one in halves has flags on both lines, so awaiting the last one first is no mistake.
         (Change::OtherLine, whole),
-    ];
+    ]
+}
+
+#[test]
+fn every_mistake_is_found() {
     let is_caught = |(change, call): &(Change, Call)| {
         let mutation = Some(Mutation { change: *change, rank: None, period: 1 });
         // With as many lines as cells it makes no difference whether a claim waits for lines or for cells.
         let lines = if *change == Change::ClaimLines { 4 } else { 2 };
-        let slots = if call.knobs == train.knobs { 4 } else { 2 };
+        let slots = if call.knobs == train().knobs { 4 } else { 2 };
         let usual = Program::of([*call; 3]);
         // Where lending is not tried, a piece is at most half a cell. A piece that fits a line is not lent, so this
         // cell is longer.
-        let cell = if call.knobs == single.knobs { 128 } else { usual.cell };
+        let cell = if call.knobs == single().knobs { 128 } else { usual.cell };
         let program = Program { mutation, lines: lines.max(slots), slots, cell, ..usual };
         is_found(move || program.explore())
     };
-    let missed: Vec<_> = mistakes.iter().filter(|mistake| !is_caught(mistake)).collect();
+    let missed: Vec<_> = mistakes().into_iter().filter(|mistake| !is_caught(mistake)).collect();
     assert!(missed.is_empty(), "not found: {missed:?}");
 }

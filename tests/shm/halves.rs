@@ -102,6 +102,13 @@ fn rows() -> Vec<usize> {
     wanted.iter().map(|(collective, name)| find(*collective, name).expect("row")).collect()
 }
 
+/// A length around those at which data move in another way.
+fn random_length(world: &World, random: &mut Random) -> usize {
+    let (cell, line) = (world.cell, INLINE.0);
+    let of_cells = [cell / 2, cell - 1, cell, cell / world.size(), 2 * cell];
+    random.pick(&[&[1, 24, line - 1, line, line + 1, 128, 160][..], &of_cells].concat())
+}
+
 /// Runs a random program. Unless `fails` is 0, a rank fails one in `fails` of the calls of flat algorithms. Returns the
 /// rows of the calls that moved in halves.
 fn many(world: &World, waiting: &'static Waiting, count: u64, seed: u64, fails: usize) -> Vec<usize> {
@@ -119,21 +126,7 @@ fn many(world: &World, waiting: &'static Waiting, count: u64, seed: u64, fails: 
         }
         let row = burst.0;
         let root = CommRank(random.below(world.size()) as u32);
-        let cell = world.cell;
-        let bytes = random.pick(&[
-            1,
-            24,
-            INLINE.0 - 1,
-            INLINE.0,
-            INLINE.0 + 1,
-            128,
-            160,
-            cell / 2,
-            cell - 1,
-            cell,
-            cell / world.size(),
-            2 * cell,
-        ]);
+        let bytes = random_length(world, random);
         let case = Case::new(world, row, (Epoch(epoch), root, bytes), random).with_buffers(world, 0);
         if case.has_short() && is_halved(&case.plan) {
             halved.push(row);

@@ -26,7 +26,7 @@ pub trait AtOnce {
     ///
     /// # Errors
     /// If a peer failed the call or contradicts it.
-    fn in_cells(fabric: &ShortCall<'_, known::InCells>, plan: &Plan, short: InCells) -> Result<(), Fault>;
+    fn in_cells(fabric: &ShortCall<'_, known::InCells>, plan: &Plan, moves: CellMoves) -> Result<(), Fault>;
 }
 
 /// A short call.
@@ -38,19 +38,19 @@ pub enum Short {
     /// ([`ROTATED`]), and the root fills its slot.
     InShortPieces,
     /// The data of the call are in cells.
-    InCells(InCells),
+    InCells(CellMoves),
 }
 
-/// A short call whose data are in cells.
+/// How the data of a short call move that are in cells.
 #[derive(Clone, Copy, Debug)]
-pub struct InCells {
+pub struct CellMoves {
     /// Whether the data move in halves.
     pub in_halves: bool,
     /// The source with which trials of whether the root lends its memory begin; `None` if the root always fills a slot.
     pub tried: Option<Source>,
 }
 
-impl InCells {
+impl CellMoves {
     /// The line of the first flag, if the last one is on `line`.
     pub fn first_line(self, line: Line) -> Line {
         if self.in_halves { line.other() } else { line }
@@ -65,16 +65,16 @@ impl Short {
         is_short.then(|| match (Room::of(bytes), is_halved(plan)) {
             (Room::Lines, _) => Self::InLines(Payload::of(bytes)),
             (_, false) if bytes < ROTATED => Self::InShortPieces,
-            (_, in_halves) => Self::InCells(InCells { in_halves, tried: None }),
+            (_, in_halves) => Self::InCells(CellMoves { in_halves, tried: None }),
         })
     }
 
     /// How the data of the call move if they are in cells.
-    pub fn in_cells(self) -> Option<InCells> {
+    pub fn in_cells(self) -> Option<CellMoves> {
         match self {
             Self::InLines(_) => None,
-            Self::InShortPieces => Some(InCells { in_halves: false, tried: None }),
-            Self::InCells(short) => Some(short),
+            Self::InShortPieces => Some(CellMoves { in_halves: false, tried: None }),
+            Self::InCells(moves) => Some(moves),
         }
     }
 
@@ -363,15 +363,15 @@ macro_rules! functions {
                 }
 
                 #[inline(always)]
-                fn in_cells(fabric: &ShortCall<'_, known::InCells>, plan: &Plan, short: InCells) -> Result<(), Fault> {
+                fn in_cells(fabric: &ShortCall<'_, known::InCells>, plan: &Plan, moves: CellMoves) -> Result<(), Fault> {
                     $(
-                        if short.in_halves {
+                        if moves.in_halves {
                             const $parts: usize = 2;
                             $name!(at_once, fabric, plan, $parts);
                             return Ok(());
                         }
                     )?
-                    let _ = short;
+                    let _ = moves;
                     Self::whole(fabric, plan)
                 }
             }
@@ -397,18 +397,18 @@ functions! {
 pub fn run_in_cells<C: AtOnce>(
     call: ShortCall<'_, known::InCells>,
     plan: &Plan,
-    short: InCells,
+    moves: CellMoves,
     run: impl FnOnce(&Call<'_>, &Plan) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    if let Some(first) = short.tried {
+    if let Some(first) = moves.tried {
         let source = call.choose_source(plan.bytes, first);
-        match finds_lent(&call, plan, short, source) {
+        match finds_lent(&call, plan, moves, source) {
             Ok(false) => {}
             Ok(true) => return run(&call.into_call(source), plan),
             Err(fault) => return call.finish(Err(fault)),
         }
     }
-    call.finish(C::in_cells(&call, plan, short))
+    call.finish(C::in_cells(&call, plan, moves))
 }
 
 /// Whether the root of a call lends its memory. `source` is this rank's choice if it is the root.
@@ -416,11 +416,11 @@ pub fn run_in_cells<C: AtOnce>(
 fn finds_lent(
     fabric: &ShortCall<'_, known::InCells>,
     plan: &Plan,
-    short: InCells,
+    moves: CellMoves,
     source: Source,
 ) -> Result<bool, Fault> {
     let (root, ticket) = (fabric.layout().place(plan.root).1, Tickets::of(plan).draw());
-    let line = short.first_line(Line::Down);
+    let line = moves.first_line(Line::Down);
     Ok(is_lent!(at_once, fabric, root, source == Source::Memory, line, ticket))
 }
 

@@ -16,7 +16,7 @@
 
 use super::composed::{self, Rooted, block_of};
 use super::flat::{copy_unless_same, deal_in_pieces, piece_of_block};
-use super::short::InCells;
+use super::short::CellMoves;
 use super::tiled::{Tiles, bcast_in_trains};
 use super::{Blocks, Dealing, Flat, Local, Sharing, Tiled, exchange, later, others, short};
 use crate::coll::bcast_single::BcastSingle;
@@ -61,7 +61,7 @@ pub fn short_bcast(plan: &Plan, measures: &Measures) -> Option<Short> {
 fn with_trials(plan: &Plan, short: Short) -> Option<Short> {
     let Lending::Tried(first) = lending(plan) else { return None };
     Some(match short.in_cells() {
-        Some(in_cells) => Short::InCells(InCells { tried: Some(first), ..in_cells }),
+        Some(moves) => Short::InCells(CellMoves { tried: Some(first), ..moves }),
         None => short,
     })
 }
@@ -428,7 +428,7 @@ mod tests {
         let untried = Plan { knobs: Knobs::UNSET.with(Knob::Tile, tile as u32), ..plan };
         assert!(short_bcast(&untried, &measures).is_none(), "nothing is tried");
         let short = short_bcast(&plan, &measures)?;
-        let Short::InCells(InCells { in_halves, tried: Some(Source::Slots) }) = short else { panic!("{short:?}") };
+        let Short::InCells(CellMoves { in_halves, tried: Some(Source::Slots) }) = short else { panic!("{short:?}") };
         Some(in_halves)
     }
 

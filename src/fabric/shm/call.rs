@@ -8,11 +8,11 @@ use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Exposed, Fabric, INLINE, Lending, Line, Place, Room, Source, Span};
 use crate::kernel::{self, Combine, Destination, PackedBuffer, SizeClass};
+use crate::sync::Own;
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::{Future, poll_fn, ready};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 /// A buffer of the user as packed bytes.
@@ -69,8 +69,8 @@ pub struct Call<'a> {
     /// How many more looks the first poll of a wait takes after its first one.
     looks: u32,
     /// What the last pending poll waited for, packed: see `note` and `awaited`.
-    awaited_what: AtomicU64,
-    awaited_number: AtomicU64,
+    awaited_what: Own<u64>,
+    awaited_number: Own<u64>,
 }
 
 // SAFETY: the raw pointers are the user's buffers, which MPI forbids the program to touch during the call; one thread at a time drives it.
@@ -110,8 +110,8 @@ impl<'a> Call<'a> {
             entered,
             fault: OnceLock::new(),
             looks: waiting.looks(),
-            awaited_what: AtomicU64::new(0),
-            awaited_number: AtomicU64::new(0),
+            awaited_what: Own::new(0),
+            awaited_number: Own::new(0),
         }
     }
 
@@ -135,14 +135,6 @@ impl<'a> Call<'a> {
     #[inline]
     pub(super) fn context(&self) -> &'a Context {
         self.context
-    }
-
-    /// Wakes peers that sleep until this rank does something.
-    #[inline]
-    pub(super) fn nudge_sleepers(&self) {
-        if self.waiting.is_oversubscribed {
-            self.context().event(self.context().rank()).nudge();
-        }
     }
 
     /// Returns a future that is ready when `look` finds something. Its first poll looks several times, since each
@@ -178,12 +170,12 @@ impl<'a> Call<'a> {
 
     pub(super) fn note(&self, awaited: Awaited) {
         let [what, number] = awaited.to_words();
-        self.awaited_what.store(what, Ordering::Relaxed);
-        self.awaited_number.store(number, Ordering::Relaxed);
+        self.awaited_what.set(what);
+        self.awaited_number.set(number);
     }
 
     pub(super) fn awaited(&self) -> Awaited {
-        Awaited::of_words([&self.awaited_what, &self.awaited_number].map(|word| word.load(Ordering::Relaxed)))
+        Awaited::of_words([&self.awaited_what, &self.awaited_number].map(|word| word.get()))
     }
 
     /// What `look` found. A fault is recorded and counts as nothing found: the driver then ends the call.
@@ -315,14 +307,14 @@ impl Fabric for Call<'_> {
     #[inline(always)]
     fn release(&self, ticket: Ticket) -> impl Future<Output = ()> + Send {
         self.context().release(ticket);
-        self.nudge_sleepers();
+        self.context.nudge_sleepers(self.waiting);
         ready(())
     }
 
     #[inline(always)]
     fn publish(&self, line: Line, ticket: Ticket) -> impl Future<Output = ()> + Send {
         self.context().publish(line, ticket, self.entered.descriptor);
-        self.nudge_sleepers();
+        self.context.nudge_sleepers(self.waiting);
         ready(())
     }
 
@@ -348,7 +340,7 @@ impl Fabric for Call<'_> {
     #[inline]
     fn post(&self, rank: NodeRank, ticket: Ticket) -> impl Future<Output = ()> + Send {
         self.context().post(rank, self.rank()).publish(ticket);
-        self.nudge_sleepers();
+        self.context.nudge_sleepers(self.waiting);
         ready(())
     }
 

@@ -5,7 +5,6 @@ use super::super::drive::tests::WAITING;
 use super::*;
 use crate::coll::Knobs;
 use crate::types::{CommRank, Epoch, OperandOrder, SlotStores};
-use std::sync::atomic::AtomicPtr;
 
 const STORES: [SlotStores; 3] = [SlotStores::Auto, SlotStores::Cached, SlotStores::Streaming];
 
@@ -28,12 +27,12 @@ struct Sparse {
     /// What `fills_lines` returns.
     fills_lines: bool,
     /// Where the last `read` put its bytes.
-    read_to: AtomicPtr<u8>,
+    read_to: Own<*mut u8>,
 }
 
 impl Sparse {
     fn new(memory: &mut [u8], fills_lines: bool) -> Self {
-        Self { memory: memory.as_mut_ptr(), fills_lines, read_to: AtomicPtr::default() }
+        Self { memory: memory.as_mut_ptr(), fills_lines, read_to: Own::ZERO }
     }
 }
 
@@ -42,7 +41,7 @@ unsafe impl Sync for Sparse {}
 
 impl PackedBuffer for Sparse {
     unsafe fn read(&self, offset: usize, to: *mut u8, n: usize) {
-        self.read_to.store(to, Ordering::Relaxed);
+        self.read_to.set(to);
         // SAFETY: the caller's promise.
         (offset..offset + n).for_each(|at| unsafe { *to.add(at - offset) = *self.memory.add(3 * at) });
     }
@@ -116,7 +115,7 @@ fn data_with_holes_come_to_cells_whole() {
             std::slice::from_raw_parts(cell, N)
         };
         assert!(found == expected, "{room:?}, {fills_lines}");
-        let is_straight = sparse.read_to.load(Ordering::Relaxed) == cell;
+        let is_straight = sparse.read_to.get() == cell;
         assert_eq!(is_straight, room == Room::Passed && fills_lines, "{room:?}, {fills_lines}");
         contexts.iter().for_each(|context| Words::release(context, Ticket::last_of(plan.epoch)));
     }

@@ -5,30 +5,29 @@
 //! what the others write, and all rings together would fit no cache. So a rank shortens the way round in proportion to
 //! what its process writes to other communicators meanwhile. Each rank decides this for itself.
 
+use crate::sync::Own;
 use crate::types::{Bytes, Epoch};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Upper bound of the bytes that this process has written to cells of any communicator, in pieces of 4 KiB and more.
-/// All cells count, wherever they are, since all take cache. Relaxed loads and stores, not one atomic operation: if
-/// threads write at the same time, some bytes may be lost, which does no harm.
-static WRITTEN: AtomicU64 = AtomicU64::new(0);
+/// All cells count, wherever they are, since all take cache. If threads write at the same time, some bytes may be lost,
+/// which does no harm.
+static WRITTEN: Own<u64> = Own::ZERO;
 
-/// What the process wrote between the calls of one context. Relaxed throughout: only this rank uses it, one call at a
-/// time. The fields are atomics so that a context may move between threads.
+/// What the process wrote between the calls of one context.
 #[derive(Debug)]
 pub(super) struct Company {
     /// The sum of all communicators' writes.
-    all: &'static AtomicU64,
+    all: &'static Own<u64>,
     /// The last call of this context that wrote.
-    epoch: AtomicU64,
+    epoch: Own<u64>,
     /// The value of `all` after that call's last write, and how many bytes that call wrote itself.
-    written: AtomicU64,
-    own: AtomicU64,
+    written: Own<u64>,
+    own: Own<u64>,
     /// Means over some calls, times [`Company::CALLS`]: the bytes that a call wrote, and those that others wrote
     /// before the next one. In sixteenths of a byte, so that rounding does not matter.
-    means: [AtomicU64; 2],
+    means: [Own<u64>; 2],
     /// How many times the way round is halved.
-    halvings: AtomicU32,
+    halvings: Own<u32>,
 }
 
 impl Default for Company {
@@ -44,23 +43,23 @@ impl Company {
     /// was at rest soon recovers its full way round.
     const MOST: u64 = 64;
 
-    pub(super) fn in_all(all: &'static AtomicU64) -> Self {
+    pub(super) fn in_all(all: &'static Own<u64>) -> Self {
         let [epoch, written, own] = Default::default();
-        Self { all, epoch, written, own, means: Default::default(), halvings: AtomicU32::new(0) }
+        Self { all, epoch, written, own, means: Default::default(), halvings: Own::new(0) }
     }
 
     /// How many times to halve the way round; the same for all pieces of a call.
     #[inline]
     pub fn halvings(&self) -> u32 {
-        self.halvings.load(Ordering::Relaxed)
+        self.halvings.get()
     }
 
     /// To be called before each piece that the call of `epoch` writes.
     #[inline]
     pub fn enter(&self, epoch: Epoch) {
-        let before = self.epoch.load(Ordering::Relaxed);
+        let before = self.epoch.get();
         if before != epoch.0 {
-            self.epoch.store(epoch.0, Ordering::Relaxed);
+            self.epoch.set(epoch.0);
             if before > 0 {
                 self.judge();
             }
@@ -71,15 +70,15 @@ impl Company {
     /// communicators write, the way round keeps its length if it is divided by the ratio of all bytes to this
     /// context's own.
     fn judge(&self) {
-        let own = self.own.load(Ordering::Relaxed);
-        self.own.store(0, Ordering::Relaxed);
-        let others = self.all.load(Ordering::Relaxed).wrapping_sub(self.written.load(Ordering::Relaxed));
+        let own = self.own.get();
+        self.own.set(0);
+        let others = self.all.get().wrapping_sub(self.written.get());
         // If threads write at the same time, the sum may have gone back.
         let others = if others.cast_signed() < 0 { 0 } else { others.min(Self::MOST * own) };
-        let mean_of = |mean: &AtomicU64, bytes: u64| {
-            let before = mean.load(Ordering::Relaxed);
+        let mean_of = |mean: &Own<u64>, bytes: u64| {
+            let before = mean.get();
             let after = before - before / Self::CALLS + 16 * bytes;
-            mean.store(after, Ordering::Relaxed);
+            mean.set(after);
             after
         };
         let [of_own, of_others] = &self.means;
@@ -88,16 +87,16 @@ impl Company {
         // that keeps changing acts as a shorter one.
         let times = (8 * (others + own)).checked_div(own).unwrap_or(8);
         let [least, most] = [9, 12].map(|eighths| (times * eighths / 64).ilog2());
-        self.halvings.store(self.halvings().clamp(least, most), Ordering::Relaxed);
+        self.halvings.set(self.halvings().clamp(least, most));
     }
 
     /// This rank is about to write a piece of at most `reach` bytes.
     #[inline]
     pub fn note(&self, reach: Bytes) {
-        let written = self.all.load(Ordering::Relaxed).wrapping_add(reach.0 as u64);
-        self.all.store(written, Ordering::Relaxed);
-        self.written.store(written, Ordering::Relaxed);
-        self.own.store(self.own.load(Ordering::Relaxed) + reach.0 as u64, Ordering::Relaxed);
+        let written = self.all.get().wrapping_add(reach.0 as u64);
+        self.all.set(written);
+        self.written.set(written);
+        self.own.set(self.own.get() + reach.0 as u64);
     }
 }
 
@@ -108,8 +107,8 @@ mod tests {
     const PIECE: Bytes = Bytes(4096);
 
     /// A sum that other tests don't change.
-    fn of_own() -> &'static AtomicU64 {
-        Box::leak(Box::new(AtomicU64::new(u64::MAX - 100_000)))
+    fn of_own() -> &'static Own<u64> {
+        Box::leak(Box::new(Own::new(u64::MAX - 100_000)))
     }
 
     /// Makes the calls of `epochs`, each on all communicators in turn. Returns how often each way round is halved.
@@ -144,12 +143,12 @@ mod tests {
     fn a_communicator_that_was_at_rest_is_soon_itself_again() {
         let one = some::<1>();
         in_turn(&one, 1..100);
-        one[0].all.fetch_add(1 << 40, Ordering::Relaxed);
+        one[0].all.set(one[0].all.get().wrapping_add(1 << 40));
         let [halvings] = in_turn(&one, 100..101);
         assert!((1..=4).contains(&halvings), "{halvings}");
         assert_eq!(in_turn(&one, 101..130), [0]);
         // Another thread has stored an older sum.
-        one[0].all.fetch_sub(1 << 30, Ordering::Relaxed);
+        one[0].all.set(one[0].all.get().wrapping_sub(1 << 30));
         assert_eq!(in_turn(&one, 130..131), [0]);
     }
 

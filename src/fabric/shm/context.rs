@@ -27,11 +27,11 @@ use crate::fabric::words::Words;
 use crate::kernel::Probed;
 use crate::kernel::host::Design;
 use crate::sync::{
-    Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, LastClaim, Passed, Presence, Room, Stretch, Teller,
+    Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, LastClaim, Own, Passed, Presence, Room, Stretch,
+    Teller,
 };
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, CommRank, Epoch, FirstLook, NodeRank, SlotReads, SlotStores, Ticket};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
 /// One communicator's shared memory, as one of its ranks sees it. At most one call runs on it at a time.
@@ -46,9 +46,9 @@ pub struct Context {
     process: u32,
     claims: Claims,
     /// How many bytes of each cell of its ring this rank has reserved.
-    reserved: AtomicUsize,
+    reserved: Own<usize>,
     /// How many bytes of each of its cells to pass this rank has reserved.
-    reserved_passed: AtomicUsize,
+    reserved_passed: Own<usize>,
     passed: Passed,
     pub(super) writes: Writes,
     pub(super) reads: Reads,
@@ -92,7 +92,7 @@ impl Context {
         let places = Places::new(&geometry, me);
         let (claims, passed) = (claims_of(&geometry), passed_of(&geometry));
         let [reserved, reserved_passed] =
-            [(); 2].map(|()| AtomicUsize::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
+            [(); 2].map(|()| Own::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let process = std::process::id();
         let (writes, reads, hopes, givers, first_looks, company, yields) = Default::default();
         let (ways, loans) = (when_used(), OnceLock::new());
@@ -122,7 +122,7 @@ impl Context {
             yields,
             presences,
         };
-        if context.reserved.load(Ordering::Relaxed) > 0 {
+        if context.reserved.get() > 0 {
             context.own_passed();
         }
         context
@@ -266,7 +266,7 @@ impl Context {
         if reach < ROTATED {
             return rotation::stretch_of_short(&self.geometry, ticket, reach, cursor);
         }
-        let reserved = Bytes(self.reserved.load(Ordering::Relaxed));
+        let reserved = Bytes(self.reserved.get());
         let rotation = Rotation::new(&self.geometry, reach, reserved, self.company.halvings());
         if room == Room::Relayed { rotation.shortest().next(cursor) } else { rotation.next(cursor) }
     }
@@ -319,6 +319,14 @@ impl Context {
     #[inline]
     pub(super) fn event(&self, rank: NodeRank) -> &Event {
         self.control(rank).event()
+    }
+
+    /// Wakes peers that sleep until this rank does something.
+    #[inline(always)]
+    pub(super) fn nudge_sleepers(&self, waiting: &Waiting) {
+        if waiting.is_oversubscribed {
+            self.event(self.rank()).nudge();
+        }
     }
 
     /// Which rank of the node reports a fault that ends the job.

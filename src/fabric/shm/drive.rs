@@ -182,7 +182,7 @@ impl Call<'_> {
     fn end(&self) -> Result<(), Fault> {
         let context = self.context();
         context.release(Ticket::last_of(self.entered.epoch));
-        self.nudge_sleepers();
+        self.context().nudge_sleepers(self.waiting);
         context.note_leave(self.waiting);
         Ok(())
     }
@@ -192,7 +192,7 @@ impl Call<'_> {
         let Some(&fault) = self.fault.get() else { return self.end() };
         self.context().leave_with(self.entered.epoch, fault);
         self.context().fail_loan();
-        self.nudge_sleepers();
+        self.context().nudge_sleepers(self.waiting);
         Err(fault)
     }
 

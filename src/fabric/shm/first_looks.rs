@@ -22,15 +22,15 @@ use super::turns::Turns;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
 use crate::kernel::{self, host::Design};
+use crate::sync::Own;
 use crate::types::{Bytes, Epoch, FirstLook, LINE, Ticket};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-/// When this rank first looks, in calls on one context. Relaxed throughout: as [`Trials`].
+/// When this rank first looks, in calls on one context.
 #[derive(Debug, Default)]
 pub(super) struct FirstLooks {
     /// Whether there are trials.
-    tries: AtomicBool,
-    /// The other way is to look late.
+    tries: Own<bool>,
+    /// The challenger is to look late.
     trials: Trials<Exchanges>,
     /// The next flags of this rank, for whose lines it also asks when it looks late.
     pub next_flags: NextFlags,
@@ -52,11 +52,11 @@ impl FirstLooks {
     /// processors of that design, or early where nothing was measured, and follow the trials afterwards.
     pub fn set(&self, look: FirstLook, design: Design) {
         let (way, trials) = match (look, design) {
-            (FirstLook::Late, _) => (Arm::Other, 1),
-            (FirstLook::Auto, Design::Intel | Design::Zen5) => (Arm::Other, Self::MEASURED),
-            _ => (Arm::One, 1),
+            (FirstLook::Late, _) => (Arm::Challenger, 1),
+            (FirstLook::Auto, Design::Intel | Design::Zen5) => (Arm::Challenger, Self::MEASURED),
+            _ => (Arm::Baseline, 1),
         };
-        self.tries.store(look == FirstLook::Auto, Ordering::Relaxed);
+        self.tries.set(look == FirstLook::Auto);
         self.trials.begin(way, trials);
         self.turns.set(look);
     }
@@ -69,12 +69,12 @@ impl FirstLooks {
 
     #[inline(always)]
     fn is_habit_late(&self) -> bool {
-        self.trials.habit() == Arm::Other
+        self.trials.habit() == Arm::Challenger
     }
 
     #[cold]
     fn is_late_in_trial(&self, epoch: u64) -> bool {
-        if self.tries.load(Ordering::Relaxed) { Exchanges::way(epoch) == Arm::Other } else { self.is_habit_late() }
+        if self.tries.get() { Exchanges::way(epoch) == Arm::Challenger } else { self.is_habit_late() }
     }
 
     /// Notes that the exchange of pieces of `n` bytes in the call of `epoch` is over.
@@ -89,7 +89,7 @@ impl FirstLooks {
     /// early look into a late one.
     #[cold]
     fn note_in_trial(&self, epoch: u64, clock: impl FnOnce() -> u64) {
-        if self.tries.load(Ordering::Relaxed) {
+        if self.tries.get() {
             self.trials.note(epoch, Turns::FAR_APART, clock);
         }
     }
@@ -255,7 +255,7 @@ mod tests {
     fn interruptions_do_not_count() {
         let looks = of_doubtful_pair();
         let interrupted = [9, 10, 12];
-        assert!(interrupted.iter().all(|block| Exchanges::way(block * Exchanges::BLOCK) == Arm::One));
+        assert!(interrupted.iter().all(|block| Exchanges::way(block * Exchanges::BLOCK) == Arm::Baseline));
         let takes = |epoch, is_late| {
             let is_interrupted = interrupted.contains(&(epoch / Exchanges::BLOCK)) && epoch % Exchanges::BLOCK == 45;
             if is_interrupted {

@@ -14,27 +14,27 @@
 use super::clock;
 use super::trials::Arm;
 use super::waiting_calls::{Answers, Kind, Question};
+use crate::sync::Own;
 use crate::types::Epoch;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What one rank remembers in one context. Relaxed throughout: as [`Answers`].
+/// What one rank remembers in one context.
 #[derive(Debug)]
 pub(super) struct Givers {
     /// The first call that counts. What this rank published in calls before it, others of its core could take when they
     /// had the core.
-    since: AtomicU64,
+    since: Own<u64>,
     answers: Answers,
 }
 
 impl Default for Givers {
     fn default() -> Self {
-        Self { since: AtomicU64::new(0), answers: Answers::to(Question::GiveWay) }
+        Self { since: Own::new(0), answers: Answers::to(Question::GiveWay) }
     }
 }
 
 impl Givers {
     /// The way to give the core away; the other one is to keep polling.
-    const GIVES: Arm = Arm::One;
+    const GIVES: Arm = Arm::Baseline;
 
     /// How many calls back a rank looks for something that it has published: a rank that was further ahead of others
     /// does not wait for them.
@@ -57,7 +57,7 @@ impl Givers {
     ) -> bool {
         let way = self.answers.way_by(clock, epoch, kind, || Self::GIVES);
         // There is no call 0.
-        let since = self.since.load(Ordering::Relaxed).max(epoch.0.saturating_sub(Self::FAR_BACK)).max(1);
+        let since = self.since.get().max(epoch.0.saturating_sub(Self::FAR_BACK)).max(1);
         way == Self::GIVES && (since..epoch.0).any(|epoch| has_published(Epoch(epoch)))
     }
 
@@ -65,7 +65,7 @@ impl Givers {
     /// rank may publish more in it. A call without a root no longer counts, since ranks mostly publish there before
     /// they wait.
     pub fn note_pause(&self, Epoch(epoch): Epoch, kind: Kind) {
-        self.since.store(epoch + u64::from(kind == Kind::WithoutRoot), Ordering::Relaxed);
+        self.since.set(epoch + u64::from(kind == Kind::WithoutRoot));
     }
 }
 

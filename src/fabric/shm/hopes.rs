@@ -19,9 +19,9 @@ use super::clock;
 use super::pace::Traffic;
 use super::trials::Arm;
 use super::waiting_calls::{Answers, Kind, Question};
+use crate::sync::Own;
 use crate::types::Epoch;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Where ranks share cores, how long a rank polls for a peer that has not given its core away: about as long as it
@@ -72,14 +72,13 @@ fn pauses_where_one_takes(picoseconds: u64, time: Duration) -> u32 {
     pauses.min(u64::from(PAUSES)) as u32
 }
 
-/// What polling peers in no call here has brought, in one context. Relaxed throughout: only this rank uses it, one
-/// call at a time. The fields are atomics so that a context may move between threads.
+/// What polling peers in no call here has brought, in one context.
 #[derive(Debug)]
 pub(super) struct Hopes {
     /// Grows each time that polling was in vain.
-    doubts: AtomicU32,
+    doubts: Own<u32>,
     /// Chances to poll that were left out since hope was lost, or since a chance was last taken.
-    missed: AtomicU32,
+    missed: Own<u32>,
     answers: Answers,
 }
 
@@ -103,8 +102,8 @@ pub(super) enum Look {
 
 impl Hopes {
     /// The ways to keep polling, and to give the core away.
-    const LOOKS: Arm = Arm::One;
-    const GIVES: Arm = Arm::Other;
+    const LOOKS: Arm = Arm::Baseline;
+    const GIVES: Arm = Arm::Challenger;
 
     /// From this many doubts on polling does not count as useful.
     const LOST: u32 = 8;
@@ -148,29 +147,29 @@ impl Hopes {
     }
 
     fn are_dimmed(&self) -> bool {
-        self.doubts.load(Ordering::Relaxed) > 0
+        self.doubts.get() > 0
     }
 
     /// Whether to take this chance to poll a peer in no call here.
     fn take_chance(&self) -> bool {
-        if self.doubts.load(Ordering::Relaxed) < Self::LOST {
+        if self.doubts.get() < Self::LOST {
             return true;
         }
-        let missed = self.missed.load(Ordering::Relaxed) + 1;
-        self.missed.store(missed % Self::TRIED, Ordering::Relaxed);
+        let missed = self.missed.get() + 1;
+        self.missed.set(missed % Self::TRIED);
         missed == Self::TRIED
     }
 
     /// Polling has helped.
     pub fn rise(&self) {
-        let doubts = self.doubts.load(Ordering::Relaxed);
-        self.doubts.store(doubts.saturating_sub(Self::SUCCESS), Ordering::Relaxed);
+        let doubts = self.doubts.get();
+        self.doubts.set(doubts.saturating_sub(Self::SUCCESS));
     }
 
     /// Polling was in vain to the end.
     pub fn sink(&self) {
-        let doubts = self.doubts.load(Ordering::Relaxed);
-        self.doubts.store((doubts + 1).min(Self::MOST), Ordering::Relaxed);
+        let doubts = self.doubts.get();
+        self.doubts.set((doubts + 1).min(Self::MOST));
     }
 }
 

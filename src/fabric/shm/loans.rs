@@ -13,13 +13,12 @@
 
 mod many;
 
-use self::many::{Findings, HabitOfMany, Stay, Subject};
+use self::many::{Findings, LendingOfMany, Stay, Subject};
 use super::clock;
 use super::trials::{Arm, Schedule, Trials, TwoWays};
 use crate::fabric::Source;
-use crate::sync::Control;
+use crate::sync::{Control, Own};
 use crate::types::{Bytes, Collective};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The ranks whose calls these are.
@@ -40,22 +39,22 @@ const EXPONENTS: [u32; 2] = [14, 23];
 const CLASSES: usize = (EXPONENTS[1] - EXPONENTS[0] + 1) as usize;
 
 /// By collective and length.
-type Habits<H> = [[H; CLASSES]; COLLECTIVES.len()];
+type ByClass<H> = [[H; CLASSES]; COLLECTIVES.len()];
 
 const _: () = assert!(COLLECTIVES.len() * CLASSES <= Control::SUBJECTS);
 
-/// The habits of one rank on one context. Relaxed throughout: as [`Trials`].
+/// What one rank knows of its calls on one context.
 #[derive(Debug, Default)]
 pub(super) struct Loans {
     /// Between two ranks with cores of their own.
-    of_pair: Habits<Habit<CallsOfPair>>,
+    of_pair: ByClass<Lending<CallsOfPair>>,
     /// Among more ranks, or two that share cores.
-    of_many: Habits<HabitOfMany>,
+    of_many: ByClass<LendingOfMany>,
     /// The call of a trial in `of_many` that this rank is in.
     stay: Stay,
     /// A peer could not fetch what this rank lent (in an Allgather: what any rank lent), and probably could not the
     /// next time.
-    are_refused: AtomicBool,
+    are_refused: Own<bool>,
 }
 
 impl Loans {
@@ -76,7 +75,7 @@ impl Loans {
         first: Source,
     ) -> Source {
         let Some(at) = COLLECTIVES.iter().position(|one| *one == collective) else { return Source::Slots };
-        if self.are_refused.load(Ordering::Relaxed) {
+        if self.are_refused.get() {
             return Source::Slots;
         }
         let [least, most] = EXPONENTS;
@@ -122,7 +121,7 @@ impl Loans {
     /// A peer could not fetch what this rank lent (in an Allgather: what any rank lent).
     #[cold]
     pub fn refuse(&self) {
-        self.are_refused.store(true, Ordering::Relaxed);
+        self.are_refused.set(true);
     }
 }
 
@@ -205,20 +204,20 @@ impl Alike {
     }
 }
 
-/// What is known of calls of one length. The other way of the trials is to lend.
+/// What is known of calls of one length. The challenger of the trials is to lend.
 #[derive(Debug)]
-struct Habit<S> {
-    count: AtomicU64,
+struct Lending<S> {
+    count: Own<u64>,
     trials: Trials<S>,
 }
 
-impl<S> Default for Habit<S> {
+impl<S> Default for Lending<S> {
     fn default() -> Self {
-        Self { count: AtomicU64::default(), trials: Trials::default() }
+        Self { count: Own::default(), trials: Trials::default() }
     }
 }
 
-impl<S: Counted> Habit<S> {
+impl<S: Counted> Lending<S> {
     #[inline(always)]
     fn decide(&self, calls: Alike, clock: impl FnOnce() -> u64) -> Source {
         let before = self.count_call();
@@ -232,8 +231,8 @@ impl<S: Counted> Habit<S> {
 
     /// Counts a call. Returns how many there were before it.
     fn count_call(&self) -> u64 {
-        let before = self.count.load(Ordering::Relaxed);
-        self.count.store(before + 1, Ordering::Relaxed);
+        let before = self.count.get();
+        self.count.set(before + 1);
         before
     }
 
@@ -245,12 +244,12 @@ impl<S: Counted> Habit<S> {
 }
 
 fn arm(source: Source) -> Arm {
-    if source == Source::Memory { Arm::Other } else { Arm::One }
+    if source == Source::Memory { Arm::Challenger } else { Arm::Baseline }
 }
 
-/// The other way is to lend.
+/// The challenger is to lend.
 fn source(way: Arm) -> Source {
-    if way == Arm::Other { Source::Memory } else { Source::Slots }
+    if way == Arm::Challenger { Source::Memory } else { Source::Slots }
 }
 
 /// Long calls between two ranks: they take long compared with reading a clock.

@@ -11,10 +11,10 @@ fn of_pair(first: Source) -> Alike {
 }
 
 /// Makes `times` calls, which take `slots` or `memory` nanoseconds. Returns how many lent.
-fn call(habit: &Habit<CallsOfPair>, times: u64, first: Source, [slots, memory]: [u64; 2]) -> u64 {
+fn call(lending: &Lending<CallsOfPair>, times: u64, first: Source, [slots, memory]: [u64; 2]) -> u64 {
     let mut now = 0;
     let lent = (0..times).map(|_| {
-        let lends = habit.decide(of_pair(first), || now) == Source::Memory;
+        let lends = lending.decide(of_pair(first), || now) == Source::Memory;
         now += if lends { memory } else { slots };
         u64::from(lends)
     });
@@ -34,10 +34,10 @@ fn usual(n: Bytes) -> u64 {
 #[test]
 fn memory_is_lent_where_that_is_faster() {
     for first in BOTH {
-        let habit = Habit::<CallsOfPair>::default();
+        let lending = Lending::<CallsOfPair>::default();
         let before = if first == Source::Memory { USUAL } else { 0 };
-        assert_eq!(call(&habit, USUAL + TRIED, first, [20_000, 9000]), before + TRIED / 2);
-        assert_eq!(call(&habit, 100, first, [20_000, 9000]), 100);
+        assert_eq!(call(&lending, USUAL + TRIED, first, [20_000, 9000]), before + TRIED / 2);
+        assert_eq!(call(&lending, 100, first, [20_000, 9000]), 100);
     }
 }
 
@@ -95,9 +95,9 @@ fn slots_that_nobody_has_touched_do_not_decide() {
 #[test]
 fn slots_are_used_where_that_is_faster_and_little_else_is_tried() {
     for first in BOTH {
-        let habit = Habit::<CallsOfPair>::default();
-        call(&habit, USUAL + TRIED, first, [15_000, 26_000]);
-        let lent = call(&habit, CallsOfPair::PERIOD, first, [15_000, 26_000]);
+        let lending = Lending::<CallsOfPair>::default();
+        call(&lending, USUAL + TRIED, first, [15_000, 26_000]);
+        let lent = call(&lending, CallsOfPair::PERIOD, first, [15_000, 26_000]);
         assert_eq!(lent, (early_trials(CallsOfPair::PERIOD) + 1) * TRIED / 2, "{first:?}");
     }
 }
@@ -106,13 +106,13 @@ fn slots_are_used_where_that_is_faster_and_little_else_is_tried() {
 fn finds_the_faster_way(gap: impl Fn(u64) -> u64, periods: u64) {
     for [slots, memory] in [[15_000, 26_000], [26_000, 15_000]] {
         let other = if memory < slots { Source::Slots } else { Source::Memory };
-        let (habit, mut now) = (Habit::<CallsOfPair>::default(), 0);
+        let (lending, mut now) = (Lending::<CallsOfPair>::default(), 0);
         for at in 0..USUAL + TRIED + periods * CallsOfPair::PERIOD {
-            let source = habit.decide(of_pair(other), || now);
+            let source = lending.decide(of_pair(other), || now);
             now += if source == Source::Memory { memory } else { slots };
             now += gap(at);
         }
-        assert_eq!(habit.trials.habit() == Arm::Other, memory < slots);
+        assert_eq!(lending.trials.habit() == Arm::Challenger, memory < slots);
     }
 }
 
@@ -134,25 +134,25 @@ fn rhythms_of_programs_do_not_count() {
 #[test]
 fn what_makes_no_difference_changes_no_habit() {
     for first in BOTH {
-        let habit = Habit::<CallsOfPair>::default();
-        call(&habit, USUAL + TRIED, first, [10_000, 10_200]);
-        assert_eq!(call(&habit, 100, first, [10_000, 10_200]), if first == Source::Memory { 100 } else { 0 });
+        let lending = Lending::<CallsOfPair>::default();
+        call(&lending, USUAL + TRIED, first, [10_000, 10_200]);
+        assert_eq!(call(&lending, 100, first, [10_000, 10_200]), if first == Source::Memory { 100 } else { 0 });
         // Intervals so long that they do not count.
-        let habit = Habit::<CallsOfPair>::default();
-        call(&habit, USUAL + TRIED, first, [10_000_000, 20_000_000]);
-        assert_eq!(call(&habit, 100, first, [1, 1]), if first == Source::Memory { 100 } else { 0 });
+        let lending = Lending::<CallsOfPair>::default();
+        call(&lending, USUAL + TRIED, first, [10_000_000, 20_000_000]);
+        assert_eq!(call(&lending, 100, first, [1, 1]), if first == Source::Memory { 100 } else { 0 });
     }
 }
 
 /// A program whose data stay the same for a while, and then change in each call.
 #[test]
 fn habits_follow_the_program() {
-    let habit = Habit::<CallsOfPair>::default();
+    let lending = Lending::<CallsOfPair>::default();
     let (resting, changing) = ([20_000, 9000], [15_000, 26_000]);
-    call(&habit, 2 * CallsOfPair::PERIOD, Source::Slots, resting);
-    assert_eq!(habit.trials.habit(), Arm::Other);
-    call(&habit, 4 * CallsOfPair::PERIOD, Source::Slots, changing);
-    assert_eq!(habit.trials.habit(), Arm::One);
+    call(&lending, 2 * CallsOfPair::PERIOD, Source::Slots, resting);
+    assert_eq!(lending.trials.habit(), Arm::Challenger);
+    call(&lending, 4 * CallsOfPair::PERIOD, Source::Slots, changing);
+    assert_eq!(lending.trials.habit(), Arm::Baseline);
 }
 
 #[test]
@@ -194,9 +194,9 @@ fn shorter_data_are_tried_less_often() {
 /// All ranks count alike, so all try the same way at a time: in blocks, not in single calls.
 #[test]
 fn calls_are_tried_in_blocks() {
-    let habit = Habit::<CallsOfPair>::default();
-    call(&habit, USUAL, Source::Slots, [1, 1]);
-    let ways: Vec<u64> = (0..TRIED).map(|_| call(&habit, 1, Source::Slots, [1, 1])).collect();
+    let lending = Lending::<CallsOfPair>::default();
+    call(&lending, USUAL, Source::Slots, [1, 1]);
+    let ways: Vec<u64> = (0..TRIED).map(|_| call(&lending, 1, Source::Slots, [1, 1])).collect();
     let blocks: Vec<&[u64]> = ways.chunks(CallsOfPair::BLOCK as usize).collect();
     assert!(blocks.iter().all(|block| block.iter().all(|way| *way == block[0])));
     assert_eq!(blocks.iter().map(|block| block[0]).sum::<u64>(), CallsOfPair::BLOCKS / 2);

@@ -16,11 +16,10 @@
 //! one came after the one before. Only short calls whose data are not cut into halves note what they write.
 
 use crate::fabric::Line;
+use crate::sync::Own;
 use crate::types::Epoch;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// In which calls a rank publishes what. Relaxed throughout: only this rank uses it, one call at a time. The fields
-/// are atomics so that a context may move between threads.
+/// In which calls a rank publishes what.
 #[derive(Debug, Default)]
 pub(super) struct NextFlags {
     /// Flags on `Down`.
@@ -62,22 +61,22 @@ impl NextFlags {
 #[derive(Debug, Default)]
 struct Recurring {
     /// The last such call; 0 before the first.
-    last: AtomicU64,
+    last: Own<u64>,
     /// The next such call, if it comes as many calls after the last one as that one came after the one before.
-    next: AtomicU64,
+    next: Own<u64>,
 }
 
 impl Recurring {
     #[inline(always)]
     fn note(&self, Epoch(epoch): Epoch) {
-        let last = self.last.load(Ordering::Relaxed);
-        self.last.store(epoch, Ordering::Relaxed);
-        self.next.store(epoch + epoch.wrapping_sub(last), Ordering::Relaxed);
+        let last = self.last.get();
+        self.last.set(epoch);
+        self.next.set(epoch + epoch.wrapping_sub(last));
     }
 
     #[inline(always)]
     fn is_due_after(&self, Epoch(epoch): Epoch) -> bool {
-        self.next.load(Ordering::Relaxed) == epoch + 1
+        self.next.get() == epoch + 1
     }
 }
 

@@ -1,6 +1,6 @@
 //! How often calls that do not wait for long let the MPI library make progress on the program's own traffic.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::Own;
 use std::time::{Duration, Instant};
 
 /// Whether the program may have traffic of its own in the MPI library that goes on between its calls.
@@ -43,20 +43,19 @@ pub struct Pace {
     /// For how many periods without calls the next ones make up.
     owed: u64,
     /// Calls so far, on all communicators.
-    calls: AtomicU64,
+    calls: Own<u64>,
     /// One call in so many looks at the clock; a power of two.
-    interval: AtomicU64,
+    interval: Own<u64>,
     /// When a call last looked at the clock, since `started`, and how many calls there had been.
-    looked: AtomicU64,
-    looked_in: AtomicU64,
+    looked: Own<u64>,
+    looked_in: Own<u64>,
     /// There was no traffic at that time.
-    had_none: AtomicBool,
+    had_none: Own<bool>,
     /// The time until which the library counts as asked once for each period.
-    paid: AtomicU64,
+    paid: Own<u64>,
 }
 
-// Relaxed throughout, with loads and stores in place of read-modify-write operations: if threads call at the same
-// time, one may ask a little sooner or later.
+// If threads call at the same time, one may ask a little sooner or later.
 impl Pace {
     /// A message of many pieces moves by a few of them each time the library is asked: 64 MiB take some 150 times.
     const PERIOD: Duration = Duration::from_micros(20);
@@ -94,24 +93,24 @@ impl Pace {
         };
         let period_in_wait = if is_oversubscribed { Self::SHORT_PERIOD } else { period / 2 };
         let [period, period_in_wait] = [period, period_in_wait].map(|time| time.as_nanos() as u64);
-        let [calls, interval, looked, looked_in, paid] = [0, 1, 0, 0, 0].map(AtomicU64::new);
-        let had_none = AtomicBool::new(false);
+        let [calls, interval, looked, looked_in, paid] = [0, 1, 0, 0, 0].map(Own::new);
+        let had_none = Own::new(false);
         Self { started: now, period, period_in_wait, owed, calls, interval, looked, looked_in, had_none, paid }
     }
 
     /// Counts this call. Returns whether it looks at the clock, whatever the traffic.
     #[inline(always)]
     pub fn is_due(&self) -> bool {
-        let calls = self.calls.load(Ordering::Relaxed).wrapping_add(1);
-        self.calls.store(calls, Ordering::Relaxed);
-        calls & (self.interval.load(Ordering::Relaxed) - 1) == 0
+        let calls = self.calls.get().wrapping_add(1);
+        self.calls.set(calls);
+        calls & (self.interval.get() - 1) == 0
     }
 
     /// Whether this call looks at the clock if there may be traffic. The first call with traffic does in any case,
     /// since calls without may look seldom.
     #[inline(always)]
     pub fn is_due_in_traffic(&self) -> bool {
-        self.had_none.load(Ordering::Relaxed)
+        self.had_none.get()
     }
 
     /// Whether a call that waits asks the library at `now`; where ranks share cores, before it gives its core away.
@@ -122,19 +121,19 @@ impl Pace {
             Traffic::Absent => Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64,
             Traffic::Possible => self.period_in_wait,
         };
-        let is_time = is_forced || self.paid.load(Ordering::Relaxed) + period <= now;
+        let is_time = is_forced || self.paid.get() + period <= now;
         if is_time {
             // Where ranks share cores nothing is left for calls to make up for, since that would give cores away.
             let is_settled = is_forced || traffic == Traffic::Absent || self.owed == Self::OWED_OVERSUBSCRIBED;
             let next = self.paid_at(now, self.period, self.owed) + self.period;
-            self.paid.store(if is_settled { now } else { next.min(now) }, Ordering::Relaxed);
+            self.paid.set(if is_settled { now } else { next.min(now) });
         }
         is_time
     }
 
     /// The time until which the library counts as asked at `now`: calls make up for at most `owed` periods.
     fn paid_at(&self, now: u64, period: u64, owed: u64) -> u64 {
-        self.paid.load(Ordering::Relaxed).max(now.saturating_sub(owed * period))
+        self.paid.get().max(now.saturating_sub(owed * period))
     }
 
     fn nanoseconds_until(&self, now: Instant) -> u64 {
@@ -144,10 +143,10 @@ impl Pace {
     /// Whether a call that looks at the clock at `now`, and does not wait, asks the library.
     pub fn is_time(&self, now: Instant, traffic: Traffic) -> bool {
         let now = self.nanoseconds_until(now);
-        let took = now.saturating_sub(self.looked.load(Ordering::Relaxed)).max(1);
-        let calls = self.calls.load(Ordering::Relaxed);
+        let took = now.saturating_sub(self.looked.get()).max(1);
+        let calls = self.calls.get();
         // If threads call at the same time, a count may be lost.
-        let made = calls.saturating_sub(self.looked_in.load(Ordering::Relaxed)).max(1);
+        let made = calls.saturating_sub(self.looked_in.get()).max(1);
         let are_far_apart = took / made >= Self::FAR_APART.as_nanos() as u64;
         let (period, owed) = match traffic {
             Traffic::Absent => (Self::PERIOD_WITHOUT_TRAFFIC.as_nanos() as u64, 1),
@@ -161,11 +160,11 @@ impl Pace {
         }
         let rest = (paid + period).saturating_sub(now);
         let interval = (made.saturating_mul(rest) / took).clamp(1, Self::LONGEST);
-        self.looked.store(now, Ordering::Relaxed);
-        self.looked_in.store(calls, Ordering::Relaxed);
-        self.had_none.store(traffic == Traffic::Absent, Ordering::Relaxed);
-        self.paid.store(paid, Ordering::Relaxed);
-        self.interval.store(1 << interval.ilog2(), Ordering::Relaxed);
+        self.looked.set(now);
+        self.looked_in.set(calls);
+        self.had_none.set(traffic == Traffic::Absent);
+        self.paid.set(paid);
+        self.interval.set(1 << interval.ilog2());
         is_time
     }
 }

@@ -15,57 +15,51 @@ use super::clock;
 use super::trials::are_trials_held;
 use super::writes::{Writes, as_copies};
 use crate::kernel::host::{self, Design};
+use crate::sync::Own;
 use crate::types::{Bytes, SlotReads};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How one rank reads slots of one context. Relaxed throughout: only this rank uses it, one call at a time. The fields
-/// are atomics so that a context may move between threads.
+/// How one rank reads slots of one context.
 #[derive(Debug)]
 pub(super) struct Reads {
     /// Whether lines are taken over where that is not slow.
-    takes: AtomicBool,
+    takes: Own<bool>,
     /// Whether reads are timed, and rests made.
-    is_timing: AtomicBool,
+    is_timing: Own<bool>,
     /// Bytes to read until the next read that is timed.
-    untimed: AtomicU64,
+    untimed: Own<u64>,
     /// Reads that were timed.
-    timed: AtomicU32,
+    timed: Own<u32>,
     rests: &'static Rests,
 }
 
 /// When a process shares lines for a while, although it would take them over, and what its reads have shown. All
-/// contexts have this in common, as hosts on which lines are taken over have two cores. Relaxed: threads of one process
-/// may lose each other's evidence, which is no worse than to time fewer reads.
+/// contexts have this in common, as hosts on which lines are taken over have two cores. Threads of one process may lose
+/// each other's evidence, which is no worse than to time fewer reads.
 #[derive(Debug, Default)]
 struct Rests {
-    is_under_way: AtomicBool,
+    is_under_way: Own<bool>,
     /// Timed reads that were slow, less others.
-    evidence: AtomicU32,
+    evidence: Own<u32>,
     /// When the rest under way ends, or the last one ended: by [`clock::now`].
-    until: AtomicU64,
+    until: Own<u64>,
     /// Nanoseconds of the last rest.
-    length: AtomicU64,
+    length: Own<u64>,
     /// Bytes to read until the rest under way looks at the clock, by whatever context: a communicator that is freed
     /// soon may read less.
-    unlooked: AtomicU64,
+    unlooked: Own<u64>,
 }
 
-static RESTS: Rests = Rests {
-    is_under_way: AtomicBool::new(false),
-    evidence: AtomicU32::new(0),
-    until: AtomicU64::new(0),
-    length: AtomicU64::new(0),
-    unlooked: AtomicU64::new(0),
-};
+static RESTS: Rests =
+    Rests { is_under_way: Own::ZERO, evidence: Own::ZERO, until: Own::ZERO, length: Own::ZERO, unlooked: Own::ZERO };
 
 impl Default for Reads {
     fn default() -> Self {
         Self {
-            takes: AtomicBool::new(false),
-            is_timing: AtomicBool::new(false),
-            untimed: AtomicU64::new(0),
-            timed: AtomicU32::new(0),
+            takes: Own::new(false),
+            is_timing: Own::new(false),
+            untimed: Own::new(0),
+            timed: Own::new(0),
             rests: &RESTS,
         }
     }
@@ -94,16 +88,16 @@ impl Reads {
 
     /// Sets how this rank reads from here on, in a communicator that has `ranks` ranks on this node.
     pub fn set(&self, reads: SlotReads, ranks: usize) {
-        self.takes.store(is_taking(reads, ranks, host::processors(), Design::of_this_host()), Ordering::Relaxed);
+        self.takes.set(is_taking(reads, ranks, host::processors(), Design::of_this_host()));
         let is_timing = reads == SlotReads::Auto && are_trials_held() && clock::reading() < Writes::CLOCK;
-        self.is_timing.store(is_timing, Ordering::Relaxed);
-        self.untimed.store(Self::FIRST, Ordering::Relaxed);
+        self.is_timing.set(is_timing);
+        self.untimed.set(Self::FIRST);
     }
 
     /// Whether this rank takes lines over at all.
     #[inline]
     pub fn may_take(&self) -> bool {
-        self.takes.load(Ordering::Relaxed)
+        self.takes.get()
     }
 
     /// Whether a read of `n` bytes, which follows, takes lines over, on a rank that [may](Self::may_take).
@@ -114,20 +108,20 @@ impl Reads {
 
     #[inline]
     fn take_lines_by(&self, clock: impl FnOnce() -> u64, n: usize) -> bool {
-        !self.rests.is_under_way.load(Ordering::Relaxed) || self.takes_in_rest(clock, n)
+        !self.rests.is_under_way.get() || self.takes_in_rest(clock, n)
     }
 
     /// Whether a read takes lines over while a rest is under way. It does if nothing is timed here, or if the rest is
     /// over, which ends it.
     #[cold]
     fn takes_in_rest(&self, clock: impl FnOnce() -> u64, n: usize) -> bool {
-        !self.is_timing.load(Ordering::Relaxed) || self.rests.is_over(clock, n)
+        !self.is_timing.get() || self.rests.is_over(clock, n)
     }
 
     /// Whether a read of `n` bytes that takes lines over, and follows now, is to be timed for [`Self::note`].
     #[inline]
     pub fn is_timed(&self, n: usize) -> bool {
-        n >= Self::LONG && self.is_timing.load(Ordering::Relaxed) && self.is_due(n)
+        n >= Self::LONG && self.is_timing.get() && self.is_due(n)
     }
 
     /// Notes that a timed read of `n` bytes took `took`, until `ended`.
@@ -142,10 +136,10 @@ impl Reads {
         if is_due {
             // If there are reads in between, every other time there is one more. Otherwise all timed reads might be of
             // the same peer.
-            let timed = self.timed.load(Ordering::Relaxed);
+            let timed = self.timed.get();
             let more = if n < Self::UNTIMED { u64::from(timed % 2) * n } else { 0 };
-            self.timed.store(timed.wrapping_add(1), Ordering::Relaxed);
-            self.untimed.store(Self::UNTIMED + more, Ordering::Relaxed);
+            self.timed.set(timed.wrapping_add(1));
+            self.untimed.set(Self::UNTIMED + more);
         }
         is_due
     }
@@ -164,9 +158,9 @@ impl Rests {
 
     /// Notes at `now` whether a read was slow. May begin a rest.
     fn judge(&self, is_slow: bool, now: u64) {
-        let before = self.evidence.load(Ordering::Relaxed);
+        let before = self.evidence.get();
         let evidence = if is_slow { before + 1 } else { before.saturating_sub(1) };
-        self.evidence.store(evidence, Ordering::Relaxed);
+        self.evidence.set(evidence);
         if evidence >= Self::ENOUGH {
             self.begin(now);
         }
@@ -174,13 +168,13 @@ impl Rests {
 
     fn begin(&self, now: u64) {
         let [shortest, longest] = Self::LENGTHS;
-        let (last, until) = (self.length.load(Ordering::Relaxed), self.until.load(Ordering::Relaxed));
+        let (last, until) = (self.length.get(), self.until.get());
         let was_wrong = now.saturating_sub(until) < last;
         let length = if was_wrong { (2 * last).min(longest) } else { shortest };
-        self.length.store(length, Ordering::Relaxed);
-        self.until.store(now + length, Ordering::Relaxed);
-        self.unlooked.store(Reads::UNTIMED, Ordering::Relaxed);
-        self.is_under_way.store(true, Ordering::Relaxed);
+        self.length.set(length);
+        self.until.set(now + length);
+        self.unlooked.set(Reads::UNTIMED);
+        self.is_under_way.set(true);
     }
 
     /// Whether the rest under way is over at a read of `n` bytes, which ends it. Now and then it looks at the clock.
@@ -188,20 +182,20 @@ impl Rests {
         if !pass(&self.unlooked, n as u64) {
             return false;
         }
-        self.unlooked.store(Reads::UNTIMED, Ordering::Relaxed);
-        let is_over = clock() >= self.until.load(Ordering::Relaxed);
+        self.unlooked.set(Reads::UNTIMED);
+        let is_over = clock() >= self.until.get();
         if is_over {
-            self.evidence.store(Self::DOUBT, Ordering::Relaxed);
-            self.is_under_way.store(false, Ordering::Relaxed);
+            self.evidence.set(Self::DOUBT);
+            self.is_under_way.set(false);
         }
         is_over
     }
 }
 
 /// Takes `n` off what is `left`. Returns whether nothing is left.
-fn pass(left: &AtomicU64, n: u64) -> bool {
-    let rest = left.load(Ordering::Relaxed).saturating_sub(n);
-    left.store(rest, Ordering::Relaxed);
+fn pass(left: &Own<u64>, n: u64) -> bool {
+    let rest = left.get().saturating_sub(n);
+    left.set(rest);
     rest == 0
 }
 
@@ -243,7 +237,7 @@ mod tests {
     }
 
     fn taking_with(rests: &'static Rests) -> Reads {
-        Reads { takes: AtomicBool::new(true), is_timing: AtomicBool::new(true), rests, ..Reads::default() }
+        Reads { takes: Own::new(true), is_timing: Own::new(true), rests, ..Reads::default() }
     }
 
     #[test]
@@ -284,7 +278,7 @@ mod tests {
         assert!((16..40).contains(&first), "{first}");
         let [then, _] = read(&reads, 200_000, LONG, &mut now, 10_000, mixed);
         assert!(then < 200, "{then} of 200000");
-        assert_eq!(reads.rests.length.load(Ordering::Relaxed), Rests::LENGTHS[1]);
+        assert_eq!(reads.rests.length.get(), Rests::LENGTHS[1]);
         let [near, _] = read(&reads, 200_000, LONG, &mut now, 10_000, |_| 0.4);
         assert!(near > 90_000, "{near} of 200000");
     }
@@ -297,7 +291,7 @@ mod tests {
         assert!(!reads.take_lines_by(|| now, 4096));
         let takes = |_| {
             now += 1_000_000;
-            let of_new_communicator = Reads { untimed: AtomicU64::new(Reads::FIRST), ..taking_with(reads.rests) };
+            let of_new_communicator = Reads { untimed: Own::new(Reads::FIRST), ..taking_with(reads.rests) };
             of_new_communicator.take_lines_by(|| now, 4096)
         };
         assert!((0..200).any(takes));

@@ -18,32 +18,30 @@ use super::trials::{Arm, Schedule, Took, Trials, TwoWays};
 use super::writes::Course;
 use crate::fabric::words::Words;
 use crate::kernel::{self, Probed, host::Design};
-use crate::sync::{Passed, Room};
+use crate::sync::{Own, Passed, Room};
 use crate::types::{Bytes, Collective, LINE, Ticket};
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// When and where a rank writes pieces to its own cells. Relaxed throughout: only this rank uses it, one call at a
-/// time. The fields are atomics so that a context may move between threads.
+/// When and where a rank writes pieces to its own cells.
 #[derive(Debug, Default)]
 pub(super) struct Rhythm {
     /// The ticket of the last piece.
-    last: AtomicU64,
+    last: Own<u64>,
     /// Where the next piece is expected to lie.
-    next: AtomicPtr<u8>,
+    next: Own<*mut u8>,
     /// How many bytes of the next piece were asked for.
-    asked: AtomicUsize,
+    asked: Own<usize>,
     /// By collective and length, for pieces longer than [`Self::UNTRIED`]. All collectives have an entry, so that none
     /// has to be looked up among those with a root.
-    habits: [[Habit; Rhythm::CLASSES]; Collective::ALL.len()],
+    by_class: [[Asking; Rhythm::CLASSES]; Collective::ALL.len()],
 }
 
 /// Whether to ask for the lines of pieces of one class.
 #[derive(Debug, Default)]
-struct Habit {
+struct Asking {
     /// How many pieces were predicted correctly.
-    pieces: AtomicU64,
-    /// The other way is not to ask.
+    pieces: Own<u64>,
+    /// The challenger is not to ask.
     trials: Trials<ForeseenPieces>,
 }
 
@@ -63,7 +61,7 @@ impl Rhythm {
     pub fn of(design: Design) -> Self {
         let rhythm = Self::default();
         if design == Design::Zen5 {
-            rhythm.habits.as_flattened().iter().for_each(Habit::begin_without);
+            rhythm.by_class.as_flattened().iter().for_each(Asking::begin_without);
         }
         rhythm
     }
@@ -72,8 +70,8 @@ impl Rhythm {
     /// same.
     #[inline]
     fn ticket_after(&self, ticket: Ticket) -> Ticket {
-        let last = self.last.load(Ordering::Relaxed);
-        self.last.store(ticket.0, Ordering::Relaxed);
+        let last = self.last.get();
+        self.last.set(ticket.0);
         Ticket(ticket.0 + (ticket.0 - last))
     }
 
@@ -81,9 +79,9 @@ impl Rhythm {
     /// predicted.
     #[inline]
     fn foresee(&self, here: *mut u8, there: *mut u8) -> bool {
-        let foreseen = self.next.load(Ordering::Relaxed);
-        self.next.store(there, Ordering::Relaxed);
-        self.asked.store(0, Ordering::Relaxed);
+        let foreseen = self.next.get();
+        self.next.set(there);
+        self.asked.set(0);
         here == foreseen
     }
 
@@ -96,7 +94,7 @@ impl Rhythm {
 
     #[inline(always)]
     fn asks_by(&self, clock: impl FnOnce() -> u64, collective: Collective, n: Bytes) -> bool {
-        n <= Self::UNTRIED || self.habits[collective as usize][Self::class(n)].asks(clock)
+        n <= Self::UNTRIED || self.by_class[collective as usize][Self::class(n)].asks(clock)
     }
 
     /// The class of pieces of `n` bytes, more than [`Self::UNTRIED`].
@@ -107,21 +105,21 @@ impl Rhythm {
     /// Whether this rank asked for all lines of the piece of `n` bytes at `at` when it published the one before.
     #[inline]
     pub fn has_asked_for(&self, at: *mut u8, n: usize) -> bool {
-        self.asked.load(Ordering::Relaxed) >= n && at == self.next.load(Ordering::Relaxed)
+        self.asked.get() >= n && at == self.next.get()
     }
 }
 
-impl Habit {
+impl Asking {
     /// Begins as after a first trial in which not asking was faster.
     fn begin_without(&self) {
-        self.pieces.store(2 * ForeseenPieces::CALLS, Ordering::Relaxed);
-        self.trials.begin(Arm::Other, 1);
+        self.pieces.set(2 * ForeseenPieces::CALLS);
+        self.trials.begin(Arm::Challenger, 1);
     }
 
     fn asks(&self, clock: impl FnOnce() -> u64) -> bool {
-        let number = self.pieces.load(Ordering::Relaxed);
-        self.pieces.store(number + 1, Ordering::Relaxed);
-        self.trials.way(number, Rhythm::FAR_APART, clock) == Arm::One
+        let number = self.pieces.get();
+        self.pieces.set(number + 1);
+        self.trials.way(number, Rhythm::FAR_APART, clock) == Arm::Baseline
     }
 }
 
@@ -180,7 +178,7 @@ impl Context {
         {
             let length = n.min(Rhythm::MOST).0.min(Probed::in_use().caches.l1 / 3 * 2);
             (0..length).step_by(LINE).for_each(|at| kernel::copy::expect_write(there.wrapping_add(at)));
-            self.rhythm.asked.store(length, Ordering::Relaxed);
+            self.rhythm.asked.set(length);
         }
     }
 }
@@ -217,7 +215,7 @@ mod tests {
         let at = |offset: usize| null_mut::<u8>().wrapping_add(4096 + offset);
         rhythm.foresee(at(0), at(64));
         assert!(!rhythm.has_asked_for(at(64), 8), "foreseen alone");
-        rhythm.asked.store(64, Ordering::Relaxed);
+        rhythm.asked.set(64);
         assert!(rhythm.has_asked_for(at(64), 64) && !rhythm.has_asked_for(at(128), 64));
         assert!(!rhythm.has_asked_for(at(64), 65), "longer than the one before");
         rhythm.foresee(at(64), at(128));

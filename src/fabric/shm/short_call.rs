@@ -76,15 +76,8 @@ impl Base<'_> {
     fn fail(&self, fault: Fault) -> Fault {
         self.context.leave_with(self.epoch, fault);
         self.context.fail_loan();
-        self.nudge_sleepers();
+        self.context.nudge_sleepers(self.waiting);
         fault
-    }
-
-    #[inline(always)]
-    fn nudge_sleepers(&self) {
-        if self.waiting.is_oversubscribed {
-            self.context.event(self.context.rank()).nudge();
-        }
     }
 }
 
@@ -206,7 +199,7 @@ impl<'a, K: Known> ShortCall<'a, K> {
             true => self.base.context.release_lines(last),
             false => self.base.context.release(last),
         }
-        self.base.nudge_sleepers();
+        self.base.context.nudge_sleepers(self.base.waiting);
         // Data that fit lines are never lent.
         if !K::IN_LINES {
             self.base.context.note_leave(self.base.waiting);
@@ -310,7 +303,7 @@ impl<K: Known> ShortCall<'_, K> {
             true => self.lines.mine(line, ticket).publish(ticket, self.base.descriptor.word()),
             false => self.base.context.publish(line, ticket, self.base.descriptor),
         }
-        self.base.nudge_sleepers();
+        self.base.context.nudge_sleepers(self.base.waiting);
         Ok(())
     }
 

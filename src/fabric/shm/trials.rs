@@ -6,8 +6,9 @@
 //! with all that lies between, for two reasons. What a rank saves by leaving one call early shows only in its next
 //! call. A way may also slow down the program's own data accesses.
 
+use crate::sync::Own;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 static ARE_HELD: AtomicBool = AtomicBool::new(true);
@@ -26,20 +27,22 @@ pub fn are_trials_held() -> bool {
 /// An arm of a trial: one of the two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arm {
-    One,
-    Other,
+    /// The way that is the habit as long as nothing speaks for the other one.
+    Baseline,
+    /// The way that has to prove its worth.
+    Challenger,
 }
 
 impl Arm {
     /// The way that the evidence favours.
     #[inline(always)]
     pub fn by(evidence: i32) -> Self {
-        if evidence > 0 { Self::Other } else { Self::One }
+        if evidence > 0 { Self::Challenger } else { Self::Baseline }
     }
 
     /// The evidence as if `trials` trials had shown this way to be faster.
     pub fn evidence(self, trials: i32) -> i32 {
-        if self == Self::Other { trials } else { 1 - trials }
+        if self == Self::Challenger { trials } else { 1 - trials }
     }
 }
 
@@ -108,8 +111,7 @@ pub(super) trait TwoWays: Schedule {
     /// A way counts as faster if it takes less than this fraction of the other one's time. Trials of two identical
     /// ways differ by as much.
     const GAIN: f64;
-    /// Bounds of the evidence. A single trial does not undo what several have shown for the other way, which is the
-    /// one that has to prove its worth.
+    /// Bounds of the evidence. A single trial does not undo what several have shown for the challenger.
     const EVIDENCE: [i32; 2] = [-1, 3];
 
     /// The value by which the ways are compared, from the intervals of one way.
@@ -120,7 +122,7 @@ pub(super) trait TwoWays: Schedule {
     /// Which way a call of a trial goes. The blocks follow the sequence of Thue and Morse, which keeps step with few
     /// rhythms of programs.
     fn way(number: u64) -> Arm {
-        if (number / Self::BLOCK).count_ones() % 2 == 1 { Arm::Other } else { Arm::One }
+        if (number / Self::BLOCK).count_ones() % 2 == 1 { Arm::Challenger } else { Arm::Baseline }
     }
 }
 
@@ -150,38 +152,36 @@ impl Took<u64> {
     }
 }
 
-impl Took<AtomicU64> {
+impl Took<Own<u64>> {
     fn now(&self) -> Took<u64> {
-        let [least, most, sum, times] =
-            [&self.least, &self.most, &self.sum, &self.times].map(|part| part.load(Ordering::Relaxed));
+        let [least, most, sum, times] = [&self.least, &self.most, &self.sum, &self.times].map(|part| part.get());
         Took { least, most, sum, times }
     }
 
     fn set(&self, to: Took<u64>) {
-        self.least.store(to.least, Ordering::Relaxed);
-        self.most.store(to.most, Ordering::Relaxed);
-        self.sum.store(to.sum, Ordering::Relaxed);
-        self.times.store(to.times, Ordering::Relaxed);
+        self.least.set(to.least);
+        self.most.set(to.most);
+        self.sum.set(to.sum);
+        self.times.set(to.times);
     }
 }
 
-/// What one rank has measured of the ways of a trial. Relaxed throughout: only this rank uses it, one call at a time.
-/// The fields are atomics so that a context may move between threads.
+/// What one rank has measured of the ways of a trial.
 #[derive(Debug)]
 pub(super) struct Timings<S, const WAYS: usize> {
     /// The call that began the interval under way; 0, which is in no trial, if there is none.
-    timed_from: AtomicU64,
+    timed_from: Own<u64>,
     /// When that interval began, in nanoseconds.
-    timed_since: AtomicU64,
+    timed_since: Own<u64>,
     /// The trial under way.
-    trial: AtomicU64,
-    took: [Took<AtomicU64>; WAYS],
+    trial: Own<u64>,
+    took: [Took<Own<u64>>; WAYS],
     schedule: PhantomData<S>,
 }
 
 impl<S, const WAYS: usize> Default for Timings<S, WAYS> {
     fn default() -> Self {
-        let [timed_from, timed_since, trial] = [(); 3].map(|()| AtomicU64::new(0));
+        let [timed_from, timed_since, trial] = [(); 3].map(|()| Own::new(0));
         let took = std::array::from_fn(|_| Took::default());
         Self { timed_from, timed_since, trial, took, schedule: PhantomData }
     }
@@ -199,21 +199,21 @@ impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
         clock: impl FnOnce() -> u64,
     ) -> Option<[Took<u64>; WAYS]> {
         let window = S::window(number)?;
-        let from = self.timed_from.load(Ordering::Relaxed);
+        let from = self.timed_from.get();
         let before = if from / S::BLOCK == number / S::BLOCK { S::window(from) } else { None };
         if before == Some(window) || before.is_none() && window == S::LAST_WINDOW {
             return None;
         }
         let now = clock();
         if before.is_some() {
-            let took = now.saturating_sub(self.timed_since.load(Ordering::Relaxed));
+            let took = now.saturating_sub(self.timed_since.get());
             self.note_interval(way, took.saturating_mul(1000) / (number - from), far_apart);
         }
         if window < S::LAST_WINDOW {
             self.begin_to_time(number, now);
             return None;
         }
-        self.timed_from.store(0, Ordering::Relaxed);
+        self.timed_from.set(0);
         S::is_last_block(number).then(|| {
             let took = self.took.each_ref().map(Took::now);
             self.forget();
@@ -232,13 +232,13 @@ impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
 
     fn begin_to_time(&self, number: u64, now: u64) {
         let trial = S::trial(number);
-        if self.trial.load(Ordering::Relaxed) != trial {
+        if self.trial.get() != trial {
             // The trial before may not have come to its end.
-            self.trial.store(trial, Ordering::Relaxed);
+            self.trial.set(trial);
             self.forget();
         }
-        self.timed_from.store(number, Ordering::Relaxed);
-        self.timed_since.store(now, Ordering::Relaxed);
+        self.timed_from.set(number);
+        self.timed_since.set(now);
     }
 
     /// Adds an interval that went `way` and took `each` picoseconds per call.
@@ -249,19 +249,18 @@ impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
     }
 }
 
-/// One rank's habit in calls on one context, and what it has measured of both ways. Relaxed throughout: as
-/// [`Timings`].
+/// One rank's habit in calls on one context, and what it has measured of both ways.
 #[derive(Debug)]
 pub(super) struct Trials<S> {
-    /// Trials, and prior knowledge, that speak for the other way, less those that speak against it. Above 0 the other
-    /// way is the habit.
-    evidence: AtomicI32,
+    /// Trials, and prior knowledge, that speak for the challenger, less those that speak against it. Above 0 the
+    /// challenger is the habit.
+    evidence: Own<i32>,
     timings: Timings<S, 2>,
 }
 
 impl<S> Default for Trials<S> {
     fn default() -> Self {
-        Self { evidence: AtomicI32::new(0), timings: Timings::default() }
+        Self { evidence: Own::new(0), timings: Timings::default() }
     }
 }
 
@@ -269,7 +268,7 @@ impl<S: TwoWays> Trials<S> {
     /// From here on calls go `way`, as if `trials` trials had shown it to be faster, until trials show the other one
     /// to be faster.
     pub fn begin(&self, way: Arm, trials: i32) {
-        self.evidence.store(way.evidence(trials), Ordering::Relaxed);
+        self.evidence.set(way.evidence(trials));
     }
 
     /// The way of calls outside trials.
@@ -290,10 +289,10 @@ impl<S: TwoWays> Trials<S> {
         if is_open { otherwise() } else { self.way(number, far_apart, clock) }
     }
 
-    /// What speaks for the other way, less what speaks against it.
+    /// What speaks for the challenger, less what speaks against it.
     #[inline(always)]
     pub fn evidence(&self) -> i32 {
-        self.evidence.load(Ordering::Relaxed)
+        self.evidence.get()
     }
 
     /// The way of call `number`. If the call is in a trial, it is noted as in [`Timings::note`].
@@ -317,15 +316,15 @@ impl<S: TwoWays> Trials<S> {
         }
     }
 
-    /// What the trial under way would show if it ended now: 1 for the other way, -1 against it, else 0.
+    /// What the trial under way would show if it ended now: 1 for the challenger, -1 against it, else 0.
     pub fn verdict_so_far(&self) -> i32 {
-        Self::verdict([Arm::One, Arm::Other].map(|way| self.timings.so_far(way as usize)))
+        Self::verdict([Arm::Baseline, Arm::Challenger].map(|way| self.timings.so_far(way as usize)))
     }
 
     /// Ends the trial under way: adds `verdict` to the evidence.
     pub fn end(&self, verdict: i32) {
         let [least, most] = S::EVIDENCE;
-        self.evidence.store((self.evidence() + verdict).clamp(least, most), Ordering::Relaxed);
+        self.evidence.set((self.evidence() + verdict).clamp(least, most));
         self.timings.forget();
     }
 
@@ -335,8 +334,8 @@ impl<S: TwoWays> Trials<S> {
         if compared.contains(&0) {
             return 0;
         }
-        let [one, other] = compared.map(|each| each as f64);
-        i32::from(other < S::GAIN * one) - i32::from(one < S::GAIN * other)
+        let [baseline, challenger] = compared.map(|each| each as f64);
+        i32::from(challenger < S::GAIN * baseline) - i32::from(baseline < S::GAIN * challenger)
     }
 }
 

@@ -16,29 +16,29 @@ use super::clock;
 use super::hopes::pauses_in;
 use super::trials::{Schedule, Timings, Took};
 use crate::fabric::Line;
+use crate::sync::Own;
 use crate::types::{Bytes, Collective, Epoch, FirstLook};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long this rank waits before its first look, on one context. Relaxed throughout: as [`Timings`].
+/// How long this rank waits before its first look, on one context.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// Whether there are trials; without them ranks look at once.
-    tries: AtomicBool,
+    tries: Own<bool>,
     /// The last call with a root in which this rank published: twice its epoch, plus the line in the lowest bit. 0
     /// before the first one: call 1, in which nothing is tried, then counts as a turn.
-    last: AtomicU64,
+    last: Own<u64>,
     /// By collective, and by where the piece lies.
-    habits: [[Habit; Piece::COUNT]; COLLECTIVES],
+    waits: [[TurnWait; Piece::COUNT]; COLLECTIVES],
 }
 
 /// What is known of calls of one collective with pieces in one place.
 #[derive(Debug, Default)]
-struct Habit {
+struct TurnWait {
     /// The wait, in steps.
-    steps: AtomicU32,
+    steps: Own<u32>,
     /// The period of the last trial that decided on the wait.
-    decided: AtomicU64,
+    decided: Own<u64>,
     timings: Timings<CallsWithTurns, { Turns::WAITS }>,
 }
 
@@ -60,14 +60,14 @@ impl Turns {
 
     /// From here on calls try waits if `look` is `Auto`; else ranks look at once.
     pub fn set(&self, look: FirstLook) {
-        self.tries.store(look == FirstLook::Auto, Ordering::Relaxed);
-        self.habits.as_flattened().iter().for_each(|habit| habit.steps.store(0, Ordering::Relaxed));
+        self.tries.set(look == FirstLook::Auto);
+        self.waits.as_flattened().iter().for_each(|wait| wait.steps.set(0));
     }
 
     /// Notes that this rank publishes on `line` in the call of `epoch`, which has a root.
     #[inline(always)]
     pub fn note(&self, line: Line, Epoch(epoch): Epoch) {
-        self.last.store(2 * epoch + line as u64, Ordering::Relaxed);
+        self.last.set(2 * epoch + line as u64);
     }
 
     /// This rank waits for a piece of its peer in the call of `epoch`, of a collective with a root. If it published in
@@ -75,41 +75,38 @@ impl Turns {
     /// pauses to wait.
     #[inline(always)]
     pub fn wait(&self, epoch: Epoch, collective: Collective, piece: Piece) -> Option<(Line, u32)> {
-        if self.last.load(Ordering::Relaxed) / 2 + 1 != epoch.0 {
+        if self.last.get() / 2 + 1 != epoch.0 {
             return None;
         }
-        let habit = &self.habits[collective as usize][piece as usize];
+        let wait = &self.waits[collective as usize][piece as usize];
         let is_tried = CallsWithTurns::has(epoch.0);
-        if is_tried || habit.steps.load(Ordering::Relaxed) > 0 { self.wait_as(habit, epoch) } else { None }
+        if is_tried || wait.steps.get() > 0 { self.wait_as(wait, epoch) } else { None }
     }
 
     #[inline(never)]
-    fn wait_as(&self, habit: &Habit, epoch: Epoch) -> Option<(Line, u32)> {
-        self.wait_by(clock::now, epoch, habit)
+    fn wait_as(&self, wait: &TurnWait, epoch: Epoch) -> Option<(Line, u32)> {
+        self.wait_by(clock::now, epoch, wait)
     }
 
-    fn wait_by(&self, clock: impl FnOnce() -> u64, Epoch(epoch): Epoch, habit: &Habit) -> Option<(Line, u32)> {
-        let steps = if CallsWithTurns::has(epoch) && self.tries.load(Ordering::Relaxed) {
-            habit.try_out(epoch, clock)
-        } else {
-            habit.usual(epoch)
-        };
+    fn wait_by(&self, clock: impl FnOnce() -> u64, Epoch(epoch): Epoch, wait: &TurnWait) -> Option<(Line, u32)> {
+        let steps =
+            if CallsWithTurns::has(epoch) && self.tries.get() { wait.try_out(epoch, clock) } else { wait.usual(epoch) };
         (steps > 0).then(|| (self.line_of_last(), pauses_in(Self::STEP * steps)))
     }
 
     fn line_of_last(&self) -> Line {
-        if self.last.load(Ordering::Relaxed).is_multiple_of(2) { Line::Up } else { Line::Down }
+        if self.last.get().is_multiple_of(2) { Line::Up } else { Line::Down }
     }
 }
 
-impl Habit {
+impl TurnWait {
     /// The wait of the call of `epoch`, which tries nothing. A wait that no trial has confirmed for [`Turns::LASTS`]
     /// periods is dropped: in some programs no trial falls on these calls.
     fn usual(&self, epoch: u64) -> u32 {
-        if epoch / CallsWithTurns::PERIOD > self.decided.load(Ordering::Relaxed) + Turns::LASTS {
-            self.steps.store(0, Ordering::Relaxed);
+        if epoch / CallsWithTurns::PERIOD > self.decided.get() + Turns::LASTS {
+            self.steps.set(0);
         }
-        self.steps.load(Ordering::Relaxed)
+        self.steps.get()
     }
 
     /// The wait of the call of `epoch`, which is in a trial.
@@ -136,16 +133,16 @@ impl Habit {
     /// gains nothing delays ranks that come late by its length.
     fn judge(&self, period: u64, took: [Took<u64>; Turns::WAITS]) {
         let without = took[0].least;
-        let habit = match self.steps.load(Ordering::Relaxed) as usize {
+        let habit = match self.steps.get() as usize {
             habit if without > 0 && (outlasts_turns(habit as u32, without) || took[habit].least >= without) => 0,
             habit => habit,
         };
         let fastest = (0..Turns::WAITS).filter(|steps| took[*steps].most > 0).min_by_key(|steps| took[*steps].most);
         let is_faster = |steps: usize| (took[steps].most as f64) < Turns::GAIN * took[habit].least as f64;
         let steps = fastest.filter(|steps| is_faster(*steps)).unwrap_or(habit);
-        self.steps.store(steps as u32, Ordering::Relaxed);
+        self.steps.set(steps as u32);
         if took[steps].least > 0 {
-            self.decided.store(period, Ordering::Relaxed);
+            self.decided.set(period);
         }
     }
 }
@@ -203,8 +200,8 @@ mod tests {
         turns
     }
 
-    fn habit(turns: &Turns) -> &Habit {
-        &turns.habits[Collective::Bcast as usize][Piece::BesideFlag as usize]
+    fn habit(turns: &Turns) -> &TurnWait {
+        &turns.waits[Collective::Bcast as usize][Piece::BesideFlag as usize]
     }
 
     const fn trial(number: u64) -> std::ops::Range<u64> {
@@ -224,7 +221,7 @@ mod tests {
             }
             now += takes(steps as usize);
         }
-        habit(turns).steps.load(Ordering::Relaxed)
+        habit(turns).steps.get()
     }
 
     #[test]
@@ -295,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_a_trial_did_not_time_decides_nothing() {
-        let steps = |turns: &Turns| habit(turns).steps.load(Ordering::Relaxed);
+        let steps = |turns: &Turns| habit(turns).steps.get();
         // A program that goes on to other calls in the middle of the trial.
         let turns = trying();
         try_out_without(&turns, 0, 8..16, third);

@@ -66,8 +66,7 @@ impl WaitingCalls {
     }
 }
 
-/// How one rank answers a question on one context, for calls with and without a root. Relaxed throughout: as
-/// [`Trials`].
+/// How one rank answers a question on one context, for calls with and without a root.
 #[derive(Debug)]
 pub(super) struct Answers {
     question: Question,

@@ -6,7 +6,6 @@ use crate::fabric::checked::Random;
 use crate::fabric::words::Entered;
 use crate::types::Collective;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::AtomicU64;
 
 /// A piece that the peer has not released, or a cell that it has not passed back.
 struct Unreleased {
@@ -21,7 +20,7 @@ struct Unreleased {
 struct Walk {
     context: Context,
     /// How many bytes its process has written, to other communicators too.
-    written: &'static AtomicU64,
+    written: &'static Own<u64>,
     unreleased: Vec<Unreleased>,
 }
 
@@ -93,13 +92,13 @@ impl Walk {
         let start =
             context.cell(NodeRank(0), Line::Up, ticket, reach) as usize - context.segment.base().as_ptr() as usize;
         let (first, end) = (geometry.cell_start(0, 0), start + reach.0);
-        let reserved = context.reserved.load(Ordering::Relaxed);
+        let reserved = context.reserved.get();
         let told = context.line(NodeRank(0), Line::Down, ticket).home(ticket);
         let passed = told.and_then(|home| context.passed_at(NodeRank(0), home));
         if passed.is_some() {
             let (first, cells) = (geometry.passed_start(), geometry.passed());
             assert!((start - first).is_multiple_of(geometry.cell.0) && start < first + cells * geometry.cell.0);
-            let reserved = context.reserved_passed.load(Ordering::Relaxed);
+            let reserved = context.reserved_passed.get();
             assert!(reach.0 <= reserved, "there is no memory");
         } else {
             assert!(start >= first && end <= geometry.cell_start(0, geometry.slots) + geometry.slack());
@@ -125,7 +124,7 @@ impl Walk {
         if random.one_in(20) {
             self.context.widen_cells();
         }
-        self.written.fetch_add(random.pick(&[0, 0, 5000, 50_000, 1 << 20]), Ordering::Relaxed);
+        self.written.set(self.written.get() + random.pick(&[0, 0, 5000, 50_000, 1 << 20]));
         let others = random.pick(&[1, 1, 2, 5]);
         let rooms = match random.one_in(4) {
             true => &[Room::Lines, Room::Relayed, Room::Relayed, Room::Relayed, Room::Relayed, Room::Relayed],

@@ -13,8 +13,8 @@
 use super::clock;
 use super::trials::are_trials_held;
 use crate::kernel::Kernel;
+use crate::sync::Own;
 use crate::types::{Bytes, Collective};
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A way to copy or to combine.
@@ -68,7 +68,7 @@ pub(super) enum Turn {
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     /// By collective, by what the pieces are made of, and by size: of the piece, or of the result if that is long.
-    habits: [[[Habit; Ways::SIZES]; Material::ALL.len()]; Collective::ALL.len()],
+    records: [[[Record; Ways::SIZES]; Material::ALL.len()]; Collective::ALL.len()],
 }
 
 impl Ways {
@@ -108,34 +108,33 @@ impl Ways {
         // The length, and the kernel in the bits above it: operations differ in time.
         let kernel = kernel.map_or(0, |kernel| kernel.run as usize as u64);
         let kind = (n as u64).wrapping_add(kernel << u32::BITS);
-        Choice { tried, habit: &self.habits[collective as usize][material as usize][size], kind }
+        Choice { tried, record: &self.records[collective as usize][material as usize][size], kind }
     }
 }
 
-/// What pieces of one collective, material and size have shown. Relaxed throughout: only this rank uses it, one call
-/// at a time. The fields are atomics so that a context may move between threads.
+/// What pieces of one collective, material and size have shown.
 #[derive(Debug, Default)]
-struct Habit {
-    usual: AtomicU8,
+struct Record {
+    usual: Own<u8>,
     /// Pieces until the next comparison begins; each timed piece sets it anew.
-    untimed: AtomicU16,
+    untimed: Own<u16>,
     /// Comparisons since the usual way last changed. It decides which way is compared next, and in which order.
-    comparisons: AtomicU8,
+    comparisons: Own<u8>,
     /// The kind of the pieces in the comparison that has begun; 0 if none has.
-    kind: AtomicU64,
+    kind: Own<u64>,
     /// How many pieces of that comparison were timed.
-    timed: AtomicU8,
+    timed: Own<u8>,
     /// What its pieces took by each of its two ways: nanoseconds.
-    took: [AtomicU64; 2],
+    took: [Own<u64>; 2],
     /// For each way, the comparisons that it won against the usual one, less those that it lost, but not below 0.
-    evidence: [AtomicU8; Way::ALL.len()],
+    evidence: [Own<u8>; Way::ALL.len()],
 }
 
 /// The ways that are tried for such pieces, and what they have shown.
 #[derive(Clone, Copy)]
 pub(super) struct Choice<'a> {
     tried: &'static [Way],
-    habit: &'a Habit,
+    record: &'a Record,
     /// What pieces that are compared have in common.
     kind: u64,
 }
@@ -163,21 +162,21 @@ impl Choice<'_> {
         if self.tried.len() == 1 {
             return Turn::Usual(self.tried[0]);
         }
-        let untimed = self.habit.untimed.load(Ordering::Relaxed);
-        if untimed == 0 || self.habit.kind.load(Ordering::Relaxed) == self.kind {
+        let untimed = self.record.untimed.get();
+        if untimed == 0 || self.record.kind.get() == self.kind {
             return self.take_part();
         }
-        self.habit.untimed.store(untimed - 1, Ordering::Relaxed);
+        self.record.untimed.set(untimed - 1);
         Turn::Usual(self.usual())
     }
 
     fn usual(self) -> Way {
-        Way::ALL[self.habit.usual.load(Ordering::Relaxed) as usize]
+        Way::ALL[self.record.usual.get() as usize]
     }
 
     /// The two ways of the comparison that is due or has begun, in their order.
     fn candidates(self) -> [Way; 2] {
-        let (comparisons, usual) = (self.habit.comparisons.load(Ordering::Relaxed) as usize, self.usual());
+        let (comparisons, usual) = (self.record.comparisons.get() as usize, self.usual());
         let others = self.tried.len() - 1;
         let other = self.tried.iter().filter(|way| **way != usual).nth(comparisons % others).copied().unwrap_or(usual);
         let is_other_first = (comparisons / others).is_multiple_of(2);
@@ -194,33 +193,33 @@ impl Choice<'_> {
         if !are_trials_held() || clock::reading() > CLOCK {
             return Turn::Usual(self.usual());
         }
-        if self.habit.kind.swap(self.kind, Ordering::Relaxed) != self.kind {
-            self.habit.timed.store(0, Ordering::Relaxed);
-            self.habit.took.iter().for_each(|took| took.store(0, Ordering::Relaxed));
+        if self.record.kind.replace(self.kind) != self.kind {
+            self.record.timed.set(0);
+            self.record.took.iter().for_each(|took| took.set(0));
         }
-        Turn::Timed(self.candidates()[Self::ORDER[self.habit.timed.load(Ordering::Relaxed) as usize]])
+        Turn::Timed(self.candidates()[Self::ORDER[self.record.timed.get() as usize]])
     }
 
     /// From here on pieces go the usual way until a comparison is due. The number of pieces varies, or comparisons
     /// would fall into step with calls.
     fn put_off_next(self) {
-        let comparisons = self.habit.comparisons.load(Ordering::Relaxed);
+        let comparisons = self.record.comparisons.get();
         let first = Self::INTERVALS[usize::from(self.tried.contains(&Way::Around))];
         let interval = first << (comparisons / Self::COMPARISONS).min(3);
-        self.habit.untimed.store(interval - 1 - u16::from(comparisons % 8), Ordering::Relaxed);
+        self.record.untimed.set(interval - 1 - u16::from(comparisons % 8));
     }
 
     /// Notes that the timed piece took `took`. The last piece of a comparison concludes it.
     #[cold]
     pub fn judge(self, took: Duration) {
-        let Habit { kind, timed, took: sums, .. } = self.habit;
-        let piece = timed.load(Ordering::Relaxed);
+        let Record { kind, timed, took: sums, .. } = self.record;
+        let piece = timed.get();
         let sum = &sums[Self::ORDER[piece as usize]];
-        sum.store(sum.load(Ordering::Relaxed) + took.as_nanos() as u64, Ordering::Relaxed);
-        timed.store(piece + 1, Ordering::Relaxed);
+        sum.set(sum.get() + took.as_nanos() as u64);
+        timed.set(piece + 1);
         if usize::from(piece) + 1 == Self::ORDER.len() {
-            kind.store(0, Ordering::Relaxed);
-            self.conclude(sums.each_ref().map(|sum| Duration::from_nanos(sum.load(Ordering::Relaxed))));
+            kind.set(0);
+            self.conclude(sums.each_ref().map(|sum| Duration::from_nanos(sum.get())));
         }
     }
 
@@ -229,20 +228,20 @@ impl Choice<'_> {
         /// Counting goes on from here after the highest number, with the same next way and order.
         const AGAIN: u8 = 4 * Choice::COMPARISONS;
         let ways = self.candidates();
-        let comparisons = &self.habit.comparisons;
-        comparisons.store(comparisons.load(Ordering::Relaxed).checked_add(1).unwrap_or(AGAIN), Ordering::Relaxed);
+        let comparisons = &self.record.comparisons;
+        comparisons.set(comparisons.get().checked_add(1).unwrap_or(AGAIN));
         let usual_at = usize::from(ways[1] == self.usual());
         let cost = |way: usize| took[way].as_secs_f64() * ways[way].price();
         let other = ways[1 - usual_at];
-        let evidence = &self.habit.evidence[other as usize];
-        let before = evidence.load(Ordering::Relaxed);
+        let evidence = &self.record.evidence[other as usize];
+        let before = evidence.get();
         let has_won = Self::MARGIN * cost(1 - usual_at) < cost(usual_at);
         let now = if has_won { before + 1 } else { before.saturating_sub(1) };
-        evidence.store(now, Ordering::Relaxed);
+        evidence.set(now);
         if now >= Self::ENOUGH {
-            self.habit.usual.store(other as u8, Ordering::Relaxed);
-            comparisons.store(0, Ordering::Relaxed);
-            self.habit.evidence.iter().for_each(|evidence| evidence.store(0, Ordering::Relaxed));
+            self.record.usual.set(other as u8);
+            comparisons.set(0);
+            self.record.evidence.iter().for_each(|evidence| evidence.set(0));
         }
     }
 }
@@ -340,7 +339,7 @@ mod tests {
         let mut counts = [[0_usize; 2]; 2];
         let mut begun = Vec::new();
         for piece in 0..200_000 {
-            let is_first = choice.habit.kind.load(Ordering::Relaxed) == 0;
+            let is_first = choice.record.kind.get() == 0;
             let Turn::Timed(way) = choice.turn() else { continue };
             choice.judge(Duration::from_nanos(100));
             if is_first {
@@ -449,7 +448,7 @@ mod tests {
     fn collectives_and_sizes_are_apart() {
         let ways = Ways::default();
         let at = |collective, mebibytes: usize, n| {
-            std::ptr::from_ref(ways.of(collective, Material::Slot, Bytes(mebibytes << 20), n, None).habit)
+            std::ptr::from_ref(ways.of(collective, Material::Slot, Bytes(mebibytes << 20), n, None).record)
         };
         let of_long = |collective, mebibytes| at(collective, mebibytes, LENGTH);
         assert_eq!(of_long(Collective::Bcast, 0), of_long(Collective::Bcast, 1));

@@ -13,29 +13,28 @@
 use super::clock;
 use super::trials::are_trials_held;
 use crate::kernel::Probed;
+use crate::sync::Own;
 use crate::types::{Bytes, SlotStores};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How one rank writes its slots of one context, and what it has measured. Relaxed throughout: only this rank uses it,
-/// one call at a time. The fields are atomics so that a context may move between threads.
+/// How one rank writes its slots of one context, and what it has measured.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
-    is_around: AtomicBool,
+    is_around: Own<bool>,
     /// Nothing is timed any more.
-    is_fixed: AtomicBool,
+    is_fixed: Own<bool>,
     /// Writes until the next one that is timed, counted as [`Writes::UNTIMED`] says.
-    untimed: AtomicU32,
+    untimed: Own<u32>,
     /// Timed writes that spoke for the other way, less those that spoke against it.
-    evidence: AtomicU32,
+    evidence: Own<u32>,
     /// Picoseconds for each byte of the last timed bytes that went around the caches; 0 if there were none lately.
-    around: AtomicU64,
+    around: Own<u64>,
     /// The next timed write goes around the caches, to measure `around`.
-    compares: AtomicBool,
+    compares: Own<bool>,
     /// When a write through the caches was last tried, or the way last changed: by [`clock::now`].
-    looked: AtomicU64,
+    looked: Own<u64>,
     /// Nanoseconds from one trial of a write through the caches to the next.
-    interval: AtomicU64,
+    interval: Own<u64>,
 }
 
 /// How to do a write.
@@ -110,14 +109,14 @@ impl Writes {
     /// them.
     pub fn set(&self, stores: SlotStores) {
         let can_compare = cfg!(target_arch = "x86_64") && are_trials_held() && clock::reading() < Self::CLOCK;
-        self.is_fixed.store(stores != SlotStores::Auto || !can_compare, Ordering::Relaxed);
-        self.is_around.store(stores == SlotStores::Streaming, Ordering::Relaxed);
+        self.is_fixed.set(stores != SlotStores::Auto || !can_compare);
+        self.is_around.set(stores == SlotStores::Streaming);
     }
 
     /// Whether writes go around the caches.
     #[inline]
     pub fn is_around(&self) -> bool {
-        self.is_around.load(Ordering::Relaxed)
+        self.is_around.get()
     }
 
     /// How to do a write of `n` bytes, which follows.
@@ -126,7 +125,7 @@ impl Writes {
         let course = self.course_of_next(n);
         if n >= Self::SHORTEST && course != Course::Timed {
             let counts = if course == Course::Through { (1 + n / Self::COUNTED) as u32 } else { 1 };
-            self.untimed.store(self.untimed.load(Ordering::Relaxed).saturating_sub(counts), Ordering::Relaxed);
+            self.untimed.set(self.untimed.get().saturating_sub(counts));
         }
         course
     }
@@ -137,7 +136,7 @@ impl Writes {
         if n < Self::SHORTEST {
             return Course::Through;
         }
-        if self.untimed.load(Ordering::Relaxed) == 0 && !self.is_fixed.load(Ordering::Relaxed) {
+        if self.untimed.get() == 0 && !self.is_fixed.get() {
             return Course::Timed;
         }
         if self.is_around() { Course::Around } else { Course::Through }
@@ -147,11 +146,11 @@ impl Writes {
     #[cold]
     pub fn timed(&self, n: usize) -> Timed {
         let through = if !self.is_around() {
-            if self.compares.load(Ordering::Relaxed) { 0 } else { n }
+            if self.compares.get() { 0 } else { n }
         } else {
-            let due = self.looked.load(Ordering::Relaxed) + self.interval.load(Ordering::Relaxed);
+            let due = self.looked.get() + self.interval.get();
             // A trial is compared with streaming stores, which the rest of a short write is too short to time.
-            let is_known = self.around.load(Ordering::Relaxed) != 0;
+            let is_known = self.around.get() != 0;
             if is_known && clock::now() >= due { Self::TRIAL.min(n) } else { 0 }
         };
         Timed { through, length: n }
@@ -162,7 +161,7 @@ impl Writes {
     pub fn end(&self, timed: Timed, took: Times, now: Instant) {
         let rest = timed.length - timed.through;
         if rest >= Self::SHORTEST {
-            self.around.store(picoseconds_each(took.around, rest).max(1), Ordering::Relaxed);
+            self.around.set(picoseconds_each(took.around, rest).max(1));
         }
         let is_slow = |around: u64| picoseconds_each(took.through, timed.through) as f64 > Self::MUCH * around as f64;
         let next = match (self.is_around(), timed.through) {
@@ -170,18 +169,18 @@ impl Writes {
             (true, _) => {
                 // Slow writes go on to count as slow unless a trial is clearly fast: a trial is short, and other
                 // writes are under way.
-                self.judge(is_slow(self.around.load(Ordering::Relaxed)), clock::at(now));
+                self.judge(is_slow(self.around.get()), clock::at(now));
                 Next::Usual
             }
             // The time of streaming stores is known now.
             (false, 0) => Next::Through,
             (false, n) if took.through <= dear(Bytes(n)) => {
-                self.around.store(0, Ordering::Relaxed);
+                self.around.set(0);
                 self.judge(false, clock::at(now));
                 Next::Usual
             }
             // The time of streaming stores is used only once: what they took at another time says nothing.
-            (false, _) => match self.around.swap(0, Ordering::Relaxed) {
+            (false, _) => match self.around.replace(0) {
                 0 => Next::Around,
                 around => {
                     self.judge(is_slow(around), clock::at(now));
@@ -193,37 +192,37 @@ impl Writes {
                 }
             },
         };
-        self.compares.store(next == Next::Around, Ordering::Relaxed);
+        self.compares.set(next == Next::Around);
         let untimed = match next {
             Next::Usual => Self::UNTIMED,
             Next::Later => Self::ALIKE,
             Next::Around | Next::Through => 0,
         };
-        self.untimed.store(untimed, Ordering::Relaxed);
+        self.untimed.set(untimed);
     }
 
     /// Notes whether a write through the caches was slow, at `now`.
     fn judge(&self, is_slow: bool, now: u64) {
-        let evidence = self.evidence.load(Ordering::Relaxed);
+        let evidence = self.evidence.get();
         let is_around = self.is_around();
         let speaks_for_other = is_slow != is_around;
         let evidence = if speaks_for_other { evidence + 1 } else { evidence.saturating_sub(1) };
-        let looked = self.looked.load(Ordering::Relaxed);
+        let looked = self.looked.get();
         let turns = evidence >= if is_around { Self::FAST } else { Self::SLOW };
         if is_around || turns {
-            self.looked.store(now, Ordering::Relaxed);
+            self.looked.set(now);
         }
         if !turns {
-            self.evidence.store(evidence, Ordering::Relaxed);
+            self.evidence.set(evidence);
             return;
         }
-        self.evidence.store(0, Ordering::Relaxed);
-        self.is_around.store(!is_around, Ordering::Relaxed);
+        self.evidence.set(0);
+        self.is_around.set(!is_around);
         if !is_around {
             let [shortest, longest] = Self::INTERVALS;
-            let interval = self.interval.load(Ordering::Relaxed);
+            let interval = self.interval.get();
             let was_wrong = interval > 0 && now - looked < 16 * interval;
-            self.interval.store(if was_wrong { (2 * interval).min(longest) } else { shortest }, Ordering::Relaxed);
+            self.interval.set(if was_wrong { (2 * interval).min(longest) } else { shortest });
         }
     }
 }
@@ -286,7 +285,7 @@ mod tests {
         let mut intervals = Vec::new();
         for _ in 0..12 {
             until_turned(&writes, true, &mut now, 1000).expect("turned away");
-            let interval = writes.interval.load(Ordering::Relaxed);
+            let interval = writes.interval.get();
             intervals.push(interval);
             until_turned(&writes, false, &mut now, interval).expect("turned back");
         }
@@ -295,7 +294,7 @@ mod tests {
         // The caches served well for a long time.
         now += 100_000_000_000;
         until_turned(&writes, true, &mut now, 1000).expect("turned away");
-        assert_eq!(writes.interval.load(Ordering::Relaxed), 1_000_000);
+        assert_eq!(writes.interval.get(), 1_000_000);
     }
 
     /// Does `times` writes of `n` bytes, which take `nanoseconds` through the caches or around them. Returns how many
@@ -336,8 +335,8 @@ mod tests {
         assert!(!writes.is_around(), "all caches are cold");
         write(&writes, 100, 4096, [6400, 400]);
         assert!(writes.is_around(), "caches are far");
-        writes.looked.store(0, Ordering::Relaxed);
-        writes.interval.store(0, Ordering::Relaxed);
+        writes.looked.set(0);
+        writes.interval.set(0);
         write(&writes, 1000, 4096, [6400, 400]);
         assert!(writes.is_around(), "they are still");
         write(&writes, 1000, 4096, [6400, 4000]);
@@ -382,8 +381,8 @@ mod tests {
         write_pieces(&writes, 1000, [1.7, 0.4]);
         assert!(writes.is_around());
         for _ in 0..100 {
-            writes.looked.store(0, Ordering::Relaxed);
-            writes.interval.store(0, Ordering::Relaxed);
+            writes.looked.set(0);
+            writes.interval.set(0);
             write_pieces(&writes, 32, [1.2, 0.4]);
             assert!(writes.is_around());
         }

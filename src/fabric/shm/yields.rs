@@ -9,21 +9,21 @@
 //! rank decides for itself.
 
 use super::trials::{Arm, Schedule, Took, Trials, TwoWays};
+use crate::sync::Own;
 use crate::types::Epoch;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a rank does in the waits of one context that last long. Relaxed throughout: as [`Trials`].
+/// What a rank does in the waits of one context that last long.
 #[derive(Debug, Default)]
 pub(super) struct Yields {
-    /// The other way is to yield late.
+    /// The challenger is to yield late.
     trials: Trials<LastingWaits>,
     /// The evidence that yields take long.
-    long: AtomicI32,
+    long: Own<i32>,
     /// Waits that polled in vain since the beginning of this period.
-    vain: AtomicI32,
+    vain: Own<i32>,
     /// The period, from one trial to the next, for which `vain` counts.
-    period: AtomicU64,
+    period: Own<u64>,
 }
 
 /// Which yield of a wait.
@@ -60,14 +60,13 @@ impl Yields {
     /// [`Self::SOON`].
     pub fn after(&self, Epoch(epoch): Epoch, clock: impl FnOnce() -> u64) -> Duration {
         let period = LastingWaits::trial(epoch);
-        if self.period.load(Ordering::Relaxed) != period {
-            self.period.store(period, Ordering::Relaxed);
-            self.vain.store(0, Ordering::Relaxed);
+        if self.period.get() != period {
+            self.period.set(period);
+            self.vain.set(0);
         }
-        let may_look_on =
-            || self.long.load(Ordering::Relaxed) >= Self::LONGS && self.vain.load(Ordering::Relaxed) < Self::VAIN;
+        let may_look_on = || self.long.get() >= Self::LONGS && self.vain.get() < Self::VAIN;
         match self.trials.way(epoch, Self::FAR_APART, clock) {
-            Arm::Other if may_look_on() => Self::LATE,
+            Arm::Challenger if may_look_on() => Self::LATE,
             _ => Self::SOON,
         }
     }
@@ -75,16 +74,15 @@ impl Yields {
     /// Notes that a wait yielded after `waited`, and that the yield took `took`.
     pub fn note(&self, waited: Duration, took: Duration, which: Which) {
         if which == Which::First && waited >= Self::LATE {
-            // No atomic addition: one call at a time.
-            self.vain.store(self.vain.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+            self.vain.set(self.vain.get().saturating_add(1));
         }
         let change = match (took >= Self::LONG, which) {
             (true, _) => Self::MORE,
             (false, Which::First) => -Self::LESS,
             (false, Which::Later) => return,
         };
-        let long = self.long.load(Ordering::Relaxed) + change;
-        self.long.store(long.clamp(0, Self::MOST), Ordering::Relaxed);
+        let long = self.long.get() + change;
+        self.long.set(long.clamp(0, Self::MOST));
     }
 }
 
@@ -180,7 +178,7 @@ mod tests {
     #[test]
     fn nobody_looks_on_where_most_yields_are_short() {
         let yields = Yields::default();
-        yields.trials.begin(Arm::Other, 1);
+        yields.trials.begin(Arm::Challenger, 1);
         let way = || yields.after(Epoch(1), || 0);
         let wait_of = |took: &[u64]| {
             for (number, took) in took.iter().enumerate() {

@@ -246,21 +246,8 @@ impl World {
                 let poster = self.peer(me, rank);
                 self.transfer(me, poster, LINE, 1.0);
             }
-            Operation::Copy { to, from, n } => {
-                let streamed = self.read(me, from, n);
-                let is_slot = matches!(to.place, Place::Cell { .. });
-                let rate = if is_slot { self.machine.write } else { self.machine.copy };
-                self.work(me, streamed, Work::Copy(rate * n.0 as f64));
-                self.write(me, to);
-            }
-            Operation::Reduce { to, left, right, n } => {
-                let streamed = self.read(me, left, n) + self.read(me, right, n);
-                // A result that grows in a slot has fetched its lines before.
-                let comes_back = matches!(to.place, Place::Cell { .. }) && to != left;
-                let write = if comes_back { self.machine.write - self.machine.copy } else { 0.0 };
-                self.work(me, streamed, Work::Combine((self.machine.reduce + write) * n.0 as f64));
-                self.write(me, to);
-            }
+            Operation::Copy { to, from, n } => self.copy(me, to, from, n),
+            Operation::Reduce { to, left, right, n } => self.combine(me, to, [left, right], n),
             // What is beside a flag comes with the flag.
             Operation::Expose(..) | Operation::IsExposed(..) | Operation::Answer(..) | Operation::Answered(..) => {
                 self.now[me] += self.machine.local
@@ -272,6 +259,25 @@ impl World {
             }
             Operation::BridgeEnd => self.steps[me] += 1,
         }
+    }
+
+    /// Charges a copy of `n` bytes.
+    fn copy(&mut self, me: usize, to: Span, from: Span, n: Bytes) {
+        let streamed = self.read(me, from, n);
+        let is_slot = matches!(to.place, Place::Cell { .. });
+        let rate = if is_slot { self.machine.write } else { self.machine.copy };
+        self.work(me, streamed, Work::Copy(rate * n.0 as f64));
+        self.write(me, to);
+    }
+
+    /// Charges a reduction of two operands of `n` bytes.
+    fn combine(&mut self, me: usize, to: Span, [left, right]: [Span; 2], n: Bytes) {
+        let streamed = self.read(me, left, n) + self.read(me, right, n);
+        // A result that grows in a slot has fetched its lines before.
+        let comes_back = matches!(to.place, Place::Cell { .. }) && to != left;
+        let write = if comes_back { self.machine.write - self.machine.copy } else { 0.0 };
+        self.work(me, streamed, Work::Combine((self.machine.reduce + write) * n.0 as f64));
+        self.write(me, to);
     }
 
     /// Charges a single copy out of the memory of `rank`.

@@ -12,9 +12,9 @@ use crate::fabric::shm::call::Call;
 use crate::fabric::shm::drive::Waiting;
 use crate::fabric::shm::segment::check_memory;
 use crate::fabric::words::{Entered, Fault, Words};
+use crate::sync::Own;
 use crate::types::{Bytes, Collective};
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 impl Context {
     /// Reserves as much of this rank's ring as is good for pieces of any length to go round in, if there is memory.
@@ -49,8 +49,8 @@ impl Context {
     /// Reserves the first `depth` bytes of some cells of this rank, of which `reserved` bytes are reserved already.
     /// `starts` yields where each cell begins, and then where the last one ends. Returns how many bytes were reserved
     /// before.
-    fn reserve(&self, reserved: &AtomicUsize, depth: Bytes, starts: impl Iterator<Item = usize>) -> io::Result<Bytes> {
-        let (depth, before) = (depth.min(self.geometry.cell), Bytes(reserved.load(Ordering::Relaxed)));
+    fn reserve(&self, reserved: &Own<usize>, depth: Bytes, starts: impl Iterator<Item = usize>) -> io::Result<Bytes> {
+        let (depth, before) = (depth.min(self.geometry.cell), Bytes(reserved.get()));
         if depth <= before || self.segment.is_whole() {
             return Ok(before);
         }
@@ -61,8 +61,7 @@ impl Context {
             Some(first) if depth == self.geometry.cell => self.segment.reserve(*first..end)?,
             _ => starts.iter().try_for_each(|start| self.segment.reserve(start + before.0..start + depth.0))?,
         }
-        // Relaxed: only this rank uses it; it is an atomic so that a context may move between threads.
-        reserved.store(depth.0, Ordering::Relaxed);
+        reserved.set(depth.0);
         Ok(before)
     }
 

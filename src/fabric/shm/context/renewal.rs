@@ -74,7 +74,7 @@ impl Context {
         (*ways, *loans) = (when_used(), OnceLock::new());
         *rhythm = Rhythm::of(Design::of_this_host());
         *presences = Presences::of_segment(segment, geometry);
-        if *reserved_passed.get_mut() > 0 {
+        if reserved_passed.get() > 0 {
             self.own_passed();
         }
     }
@@ -85,16 +85,13 @@ mod tests {
     use super::*;
     use crate::fabric::shm::context::tests::two_ranks;
     use crate::types::{Bytes, NodeRank};
-    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     /// Ranks that agreed on it do not ask again.
     #[test]
     fn what_is_reserved_stays() {
         let [mut one, _other] = two_ranks();
-        let reserved = |context: &Context| {
-            [&context.reserved, &context.reserved_passed].map(|bytes| bytes.load(Ordering::Relaxed))
-        };
+        let reserved = |context: &Context| [&context.reserved, &context.reserved_passed].map(|bytes| bytes.get());
         one.reserve_cells(Bytes(1)).expect("a page");
         let before = reserved(&one);
         assert!(before.into_iter().all(|bytes| bytes > 0), "{before:?}");

@@ -4,12 +4,11 @@
 
 use super::super::context::Context;
 use super::super::trials::{Arm, Schedule, Took, TwoWays};
-use super::{Alike, Counted, Habit, source};
+use super::{Alike, Counted, Lending, source};
 use crate::fabric::Source;
 use crate::fabric::words::Words;
-use crate::sync::Finding;
+use crate::sync::{Finding, Own};
 use crate::types::NodeRank;
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What each rank has found, by subject: evidence for memory, less evidence against it.
@@ -52,48 +51,48 @@ pub(super) struct Subject<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Stay {
     /// 0 if there is no such call.
-    since: AtomicU64,
-    subject: AtomicUsize,
+    since: Own<u64>,
+    subject: Own<usize>,
 }
 
 impl Stay {
     fn begin(&self, subject: usize, now: u64) {
-        self.since.store(now.max(1), Ordering::Relaxed);
-        self.subject.store(subject, Ordering::Relaxed);
+        self.since.set(now.max(1));
+        self.subject.set(subject);
     }
 
     #[inline]
     pub fn is_timed(&self) -> bool {
-        self.since.load(Ordering::Relaxed) != 0
+        self.since.get() != 0
     }
 
     /// Ends the call that is timed, if there is one. Returns its subject, and how long it took.
     pub fn end(&self, clock: impl FnOnce() -> u64) -> Option<(usize, u64)> {
-        let since = self.since.load(Ordering::Relaxed);
+        let since = self.since.get();
         self.forget();
-        (since > 0).then(|| (self.subject.load(Ordering::Relaxed), clock().saturating_sub(since)))
+        (since > 0).then(|| (self.subject.get(), clock().saturating_sub(since)))
     }
 
     pub fn forget(&self) {
-        self.since.store(0, Ordering::Relaxed);
+        self.since.set(0);
     }
 }
 
 /// What one rank knows of calls of one length, and what it knew of the other ranks when it last asked.
 #[derive(Debug, Default)]
-pub(super) struct HabitOfMany {
-    own: Habit<CallsOfMany>,
+pub(super) struct LendingOfMany {
+    own: Lending<CallsOfMany>,
     /// The sum of all ranks' evidence when this rank last asked.
-    of_all: AtomicI32,
+    of_all: Own<i32>,
     /// What the first half of the trial under way has shown this rank.
-    verdict: AtomicI32,
+    verdict: Own<i32>,
     /// The first trial that has not been ended early.
-    doubtful: AtomicU64,
+    doubtful: Own<u64>,
     /// Total time of the calls of trials that are over, in nanoseconds.
-    stayed: AtomicU64,
+    stayed: Own<u64>,
 }
 
-impl HabitOfMany {
+impl LendingOfMany {
     /// Calls from one question about all ranks' findings to the next, since it reads a line of each rank. The first
     /// call after a trial asks.
     const ASKS: u64 = {
@@ -107,31 +106,31 @@ impl HabitOfMany {
     const MAY_END_EARLY_FROM: u32 = 18;
     const MAY_END_EARLY_TO: usize = (CallsOfMany::BLOCK / 2) as usize;
 
-    /// As [`Habit::decide`].
+    /// As [`Lending::decide`].
     #[inline(always)]
     pub fn decide(&self, subject: Subject<'_>, calls: Alike, stay: &Stay, clock: impl FnOnce() -> u64) -> Source {
         let before = self.own.count_call();
-        let number = Habit::<CallsOfMany>::number_in_trial(before, calls)
-            .filter(|number| CallsOfMany::trial(*number) >= self.doubtful.load(Ordering::Relaxed));
+        let number = Lending::<CallsOfMany>::number_in_trial(before, calls)
+            .filter(|number| CallsOfMany::trial(*number) >= self.doubtful.get());
         let tried = number.and_then(|number| {
             stay.begin(subject.number, clock());
             self.try_out(subject, number, calls)
         });
         if before % Self::ASKS == calls.before_trials() % Self::ASKS {
-            self.of_all.store(subject.found.of_all(subject.number).evidence, Ordering::Relaxed);
+            self.of_all.set(subject.found.of_all(subject.number).evidence);
         }
         source(tried.unwrap_or(self.usual(subject, calls)))
     }
 
     /// The way of calls outside trials.
     fn usual(&self, subject: Subject<'_>, calls: Alike) -> Arm {
-        Arm::by(calls.prior(subject.found.ranks()) + self.of_all.load(Ordering::Relaxed))
+        Arm::by(calls.prior(subject.found.ranks()) + self.of_all.get())
     }
 
     /// The way of call `number` of a trial; `None` if the trial has just ended.
     #[cold]
     fn try_out(&self, subject: Subject<'_>, number: u64, calls: Alike) -> Option<Arm> {
-        let stayed = self.stayed.load(Ordering::Relaxed);
+        let stayed = self.stayed.get();
         let trials = &self.own.trials;
         let far_apart = if is_new(number, subject.found.ranks()) { Duration::ZERO } else { calls.far_apart() };
         let way = trials.try_out(number, far_apart, || stayed);
@@ -140,17 +139,17 @@ impl HabitOfMany {
             None => 0,
             Some(0) => {
                 let verdict = trials.verdict_so_far();
-                self.verdict.store(verdict, Ordering::Relaxed);
+                self.verdict.set(verdict);
                 verdict
             }
-            Some(_) => self.verdict.load(Ordering::Relaxed),
+            Some(_) => self.verdict.get(),
         };
         subject.found.tell(subject.number, Finding { evidence: trials.evidence(), verdict });
         // Peers may be some calls behind.
         let may_end = since_half.is_some_and(|since| since < CallsOfMany::BLOCK);
         if may_end && self.is_settled(subject, calls) {
             trials.end(verdict);
-            self.doubtful.store(CallsOfMany::trial(number) + 1, Ordering::Relaxed);
+            self.doubtful.set(CallsOfMany::trial(number) + 1);
             subject.found.tell(subject.number, Finding { evidence: trials.evidence(), verdict });
             return None;
         }
@@ -166,13 +165,13 @@ impl HabitOfMany {
             return false;
         }
         let Finding { verdict, .. } = subject.found.of_all(subject.number);
-        let for_usual = if self.usual(subject, calls) == Arm::Other { verdict } else { -verdict };
+        let for_usual = if self.usual(subject, calls) == Arm::Challenger { verdict } else { -verdict };
         2 * for_usual > ranks as i32
     }
 
     /// A call of a trial is over; it took `took` nanoseconds.
     pub fn note_stay(&self, took: u64) {
-        self.stayed.store(self.stayed.load(Ordering::Relaxed) + took, Ordering::Relaxed);
+        self.stayed.set(self.stayed.get() + took);
     }
 }
 
@@ -183,7 +182,7 @@ fn is_new(number: u64, ranks: usize) -> bool {
     let at = number % CallsOfMany::BLOCK;
     let is_first_block = CallsOfMany::trial(number) == 0
         && number % CallsOfMany::CALLS / CallsOfMany::BLOCK == 1
-        && CallsOfMany::way(number) == Arm::One;
+        && CallsOfMany::way(number) == Arm::Baseline;
     is_first_block && at < CallsOfMany::INTERVAL + ranks as u64 - 1
 }
 
