@@ -85,7 +85,7 @@ impl Report {
     pub fn write(&self, path: &Path) {
         let text = format!("{:#}\n", self.to_json());
         if let Err(error) = replace(path, text.as_bytes()) {
-            log::error(format_args!("cannot write the report to {}: {error}", path.display()));
+            log::error(format_args!("can't write the report to {}: {error}", path.display()));
         }
     }
 }

@@ -122,7 +122,8 @@ const TABLE: [Entry; Reason::COUNT] = [
     entry(
         Reason::TooManySteps,
         "too-many-steps",
-        "The message takes more steps than a call may have (HUDDLE_SLOT_BYTES or the tile is too small for it), or the \
+        "The message takes more steps than a call may have. Blocks of an Allgather or a Scatter do if they are long and \
+         the communicator has thousands of ranks; others do if HUDDLE_SLOT_BYTES or the tile is too small. Or the \
          communicator has seen half a trillion calls.",
     ),
     entry(

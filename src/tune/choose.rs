@@ -211,7 +211,8 @@ fn usual_segment(agreed: &Agreed) -> Bytes {
     if agreed.crowding.is_shared() { agreed.cell_bytes } else { agreed.fit.l2.min(agreed.cell_bytes) }
 }
 
-/// Whether a call might draw more tickets than there are. The bound holds for all rows, and only gigabytes reach it.
+/// Whether a call might draw more tickets than there are. The bound holds for all rows. Without settings only gigabytes
+/// reach it, and blocks that together have some 50 MiB on thousands of ranks or more on fewer.
 fn has_too_many_steps(plan: &Plan, row: usize, agreed: &Agreed) -> bool {
     let Row { collective, name, .. } = REGISTRY[row];
     let blocks = if collective.has_blocks() { agreed.ranks } else { 1 };
