@@ -84,6 +84,7 @@ enum Mistake {
     AlwaysPayload,
     TooLong,
     SkippedTicket,
+    WastesTickets,
     OthersSlot,
     Overwrites,
     SplitsElements,
@@ -130,6 +131,9 @@ async fn bcast<F: Fabric>(fabric: &F, plan: &Plan, mistake: Mistake) {
         if !matches!(mistake, Mistake::NoRelease | Mistake::EarlyRelease) {
             fabric.release(ticket).await;
         }
+    }
+    if mistake == Mistake::WastesTickets {
+        fabric.release(tickets.skip(1 << 20)).await;
     }
     if mistake == Mistake::PassesToNobody && fabric.rank() == root {
         let ticket = tickets.draw();
@@ -199,6 +203,7 @@ is_found!(ring_held_by_its_writer: bcast, Bcast, One, NoRelease => Breach::Looka
 is_found!(payload_for_long_messages: bcast, Bcast, One, AlwaysPayload => Breach::OutOfBounds { .. });
 is_found!(buffer_overrun: bcast, Bcast, One, TooLong => Breach::OutOfBounds { .. } | Breach::Unwritten { .. });
 is_found!(ticket_drawn_too_few: bcast, Bcast, One, SkippedTicket => Breach::ReadAfterRelease | Breach::OutOfOrder { .. });
+is_found!(more_tickets_than_declared: bcast, Bcast, One, WastesTickets => Breach::TooManyTickets { .. });
 is_found!(slot_of_another: bcast, Bcast, One, OthersSlot => Breach::NotOwner | Breach::Unwritten { .. });
 is_found!(cell_read_after_it_was_passed: bcast, Bcast, One, ReadsPassed => Breach::TouchedAfterPassing);
 

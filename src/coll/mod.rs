@@ -9,7 +9,7 @@
 use self::phase::tiled::train_of;
 use crate::fabric::{Fabric, Room};
 use crate::model::{Nanos, Scene};
-use crate::types::{Bytes, Collective, CommRank, Epoch, LINE, NodeRank, OperandOrder, PAGE, Ticket};
+use crate::types::{Bytes, Collective, CommRank, Epoch, LINE, NodeRank, OperandOrder, PAGE};
 use std::future::Future;
 use std::ops::Range;
 
@@ -17,6 +17,7 @@ pub mod cost;
 mod knobs;
 pub mod phase;
 mod registry;
+mod tickets;
 
 mod allgather_dissemination;
 mod allgather_flat;
@@ -51,6 +52,7 @@ mod scatter_tree;
 pub use knobs::{CLASSES, KNOMIAL, Knob, Knobs, PUSH, SIGNALS, SOURCES, TRY_MEMORY, TRY_SLOTS, Takes};
 pub use phase::short::Short;
 pub use registry::{REGISTRY, Row, Running, find, rows_of};
+pub use tickets::{Tickets, may_exceed_tickets, most_tickets};
 
 /// What an algorithm requires of a call. Without it the algorithm never runs, not even where the user forces the
 /// algorithm.
@@ -97,7 +99,8 @@ impl Need {
 pub struct Plan {
     /// The ordinal of the call on its communicator.
     pub epoch: Epoch,
-    /// Packed bytes: of the whole buffer (Allreduce, Bcast, Reduce), of one rank's block (Allgather, Scatter), 0 (Barrier).
+    /// Packed bytes: of the whole buffer (Allreduce, Bcast, Reduce), of one rank's block (Allgather, Scatter), 0
+    /// (Barrier).
     pub bytes: Bytes,
     /// Packed bytes of one element of a reduction, else 1: pieces are cut at its multiples.
     pub granule: Bytes,
@@ -261,42 +264,6 @@ pub trait Algorithm: 'static {
 
     /// Runs one call. Only barriers run with a plan of zero bytes.
     fn run<F: Fabric>(fabric: &F, plan: &Plan) -> impl Future<Output = ()> + Send;
-}
-
-/// The tickets of one call, in order. All ranks of a node draw the same number.
-#[derive(Debug)]
-pub struct Tickets {
-    epoch: Epoch,
-    next: u64,
-}
-
-impl Tickets {
-    /// All tickets of the call.
-    #[inline]
-    pub fn of(plan: &Plan) -> Self {
-        Self { epoch: plan.epoch, next: 0 }
-    }
-
-    /// Draws the next ticket.
-    #[inline]
-    pub fn draw(&mut self) -> Ticket {
-        let ticket = self.peek();
-        self.next += 1;
-        ticket
-    }
-
-    /// The ticket that the next `draw` returns.
-    #[inline]
-    pub fn peek(&self) -> Ticket {
-        Ticket::new(self.epoch, self.next)
-    }
-
-    /// Draws `count` tickets, at least one, and returns the last of them. This rank reads no data of these tickets.
-    #[inline]
-    pub fn skip(&mut self, count: u64) -> Ticket {
-        self.next += count - 1;
-        self.draw()
-    }
 }
 
 /// Cuts `total` bytes into pieces of at most `most` bytes, each but the last a multiple of `granule`.

@@ -1,8 +1,7 @@
 //! From the shape of a call to its plan.
 
 use super::{Agreed, Choice, Map, OperatorClass, Reason, Shape};
-use crate::coll::phase::{Between, bridge_block};
-use crate::coll::{Knob, Plan, REGISTRY, Reach, Row};
+use crate::coll::{Knob, Plan, REGISTRY, Reach, may_exceed_tickets};
 use crate::config::{Config, Pick, Setting};
 use crate::sync::Passed;
 use crate::topo::Fit;
@@ -22,11 +21,6 @@ const TILES_IN_RELAYS: usize = 2;
 /// The most bytes of a tile of a relay. Eight such tiles are under way, and exceed the second-level cache on most
 /// machines. Shorter ones would cost more, in switches between ranks (docs/PERFORMANCE.md, "Tried").
 const TILE_OF_RELAYS: Bytes = Bytes(128 << 10);
-/// The most phases of a call that may pass over all of its data: before and after the step between nodes, each with a
-/// detour over a leader that is not the root.
-const PASSES: usize = 4;
-/// Where steps between nodes cut tickets short, chunks count as no longer than this.
-const COUNTED_CHUNK: Bytes = Bytes(64 << 10);
 
 /// From this call on a communicator is native: half a trillion calls later its tickets would run out.
 pub const LAST_EPOCH: Epoch = Epoch(u64::MAX / Ticket::STEPS / 2);
@@ -49,7 +43,7 @@ pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: &Map, epoch:
     let chosen = if lacking.is_some() { usual(shape, map) } else { wanted };
     // 3. Its plan.
     let plan = plan(shape, agreed, epoch, &chosen);
-    if has_too_many_steps(&plan, chosen.row, agreed) {
+    if may_exceed_tickets(&REGISTRY[chosen.row], &plan, &agreed.measures(), agreed.largest_node) {
         return Choice::Decline(Reason::TooManySteps);
     }
     match lacking {
@@ -58,8 +52,8 @@ pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: &Map, epoch:
     }
 }
 
-/// Why [`choose`] declines a call, if that is known before there is a plan. Later it declines only calls that move
-/// gigabytes.
+/// Why [`choose`] declines a call, if that is known before there is a plan. Later it declines only calls of too
+/// many steps, which move gigabytes on some ranks or long blocks on thousands.
 #[inline]
 pub fn early_reason(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Option<Reason> {
     forced(config, shape, agreed, epoch).err()
@@ -211,32 +205,10 @@ fn usual_segment(agreed: &Agreed) -> Bytes {
     if agreed.crowding.is_shared() { agreed.cell_bytes } else { agreed.fit.l2.min(agreed.cell_bytes) }
 }
 
-/// Whether a call might draw more tickets than there are. The bound holds for all rows. Without settings only gigabytes
-/// reach it, and blocks that together have some 50 MiB on thousands of ranks or more on fewer.
-fn has_too_many_steps(plan: &Plan, row: usize, agreed: &Agreed) -> bool {
-    let Row { collective, name, .. } = REGISTRY[row];
-    let blocks = if collective.has_blocks() { agreed.ranks } else { 1 };
-    let exceeds = |steps: usize| {
-        let tickets = steps.saturating_add(1).saturating_mul(2 * PASSES).saturating_mul(blocks);
-        tickets as u64 >= Ticket::STEPS
-    };
-    // Most calls could move single bytes without reaching the bound: this spares them the divisions.
-    if !exceeds(plan.bytes.0) {
-        return false;
-    }
-    // A ticket moves at least a tile (a cell is no shorter than a tile) or, for each rank, its share of a cell, of
-    // which rounding loses less than half. Two ranks may cut their pieces evenly, which takes no more tickets. A ticket
-    // moves less only at the end of a block, of a train or of a step between nodes, and at the start of a message.
-    let block =
-        if collective.has_blocks() && agreed.nodes > 1 { bridge_block(plan, agreed.ranks) } else { COUNTED_CHUNK };
-    let between = if name == "dissemination" { Between::dissemination(plan) } else { Between::Native };
-    let piece = plan.knobs.tile().min(plan.knobs.segment());
-    exceeds(plan.bytes.0 / piece.min(block).min(between.area(plan, agreed.nodes)).0.max(1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coll::phase::bridge_block;
     use crate::coll::{self, Need};
     use crate::config::RawEnvironment;
     use crate::model::Parameters;
@@ -382,6 +354,28 @@ mod tests {
         let long = Shape { bytes: Bytes(32 << 20), ..REDUCTION };
         assert_eq!(reason(&config, &long, &Agreed { nodes: 16, ranks: 32, ..TWO_NODES }), Reason::TooManySteps);
         assert_eq!(run(&config, &long, &TWO_NODES).0, "dissemination");
+    }
+
+    /// On 64 nodes of 128 ranks each a chunk has 32 bytes of each block, and an Allgather of 256 KiB 8192 chunks.
+    #[test]
+    fn long_blocks_of_many_ranks_have_tickets() {
+        let agreed = Agreed { nodes: 64, ranks: 64 * 128, largest_node: 128, ..TWO_NODES };
+        for collective in [Collective::Allgather, Collective::Scatter] {
+            let blocks = |bytes| Shape { collective, bytes: Bytes(bytes), granule: Bytes(1), ..REDUCTION };
+            run(&Config::default(), &blocks(256 << 10), &agreed);
+            assert_eq!(reason(&Config::default(), &blocks(1 << 20), &agreed), Reason::TooManySteps);
+        }
+    }
+
+    /// The share of each of 513 ranks in a cell of 1 KiB is one byte, and each takes ten rounds: 17 million tickets.
+    #[test]
+    fn shares_of_short_cells_are_counted_in_whole_bytes() {
+        let config = config(&[("HUDDLE_ALLGATHER", "dissemination:radix=2")]);
+        let crowd = Agreed { ranks: 513, largest_node: 513, cell_bytes: Bytes(1024), ..ONE_NODE };
+        let blocks =
+            |bytes| Shape { collective: Collective::Allgather, bytes: Bytes(bytes), granule: Bytes(1), ..REDUCTION };
+        assert_eq!(reason(&config, &blocks(1_700_000), &crowd), Reason::TooManySteps);
+        assert_eq!(run(&config, &blocks(1_000_000), &crowd).0, "dissemination");
     }
 
     #[test]

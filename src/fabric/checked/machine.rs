@@ -9,6 +9,7 @@ use super::operator::Operator;
 use super::slots::Rings;
 use super::transfer::Location;
 use super::violation::{Breach, Violation};
+use crate::coll::Plan;
 use crate::fabric::{BridgeStep, Line, Room};
 use crate::sync::Passed;
 use crate::topo::Layout;
@@ -24,6 +25,8 @@ pub(super) struct Member {
     pub(super) operator: Option<Operator>,
     /// How much of each cell the call may use.
     pub(super) depth: Bytes,
+    /// How many tickets the call may draw.
+    tickets: u64,
     pub(super) memory: Memory,
     pub(super) rings: Rings,
     released: History,
@@ -83,6 +86,7 @@ impl Machine {
             epoch: Epoch(0),
             operator: None,
             depth: Bytes::ZERO,
+            tickets: 0,
             memory: Memory::default(),
             rings: rings.clone(),
             released: History::default(),
@@ -136,18 +140,11 @@ impl Machine {
         }
     }
 
-    /// `me` enters a call that may use `depth` bytes of each cell.
-    pub(super) fn begin(
-        &mut self,
-        me: usize,
-        epoch: Epoch,
-        depth: Bytes,
-        operator: Option<Operator>,
-        buffers: Buffers,
-    ) {
-        let stamp = self.clocks.stamp(me);
+    /// `me` enters a call of this plan, which may draw `tickets` tickets.
+    pub(super) fn begin(&mut self, me: usize, plan: &Plan, tickets: u64, operator: Option<Operator>, buffers: Buffers) {
+        let (epoch, stamp) = (plan.epoch, self.clocks.stamp(me));
         let member = &mut self.members[me];
-        (member.epoch, member.depth, member.is_in_call) = (epoch, depth, true);
+        (member.epoch, member.depth, member.tickets, member.is_in_call) = (epoch, plan.reach, tickets, true);
         member.operator = operator;
         member.memory = Memory::new(buffers);
         member.entered.push((epoch, stamp));
@@ -431,7 +428,11 @@ impl Machine {
     }
 
     pub(super) fn check_epoch(&self, me: usize, ticket: Ticket) -> Result<(), Breach> {
-        if ticket.epoch() == self.members[me].epoch { Ok(()) } else { Err(Breach::WrongEpoch(ticket)) }
+        let Member { epoch, tickets: most, .. } = self.members[me];
+        if ticket.epoch() != epoch {
+            return Err(Breach::WrongEpoch(ticket));
+        }
+        if ticket.step() < most { Ok(()) } else { Err(Breach::TooManyTickets { most }) }
     }
 
     /// The peer to which `me` passes cells, if it passes any.

@@ -8,6 +8,7 @@ use super::random::Random;
 use super::slots::Rings;
 use super::violation::{Breach, Violation};
 use super::{Rank, Running, lock};
+use crate::coll::{Measures, REGISTRY, most_tickets};
 use crate::topo::{Layout, Levels};
 use crate::types::{Collective, CommRank};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -164,7 +165,10 @@ impl<'a> Runner<'a> {
             Data::random(call, self.ranks.len(), &mut random)
         });
         self.ranks[rank].is_in_place.store(in_place(call, rank).is_some(), Ordering::Relaxed);
-        lock(self.machine).begin(rank, call.plan.epoch, call.plan.reach, operator(call), data.buffers(call, rank));
+        let fabric = &self.ranks[rank];
+        let largest_node = fabric.layout.largest_node();
+        let tickets = most_tickets(&REGISTRY[call.row], &call.plan, &Measures::of(fabric), largest_node);
+        lock(self.machine).begin(rank, &call.plan, tickets, operator(call), data.buffers(call, rank));
         self.running[rank].1 = Some((call.start)(&self.ranks[rank], &call.plan));
     }
 

@@ -39,6 +39,11 @@ pub enum Breach {
     NoSuchRank(NodeRank),
     /// Named a ticket of another call.
     WrongEpoch(Ticket),
+    /// Named a ticket beyond those that the call may draw: huddle declines calls by that bound, lest they run out.
+    TooManyTickets {
+        /// How many it may draw.
+        most: u64,
+    },
     /// Read bytes that nobody had written.
     Unwritten {
         /// The first of them.
