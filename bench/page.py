@@ -78,7 +78,8 @@ def headline(store: Store, mpis: dict[str, Mpi]) -> list[str]:
     means = [f"{results.mean:.2f} times as fast as {mpis[name].title} alone" for name, results in found.items()]
     return [f"With 2 ranks on {some.header['cores']} cores ({some.header['cpu']}) these collectives are, in the geometric mean over "
             f"{len(some.cases)} cases from 8 bytes to 4 MiB,", ",\n".join(means),
-            "(`scripts/bench --all`). [docs/PERFORMANCE.md](docs/PERFORMANCE.md) has every case, also those that are slower."]
+            f"(`scripts/bench --all`{of_state(some.header)}). [docs/PERFORMANCE.md](docs/PERFORMANCE.md) has every case, and",
+            "[what is slower than without huddle](docs/PERFORMANCE.md#targets-that-are-missed)."]
 
 
 def target_table(store: Store, mpis: dict[str, Mpi]) -> Iterator[str]:

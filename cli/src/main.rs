@@ -22,11 +22,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Prints the machine, the ranks' place in it, what is known of its speed, the MPI libraries, all settings, and what is
-    /// chosen for each collective and size.
+    /// Prints the machine, the ranks' place in it, what is known of its speed, the MPI libraries, all settings, and
+    /// what is chosen for each collective and size.
     Info(Info),
-    /// Measures, on an idle machine, the speed of copies and sums, whatever was kept of that, and how fast lines move between the processors,
-    /// for the models: some ten milliseconds. Jobs find the result where HUDDLE_CACHE says.
+    /// Measures, on an idle machine, the speed of copies and sums, whatever was kept of that, and how fast lines move
+    /// between the processors, for the models: some ten milliseconds. Jobs find the result where HUDDLE_CACHE says.
     Probe,
 }
 
@@ -72,7 +72,10 @@ fn main() -> ExitCode {
     let machine = machine::Found::look(&config);
     if is_pretended && let Some(problem) = &machine.problem {
         let problem = problem.trim_start_matches("HUDDLE_TOPOLOGY=");
-        Arguments::command().error(ErrorKind::ValueValidation, format!("--topology {problem}")).exit();
+        let mut program = Arguments::command();
+        program.build();
+        let command = program.find_subcommand_mut("info").expect("the command that runs");
+        command.error(ErrorKind::ValueValidation, format!("--topology {problem}")).exit();
     }
     let ranks = info.ranks.unwrap_or(machine.processors()).clamp(1, MOST_RANKS);
     let job = machine::Job::new(&machine, ranks, info.nodes, &config);
@@ -83,7 +86,7 @@ fn main() -> ExitCode {
         "parameters": machine.parameters_to_json(),
         "kernels": machine.kernels_to_json(),
         "mpi": mpi::found(),
-        "settings": settings::all(&raw, &complaints),
+        "settings": settings::all(&raw, &complaints, config.cache.directory().as_deref()),
         "choice": choice::all(&config, &job.agreed, &machine.parameters),
     });
     // A closed pipe, as with `huddle info | head`, is no failure.

@@ -3,9 +3,14 @@
 use huddle::config::{Complaint, OPTIONS, RawEnvironment, prefix_of};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
+use std::path::Path;
 
-/// The settings as the report has them.
-pub fn all(raw: &RawEnvironment, complaints: &[Complaint]) -> Value {
+/// The settings as the report has them. `cache` is the directory of the files that jobs keep, if they keep any.
+pub fn all(raw: &RawEnvironment, complaints: &[Complaint], cache: Option<&Path>) -> Value {
+    let default = match cache {
+        Some(directory) => format!("default: {}", directory.display()),
+        None => "default, and there is no home directory: nothing is kept".to_owned(),
+    };
     let prefix = prefix_of(std::env::current_exe().ok(), 2);
     let options: Vec<Value> = OPTIONS
         .iter()
@@ -20,6 +25,7 @@ pub fn all(raw: &RawEnvironment, complaints: &[Complaint]) -> Value {
                 }
                 (Some((_, value)), None) => (value.to_string_lossy(), "environment"),
                 (Some(_), Some(_)) => (option.default.into(), "default, because the environment's value is wrong"),
+                (None, _) if option.name == "HUDDLE_CACHE" => (option.default.into(), default.as_str()),
                 (None, _) => (option.default.into(), "default"),
             };
             json!({ "name": option.name, "value": value, "origin": origin, "complaint": complaint })

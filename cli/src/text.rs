@@ -95,11 +95,14 @@ fn ranks(page: &mut String, ranks: &Value) -> Written {
         if ranks["nodes"] == 1 { "one node".to_owned() } else { format!("each of {} nodes", ranks["nodes"]) }
     )?;
     let levels: Vec<&Value> = each(&ranks["levels"]).collect();
+    let places: u64 = levels.iter().filter_map(|level| level["groups"].as_u64()).product();
+    // Groups of one level may have different sizes: the report has the most.
+    let most = if Some(places) == ranks["per_node"].as_u64() { "" } else { "up to " };
     let mut indent = String::from("  ");
     for (index, level) in levels.iter().enumerate() {
         let what = counted(&level["groups"], if index + 1 == levels.len() { "rank" } else { "group" });
         let verb = if level["groups"] == 1 { "has" } else { "share" };
-        writeln!(page, "{indent}{what} that {verb} the {}", text(&level["share"]))?;
+        writeln!(page, "{indent}{most}{what} that {verb} the {}", text(&level["share"]))?;
         indent.push_str("  ");
     }
     if levels.is_empty() {
@@ -153,7 +156,7 @@ fn parameters(page: &mut String, parameters: &Value, machine_is: MachineIs) -> W
         time(&single["call_ns"]),
         single["ns_per_byte"].as_f64().unwrap_or_default(),
     )?;
-    between_nodes(page, "between nodes, assumed", &parameters["network"])?;
+    between_nodes(page, "between nodes, assumed, also for the choice below", &parameters["network"])?;
     for measured in each(&parameters["networks"]) {
         let between: Vec<&str> = text(&measured["between"]).split_whitespace().collect();
         between_nodes(page, &format!("measured{here} between nodes: {}", between.join(" ")), &measured["network"])?;

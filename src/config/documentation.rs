@@ -17,9 +17,11 @@ the program runs. An empty value counts as not set.
 Terms: a *slot* is a buffer in shared memory through which a rank passes data. Each rank has a *ring* of slots, which it uses in turn
 ([ALGORITHMS.md](ALGORITHMS.md) has more terms). Ranks *share cores* if a node has more ranks than cores for them. *Native* calls
 are left to the program's MPI library.
+";
 
-This page is printed from the tables in the sources: `HUDDLE_WRITE_DOCS=1 cargo test --no-default-features documentation`
-renews it.
+const ORIGIN: &str = "\
+This page is printed from the tables in the sources of huddle: `HUDDLE_WRITE_DOCS=1 cargo test --no-default-features documentation`
+renews it. Variables that only huddle's own tests read are in ARCHITECTURE.md, beside the sources.
 ";
 
 const ALGORITHMS: &str = "\
@@ -68,7 +70,8 @@ fn write_markdown(page: &mut String) -> fmt::Result {
         page,
         ["Reason", "Meaning"],
         Reason::ALL.iter().map(|reason| [code(reason.name()), escape(reason.meaning())]),
-    )
+    )?;
+    write!(page, "\n{ORIGIN}")
 }
 
 fn write_table<const N: usize>(

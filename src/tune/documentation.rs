@@ -14,9 +14,6 @@ const INTRODUCTION: &str = "\
 This page lists what huddle can run for each collective: the rows of its registry. `HUDDLE_ALLREDUCE=tree:radix=4` and the like force
 one of them ([ENVIRONMENT.md](ENVIRONMENT.md)). `huddle info` shows which ones huddle would choose on a machine, with predicted times.
 
-`HUDDLE_WRITE_DOCS=1 cargo test --no-default-features documentation` renews this page from the sources;
-`scripts/model` renews the part on measurements.
-
 Terms (ARCHITECTURE.md, beside the sources, has all of them):
 
 - Each rank has a ring of *slots*. A slot has a flag's line and a *cell*. Only the rank writes its slots, and all others read them.
@@ -39,6 +36,11 @@ Knobs are for experiments: a tile of 64 bytes is legal, and slow.
 - `leaders`: how many ranks of a node take chunks in turn.
 - `up` and `down`: whether a barrier's signals are on a line of the rank that sends them or of the rank that waits for them.
 - `try`: huddle tries both the memory and the slots of the rank that has data, the named one first. Without the knob: memory alone.
+";
+
+const ORIGIN: &str = "\
+This page is printed from the sources of huddle: `HUDDLE_WRITE_DOCS=1 cargo test --no-default-features documentation` renews it, and
+`scripts/model` renews the part on measurements.
 ";
 
 const MODEL: &str = "\
@@ -196,7 +198,7 @@ fn write_page(page: &mut String, measured: &str) -> fmt::Result {
         writeln!(page, "| {} | {} | {holds} |", verdict.claim, verdict.found)?;
     }
     write!(page, "\n{WHY}")?;
-    write!(page, "\n## Model and measurement\n\n{}{measured}{}\n", MEASURED[0], MEASURED[1])
+    write!(page, "\n## Model and measurement\n\n{}{measured}{}\n\n{ORIGIN}", MEASURED[0], MEASURED[1])
 }
 
 const WHY: &str = "\
