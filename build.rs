@@ -16,7 +16,8 @@ fn main() {
     }
 }
 
-/// `HUDDLE_SOURCES`: a number that differs between builds of different sources, in 16 hexadecimal digits. Ranks compare it in MPI_Init.
+/// `HUDDLE_SOURCES`: a number that differs between builds of different sources, in 16 hexadecimal digits. Ranks compare
+/// it in MPI_Init.
 fn name_sources() {
     println!("cargo:rerun-if-changed=src");
     let mut files = Vec::new();

@@ -37,7 +37,8 @@ pub fn when_thread_ends(part: Part, go: fn()) {
     ways[part as usize] = Some(go);
     WAYS.set(ways);
     if let Some(key) = key() {
-        // SAFETY: a key that was made and is never deleted. Any address but null has `end` called, which does not use it.
+        // SAFETY: a key that was made and is never deleted. Any address but null has `end` called, which does not use
+        // it.
         unsafe { libc::pthread_setspecific(key, from_ref(&WAYS).cast()) };
     }
 }

@@ -39,8 +39,9 @@ pub(crate) fn read_whole(file: &Path) -> Option<String> {
     opened.read_to_string(&mut text).is_ok().then_some(text)
 }
 
-/// Where this process writes what becomes `file`: in the same directory, so that renaming does not cross file systems. Processes of the same
-/// number on other hosts, or in other containers, have other names in a directory that they share.
+/// Where this process writes what becomes `file`: in the same directory, so that renaming does not cross file systems.
+/// Processes of the same number on other hosts, or in other containers, have other names in a directory that they
+/// share.
 pub(crate) fn before_renaming(file: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(file.file_name().unwrap_or_default());
@@ -67,7 +68,8 @@ pub(crate) fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
         return Err(io::Error::from_raw_os_error(libc::EFBIG)); // writing would kill the process (SIGXFSZ)
     }
     let new = before_renaming(file);
-    // What stands there is a trap of somebody else who may write here: a link is not to be followed, a pipe not to be waited for.
+    // What stands there is a trap of somebody else who may write here: a link is not to be followed, a pipe not to be
+    // waited for.
     let _ = fs::remove_file(&new);
     let mut created = OpenOptions::new().write(true).create_new(true).open(&new)?;
     let written = created.write_all(contents).and_then(|()| fs::rename(&new, file));

@@ -1,8 +1,8 @@
 //! Lines for people on standard error: `huddle[rank] level: text`, each by one `write(2)`.
 //!
 //! A line is put together in a buffer on the stack, so that logging works where memory is short and while the process
-//! aborts, and takes no lock, so that it works in signal handlers. A line of at most `PIPE_BUF` bytes (4096 on Linux) is
-//! written to a pipe as one piece: lines of different ranks do not mix.
+//! aborts, and takes no lock, so that it works in signal handlers. A line of at most `PIPE_BUF` bytes (4096 on Linux)
+//! is written to a pipe as one piece: lines of different ranks do not mix.
 
 mod panics;
 

@@ -47,7 +47,8 @@ pub fn own_path() -> CString {
 /// The path of the object that contains `address`.
 pub fn object_of(address: *mut c_void) -> Option<CString> {
     let mut info = MaybeUninit::<libc::Dl_info>::uninit();
-    // SAFETY: dladdr fills `info` when it returns nonzero; its file name is a C string that lives as long as the object.
+    // SAFETY: dladdr fills `info` when it returns nonzero; its file name is a C string that lives as long as the
+    // object.
     unsafe {
         if libc::dladdr(address, info.as_mut_ptr()) == 0 {
             return None;

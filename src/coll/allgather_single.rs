@@ -1,6 +1,7 @@
 //! Allgather by single copies: every rank copies the blocks out of the memories of the others.
 //!
-//! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI communication.
+//! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI
+//! communication.
 //!
 //! 1. Every rank tells where its block is, or lays it out in slots.
 //! 2. Every rank learns from the first flags which of the two each other rank did. It copies their blocks out of memory

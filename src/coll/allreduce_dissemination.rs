@@ -11,7 +11,8 @@
 //!    broadcast along a tree.
 //!
 //! p = 5, radix 2: `4→3, 0↔1 2↔3, 0↔2 1↔3, 3→4`.
-//! Cost: (a + B·q·m)·⌈log_k p⌉, and two steps more where p is no product of such factors: few steps, p operands in each.
+//! Cost: (a + B·q·m)·⌈log_k p⌉, and two steps more where p is no product of such factors: few steps, p operands in
+//! each.
 //! Flags: Up by all, read by partners; Down by heads, read by their runs.
 //! A rank claims a slot again only when all partners have released the step that read it.
 //! Limits: operands are combined by position, not by rank, so the operation has to be commutative.

@@ -12,8 +12,8 @@
 //!
 //! p = 5, radix 2: `2→1 4→3, 1→0 3→0`, then back.
 //! Cost: 2·⌈log_k p⌉ line transfers.
-//! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children; posts between
-//! the same pairs in their place.
+//! Flags: Up by each rank but the root, read by its parent; Down by each inner rank, read by its children; posts
+//! between the same pairs in their place.
 //! Epochs: values only grow, so a rank that is already in e + 1 satisfies the waits of e; no slot is written or
 //! claimed.
 //! Limits: none.

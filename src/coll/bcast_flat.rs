@@ -1,7 +1,7 @@
 //! Bcast, flat: one-stage broadcast.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (one-stage); with one buffer, two alternating buffers or a ring of them: Tanase
-//! et al. 2012, §3.4.
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (one-stage); with one buffer, two alternating buffers or a ring of them:
+//! Tanase et al. 2012, §3.4.
 //!
 //! 1. The root copies a piece into its slot. It may be ahead of its slowest reader by as many pieces as it has buffers:
 //!    the whole ring, or as few as the knob `buffers` sets. With one buffer it waits until all have read the piece

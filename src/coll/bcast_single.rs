@@ -1,6 +1,7 @@
 //! Bcast by single copies: every rank copies the message out of the root's memory.
 //!
-//! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI communication.
+//! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI
+//! communication.
 //!
 //! 1. The root tells where the message is, or lays it out in slots. Slots are used as in `tiled`. If memory is tried
 //!    and the message has at most two tiles (one tile on more than two ranks), they are used as in `flat`.

@@ -1,7 +1,7 @@
 //! Reduce by a tree rooted at the root.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (the reduction phase); Nishtala 2009, §5.1.2 (k-nomial) and §7.2 (a chain, of
-//! radix 1, for calls that follow each other: a rank is in the next call while the data of this one travel on).
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.2 (the reduction phase); Nishtala 2009, §5.1.2 (k-nomial) and §7.2 (a chain,
+//! of radix 1, for calls that follow each other: a rank is in the next call while the data of this one travel on).
 //!
 //! 1. A rank combines its children's slots with its own operand, in rank order, into its slot; the root into its
 //!    buffer.

@@ -1,7 +1,7 @@
 //! Scatter by single copies: every rank copies its block out of the root's memory.
 //!
-//! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI communication: in a
-//! Scatter receivers read.
+//! Source: Ma, Bosilca, Bouteiller, Goglin, Squyres, Dongarra 2011, kernel assisted collective intra-node MPI
+//! communication: in a Scatter receivers read.
 //!
 //! 1. The root tells where its blocks are, or lays them out in slots, as in `flat`.
 //! 2. Every rank learns from the first flag which of the two the root did. It copies its own block out of memory by

@@ -1,5 +1,5 @@
-//! The fabric: what an algorithm may do, in symbolic terms, so that one source runs on shared memory, under the checking
-//! scheduler, under loom and in the simulator.
+//! The fabric: what an algorithm may do, in symbolic terms, so that one source runs on shared memory, under the
+//! checking scheduler, under loom and in the simulator.
 //!
 //! # The slot protocol
 //! Each rank owns a ring of slots. A slot has per [`Line`] a flag with [`INLINE`] bytes of payload beside it, and a
@@ -276,8 +276,8 @@ pub enum BridgeStep {
     },
 }
 
-/// What an algorithm may do. Every shared operation is awaited, so that a scheduler can switch ranks at each; the futures
-/// of the real fabric are ready at once, but for waits.
+/// What an algorithm may do. Every shared operation is awaited, so that a scheduler can switch ranks at each; the
+/// futures of the real fabric are ready at once, but for waits.
 pub trait Fabric: Sync {
     /// This rank on its node.
     fn rank(&self) -> NodeRank;

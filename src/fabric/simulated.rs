@@ -1,8 +1,8 @@
 //! The simulator: it runs all ranks in one thread on virtual time, and charges each operation by the distance in the
 //! machine and by contention. So algorithms can be compared on machines that nobody has at hand.
 //!
-//! Source: Li, Hoefler, Hu, Snir 2014, §2.1 (an access costs `a + b·m` by the level it crosses, and the streams that cross
-//! a level together share `1/B`); between nodes LogGP, as Nishtala 2009. No data are moved.
+//! Source: Li, Hoefler, Hu, Snir 2014, §2.1 (an access costs `a + b·m` by the level it crosses, and the streams that
+//! cross a level together share `1/B`); between nodes LogGP, as Nishtala 2009. No data are moved.
 //!
 //! - A wait fetches the flag's line from its owner, once per value; the payload comes with it.
 //! - A copy or a reduction reads each operand, from this rank's own cache or over the levels that lie between, and

@@ -1,7 +1,8 @@
 //! The loops behind [`CopyKernel`](super::copy::CopyKernel): each copies more than 64 bytes.
 //!
-//! The first block is stored where it belongs, the loop goes on from the next cache line of the destination, and the last
-//! block ends where the destination ends: no remainder is copied byte by byte. Streaming loops store each line once, whole.
+//! The first block is stored where it belongs, the loop goes on from the next cache line of the destination, and the
+//! last block ends where the destination ends: no remainder is copied byte by byte. Streaming loops store each line
+//! once, whole.
 
 use super::copy::{copy_in_vectors, ends};
 use super::streams::{STEP, STREAMS, in_turn, keep_loop, to_next_line};
@@ -259,8 +260,8 @@ mod x86 {
             #[doc = "As for [`copy`](super::super::copy::copy), `n` is more than 64, and the processor has the vectors."]
             $(#[target_feature(enable = $feature)])?
             pub unsafe fn $name(to: *mut u8, from: *const u8, n: usize) {
-                // SAFETY: all lines lie within `n` bytes; the caller's promise. The fence orders streaming stores, which
-                // the processor may delay, before everything that follows.
+                // SAFETY: all lines lie within `n` bytes; the caller's promise. The fence orders streaming stores,
+                // which the processor may delay, before everything that follows.
                 unsafe {
                     // A line that is stored in part has to be fetched, so only a destination that begins within a line
                     // gets this store.

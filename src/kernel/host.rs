@@ -163,7 +163,8 @@ fn describe() -> String {
     )
 }
 
-/// Model and features of the processor. Asks the processor itself: `/proc/cpuinfo` of a large machine takes milliseconds.
+/// Model and features of the processor. Asks the processor itself: `/proc/cpuinfo` of a large machine takes
+/// milliseconds.
 #[cfg(target_arch = "x86_64")]
 fn processor() -> String {
     let words = |leaf: u32| cpuid(leaf, 0);

@@ -160,9 +160,9 @@ pub trait Combine: Sync {
     /// `to = left op right`, element by element, over `bytes` bytes of packed data.
     ///
     /// # Safety
-    /// `left` and `right` are readable and `to` is writable for `bytes` bytes, a multiple of the element. `to` may equal
-    /// `left` or `right`; otherwise it overlaps neither. No pointer needs an alignment. Nobody changes the operands' bytes
-    /// (as for [`copy()`]) or touches `to` meanwhile.
+    /// `left` and `right` are readable and `to` is writable for `bytes` bytes, a multiple of the element. `to` may
+    /// equal `left` or `right`; otherwise it overlaps neither. No pointer needs an alignment. Nobody changes the
+    /// operands' bytes (as for [`copy()`]) or touches `to` meanwhile.
     unsafe fn combine(&self, to: *mut u8, left: *const u8, right: *const u8, bytes: usize);
 
     /// The kernel that computes the same; `None` if there is none.

@@ -61,7 +61,8 @@ unsafe fn run<T: Copy + PartialOrd, L: Location>(
 ) {
     debug_assert_eq!(bytes % size_of::<Pair<T>>(), 0);
     for at in (0..bytes).step_by(size_of::<Pair<T>>()) {
-        // SAFETY: the caller's promise; a packed struct has no alignment, and a pair is read before its place is written.
+        // SAFETY: the caller's promise; a packed struct has no alignment, and a pair is read before its place is
+        // written.
         unsafe {
             let operands = (left.add(at).cast::<Pair<T>>().read(), right.add(at).cast::<Pair<T>>().read());
             to.add(at).cast::<Pair<T>>().write(apply::<T, L>(operands.0, operands.1));

@@ -467,8 +467,8 @@ fn choose_widest() -> &'static Table {
     table
 }
 
-/// The kernel for an operation on an element, of the level in use; none where the operation has no meaning there (bits of a
-/// float, the maximum of complex numbers).
+/// The kernel for an operation on an element, of the level in use; none where the operation has no meaning there (bits
+/// of a float, the maximum of complex numbers).
 #[inline]
 pub fn kernel(op: Op, element: Element) -> Option<Kernel> {
     // [kernels] acquire: pairs with the release where a table is chosen.

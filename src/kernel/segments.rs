@@ -14,12 +14,14 @@ pub trait PackedBuffer: Sync {
     /// Copies the packed bytes from `offset` on, `n` of them, to `to`.
     ///
     /// # Safety
-    /// The range lies within the buffer, whose memory is readable; `to` is writable for `n` bytes and overlaps none of it.
+    /// The range lies within the buffer, whose memory is readable; `to` is writable for `n` bytes and overlaps none of
+    /// it.
     unsafe fn read(&self, offset: usize, to: *mut u8, n: usize);
     /// Replaces the packed bytes from `offset` on, `n` of them, by those at `from`. Padding is never written.
     ///
     /// # Safety
-    /// The range lies within the buffer, whose memory is writable; `from` is readable for `n` bytes and overlaps none of it.
+    /// The range lies within the buffer, whose memory is writable; `from` is readable for `n` bytes and overlaps none
+    /// of it.
     unsafe fn write(&self, offset: usize, from: *const u8, n: usize);
     /// Whether nearly all bytes lie in blocks of at least a cache line.
     fn fills_lines(&self) -> bool;
@@ -163,7 +165,8 @@ impl Segments {
         }
         if let (Some(stride), Some(run)) = (self.stride, self.runs.first()) {
             let all = Run { stride, repeat: usize::MAX, ..*run };
-            // SAFETY: all blocks are `stride` apart, so the range lies in this unlimited run as it does in the elements.
+            // SAFETY: all blocks are `stride` apart, so the range lies in this unlimited run as it does in the
+            // elements.
             unsafe { all.transfer::<M>(base, offset, packed, n) };
             return;
         }

@@ -1,4 +1,5 @@
-//! Li, Hoefler, Hu, Snir 2014, "Improved MPI collectives for MPI processes in shared address spaces": equations (1) to (11).
+//! Li, Hoefler, Hu, Snir 2014, "Improved MPI collectives for MPI processes in shared address spaces": equations (1) to
+//! (11).
 //!
 //! Messages are `m` long, in the unit in which the rates of the crossings count (cache lines in the paper). An access
 //! takes `a + b·m`; `t` of them that share a link together take `a + B·t·m`. Subscript α of the paper is `inside` (a
@@ -143,8 +144,9 @@ pub enum Stages {
 }
 
 impl LineLatencies {
-    /// §3.4: equation (5) for one cache line, unfolded into the lines that each step reads and writes. A step that combines
-    /// reads a line of its own and one of its partner and writes one of its own; a step that copies reads and writes.
+    /// §3.4: equation (5) for one cache line, unfolded into the lines that each step reads and writes. A step that
+    /// combines reads a line of its own and one of its partner and writes one of its own; a step that copies reads and
+    /// writes.
     pub fn tree(&self, sockets: usize, cores: usize, stages: Stages) -> f64 {
         let Self { local, inside, across, farthest } = *self;
         let reduction = f64::from(ceil_log(2, cores)) * (inside + 2.0 * local)

@@ -2,8 +2,8 @@
 //!
 //! [`Machine`] holds the parameters, [`Scene`] what the time of one call depends on besides its plan. The formulas are
 //! those of Li, Hoefler, Hu, Snir 2014 ([`li`]), Tu, Fan, Zhan, Zhao 2009 ([`tu`]) and Nishtala 2009 ([`nishtala`]), as
-//! printed; the costs of huddle's own algorithms, which copy into slots where the papers share the users' buffers, stand
-//! beside the algorithms and are made of the same terms.
+//! printed; the costs of huddle's own algorithms, which copy into slots where the papers share the users' buffers,
+//! stand beside the algorithms and are made of the same terms.
 //!
 //! All ranks must come to the same numbers, so formulas use only operations that IEEE 754 rounds alike everywhere:
 //! no logarithms or powers of the mathematical library.

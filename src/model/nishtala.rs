@@ -36,8 +36,8 @@ impl Cluster {
         self.tree_latency(radix) + levels * radix as f64 * self.network.per_byte * bytes
     }
 
-    /// §6.1: Exchange by dissemination of `radix`: Σ [L + (min(k, N/kⁱ) − 1)(o + g + GBNt²/k)] over the λ rounds. (The sum
-    /// is printed up to i = λ, one round more than the text counts; that round has no partners.)
+    /// §6.1: Exchange by dissemination of `radix`: Σ [L + (min(k, N/kⁱ) − 1)(o + g + GBNt²/k)] over the λ rounds. (The
+    /// sum is printed up to i = λ, one round more than the text counts; that round has no partners.)
     pub fn exchange(&self, radix: usize, bytes: f64) -> f64 {
         let Network { latency, overhead, gap, per_byte } = self.network;
         let (k, nodes, threads) = (radix as f64, self.nodes as f64, self.threads as f64);

@@ -17,8 +17,8 @@ pub struct Paper {
 }
 
 /// Xeon X5650. Latencies: §3.4. Assumed: a core streams 8 GB/s from its socket's L3 and 5 GB/s from the other's; the L3
-/// gives 40 GB/s; a core copies 12 GB/s and combines 8 GB/s. Six readers of the same data across sockets hardly disturb each
-/// other, as §3.1 says of the inclusive L3: it hands on what one of its cores has fetched.
+/// gives 40 GB/s; a core copies 12 GB/s and combines 8 GB/s. Six readers of the same data across sockets hardly disturb
+/// each other, as §3.1 says of the inclusive L3: it hands on what one of its cores has fetched.
 pub const WESTMERE: Paper = Paper {
     name: "2×6 (Westmere)",
     sockets: 2,

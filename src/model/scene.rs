@@ -1,4 +1,5 @@
-//! A communicator on a machine: what the time of a call depends on besides its plan, and the terms of which costs are made.
+//! A communicator on a machine: what the time of a call depends on besides its plan, and the terms of which costs are
+//! made.
 
 use super::{Crossing, Machine, Outline, Work};
 use crate::sync::FlagLine;

@@ -1,8 +1,8 @@
-//! Tu, Fan, Zhan, Zhao 2009, "Performance analysis and optimization of MPI collective operations on multi-core clusters":
-//! the models mlognP and 2log{2,3}P, §4, §5.2 and §7.2.
+//! Tu, Fan, Zhan, Zhao 2009, "Performance analysis and optimization of MPI collective operations on multi-core
+//! clusters": the models mlognP and 2log{2,3}P, §4, §5.2 and §7.2.
 //!
-//! A message passes through implicit transfers; each takes an overhead `o = f(s, 1)` of a contiguous message and, where it
-//! lies strided, a latency `l = f(s, d)` above that. All times are in the unit of the parameters.
+//! A message passes through implicit transfers; each takes an overhead `o = f(s, 1)` of a contiguous message and, where
+//! it lies strided, a latency `l = f(s, d)` above that. All times are in the unit of the parameters.
 
 use super::ceil_log;
 

@@ -412,9 +412,9 @@ fn allgather_in_place(site: &Site<'_>, bytes: Bytes, buffer: Operand) -> Prepare
     Prepared { is_in_place: true, ..Prepared::moving(bytes, CommRank(0), own, buffer) }
 }
 
-/// Has the library copy the input of an Allgather to this rank's block of the output, which begins at the same address as the input: the block of
-/// rank 0 would overwrite the input before all peers have it. Returns whether the library accepts that; MPICH and its kin reject an
-/// input that is the rank's own block.
+/// Has the library copy the input of an Allgather to this rank's block of the output, which begins at the same address
+/// as the input: the block of rank 0 would overwrite the input before all peers have it. Returns whether the library
+/// accepts that; MPICH and its kin reject an input that is the rank's own block.
 fn place_own_block(site: &Site<'_>, send: Input, recv: Output) -> bool {
     let (Ok(sends), Ok(receives)) = (c_int::try_from(send.1), c_int::try_from(recv.1)) else {
         return false;

@@ -5,7 +5,8 @@ use mpi_sys::MPI_Comm;
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
-/// Whether the library accepts `call`, a collective call on `self_comm`, whose only process this one is and whose errors return.
+/// Whether the library accepts `call`, a collective call on `self_comm`, whose only process this one is and whose
+/// errors return.
 ///
 /// Threads ask one after the other: MPI allows no two collective calls on one communicator at the same time.
 pub(super) fn is_accepted(self_comm: MPI_Comm, call: impl FnOnce(MPI_Comm) -> c_int) -> bool {

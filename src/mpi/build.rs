@@ -350,8 +350,8 @@ impl<'a> Builder<'a> {
         );
     }
 
-    /// All ranks' offers, by rank. If the MPI library fails to exchange them on this rank, the job ends: the other ranks
-    /// may have them, and would wait for this one.
+    /// All ranks' offers, by rank. If the MPI library fails to exchange them on this rank, the job ends: the other
+    /// ranks may have them, and would wait for this one.
     fn exchange(&self, offer: Offer) -> Offers {
         let c = constants();
         let mut offers = vec![Offer::default(); self.layout.size()];

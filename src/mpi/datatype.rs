@@ -131,8 +131,8 @@ impl TypeLayout {
     fn new(Extent { size, lb, extent, true_lb, true_extent }: Extent, flat: Option<Flattened>) -> Self {
         let type_map = match flat {
             None => TypeMap::Opaque,
-            // The library has another idea of this datatype, and its idea counts: Open MPI 4.1.4 takes a stride of -1 byte
-            // for none, so that a vector that turns bytes around becomes contiguous.
+            // The library has another idea of this datatype, and its idea counts: Open MPI 4.1.4 takes a stride of -1
+            // byte for none, so that a vector that turns bytes around becomes contiguous.
             Some(flat)
                 if size > 0 && flat.segments.bounds(flat.times) != Some((true_lb, true_lb + true_extent as isize)) =>
             {
@@ -169,8 +169,8 @@ impl TypeLayout {
     /// If the datatype is null, not committed, or exceeds the address space.
     ///
     /// # Safety
-    /// MPI is initialised; `datatype` is valid or null, and not freed meanwhile; `self_comm` is a private communicator of
-    /// this process alone whose errors return.
+    /// MPI is initialised; `datatype` is valid or null, and not freed meanwhile; `self_comm` is a private communicator
+    /// of this process alone whose errors return.
     pub unsafe fn of(datatype: MPI_Datatype, self_comm: MPI_Comm) -> Result<Arc<Self>, Rejected> {
         if datatype == constants().datatype_null {
             return Err(Rejected::Null);

@@ -7,7 +7,8 @@ use crate::mpi::native::native;
 use std::ffi::c_int;
 use std::fmt;
 
-/// Ends the job, with a line, where `function` of the library has failed: this rank can't do its part, and the others would wait for it.
+/// Ends the job, with a line, where `function` of the library has failed: this rank can't do its part, and the others
+/// would wait for it.
 ///
 /// `circumstance` says when that was, for people.
 pub(super) fn expect(function: &str, circumstance: &str, code: c_int) {

@@ -1,7 +1,7 @@
 //! Flattening a datatype: from the constructor that made it ([`Constructor`]) to [`Segments`].
 //!
-//! Sizes and extents always come from the library, also of the inner datatypes, so alignment rules and the old bound markers
-//! need no second implementation here.
+//! Sizes and extents always come from the library, also of the inner datatypes, so alignment rules and the old bound
+//! markers need no second implementation here.
 
 use super::constructor::{Constructor, Part};
 use crate::kernel::segments::{Builder, Segments, TooComplex};

@@ -279,7 +279,8 @@ pub struct Predefined {
     pub second: Option<(usize, usize)>,
 }
 
-// SAFETY: the handle is a number or the address of a global object of the MPI library; the table is never written again.
+// SAFETY: the handle is a number or the address of a global object of the MPI library; the table is never written
+// again.
 unsafe impl Sync for Predefined {}
 // SAFETY: as above.
 unsafe impl Send for Predefined {}
@@ -301,8 +302,8 @@ impl Predefined {
         kernel(kernel_op, element)
     }
 
-    /// Whether `op` on this datatype is known to be legal. Where the standard defines the operation but the size is unusual
-    /// (`REAL*2`, `REAL*16`, `INTEGER*16`), libraries differ.
+    /// Whether `op` on this datatype is known to be legal. Where the standard defines the operation but the size is
+    /// unusual (`REAL*2`, `REAL*16`, `INTEGER*16`), libraries differ.
     pub fn legality(&self, op: PredefinedOp) -> Legality {
         let is_everywhere = self.element.is_some() || matches!(self.class, Class::Logical | Class::Pair);
         if op.is_defined_on(self.class) && is_everywhere { Legality::Legal } else { Legality::Unknown }

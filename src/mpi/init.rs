@@ -25,10 +25,11 @@ use std::ffi::c_int;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// A number that differs between builds of different sources (build.rs), and so between any two that could choose an algorithm or lay out
-/// memory differently. Where ranks find several, the job stays native.
+/// A number that differs between builds of different sources (build.rs), and so between any two that could choose an
+/// algorithm or lay out memory differently. Where ranks find several, the job stays native.
 pub(super) fn protocol() -> c_int {
-    /// A text that is read at run time: scripts/test-partial finds it in an engine, and makes another build of that by changing it.
+    /// A text that is read at run time: scripts/test-partial finds it in an engine, and makes another build of that by
+    /// changing it.
     const SOURCES: &str = concat!("huddle's sources ", env!("HUDDLE_SOURCES"));
     let number = black_box(SOURCES).rsplit(' ').next().and_then(|digits| u64::from_str_radix(digits, 16).ok());
     (number.unwrap_or_default() >> 33) as c_int

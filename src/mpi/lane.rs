@@ -346,8 +346,8 @@ impl Site<'_> {
         self.repeat_by::<C>(Path::of(lane.short), lane, root, ends)
     }
 
-    /// `repeat` by `path`. The buffers are passed to functions one by one: as `Ends` they would be in memory, also where
-    /// they are for a part of the entry.
+    /// `repeat` by `path`. The buffers are passed to functions one by one: as `Ends` they would be in memory, also
+    /// where they are for a part of the entry.
     #[inline(always)]
     fn repeat_by<C: AtOnce>(&self, path: Path, lane: &Lane, root: CommRank, ends: Ends) -> Served {
         // Asked first, and alone: a `match` of all would become a jump by a table.

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 type In = *const c_void;
 type Out = *mut c_void;
 
-/// Turns the table of functions into [`Native`], its loader, one method per function, and a comparison of each signature
-/// with the one in the `mpi.h` of the build.
+/// Turns the table of functions into [`Native`], its loader, one method per function, and a comparison of each
+/// signature with the one in the `mpi.h` of the build.
 macro_rules! table {
     (
         required { $($name:ident $symbol:ident ($($arg:ident: $type:ty),*) -> $ret:ty;)* }
@@ -39,8 +39,8 @@ macro_rules! table {
             /// Names the first function that the library lacks.
             ///
             /// # Safety
-            /// `handle` is an open handle of `dlopen` on an MPI library of the family that this engine was built for. The
-            /// library stays loaded for the rest of the process.
+            /// `handle` is an open handle of `dlopen` on an MPI library of the family that this engine was built for.
+            /// The library stays loaded for the rest of the process.
             pub unsafe fn load(handle: *mut c_void) -> Result<Self, String> {
                 Ok(Self {
                     $($name: {

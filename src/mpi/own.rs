@@ -10,7 +10,8 @@ use std::ptr::with_exposed_provenance;
 /// The path under which this engine was loaded.
 pub fn path() -> Option<PathBuf> {
     let mut info = MaybeUninit::<libc::Dl_info>::uninit();
-    // SAFETY: dladdr fills `info` when it returns nonzero; its file name is a C string that lives as long as the object.
+    // SAFETY: dladdr fills `info` when it returns nonzero; its file name is a C string that lives as long as the
+    // object.
     let name = unsafe {
         if libc::dladdr(path as *const c_void, info.as_mut_ptr()) == 0 {
             return None;

@@ -1,9 +1,10 @@
 //! Which ranks run without huddle. This is found out beside MPI, before the first collective that huddle inserts, which
 //! these ranks would never join.
 //!
-//! 1. Before the native `MPI_Init` a rank with huddle puts a key into PMIx, the store through which the ranks of Open MPI
-//!    exchange their addresses ([`announce`]).
-//! 2. The native `MPI_Init` commits what its rank has put, and its fence brings that to all ranks, with or without huddle.
+//! 1. Before the native `MPI_Init` a rank with huddle puts a key into PMIx, the store through which the ranks of Open
+//!    MPI exchange their addresses ([`announce`]).
+//! 2. The native `MPI_Init` commits what its rank has put, and its fence brings that to all ranks, with or without
+//!    huddle.
 //! 3. After it a rank with huddle looks for the key of each rank ([`Announcement::missing`]).
 //!
 //! All ranks with huddle come to the same verdict: a key is put before the fence or never, the fence waits for all
@@ -74,8 +75,8 @@ fn has_server() -> bool {
 }
 
 impl Announcement {
-    /// A rank without this version of huddle among the `size` ranks of the job; `None` if all have it, or if that can't be
-    /// known. Called after the native `MPI_Init`.
+    /// A rank without this version of huddle among the `size` ranks of the job; `None` if all have it, or if that can't
+    /// be known. Called after the native `MPI_Init`.
     pub fn missing(&self, size: u32) -> Option<Missing> {
         if !self.is_put || !self.pmix.brings_everything() {
             return None;
@@ -96,7 +97,8 @@ impl Announcement {
 
 impl Drop for Announcement {
     fn drop(&mut self) {
-        // SAFETY: pairs with the `PMIx_Init` of `enter`; null stands for no directives. MPI holds a reference of its own.
+        // SAFETY: pairs with the `PMIx_Init` of `enter`; null stands for no directives. MPI holds a reference of its
+        // own.
         unsafe { (self.pmix.finalize)(std::ptr::null(), 0) };
     }
 }

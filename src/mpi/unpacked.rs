@@ -1,5 +1,5 @@
-//! Calls that take a lane, but whose elements lie at another address than the buffer's, or apart: these are packed before
-//! the call and unpacked after it.
+//! Calls that take a lane, but whose elements lie at another address than the buffer's, or apart: these are packed
+//! before the call and unpacked after it.
 
 use super::communicator::Purpose;
 use super::elements::{Apart, Elements};

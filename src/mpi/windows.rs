@@ -32,7 +32,8 @@ impl Windows {
             notice.join();
             // The word stays mapped: `Told` is part of the job, which lasts as long as the process, and calls raise the
             // notice after MPI_Finalize too.
-            // [notice] release: pairs with the load of the address in `raise` of the loader's `arch`, on which its store depends.
+            // [notice] release: pairs with the load of the address in `raise` of the loader's `arch`, on which its
+            // store depends.
             own.notice.store(notice.word().cast_mut(), Ordering::Release);
             let periods = (context.rank() == NodeRank::LEADER).then(|| Periods::from(Instant::now()));
             Told { notice, processes: context.geometry().ranks as u32, periods }

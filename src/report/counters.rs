@@ -1,7 +1,7 @@
 //! Counters: calls and bytes by collective, outcome and size.
 //!
-//! A thread counts into its [`Counters`]; [`Tally`] is a copy of their values, which can be summed over threads and ranks. Values lie flat:
-//! for every [`Outcome`], for every [`SizeClass`], calls and bytes.
+//! A thread counts into its [`Counters`]; [`Tally`] is a copy of their values, which can be summed over threads and
+//! ranks. Values lie flat: for every [`Outcome`], for every [`SizeClass`], calls and bytes.
 
 use super::Reason;
 use crate::coll::REGISTRY;

@@ -81,7 +81,8 @@ impl Report {
         })
     }
 
-    /// Writes the report; a failure is one line, and the program runs on. Readers see the old file or the whole new one.
+    /// Writes the report; a failure is one line, and the program runs on. Readers see the old file or the whole new
+    /// one.
     pub fn write(&self, path: &Path) {
         let text = format!("{:#}\n", self.to_json());
         if let Err(error) = replace(path, text.as_bytes()) {

@@ -106,8 +106,8 @@ mod real {
         /// Sleeps until woken, for about `most` at most. Returns at once if the word no longer holds `seen`.
         pub(crate) fn wait(&self, seen: u32, most: Duration) {
             let timeout = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
-            // SAFETY: the address of a live word and of a timeout. The word may be in memory shared between processes, so
-            // the futex is not private to this one.
+            // SAFETY: the address of a live word and of a timeout. The word may be in memory shared between processes,
+            // so the futex is not private to this one.
             unsafe { libc::syscall(libc::SYS_futex, self.0.as_ptr(), libc::FUTEX_WAIT, seen, &raw const timeout) };
         }
 

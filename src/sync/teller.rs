@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 /// Selects which of the ranks that notice the end of a job tells the user: the first one.
 ///
-/// Zeroed memory is valid: nobody has noticed anything. Writers and readers: all ranks that map it. It orders nothing else.
+/// Zeroed memory is valid: nobody has noticed anything. Writers and readers: all ranks that map it. It orders nothing
+/// else.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Teller(AtomicU32);

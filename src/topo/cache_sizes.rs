@@ -32,8 +32,8 @@ impl Caches {
         Fit { l1: Bytes(quarter(self.l1, ASSUMED_L1)), l2: Bytes(quarter(self.l2, ASSUMED_L2)) }
     }
 
-    /// Bytes over which the slots of a rank rotate: twice the second-level cache. A slot whose lines a peer has just read is
-    /// slow to write; one that has left the cache is not.
+    /// Bytes over which the slots of a rank rotate: twice the second-level cache. A slot whose lines a peer has just
+    /// read is slow to write; one that has left the cache is not.
     pub const fn ring(self) -> Bytes {
         Bytes(8 * quarter(self.l2, ASSUMED_L2))
     }

@@ -115,7 +115,8 @@ fn caches_of(pu: &TopologyObject) -> Caches {
             ObjectType::L3Cache => &mut caches.l3,
             _ => continue,
         };
-        // SAFETY: an object of a loaded topology starts with these fields in all of hwloc 2, and lives while it is borrowed.
+        // SAFETY: an object of a loaded topology starts with these fields in all of hwloc 2, and lives while it is
+        // borrowed.
         let head = unsafe { &*std::ptr::from_ref(object).cast::<ObjectHead>() };
         // SAFETY: the attributes of a cache are those of this type, or null.
         if let Some(cache) = unsafe { head.cache.as_ref() } {

@@ -138,7 +138,8 @@ impl Layout {
         self.place[rank.index()]
     }
 
-    /// Whether each node holds a contiguous range of ranks, so that combining nodes in order is combining ranks in order.
+    /// Whether each node holds a contiguous range of ranks, so that combining nodes in order is combining ranks in
+    /// order.
     pub fn is_block_placed(&self) -> bool {
         self.members.windows(2).all(|pair| pair[0] < pair[1])
     }

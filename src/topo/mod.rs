@@ -1,5 +1,5 @@
-//! Topology: how the ranks of a communicator lie on nodes ([`Layout`]), and those of one node in its caches and memories
-//! ([`Levels`]).
+//! Topology: how the ranks of a communicator lie on nodes ([`Layout`]), and those of one node in its caches and
+//! memories ([`Levels`]).
 
 mod cache;
 mod cache_sizes;

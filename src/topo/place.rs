@@ -240,8 +240,8 @@ impl Containers {
         &self.ids[at * self.kinds.len()..][..self.kinds.len()]
     }
 
-    /// The wire format: is_pretended, number of kinds, the kinds (a byte each); then, as little-endian u32, the caches, the
-    /// number of PUs, all PUs, and the containers of each.
+    /// The wire format: is_pretended, number of kinds, the kinds (a byte each); then, as little-endian u32, the caches,
+    /// the number of PUs, all PUs, and the containers of each.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![u8::from(self.is_pretended), self.kinds.len() as u8];
         bytes.extend(self.kinds.iter().map(|kind| *kind as u8));

@@ -44,8 +44,8 @@ fn with_rates(parameters: Parameters, probed: &Probed) -> Parameters {
     Parameters { copy, reduce, far, memory, single_copy, write: parameters.write.max(copy), ..parameters }
 }
 
-/// Measures the crossings of this machine on an idle system, and keeps them in `directory`, if there are any that can be
-/// measured; `probed` are its kernels.
+/// Measures the crossings of this machine on an idle system, and keeps them in `directory`, if there are any that can
+/// be measured; `probed` are its kernels.
 ///
 /// # Errors
 /// If they can't be written.

@@ -1,8 +1,8 @@
 //! The choice of algorithm for each call.
 //!
 //! All ranks of a communicator must choose alike, so [`choose()`] sees only what MPI makes equal on all of them: the
-//! [`Shape`] of the call, the facts [`Agreed`] when the context was built, and the configuration of rank 0. It cannot see
-//! buffers, counts, datatypes, `MPI_IN_PLACE` or the rank.
+//! [`Shape`] of the call, the facts [`Agreed`] when the context was built, and the configuration of rank 0. It cannot
+//! see buffers, counts, datatypes, `MPI_IN_PLACE` or the rank.
 
 #![forbid(unsafe_code)]
 

@@ -70,7 +70,8 @@ impl Node<'_> {
         let work = self.combine_part(n, stored) + self.collect_parts(n);
         let is_behind = self.scene.slots > 2 && !(self.crew().0 > 1 && self.plan.knobs.get(Knob::Stages) > 1);
         let waits = if is_behind { pieces + 1.0 } else { 2.0 * pieces };
-        // A rank that combined its part before others ran needs another turn to fetch theirs (docs/PERFORMANCE.md, "Tried").
+        // A rank that combined its part before others ran needs another turn to fetch theirs (docs/PERFORMANCE.md,
+        // "Tried").
         let waits = waits + 1.0 + pieces * self.waits_over_groups();
         self.all(work * pieces, waits * self.turns())
     }

@@ -223,8 +223,8 @@ impl<'a> Node<'a> {
         self.chained(chunks, phases, self.scene.machine.between(step, nodes))
     }
 
-    /// The time of `chunks` chunks. Their phases on the nodes take `phases` each, their step between nodes takes `step`.
-    /// With several leaders the phases of other chunks overlap with a leader's step.
+    /// The time of `chunks` chunks. Their phases on the nodes take `phases` each, their step between nodes takes
+    /// `step`. With several leaders the phases of other chunks overlap with a leader's step.
     fn chained(&self, chunks: f64, phases: f64, step: f64) -> f64 {
         let leaders = f64::from(self.plan.knobs.get(Knob::Leaders).max(1));
         let each = phases.max((phases + step) / leaders);

@@ -1,5 +1,5 @@
-//! How the ranks of a node share the work of a reduction: each combines its part of the operands (tiled reduction of Li et
-//! al. 2014, section 2.4, in the forms that its figure 16 compares).
+//! How the ranks of a node share the work of a reduction: each combines its part of the operands (tiled reduction of Li
+//! et al. 2014, section 2.4, in the forms that its figure 16 compares).
 
 use super::Local;
 use super::flat::{are_same_memory, copy_unless_same};

@@ -1,4 +1,5 @@
-//! The lines and cells of one rank, with what is known of each byte: for which ticket it was written, when, and who has read it.
+//! The lines and cells of one rank, with what is known of each byte: for which ticket it was written, when, and who has
+//! read it.
 
 use super::clocks::{Clocks, History, Snapshot, Stamp};
 use super::ranges::RangeMap;

@@ -33,8 +33,8 @@ struct Member {
     exposed: [UnsafeCell<Vec<u8>>; Line::COUNT],
 }
 
-// SAFETY: cells are accessed through `with` and `with_mut` only, where loom ends the model at the first access that is not
-// ordered with another one.
+// SAFETY: cells are accessed through `with` and `with_mut` only, where loom ends the model at the first access that is
+// not ordered with another one.
 unsafe impl Sync for Node {}
 // SAFETY: as above.
 unsafe impl Send for Node {}

@@ -73,7 +73,8 @@ pub struct Call<'a> {
     awaited_number: Own<u64>,
 }
 
-// SAFETY: the raw pointers are the user's buffers, which MPI forbids the program to touch during the call; one thread at a time drives it.
+// SAFETY: the raw pointers are the user's buffers, which MPI forbids the program to touch during the call; one thread
+// at a time drives it.
 unsafe impl Send for Call<'_> {}
 // SAFETY: as above; shared state is atomic.
 unsafe impl Sync for Call<'_> {}
@@ -356,8 +357,9 @@ impl Fabric for Call<'_> {
     #[inline(always)]
     fn copy(&self, to: Span, from: Span, n: Bytes) -> impl Future<Output = ()> + Send {
         debug_assert!(!matches!(to.place, Place::Payload { .. }) || to.offset + n <= INLINE);
-        // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm keeps
-        // within them and follows the slot protocol, which the checking scheduler verifies for every registry row.
+        // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm
+        // keeps within them and follows the slot protocol, which the checking scheduler verifies for every registry
+        // row.
         unsafe {
             let places = [to, from].map(|span| span.place.destination());
             copy(self.context(), &self.entered, places, self.locate(to), self.locate(from), n.0);

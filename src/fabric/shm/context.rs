@@ -234,7 +234,8 @@ impl Context {
         };
         let at = self.places.cells + rank.index() * self.places.ring + offset;
         debug_assert!(at < self.geometry.length());
-        // SAFETY: as in `control`; homes are within their ring, or among the cells that are passed, which lie behind all rings.
+        // SAFETY: as in `control`; homes are within their ring, or among the cells that are passed, which lie behind
+        // all rings.
         unsafe { self.segment.base().as_ptr().add(at) }
     }
 
@@ -307,9 +308,9 @@ impl Context {
         self.geometry.ranks == 2 && !waiting.is_oversubscribed
     }
 
-    /// Whether a copy of `n` bytes from `from`, in a slot, takes the lines over. It does not if the cell is passed, since
-    /// that becomes this rank's own with the next call, nor where slots are written around the caches: there are no
-    /// lines to take.
+    /// Whether a copy of `n` bytes from `from`, in a slot, takes the lines over. It does not if the cell is passed,
+    /// since that becomes this rank's own with the next call, nor where slots are written around the caches: there are
+    /// no lines to take.
     #[inline]
     pub(super) fn takes_over(&self, from: *const u8, n: usize) -> bool {
         self.reads.may_take() && !self.writes.is_around() && !self.is_passed(from) && self.reads.take_lines(n)

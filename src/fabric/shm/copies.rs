@@ -342,7 +342,8 @@ mod tests {
                 check("pieces", &|[to, left, right]| {
                     in_pieces(n, Bytes(size), |at, piece, length| {
                         assert!((SHORTEST_PIECE..=PIECE + SHORTEST_PIECE).contains(&length));
-                        // SAFETY: the piece has room for its length, a multiple of the element; all others have `n` bytes.
+                        // SAFETY: the piece has room for its length, a multiple of the element; all others have `n`
+                        // bytes.
                         unsafe {
                             kernel.combine(piece, left.add(at), right.add(at), length);
                             to.add(at).copy_from_nonoverlapping(piece, length);

@@ -53,8 +53,8 @@ impl<'a> Lines<'a> {
     fn behind(self, control: usize, line: Line, ticket: Ticket) -> &'a FlagLine {
         let index = line as usize * self.length + ticket.position(self.length);
         let offset = control + FLAGS_START + index * size_of::<FlagLine>();
-        // SAFETY: within the segment, whose length `Context::new` checked: the rank is one of the node's, `position` below `length`. Aligned
-        // as in `Context::control`; zeroed or written through atomics only.
+        // SAFETY: within the segment, whose length `Context::new` checked: the rank is one of the node's, `position`
+        // below `length`. Aligned as in `Context::control`; zeroed or written through atomics only.
         unsafe { self.base.add(offset).cast::<FlagLine>().as_ref() }
     }
 }

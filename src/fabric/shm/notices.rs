@@ -20,7 +20,8 @@ impl Deref for SharedNotice {
 
     #[inline]
     fn deref(&self) -> &Notice {
-        // SAFETY: within the header (`Geometry::NOTICE`), which is page-aligned; zeroed, or written through atomics only.
+        // SAFETY: within the header (`Geometry::NOTICE`), which is page-aligned; zeroed, or written through atomics
+        // only.
         unsafe { self.0.base().add(Geometry::NOTICE).cast::<Notice>().as_ref() }
     }
 }

@@ -147,8 +147,8 @@ impl Reads {
 
 impl Rests {
     /// This much evidence begins a rest. On 3 ranks whose cores are far apart more than half of the reads were slow;
-    /// what a core-mate has written is near all the same. Where cores are close one in eight was: the rank lost its core
-    /// meanwhile.
+    /// what a core-mate has written is near all the same. Where cores are close one in eight was: the rank lost its
+    /// core meanwhile.
     const ENOUGH: u32 = 8;
     /// The evidence after a rest.
     const DOUBT: u32 = 4;

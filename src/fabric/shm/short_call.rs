@@ -81,8 +81,8 @@ impl Base<'_> {
     }
 }
 
-/// What is known of short calls when compiled, as [`Short`](crate::coll::Short) found: what only longer data need is left
-/// out.
+/// What is known of short calls when compiled, as [`Short`](crate::coll::Short) found: what only longer data need is
+/// left out.
 pub mod known {
     use crate::fabric::INLINE;
     use crate::fabric::shm::ROTATED;
@@ -95,8 +95,8 @@ pub mod known {
         /// The greatest length of a piece, and how far calls reach into cells at most.
         const LONGEST: Bytes;
 
-        /// Returns `n`, the length of a piece, or how far the call reaches into cells. Tells the compiler too that it is
-        /// at most `LONGEST`.
+        /// Returns `n`, the length of a piece, or how far the call reaches into cells. Tells the compiler too that it
+        /// is at most `LONGEST`.
         ///
         /// # Panics
         /// If it is not: then the call was taken for one of another kind.
@@ -334,7 +334,8 @@ impl<K: Known> ShortCall<'_, K> {
         debug_assert!(!(K::IN_LINES && touches_slot && n > INLINE), "longer than a payload");
         if to.address != from.address {
             // SAFETY: buffers are valid for the plan's lengths (`enter`), cells and payloads for theirs; the algorithm
-            // keeps within them and follows the slot protocol, which the checking scheduler verifies of the same source.
+            // keeps within them and follows the slot protocol, which the checking scheduler verifies of the same
+            // source.
             unsafe {
                 match K::IN_LINES {
                     true => kernel::copy_to(to.destination, to.address, from.address, n.0),

@@ -9,8 +9,8 @@ use crate::log::{self, Once};
 use crate::types::{Bytes, NodeRank, Ticket};
 use std::io;
 
-/// What stands beside the flag of a rank that exposes memory, at the start of the payload. Writer: that rank, once it has claimed the
-/// lines. Readers: all that have waited for the flag.
+/// What stands beside the flag of a rank that exposes memory, at the start of the payload. Writer: that rank, once it
+/// has claimed the lines. Readers: all that have waited for the flag.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Told {
@@ -34,7 +34,8 @@ impl Call<'_> {
             context.line(context.rank(), line, ticket),
             Told { process: u64::from(context.process()), address: at as u64 },
         );
-        // SAFETY: payloads are longer and aligned to 16 bytes; this rank has claimed its own, so nobody else accesses it.
+        // SAFETY: payloads are longer and aligned to 16 bytes; this rank has claimed its own, so nobody else accesses
+        // it.
         unsafe { flag.payload().cast::<Told>().write(told) };
         flag.tell_of_memory(ticket);
     }

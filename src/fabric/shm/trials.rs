@@ -46,8 +46,8 @@ impl Arm {
     }
 }
 
-/// Which calls are tried. Counts of calls and blocks are powers of two, so that a call finds out with a few instructions
-/// that it is in no trial.
+/// Which calls are tried. Counts of calls and blocks are powers of two, so that a call finds out with a few
+/// instructions that it is in no trial.
 ///
 /// ```text
 /// a block of 64   32 untimed | a window of 8 | 16 | a window of 8

@@ -87,7 +87,8 @@ fn streams_out_of_one_group_share_its_link() {
     let pair = Placement { labels: vec![0; 2], paths: vec![vec![0], vec![1]], ..placement.clone() };
     let alone = last(&simulate(row, &plan(4096), &machine, &pair));
     let together = last(&simulate(row, &plan(4096), &machine, &placement));
-    // The link carries six messages of 4096 bytes in place of one; only the first flag's line is not hidden behind them.
+    // The link carries six messages of 4096 bytes in place of one; only the first flag's line is not hidden behind
+    // them.
     assert!((together - alone - 5.0 * 409.6).abs() < 0.1, "{alone} {together}");
 }
 

@@ -3,9 +3,9 @@
 //! - `cuPointerGetAttributes` needs no current context, and returns no error for addresses that CUDA doesn't know.
 //! - A copy needs a current context. A thread that has never used CUDA has none, and memory of pools or mapped by
 //!   `cuMemMap` belongs to none. Then the primary context of the device is used.
-//! - `cuMemcpy` to a device from pageable memory returns before the data are there ("API synchronization behavior" in the
-//!   CUDA documentation), and waits for all other streams. So copies go to the stream of this thread, which waits only
-//!   for the legacy default stream, and `Copies::end` waits for the stream of this thread.
+//! - `cuMemcpy` to a device from pageable memory returns before the data are there ("API synchronization behavior" in
+//!   the CUDA documentation), and waits for all other streams. So copies go to the stream of this thread, which waits
+//!   only for the legacy default stream, and `Copies::end` waits for the stream of this thread.
 
 use super::{check, find};
 use std::ffi::{c_int, c_uint, c_void};

@@ -8,8 +8,8 @@
 use super::{check, find};
 use std::ffi::{c_int, c_void};
 
-/// The first version in which 1 stands for the host's memory and 0 for memory that HIP doesn't know; before it 0 stood for
-/// the host's and 1 for the device's.
+/// The first version in which 1 stands for the host's memory and 0 for memory that HIP doesn't know; before it 0 stood
+/// for the host's and 1 for the device's.
 const VERSION_6: c_int = 60_000_000;
 
 /// `hipMemcpyDefault`: the library finds the direction by the addresses.

@@ -1,7 +1,7 @@
 //! A buffer in memory of a device, as packed bytes in memory of the host.
 //!
-//! Only the data are read and written, block by block, never what lies between them: a kernel of the program may be at work
-//! there.
+//! Only the data are read and written, block by block, never what lies between them: a kernel of the program may be at
+//! work there.
 
 use super::{Copies, Memory, memory_at};
 use crate::mpi::communicator::Purpose;
