@@ -19,7 +19,8 @@ extern "C" {
 const char *huddle_version(void);
 
 /**
- * 1 between MPI_Init and MPI_Finalize, but where huddle does nothing in the whole job, as its report says with a reason; else 0.
+ * 1 between MPI_Init and MPI_Finalize, but where huddle does nothing in the whole job, as its report says with a
+ * reason; else 0.
  */
 int huddle_is_active(void);
 
@@ -37,12 +38,13 @@ size_t huddle_counters(uint64_t *values,
 
 /**
  * Writes the name of the counter at `index` to `name`, such as "Allreduce.flat.<=64.calls" or
- * "Allreduce.declined.warm-up.<=64.bytes", and returns its length without the zero that ends it; 0 past the last counter.
+ * "Allreduce.declined.warm-up.<=64.bytes", and returns its length without the zero that ends it; 0 past the last
+ * counter.
  *
- * The part before the last is a range of sizes, in packed bytes as in HUDDLE_ALLREDUCE and its like, or "unread" for calls
- * that were left to the MPI library before their size was known: because MPI may reject the arguments, or with a datatype
- * that is not predefined early on a communicator, on one that stays native, or where nothing (HUDDLE_DISABLE) or nothing of
- * the collective (HUDDLE_BCAST=native and its like) is served. Their bytes are not counted.
+ * The part before the last is a range of sizes, in packed bytes as in HUDDLE_ALLREDUCE and its like, or "unread" for
+ * calls that were left to the MPI library before their size was known: because MPI may reject the arguments, or with a
+ * datatype that is not predefined early on a communicator, on one that stays native, or where nothing (HUDDLE_DISABLE)
+ * or nothing of the collective (HUDDLE_BCAST=native and its like) is served. Their bytes are not counted.
  *
  * Where the length is not less than `capacity` the name was cut to fit. With `capacity` 0 `name` may be NULL.
  *
