@@ -2,8 +2,6 @@
 // job after one line of each node, instead of a hang or wrong data. With "leaves", the last rank alone notices, after
 // its peers have left the call and compute for ever: then the job has to end without their help.
 #include "check.h"
-#include <stdbool.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -102,6 +102,7 @@ fn ranks(page: &mut String, ranks: &Value) -> Written {
     for (index, level) in levels.iter().enumerate() {
         let what = counted(&level["groups"], if index + 1 == levels.len() { "rank" } else { "group" });
         let verb = if level["groups"] == 1 { "has" } else { "share" };
+        let most = if index == 0 { "" } else { most };
         writeln!(page, "{indent}{most}{what} that {verb} the {}", text(&level["share"]))?;
         indent.push_str("  ");
     }

@@ -37,6 +37,7 @@ step  1->0  2->1  3->2  4->3  0->4             radix 2: one block each
 step  23->0  34->1  40->2  01->3  12->4        two blocks each
 step  4->0  0->1  1->2  2->3  3->4             what is left";
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Chunk, Knob::Leaders];
+    const HAS_ROUNDS: bool = true;
     const REACH: Reach = Reach::StagedBlocks;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {

@@ -40,6 +40,7 @@ step  0<->2  1<->3
 run   3->4";
     const NEEDS: &'static [Need] = &[Need::Commutative];
     const KNOBS: &'static [Knob] = &[Knob::Radix, Knob::Chunk, Knob::Leaders];
+    const HAS_ROUNDS: bool = true;
     const REACH: Reach = Reach::Staged;
 
     fn scratch(plan: &Plan, measures: &Measures) -> Bytes {

@@ -32,6 +32,7 @@ step  0->1  1->2  2->3  3->4  4->0   radix 2
 step  0->2  1->3  2->4  3->0  4->1
 step  0->4  1->0  2->1  3->2  4->3";
     const KNOBS: &'static [Knob] = &[Knob::Radix];
+    const HAS_ROUNDS: bool = true;
     const REACH: Reach = Reach::Staged;
 
     fn cost(plan: &Plan, scene: &Scene) -> Option<Nanos> {

@@ -140,7 +140,7 @@ impl Plan {
 }
 
 /// The properties of the communicator that, with the plan, determine the scratch memory of a call, its depth in cells
-/// ([`Reach::depth`]) and whether it is short ([`Algorithm::short`]).
+/// ([`Reach::depth`]), whether it is short ([`Algorithm::short`]), and how many tickets it may draw ([`most_tickets`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Measures {
     /// Ranks of the communicator.
@@ -241,6 +241,9 @@ pub trait Algorithm: 'static {
     const KNOBS: &'static [Knob] = &[];
     /// The algorithms in whose place huddle tries this one, which offers data from memory or from slots as they do.
     const TRIED_FOR: &'static [&'static str] = &[];
+
+    /// Whether the ranks of one node, or the leaders of several, exchange in rounds: on one node each takes a ticket.
+    const HAS_ROUNDS: bool = false;
 
     /// How far a call on one node reaches into cells.
     const REACH: Reach = Reach::Cells;

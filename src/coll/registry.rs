@@ -33,6 +33,8 @@ pub struct Row {
     pub knobs: &'static [Knob],
     /// The algorithms in whose place huddle tries this one.
     pub tried_for: &'static [&'static str],
+    /// Whether ranks or leaders exchange in rounds.
+    pub has_rounds: bool,
     /// Bytes of scratch memory of a call.
     pub scratch: fn(&Plan, &Measures) -> Bytes,
     /// How long a call takes.
@@ -75,6 +77,7 @@ const fn row<A: Algorithm>() -> Row {
         needs: A::NEEDS,
         knobs: A::KNOBS,
         tried_for: A::TRIED_FOR,
+        has_rounds: A::HAS_ROUNDS,
         scratch: A::scratch,
         cost: A::cost,
         reach: A::REACH,

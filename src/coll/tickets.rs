@@ -46,9 +46,6 @@ const PASSES: usize = 4;
 /// Where steps between nodes cut tickets short, chunks count as no longer than this.
 const COUNTED_CHUNK: Bytes = Bytes(64 << 10);
 
-/// The rows whose ranks, and nodes, exchange in rounds.
-const DISSEMINATION: &str = "dissemination";
-
 /// What a call moves on a node.
 struct Moves {
     /// Ranks whose blocks the node deals with one by one; 1 in a collective without blocks.
@@ -68,7 +65,7 @@ impl Moves {
             (true, _) => (largest_node, plan.bytes.0.saturating_mul(measures.ranks)),
         };
         // Each round of an exchange on one node takes a ticket; before and after it there are runs of ranks.
-        let has_rounds = row.name == DISSEMINATION && measures.nodes == 1;
+        let has_rounds = row.has_rounds && measures.nodes == 1;
         let rounds = if has_rounds { largest_node.next_power_of_two().ilog2() as usize + 2 } else { 0 };
         Self { dealt, whole, each: rounds.max(2 * PASSES) }
     }
@@ -98,7 +95,7 @@ pub fn may_exceed_tickets(row: &Row, plan: &Plan, measures: &Measures, largest_n
 pub fn most_tickets(row: &Row, plan: &Plan, measures: &Measures, largest_node: usize) -> u64 {
     let moves = Moves::of(row, plan, measures, largest_node);
     let block = if moves.whole > 0 { bridge_block(plan, measures.ranks) } else { COUNTED_CHUNK };
-    let between = if row.name == DISSEMINATION { Between::dissemination(plan) } else { Between::Native };
+    let between = if row.has_rounds { Between::dissemination(plan) } else { Between::Native };
     let shares = if moves.dealt > 1 { measures.cell.round_down_to(Bytes(moves.dealt)) } else { measures.cell };
     let piece = plan.tile(measures.cell).min(plan.segment(measures.cell)).min(shares);
     let step = piece.min(block).min(between.area(plan, measures.nodes));

@@ -16,7 +16,7 @@ use super::stem::{Stem, StemKey, Stems};
 use crate::fabric::shm::{Context, Geometry};
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::tune::{Agreed, LAST_EPOCH, Map, Prospect, Reason};
 use crate::types::{Bytes, Collective, CommRank, Epoch};
 use mpi_sys::MPI_Comm;
@@ -30,7 +30,7 @@ use std::thread::{self, ThreadId};
 /// The state of one communicator in this process.
 pub struct Communicator {
     /// Blocking collectives that began on the communicator, accelerated or not.
-    calls: Own<u64>,
+    calls: Private<u64>,
     standing: OnceCell<Standing>,
 }
 
@@ -252,8 +252,7 @@ impl Communicator {
     /// Counts a call; its ordinal is its epoch.
     #[inline]
     pub fn next_epoch(&self) -> Epoch {
-        // Relaxed, and a load and a store in place of one atomic addition: MPI allows one collective at a time on a
-        // communicator.
+        // MPI allows one collective at a time on a communicator.
         let epoch = self.calls.get() + 1;
         self.calls.set(epoch);
         Epoch(epoch)
@@ -330,7 +329,7 @@ fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
         return None;
     }
     if found == 0 {
-        let new = Communicator { calls: Own::new(0), standing: OnceCell::new() };
+        let new = Communicator { calls: Private::new(0), standing: OnceCell::new() };
         state = Box::into_raw(Box::new(new));
         // SAFETY: as above; `delete` frees the box.
         let code = unsafe { native().comm_set_attr(comm, job.keyval, state.cast()) };
@@ -344,7 +343,7 @@ fn look_up(job: &Job, comm: MPI_Comm) -> Option<&'static Communicator> {
 
 /// Marks `comm` as a communicator whose collectives all stay native.
 pub fn keep_native(job_keyval: c_int, comm: MPI_Comm, reason: Reason) {
-    let state = Communicator { calls: Own::new(0), standing: OnceCell::with_value(Standing::Native(reason)) };
+    let state = Communicator { calls: Private::new(0), standing: OnceCell::with_value(Standing::Native(reason)) };
     let state = Box::into_raw(Box::new(state));
     // SAFETY: a valid communicator without the attribute; `delete` frees the box.
     unsafe { native().comm_set_attr(comm, job_keyval, state.cast()) };

@@ -21,7 +21,7 @@ use crate::kernel::Segments;
 use crate::kernel::segments::TooComplex;
 use crate::mpi::handles::{PREDEFINED_MOST, Predefined, constants, predefined};
 use crate::mpi::native::native;
-use crate::sync::Own;
+use crate::sync::Private;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -81,7 +81,7 @@ pub struct TypeLayout {
 struct Attribute {
     layout: Arc<TypeLayout>,
     /// How often calls have looked it up, counted up to [`Self::AGAIN`].
-    looks: Own<u8>,
+    looks: Private<u8>,
 }
 
 /// Whether attributes are worth making, for all datatypes of the process.
@@ -298,7 +298,7 @@ impl Attribute {
             if Self::of(datatype).is_some() {
                 return;
             }
-            let kept = Box::into_raw(Box::new(Self { layout: Arc::clone(layout), looks: Own::new(1) }));
+            let kept = Box::into_raw(Box::new(Self { layout: Arc::clone(layout), looks: Private::new(1) }));
             match native().type_set_attr(datatype, keyval, kept.cast()) == constants().success {
                 true => _ = ATTRIBUTES.fetch_add(1, Ordering::Relaxed),
                 false => drop(Box::from_raw(kept)),

@@ -1,6 +1,6 @@
 //! Whether what was found out about a datatype is worth keeping, as its attribute or for datatypes made alike.
 
-use crate::sync::Own;
+use crate::sync::Private;
 
 /// Some programs make a datatype for each call and free it after the call. Making an attribute and freeing it takes as
 /// long as reading most datatypes. So once enough attributes were kept in vain, later ones are not kept, but for a few
@@ -8,9 +8,9 @@ use crate::sync::Own;
 #[derive(Debug, Default)]
 pub(super) struct Habit {
     /// How many in a row were kept in vain.
-    in_vain: Own<u32>,
+    in_vain: Private<u32>,
     /// How many candidates have come while `in_vain` was `ENOUGH` or more.
-    passed: Own<u32>,
+    passed: Private<u32>,
 }
 
 impl Habit {
@@ -19,7 +19,7 @@ impl Habit {
     const TRIED: u32 = 16;
 
     pub const fn new() -> Self {
-        Self { in_vain: Own::ZERO, passed: Own::ZERO }
+        Self { in_vain: Private::ZERO, passed: Private::ZERO }
     }
 
     /// Whether to keep the next one.

@@ -262,11 +262,12 @@ fn keep_pace(now: Instant, asking: Asking) {
 ///
 /// By `MPI_COMM_WORLD`: the process manager then ends it. To end any other communicator MPICH sends messages to its
 /// ranks, and waits for ever if one of them computes or has begun to finalize (`ctests/mismatch.c`). But the process
-/// manager then drops what it has not passed on yet, so the report of the fault gets some time.
+/// manager then drops what it has not passed on yet, so the report of the fault gets some time. Meanwhile peers, and
+/// other threads of this rank, go on.
 pub fn abort() -> ! {
     const PASSED_ON: Duration = Duration::from_millis(100);
     std::thread::sleep(PASSED_ON);
-    // SAFETY: a valid communicator.
+    // SAFETY: faults are found between the native initialisation and MPI_Finalize, where this communicator is valid.
     unsafe { native().abort(constants().comm_world, 1) };
     std::process::abort()
 }

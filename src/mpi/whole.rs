@@ -4,7 +4,7 @@ use super::datatype::TypeLayout;
 use super::failure::Code;
 use crate::mpi::handles::constants;
 use crate::mpi::native::native;
-use crate::sync::Own;
+use crate::sync::Private;
 use mpi_sys::{MPI_Comm, MPI_Count, MPI_Datatype};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -22,7 +22,7 @@ pub(super) struct Whole {
     self_comm: MPI_Comm,
     layout: Arc<TypeLayout>,
     packed: OnceLock<Box<[UnsafeCell<u8>]>>,
-    is_changed: Own<bool>,
+    is_changed: Private<bool>,
 }
 
 // SAFETY: the address is the program's, which lends the buffer to one call; threads take turns.
@@ -39,7 +39,7 @@ impl Whole {
         self_comm: MPI_Comm,
         layout: Arc<TypeLayout>,
     ) -> Self {
-        Self { base, count, datatype, self_comm, layout, packed: OnceLock::new(), is_changed: Own::new(false) }
+        Self { base, count, datatype, self_comm, layout, packed: OnceLock::new(), is_changed: Private::new(false) }
     }
 
     /// The address of the packed bytes; the first call packs them.

@@ -4,7 +4,7 @@
 
 use super::loader::abi::OwnTraffic;
 use crate::fabric::shm::{Context, SharedNotice};
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::types::NodeRank;
 use once_cell::sync::OnceCell;
 use std::sync::atomic::Ordering;
@@ -61,7 +61,7 @@ impl Windows {
 struct Periods {
     started: Instant,
     /// When the last period began, in nanoseconds since `started`.
-    begun: Own<u64>,
+    begun: Private<u64>,
 }
 
 impl Periods {
@@ -71,7 +71,7 @@ impl Periods {
     const LENGTH: Duration = Duration::from_millis(250);
 
     fn from(started: Instant) -> Self {
-        Self { started, begun: Own::new(0) }
+        Self { started, begun: Private::new(0) }
     }
 
     /// Whether the last period is over; then the next one begins.

@@ -122,8 +122,8 @@ const TABLE: [Entry; Reason::COUNT] = [
     entry(
         Reason::TooManySteps,
         "too-many-steps",
-        "The message takes more steps than a call may have. Blocks of an Allgather or a Scatter do if they are long and \
-         the communicator has thousands of ranks; others do if HUDDLE_SLOT_BYTES or the tile is too small. Or the \
+        "The message takes more steps than a call may have. The blocks of an Allgather or a Scatter do if together \
+         they have some gigabytes; shorter messages do if HUDDLE_SLOT_BYTES, the tile or the chunk is too small. Or the \
          communicator has seen half a trillion calls.",
     ),
     entry(

@@ -1,7 +1,7 @@
 //! When a rank may write its slots again, and in which call it claimed them last.
 
 use super::atomic::{AtomicU64, Ordering};
-use super::{Descriptor, Flag, FlagLine, Own};
+use super::{Descriptor, Flag, FlagLine, Private};
 use crate::types::{Bytes, Epoch, LINE, Ticket};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -101,32 +101,32 @@ pub struct Claims {
     lines: Box<[Claimed]>,
     /// By grain of the cells' memory: the ticket that claimed the grain last. Allocated late, since many communicators
     /// never claim a cell.
-    grains: OnceLock<Box<[Own<u64>]>>,
+    grains: OnceLock<Box<[Private<u64>]>>,
     /// How many grains there are.
     n_grains: usize,
     /// The tickets of the last claims of cells, as many as there are cells.
-    recent: Box<[Own<u64>]>,
+    recent: Box<[Private<u64>]>,
     /// How many cells were claimed.
-    turns: Own<u64>,
+    turns: Private<u64>,
     /// The cursor of the cell that was claimed last.
-    cursor: Own<u64>,
+    cursor: Private<u64>,
     /// The ticket that some peer had not released when a claim failed last.
-    missing: Own<u64>,
+    missing: Private<u64>,
     /// All peers have released up to this ticket, as far as this rank knows.
-    all_released: Own<u64>,
+    all_released: Private<u64>,
 }
 
 /// The last claim of a line.
 #[derive(Debug)]
 struct Claimed {
-    ticket: Own<u64>,
+    ticket: Private<u64>,
     /// Where the cell begins that was claimed with the line, or `NO_HOME`.
-    home: Own<u64>,
+    home: Private<u64>,
 }
 
 /// `n` words for tickets, all zero: no ticket yet.
-fn tickets(n: usize) -> Box<[Own<u64>]> {
-    (0..n).map(|_| Own::new(0)).collect()
+fn tickets(n: usize) -> Box<[Private<u64>]> {
+    (0..n).map(|_| Private::new(0)).collect()
 }
 
 impl Claims {
@@ -135,19 +135,19 @@ impl Claims {
     pub fn new(lines: usize, cells: usize, grains: usize) -> Self {
         debug_assert!(cells.is_power_of_two());
         Self {
-            lines: (0..lines).map(|_| Claimed { ticket: Own::new(0), home: Own::new(NO_HOME) }).collect(),
+            lines: (0..lines).map(|_| Claimed { ticket: Private::new(0), home: Private::new(NO_HOME) }).collect(),
             grains: OnceLock::new(),
             n_grains: grains,
             recent: tickets(cells),
-            turns: Own::new(0),
-            cursor: Own::new(0),
-            missing: Own::new(0),
-            all_released: Own::new(0),
+            turns: Private::new(0),
+            cursor: Private::new(0),
+            missing: Private::new(0),
+            all_released: Private::new(0),
         }
     }
 
     #[inline]
-    fn grains(&self, range: Range<usize>) -> &[Own<u64>] {
+    fn grains(&self, range: Range<usize>) -> &[Private<u64>] {
         if range.is_empty() { &[] } else { &self.grains.get_or_init(|| tickets(self.n_grains))[range] }
     }
 
@@ -251,7 +251,7 @@ impl Claims {
     }
 
     #[inline]
-    fn recent(&self, turn: u64) -> &Own<u64> {
+    fn recent(&self, turn: u64) -> &Private<u64> {
         &self.recent[turn as usize & (self.recent.len() - 1)]
     }
 

@@ -10,9 +10,9 @@ mod descriptor;
 mod event;
 mod flag;
 mod notice;
-mod own;
 mod passed;
 mod presence;
+mod private;
 mod teller;
 
 #[cfg(loom)]
@@ -24,7 +24,7 @@ pub use descriptor::{Descriptor, PeerCall};
 pub use event::Event;
 pub use flag::{Flag, FlagLine, Payload};
 pub use notice::Notice;
-pub use own::Own;
 pub use passed::{Next, Passed};
 pub use presence::Presence;
+pub use private::Private;
 pub use teller::Teller;

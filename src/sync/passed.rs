@@ -12,7 +12,7 @@
 //! rank that has read them. If the rank that wrote these lines writes a long piece there next, it has to take them from
 //! that reader. So a piece goes to a cell whose last pieces were about as long ([`Lengths`]).
 
-use super::Own;
+use super::Private;
 use crate::types::{Bytes, Ticket};
 
 /// A cell that a rank may write.
@@ -34,30 +34,30 @@ pub struct Next {
 #[derive(Debug)]
 pub struct Passed {
     /// The numbers of the cells that this rank owns, the latest at the end.
-    own: Box<[Own<u32>]>,
-    owned: Own<usize>,
+    own: Box<[Private<u32>]>,
+    owned: Private<usize>,
     /// By number of the cell.
     cells: Box<[Cell]>,
     /// Bytes of long pieces that this rank has given, plus `rest`, so that new cells count as rested.
-    given: Own<u64>,
+    given: Private<u64>,
     /// By how much `given` has to grow until a cell has rested.
     rest: u64,
     /// Cells that the peer has told of, in the order in which this rank waited for them.
     read: Box<[Read]>,
-    reading: Own<usize>,
+    reading: Private<usize>,
     /// How many cells of its ring this rank has claimed instead.
-    missed: Own<usize>,
+    missed: Private<usize>,
     /// The cell that it gave last, and the one before that.
-    gave: [Own<u32>; 2],
+    gave: [Private<u32>; 2],
     /// The ticket for which it gave the last one.
-    gave_for: Own<u64>,
+    gave_for: Private<u64>,
 }
 
 /// What a rank remembers of a cell.
 #[derive(Debug, Default)]
 struct Cell {
     /// The value of `Passed::given` when this rank last gave the cell for a long piece.
-    given_before: Own<u64>,
+    given_before: Private<u64>,
     lengths: Lengths,
 }
 
@@ -66,9 +66,9 @@ struct Cell {
 #[derive(Debug, Default)]
 struct Lengths {
     /// The longest piece that this rank wrote, unless the peer has written as far since.
-    own: Own<usize>,
+    own: Private<usize>,
     /// The last piece that the peer wrote, unless this rank has written there since.
-    peers: Own<usize>,
+    peers: Private<usize>,
 }
 
 impl Lengths {
@@ -102,9 +102,9 @@ impl Lengths {
 /// A cell that this rank owns once it releases `ticket`, and how far the peer's call reached into it.
 #[derive(Debug, Default)]
 struct Read {
-    ticket: Own<u64>,
-    cell: Own<u32>,
-    reach: Own<usize>,
+    ticket: Private<u64>,
+    cell: Private<u32>,
+    reach: Private<usize>,
 }
 
 impl Read {
@@ -154,16 +154,16 @@ impl Passed {
     pub fn new(cells: usize, l2: Bytes) -> Self {
         let rest = Self::REST.min(l2.0 as u64 / 8);
         Self {
-            own: (0..cells).map(|_| Own::new(0)).collect(),
-            owned: Own::new(0),
+            own: (0..cells).map(|_| Private::new(0)).collect(),
+            owned: Private::new(0),
             cells: (0..cells).map(|_| Cell::default()).collect(),
-            given: Own::new(rest),
+            given: Private::new(rest),
             rest,
             read: (0..cells).map(|_| Read::default()).collect(),
-            reading: Own::new(0),
-            missed: Own::new(0),
-            gave: [NONE; 2].map(Own::new),
-            gave_for: Own::new(0),
+            reading: Private::new(0),
+            missed: Private::new(0),
+            gave: [NONE; 2].map(Private::new),
+            gave_for: Private::new(0),
         }
     }
 

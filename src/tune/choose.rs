@@ -53,7 +53,7 @@ pub fn choose(config: &Config, shape: &Shape, agreed: &Agreed, map: &Map, epoch:
 }
 
 /// Why [`choose`] declines a call, if that is known before there is a plan. Later it declines only calls of too
-/// many steps, which move gigabytes on some ranks or long blocks on thousands.
+/// many steps: all blocks together then have gigabytes.
 #[inline]
 pub fn early_reason(config: &Config, shape: &Shape, agreed: &Agreed, epoch: Epoch) -> Option<Reason> {
     forced(config, shape, agreed, epoch).err()

@@ -109,14 +109,14 @@ fn at_once<C: AtOnce>(
             Short::InShortPieces => {
                 whole::<C, known::InShortPieces>(rank, waiting, like, plan, ends, combine, Payload::BesideFlag)
             }
-            Short::InCells(short) => {
+            Short::InCells(moves) => {
                 let call =
                     ShortCall::enter(&rank.context, waiting, like, plan.granule, ends, combine, Payload::BesideFlag);
-                short::run_in_cells::<C>(call, plan, short, |call, plan| {
+                short::run_in_cells::<C>(call, plan, moves, |call, plan| {
                     lent.get_or_init(|| true);
                     (row.run)(call, plan)
                 })?;
-                if short.tried.is_some() {
+                if moves.tried.is_some() {
                     lent.get_or_init(|| false);
                 }
                 Ok(())

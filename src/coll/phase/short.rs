@@ -363,7 +363,11 @@ macro_rules! functions {
                 }
 
                 #[inline(always)]
-                fn in_cells(fabric: &ShortCall<'_, known::InCells>, plan: &Plan, moves: CellMoves) -> Result<(), Fault> {
+                fn in_cells(
+                    fabric: &ShortCall<'_, known::InCells>,
+                    plan: &Plan,
+                    moves: CellMoves,
+                ) -> Result<(), Fault> {
                     $(
                         if moves.in_halves {
                             const $parts: usize = 2;

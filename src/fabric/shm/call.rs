@@ -8,7 +8,7 @@ use crate::coll::Plan;
 use crate::fabric::words::{Awaited, Entered, Fault, Words};
 use crate::fabric::{BridgeStep, Exposed, Fabric, INLINE, Lending, Line, Place, Room, Source, Span};
 use crate::kernel::{self, Combine, Destination, PackedBuffer, SizeClass};
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::topo::{Layout, Levels};
 use crate::types::{Bytes, Collective, NodeRank, Ticket};
 use std::future::{Future, poll_fn, ready};
@@ -69,8 +69,8 @@ pub struct Call<'a> {
     /// How many more looks the first poll of a wait takes after its first one.
     looks: u32,
     /// What the last pending poll waited for, packed: see `note` and `awaited`.
-    awaited_what: Own<u64>,
-    awaited_number: Own<u64>,
+    awaited_what: Private<u64>,
+    awaited_number: Private<u64>,
 }
 
 // SAFETY: the raw pointers are the user's buffers, which MPI forbids the program to touch during the call; one thread
@@ -111,8 +111,8 @@ impl<'a> Call<'a> {
             entered,
             fault: OnceLock::new(),
             looks: waiting.looks(),
-            awaited_what: Own::new(0),
-            awaited_number: Own::new(0),
+            awaited_what: Private::new(0),
+            awaited_number: Private::new(0),
         }
     }
 

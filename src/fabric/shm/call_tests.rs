@@ -27,12 +27,12 @@ struct Sparse {
     /// What `fills_lines` returns.
     fills_lines: bool,
     /// Where the last `read` put its bytes.
-    read_to: Own<*mut u8>,
+    read_to: Private<*mut u8>,
 }
 
 impl Sparse {
     fn new(memory: &mut [u8], fills_lines: bool) -> Self {
-        Self { memory: memory.as_mut_ptr(), fills_lines, read_to: Own::ZERO }
+        Self { memory: memory.as_mut_ptr(), fills_lines, read_to: Private::ZERO }
     }
 }
 

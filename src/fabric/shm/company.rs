@@ -5,29 +5,29 @@
 //! what the others write, and all rings together would fit no cache. So a rank shortens the way round in proportion to
 //! what its process writes to other communicators meanwhile. Each rank decides this for itself.
 
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::types::{Bytes, Epoch};
 
 /// Upper bound of the bytes that this process has written to cells of any communicator, in pieces of 4 KiB and more.
 /// All cells count, wherever they are, since all take cache. If threads write at the same time, some bytes may be lost,
 /// which does no harm.
-static WRITTEN: Own<u64> = Own::ZERO;
+static WRITTEN: Private<u64> = Private::ZERO;
 
 /// What the process wrote between the calls of one context.
 #[derive(Debug)]
 pub(super) struct Company {
     /// The sum of all communicators' writes.
-    all: &'static Own<u64>,
+    all: &'static Private<u64>,
     /// The last call of this context that wrote.
-    epoch: Own<u64>,
+    epoch: Private<u64>,
     /// The value of `all` after that call's last write, and how many bytes that call wrote itself.
-    written: Own<u64>,
-    own: Own<u64>,
+    written: Private<u64>,
+    own: Private<u64>,
     /// Means over some calls, times [`Company::CALLS`]: the bytes that a call wrote, and those that others wrote
     /// before the next one. In sixteenths of a byte, so that rounding does not matter.
-    means: [Own<u64>; 2],
+    means: [Private<u64>; 2],
     /// How many times the way round is halved.
-    halvings: Own<u32>,
+    halvings: Private<u32>,
 }
 
 impl Default for Company {
@@ -43,9 +43,9 @@ impl Company {
     /// was at rest soon recovers its full way round.
     const MOST: u64 = 64;
 
-    pub(super) fn in_all(all: &'static Own<u64>) -> Self {
+    pub(super) fn in_all(all: &'static Private<u64>) -> Self {
         let [epoch, written, own] = Default::default();
-        Self { all, epoch, written, own, means: Default::default(), halvings: Own::new(0) }
+        Self { all, epoch, written, own, means: Default::default(), halvings: Private::new(0) }
     }
 
     /// How many times to halve the way round; the same for all pieces of a call.
@@ -75,7 +75,7 @@ impl Company {
         let others = self.all.get().wrapping_sub(self.written.get());
         // If threads write at the same time, the sum may have gone back.
         let others = if others.cast_signed() < 0 { 0 } else { others.min(Self::MOST * own) };
-        let mean_of = |mean: &Own<u64>, bytes: u64| {
+        let mean_of = |mean: &Private<u64>, bytes: u64| {
             let before = mean.get();
             let after = before - before / Self::CALLS + 16 * bytes;
             mean.set(after);
@@ -107,8 +107,8 @@ mod tests {
     const PIECE: Bytes = Bytes(4096);
 
     /// A sum that other tests don't change.
-    fn of_own() -> &'static Own<u64> {
-        Box::leak(Box::new(Own::new(u64::MAX - 100_000)))
+    fn of_own() -> &'static Private<u64> {
+        Box::leak(Box::new(Private::new(u64::MAX - 100_000)))
     }
 
     /// Makes the calls of `epochs`, each on all communicators in turn. Returns how often each way round is halved.

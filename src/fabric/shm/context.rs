@@ -27,7 +27,7 @@ use crate::fabric::words::Words;
 use crate::kernel::Probed;
 use crate::kernel::host::Design;
 use crate::sync::{
-    Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, LastClaim, Own, Passed, Presence, Room, Stretch,
+    Claims, Control, Descriptor, Event, Flag, FlagLine, HOME_UNIT, LastClaim, Passed, Presence, Private, Room, Stretch,
     Teller,
 };
 use crate::topo::{Layout, Levels};
@@ -46,9 +46,9 @@ pub struct Context {
     process: u32,
     claims: Claims,
     /// How many bytes of each cell of its ring this rank has reserved.
-    reserved: Own<usize>,
+    reserved: Private<usize>,
     /// How many bytes of each of its cells to pass this rank has reserved.
-    reserved_passed: Own<usize>,
+    reserved_passed: Private<usize>,
     passed: Passed,
     pub(super) writes: Writes,
     pub(super) reads: Reads,
@@ -92,7 +92,7 @@ impl Context {
         let places = Places::new(&geometry, me);
         let (claims, passed) = (claims_of(&geometry), passed_of(&geometry));
         let [reserved, reserved_passed] =
-            [(); 2].map(|()| Own::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
+            [(); 2].map(|()| Private::new(if segment.is_whole() { geometry.cell.0 } else { 0 }));
         let process = std::process::id();
         let (writes, reads, hopes, givers, first_looks, company, yields) = Default::default();
         let (ways, loans) = (when_used(), OnceLock::new());

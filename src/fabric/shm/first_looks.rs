@@ -22,14 +22,14 @@ use super::turns::Turns;
 use crate::fabric::Line;
 use crate::fabric::words::Words;
 use crate::kernel::{self, host::Design};
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::types::{Bytes, Epoch, FirstLook, LINE, Ticket};
 
 /// When this rank first looks, in calls on one context.
 #[derive(Debug, Default)]
 pub(super) struct FirstLooks {
     /// Whether there are trials.
-    tries: Own<bool>,
+    tries: Private<bool>,
     /// The challenger is to look late.
     trials: Trials<Exchanges>,
     /// The next flags of this rank, for whose lines it also asks when it looks late.

@@ -14,7 +14,7 @@
 use super::clock;
 use super::trials::Arm;
 use super::waiting_calls::{Answers, Kind, Question};
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::types::Epoch;
 
 /// What one rank remembers in one context.
@@ -22,13 +22,13 @@ use crate::types::Epoch;
 pub(super) struct Givers {
     /// The first call that counts. What this rank published in calls before it, others of its core could take when they
     /// had the core.
-    since: Own<u64>,
+    since: Private<u64>,
     answers: Answers,
 }
 
 impl Default for Givers {
     fn default() -> Self {
-        Self { since: Own::new(0), answers: Answers::to(Question::GiveWay) }
+        Self { since: Private::new(0), answers: Answers::to(Question::GiveWay) }
     }
 }
 

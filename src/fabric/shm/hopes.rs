@@ -19,7 +19,7 @@ use super::clock;
 use super::pace::Traffic;
 use super::trials::Arm;
 use super::waiting_calls::{Answers, Kind, Question};
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::types::Epoch;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -76,9 +76,9 @@ fn pauses_where_one_takes(picoseconds: u64, time: Duration) -> u32 {
 #[derive(Debug)]
 pub(super) struct Hopes {
     /// Grows each time that polling was in vain.
-    doubts: Own<u32>,
+    doubts: Private<u32>,
     /// Chances to poll that were left out since hope was lost, or since a chance was last taken.
-    missed: Own<u32>,
+    missed: Private<u32>,
     answers: Answers,
 }
 

@@ -17,7 +17,7 @@ use self::many::{Findings, LendingOfMany, Stay, Subject};
 use super::clock;
 use super::trials::{Arm, Schedule, Trials, TwoWays};
 use crate::fabric::Source;
-use crate::sync::{Control, Own};
+use crate::sync::{Control, Private};
 use crate::types::{Bytes, Collective};
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub(super) struct Loans {
     stay: Stay,
     /// A peer could not fetch what this rank lent (in an Allgather: what any rank lent), and probably could not the
     /// next time.
-    are_refused: Own<bool>,
+    are_refused: Private<bool>,
 }
 
 impl Loans {
@@ -207,13 +207,13 @@ impl Alike {
 /// What is known of calls of one length. The challenger of the trials is to lend.
 #[derive(Debug)]
 struct Lending<S> {
-    count: Own<u64>,
+    count: Private<u64>,
     trials: Trials<S>,
 }
 
 impl<S> Default for Lending<S> {
     fn default() -> Self {
-        Self { count: Own::default(), trials: Trials::default() }
+        Self { count: Private::default(), trials: Trials::default() }
     }
 }
 

@@ -16,7 +16,7 @@
 //! one came after the one before. Only short calls whose data are not cut into halves note what they write.
 
 use crate::fabric::Line;
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::types::Epoch;
 
 /// In which calls a rank publishes what.
@@ -61,9 +61,9 @@ impl NextFlags {
 #[derive(Debug, Default)]
 struct Recurring {
     /// The last such call; 0 before the first.
-    last: Own<u64>,
+    last: Private<u64>,
     /// The next such call, if it comes as many calls after the last one as that one came after the one before.
-    next: Own<u64>,
+    next: Private<u64>,
 }
 
 impl Recurring {

@@ -1,6 +1,6 @@
 //! How often calls that do not wait for long let the MPI library make progress on the program's own traffic.
 
-use crate::sync::Own;
+use crate::sync::Private;
 use std::time::{Duration, Instant};
 
 /// Whether the program may have traffic of its own in the MPI library that goes on between its calls.
@@ -43,16 +43,16 @@ pub struct Pace {
     /// For how many periods without calls the next ones make up.
     owed: u64,
     /// Calls so far, on all communicators.
-    calls: Own<u64>,
+    calls: Private<u64>,
     /// One call in so many looks at the clock; a power of two.
-    interval: Own<u64>,
+    interval: Private<u64>,
     /// When a call last looked at the clock, since `started`, and how many calls there had been.
-    looked: Own<u64>,
-    looked_in: Own<u64>,
+    looked: Private<u64>,
+    looked_in: Private<u64>,
     /// There was no traffic at that time.
-    had_none: Own<bool>,
+    had_none: Private<bool>,
     /// The time until which the library counts as asked once for each period.
-    paid: Own<u64>,
+    paid: Private<u64>,
 }
 
 // If threads call at the same time, one may ask a little sooner or later.
@@ -93,8 +93,8 @@ impl Pace {
         };
         let period_in_wait = if is_oversubscribed { Self::SHORT_PERIOD } else { period / 2 };
         let [period, period_in_wait] = [period, period_in_wait].map(|time| time.as_nanos() as u64);
-        let [calls, interval, looked, looked_in, paid] = [0, 1, 0, 0, 0].map(Own::new);
-        let had_none = Own::new(false);
+        let [calls, interval, looked, looked_in, paid] = [0, 1, 0, 0, 0].map(Private::new);
+        let had_none = Private::new(false);
         Self { started: now, period, period_in_wait, owed, calls, interval, looked, looked_in, had_none, paid }
     }
 

@@ -15,7 +15,7 @@ use super::clock;
 use super::trials::are_trials_held;
 use super::writes::{Writes, as_copies};
 use crate::kernel::host::{self, Design};
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::types::{Bytes, SlotReads};
 use std::time::{Duration, Instant};
 
@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Reads {
     /// Whether lines are taken over where that is not slow.
-    takes: Own<bool>,
+    takes: Private<bool>,
     /// Whether reads are timed, and rests made.
-    is_timing: Own<bool>,
+    is_timing: Private<bool>,
     /// Bytes to read until the next read that is timed.
-    untimed: Own<u64>,
+    untimed: Private<u64>,
     /// Reads that were timed.
-    timed: Own<u32>,
+    timed: Private<u32>,
     rests: &'static Rests,
 }
 
@@ -38,28 +38,33 @@ pub(super) struct Reads {
 /// each other's evidence, which is no worse than to time fewer reads.
 #[derive(Debug, Default)]
 struct Rests {
-    is_under_way: Own<bool>,
+    is_under_way: Private<bool>,
     /// Timed reads that were slow, less others.
-    evidence: Own<u32>,
+    evidence: Private<u32>,
     /// When the rest under way ends, or the last one ended: by [`clock::now`].
-    until: Own<u64>,
+    until: Private<u64>,
     /// Nanoseconds of the last rest.
-    length: Own<u64>,
+    length: Private<u64>,
     /// Bytes to read until the rest under way looks at the clock, by whatever context: a communicator that is freed
     /// soon may read less.
-    unlooked: Own<u64>,
+    unlooked: Private<u64>,
 }
 
-static RESTS: Rests =
-    Rests { is_under_way: Own::ZERO, evidence: Own::ZERO, until: Own::ZERO, length: Own::ZERO, unlooked: Own::ZERO };
+static RESTS: Rests = Rests {
+    is_under_way: Private::ZERO,
+    evidence: Private::ZERO,
+    until: Private::ZERO,
+    length: Private::ZERO,
+    unlooked: Private::ZERO,
+};
 
 impl Default for Reads {
     fn default() -> Self {
         Self {
-            takes: Own::new(false),
-            is_timing: Own::new(false),
-            untimed: Own::new(0),
-            timed: Own::new(0),
+            takes: Private::new(false),
+            is_timing: Private::new(false),
+            untimed: Private::new(0),
+            timed: Private::new(0),
             rests: &RESTS,
         }
     }
@@ -193,7 +198,7 @@ impl Rests {
 }
 
 /// Takes `n` off what is `left`. Returns whether nothing is left.
-fn pass(left: &Own<u64>, n: u64) -> bool {
+fn pass(left: &Private<u64>, n: u64) -> bool {
     let rest = left.get().saturating_sub(n);
     left.set(rest);
     rest == 0
@@ -237,7 +242,7 @@ mod tests {
     }
 
     fn taking_with(rests: &'static Rests) -> Reads {
-        Reads { takes: Own::new(true), is_timing: Own::new(true), rests, ..Reads::default() }
+        Reads { takes: Private::new(true), is_timing: Private::new(true), rests, ..Reads::default() }
     }
 
     #[test]
@@ -291,7 +296,7 @@ mod tests {
         assert!(!reads.take_lines_by(|| now, 4096));
         let takes = |_| {
             now += 1_000_000;
-            let of_new_communicator = Reads { untimed: Own::new(Reads::FIRST), ..taking_with(reads.rests) };
+            let of_new_communicator = Reads { untimed: Private::new(Reads::FIRST), ..taking_with(reads.rests) };
             of_new_communicator.take_lines_by(|| now, 4096)
         };
         assert!((0..200).any(takes));

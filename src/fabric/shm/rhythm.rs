@@ -18,7 +18,7 @@ use super::trials::{Arm, Schedule, Took, Trials, TwoWays};
 use super::writes::Course;
 use crate::fabric::words::Words;
 use crate::kernel::{self, Probed, host::Design};
-use crate::sync::{Own, Passed, Room};
+use crate::sync::{Passed, Private, Room};
 use crate::types::{Bytes, Collective, LINE, Ticket};
 use std::time::Duration;
 
@@ -26,11 +26,11 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct Rhythm {
     /// The ticket of the last piece.
-    last: Own<u64>,
+    last: Private<u64>,
     /// Where the next piece is expected to lie.
-    next: Own<*mut u8>,
+    next: Private<*mut u8>,
     /// How many bytes of the next piece were asked for.
-    asked: Own<usize>,
+    asked: Private<usize>,
     /// By collective and length, for pieces longer than [`Self::UNTRIED`]. All collectives have an entry, so that none
     /// has to be looked up among those with a root.
     by_class: [[Asking; Rhythm::CLASSES]; Collective::ALL.len()],
@@ -40,7 +40,7 @@ pub(super) struct Rhythm {
 #[derive(Debug, Default)]
 struct Asking {
     /// How many pieces were predicted correctly.
-    pieces: Own<u64>,
+    pieces: Private<u64>,
     /// The challenger is not to ask.
     trials: Trials<ForeseenPieces>,
 }

@@ -6,7 +6,7 @@
 //! with all that lies between, for two reasons. What a rank saves by leaving one call early shows only in its next
 //! call. A way may also slow down the program's own data accesses.
 
-use crate::sync::Own;
+use crate::sync::Private;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -27,9 +27,9 @@ pub fn are_trials_held() -> bool {
 /// An arm of a trial: one of the two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arm {
-    /// The way that is the habit as long as nothing speaks for the other one.
+    /// The way that is the habit as long as neither trials nor prior knowledge speak for the other one.
     Baseline,
-    /// The way that has to prove its worth.
+    /// The other way.
     Challenger,
 }
 
@@ -152,7 +152,7 @@ impl Took<u64> {
     }
 }
 
-impl Took<Own<u64>> {
+impl Took<Private<u64>> {
     fn now(&self) -> Took<u64> {
         let [least, most, sum, times] = [&self.least, &self.most, &self.sum, &self.times].map(|part| part.get());
         Took { least, most, sum, times }
@@ -170,18 +170,18 @@ impl Took<Own<u64>> {
 #[derive(Debug)]
 pub(super) struct Timings<S, const WAYS: usize> {
     /// The call that began the interval under way; 0, which is in no trial, if there is none.
-    timed_from: Own<u64>,
+    timed_from: Private<u64>,
     /// When that interval began, in nanoseconds.
-    timed_since: Own<u64>,
+    timed_since: Private<u64>,
     /// The trial under way.
-    trial: Own<u64>,
-    took: [Took<Own<u64>>; WAYS],
+    trial: Private<u64>,
+    took: [Took<Private<u64>>; WAYS],
     schedule: PhantomData<S>,
 }
 
 impl<S, const WAYS: usize> Default for Timings<S, WAYS> {
     fn default() -> Self {
-        let [timed_from, timed_since, trial] = [(); 3].map(|()| Own::new(0));
+        let [timed_from, timed_since, trial] = [(); 3].map(|()| Private::new(0));
         let took = std::array::from_fn(|_| Took::default());
         Self { timed_from, timed_since, trial, took, schedule: PhantomData }
     }
@@ -254,13 +254,13 @@ impl<S: Schedule, const WAYS: usize> Timings<S, WAYS> {
 pub(super) struct Trials<S> {
     /// Trials, and prior knowledge, that speak for the challenger, less those that speak against it. Above 0 the
     /// challenger is the habit.
-    evidence: Own<i32>,
+    evidence: Private<i32>,
     timings: Timings<S, 2>,
 }
 
 impl<S> Default for Trials<S> {
     fn default() -> Self {
-        Self { evidence: Own::new(0), timings: Timings::default() }
+        Self { evidence: Private::new(0), timings: Timings::default() }
     }
 }
 

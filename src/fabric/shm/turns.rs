@@ -16,7 +16,7 @@ use super::clock;
 use super::hopes::pauses_in;
 use super::trials::{Schedule, Timings, Took};
 use crate::fabric::Line;
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::types::{Bytes, Collective, Epoch, FirstLook};
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// Whether there are trials; without them ranks look at once.
-    tries: Own<bool>,
+    tries: Private<bool>,
     /// The last call with a root in which this rank published: twice its epoch, plus the line in the lowest bit. 0
     /// before the first one: call 1, in which nothing is tried, then counts as a turn.
-    last: Own<u64>,
+    last: Private<u64>,
     /// By collective, and by where the piece lies.
     waits: [[TurnWait; Piece::COUNT]; COLLECTIVES],
 }
@@ -36,9 +36,9 @@ pub(super) struct Turns {
 #[derive(Debug, Default)]
 struct TurnWait {
     /// The wait, in steps.
-    steps: Own<u32>,
+    steps: Private<u32>,
     /// The period of the last trial that decided on the wait.
-    decided: Own<u64>,
+    decided: Private<u64>,
     timings: Timings<CallsWithTurns, { Turns::WAITS }>,
 }
 
@@ -200,7 +200,7 @@ mod tests {
         turns
     }
 
-    fn habit(turns: &Turns) -> &TurnWait {
+    fn wait_of(turns: &Turns) -> &TurnWait {
         &turns.waits[Collective::Bcast as usize][Piece::BesideFlag as usize]
     }
 
@@ -215,13 +215,13 @@ mod tests {
         let mut now = 0;
         for epoch in trial(number) {
             let tried = CallsWithTurns::steps(epoch);
-            let steps = if habit(turns).is_too_long(tried) { 0 } else { tried };
+            let steps = if wait_of(turns).is_too_long(tried) { 0 } else { tried };
             if epoch % 2 == 1 {
-                turns.wait_by(|| now, Epoch(epoch), habit(turns));
+                turns.wait_by(|| now, Epoch(epoch), wait_of(turns));
             }
             now += takes(steps as usize);
         }
-        habit(turns).steps.get()
+        wait_of(turns).steps.get()
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
     fn waits_that_can_gain_nothing_are_not_tried() {
         let (turns, mut now, mut longest) = (trying(), 0, 0);
         for epoch in trial(0) {
-            longest = longest.max(habit(&turns).try_out(epoch, || now));
+            longest = longest.max(wait_of(&turns).try_out(epoch, || now));
             now += 60;
         }
         assert_eq!(longest, 3, "120 ns are what two calls take");
@@ -284,7 +284,7 @@ mod tests {
         let mut now = 0;
         for epoch in trial(number) {
             if !blocks.contains(&((epoch - trial(number).start) / CallsWithTurns::BLOCK)) {
-                turns.wait_by(|| now, Epoch(epoch), habit(turns));
+                turns.wait_by(|| now, Epoch(epoch), wait_of(turns));
                 now += takes(CallsWithTurns::steps(epoch) as usize);
             }
         }
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_a_trial_did_not_time_decides_nothing() {
-        let steps = |turns: &Turns| habit(turns).steps.get();
+        let steps = |turns: &Turns| wait_of(turns).steps.get();
         // A program that goes on to other calls in the middle of the trial.
         let turns = trying();
         try_out_without(&turns, 0, 8..16, third);

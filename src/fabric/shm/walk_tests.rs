@@ -20,7 +20,7 @@ struct Unreleased {
 struct Walk {
     context: Context,
     /// How many bytes its process has written, to other communicators too.
-    written: &'static Own<u64>,
+    written: &'static Private<u64>,
     unreleased: Vec<Unreleased>,
 }
 

@@ -13,7 +13,7 @@
 use super::clock;
 use super::trials::are_trials_held;
 use crate::kernel::Kernel;
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::types::{Bytes, Collective};
 use std::time::Duration;
 
@@ -115,19 +115,19 @@ impl Ways {
 /// What pieces of one collective, material and size have shown.
 #[derive(Debug, Default)]
 struct Record {
-    usual: Own<u8>,
+    usual: Private<u8>,
     /// Pieces until the next comparison begins; each timed piece sets it anew.
-    untimed: Own<u16>,
+    untimed: Private<u16>,
     /// Comparisons since the usual way last changed. It decides which way is compared next, and in which order.
-    comparisons: Own<u8>,
+    comparisons: Private<u8>,
     /// The kind of the pieces in the comparison that has begun; 0 if none has.
-    kind: Own<u64>,
+    kind: Private<u64>,
     /// How many pieces of that comparison were timed.
-    timed: Own<u8>,
+    timed: Private<u8>,
     /// What its pieces took by each of its two ways: nanoseconds.
-    took: [Own<u64>; 2],
+    took: [Private<u64>; 2],
     /// For each way, the comparisons that it won against the usual one, less those that it lost, but not below 0.
-    evidence: [Own<u8>; Way::ALL.len()],
+    evidence: [Private<u8>; Way::ALL.len()],
 }
 
 /// The ways that are tried for such pieces, and what they have shown.

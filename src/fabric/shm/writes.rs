@@ -13,28 +13,28 @@
 use super::clock;
 use super::trials::are_trials_held;
 use crate::kernel::Probed;
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::types::{Bytes, SlotStores};
 use std::time::{Duration, Instant};
 
 /// How one rank writes its slots of one context, and what it has measured.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
-    is_around: Own<bool>,
+    is_around: Private<bool>,
     /// Nothing is timed any more.
-    is_fixed: Own<bool>,
+    is_fixed: Private<bool>,
     /// Writes until the next one that is timed, counted as [`Writes::UNTIMED`] says.
-    untimed: Own<u32>,
+    untimed: Private<u32>,
     /// Timed writes that spoke for the other way, less those that spoke against it.
-    evidence: Own<u32>,
+    evidence: Private<u32>,
     /// Picoseconds for each byte of the last timed bytes that went around the caches; 0 if there were none lately.
-    around: Own<u64>,
+    around: Private<u64>,
     /// The next timed write goes around the caches, to measure `around`.
-    compares: Own<bool>,
+    compares: Private<bool>,
     /// When a write through the caches was last tried, or the way last changed: by [`clock::now`].
-    looked: Own<u64>,
+    looked: Private<u64>,
     /// Nanoseconds from one trial of a write through the caches to the next.
-    interval: Own<u64>,
+    interval: Private<u64>,
 }
 
 /// How to do a write.

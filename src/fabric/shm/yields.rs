@@ -9,7 +9,7 @@
 //! rank decides for itself.
 
 use super::trials::{Arm, Schedule, Took, Trials, TwoWays};
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::types::Epoch;
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ pub(super) struct Yields {
     /// The challenger is to yield late.
     trials: Trials<LastingWaits>,
     /// The evidence that yields take long.
-    long: Own<i32>,
+    long: Private<i32>,
     /// Waits that polled in vain since the beginning of this period.
-    vain: Own<i32>,
+    vain: Private<i32>,
     /// The period, from one trial to the next, for which `vain` counts.
-    period: Own<u64>,
+    period: Private<u64>,
 }
 
 /// Which yield of a wait.

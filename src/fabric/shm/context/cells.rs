@@ -12,7 +12,7 @@ use crate::fabric::shm::call::Call;
 use crate::fabric::shm::drive::Waiting;
 use crate::fabric::shm::segment::check_memory;
 use crate::fabric::words::{Entered, Fault, Words};
-use crate::sync::Own;
+use crate::sync::Private;
 use crate::types::{Bytes, Collective};
 use std::io;
 
@@ -49,7 +49,12 @@ impl Context {
     /// Reserves the first `depth` bytes of some cells of this rank, of which `reserved` bytes are reserved already.
     /// `starts` yields where each cell begins, and then where the last one ends. Returns how many bytes were reserved
     /// before.
-    fn reserve(&self, reserved: &Own<usize>, depth: Bytes, starts: impl Iterator<Item = usize>) -> io::Result<Bytes> {
+    fn reserve(
+        &self,
+        reserved: &Private<usize>,
+        depth: Bytes,
+        starts: impl Iterator<Item = usize>,
+    ) -> io::Result<Bytes> {
         let (depth, before) = (depth.min(self.geometry.cell), Bytes(reserved.get()));
         if depth <= before || self.segment.is_whole() {
             return Ok(before);

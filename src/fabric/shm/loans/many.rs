@@ -7,7 +7,7 @@ use super::super::trials::{Arm, Schedule, Took, TwoWays};
 use super::{Alike, Counted, Lending, source};
 use crate::fabric::Source;
 use crate::fabric::words::Words;
-use crate::sync::{Finding, Own};
+use crate::sync::{Finding, Private};
 use crate::types::NodeRank;
 use std::time::Duration;
 
@@ -51,8 +51,8 @@ pub(super) struct Subject<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Stay {
     /// 0 if there is no such call.
-    since: Own<u64>,
-    subject: Own<usize>,
+    since: Private<u64>,
+    subject: Private<usize>,
 }
 
 impl Stay {
@@ -83,13 +83,13 @@ impl Stay {
 pub(super) struct LendingOfMany {
     own: Lending<CallsOfMany>,
     /// The sum of all ranks' evidence when this rank last asked.
-    of_all: Own<i32>,
+    of_all: Private<i32>,
     /// What the first half of the trial under way has shown this rank.
-    verdict: Own<i32>,
+    verdict: Private<i32>,
     /// The first trial that has not been ended early.
-    doubtful: Own<u64>,
+    doubtful: Private<u64>,
     /// Total time of the calls of trials that are over, in nanoseconds.
-    stayed: Own<u64>,
+    stayed: Private<u64>,
 }
 
 impl LendingOfMany {

@@ -5,11 +5,10 @@ use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-/// A word of this process. It is an atomic so that what holds it may move between threads. All accesses are relaxed and
-/// none is locked: it orders nothing else, and if several threads change it at a time, changes may be lost. So it holds
-/// what one thread uses at a time, or counts and hints. Under loom too the atomic is the standard library's.
-#[repr(transparent)]
-pub struct Own<T: Word>(T::Atomic);
+/// A word of this process. It is an atomic so that threads may share what holds it. All accesses are relaxed and none is
+/// locked: it orders nothing else, and if several threads change it at a time, changes may be lost. So it holds what
+/// one thread uses at a time, or counts and hints. Under loom too the atomic is the standard library's.
+pub struct Private<T: Word>(T::Atomic);
 
 /// A value that fits an atomic of the standard library.
 pub trait Word: Copy {
@@ -29,7 +28,7 @@ pub trait Word: Copy {
     fn store(self, atomic: &Self::Atomic);
 }
 
-impl<T: Word> Own<T> {
+impl<T: Word> Private<T> {
     /// A word that holds zero, false or null, for statics.
     pub const ZERO: Self = Self(T::ZERO);
 
@@ -60,13 +59,13 @@ impl<T: Word> Own<T> {
     }
 }
 
-impl<T: Word> Default for Own<T> {
+impl<T: Word> Default for Private<T> {
     fn default() -> Self {
         Self::ZERO
     }
 }
 
-impl<T: Word> Debug for Own<T> {
+impl<T: Word> Debug for Private<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
