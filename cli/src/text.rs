@@ -97,12 +97,12 @@ fn ranks(page: &mut String, ranks: &Value) -> Written {
     let levels: Vec<&Value> = each(&ranks["levels"]).collect();
     let places: u64 = levels.iter().filter_map(|level| level["groups"].as_u64()).product();
     // Groups of one level may have different sizes: the report has the most.
-    let most = if Some(places) == ranks["per_node"].as_u64() { "" } else { "up to " };
+    let are_alike = Some(places) == ranks["per_node"].as_u64();
     let mut indent = String::from("  ");
     for (index, level) in levels.iter().enumerate() {
         let what = counted(&level["groups"], if index + 1 == levels.len() { "rank" } else { "group" });
         let verb = if level["groups"] == 1 { "has" } else { "share" };
-        let most = if index == 0 { "" } else { most };
+        let most = if index == 0 || are_alike { "" } else { "up to " };
         writeln!(page, "{indent}{most}{what} that {verb} the {}", text(&level["share"]))?;
         indent.push_str("  ");
     }

@@ -5,8 +5,8 @@ use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-/// A word of this process. It is an atomic so that threads may share what holds it. All accesses are relaxed and none is
-/// locked: it orders nothing else, and if several threads change it at a time, changes may be lost. So it holds what
+/// A word of this process. It is an atomic so that threads may share what holds it. All accesses are relaxed and none
+/// is locked: it orders nothing else, and if several threads change it at a time, changes may be lost. So it holds what
 /// one thread uses at a time, or counts and hints. Under loom too the atomic is the standard library's.
 pub struct Private<T: Word>(T::Atomic);
 

@@ -23,7 +23,7 @@ use super::writes::Writes;
 use super::yields::Yields;
 use crate::codegen::opaque;
 use crate::fabric::Line;
-use crate::fabric::words::Words;
+use crate::fabric::words::{Fault, Words};
 use crate::kernel::Probed;
 use crate::kernel::host::Design;
 use crate::sync::{
@@ -328,6 +328,14 @@ impl Context {
         if waiting.is_oversubscribed {
             self.event(self.rank()).nudge();
         }
+    }
+
+    /// Leaves the call of `epoch`, which has failed with `fault`.
+    #[cold]
+    pub(super) fn give_up(&self, epoch: Epoch, fault: Fault, waiting: &Waiting) {
+        self.leave_with(epoch, fault);
+        self.fail_loan();
+        self.nudge_sleepers(waiting);
     }
 
     /// Which rank of the node reports a fault that ends the job.

@@ -190,9 +190,7 @@ impl Call<'_> {
     #[cold]
     fn give_up(&self) -> Result<(), Fault> {
         let Some(&fault) = self.fault.get() else { return self.end() };
-        self.context().leave_with(self.entered.epoch, fault);
-        self.context().fail_loan();
-        self.context().nudge_sleepers(self.waiting);
+        self.context().give_up(self.entered.epoch, fault, self.waiting);
         Err(fault)
     }
 

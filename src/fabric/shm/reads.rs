@@ -12,8 +12,7 @@
 //! Each rank decides for itself: it finds the same bytes either way.
 
 use super::clock;
-use super::trials::are_trials_held;
-use super::writes::{Writes, as_copies};
+use super::writes::{Writes, as_copies, next_time};
 use crate::kernel::host::{self, Design};
 use crate::sync::Private;
 use crate::types::{Bytes, SlotReads};
@@ -94,8 +93,7 @@ impl Reads {
     /// Sets how this rank reads from here on, in a communicator that has `ranks` ranks on this node.
     pub fn set(&self, reads: SlotReads, ranks: usize) {
         self.takes.set(is_taking(reads, ranks, host::processors(), Design::of_this_host()));
-        let is_timing = reads == SlotReads::Auto && are_trials_held() && clock::reading() < Writes::CLOCK;
-        self.is_timing.set(is_timing);
+        self.is_timing.set(reads == SlotReads::Auto && Writes::can_time());
         self.untimed.set(Self::FIRST);
     }
 
@@ -172,10 +170,8 @@ impl Rests {
     }
 
     fn begin(&self, now: u64) {
-        let [shortest, longest] = Self::LENGTHS;
         let (last, until) = (self.length.get(), self.until.get());
-        let was_wrong = now.saturating_sub(until) < last;
-        let length = if was_wrong { (2 * last).min(longest) } else { shortest };
+        let length = next_time(last, now.saturating_sub(until) < last, Self::LENGTHS);
         self.length.set(length);
         self.until.set(now + length);
         self.unlooked.set(Reads::UNTIMED);

@@ -74,9 +74,7 @@ impl Base<'_> {
 
     #[cold]
     fn fail(&self, fault: Fault) -> Fault {
-        self.context.leave_with(self.epoch, fault);
-        self.context.fail_loan();
-        self.context.nudge_sleepers(self.waiting);
+        self.context.give_up(self.epoch, fault, self.waiting);
         fault
     }
 }

@@ -103,12 +103,17 @@ impl Writes {
 
     /// Nothing is timed where reading the clock takes this long: each timed write reads it three times, to time a few
     /// hundred nanoseconds.
-    pub const CLOCK: Duration = Duration::from_nanos(200);
+    const CLOCK: Duration = Duration::from_nanos(200);
+
+    /// Whether accesses to slots may be timed, and reading the clock takes little of that time.
+    pub fn can_time() -> bool {
+        are_trials_held() && clock::reading() < Self::CLOCK
+    }
 
     /// Fixes the way, unless `stores` is `Auto`, trials are held, and this machine has two ways and a clock to compare
     /// them.
     pub fn set(&self, stores: SlotStores) {
-        let can_compare = cfg!(target_arch = "x86_64") && are_trials_held() && clock::reading() < Self::CLOCK;
+        let can_compare = cfg!(target_arch = "x86_64") && Self::can_time();
         self.is_fixed.set(stores != SlotStores::Auto || !can_compare);
         self.is_around.set(stores == SlotStores::Streaming);
     }
@@ -219,10 +224,9 @@ impl Writes {
         self.evidence.set(0);
         self.is_around.set(!is_around);
         if !is_around {
-            let [shortest, longest] = Self::INTERVALS;
             let interval = self.interval.get();
             let was_wrong = interval > 0 && now - looked < 16 * interval;
-            self.interval.set(if was_wrong { (2 * interval).min(longest) } else { shortest });
+            self.interval.set(next_time(interval, was_wrong, Self::INTERVALS));
         }
     }
 }
@@ -241,6 +245,12 @@ fn dear(n: Bytes) -> Duration {
 /// So many `times` as long as copying `n` bytes from memory to memory takes, and `latency` nanoseconds.
 pub(super) fn as_copies(n: Bytes, times: f64, latency: f64) -> Duration {
     Duration::from_nanos((n.0 as f64 * times / Probed::in_use().copy.memory + latency) as u64)
+}
+
+/// How long to stay with a way before the other one is tried again: twice the `last` time if trying it `was_wrong`, at
+/// most the longest, else the shortest.
+pub(super) fn next_time(last: u64, was_wrong: bool, [shortest, longest]: [u64; 2]) -> u64 {
+    if was_wrong { (2 * last).min(longest) } else { shortest }
 }
 
 fn picoseconds_each(time: Duration, bytes: usize) -> u64 {

@@ -1,9 +1,9 @@
 //! Notices that the program has loaded shared objects, at the cost of two loads per call.
 //!
 //! The dynamic linker keeps its objects in a list in the order of loading, which debuggers read as well
-//! (`struct link_map` of `<link.h>`). huddle puts an object of its own without contents, the mark, at the end of that list.
-//! While the mark has no successor, nothing that was loaded after it is still there. Once it has one, [`look`] has the
-//! objects examined and puts a mark at the end again.
+//! (`struct link_map` of `<link.h>`). huddle puts an object of its own without contents, the mark, at the end of that
+//! list. While the mark has no successor, nothing that was loaded after it is still there. Once it has one, [`look`]
+//! has the objects examined and puts a mark at the end again.
 //!
 //! The linker runs constructors of the objects that it loads under a lock, and each thread that loads something, such
 //! as a mark, waits for that lock. Constructors may call MPI, and may need calls of other threads for that. So the
